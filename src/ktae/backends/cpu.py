@@ -1,0 +1,138 @@
+"""The CPU backend: one hash table a group, compiled by numba, threads over chunks of groups.
+
+Each group takes three passes, all linear in its tokens: count (every token finds its slot in the
+hash table, and the slot's number is left in the output), judge (each used slot gets its term) and
+spread (slot numbers in the output become terms). Threads are Python's own, since the compiled code
+releases the GIL: safe to call from any thread and across forks, unlike numba's thread pools.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from ktae.backends._cpu_kernels import NO_ERROR, Weights, score_groups, tabulate_group
+from ktae.batch import Batch, bad_token_id
+from ktae.config import MAX_TOKEN_ID, KTAEConfig
+from ktae.table import KeyTokenTable
+
+POSITIONS_PER_CHUNK = 1 << 19
+"""Padded positions that a thread takes at a time: enough to keep it busy for milliseconds, few
+enough that converting a chunk's dtype stays within a few megabytes."""
+
+
+class Chunk(NamedTuple):
+    """Some consecutive groups of a batch, as the kernels take them."""
+
+    ids: np.ndarray
+    mask: np.ndarray
+    id_rows: np.ndarray
+    """(n,) where in `ids` each of the chunk's rollouts lies."""
+    mask_rows: np.ndarray
+    """(n,) where in `mask`."""
+    rows: np.ndarray
+    """(n,) where in the batch and the output."""
+    starts: np.ndarray
+    """(n_groups + 1,) bounds of the groups within the n rollouts."""
+    correct: np.ndarray
+    """(n,)"""
+
+
+def terms(batch: Batch, config: KTAEConfig, base_b: np.ndarray) -> np.ndarray:
+    """(B, T) float32: each unmasked token's term plus its rollout's `base_b`."""
+    out = np.zeros(batch.token_ids.shape, dtype=np.float32)
+    weights, ignored = _weights(config)
+
+    def score(groups: slice) -> tuple[int, int]:
+        chunk = _chunk(batch, groups)
+        return score_groups(*chunk, ignored, weights, base_b, out, out.view(np.int32))  # type: ignore[no-any-return]
+
+    chunks = list(_chunks(batch))
+    if len(chunks) > 1 and numba.get_num_threads() > 1:
+        with ThreadPoolExecutor(numba.get_num_threads()) as pool:
+            errors = list(pool.map(score, chunks))
+    else:
+        errors = [score(chunk) for chunk in chunks]
+    _raise_first(batch, errors)
+    return out
+
+
+def table(batch: Batch, config: KTAEConfig) -> KeyTokenTable:
+    """The key-token table of the whole batch."""
+    weights, ignored = _weights(config)
+    counts = [np.empty((0, 5), dtype=np.int64)]
+    judged = [np.empty((0, 8))]
+    sizes, errors = [], []
+    for group in range(len(batch.group_ids)):
+        chunk = _chunk(batch, slice(group, group + 1))
+        n_by_5, n_by_8, error = tabulate_group(*chunk, ignored, weights)
+        order = np.argsort(n_by_5[:, 0])
+        counts.append(n_by_5[order])
+        judged.append(n_by_8[order])
+        sizes.append(len(order))
+        errors.append(error)
+    _raise_first(batch, errors)
+    labels = np.repeat(batch.group_ids, sizes)
+    return KeyTokenTable(labels, *np.concatenate(counts).T, *np.concatenate(judged).T)
+
+
+def _raise_first(batch: Batch, errors: list[tuple[int, int]]) -> None:
+    first = min(errors, default=(NO_ERROR, 0))
+    if first[0] != NO_ERROR:
+        raise bad_token_id(batch, *first)
+
+
+def _weights(config: KTAEConfig) -> tuple[Weights, np.ndarray]:
+    """The config's numbers, and its ignored token ids."""
+    weights = Weights(
+        h1=float(config.h1),
+        h2=float(config.h2),
+        h3=float(config.h3),
+        k1=float(config.k1),
+        b_len=float(config.b_len),
+        eps=float(config.eps),
+        value_scale=1.0 / (config.h1 + config.h2) if config.normalize else 1.0,
+        term_scale=float(config.term_scale),
+        point=config.fisher == "point",
+    )
+    return weights, np.array(config.ignore_token_ids, dtype=np.int64)
+
+
+def _chunks(batch: Batch) -> Iterator[slice]:
+    """Consecutive groups of about POSITIONS_PER_CHUNK padded positions."""
+    n_groups, n_rows = len(batch.group_ids), len(batch.rows)
+    rows_per_chunk = max(1, POSITIONS_PER_CHUNK // max(1, batch.token_ids.shape[1]))
+    n_chunks = min(n_groups, math.ceil(n_rows / rows_per_chunk))
+    targets = np.linspace(0, n_rows, n_chunks + 1)[:-1] if n_chunks else np.empty(0)
+    bounds = np.unique(np.append(np.searchsorted(batch.starts[:-1], targets), n_groups))
+    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+        yield slice(int(start), int(stop))
+
+
+def _chunk(batch: Batch, groups: slice) -> Chunk:
+    """The rows of some consecutive groups in the form that the kernels are compiled for.
+
+    That form is contiguous int32 or int64 ids with a one-byte mask. Arrays of that form are used
+    where they lie; of others only the chunk's rows are converted, so nothing is copied whole.
+    """
+    starts = batch.starts[groups.start : groups.stop + 1]
+    rows = batch.rows[starts[0] : starts[-1]]
+    # A run of rows is taken as a view; anything else as a copy.
+    selection = slice(rows[0], rows[-1] + 1) if np.all(np.diff(rows) == 1) else rows
+    ids, mask, id_rows, mask_rows = batch.token_ids, batch.mask, rows, rows
+    if not ids.flags.c_contiguous or ids.dtype not in (np.int32, np.int64):
+        ids, id_rows = _as_int64(ids[selection]), np.arange(len(rows))
+    if not mask.flags.c_contiguous or mask.itemsize != 1:
+        mask, mask_rows = mask[selection] != 0, np.arange(len(rows))
+    return Chunk(ids, mask.view(np.uint8), id_rows, mask_rows, rows, starts - starts[0], batch.correct[rows])
+
+
+def _as_int64(ids: np.ndarray) -> np.ndarray:
+    if ids.dtype == np.uint64:  # would wrap to a negative number, which the error would then name
+        ids = np.minimum(ids, np.uint64(MAX_TOKEN_ID + 1))
+    return np.ascontiguousarray(ids, dtype=np.int64)

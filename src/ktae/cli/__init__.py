@@ -1,0 +1,46 @@
+"""The command line: one file a command; heavy imports happen inside the commands."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from ktae._version import __version__
+from ktae.cli import demo, score, train
+from ktae.errors import InputError
+
+app = typer.Typer(
+    name="ktae",
+    help="Which tokens made the rollouts right: token-level advantages for GRPO and DAPO.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("train")(train.train)
+app.command("score")(score.score)
+app.add_typer(demo.app, name="demo")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ktae {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Which tokens made the rollouts right: token-level advantages for GRPO and DAPO."""
+
+
+def main() -> None:
+    """Run the command line; bad input is one line on stderr and exit status 2."""
+    try:
+        app()
+    except InputError as error:
+        typer.echo(f"ktae: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,125 @@
+"""The estimator's settings: one frozen dataclass, with the paper and its released code as presets."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+from ktae.errors import InputError
+
+MAX_TOKEN_ID = 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KTAEConfig:
+    """Settings of the key-token estimator. The defaults are the paper's.
+
+    The paper's ablations are `h1=0` (no Fisher), `h2=0` (no information gain), `h3=0` (no term
+    frequency).
+    """
+
+    h1: float = 1.0
+    """Weight of the Fisher score in the strength of association; at least 0."""
+
+    h2: float = 2.0
+    """Weight of the information gain (bits) in the strength of association; at least 0."""
+
+    h3: float = 1.0
+    """Weight of the term-frequency ratio in the direction; at least 0."""
+
+    k1: float = 2.0
+    """BM25's saturation of the term frequency; above 0."""
+
+    b_len: float = 0.5
+    """BM25's length normalisation, 0 (none) to 1 (full). The paper calls it `b`."""
+
+    eps: float = 1e-5
+    """Added to the denominators of the frequency ratio. The paper prints none and so divides by
+    zero for a token that occurs in one class only; this value is the released code's."""
+
+    fisher: Literal["two-sided", "point"] = "two-sided"
+    """`two-sided`: the probability of all tables no more probable than this one. `point`: the
+    probability of this one table, the equation that the paper prints."""
+
+    normalize: bool = False
+    """Divide the key-token value by h1 + h2, as the released code does."""
+
+    term_scale: float = 1.0
+    """The term is `term_scale · (σ(value) - 0.5)`: 1 in the paper, 2 in the released code."""
+
+    ignore_token_ids: tuple[int, ...] = ()
+    """Token ids that are neither counted nor given a value, as if they were masked. The
+    end-of-sequence token is in every finished rollout and in no truncated one, so its term is a
+    length signal; put its id here to leave that signal out."""
+
+    def __post_init__(self) -> None:
+        for name in ("h1", "h2", "h3"):
+            _require(self, name, lambda x: math.isfinite(x) and x >= 0, "a finite number, at least 0")
+        for name in ("k1", "eps", "term_scale"):
+            _require(self, name, lambda x: math.isfinite(x) and x > 0, "a finite number above 0")
+        _require(self, "b_len", lambda x: 0 <= x <= 1, "a number from 0 to 1")
+        if self.fisher not in ("two-sided", "point"):
+            raise InputError(f"fisher is {self.fisher!r}; expected 'two-sided' or 'point'")
+        if self.normalize and self.h1 + self.h2 == 0:
+            raise InputError("normalize divides by h1 + h2, and both are 0")
+        object.__setattr__(self, "ignore_token_ids", _token_ids(self.ignore_token_ids))
+
+    @classmethod
+    def paper(cls, **overrides: Any) -> KTAEConfig:
+        """The formulas as the paper prints them (the default)."""
+        return cls(**overrides)
+
+    @classmethod
+    def released(cls, **overrides: Any) -> KTAEConfig:
+        """What the authors' released code computes, but for its float32 Fisher test.
+
+        Its estimator call hard-codes h2 = 1 whatever the launch scripts pass, divides the value by
+        h1 + h2, doubles the term, and gives token 151643 (Qwen's `<|endoftext|>`) no value. Its
+        float32 comparison of tied tables, which mistakes many p = 1 for p < 1, is not reproduced.
+        """
+        settings: dict[str, Any] = {
+            "h2": 1.0,
+            "normalize": True,
+            "term_scale": 2.0,
+            "ignore_token_ids": (151643,),
+        }
+        return cls(**(settings | overrides))
+
+    @classmethod
+    def preset(cls, name: str, **overrides: Any) -> KTAEConfig:
+        """The preset of that name, with fields replaced by `overrides`.
+
+        Raises:
+            InputError: there is no such preset or no such field; the message lists what there is.
+        """
+        presets: dict[str, Callable[..., KTAEConfig]] = {
+            "paper": cls.paper,
+            "released": cls.released,
+        }
+        if name not in presets:
+            raise InputError(f"no preset {name!r}; expected one of {', '.join(presets)}")
+        fields = [field.name for field in dataclasses.fields(cls)]
+        for key in overrides:
+            if key not in fields:
+                raise InputError(f"no KTAE setting {key!r}; expected one of {', '.join(fields)}")
+        return presets[name](**overrides)
+
+
+def _require(
+    config: KTAEConfig, name: str, holds: Callable[[float], bool], expected: str
+) -> None:
+    value = getattr(config, name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not holds(value):
+        raise InputError(f"{name} is {value!r}; expected {expected}")
+
+
+def _token_ids(ids: Any) -> tuple[int, ...]:
+    try:
+        ids = tuple(sorted({int(i) for i in ids}))
+    except (TypeError, ValueError):
+        raise InputError(f"ignore_token_ids is {ids!r}; expected a tuple of token ids") from None
+    if ids and (ids[0] < 0 or ids[-1] > MAX_TOKEN_ID):
+        raise InputError(f"ignore_token_ids holds {ids}; expected ids from 0 to {MAX_TOKEN_ID}")
+    return ids

@@ -1,0 +1,1 @@
+"""The one record of rollouts that trainer, scoring, report and plots share."""

@@ -1,0 +1,102 @@
+"""The formulas of KTAE, one small pure function each.
+
+All are scalar functions over plain numbers that call nothing but `math`, so that one text serves
+both readers: the naive backend calls them as they stand, the CPU backend compiles them with numba.
+
+Letters: of the `n_true` correct and `n_false` incorrect rollouts of a group, `a` and `b` contain
+the token at least once; c = n_true - a and d = n_false - b do not.
+"""
+
+import math
+
+
+def fisher_p_value(a: int, b: int, n_true: int, n_false: int, point: bool) -> float:
+    """P-value of Fisher's exact test of the table [[a, b], [c, d]] (paper, eq. "fisher").
+
+    With `point` it is the hypergeometric probability of this one table, as the paper prints it;
+    otherwise the sum over all tables of the same margins that are no more probable than this one,
+    as the paper's sentence says and `scipy.stats.fisher_exact` computes.
+
+    The probabilities of the other tables are followed from this one by their ratios, so no
+    factorial is formed. Ratios of integers round the same way on both sides of a tie to a few
+    units in the last place; the slack of 1e-7 absorbs that. The result is exactly 1.0 whenever
+    every table counts. Time is linear in min(a + b, n_true, n_false).
+    """
+    k = a + b
+    low = max(0, k - n_false)
+    high = min(k, n_true)
+    total = 1.0
+    as_extreme = 1.0
+    left_out = 0
+    weight = 1.0
+    for x in range(a, high):  # tables with more correct rollouts that contain the token
+        weight *= (n_true - x) * (k - x) / ((x + 1) * (n_false - k + x + 1))
+        total += weight
+        if weight <= 1.0 + 1e-7:
+            as_extreme += weight
+        else:
+            left_out += 1
+    weight = 1.0
+    for x in range(a, low, -1):  # tables with fewer
+        weight *= x * (n_false - k + x) / ((n_true - x + 1) * (k - x + 1))
+        total += weight
+        if weight <= 1.0 + 1e-7:
+            as_extreme += weight
+        else:
+            left_out += 1
+    if point:
+        return 1.0 / total
+    if left_out == 0:
+        return 1.0
+    return as_extreme / total
+
+
+def fisher_score(p_value: float) -> float:
+    """F = exp(-2 p), and exactly 0 where p = 1: no association, no score (paper, sec. 3.2)."""
+    return 0.0 if p_value == 1.0 else math.exp(-2.0 * p_value)
+
+
+def information_gain(a: int, b: int, n_true: int, n_false: int) -> float:
+    """IG = H(Y) - H(Y|X) in bits: Y the correctness, X the token's presence (paper, eq. 8 and 9).
+
+    Never negative; exactly 0 for a token that every rollout contains.
+    """
+
+    def entropy(x: int, y: int) -> float:
+        bits = 0.0
+        if x > 0 and y > 0:
+            n = x + y
+            bits = -(x / n) * math.log2(x / n) - (y / n) * math.log2(y / n)
+        return bits
+
+    n = n_true + n_false
+    with_token = (a + b) / n * entropy(a, b)
+    without_token = (n - a - b) / n * entropy(n_true - a, n_false - b)
+    return max(0.0, entropy(n_true, n_false) - with_token - without_token)
+
+
+def saturated_term_frequency(tf: float, relative_length: float, k1: float, b_len: float) -> float:
+    """TF = (k1 + 1) tf / (k1 (1 - b_len + b_len L / L_avg) + tf), after BM25 (paper, eq. "tf").
+
+    `tf` is the token's share of the class's tokens; `relative_length` is L / L_avg, where L is the
+    class's token total and L_avg the mean of both classes' totals.
+    """
+    return (k1 + 1.0) * tf / (k1 * (1.0 - b_len + b_len * relative_length) + tf)
+
+
+def effect_size(a: int, b: int, n_true: int, n_false: int) -> float:
+    """Asin √(a / n_true) - asin √(b / n_false): half of Cohen's h (paper, eq. "direction")."""
+    return math.asin(math.sqrt(a / n_true)) - math.asin(math.sqrt(b / n_false))
+
+
+def frequency_contrast(tf_true: float, tf_false: float, eps: float) -> float:
+    """TF_true / (TF_false + ε) - TF_false / (TF_true + ε) (paper, eq. "direction").
+
+    The paper prints no ε and divides by zero for a token of one class; ε is the released code's.
+    """
+    return tf_true / (tf_false + eps) - tf_false / (tf_true + eps)
+
+
+def term(value: float, term_scale: float) -> float:
+    """`term_scale · (σ(value) - 0.5)` (paper, eq. "advantage"), as a tanh, which cannot overflow."""
+    return term_scale * 0.5 * math.tanh(0.5 * value)

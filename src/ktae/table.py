@@ -1,0 +1,44 @@
+"""The key-token table: one row for each group and token, and how every number came about."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class KeyTokenTable(NamedTuple):
+    """Columns of equal length; rows are sorted by group and token id.
+
+    In a group whose known rollouts are all correct or all incorrect there is nothing to compare:
+    p is 1, every other statistic is 0, and so is the term.
+    """
+
+    group: np.ndarray
+    """The caller's label of the group."""
+    token_id: np.ndarray
+    """int64."""
+    a: np.ndarray
+    """int64: correct rollouts that contain the token."""
+    b: np.ndarray
+    """int64: incorrect rollouts that contain it."""
+    c: np.ndarray
+    """int64: correct rollouts that do not."""
+    d: np.ndarray
+    """int64: incorrect rollouts that do not."""
+    tf_true: np.ndarray
+    """float64: the token's share of all tokens of the correct rollouts."""
+    tf_false: np.ndarray
+    """float64: the token's share of all tokens of the incorrect rollouts."""
+    p_value: np.ndarray
+    """float64: Fisher's exact test of [[a, b], [c, d]]."""
+    fisher_score: np.ndarray
+    """float64: exp(-2 p), 0 where p = 1."""
+    information_gain: np.ndarray
+    """float64, bits."""
+    direction: np.ndarray
+    """float64: effect size plus h3 times the frequency contrast; above 0 speaks for correct."""
+    value: np.ndarray
+    """float64: the key-token value, before the sigmoid."""
+    term: np.ndarray
+    """float64: what is added to the rollout advantage."""
