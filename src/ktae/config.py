@@ -1,9 +1,10 @@
-"""The estimator's settings: one frozen dataclass, with the paper and its released code as presets."""
+"""The estimator's settings: one frozen dataclass, and the paper and its code as presets."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -56,7 +57,9 @@ class KTAEConfig:
 
     def __post_init__(self) -> None:
         for name in ("h1", "h2", "h3"):
-            _require(self, name, lambda x: math.isfinite(x) and x >= 0, "a finite number, at least 0")
+            _require(
+                self, name, lambda x: math.isfinite(x) and x >= 0, "a finite number, at least 0"
+            )
         for name in ("k1", "eps", "term_scale"):
             _require(self, name, lambda x: math.isfinite(x) and x > 0, "a finite number above 0")
         _require(self, "b_len", lambda x: 0 <= x <= 1, "a number from 0 to 1")
@@ -107,9 +110,7 @@ class KTAEConfig:
         return presets[name](**overrides)
 
 
-def _require(
-    config: KTAEConfig, name: str, holds: Callable[[float], bool], expected: str
-) -> None:
+def _require(config: KTAEConfig, name: str, holds: Callable[[float], bool], expected: str) -> None:
     value = getattr(config, name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not holds(value):
         raise InputError(f"{name} is {value!r}; expected {expected}")
@@ -117,9 +118,9 @@ def _require(
 
 def _token_ids(ids: Any) -> tuple[int, ...]:
     try:
-        ids = tuple(sorted({int(i) for i in ids}))
-    except (TypeError, ValueError):
+        distinct = tuple(sorted({operator.index(i) for i in ids}))
+    except TypeError:
         raise InputError(f"ignore_token_ids is {ids!r}; expected a tuple of token ids") from None
-    if ids and (ids[0] < 0 or ids[-1] > MAX_TOKEN_ID):
-        raise InputError(f"ignore_token_ids holds {ids}; expected ids from 0 to {MAX_TOKEN_ID}")
-    return ids
+    if distinct and (distinct[0] < 0 or distinct[-1] > MAX_TOKEN_ID):
+        raise InputError(f"ignore_token_ids is {ids!r}; expected ids from 0 to {MAX_TOKEN_ID}")
+    return distinct

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ktae import backends
-from ktae.batch import finite_per_rollout, make_batch, per_rollout
+from ktae.batch import finite_per_rollout, make_batch
 from ktae.config import KTAEConfig
 from ktae.errors import InputError
 from ktae.table import KeyTokenTable
@@ -91,13 +91,13 @@ def token_advantages(
     """
     arrays = _to_numpy(token_ids, mask, groups, rewards, correct, base)
     ids_bt, mask_bt, groups_b, rewards_b, correct_b, base_b = arrays
-    n_rows = len(groups_b) if np.ndim(groups_b) else 0
+    n_rows = len(np.atleast_1d(ids_bt))
     rewards_b = finite_per_rollout("rewards", rewards_b, n_rows)
     if correct_b is None:
         correct_b = rewards_b > threshold
     batch = make_batch(ids_bt, mask_bt, correct_b, groups_b)
     if isinstance(base_b, str):
-        counted_b = (batch.mask != 0).any(axis=1)
+        counted_b = np.any(batch.mask, axis=1)
         base_b = _rollout_advantages(base_b, rewards_b, batch.rows, batch.starts, counted_b)
     else:
         base_b = finite_per_rollout("base", base_b, n_rows)

@@ -98,5 +98,5 @@ def frequency_contrast(tf_true: float, tf_false: float, eps: float) -> float:
 
 
 def term(value: float, term_scale: float) -> float:
-    """`term_scale · (σ(value) - 0.5)` (paper, eq. "advantage"), as a tanh, which cannot overflow."""
+    """`term_scale · (σ(value) - 0.5)` (paper, eq. "advantage"), as a tanh: it cannot overflow."""
     return term_scale * 0.5 * math.tanh(0.5 * value)

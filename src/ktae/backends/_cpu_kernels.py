@@ -20,14 +20,19 @@ logger = logging.getLogger(__name__)
 NO_ERROR = 2**62
 """In the row of a (row, column) of the first bad token id: there is none."""
 
-INITIAL_SLOTS = 1 << 13
+INITIAL_SLOTS = 1 << 14
 MEMO_ENTRIES = 1 << 12
 
-# The fields of a hash slot: 8 int32, half a cache line. A slot is in use when its stamp, the
-# number of the last rollout that touched it, is not older than the group's first: so no clearing.
-KEY, STAMP, IN_TRUE, IN_FALSE, OCCUR_TRUE, OCCUR_FALSE = range(6)
-SLOT_FIELDS = 8
-IGNORED = -1  # in the field IN_TRUE
+# A hash slot is 4 int64, half a cache line, at 4 * slot of a flat table:
+# - the group's number (upper half) and the token id (lower half), so one comparison finds the token
+#   and nothing has to be cleared between groups;
+# - the number of the last rollout that holds the token;
+# - how many rollouts hold it, and
+# - how often it occurs, both incorrect (lower half) and correct (upper half), so that a rollout's
+#   class is a shift and no branch.
+KEY, LAST, ROLLOUTS, OCCURRENCES = range(4)
+FIELDS = 4
+LOW = 0xFFFFFFFF
 
 
 class Weights(NamedTuple):
@@ -53,7 +58,6 @@ class GroupCounts(NamedTuple):
     length_false: int
     n_used: int
     """Distinct tokens, or -1: the table is too small."""
-    stamp: int
     bad_row: int
     bad_column: int
 
@@ -61,10 +65,10 @@ class GroupCounts(NamedTuple):
 def _jit(function: Callable[..., Any]) -> Any:
     """Compile without the GIL, cached on disk, or in memory where no cache can be written."""
     try:
-        return numba.njit(nogil=True, cache=True)(function)
+        return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
     except RuntimeError as error:  # numba found no writable place for its cache
         logger.debug("%s is compiled in memory: %s", function.__name__, error)
-        return numba.njit(nogil=True)(function)
+        return numba.njit(nogil=True, error_model="numpy")(function)
 
 
 fisher_p_value = _jit(statistics.fisher_p_value)
@@ -77,73 +81,101 @@ term = _jit(statistics.term)
 
 
 @_jit
-def _find_slot(key, table, first_stamp):  # type: ignore[no-untyped-def]
-    """The slot that holds `key`, or the free one where it belongs."""
-    last = table.shape[0] - 1
-    slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & last
-    while table[slot, STAMP] >= first_stamp and table[slot, KEY] != key:
-        slot = (slot + 1) & last
-    return slot
+def _insert(key, base, table, ignored):  # type: ignore[no-untyped-def]
+    """Take the slot at `base` for a token; an ignored one is marked by a negative count."""
+    table[base + np.uint64(KEY)] = key
+    table[base + np.uint64(LAST)] = -1
+    table[base + np.uint64(ROLLOUTS)] = 0
+    table[base + np.uint64(OCCURRENCES)] = 0
+    for ignored_id in ignored:
+        if key & LOW == ignored_id:
+            table[base + np.uint64(OCCURRENCES)] = -(2**62)
+
+
+@_jit
+def _count_rollout(ids, mask, slots, number, group, shift, ignored, table, used, n_used):  # type: ignore[no-untyped-def]
+    """Count one rollout's tokens. All arrays are this rollout's rows but `table` and `used`.
+
+    Returns the number of used slots (-1: the table is too small), one past the last unmasked
+    position, the tokens counted, and the position of a bad token id (-1: none).
+    """
+    last_slot = np.uint64(len(table) // FIELDS - 1)
+    one = np.int64(1) << shift
+    length, n_ignored, n_masked = 0, 0, 0
+    for t in range(len(ids)):
+        if mask[t] == 0:
+            n_masked += 1
+            continue
+        token = np.int64(ids[t])
+        if token < 0 or token > MAX_TOKEN_ID:
+            return n_used, length, 0, t
+        length = t + 1
+        key = group << 32 | token
+        slot = (np.uint64(token) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32) & last_slot
+        base = slot * np.uint64(FIELDS)
+        while table[base] != key:
+            if table[base] >> 32 != group:
+                if n_used == len(used):
+                    return -1, length, 0, -1
+                used[n_used] = slot
+                n_used += 1
+                _insert(key, base, table, ignored)
+                break
+            slot = slot + np.uint64(1) & last_slot
+            base = slot * np.uint64(FIELDS)
+        slots[t] = np.int32(slot)
+        fresh = table[base + np.uint64(LAST)] != number
+        table[base + np.uint64(LAST)] = number
+        table[base + np.uint64(ROLLOUTS)] += np.int64(fresh) << shift
+        table[base + np.uint64(OCCURRENCES)] += one
+        n_ignored += table[base + np.uint64(OCCURRENCES)] < 0
+    return n_used, length, len(ids) - n_masked - n_ignored, -1
+
+
+@_jit
+def _check_rollout(ids, mask):  # type: ignore[no-untyped-def]
+    """One past the last unmasked position, and the position of a bad token id (-1: none)."""
+    length = 0
+    for t in range(len(ids)):
+        if mask[t] != 0:
+            if ids[t] < 0 or ids[t] > MAX_TOKEN_ID:
+                return length, t
+            length = t + 1
+    return length, -1
 
 
 @_jit
 def _count_group(  # type: ignore[no-untyped-def]
-    ids, mask, id_rows, mask_rows, rows, correct, ignored, stamp, table, used, slots, lengths
+    ids, mask, id_rows, mask_rows, rows, correct, ignored, group, table, used, slots, lengths
 ):
     """Fill `table` and `used` with the group's tokens and `slots` with each position's slot.
 
-    `lengths[i]` becomes one past the last unmasked position of the group's rollout i. Rollouts of
-    unknown correctness are checked but not counted.
+    `group` is a number above 0 that no earlier call on this table had. `lengths[i]` becomes one
+    past the last unmasked position of rollout i. Rollouts of unknown correctness are checked but
+    not counted.
     """
-    first_stamp = stamp + 1
     n_true, n_false, length_true, length_false, n_used = 0, 0, 0, 0, 0
     for i in range(len(rows)):
-        stamp += 1
-        row, known, is_true = rows[i], correct[i] >= 0, correct[i] == 1
-        tokens, length = 0, 0
-        for t in range(ids.shape[1]):
-            if mask[mask_rows[i], t] == 0:
-                continue
-            length = t + 1
-            key = ids[id_rows[i], t]
-            if key < 0 or key > MAX_TOKEN_ID:
-                return GroupCounts(0, 0, 0, 0, 0, stamp, row, t)
-            if not known:
-                continue
-            slot = _find_slot(key, table, first_stamp)
-            slots[row, t] = slot
-            if table[slot, STAMP] < first_stamp:
-                if n_used == len(used):
-                    return GroupCounts(0, 0, 0, 0, -1, stamp, NO_ERROR, 0)
-                used[n_used] = slot
-                n_used += 1
-                table[slot, KEY] = key
-                table[slot, STAMP] = first_stamp - 1  # not yet touched by this rollout
-                table[slot, IN_TRUE:] = 0
-                for ignored_id in ignored:
-                    if key == ignored_id:
-                        table[slot, IN_TRUE] = IGNORED
-            if table[slot, IN_TRUE] == IGNORED:
-                table[slot, STAMP] = stamp
-                continue
-            tokens += 1
-            if is_true:
-                table[slot, IN_TRUE] += table[slot, STAMP] != stamp
-                table[slot, OCCUR_TRUE] += 1
-            else:
-                table[slot, IN_FALSE] += table[slot, STAMP] != stamp
-                table[slot, OCCUR_FALSE] += 1
-            table[slot, STAMP] = stamp
-        lengths[i] = length
-        if tokens > 0 and is_true:
+        row_ids, row_mask = ids[id_rows[i]], mask[mask_rows[i]]
+        tokens = 0
+        if correct[i] < 0:
+            lengths[i], bad = _check_rollout(row_ids, row_mask)
+        else:
+            n_used, lengths[i], tokens, bad = _count_rollout(
+                row_ids, row_mask, slots[rows[i]], i, group, 32 * np.int64(correct[i]),
+                ignored, table, used, n_used,
+            )  # fmt: skip
+        if bad >= 0:
+            return GroupCounts(0, 0, 0, 0, 0, rows[i], bad)
+        if n_used < 0:
+            break
+        if tokens > 0 and correct[i] == 1:
             n_true += 1
             length_true += tokens
         elif tokens > 0:
             n_false += 1
             length_false += tokens
-    return GroupCounts(
-        n_true, n_false, length_true, length_false, n_used, stamp, NO_ERROR, 0
-    )
+    return GroupCounts(n_true, n_false, length_true, length_false, n_used, NO_ERROR, 0)
 
 
 @_jit
@@ -173,36 +205,45 @@ def _contrast(occur_true, occur_false, length_true, length_false, weights):  # t
 def _judge_group(counts, table, used, weights, memo, terms):  # type: ignore[no-untyped-def]
     """`terms[slot]` of every used slot.
 
-    Strength and effect size depend on (a, b) alone, so each pair is computed once a group; NaN in
-    `memo` means not yet. Groups too large for the memo compute them for each token, which is
-    still linear: Fisher's test takes as many steps as rollouts contain the token.
+    Strength and effect size depend on (a, b) alone, and so does the whole term of a token that no
+    rollout holds twice, which most are: each pair is computed once a group. NaN in `memo` means
+    not yet. Groups too large for the memo compute each token, which is linear too, since Fisher's
+    test takes no more steps than there are rollouts with the token.
     """
     n_true, n_false = counts.n_true, counts.n_false
-    remembered = (n_true + 1) * (n_false + 1) <= len(memo)
-    if remembered:
-        memo[: (n_true + 1) * (n_false + 1), 0] = np.nan
+    n_pairs = (n_true + 1) * (n_false + 1)
+    remembered = n_pairs <= len(memo)
+    memo[: min(n_pairs, len(memo))] = np.nan
     for slot in used[: counts.n_used]:
-        a, b = table[slot, IN_TRUE], table[slot, IN_FALSE]
-        if a == IGNORED or n_true == 0 or n_false == 0:
+        pair, occurrences = table[FIELDS * slot + ROLLOUTS], table[FIELDS * slot + OCCURRENCES]
+        if occurrences < 0 or n_true == 0 or n_false == 0:
             terms[slot] = 0.0
             continue
+        a, b = pair >> 32, pair & LOW
         entry = a * (n_false + 1) + b if remembered else 0
+        if occurrences == pair and remembered and not np.isnan(memo[entry, 2]):
+            terms[slot] = memo[entry, 2]
+            continue
         if not remembered or np.isnan(memo[entry, 0]):
             memo[entry, 0] = _strength(a, b, n_true, n_false, weights)[3]
             memo[entry, 1] = effect_size(a, b, n_true, n_false)
-        strength, direction = memo[entry]
-        if strength == 0.0:
-            terms[slot] = 0.0
-            continue
-        if weights.h3 > 0.0:
+        strength, direction = memo[entry, 0], memo[entry, 1]
+        if strength > 0.0 and weights.h3 > 0.0:
             direction += weights.h3 * _contrast(
-                table[slot, OCCUR_TRUE],
-                table[slot, OCCUR_FALSE],
-                counts.length_true,
-                counts.length_false,
-                weights,
-            )
+                occurrences >> 32, occurrences & LOW,
+                counts.length_true, counts.length_false, weights,
+            )  # fmt: skip
         terms[slot] = term(strength * direction, weights.term_scale)
+        if occurrences == pair:
+            memo[entry, 2] = terms[slot]
+
+
+@_jit
+def _spread(slots, mask, terms, base, length, known, out):  # type: ignore[no-untyped-def]
+    """Turn one rollout's slot numbers into terms plus `base`."""
+    for t in range(length):
+        if mask[t] != 0:
+            out[t] = base + (terms[slots[t]] if known else 0.0)
 
 
 @_jit
@@ -215,25 +256,25 @@ def score_groups(  # type: ignore[no-untyped-def]
     slot numbers, so no token is looked up twice and no buffer of the batch's size is needed.
     Returns (row, column) of the bad token id with the smallest row, or (NO_ERROR, 0).
     """
-    table = np.zeros((INITIAL_SLOTS, SLOT_FIELDS), dtype=np.int32)
-    used = np.empty(INITIAL_SLOTS // 2, dtype=np.int32)
-    terms = np.empty(INITIAL_SLOTS, dtype=np.float32)
-    memo = np.empty((MEMO_ENTRIES, 2))
+    n_slots = INITIAL_SLOTS
+    table = np.zeros(FIELDS * n_slots, dtype=np.int64)
+    used = np.empty(n_slots // 2, dtype=np.int64)
+    terms = np.empty(n_slots, dtype=np.float32)
+    memo = np.empty((MEMO_ENTRIES, 3))
     lengths = np.empty(np.max(starts[1:] - starts[:-1]), dtype=np.int64)
-    stamp, bad_row, bad_column = 0, NO_ERROR, 0
+    bad_row, bad_column = NO_ERROR, 0
     for g in range(len(starts) - 1):
         group = slice(starts[g], starts[g + 1])
         while True:
             counts = _count_group(
                 ids, mask, id_rows[group], mask_rows[group], rows[group],
-                correct[group], ignored, stamp, table, used, slots, lengths,
+                correct[group], ignored, g + 1, table, used, slots, lengths,
             )  # fmt: skip
-            stamp = counts.stamp
             if counts.n_used >= 0:
                 break
-            n_slots = 2 * len(table)
-            table = np.zeros((n_slots, SLOT_FIELDS), dtype=np.int32)
-            used = np.empty(n_slots // 2, dtype=np.int32)
+            n_slots *= 2
+            table = np.zeros(FIELDS * n_slots, dtype=np.int64)
+            used = np.empty(n_slots // 2, dtype=np.int64)
             terms = np.empty(n_slots, dtype=np.float32)
         if counts.bad_row < bad_row:
             bad_row, bad_column = counts.bad_row, counts.bad_column
@@ -241,26 +282,27 @@ def score_groups(  # type: ignore[no-untyped-def]
             continue
         _judge_group(counts, table, used, weights, memo, terms)
         for i in range(starts[g], starts[g + 1]):
-            row, known = rows[i], correct[i] >= 0
-            for t in range(lengths[i - starts[g]]):
-                if mask[mask_rows[i], t] != 0:
-                    out[row, t] = base[row] + (terms[slots[row, t]] if known else 0.0)
+            row = rows[i]
+            _spread(
+                slots[row], mask[mask_rows[i]], terms, base[row],
+                lengths[i - starts[g]], correct[i] >= 0, out[row],
+            )  # fmt: skip
     return bad_row, bad_column
 
 
 @_jit
-def tabulate_group(ids, mask, id_rows, mask_rows, rows, starts, correct, ignored, weights):  # type: ignore[no-untyped-def]
+def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, ignored, weights):  # type: ignore[no-untyped-def]
     """One group's columns token_id, a, b, c, d, and tf_true to term, in no particular order."""
     n_slots = INITIAL_SLOTS
     lengths = np.empty(len(rows), dtype=np.int64)
     slots = np.empty((len(rows), ids.shape[1]), dtype=np.int32)
     local = np.arange(len(rows))
     while True:
-        table = np.zeros((n_slots, SLOT_FIELDS), dtype=np.int32)
-        used = np.empty(n_slots // 2, dtype=np.int32)
+        table = np.zeros(FIELDS * n_slots, dtype=np.int64)
+        used = np.empty(n_slots // 2, dtype=np.int64)
         counts = _count_group(
             ids, mask, id_rows, mask_rows, local,
-            correct, ignored, 0, table, used, slots, lengths,
+            correct, ignored, 1, table, used, slots, lengths,
         )  # fmt: skip
         if counts.n_used >= 0:
             break
@@ -270,12 +312,14 @@ def tabulate_group(ids, mask, id_rows, mask_rows, rows, starts, correct, ignored
     judged = np.zeros((counts.n_used, 8))
     n = 0
     for slot in used[: counts.n_used]:
-        a, b = table[slot, IN_TRUE], table[slot, IN_FALSE]
-        if a == IGNORED:
+        token = table[FIELDS * slot + KEY] & LOW
+        pair, occurrences = table[FIELDS * slot + ROLLOUTS], table[FIELDS * slot + OCCURRENCES]
+        if occurrences < 0:
             continue
-        cells[n, 0], cells[n, 1], cells[n, 2] = table[slot, KEY], a, b
+        a, b = pair >> 32, pair & LOW
+        cells[n, 0], cells[n, 1], cells[n, 2] = token, a, b
         cells[n, 3], cells[n, 4] = n_true - a, n_false - b
-        occur_true, occur_false = table[slot, OCCUR_TRUE], table[slot, OCCUR_FALSE]
+        occur_true, occur_false = occurrences >> 32, occurrences & LOW
         judged[n, 0] = occur_true / max(counts.length_true, 1)
         judged[n, 1] = occur_false / max(counts.length_false, 1)
         judged[n, 2] = 1.0

@@ -8,6 +8,7 @@ releases the GIL: safe to call from any thread and across forks, unlike numba's 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from ktae.batch import Batch, bad_token_id
 from ktae.config import MAX_TOKEN_ID, KTAEConfig
 from ktae.table import KeyTokenTable
 
-POSITIONS_PER_CHUNK = 1 << 19
+POSITIONS_PER_CHUNK = 1 << 20
 """Padded positions that a thread takes at a time: enough to keep it busy for milliseconds, few
 enough that converting a chunk's dtype stays within a few megabytes."""
 
@@ -70,7 +71,10 @@ def table(batch: Batch, config: KTAEConfig) -> KeyTokenTable:
     sizes, errors = [], []
     for group in range(len(batch.group_ids)):
         chunk = _chunk(batch, slice(group, group + 1))
-        n_by_5, n_by_8, error = tabulate_group(*chunk, ignored, weights)
+        n_by_5, n_by_8, error = tabulate_group(
+            chunk.ids, chunk.mask, chunk.id_rows, chunk.mask_rows, chunk.rows, chunk.correct,
+            ignored, weights,
+        )  # fmt: skip
         order = np.argsort(n_by_5[:, 0])
         counts.append(n_by_5[order])
         judged.append(n_by_8[order])
@@ -110,8 +114,8 @@ def _chunks(batch: Batch) -> Iterator[slice]:
     n_chunks = min(n_groups, math.ceil(n_rows / rows_per_chunk))
     targets = np.linspace(0, n_rows, n_chunks + 1)[:-1] if n_chunks else np.empty(0)
     bounds = np.unique(np.append(np.searchsorted(batch.starts[:-1], targets), n_groups))
-    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
-        yield slice(int(start), int(stop))
+    for start, stop in itertools.pairwise(bounds.tolist()):
+        yield slice(start, stop)
 
 
 def _chunk(batch: Batch, groups: slice) -> Chunk:
@@ -129,7 +133,9 @@ def _chunk(batch: Batch, groups: slice) -> Chunk:
         ids, id_rows = _as_int64(ids[selection]), np.arange(len(rows))
     if not mask.flags.c_contiguous or mask.itemsize != 1:
         mask, mask_rows = mask[selection] != 0, np.arange(len(rows))
-    return Chunk(ids, mask.view(np.uint8), id_rows, mask_rows, rows, starts - starts[0], batch.correct[rows])
+    return Chunk(
+        ids, mask.view(np.uint8), id_rows, mask_rows, rows, starts - starts[0], batch.correct[rows]
+    )
 
 
 def _as_int64(ids: np.ndarray) -> np.ndarray:

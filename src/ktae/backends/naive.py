@@ -96,15 +96,13 @@ def _judge(
         if config.normalize:  # the released code does, the paper does not
             strength /= config.h1 + config.h2
         mean_length = (length[0] + length[1]) / 2
-        contrast = statistics.frequency_contrast(
-            *(
-                statistics.saturated_term_frequency(
-                    tf, length[y] / mean_length, config.k1, config.b_len
-                )
-                for tf, y in ((tf_true, 1), (tf_false, 0))
-            ),
-            config.eps,
+        saturated_true, saturated_false = (
+            statistics.saturated_term_frequency(
+                tf, length[y] / mean_length, config.k1, config.b_len
+            )
+            for tf, y in ((tf_true, 1), (tf_false, 0))
         )
+        contrast = statistics.frequency_contrast(saturated_true, saturated_false, config.eps)
         direction = statistics.effect_size(a, b, n_true, n_false) + config.h3 * contrast
         value = strength * direction
         term = statistics.term(value, config.term_scale)

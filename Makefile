@@ -1,0 +1,46 @@
+# `make train` and `make test` need nothing but Python 3.11 and make; the rest builds on .venv.
+PYTHON ?= python3.11
+BIN := .venv/bin
+RECIPE ?= recipes/demo/grpo-ktae.yaml
+ARGS ?=
+# The demo's model is tiny: two threads would only wait for each other.
+export OMP_NUM_THREADS ?= 1
+export HF_HUB_DISABLE_TELEMETRY ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help train test lint format bench docs clean
+
+help: ## List the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[trl,report,study,dev]"
+	touch $@
+
+train: .venv/installed ## Train the embedded demo with GRPO+KTAE through TRL (RECIPE=..., ARGS=...)
+	$(BIN)/ktae train $(RECIPE) $(ARGS)
+
+test: .venv/installed ## Run all tests
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: .venv/installed ## Check format, style and types
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+format: .venv/installed ## Format the code
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+bench: .venv/installed ## Measure the estimator's speed
+	$(BIN)/python benchmarks/estimator.py $(ARGS)
+
+docs: .venv/installed ## Build the documentation site into site/
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
+	$(BIN)/mkdocs build --strict
+
+clean: ## Remove the environment and everything built
+	rm -rf .venv site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,133 @@
+"""`ktae train`: a recipe in, a run folder out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ktae import recipe as recipes
+from ktae.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ktae.runs import RunFolder
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(help="A recipe (YAML); see recipes/.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]...", help="Replace keys, such as seed=1 ktae.h3=0 ktae=null."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="The run folder [default: runs/NAME-seedSEED].")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run in the folder.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check and print the whole recipe; train nothing.")
+    ] = False,
+) -> None:
+    """Train a recipe through TRL."""
+    from ktae.runs import RunFolder
+
+    checked = recipes.load(recipe, overrides or ())
+    folder = RunFolder(output or Path("runs") / f"{checked.name}-seed{checked.seed}")
+    if dry_run:
+        typer.echo(f"# would train into {folder.path}\n{recipes.dump(checked)}", nl=False)
+        return
+    _train(checked, folder, resume)
+
+
+def _train(recipe: recipes.Recipe, folder: RunFolder, resume: bool) -> None:
+    from rich.console import Console
+
+    console = Console()
+    try:
+        with console.status("loading TRL"):
+            from ktae.trl.run import run
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"training needs {error.name}, which is not installed; pip install 'ktae[trl]'"
+        ) from None
+    with _progress(console, recipe.steps) as on_step:
+        finished = run(recipe, folder, resume=resume, on_step=on_step)
+    if not finished:
+        console.print(
+            f"interrupted; everything is in {folder.path}. Add --resume to continue.",
+            highlight=False,
+        )
+        raise typer.Exit(130)
+    _print_summary(console, folder)
+
+
+class _progress:
+    """A progress bar with the step's metrics; plain lines where the output is no terminal."""
+
+    def __init__(self, console: Console, steps: int) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import TimeRemainingColumn as TimeLeft
+
+        self.console = console
+        self.steps = steps
+        self.bar = Progress(
+            TextColumn("training"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeLeft(),
+            TextColumn("{task.fields[shown]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self.task = self.bar.add_task("", total=steps, shown="")
+
+    def __enter__(self) -> Any:
+        self.bar.start()
+        return self.show
+
+    def __exit__(self, *_: Any) -> None:
+        self.bar.stop()
+
+    def show(self, line: dict[str, Any]) -> None:
+        names = {
+            "reward": "reward",
+            "length": "completions/mean_length",
+            "entropy": "entropy",
+            "|term|": "ktae/term_abs",
+        }
+        shown = "  ".join(f"{name} {line[key]:.3g}" for name, key in names.items() if key in line)
+        self.bar.update(self.task, completed=line["step"], shown=shown)
+        every = max(1, self.steps // 20)
+        if not self.console.is_terminal and (line["step"] % every == 0 or line["step"] == 1):
+            print(f"step {line['step']}/{self.steps}  {shown}", file=sys.stdout, flush=True)
+
+
+def _print_summary(console: Console, folder: RunFolder) -> None:
+    from rich.table import Table
+
+    summary = json.loads(folder.summary.read_text(encoding="utf-8"))
+    table = Table(title=f"{summary['recipe']}, seed {summary['seed']}, held-out problems")
+    for column in ("", "before", "after", "change"):
+        table.add_column(column, justify="left" if not column else "right")
+    for key, before in summary["before"].items():
+        after = summary["after"][key]
+        table.add_row(
+            key.replace("_", " "), f"{before:.3f}", f"{after:.3f}", f"{after - before:+.3f}"
+        )
+    console.print(table)
+    if summary["ktae_seconds_per_step"] is not None:
+        step, ktae = summary["seconds_per_step"], summary["ktae_seconds_per_step"]
+        console.print(
+            f"a step took {step:.2f} s, of which the estimator {ktae * 1000:.1f} ms "
+            f"({ktae / step:.2%})",
+            highlight=False,
+        )
+    console.print(f"run folder: {folder.path}", highlight=False)

@@ -1,0 +1,266 @@
+"""One experiment as a typed file: what to train, on what, with which method."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_type_hints
+
+import pydantic
+import yaml
+from pydantic import Field
+
+from ktae.config import KTAEConfig
+from ktae.errors import InputError
+
+Positive = Annotated[int, Field(gt=0)]
+
+
+class _Section(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+
+class Model(_Section):
+    """The policy to train."""
+
+    path: str = "demo"
+    """`demo` (the embedded base model, pretrained on first use), a folder, or a hub name."""
+
+    demo_seed: Annotated[int, Field(ge=0)] = 0
+    """Which of the embedded base models: the seed of its pretraining."""
+
+
+class Rollout(_Section):
+    """How rollouts are sampled."""
+
+    prompts_per_step: Positive = 8
+    """Prompts, and so groups, in one training step."""
+
+    group_size: Annotated[int, Field(ge=2)] = 16
+    """Rollouts per prompt (the paper's G)."""
+
+    max_response_length: Positive = 64
+    """Longest response, in tokens."""
+
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    """Sampling temperature."""
+
+
+class Algorithm(_Section):
+    """The policy-gradient method underneath."""
+
+    loss: Literal["grpo", "dapo", "dr_grpo"] = "grpo"
+    """How token losses are averaged: `grpo` per rollout first, `dapo` over all tokens of the
+    batch, `dr_grpo` over a constant."""
+
+    scale_by_std: bool = True
+    """Divide the rollout advantage by the group's standard deviation."""
+
+    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """Lower clip range of the probability ratio."""
+
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    """Upper clip range; DAPO's clip-higher sets it above `clip_low`."""
+
+    kl: Annotated[float, Field(ge=0)] = 0.0
+    """Coefficient of the KL penalty to the base model; 0 switches it off, as in the paper."""
+
+    minibatches: Positive = 2
+    """Optimizer steps that one training step's rollouts are split into."""
+
+    epochs: Positive = 1
+    """Times that each training step's rollouts are used."""
+
+
+# A recipe may replace any field of KTAEConfig, so the fields are taken from there.
+_optional_fields: dict[str, Any] = {
+    name: (hint | None, None) for name, hint in get_type_hints(KTAEConfig).items()
+}
+_Replacements: Any = pydantic.create_model(
+    "_Replacements",
+    __base__=_Section,
+    **_optional_fields,
+)
+
+
+class KTAE(_Replacements):  # type: ignore[misc]
+    """The key-token estimator: a preset, and any field of `KTAEConfig` replaced."""
+
+    preset: str = "paper"
+    """`paper` or `released`."""
+
+    def replaced(self) -> dict[str, Any]:
+        """The fields of `KTAEConfig` that the recipe replaces."""
+        fields = {name: getattr(self, name) for name in _Replacements.model_fields}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def config(self) -> KTAEConfig:
+        """The estimator's config."""
+        return KTAEConfig.preset(self.preset, **self.replaced())
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> KTAE:
+        self.config()
+        return self
+
+    @pydantic.model_serializer
+    def _dump(self) -> dict[str, Any]:
+        return {"preset": self.preset} | self.replaced()
+
+
+class Optimizer(_Section):
+    """AdamW."""
+
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-6
+    """Peak learning rate."""
+
+    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Decay of the first moment."""
+
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    """Decay of the second moment."""
+
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """Decoupled weight decay."""
+
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    """Gradient clipping."""
+
+    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    """Training steps of linear warm-up; constant afterwards."""
+
+
+class Logging(_Section):
+    """What is written while training."""
+
+    save_every: Positive = 20
+    """Training steps between checkpoints."""
+
+    keep_checkpoints: Positive = 2
+    """Checkpoints kept."""
+
+    eval_problems: Positive = 512
+    """Held-out problems for the accuracy before and after."""
+
+    report_to: tuple[str, ...] = ()
+    """Trackers such as `tensorboard`, besides the run folder's own metrics."""
+
+
+class Recipe(_Section):
+    """One experiment."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    """The run's name: letters, digits, `.`, `_`, `-`."""
+
+    task: Literal["demo"] = "demo"
+    """Where prompts, answers and the reward come from."""
+
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of sampling and data order."""
+
+    steps: Positive
+    """Training steps: batches of rollouts that are sampled."""
+
+    model: Model = Model()
+    rollout: Rollout = Rollout()
+    algorithm: Algorithm = Algorithm()
+    ktae: KTAE | None = None
+    """The key-token estimator; null trains on the rollout advantages alone."""
+    optimizer: Optimizer = Optimizer()
+    logging: Logging = Logging()
+
+    @pydantic.model_validator(mode="after")
+    def _minibatches_divide(self) -> Recipe:
+        rollouts = self.rollout.prompts_per_step * self.rollout.group_size
+        if rollouts % self.algorithm.minibatches:
+            raise ValueError(
+                f"algorithm.minibatches is {self.algorithm.minibatches}; expected a divisor of the "
+                f"{rollouts} rollouts of a step (rollout.prompts_per_step × rollout.group_size)"
+            )
+        return self
+
+
+def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
+    """Read a recipe from YAML and apply `key=value` overrides (dotted keys, YAML values).
+
+    Raises:
+        InputError: no such file, broken YAML, an unknown key (the nearest known one is named), a
+            value out of range.
+    """
+    path = Path(path)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read recipe {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"cannot read recipe {path}: it is not UTF-8 text") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"recipe {path} is not YAML: {_one_line(error)}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"recipe {path} holds {_kind(content)}; expected a mapping of keys")
+    for override in overrides:
+        _apply(content, override)
+    try:
+        return Recipe.model_validate(content)
+    except pydantic.ValidationError as error:
+        problems = "; ".join(_explain(problem) for problem in error.errors())
+        raise InputError(f"recipe {path}: {problems}") from None
+
+
+def dump(recipe: Recipe) -> str:
+    """The whole recipe as YAML, defaults included."""
+    text: str = yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _apply(content: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise InputError(f"override {override!r} has no value; expected key=value")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"override {override!r} is not YAML: {_one_line(error)}") from None
+    *parents, last = key.split(".")
+    section = content
+    for parent in parents:
+        if section.get(parent) is None:  # absent, or null as in `ktae: null`
+            section[parent] = {}
+        section = section[parent]
+        if not isinstance(section, dict):
+            raise InputError(f"override {override!r}: {parent} is a value, not a section")
+    section[last] = value
+
+
+def _explain(problem: Any) -> str:
+    """One pydantic problem as `key: what is wrong`."""
+    location = [str(part) for part in problem["loc"]]
+    where = ".".join(location)
+    if problem["type"] == "extra_forbidden":
+        known = _fields_of(location[:-1])
+        nearest = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.5)
+        hint = f"did you mean {nearest[0]!r}?" if nearest else f"expected one of {', '.join(known)}"
+        return f"unknown key {where!r}; {hint}"
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    return f"{where}: {message}" if where else message
+
+
+def _fields_of(location: list[str]) -> list[str]:
+    fields = Recipe.model_fields
+    for part in location:
+        annotation = fields[part].annotation
+        section = KTAE if part == "ktae" else annotation
+        assert isinstance(section, type) and issubclass(section, pydantic.BaseModel)
+        fields = section.model_fields
+    return list(fields)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _kind(content: Any) -> str:
+    return "nothing" if content is None else f"a {type(content).__name__}"

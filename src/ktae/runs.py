@@ -1,0 +1,91 @@
+"""The run folder: what a training leaves on disk, and where."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ktae.atomic import atomic_write
+from ktae.errors import InputError
+from ktae.rollouts import record
+
+
+class RunFolder:
+    """Paths and files of one run.
+
+    `recipe.yaml` the whole recipe; `metrics.jsonl` one line a training step; `rollouts/` one
+    Parquet file of rollouts a training step; `checkpoints/`; `before.json` and `summary.json` the
+    held-out scores; `curves.png`; `model/` the trained policy.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.recipe = path / "recipe.yaml"
+        self.metrics = path / "metrics.jsonl"
+        self.rollouts = path / "rollouts"
+        self.checkpoints = path / "checkpoints"
+        self.before = path / "before.json"
+        self.summary = path / "summary.json"
+        self.curves = path / "curves.png"
+        self.model = path / "model"
+
+    def create(self) -> None:
+        """Make the folders.
+
+        Raises:
+            InputError: a run is there already, or the folder cannot be made.
+        """
+        if self.recipe.exists():
+            raise InputError(
+                f"{self.path} holds a run already; add --resume to continue it, "
+                "or give another --output"
+            )
+        try:
+            self.rollouts.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot make run folder {self.path}: {error.strerror}") from None
+
+    def last_checkpoint(self) -> Path | None:
+        """The newest complete checkpoint."""
+        found = {
+            int(path.name.removeprefix("checkpoint-")): path
+            for path in self.checkpoints.glob("checkpoint-*")
+            if (path / "trainer_state.json").is_file()  # written last, so the rest is there
+        }
+        return found[max(found)] if found else None
+
+    def append_metrics(self, metrics: dict[str, Any]) -> None:
+        """Add one training step's line."""
+        with self.metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(metrics) + "\n")
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """All lines; a last line cut short by a crash is left out."""
+        lines = []
+        if self.metrics.exists():
+            for line in self.metrics.read_text(encoding="utf-8").splitlines(keepends=True):
+                if line.endswith("\n"):
+                    lines.append(json.loads(line))
+        return lines
+
+    def forget_after(self, step: int) -> None:
+        """Drop the metrics and rollouts of training steps after `step`: they are run again."""
+        kept = [line for line in self.read_metrics() if line["step"] <= step]
+        with atomic_write(self.metrics) as temporary:
+            temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
+        for path in self.rollouts.glob("step-*.parquet"):
+            if int(path.stem.removeprefix("step-")) > step:
+                path.unlink()
+
+    def write_rollouts(self, step: int, rollouts: pa.Table) -> None:
+        """Keep one training step's rollouts."""
+        record.write(rollouts, self.rollouts / f"step-{step:05d}.parquet")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON, atomically."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

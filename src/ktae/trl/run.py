@@ -1,0 +1,206 @@
+"""Train a recipe through TRL, into a run folder."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PrinterCallback,
+    TrainerCallback,
+)
+
+from ktae import recipe as recipes
+from ktae.errors import InputError
+from ktae.recipe import Recipe
+from ktae.rollouts import record
+from ktae.runs import RunFolder, write_json
+from ktae.trl.settings import grpo_config, optimizer_steps
+from ktae.trl.tasks import TASKS, Task
+from ktae.trl.trainer import KTAETrainer, RolloutBatch
+
+OnStep = Callable[[dict[str, Any]], None]
+
+
+def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> bool:
+    """Train, evaluate before and after, and leave everything in `folder`.
+
+    `on_step` gets each training step's metrics. Returns False where the user interrupted the
+    training; a checkpoint of the step then under way is in the folder.
+
+    Raises:
+        InputError: the model cannot be loaded, the folder is taken, there is nothing to resume.
+    """
+    checkpoint = _prepare(recipe, folder, resume)
+    task = TASKS[recipe.task]
+    model, tokenizer = _load_policy(recipe)
+    if not folder.before.exists():
+        write_json(folder.before, task.evaluate(model, tokenizer, recipe))
+    steps = _StepLogger(recipe, folder, on_step)
+    trainer = KTAETrainer(
+        model=model,
+        processing_class=tokenizer,
+        reward_funcs=task.reward,
+        args=grpo_config(recipe, folder.checkpoints),
+        train_dataset=task.train_set(recipe),
+        callbacks=[steps],
+        ktae=recipe.ktae.config() if recipe.ktae else None,
+        on_rollouts=lambda batch: folder.write_rollouts(
+            batch.step // optimizer_steps(recipe) + 1, _as_record(batch, recipe, tokenizer)
+        ),
+    )
+    trainer.remove_callback(PrinterCallback)
+    with _interrupts(steps):
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    if steps.interrupted:
+        return False
+    trainer.save_model(str(folder.model))
+    _summarise(recipe, folder, task, trainer.model, tokenizer)
+    return True
+
+
+def _prepare(recipe: Recipe, folder: RunFolder, resume: bool) -> Path | None:
+    """Make the folder, or find the checkpoint to resume from."""
+    if not resume:
+        folder.create()
+        folder.recipe.write_text(recipes.dump(recipe), encoding="utf-8")
+        return None
+    if not folder.recipe.exists():
+        raise InputError(f"{folder.path} holds no run to resume; leave --resume out to start one")
+    started = recipes.load(folder.recipe)
+    if started != recipe:
+        changed = sorted(
+            key for key, value in recipe.model_dump().items() if started.model_dump()[key] != value
+        )
+        raise InputError(
+            f"{folder.recipe} differs from the recipe given in {', '.join(changed)}; "
+            "resume with the recipe that the run was started with"
+        )
+    checkpoint = folder.last_checkpoint()
+    step = int(checkpoint.name.split("-")[1]) // optimizer_steps(recipe) if checkpoint else 0
+    folder.forget_after(step)
+    return checkpoint
+
+
+def _load_policy(recipe: Recipe) -> tuple[Any, Any]:
+    """Model and tokenizer."""
+    name = recipe.model.path
+    if name == "demo":
+        from ktae.demo.pretrain import base_model
+
+        torch.set_num_threads(1)  # two threads on so small a model only wait for each other
+        name = str(base_model(seed=recipe.model.demo_seed))
+    elif (name.startswith((".", "/", "~")) or name.count("/") > 1) and not Path(name).is_dir():
+        raise InputError(f"model.path is {name!r}, and there is no such folder")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, padding_side="left")
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"cannot load model.path {name!r}: {reason}") from None
+    return model, tokenizer
+
+
+def _as_record(batch: RolloutBatch, recipe: Recipe, tokenizer: Any) -> pa.Table:
+    """One training step's rollouts in the shared record."""
+    group_size = recipe.rollout.group_size
+    step = batch.step // optimizer_steps(recipe) + 1
+    lengths = [len(ids) for ids in batch.token_ids]
+    nan_as_none = [None if x != x else x for x in batch.correct.tolist()]
+    return record.make(
+        group=[f"{step}/{(batch.first_row + i) // group_size}" for i in range(len(lengths))],
+        step=[step] * len(lengths),
+        prompt=[row["prompt"] for row in batch.inputs],
+        response=tokenizer.batch_decode(batch.token_ids),
+        answer=[str(row["answer"]) for row in batch.inputs],
+        token_ids=batch.token_ids,
+        reward=batch.rewards.tolist(),
+        correct=nan_as_none,
+        advantage=batch.advantages.tolist(),
+        terms=[row[:n] for row, n in zip(batch.terms.tolist(), lengths, strict=True)],
+    )
+
+
+def _summarise(recipe: Recipe, folder: RunFolder, task: Task, model: Any, tokenizer: Any) -> None:
+    from ktae.curves import draw
+
+    lines = folder.read_metrics()
+    timed = [line for line in lines if line.get("ktae/seconds") is not None]
+    write_json(
+        folder.summary,
+        {
+            "recipe": recipe.name,
+            "seed": recipe.seed,
+            "steps": recipe.steps,
+            "before": json.loads(folder.before.read_text(encoding="utf-8")),
+            "after": task.evaluate(model, tokenizer, recipe),
+            "seconds_per_step": sum(line["seconds"] for line in lines) / len(lines),
+            "ktae_seconds_per_step": sum(line["ktae/seconds"] for line in timed) / len(timed)
+            if timed
+            else None,
+        },
+    )
+    draw(lines, folder.curves, title=recipe.name)
+
+
+class _StepLogger(TrainerCallback):  # type: ignore[misc]
+    """Writes each training step's metrics, and stops between steps when asked to."""
+
+    def __init__(self, recipe: Recipe, folder: RunFolder, on_step: OnStep) -> None:
+        self.per_step = optimizer_steps(recipe)
+        self.folder = folder
+        self.on_step = on_step
+        self.stop = threading.Event()
+        self.interrupted = False
+        self.began = time.perf_counter()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """One line for each batch of rollouts; the trainer's closing summary is left out."""
+        if logs is None or "loss" not in logs:
+            return
+        now = time.perf_counter()
+        seconds, self.began = now - self.began, now
+        line = {"step": state.global_step // self.per_step, "seconds": seconds} | logs
+        self.folder.append_metrics(line)
+        self.on_step(line)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Start the clock."""
+        self.began = time.perf_counter()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Between batches of rollouts, save and stop if the user asked for it."""
+        between = state.global_step % self.per_step == 0
+        if self.stop.is_set() and between and state.global_step < state.max_steps:
+            self.interrupted = True
+            control.should_save = True
+            control.should_training_stop = True
+
+
+@contextmanager
+def _interrupts(steps: _StepLogger) -> Iterator[None]:
+    """The first Ctrl-C stops after the step under way; a second one at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    usual = signal.getsignal(signal.SIGINT)
+
+    def on_interrupt(*_: Any) -> None:
+        signal.signal(signal.SIGINT, usual)
+        steps.stop.set()
+
+    signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)

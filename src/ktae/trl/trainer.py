@@ -1,0 +1,208 @@
+"""TRL's GRPO trainer with key-token advantages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from accelerate.utils import gather
+from trl import GRPOTrainer
+
+from ktae.config import KTAEConfig
+from ktae.errors import InputError
+from ktae.estimator import key_token_values
+
+
+class RolloutBatch(NamedTuple):
+    """One generation batch of this process, as the trainer hands it to `on_rollouts`."""
+
+    step: int
+    """Optimizer steps done before these rollouts were sampled."""
+    inputs: list[dict[str, Any]]
+    """The data set's rows, one for each of the n rollouts."""
+    token_ids: list[list[int]]
+    """The n completions, unpadded."""
+    rewards: torch.Tensor
+    """(n,) the sum of the weighted reward functions; NaN where none could tell."""
+    correct: torch.Tensor
+    """(n,) 1, 0, or NaN for unknown."""
+    advantages: torch.Tensor
+    """(n,) TRL's rollout advantages."""
+    terms: torch.Tensor
+    """(n, T) key-token terms, right-padded with 0."""
+    first_row: int
+    """Global number of the first rollout; a group is `num_generations` consecutive rollouts."""
+
+
+class _Scored(NamedTuple):
+    """What `_calculate_rewards` keeps for the advantages; over all processes but `token_ids`."""
+
+    inputs: list[dict[str, Any]]
+    token_ids: list[list[int]]
+    rewards: torch.Tensor
+    correct: torch.Tensor
+
+
+class KTAETrainer(GRPOTrainer):  # type: ignore[misc]
+    """`GRPOTrainer` whose advantages are (B, T): TRL's rollout advantage plus the key-token term.
+
+    Args:
+        *args: as for `trl.GRPOTrainer`.
+        ktae: the estimator's settings; None trains on TRL's advantages, untouched.
+        correctness: the name of the reward function that says whether a rollout is correct: above
+            `threshold` is correct, None (NaN) is unknown and stays unknown. It may be left out
+            where there is one reward function. Not the sum of the rewards, since a length penalty
+            in it would turn correct rollouts into incorrect ones.
+        threshold: rewards of the `correctness` function above it mean correct.
+        on_rollouts: called with every training batch of rollouts of this process.
+        **kwargs: as for `trl.GRPOTrainer`.
+
+    Raises:
+        InputError: a setting contradicts token-level advantages, or `correctness` names no
+            reward function.
+
+    TRL accepts (B, T) advantages "to support subclasses" and promises no more, so the tests hold
+    the loss's gradient to them. No TRL method is copied here: each override calls `super()`.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        ktae: KTAEConfig | None = KTAEConfig.paper(),  # noqa: B008  # frozen
+        correctness: str | None = None,
+        threshold: float = 0.0,
+        on_rollouts: Callable[[RolloutBatch], None] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.ktae = ktae
+        self.threshold = threshold
+        self.on_rollouts = on_rollouts
+        if ktae is not None:
+            _refuse_contradictions(self.args)
+        self._correctness_column = _correctness_column(self.reward_func_names, correctness)
+        self._scored: _Scored | None = None
+
+    def _calculate_rewards(
+        self,
+        inputs: list[dict[str, Any]],
+        prompts: list[Any],
+        completions: list[Any],
+        completion_ids_list: list[list[int]],
+    ) -> torch.Tensor:
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        verdict = rewards[:, self._correctness_column]
+        correct = torch.where(verdict.isnan(), verdict, (verdict > self.threshold).to(verdict))
+        total = (rewards * self.reward_weights.to(rewards).unsqueeze(0)).nansum(dim=1)
+        total[rewards.isnan().all(dim=1)] = torch.nan
+        self._scored = _Scored(inputs, [list(ids) for ids in completion_ids_list], total, correct)
+        return rewards
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        output = super()._generate_and_score_completions(inputs)
+        scored, self._scored = self._scored, None
+        assert scored is not None, "TRL no longer calls _calculate_rewards while it generates"
+        mode = "train" if self.model.training else "eval"
+        n, first_row = len(scored.token_ids), self.accelerator.process_index * len(scored.token_ids)
+        rollout_advantages = output["advantages"]
+        terms = torch.zeros_like(output["completion_ids"], dtype=torch.float32)
+        if self.ktae is not None:
+            started = time.perf_counter()
+            mask = self._token_mask(output, scored)
+            terms = self._terms(output["completion_ids"], mask, scored.correct, mode)
+            output["advantages"] = rollout_advantages.unsqueeze(1) + terms
+            seconds = time.perf_counter() - started
+            self._log_terms(terms, mask, rollout_advantages, mode, seconds)
+        if self.on_rollouts is not None and mode == "train":
+            own = slice(first_row, first_row + n)
+            self.on_rollouts(
+                RolloutBatch(
+                    step=self.state.global_step,
+                    inputs=scored.inputs,
+                    token_ids=scored.token_ids,
+                    rewards=scored.rewards[own],
+                    correct=scored.correct[own],
+                    advantages=rollout_advantages,
+                    terms=terms,
+                    first_row=first_row,
+                )
+            )
+        return output
+
+    def _token_mask(self, output: dict[str, Any], scored: _Scored) -> torch.Tensor:
+        """(n, T) bool: the tokens that the policy wrote, truncated rollouts' included.
+
+        Not TRL's completion_mask: `mask_truncated_completions` zeroes whole rows of that, and a
+        truncated rollout is still evidence on its tokens.
+        """
+        lengths = torch.tensor([len(ids) for ids in scored.token_ids], dtype=torch.long)
+        width = output["completion_ids"].shape[1]
+        mask = torch.arange(width) < lengths.unsqueeze(1)
+        mask = mask.to(output["completion_ids"].device)
+        return mask & output["tool_mask"].bool() if "tool_mask" in output else mask
+
+    def _terms(
+        self, ids: torch.Tensor, mask: torch.Tensor, correct: torch.Tensor, mode: str
+    ) -> torch.Tensor:
+        """(n, T) key-token terms of this process's n rollouts.
+
+        Groups may be split over processes, so completions are gathered, and each process scores
+        the whole groups that its own rows belong to.
+        """
+        assert self.ktae is not None
+        n, width = ids.shape
+        ids = gather(self.accelerator.pad_across_processes(ids, dim=1))
+        mask = gather(self.accelerator.pad_across_processes(mask, dim=1))
+        group_size = self.num_generations if mode == "train" else self.num_generations_eval
+        first_row = self.accelerator.process_index * n
+        start = first_row // group_size * group_size
+        stop = -(-(first_row + n) // group_size) * group_size
+        groups = torch.arange(start, stop) // group_size
+        touched = slice(start, stop)
+        terms = key_token_values(ids[touched], mask[touched], correct[touched], groups, self.ktae)
+        own: torch.Tensor = terms[first_row - start : first_row - start + n, :width]
+        return own
+
+    def _log_terms(
+        self,
+        terms: torch.Tensor,
+        mask: torch.Tensor,
+        rollout_advantages: torch.Tensor,
+        mode: str,
+        seconds: float,
+    ) -> None:
+        """Metrics over the tokens of all processes; the time is the slowest process's."""
+        rollout_advantages = rollout_advantages.unsqueeze(1)
+        flipped = rollout_advantages * (rollout_advantages + terms) < 0
+        sums = torch.stack([terms.abs().sum(), (flipped & mask).sum(), mask.sum()])
+        term_abs, flips, tokens = gather(sums.unsqueeze(0)).sum(dim=0).tolist()
+        slowest = gather(torch.tensor([seconds], device=terms.device)).max().item()
+        self._metrics[mode]["ktae/term_abs"].append(term_abs / max(tokens, 1))
+        self._metrics[mode]["ktae/sign_flips"].append(flips / max(tokens, 1))
+        self._metrics[mode]["ktae/seconds"].append(slowest)
+
+
+def _refuse_contradictions(args: Any) -> None:
+    if args.importance_sampling_level != "token":
+        raise InputError(
+            f"importance_sampling_level is {args.importance_sampling_level!r}, which averages "
+            "token advantages away; set it to 'token', or ktae=None"
+        )
+    if args.use_liger_kernel:
+        raise InputError(
+            "use_liger_kernel is set, whose GRPO loss takes one advantage a rollout; unset it, "
+            "or ktae=None"
+        )
+
+
+def _correctness_column(names: list[str], correctness: str | None) -> int:
+    if correctness is None and len(names) == 1:
+        return 0
+    if correctness not in names:
+        raise InputError(
+            f"correctness is {correctness!r}; expected the reward function that says whether a "
+            f"rollout is correct: {', '.join(map(repr, names))}"
+        )
+    return names.index(correctness)
