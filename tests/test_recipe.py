@@ -1,0 +1,94 @@
+import pytest
+import yaml
+
+from ktae import InputError, KTAEConfig, recipe
+
+MINIMAL = {"name": "r", "steps": 3}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content):
+        path = tmp_path / "recipe.yaml"
+        path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+        return path
+
+    return write
+
+
+def test_defaults_and_sections(write):
+    loaded = recipe.load(write(MINIMAL | {"ktae": {"preset": "released", "h3": 0}}))
+    assert loaded.rollout.group_size == 16
+    assert loaded.ktae.config() == KTAEConfig.released(h3=0.0)
+    assert recipe.load(write(MINIMAL)).ktae is None
+
+
+def test_dump_is_the_same_recipe(write):
+    loaded = recipe.load(write(MINIMAL | {"ktae": {"h1": 0, "ignore_token_ids": [3, 1]}}))
+    assert recipe.load(write(recipe.dump(loaded))) == loaded
+
+
+def test_overrides_take_yaml_values_and_make_sections(write):
+    overrides = ["seed=4", "ktae.h3=0", "rollout.temperature=0.5", "optimizer.learning_rate=1e-3"]
+    loaded = recipe.load(write(MINIMAL | {"ktae": None}), overrides)
+    assert (loaded.seed, loaded.rollout.temperature) == (4, 0.5)
+    assert loaded.optimizer.learning_rate == 1e-3
+    assert loaded.ktae.config() == KTAEConfig(h3=0.0)
+    assert recipe.load(write(MINIMAL | {"ktae": {}}), ["ktae=null"]).ktae is None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (MINIMAL | {"sed": 1}, "unknown key 'sed'; did you mean 'seed'?"),
+        (MINIMAL | {"rollout": {"group_sise": 8}}, "'rollout.group_sise'; did you mean 'group_siz"),
+        (MINIMAL | {"ktae": {"qqq": 8}}, "unknown key 'ktae.qqq'; expected one of h1, h2"),
+        (MINIMAL | {"ktae": {"preset": "papre"}}, "no preset 'papre'; expected one of paper, rel"),
+        (MINIMAL | {"ktae": {"h1": -1}}, "h1 is -1.0; expected a finite number, at least 0"),
+        (MINIMAL | {"steps": "many"}, "steps: "),
+        (MINIMAL | {"steps": 0}, "steps: "),
+        (MINIMAL | {"name": "../x"}, "name: "),
+        (MINIMAL | {"algorithm": {"minibatches": 3}}, "expected a divisor of the 128 rollouts"),
+        ({"steps": 1}, "name: Field required"),
+        ([1], "holds a list; expected a mapping"),
+        ("", "holds nothing; expected a mapping"),
+        ("a: [", "is not YAML"),
+    ],
+)
+def test_bad_recipes_say_what_and_where(write, content, message):
+    path = write(content)
+    with pytest.raises(InputError) as error:
+        recipe.load(path)
+    assert message in str(error.value)
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("seed", "has no value; expected key=value"),
+        ("=3", "expected key=value"),
+        ("steps.a=1", "steps is a value, not a section"),
+        ("seed=[", "is not YAML"),
+        ("rolout.group_size=4", "did you mean 'rollout'?"),
+    ],
+)
+def test_bad_overrides(write, override, message):
+    with pytest.raises(InputError, match="override|unknown key") as error:
+        recipe.load(write(MINIMAL), [override])
+    assert message in str(error.value)
+
+
+def test_missing_and_binary_files(tmp_path):
+    with pytest.raises(InputError, match="cannot read recipe"):
+        recipe.load(tmp_path / "none.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not UTF-8"):
+        recipe.load(tmp_path / "binary.yaml")
+
+
+def test_every_committed_recipe_loads(request):
+    paths = sorted((request.config.rootpath / "recipes").rglob("*.yaml"))
+    assert paths
+    for path in paths:
+        recipe.load(path)
