@@ -38,17 +38,17 @@ def make_batch(token_ids: Any, mask: Any, correct: Any, groups: Any) -> Batch:
     token_ids = np.asarray(token_ids)
     mask = np.asarray(mask)
     if token_ids.ndim != 2 or token_ids.dtype.kind not in "iu":
-        raise InputError(f"token_ids is {_describe(token_ids)}; expected integers of shape (B, T)")
+        raise InputError(f"token_ids is {describe(token_ids)}; expected integers of shape (B, T)")
     if mask.dtype.kind not in "biuf":
-        raise InputError(f"mask is {_describe(mask)}; expected bool, integers or floats")
+        raise InputError(f"mask is {describe(mask)}; expected bool, integers or floats")
     if mask.shape != token_ids.shape:
         raise InputError(
-            f"mask is {_describe(mask)}; expected the shape of token_ids, {token_ids.shape}"
+            f"mask is {describe(mask)}; expected the shape of token_ids, {token_ids.shape}"
         )
     n_rows = token_ids.shape[0]
     groups = per_rollout("groups", groups, n_rows)
     if groups.dtype.kind not in "iuUS":
-        raise InputError(f"groups is {_describe(groups)}; expected integers or strings")
+        raise InputError(f"groups is {describe(groups)}; expected integers or strings")
     group_ids, group_of_row = np.unique(groups, return_inverse=True)
     starts = np.zeros(len(group_ids) + 1, dtype=np.int64)
     np.cumsum(np.bincount(group_of_row, minlength=len(group_ids)), out=starts[1:])
@@ -56,12 +56,12 @@ def make_batch(token_ids: Any, mask: Any, correct: Any, groups: Any) -> Batch:
     return Batch(token_ids, mask, _correctness(correct, n_rows), group_ids, rows, starts)
 
 
-def per_rollout(name: str, values: Any, n_rows: int) -> np.ndarray:
-    """`values` as an array of shape (B,), or an InputError that names it."""
-    array = np.asarray(values)
-    if array.shape != (n_rows,):
+def per_rollout(name: str, values: Any, n_rows: int) -> Any:
+    """`values` as an array (or the tensor it is) of shape (B,), or an InputError that names it."""
+    array = values if hasattr(values, "is_cuda") else np.asarray(values)
+    if tuple(array.shape) != (n_rows,):
         raise InputError(
-            f"{name} is {_describe(array)}; expected shape ({n_rows},), one entry for each rollout"
+            f"{name} is {describe(array)}; expected shape ({n_rows},), one entry for each rollout"
         )
     return array
 
@@ -70,7 +70,7 @@ def finite_per_rollout(name: str, values: Any, n_rows: int) -> np.ndarray:
     """`values` as finite float64 of shape (B,), or an InputError that names the first bad row."""
     array = per_rollout(name, values, n_rows)
     if array.dtype.kind not in "biuf":
-        raise InputError(f"{name} is {_describe(array)}; expected numbers")
+        raise InputError(f"{name} is {describe(array)}; expected numbers")
     array = array.astype(np.float64)
     bad = np.flatnonzero(~np.isfinite(array))
     if bad.size:
@@ -89,7 +89,7 @@ def bad_token_id(batch: Batch, row: int, column: int) -> InputError:
 def _correctness(correct: Any, n_rows: int) -> np.ndarray:
     array = per_rollout("correct", correct, n_rows)
     if array.dtype.kind not in "biuf":
-        raise InputError(f"correct is {_describe(array)}; expected bool, or 0, 1 and NaN (unknown)")
+        raise InputError(f"correct is {describe(array)}; expected bool, or 0, 1 and NaN (unknown)")
     unknown = np.isnan(array) if array.dtype.kind == "f" else np.zeros(n_rows, dtype=bool)
     bad = np.flatnonzero(~unknown & (array != 0) & (array != 1))
     if bad.size:
@@ -99,5 +99,6 @@ def _correctness(correct: Any, n_rows: int) -> np.ndarray:
     return result
 
 
-def _describe(array: np.ndarray) -> str:
-    return f"{array.dtype} of shape {array.shape}"
+def describe(array: Any) -> str:
+    """Dtype and shape of an array or a tensor, for messages."""
+    return f"{array.dtype} of shape {tuple(array.shape)}"

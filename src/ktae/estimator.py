@@ -8,9 +8,10 @@ from typing import Any, Literal
 import numpy as np
 
 from ktae import backends
-from ktae.batch import finite_per_rollout, make_batch
+from ktae.batch import Batch, finite_per_rollout, make_batch
 from ktae.config import KTAEConfig
 from ktae.errors import InputError
+from ktae.rollout_advantages import rollout_advantages
 from ktae.table import KeyTokenTable
 
 Base = Literal["grpo", "dr_grpo", "rloo"]
@@ -26,6 +27,8 @@ def key_token_values(
     config: KTAEConfig = _PAPER,
     *,
     backend: str = "auto",
+    validate: bool | None = None,
+    memory_bytes: int = 2**30,
 ) -> Any:
     """Key-token terms: how much each token of each rollout speaks for a correct answer.
 
@@ -37,7 +40,11 @@ def key_token_values(
         groups: (B,) integers or strings, the prompt that each rollout answers. Rows of a group
             need not be adjacent, sizes may differ.
         config: weights and variants; `KTAEConfig.paper()` by default.
-        backend: `auto`, or a name in `ktae.backends.BACKENDS`.
+        backend: `auto`, by the arrays' device, or a name in `ktae.backends()`.
+        validate: look at values too, not at shapes and dtypes alone. On a GPU the host would have
+            to wait for that, so the default is no there, and yes elsewhere.
+        memory_bytes: bound on the memory beyond the output, as far as the largest group allows.
+            The CPU backend takes at most some tens of megabytes.
 
     Returns:
         (B, T) float32, σ(v) - 0.5 of each token's key-token value v (twice that under
@@ -49,10 +56,8 @@ def key_token_values(
 
     Source: the KTAE paper, Algorithm 1 and the equations of its section 3.
     """
-    arrays = _to_numpy(token_ids, mask, correct, groups)
-    batch = make_batch(*arrays)
-    zero_b = np.zeros(len(batch.correct))
-    return _like(token_ids, backends.resolve(backend).terms(batch, config, zero_b))
+    arrays = (token_ids, mask, correct, groups)
+    return _estimate(arrays, config, None, backend, validate, memory_bytes)
 
 
 def token_advantages(
@@ -66,6 +71,8 @@ def token_advantages(
     config: KTAEConfig = _PAPER,
     base: Base | Any = "grpo",
     backend: str = "auto",
+    validate: bool | None = None,
+    memory_bytes: int = 2**30,
 ) -> Any:
     """Token advantages: the rollout advantage plus the key-token term (paper, eq. "advantage").
 
@@ -81,7 +88,7 @@ def token_advantages(
         config: weights and variants.
         base: the rollout advantage. `grpo`: (R - mean) / (std + 1e-6) in the group; `dr_grpo`:
             R - mean; `rloo`: R - mean of the group's others; or (B,) numbers of your own.
-        backend: as in `key_token_values`.
+        backend, validate, memory_bytes: as in `key_token_values`.
 
     Returns:
         (B, T) float32, 0 where masked, of the type and on the device of `token_ids`.
@@ -89,19 +96,10 @@ def token_advantages(
     Raises:
         InputError: (a ValueError) shapes, dtypes or values do not fit; a reward is NaN or infinite.
     """
-    arrays = _to_numpy(token_ids, mask, groups, rewards, correct, base)
-    ids_bt, mask_bt, groups_b, rewards_b, correct_b, base_b = arrays
-    n_rows = len(np.atleast_1d(ids_bt))
-    rewards_b = finite_per_rollout("rewards", rewards_b, n_rows)
-    if correct_b is None:
-        correct_b = rewards_b > threshold
-    batch = make_batch(ids_bt, mask_bt, correct_b, groups_b)
-    if isinstance(base_b, str):
-        counted_b = np.any(batch.mask, axis=1)
-        base_b = _rollout_advantages(base_b, rewards_b, batch.rows, batch.starts, counted_b)
-    else:
-        base_b = finite_per_rollout("base", base_b, n_rows)
-    return _like(token_ids, backends.resolve(backend).terms(batch, config, base_b))
+    if correct is None:
+        correct = (rewards if hasattr(rewards, "shape") else np.asarray(rewards)) > threshold
+    arrays = (token_ids, mask, correct, groups)
+    return _estimate(arrays, config, (rewards, base), backend, validate, memory_bytes)
 
 
 def key_token_table(
@@ -111,54 +109,70 @@ def key_token_table(
     groups: Any,
     config: KTAEConfig = _PAPER,
     *,
-    backend: str = "auto",
+    backend: Literal["auto", "cpu", "naive"] = "auto",
 ) -> KeyTokenTable:
     """One row for each group and token: the counts, every statistic, the value and the term.
 
-    Arguments and errors as in `key_token_values`; the columns are NumPy arrays whatever came.
+    Arguments and errors as in `key_token_values`; the columns are NumPy arrays whatever came. The
+    table is for people and files, so it is made on the host.
     """
+    if backend not in ("auto", "cpu", "naive"):
+        raise InputError(f"backend is {backend!r}; a table is made by 'auto', 'cpu' or 'naive'")
     batch = make_batch(*_to_numpy(token_ids, mask, correct, groups))
-    return backends.resolve(backend).table(batch, config)
+    module = backends.BACKENDS["cpu" if backend == "auto" else backend].load()
+    table: KeyTokenTable = module.table(batch, config)
+    return table
 
 
-def _rollout_advantages(
-    base: str, rewards_b: np.ndarray, rows: np.ndarray, starts: np.ndarray, counted_b: np.ndarray
-) -> np.ndarray:
-    """(B,) rollout advantages over each group's rollouts that have a token.
+def _estimate(
+    arrays: tuple[Any, Any, Any, Any],
+    config: KTAEConfig,
+    rewards_and_base: tuple[Any, Any] | None,
+    backend: str,
+    validate: bool | None,
+    memory_bytes: int,
+) -> Any:
+    """Terms, plus the base advantages if there are rewards."""
+    token_ids = arrays[0]
+    chosen = backends.resolve(backend, token_ids)
+    module = chosen.load()
+    is_tensor = _is_tensor(token_ids)
+    if chosen.arrays == "numpy":
+        batch = make_batch(*_to_numpy(*arrays))
+        base_b = np.zeros(len(batch.correct))
+        if rewards_and_base:
+            base_b = _base_of_arrays(batch, *_to_numpy(*rewards_and_base))
+        out = module.terms(batch, config, base_b, memory_bytes=memory_bytes)
+        return sys.modules["torch"].from_numpy(out).to(token_ids.device) if is_tensor else out
+    from ktae.backends import tensors
 
-    The standard deviation is the sample's (n - 1), as in verl, on which the paper trained, and in
-    TRL. A group of one has advantage 0 (verl leaves the raw reward there).
-    """
-    if base not in ("grpo", "dr_grpo", "rloo"):
-        raise InputError(
-            f"base is {base!r}; expected 'grpo', 'dr_grpo', 'rloo' or an array of shape (B,)"
-        )
-    out = np.zeros(len(rewards_b))
-    group_of_row = np.empty(len(rewards_b), dtype=np.int64)
-    group_of_row[rows] = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    group_b, reward_b = group_of_row[counted_b], rewards_b[counted_b]
-    n = np.bincount(group_b, minlength=len(starts) - 1)
-    mean = np.bincount(group_b, reward_b, minlength=len(n)) / np.maximum(n, 1)
-    centred = reward_b - mean[group_b]
-    if base == "grpo":
-        variance = np.bincount(group_b, centred**2, minlength=len(n)) / np.maximum(n - 1, 1)
-        centred = centred / (np.sqrt(variance) + 1e-6)[group_b]
-    elif base == "rloo":
-        centred = centred * (n / np.maximum(n - 1, 1))[group_b]
-    out[counted_b] = centred
-    return out
+    if validate is None:
+        validate = not getattr(token_ids, "is_cuda", False)
+    on_device = tensors.make_tensors(*arrays, validate=validate)
+    base = tensors.base_of_tensors(on_device, rewards_and_base, validate)
+    out = module.terms(on_device, config, base, memory_bytes=memory_bytes)
+    return out if is_tensor else out.numpy()
+
+
+def _base_of_arrays(batch: Batch, rewards: Any, base: Any) -> np.ndarray:
+    n_rows = len(batch.correct)
+    rewards_b = finite_per_rollout("rewards", rewards, n_rows)
+    if not isinstance(base, str):
+        return finite_per_rollout("base", base, n_rows)
+    group_b = np.empty(n_rows, dtype=np.int64)
+    group_b[batch.rows] = np.repeat(np.arange(len(batch.group_ids)), np.diff(batch.starts))
+    counted_b = np.any(batch.mask, axis=1).astype(np.float64)
+    advantages_b: np.ndarray = rollout_advantages(
+        base, rewards_b, counted_b, lambda x: np.bincount(group_b, x)[group_b]
+    )
+    return advantages_b
+
+
+def _is_tensor(array: Any) -> bool:
+    torch = sys.modules.get("torch")  # whoever has a tensor has imported torch
+    return torch is not None and isinstance(array, torch.Tensor)
 
 
 def _to_numpy(*arrays: Any) -> list[Any]:
     """Torch tensors as NumPy arrays (without a copy on the CPU); everything else as it is."""
-    torch = sys.modules.get("torch")  # whoever has a tensor has imported torch
-    if torch is None:
-        return list(arrays)
-    return [x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else x for x in arrays]
-
-
-def _like(token_ids: Any, out: np.ndarray) -> Any:
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(token_ids, torch.Tensor):
-        return out
-    return torch.from_numpy(out).to(token_ids.device)
+    return [x.detach().cpu().numpy() if _is_tensor(x) else x for x in arrays]

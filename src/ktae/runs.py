@@ -32,21 +32,26 @@ class RunFolder:
         self.curves = path / "curves.png"
         self.model = path / "model"
 
-    def create(self) -> None:
-        """Make the folders.
-
-        Raises:
-            InputError: a run is there already, or the folder cannot be made.
-        """
+    def require_free(self) -> None:
+        """Raise an InputError if a run is there already."""
         if self.recipe.exists():
             raise InputError(
                 f"{self.path} holds a run already; add --resume to continue it, "
                 "or give another --output"
             )
+
+    def create(self, recipe: str) -> None:
+        """Make the folders and keep the recipe.
+
+        Raises:
+            InputError: the folder cannot be made.
+        """
         try:
             self.rollouts.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"cannot make run folder {self.path}: {error.strerror}") from None
+        with atomic_write(self.recipe) as temporary:
+            temporary.write_text(recipe, encoding="utf-8")
 
     def last_checkpoint(self) -> Path | None:
         """The newest complete checkpoint."""

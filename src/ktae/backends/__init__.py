@@ -1,34 +1,24 @@
 """How the estimator is computed: an explicit registry, one module a backend.
 
-A backend module offers
-
-- `terms(batch, config, base_b) -> (B, T) float32`: at each unmasked position the token's term plus
-  `base_b` of its rollout, 0 where masked; an `InputError` for a token id out of range;
-- `table(batch, config) -> KeyTokenTable`.
+A backend's module offers `terms(batch, config, base_b, *, memory_bytes)`: (B, T) float32, at each
+unmasked position the token's term plus `base_b` of its rollout, 0 where masked. Backends that take
+NumPy arrays get a `ktae.batch.Batch` and raise `InputError` for a token id out of range; those that
+take torch tensors get a checked `ktae.backends.tensors.Tensors` and stay on its device.
+`memory_bytes` bounds the memory beyond the output, as far as one group allows; `naive` and `cpu`
+need no bound.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
-from typing import Protocol
+import importlib.util
+import os
+import sys
+import types
+from typing import Any, Literal
 
-import numpy as np
-
-from ktae.batch import Batch
-from ktae.config import KTAEConfig
 from ktae.errors import InputError
-from ktae.table import KeyTokenTable
-
-
-class BackendModule(Protocol):
-    """What a backend's module must offer."""
-
-    def terms(self, batch: Batch, config: KTAEConfig, base_b: np.ndarray) -> np.ndarray:
-        """(B, T) float32 terms plus rollout advantages."""
-
-    def table(self, batch: Batch, config: KTAEConfig) -> KeyTokenTable:
-        """One row for each group and token."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,31 +27,83 @@ class Backend:
 
     name: str
     description: str
-    module: str
+    arrays: Literal["numpy", "torch"]
+    """What its `terms` takes."""
+    requires: tuple[str, ...]
+    """Packages that it imports."""
+    needs_gpu: bool = False
+    """Runs on CUDA devices only, or in Triton's interpreter."""
 
-    def load(self) -> BackendModule:
-        """Import the backend's module; its libraries are imported here and not before."""
-        module: BackendModule = importlib.import_module(self.module)
-        return module
+    def load(self) -> Any:
+        """Import the backend's module; its libraries are imported here and not before.
+
+        Raises:
+            InputError: a library is missing.
+        """
+        reason = self.missing()
+        if reason:
+            raise InputError(f"backend {self.name!r} cannot be used: {reason}")
+        return importlib.import_module(f"ktae.backends.{self.name}")
+
+    def missing(self) -> str | None:
+        """Why the backend cannot be used here, or None."""
+        absent = [name for name in self.requires if importlib.util.find_spec(name) is None]
+        if absent:
+            return f"{', '.join(absent)} is not installed"
+        if self.needs_gpu and not (_interpreting() or _has_gpu()):
+            return "there is no CUDA device (TRITON_INTERPRET=1 runs it on a CPU, slowly)"
+        return None
+
+
+def _interpreting() -> bool:
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 BACKENDS = {
     backend.name: backend
     for backend in (
-        Backend("naive", "the oracle: loops and dicts, for tests", "ktae.backends.naive"),
-        Backend("cpu", "numba, in parallel over groups", "ktae.backends.cpu"),
+        Backend("naive", "the oracle: loops and dicts, for tests", "numpy", ("numpy",)),
+        Backend("cpu", "compiled by numba, in parallel over groups", "numpy", ("numba",)),
+        Backend("torch", "tensor operations, any device", "torch", ("torch", "numba")),
+        Backend("triton", "GPU kernels", "torch", ("torch", "triton"), needs_gpu=True),
     )
 }
 
 
-def resolve(name: str) -> BackendModule:
-    """The backend of that name, or the best one for `auto`. One asked for by name never falls back.
+def available() -> dict[str, str]:
+    """Each backend's name with `"available"`, or the reason why it cannot be used here."""
+    return {name: backend.missing() or "available" for name, backend in BACKENDS.items()}
+
+
+def resolve(name: str, token_ids: Any) -> Backend:
+    """The backend of that name; for `auto` the best one for the device that `token_ids` is on.
+
+    One that was chosen automatically may be second best; one asked for by name never falls back.
 
     Raises:
         InputError: there is no such backend.
     """
     if name == "auto":
-        name = "cpu"
+        on_gpu = getattr(token_ids, "is_cuda", False)
+        if not on_gpu:
+            return BACKENDS["cpu"]
+        return BACKENDS["torch" if BACKENDS["triton"].missing() else "triton"]
     if name not in BACKENDS:
         raise InputError(f"no backend {name!r}; expected auto, {', '.join(BACKENDS)}")
-    return BACKENDS[name].load()
+    return BACKENDS[name]
+
+
+class _Callable(types.ModuleType):
+    """Lets `ktae.backends()` answer, beside `ktae.backends.BACKENDS` and the modules within."""
+
+    def __call__(self) -> dict[str, str]:
+        return available()
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from ktae import statistics
-from ktae.config import MAX_TOKEN_ID
+from ktae.config import MAX_TOKEN_ID, KTAEConfig
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +47,22 @@ class Weights(NamedTuple):
     value_scale: float
     term_scale: float
     point: bool
+
+
+def kernel_weights(config: KTAEConfig) -> tuple[Weights, np.ndarray]:
+    """The config's numbers as the kernels take them, and its ignored token ids."""
+    weights = Weights(
+        h1=float(config.h1),
+        h2=float(config.h2),
+        h3=float(config.h3),
+        k1=float(config.k1),
+        b_len=float(config.b_len),
+        eps=float(config.eps),
+        value_scale=1.0 / (config.h1 + config.h2) if config.normalize else 1.0,
+        term_scale=float(config.term_scale),
+        point=config.fisher == "point",
+    )
+    return weights, np.array(config.ignore_token_ids, dtype=np.int64)
 
 
 class GroupCounts(NamedTuple):
@@ -185,6 +201,17 @@ def _strength(a, b, n_true, n_false, weights):  # type: ignore[no-untyped-def]
     gain = information_gain(a, b, n_true, n_false)
     # The released code divides by h1 + h2, the paper does not: value_scale.
     return p, fisher, gain, (weights.h1 * fisher + weights.h2 * gain) * weights.value_scale
+
+
+@_jit
+def judge_pairs(a, b, n_true, n_false, weights):  # type: ignore[no-untyped-def]
+    """(n, 2) strength and effect size of n tables; 0 where one class is empty."""
+    out = np.zeros((len(a), 2))
+    for i in range(len(a)):
+        if n_true[i] > 0 and n_false[i] > 0:
+            out[i, 0] = _strength(a[i], b[i], n_true[i], n_false[i], weights)[3]
+            out[i, 1] = effect_size(a[i], b[i], n_true[i], n_false[i])
+    return out
 
 
 @_jit

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from ktae.backends._cpu_kernels import NO_ERROR, Weights, score_groups, tabulate_group
+from ktae.backends._cpu_kernels import NO_ERROR, kernel_weights, score_groups, tabulate_group
 from ktae.batch import Batch, bad_token_id
 from ktae.config import MAX_TOKEN_ID, KTAEConfig
 from ktae.table import KeyTokenTable
@@ -44,10 +44,12 @@ class Chunk(NamedTuple):
     """(n,)"""
 
 
-def terms(batch: Batch, config: KTAEConfig, base_b: np.ndarray) -> np.ndarray:
+def terms(
+    batch: Batch, config: KTAEConfig, base_b: np.ndarray, *, memory_bytes: int = 0
+) -> np.ndarray:
     """(B, T) float32: each unmasked token's term plus its rollout's `base_b`."""
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
-    weights, ignored = _weights(config)
+    weights, ignored = kernel_weights(config)
 
     def score(groups: slice) -> tuple[int, int]:
         chunk = _chunk(batch, groups)
@@ -65,7 +67,7 @@ def terms(batch: Batch, config: KTAEConfig, base_b: np.ndarray) -> np.ndarray:
 
 def table(batch: Batch, config: KTAEConfig) -> KeyTokenTable:
     """The key-token table of the whole batch."""
-    weights, ignored = _weights(config)
+    weights, ignored = kernel_weights(config)
     counts = [np.empty((0, 5), dtype=np.int64)]
     judged = [np.empty((0, 8))]
     sizes, errors = [], []
@@ -89,22 +91,6 @@ def _raise_first(batch: Batch, errors: list[tuple[int, int]]) -> None:
     first = min(errors, default=(NO_ERROR, 0))
     if first[0] != NO_ERROR:
         raise bad_token_id(batch, *first)
-
-
-def _weights(config: KTAEConfig) -> tuple[Weights, np.ndarray]:
-    """The config's numbers, and its ignored token ids."""
-    weights = Weights(
-        h1=float(config.h1),
-        h2=float(config.h2),
-        h3=float(config.h3),
-        k1=float(config.k1),
-        b_len=float(config.b_len),
-        eps=float(config.eps),
-        value_scale=1.0 / (config.h1 + config.h2) if config.normalize else 1.0,
-        term_scale=float(config.term_scale),
-        point=config.fisher == "point",
-    )
-    return weights, np.array(config.ignore_token_ids, dtype=np.int64)
 
 
 def _chunks(batch: Batch) -> Iterator[slice]:

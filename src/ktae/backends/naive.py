@@ -16,7 +16,9 @@ Row = tuple[int, int, int, int, int, float, float, float, float, float, float, f
 """token_id, a, b, c, d, tf_true, tf_false, p, F, IG, direction, value, term."""
 
 
-def terms(batch: Batch, config: KTAEConfig, base_b: np.ndarray) -> np.ndarray:
+def terms(
+    batch: Batch, config: KTAEConfig, base_b: np.ndarray, *, memory_bytes: int = 0
+) -> np.ndarray:
     """(B, T) float32: each unmasked token's term plus its rollout's `base_b`."""
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
     tokens_of = _tokens(batch)

@@ -19,6 +19,7 @@ from transformers import (
     PrinterCallback,
     TrainerCallback,
 )
+from transformers.utils import logging as transformers_logging
 
 from ktae import recipe as recipes
 from ktae.errors import InputError
@@ -41,9 +42,16 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> 
     Raises:
         InputError: the model cannot be loaded, the folder is taken, there is nothing to resume.
     """
-    checkpoint = _prepare(recipe, folder, resume)
+    transformers_logging.disable_progress_bar()  # on_step shows the progress
+    if resume:
+        _require_same_recipe(recipe, folder)
+    else:
+        folder.require_free()
     task = TASKS[recipe.task]
     model, tokenizer = _load_policy(recipe)
+    checkpoint = _rewind(recipe, folder) if resume else None
+    if not resume:
+        folder.create(recipes.dump(recipe))
     if not folder.before.exists():
         write_json(folder.before, task.evaluate(model, tokenizer, recipe))
     steps = _StepLogger(recipe, folder, on_step)
@@ -69,23 +77,20 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> 
     return True
 
 
-def _prepare(recipe: Recipe, folder: RunFolder, resume: bool) -> Path | None:
-    """Make the folder, or find the checkpoint to resume from."""
-    if not resume:
-        folder.create()
-        folder.recipe.write_text(recipes.dump(recipe), encoding="utf-8")
-        return None
+def _require_same_recipe(recipe: Recipe, folder: RunFolder) -> None:
     if not folder.recipe.exists():
         raise InputError(f"{folder.path} holds no run to resume; leave --resume out to start one")
-    started = recipes.load(folder.recipe)
-    if started != recipe:
-        changed = sorted(
-            key for key, value in recipe.model_dump().items() if started.model_dump()[key] != value
-        )
+    started, given = recipes.load(folder.recipe).model_dump(), recipe.model_dump()
+    changed = sorted(key for key in given if started[key] != given[key])
+    if changed:
         raise InputError(
             f"{folder.recipe} differs from the recipe given in {', '.join(changed)}; "
             "resume with the recipe that the run was started with"
         )
+
+
+def _rewind(recipe: Recipe, folder: RunFolder) -> Path | None:
+    """The checkpoint to resume from, if any; what was written after it is dropped."""
     checkpoint = folder.last_checkpoint()
     step = int(checkpoint.name.split("-")[1]) // optimizer_steps(recipe) if checkpoint else 0
     folder.forget_after(step)
@@ -115,19 +120,22 @@ def _as_record(batch: RolloutBatch, recipe: Recipe, tokenizer: Any) -> pa.Table:
     """One training step's rollouts in the shared record."""
     group_size = recipe.rollout.group_size
     step = batch.step // optimizer_steps(recipe) + 1
-    lengths = [len(ids) for ids in batch.token_ids]
-    nan_as_none = [None if x != x else x for x in batch.correct.tolist()]
-    return record.make(
-        group=[f"{step}/{(batch.first_row + i) // group_size}" for i in range(len(lengths))],
-        step=[step] * len(lengths),
-        prompt=[row["prompt"] for row in batch.inputs],
-        response=tokenizer.batch_decode(batch.token_ids),
-        answer=[str(row["answer"]) for row in batch.inputs],
-        token_ids=batch.token_ids,
-        reward=batch.rewards.tolist(),
-        correct=nan_as_none,
-        advantage=batch.advantages.tolist(),
-        terms=[row[:n] for row, n in zip(batch.terms.tolist(), lengths, strict=True)],
+    n = len(batch.token_ids)
+    terms = zip(batch.terms.tolist(), batch.token_ids, strict=True)
+    return pa.table(
+        {
+            "group": [str((batch.first_row + i) // group_size) for i in range(n)],
+            "step": pa.array([step] * n, pa.int32()),
+            "prompt": [row["prompt"] for row in batch.inputs],
+            "response": tokenizer.batch_decode(batch.token_ids),
+            "answer": [str(row["answer"]) for row in batch.inputs],
+            "token_ids": batch.token_ids,
+            # A rollout that no reward function could score: the record marks it by `correct`.
+            "reward": torch.nan_to_num(batch.rewards, nan=0.0).tolist(),
+            "correct": batch.correct.tolist(),
+            "advantage": batch.advantages.tolist(),
+            "terms": [row[: len(ids)] for row, ids in terms],
+        }
     )
 
 
@@ -153,7 +161,7 @@ def _summarise(recipe: Recipe, folder: RunFolder, task: Task, model: Any, tokeni
     draw(lines, folder.curves, title=recipe.name)
 
 
-class _StepLogger(TrainerCallback):  # type: ignore[misc]
+class _StepLogger(TrainerCallback):
     """Writes each training step's metrics, and stops between steps when asked to."""
 
     def __init__(self, recipe: Recipe, folder: RunFolder, on_step: OnStep) -> None:

@@ -35,10 +35,10 @@ def demo_reward(
 ) -> list[float | None]:
     """1.0 where the last box is right and the response ended by itself, else 0.0."""
     from ktae.demo import is_correct
-    from ktae.demo.model import EOS_ID
+    from ktae.demo.language import EOS, VOCABULARY
 
     return [
-        float(is_correct(text, expected, finished=bool(ids) and ids[-1] == EOS_ID))
+        float(is_correct(text, expected, finished=bool(ids) and ids[-1] == VOCABULARY.index(EOS)))
         for text, ids, expected in zip(completions, completion_ids, answer, strict=True)
     ]
 

@@ -45,7 +45,7 @@ class _Scored(NamedTuple):
     correct: torch.Tensor
 
 
-class KTAETrainer(GRPOTrainer):  # type: ignore[misc]
+class KTAETrainer(GRPOTrainer):
     """`GRPOTrainer` whose advantages are (B, T): TRL's rollout advantage plus the key-token term.
 
     Args:
@@ -101,7 +101,7 @@ class KTAETrainer(GRPOTrainer):  # type: ignore[misc]
         return rewards
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        output = super()._generate_and_score_completions(inputs)
+        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
         scored, self._scored = self._scored, None
         assert scored is not None, "TRL no longer calls _calculate_rewards while it generates"
         mode = "train" if self.model.training else "eval"

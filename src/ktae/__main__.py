@@ -1,0 +1,5 @@
+"""`python -m ktae`: the command line."""
+
+from ktae.cli import main
+
+main()

@@ -1,0 +1,165 @@
+"""The portable backend: tensor operations on any device, around one sort.
+
+Sorting the tokens by (group, token) turns each group's token into a run, and all that it needs are
+sums over runs. Groups are taken in chunks, so that the memory beyond the output stays bounded.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+
+from ktae import statistics
+from ktae.backends._cpu_kernels import judge_pairs, kernel_weights
+from ktae.backends.tensors import Tensors
+from ktae.config import KTAEConfig
+
+BYTES_PER_POSITION = 160
+"""Extra memory at the peak for each position of a chunk that has no masked one."""
+
+
+class _Runs(NamedTuple):
+    """The key tokens of a chunk: one entry for each of its groups' distinct tokens."""
+
+    group: torch.Tensor
+    a: torch.Tensor
+    b: torch.Tensor
+    occur_true: torch.Tensor
+    occur_false: torch.Tensor
+
+
+def terms(
+    batch: Tensors, config: KTAEConfig, base_b: torch.Tensor, *, memory_bytes: int
+) -> torch.Tensor:
+    """(B, T) float32: each unmasked token's term plus its rollout's `base_b`."""
+    out = torch.zeros(batch.token_ids.shape, dtype=torch.float32, device=batch.token_ids.device)
+    for chunk in _chunks(batch, memory_bytes):
+        out[batch.rows[chunk]] = _chunk_terms(batch, chunk, config, base_b)
+    return out
+
+
+def _chunks(batch: Tensors, memory_bytes: int) -> Iterator[slice]:
+    """Consecutive groups, as many as fit into the memory but at least one."""
+    width = max(1, batch.token_ids.shape[1])
+    rows_at_once = max(1, memory_bytes // (BYTES_PER_POSITION * width))
+    starts = [0, *torch.bincount(batch.group_of).cumsum(0).tolist()]
+    bounds = [0]
+    for start, stop in itertools.pairwise(starts):
+        if stop - bounds[-1] > rows_at_once and start > bounds[-1]:
+            bounds.append(start)
+    bounds.append(starts[-1])
+    for start, stop in itertools.pairwise(bounds):
+        if start < stop:
+            yield slice(start, stop)
+
+
+def _chunk_terms(
+    batch: Tensors, chunk: slice, config: KTAEConfig, base_b: torch.Tensor
+) -> torch.Tensor:
+    """(n, T) terms plus base of the chunk's n rows."""
+    rows = batch.rows[chunk]
+    group_of_row = batch.group_of[chunk] - batch.group_of[chunk.start]
+    ids, unmasked, correct = batch.token_ids[rows], batch.mask[rows] != 0, batch.correct[rows]
+    out = torch.where(unmasked, base_b[rows].float().unsqueeze(1), 0.0)
+    counted = unmasked & (correct >= 0).unsqueeze(1)
+    for ignored in config.ignore_token_ids:
+        counted &= ids != ignored
+    position = counted.flatten().nonzero().squeeze(1)
+    if len(position) == 0:
+        return out
+    row = position // ids.shape[1]
+    key, order = (group_of_row[row] << 32 | ids.flatten()[position].long()).sort(stable=True)
+    position, row = position[order], row[order]
+    new_run = torch.ones_like(key, dtype=torch.bool)
+    new_run[1:] = key[1:] != key[:-1]
+    run = new_run.cumsum(0) - 1
+    runs = _sum_runs(key[new_run] >> 32, run, new_run, row, correct[row] == 1)
+    rollouts_gy = _per_class(group_of_row, correct, counted.any(1).long())
+    lengths_gy = _per_class(group_of_row, correct, counted.sum(1))
+    term_of_run = _judge(runs, rollouts_gy, lengths_gy, config)
+    out.view(-1)[position] += term_of_run[run]
+    return out
+
+
+def _sum_runs(
+    group: torch.Tensor,
+    run: torch.Tensor,
+    new_run: torch.Tensor,
+    row: torch.Tensor,
+    is_true: torch.Tensor,
+) -> _Runs:
+    """Count each run's occurrences and rollouts. The sort is stable: a run's rows are in order, so
+    a token is new to its rollout where the row changes."""
+    fresh = new_run.clone()
+    fresh[1:] |= row[1:] != row[:-1]
+
+    def total(flags: torch.Tensor) -> torch.Tensor:
+        sums = torch.zeros(len(group), dtype=torch.int64, device=run.device)
+        return sums.index_add_(0, run, flags.long())
+
+    return _Runs(
+        group, total(fresh & is_true), total(fresh & ~is_true), total(is_true), total(~is_true)
+    )
+
+
+def _per_class(
+    group_of_row: torch.Tensor, correct: torch.Tensor, amount: torch.Tensor
+) -> torch.Tensor:
+    """(n_groups, 2) sums over the incorrect and the correct rollouts of each group."""
+    sums = torch.zeros(2 * (int(group_of_row[-1]) + 1), dtype=torch.int64, device=amount.device)
+    cell = 2 * group_of_row + correct.clamp(min=0)
+    return sums.index_add_(0, cell, torch.where(correct >= 0, amount, 0)).view(-1, 2)
+
+
+def _judge(
+    runs: _Runs, rollouts_gy: torch.Tensor, lengths_gy: torch.Tensor, config: KTAEConfig
+) -> torch.Tensor:
+    """(n_runs,) float32 terms."""
+    strength, direction = _strength_and_effect(runs, rollouts_gy, config)
+    length_false, length_true = lengths_gy[runs.group].double().clamp(min=1).unbind(1)
+    mean_length = (length_true + length_false) / 2
+    frequency_true, frequency_false = (
+        statistics.saturated_term_frequency(
+            occurrences / length,
+            length / mean_length,
+            config.k1,
+            config.b_len,
+        )
+        for occurrences, length in (
+            (runs.occur_true, length_true),
+            (runs.occur_false, length_false),
+        )
+    )
+    contrast = statistics.frequency_contrast(frequency_true, frequency_false, config.eps)
+    value = strength * (direction + config.h3 * contrast)
+    return (config.term_scale * 0.5 * torch.tanh(0.5 * value)).float()
+
+
+def _strength_and_effect(
+    runs: _Runs, rollouts_gy: torch.Tensor, config: KTAEConfig
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(n_runs,) float64 each; 0 in groups that are all correct or all incorrect.
+
+    Both depend on (a, b) and the group's size alone. The pairs that occur are few: they are
+    collected on the device, judged on the host by the compiled formulas, and looked up.
+    """
+    n_false, n_true = rollouts_gy.unbind(1)
+    n_pairs = (n_true + 1) * (n_false + 1)
+    offset = n_pairs.cumsum(0) - n_pairs
+    pair = offset[runs.group] + runs.a * (n_false[runs.group] + 1) + runs.b
+    occurs = torch.zeros(int(n_pairs.sum()), dtype=torch.bool, device=pair.device)
+    occurs[pair] = True
+    occurring = occurs.nonzero().squeeze(1)
+    group = torch.searchsorted(offset, occurring, right=True) - 1
+    a_and_b = occurring - offset[group]
+    columns = n_false[group] + 1
+    arguments = (a_and_b // columns, a_and_b % columns, n_true[group], n_false[group])
+    weights, _ = kernel_weights(config)
+    judged = torch.from_numpy(judge_pairs(*(x.cpu().numpy() for x in arguments), weights))
+    of_pair = torch.zeros(len(occurs), 2, dtype=torch.float64, device=pair.device)
+    of_pair[occurring] = judged.to(pair.device)
+    strength, effect = of_pair[pair].unbind(1)
+    return strength, effect

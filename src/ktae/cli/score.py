@@ -1,0 +1,234 @@
+"""`ktae score`: rollouts in, key-token terms and the key-token table out."""
+
+from __future__ import annotations
+
+import json
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ktae.errors import InputError
+from ktae.rollouts.text import printable, visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from ktae.scoring import Scores, Strongest
+
+LEGEND = """\
+right, wrong: correct and incorrect rollouts that contain the token, out of those of its groups.
+impact: term x (correct rollouts that contain it - as many as chance would give), over groups.
+p: exact, within groups; not corrected for picking the strongest of many tokens."""
+
+
+class Backend(StrEnum):
+    """What scores rollouts that lie in files; the other backends are for tensors on a GPU."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    NAIVE = "naive"
+
+
+def score(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Rollouts as .jsonl or .parquet, or either with .gz: fields group, response or "
+            "token_ids, reward, and optionally correct.",
+        ),
+    ],
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH_OR_NAME",
+            help="Tokenizer folder or Hugging Face name. Needed where rollouts have no token_ids; "
+            "shows tokens as text.",
+        ),
+    ] = None,
+    preset: Annotated[str, typer.Option(help="Estimator settings: paper or released.")] = "paper",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            "-s",
+            metavar="KEY=VALUE",
+            help="Replace a setting of the preset, such as h3=0 or fisher=point. Repeatable.",
+        ),
+    ] = None,
+    threshold: Annotated[
+        float,
+        typer.Option(help="Without a field correct: a rollout is correct if its reward is above."),
+    ] = 0.0,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="One row a rollout; the key-token table goes beside it, to *.tokens.parquet."
+        ),
+    ] = Path("scores.parquet"),
+    top: Annotated[int, typer.Option(min=1, help="Tokens to show, for and against.")] = 10,
+    groups: Annotated[
+        int, typer.Option(min=0, help="Mixed groups to show, from the first on.")
+    ] = 3,
+    backend: Annotated[
+        Backend, typer.Option(help="naive is the slow oracle; auto is cpu.")
+    ] = Backend.AUTO,
+) -> None:
+    """Score rollouts: which tokens speak for a correct answer, and which against it."""
+    from rich.console import Console
+
+    from ktae import scoring
+    from ktae.config import KTAEConfig
+    from ktae.rollouts import readers, tokens
+
+    config = KTAEConfig.preset(preset, **_overrides(settings or []))
+    if tokenizer is not None:
+        tokens.check_tokenizer_name(tokenizer)
+    tokens_out = _output_paths(out, files)
+    console = Console(markup=False, emoji=False, highlight=False)
+    started = time.perf_counter()
+    with Console(stderr=True).status("reading") as status:
+        rollouts = readers.read(files, threshold=threshold)
+        loaded = tokens.load_tokenizer(tokenizer) if tokenizer is not None else None
+        status.update("scoring")
+        scores = scoring.score(rollouts, loaded, config, backend=backend.value)
+        scoring.write(scores, out, tokens_out)
+    _print_header(console, scores, time.perf_counter() - started)
+    _warn(scores, tokenizer)
+    _print_strongest(console, scores, top, groups)
+    console.print(f"wrote {out} and {tokens_out}", soft_wrap=True)
+
+
+def _overrides(settings: list[str]) -> dict[str, Any]:
+    """`h3=0` as {"h3": 0}: the value is JSON, or else text."""
+    overrides: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise InputError(f"--set {setting}: expected KEY=VALUE, such as h3=0")
+        try:
+            overrides[key] = json.loads(text)
+        except json.JSONDecodeError:
+            overrides[key] = text
+    return overrides
+
+
+def _output_paths(out: Path, files: list[Path]) -> Path:
+    """Where the key-token table goes; an InputError, before any work, if `out` cannot be used."""
+    if out.suffix != ".parquet":
+        raise InputError(f"--out {out}: expected a name that ends in .parquet")
+    if not out.parent.is_dir():
+        raise InputError(f"--out {out}: folder {out.parent} does not exist")
+    tokens_out = out.with_suffix(".tokens.parquet")
+    for path in (out, tokens_out):
+        if path.resolve() in [file.resolve() for file in files]:
+            raise InputError(f"--out would overwrite {path}, which is one of the inputs")
+    return tokens_out
+
+
+def _print_header(console: Console, scores: Scores, seconds: float) -> None:
+    import pyarrow.compute as pc
+
+    groups = scores.groups
+    kinds = {
+        "mixed": sum(group.mixed for group in groups),
+        "all right": sum(group.n_true > 0 and group.n_false == 0 for group in groups),
+        "all wrong": sum(group.n_false > 0 and group.n_true == 0 for group in groups),
+        "undecided": sum(group.n_true == group.n_false == 0 for group in groups),
+    }
+    split = ", ".join(f"{n:,} {kind}" for kind, n in kinds.items() if n or kind != "undecided")
+    unknown = scores.record["correct"].null_count
+    n_tokens = pc.sum(pc.list_value_length(scores.record["token_ids"])).as_py()
+    console.print(
+        f"{len(scores.record):,} rollouts"
+        + (f" ({unknown:,} of unknown correctness)" if unknown else "")
+        + f", {len(groups):,} groups ({split}), {n_tokens:,} tokens, {seconds:.1f} s",
+        soft_wrap=True,
+    )
+
+
+def _warn(scores: Scores, tokenizer: str | None) -> None:
+    groups = scores.groups
+    single = sum(group.rollouts == 1 for group in groups)
+    if single:
+        _warning(f"{single:,} of {len(groups):,} groups have one rollout; its terms are 0")
+    if not any(group.mixed for group in groups):
+        _warning("no group has both correct and incorrect rollouts, so every term is 0")
+    if tokenizer is not None and scores.tokens["token"].null_count:
+        _warning(f"{tokenizer} does not know all token ids: did it make them?")
+
+
+def _warning(text: str) -> None:
+    typer.echo(f"ktae: warning: {text}", err=True)
+
+
+def _print_strongest(console: Console, scores: Scores, top: int, n_groups: int) -> None:
+    from ktae.scoring import strongest
+
+    mixed = [group for group in scores.groups if group.mixed]
+    if not mixed:
+        return
+    over_file = _table(console, f"Over the file: {len(mixed):,} mixed groups", with_groups=True)
+    over_file.caption = LEGEND
+    _fill(console, over_file, strongest(scores.tokens, top), with_groups=True)
+    console.print(over_file)
+    for group in mixed[:n_groups]:
+        step = "" if group.step is None else f", step {group.step}"
+        table = _table(console, f"Group {group.label}{step}", with_groups=False)
+        _fill(console, table, strongest(scores.tokens[group.rows], top), with_groups=False)
+        console.print(table)
+
+
+def _table(console: Console, title: str, *, with_groups: bool) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title=Text(_encodable(console, printable(title))),
+        title_justify="left",
+        title_style="bold",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("token", overflow="fold", max_width=24)
+    for name in ("id", "impact", "term", "right (a)", "wrong (b)", "p"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if with_groups:
+        table.add_column("groups", justify="right")
+    return table
+
+
+def _fill(console: Console, table: Table, shown: Strongest, *, with_groups: bool) -> None:
+    """Rows for the tokens in favour, a line, rows for those against."""
+    from rich.text import Text
+
+    for tokens in shown:
+        for token in tokens:
+            cells = (
+                str(token.token_id),
+                f"{token.impact:+.2f}",
+                f"{token.term:+.3f}",
+                f"{token.a}/{token.n_true}",
+                f"{token.b}/{token.n_false}",
+                _p(token.p_value),
+                *([str(token.groups)] if with_groups else []),
+            )
+            table.add_row(Text(_encodable(console, visible(token.token or ""))), *cells)
+        table.add_section()
+
+
+def _encodable(console: Console, text: str) -> str:
+    return text.encode(console.encoding, "backslashreplace").decode(console.encoding)
+
+
+def _p(p: float) -> str:
+    from ktae.scoring import P_VALUE_FLOOR
+
+    if p <= P_VALUE_FLOOR:
+        return f"<{P_VALUE_FLOOR:.0e}"
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}"

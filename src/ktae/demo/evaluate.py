@@ -1,0 +1,68 @@
+"""How well a model does the demo's sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ktae.demo.language import Problem, is_correct
+from ktae.demo.model import one_thread
+from ktae.evaluation.generation import Generations, generate
+
+
+class DemoScores(NamedTuple):
+    """Means over the problems, one greedy and one sampled response each."""
+
+    greedy_accuracy: float
+    """Share of the problems that the greedy response solves, 0 to 1."""
+    sampled_accuracy: float
+    """Share of the problems that one sample at temperature 1 solves, 0 to 1."""
+    greedy_length: float
+    """Tokens of a greedy response, `<eos>` included."""
+    sampled_length: float
+    """Tokens of a sampled response, `<eos>` included."""
+    entropy: float
+    """Nats a token, over the sampled responses."""
+
+
+def evaluate(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    problems: Sequence[Problem],
+    *,
+    seed: int,
+    max_new_tokens: int = 64,
+) -> DemoScores:
+    """Answer each problem greedily and once by sampling; a few seconds for 512 problems.
+
+    A response is correct if its last box is right and it came to its end within `max_new_tokens`.
+    """
+
+    def answer(temperature: float) -> Generations:
+        return generate(
+            model,
+            tokenizer,
+            [problem.prompt for problem in problems],
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            batch_size=256,
+            seed=seed,
+        )
+
+    with one_thread():
+        greedy, sampled = answer(0.0), answer(1.0)
+    return DemoScores(
+        greedy_accuracy=_accuracy(greedy, problems),
+        sampled_accuracy=_accuracy(sampled, problems),
+        greedy_length=float(np.mean([len(ids) for ids in greedy.token_ids])),
+        sampled_length=float(np.mean([len(ids) for ids in sampled.token_ids])),
+        entropy=sampled.mean_entropy,
+    )
+
+
+def _accuracy(generations: Generations, problems: Sequence[Problem]) -> float:
+    responses = zip(problems, generations.texts, generations.finished, strict=True)
+    return float(np.mean([is_correct(text, p.answer, done) for p, text, done in responses]))

@@ -1,0 +1,74 @@
+"""The demo's tokenizer and model: a two-layer Llama of about 99,000 parameters, in the classes of
+transformers, so that everything that trains or serves a real model takes this one too."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers  # type: ignore[import-untyped]
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from ktae.demo.language import BOS, EOS, PAD, SPECIAL_TOKENS, VOCABULARY
+
+CONTEXT = 256
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
+    """One token a word, split at whitespace.
+
+    It adds no special token (prompts spell `<bos>` themselves), pads on the left, and raises an
+    error for a word that is not of the language: an unknown token would hide the mistake.
+    """
+    vocabulary = {word: i for i, word in enumerate(VOCABULARY)}
+    words = Tokenizer(models.WordLevel(vocabulary))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=words,
+        pad_token=PAD,
+        bos_token=BOS,
+        eos_token=EOS,
+        padding_side="left",
+        clean_up_tokenization_spaces=False,
+        model_input_names=["input_ids", "attention_mask"],
+        model_max_length=CONTEXT,
+    )
+
+
+def make_model(seed: int) -> LlamaForCausalLM:
+    """An untrained model; the same seed gives the same weights.
+
+    Not a Qwen2, which would be as good: `AutoTokenizer` (transformers 5.10) reads every tokenizer
+    beside a Qwen2 as Qwen's own, and this one's words would come out as pieces.
+    """
+    pad, bos, eos = (VOCABULARY.index(token) for token in SPECIAL_TOKENS)
+    config = LlamaConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        intermediate_size=160,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=True,
+        initializer_range=0.07,  # transformers' 0.02 suits wider models; here it learns far slower
+        pad_token_id=pad,
+        bos_token_id=bos,
+        eos_token_id=eos,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return LlamaForCausalLM(config)
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute on one thread: at this size threads cost more than they save, and on a
+    busy machine many times more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

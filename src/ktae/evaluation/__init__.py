@@ -1,0 +1,1 @@
+"""What a model can do: generation, and scores of what it generated."""

@@ -1,0 +1,184 @@
+"""Batched generation with transformers: prompts in, token ids, texts and their entropy out."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from transformers import (
+    GenerationConfig,
+    LogitsProcessorList,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from ktae.errors import InputError
+
+Progress = Callable[[int, int], None]
+"""Called with the prompts done and the prompts in all."""
+
+
+class Generations(NamedTuple):
+    """One response a prompt, in the order of the prompts."""
+
+    token_ids: list[list[int]]
+    """The generated tokens, with the end-of-sequence token where it came."""
+    texts: list[str]
+    """The generated text without special tokens."""
+    finished: list[bool]
+    """Whether the end-of-sequence token came within `max_new_tokens`."""
+    mean_entropy: float
+    """Nats a generated token, of the model's own distribution (temperature 1); NaN if none."""
+
+
+def generate(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[str],
+    *,
+    max_new_tokens: int,
+    temperature: float,
+    batch_size: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> Generations:
+    """Let a causal language model answer each prompt once.
+
+    Sampling is from the model's whole distribution: the top-p, top-k and penalties that a model
+    may bring in its generation config are left out, its end-of-sequence tokens are kept. The
+    tokenizer adds its special tokens unless the prompt begins with the bos token itself. The
+    model's mode and the global random state are left as they were.
+
+    Args:
+        model: on any device.
+        tokenizer: the model's; its padding side does not matter.
+        prompts: texts as they are, not conversations.
+        max_new_tokens: at least 1, the end-of-sequence token included.
+        temperature: 0 is greedy.
+        batch_size: prompts at once. Another batch size samples other responses.
+        seed: of the sampling.
+        progress: called after each batch.
+
+    Raises:
+        InputError: a setting is out of range, or a prompt has no token.
+    """
+    _check(max_new_tokens, temperature, batch_size)
+    prompt_ids = [_encode(tokenizer, prompts, i) for i in range(len(prompts))]
+    settings = _settings(model, tokenizer, max_new_tokens, temperature)
+    token_ids: list[list[int]] = []
+    entropy_sum = 0.0
+    with _undisturbed(model, settings, seed):
+        for start in range(0, len(prompts), batch_size):
+            batch = prompt_ids[start : start + batch_size]
+            answers, entropy = _generate_batch(model, batch, settings)
+            token_ids += answers
+            entropy_sum += entropy
+            if progress:
+                progress(len(token_ids), len(prompts))
+    n_tokens = sum(map(len, token_ids))
+    return Generations(
+        token_ids=token_ids,
+        texts=tokenizer.batch_decode(token_ids, skip_special_tokens=True),
+        finished=[ids[-1] in (settings.eos_token_id or ()) for ids in token_ids],
+        mean_entropy=entropy_sum / n_tokens if n_tokens else math.nan,
+    )
+
+
+def _check(max_new_tokens: int, temperature: float, batch_size: int) -> None:
+    if max_new_tokens < 1:
+        raise InputError(f"max_new_tokens is {max_new_tokens}; expected at least 1")
+    if batch_size < 1:
+        raise InputError(f"batch_size is {batch_size}; expected at least 1")
+    if not (math.isfinite(temperature) and temperature >= 0):
+        raise InputError(f"temperature is {temperature}; expected a finite number, at least 0")
+
+
+def _encode(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str], i: int) -> list[int]:
+    spelt_out = tokenizer.bos_token is not None and prompts[i].startswith(tokenizer.bos_token)
+    ids: list[int] = tokenizer(prompts[i], add_special_tokens=not spelt_out)["input_ids"]
+    if not ids:
+        raise InputError(f"prompts[{i}] is {prompts[i]!r}, which has no token")
+    return ids
+
+
+def _settings(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    max_new_tokens: int,
+    temperature: float,
+) -> GenerationConfig:
+    """Plain greedy decoding or sampling, up to any end-of-sequence token that the model has."""
+    eos = model.generation_config.eos_token_id
+    if eos is None:
+        eos = tokenizer.eos_token_id
+    if isinstance(eos, int):
+        eos = [eos]
+    pad = tokenizer.pad_token_id
+    if pad is None:
+        pad = eos[0] if eos else 0
+    sampling = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {}
+    return GenerationConfig(
+        max_new_tokens=max_new_tokens, eos_token_id=eos, pad_token_id=pad, **sampling
+    )
+
+
+@contextlib.contextmanager
+def _undisturbed(model: PreTrainedModel, settings: GenerationConfig, seed: int) -> Iterator[None]:
+    """Evaluation mode, our settings and our seed within the block; all as it was after it."""
+    training = [module for module in model.modules() if module.training]
+    # generate() takes what its settings leave open from here: a model's own top-p and penalties
+    own_settings, model.generation_config = model.generation_config, settings
+    devices = [model.device] if model.device.type == "cuda" else []
+    try:
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(seed)
+            model.eval()
+            yield
+    finally:
+        model.generation_config = own_settings
+        for module in training:
+            module.training = True
+
+
+def _generate_batch(
+    model: PreTrainedModel, prompt_ids: list[list[int]], settings: GenerationConfig
+) -> tuple[list[list[int]], float]:
+    """The answers' token ids, and the sum of the entropies at their tokens."""
+    ids_bt, mask_bt = _pad_left(prompt_ids, settings.pad_token_id)
+    entropies: list[torch.Tensor] = []
+
+    def record_entropy(_: torch.Tensor, logits_bv: torch.Tensor) -> torch.Tensor:
+        entropies.append(torch.special.entr(logits_bv.softmax(dim=-1)).sum(dim=-1))
+        return logits_bv
+
+    # One (B, V) at a time, and ahead of the temperature: generate() runs given processors first
+    output_bt = model.generate(
+        input_ids=ids_bt.to(model.device),
+        attention_mask=mask_bt.to(model.device),
+        logits_processor=LogitsProcessorList([record_entropy]),
+    )
+    answers = [_until_eos(row, settings) for row in output_bt[:, ids_bt.shape[1] :].tolist()]
+    entropy_bt = torch.stack(entropies, dim=1).cpu()
+    entropy = sum(
+        entropy_t[: len(ids)].sum().item()
+        for entropy_t, ids in zip(entropy_bt, answers, strict=True)
+    )
+    return answers, entropy
+
+
+def _pad_left(rows: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """(B, T) token ids with the padding in front, and 1 where there is a token."""
+    width = max(map(len, rows))
+    ids = [[pad] * (width - len(row)) + row for row in rows]
+    mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
+    return torch.tensor(ids), torch.tensor(mask)
+
+
+def _until_eos(ids: list[int], settings: GenerationConfig) -> list[int]:
+    for t, token in enumerate(ids):
+        if token in (settings.eos_token_id or ()):
+            return ids[: t + 1]
+    return ids

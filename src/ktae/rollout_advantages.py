@@ -1,0 +1,40 @@
+"""Rollout advantages: what GRPO and its relatives give every token of a rollout alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ktae.errors import InputError
+
+
+def rollout_advantages(
+    base: str, rewards_b: Any, counted_b: Any, group_total: Callable[[Any], Any]
+) -> Any:
+    """(B,) rollout advantages over each group's rollouts that have a token; 0 for the others.
+
+    The standard deviation is the sample's (n - 1), as in verl, on which the paper trained, and in
+    TRL. A group of one has advantage 0 (verl leaves the raw reward there).
+
+    Args:
+        base: `grpo`, `dr_grpo` or `rloo`.
+        rewards_b: (B,) float64, an array or a tensor.
+        counted_b: (B,) 1.0 for rollouts with a token, else 0.0.
+        group_total: from (B,) to (B,), each group's sum in its every row.
+
+    Raises:
+        InputError: no such base.
+    """
+    if base not in ("grpo", "dr_grpo", "rloo"):
+        raise InputError(
+            f"base is {base!r}; expected 'grpo', 'dr_grpo', 'rloo' or numbers of shape (B,)"
+        )
+    n_b = group_total(counted_b)
+    mean_b = group_total(rewards_b * counted_b) / n_b.clip(1)
+    centred_b = (rewards_b - mean_b) * counted_b
+    if base == "grpo":
+        variance_b = group_total(centred_b**2) / (n_b - 1).clip(1)
+        return centred_b / (variance_b**0.5 + 1e-6)
+    if base == "rloo":
+        return centred_b * n_b / (n_b - 1).clip(1)
+    return centred_b

@@ -1,0 +1,142 @@
+"""From files to the rollout record. One function a format, in `READERS`.
+
+What a row's fields may be is said in `ktae.rollouts.rows`. A group never spans files: where several
+are read, each label gets its file's path in front ("runs/a.jsonl:7").
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ktae.errors import InputError
+from ktae.rollouts import record
+from ktae.rollouts.rows import to_record_row
+
+ROWS_PER_BATCH = 1024
+"""Rows that exist as Python objects at a time."""
+
+
+def read(paths: Sequence[str | Path], *, threshold: float = 0.0) -> Any:
+    """The rollouts of all files, in order, as one record (`ktae.rollouts.record.SCHEMA`).
+
+    Args:
+        paths: JSON Lines or Parquet files, by their names' ends; with `.gz` after that, gzip.
+        threshold: a rollout without a field `correct` is correct if its reward is above this.
+
+    Raises:
+        InputError: a file or a row cannot be used; it names the file and the line (or, in Parquet,
+            the row, counted from 1), what was found and what was expected.
+    """
+    files = [Path(path) for path in paths]
+    if not files:
+        raise InputError("no files to read")
+    if len({file.resolve() for file in files}) < len(files):
+        raise InputError("the same file is given twice; its rollouts would count twice")
+    tables = [_reader_of(file)(file, threshold) for file in files]
+    if len(files) > 1:
+        tables = [_label(table, f"{file}:") for table, file in zip(tables, files, strict=True)]
+    return pa.concat_tables(tables)
+
+
+def read_jsonl(path: Path, threshold: float) -> Any:
+    """JSON Lines: one object a line; blank lines are skipped."""
+    with _open(path) as stream:
+        rows = (
+            (_parse(line, f"{path}, line {number}"), f"{path}, line {number}")
+            for number, line in enumerate(stream, start=1)
+            if line.strip()
+        )
+        return _table(rows, path, threshold)
+
+
+def read_parquet(path: Path, threshold: float) -> Any:
+    """Parquet: a record that ktae has written, or any table with columns as above."""
+    with _open(path) as stream:
+        content = io.BytesIO(stream.read()) if isinstance(stream, gzip.GzipFile) else stream
+        try:
+            file = pq.ParquetFile(content)
+            if record.VERSION_KEY in (file.schema_arrow.metadata or {}):
+                table = record.parse_record(file.read(), str(path))
+                if not len(table):
+                    raise InputError(f"{path} is empty: it holds no rollouts")
+                return table.replace_schema_metadata(record.SCHEMA.metadata)
+            rows = (row for batch in file.iter_batches(ROWS_PER_BATCH) for row in batch.to_pylist())
+            named = ((row, f"{path}, row {number}") for number, row in enumerate(rows, start=1))
+            return _table(named, path, threshold)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: broken Parquet: {' '.join(str(error).split())}") from None
+
+
+READERS: dict[str, Callable[[Path, float], Any]] = {
+    ".jsonl": read_jsonl,
+    ".parquet": read_parquet,
+}
+
+
+def _reader_of(path: Path) -> Callable[[Path, float], Any]:
+    if not os.path.exists(path):
+        raise InputError(f"{path} does not exist")
+    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    if suffix not in READERS:
+        raise InputError(
+            f"{path}: cannot tell the format; expected a name that ends in {', '.join(READERS)}, "
+            "or that followed by .gz"
+        )
+    return READERS[suffix]
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
+    try:
+        with open(path, "rb") as raw:
+            if os.fstat(raw.fileno()).st_size == 0:
+                raise InputError(f"{path} is empty")
+            if path.suffix == ".gz":
+                with gzip.open(raw) as stream:
+                    yield stream
+            else:
+                yield raw
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: broken gzip: {error}") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _label(table: Any, prefix: str) -> Any:
+    labels = pc.binary_join_element_wise(prefix, table["group"], "")
+    return table.set_column(0, record.SCHEMA.field("group"), labels)
+
+
+def _table(rows: Iterable[tuple[object, str]], path: Path, threshold: float) -> Any:
+    """The record of rows, each with the place that its errors name."""
+    rollouts = (to_record_row(row, where, threshold) for row, where in rows)
+    tables = []
+    while batch := list(islice(rollouts, ROWS_PER_BATCH)):
+        tables.append(pa.Table.from_pylist(batch, schema=record.SCHEMA))
+    if not tables:
+        raise InputError(f"{path} is empty: it holds no rollouts")
+    return pa.concat_tables(tables)
+
+
+def _parse(line: bytes, where: str) -> object:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where}: broken JSON: {error.msg} at column {error.colno}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{where}: not UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: broken JSON: {error}") from None

@@ -1,0 +1,221 @@
+"""The rollout record, version 1: an Arrow table of one row a rollout, kept as Parquet.
+
+Trainer, scoring, report and plots hand rollouts to each other in this form and no other. Every
+column's meaning is in the schema, and so in every file. A file carries the version in its metadata;
+a reader refuses versions that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ktae.atomic import atomic_write
+from ktae.config import MAX_TOKEN_ID
+from ktae.errors import InputError
+
+VERSION = "1"
+VERSION_KEY = b"ktae.rollouts.version"
+
+
+def _column(name: str, kind: Any, description: str, *, nullable: bool = True) -> Any:
+    return pa.field(name, kind, nullable=nullable, metadata={"description": description})
+
+
+SCHEMA = pa.schema(
+    [
+        _column(
+            "group",
+            pa.string(),
+            "the prompt that the rollout answers; rows of equal group and step are compared with "
+            "each other and need not be adjacent",
+            nullable=False,
+        ),
+        _column("step", pa.int32(), "training step; null outside training"),
+        _column("prompt", pa.string(), "what the model was asked"),
+        _column("response", pa.string(), "what it answered; may be null where token_ids are given"),
+        _column("answer", pa.string(), "the reference answer"),
+        _column(
+            "token_ids",
+            pa.list_(pa.int32()),
+            "the response's tokens without padding; null: not tokenised yet",
+        ),
+        _column(
+            "mask",
+            pa.list_(pa.bool_()),
+            "aligned with token_ids; false: neither counted nor given a term (tool output). "
+            "null: every token counts",
+        ),
+        _column("reward", pa.float64(), "finite, as the trainer used it", nullable=False),
+        _column(
+            "correct",
+            pa.float64(),
+            "the verifier's verdict: 1 correct, 0 incorrect, null unknown (left out of the "
+            "statistics, never counted as incorrect)",
+        ),
+        _column("advantage", pa.float64(), "the rollout advantage, before token-level terms"),
+        _column(
+            "terms",
+            pa.list_(pa.float32()),
+            "key-token terms, aligned with token_ids, 0 where masked; null: not scored yet",
+        ),
+        _column("model", pa.string(), "the policy that wrote the response"),
+        _column("source", pa.string(), "where the rollout comes from"),
+        _column("extra", pa.string(), "further fields of the input, as a JSON object"),
+    ],
+    metadata={VERSION_KEY: VERSION},
+)
+
+
+def write(table: Any, path: str | Path) -> None:
+    """Write a record as Parquet, beside and then renamed. The schema's metadata is kept.
+
+    Raises:
+        InputError: `table` is not a record (see `conform`), or the file cannot be written.
+    """
+    table = conform(table)
+    with atomic_write(path) as temporary:
+        write_parquet(table, temporary)
+
+
+def write_parquet(table: Any, path: Path) -> None:
+    """Write any table as Parquet to this very path; a full disk is an `InputError`."""
+    try:
+        pq.write_table(table, path, compression="zstd")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error}") from None
+
+
+def read_record(path: str | Path) -> Any:
+    """A record that `write` wrote, with the metadata that it was written with.
+
+    Raises:
+        InputError: the file is missing, is not Parquet, is not a record or not of this version.
+    """
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"cannot read {path}: {' '.join(str(error).split())}") from None
+    return parse_record(table, str(path))
+
+
+def parse_record(table: Any, where: str) -> Any:
+    """`table`, whose metadata must carry this version, checked; `where` begins the errors."""
+    version = (table.schema.metadata or {}).get(VERSION_KEY)
+    if version is None:
+        raise InputError(f"{where}: not a rollout record; expected one that ktae has written")
+    if version.decode() != VERSION:
+        raise InputError(
+            f"{where}: rollout record of version {version.decode()}; this ktae reads {VERSION}"
+        )
+    return conform(table, where)
+
+
+def conform(table: Any, where: str = "rollout record") -> Any:
+    """`table` with the record's columns in the record's types and order.
+
+    Nullable columns that are absent become null, and NaN in `correct` becomes null. Metadata beside
+    the version is kept.
+
+    Raises:
+        InputError: a column is unknown, absent or of another type, or a row breaks what the schema
+            promises; rows are counted from 1.
+    """
+    unknown = [name for name in table.column_names if name not in SCHEMA.names]
+    if unknown:
+        raise InputError(f"{where}: unknown column {unknown[0]!r}; other fields belong in 'extra'")
+    columns = [_conform_column(table, field, where) for field in SCHEMA]
+    metadata = (table.schema.metadata or {}) | SCHEMA.metadata
+    result = pa.table(columns, schema=SCHEMA.with_metadata(metadata))
+    _check_rows(result, where)
+    return result
+
+
+def pad(
+    token_id_lists: Sequence[Any], masks: Sequence[Any] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rollouts of different lengths as one padded batch.
+
+    Args:
+        token_id_lists: B sequences of token ids, 0 to 2^31 - 1.
+        masks: B sequences of bool as long as their token ids, or None where every token counts.
+
+    Returns:
+        token_ids (B, T) int32, 0 where padded, and mask (B, T) bool; T is the longest length.
+
+    Raises:
+        InputError: a token id is out of range, or a mask is not as long as its token ids.
+    """
+    lengths_b = np.array([len(ids) for ids in token_id_lists], dtype=np.int64)
+    inside_bt = np.arange(lengths_b.max(initial=0)) < lengths_b[:, None]
+    ids_bt = np.zeros(inside_bt.shape, dtype=np.int32)
+    if not inside_bt.any():
+        return ids_bt, inside_bt
+    flat = np.concatenate([np.asarray(ids) for ids in token_id_lists if len(ids)])
+    bad = np.flatnonzero((flat < 0) | (flat > MAX_TOKEN_ID))
+    if bad.size:
+        row = np.searchsorted(np.cumsum(lengths_b), bad[0], side="right")
+        raise InputError(f"token_ids[{row}] holds {flat[bad[0]]}; expected 0 to 2^31 - 1")
+    ids_bt[inside_bt] = flat
+    mask_bt = inside_bt.copy()
+    for row, mask in enumerate(masks or ()):
+        if mask is None:
+            continue
+        if len(mask) != lengths_b[row]:
+            raise InputError(f"mask[{row}] has {len(mask)} entries for {lengths_b[row]} token_ids")
+        mask_bt[row, : len(mask)] = mask
+    return ids_bt, mask_bt
+
+
+def _conform_column(table: Any, field: Any, where: str) -> Any:
+    if field.name not in table.column_names:
+        if not field.nullable:
+            raise InputError(f"{where}: no column {field.name!r}")
+        return pa.nulls(len(table), field.type)
+    column = table[field.name]
+    try:
+        column = column.cast(field.type)
+    except pa.ArrowException as error:
+        raise InputError(
+            f"{where}: column {field.name!r} is {column.type}; expected {field.type} ({error})"
+        ) from None
+    if field.name == "correct":
+        column = pc.if_else(pc.is_nan(column), None, column)
+    if not field.nullable and column.null_count:
+        row = pc.index(pc.is_null(column), True).as_py() + 1
+        raise InputError(f"{where}, row {row}: {field.name} is null; expected a value")
+    return column
+
+
+def _check_rows(table: Any, where: str) -> None:
+    """Whatever a type cannot say: finite rewards, known verdicts, aligned lists."""
+
+    def require(holds: Any, message: str) -> None:
+        row = pc.index(pc.fill_null(holds, True), False).as_py()
+        if row >= 0:
+            raise InputError(f"{where}, row {row + 1}: {message}")
+
+    require(pc.is_finite(table["reward"]), "reward is not finite; expected a finite number")
+    require(
+        pc.is_in(table["correct"], pa.array([0.0, 1.0, None])),
+        "correct is none of 1, 0 and null (unknown)",
+    )
+    require(
+        pc.or_(pc.is_valid(table["response"]), pc.is_valid(table["token_ids"])),
+        "neither response nor token_ids; expected one of them",
+    )
+    lengths = pc.list_value_length(table["token_ids"])
+    for name in ("mask", "terms"):
+        is_aligned = pc.equal(pc.list_value_length(table[name]), pc.fill_null(lengths, -1))
+        require(is_aligned, f"{name} and token_ids differ in length")
+    for name in ("token_ids", "mask", "terms"):
+        if pc.list_flatten(table[name]).null_count:
+            raise InputError(f"{where}: {name} holds a null")
+    if pc.any(pc.less(pc.list_flatten(table["token_ids"]), 0)).as_py():
+        raise InputError(f"{where}: token_ids holds a negative number")

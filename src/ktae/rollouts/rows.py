@@ -1,0 +1,185 @@
+"""One row of a file, whatever its format, checked and turned into a row of the record.
+
+The fields of a row (`?`: may be absent):
+
+    group           string or integer; 7 and "7" are the same group
+    response?       text. One of response and token_ids is required; where both are given the
+    token_ids?      ids are what is scored
+    mask?           booleans or 0 and 1, as long as token_ids: 0 neither counts nor gets a term
+    reward          a finite number (true and false are verdicts: they belong in `correct`)
+    correct?        true, false, 1, 0, or null for unknown. Where the field is absent, a rollout is
+                    correct if its reward is above the threshold
+    step?           integer
+    advantage?      number
+    prompt?, answer?, model?, source?   text; anything else is kept as JSON text. `problem`, as the
+                    public math sets call it, is taken for an absent prompt
+
+Any other field is kept, as JSON, in the record's column `extra`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ktae.config import MAX_TOKEN_ID
+from ktae.errors import InputError
+
+ALIASES = {"prompt": "problem"}
+
+_ABSENT = object()
+
+
+def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
+    """One row of the record from one row of a file.
+
+    Args:
+        row: what was read.
+        where: file and line or row, the beginning of every error.
+        threshold: a rollout without a field `correct` is correct if its reward is above this.
+
+    Raises:
+        InputError: a field is missing or is not what it should be.
+    """
+    if not isinstance(row, dict):
+        raise InputError(f"{where}: {_show(row)}; expected an object with group, response, reward")
+    fields = dict(row)
+    for name, alias in ALIASES.items():
+        if fields.get(name) is None and alias in fields:
+            fields[name] = fields.pop(alias)
+    for name, needed in (
+        ("group", "group" in fields),
+        ("response", "response" in fields or "token_ids" in fields),
+        ("reward", "reward" in fields),
+    ):
+        if not needed:
+            raise InputError(f"{where}: no field {name!r}; its fields are {_show(list(row), 200)}")
+    parsed = {
+        name: parse(fields.pop(name, _ABSENT), f"{where}: {name}")
+        for name, parse in PARSERS.items()
+    }
+    if parsed["correct"] is _ABSENT:
+        parsed["correct"] = float(parsed["reward"] > threshold)
+    if parsed["response"] is None and parsed["token_ids"] is None:
+        raise InputError(f"{where}: response is null; expected text, or token_ids")
+    if parsed["mask"] is not None and len(parsed["mask"]) != len(parsed["token_ids"] or ()):
+        raise InputError(
+            f"{where}: mask has {len(parsed['mask'])} entries for {len(parsed['token_ids'] or ())} "
+            "token_ids; expected as many"
+        )
+    return parsed | {"extra": _as_text(fields or None, f"{where}: extra")}
+
+
+def _group(value: object, where: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise InputError(f"{where} is {_show(value)}; expected text or an integer")
+    return _encodable(str(value), where)
+
+
+def _text(value: object, where: str) -> str | None:
+    if value is _ABSENT or value is None:
+        return None
+    if not isinstance(value, str):
+        raise InputError(f"{where} is {_show(value)}; expected text")
+    return _encodable(value, where)
+
+
+def _as_text(value: object, where: str) -> str | None:
+    if isinstance(value, str) or value is _ABSENT or value is None:
+        return _text(value, where)
+    return _encodable(json.dumps(value, ensure_ascii=False, default=str), where)
+
+
+def _encodable(text: str, where: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        found = text[error.start]
+        raise InputError(f"{where} holds {found!r}, half a surrogate pair; not a text") from None
+    return text
+
+
+def _number(value: object, where: str) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number):
+            return number
+    raise InputError(f"{where} is {_show(value)}; expected a finite number")
+
+
+def _number_or_none(value: object, where: str) -> float | None:
+    return None if _is_missing(value) else _number(value, where)
+
+
+def _integer_or_none(value: object, where: str) -> int | None:
+    if _is_missing(value):
+        return None
+    number = _number(value, where)
+    if number != int(number) or abs(number) > MAX_TOKEN_ID:
+        raise InputError(f"{where} is {_show(value)}; expected an integer")
+    return int(number)
+
+
+def _verdict(value: object, where: str) -> Any:
+    if value is _ABSENT:
+        return value
+    if _is_missing(value):
+        return None
+    if value not in (0, 1):
+        raise InputError(f"{where} is {_show(value)}; expected true, false, 1, 0 or null (unknown)")
+    return float(value == 1)
+
+
+def _token_ids(value: object, where: str) -> list[int] | None:
+    if value is _ABSENT or value is None:
+        return None
+    if not isinstance(value, list):
+        raise InputError(f"{where} is {_show(value)}; expected a list of token ids")
+    for position, token in enumerate(value):
+        if type(token) is not int or not 0 <= token <= MAX_TOKEN_ID:
+            raise InputError(f"{where}[{position}] is {_show(token)}; expected 0 to 2^31 - 1")
+    return value
+
+
+def _mask(value: object, where: str) -> list[bool] | None:
+    if value is _ABSENT or value is None:
+        return None
+    if not isinstance(value, list):
+        raise InputError(f"{where} is {_show(value)}; expected a list of booleans")
+    for position, entry in enumerate(value):
+        if entry not in (0, 1):
+            raise InputError(f"{where}[{position}] is {_show(entry)}; expected true or false")
+    return [bool(entry) for entry in value]
+
+
+PARSERS: dict[str, Callable[[object, str], Any]] = {
+    "group": _group,
+    "step": _integer_or_none,
+    "prompt": _as_text,
+    "response": _text,
+    "answer": _as_text,
+    "token_ids": _token_ids,
+    "mask": _mask,
+    "reward": _number,
+    "correct": _verdict,
+    "advantage": _number_or_none,
+    "model": _as_text,
+    "source": _as_text,
+}
+"""What becomes of each field: (value or _ABSENT, place and name) to the record's value."""
+
+
+def _is_missing(value: object) -> bool:
+    """Absent or null; NaN too, since that is what pandas writes for null in a column of numbers."""
+    return value is _ABSENT or value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _show(value: object, length: int = 60) -> str:
+    """A value as JSON, cut to `length`, safe for a terminal."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= length else f"{text[: length - 3]}..."

@@ -1,0 +1,31 @@
+"""Text of models and files, made safe to look at in a terminal."""
+
+from __future__ import annotations
+
+_BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥"}
+_BRACKETS = "⟨⟩"
+
+
+def printable(text: str) -> str:
+    """`text` on one line, with whatever does not print escaped: ⟨1B⟩ is the character U+001B.
+
+    Backslashes are left as they are, since mathematics is full of them; the brackets of the escapes
+    are themselves escaped, so no two texts look the same.
+    """
+    return "".join(
+        character if character.isprintable() and character not in _BRACKETS else _escape(character)
+        for character in text
+    )
+
+
+def visible(text: str) -> str:
+    """`printable`, with blanks as symbols: ␣ is a space, ↵ a newline, ⇥ a tab."""
+    return "".join(
+        _BLANKS.get(character)
+        or (_escape(character) if character in _BLANKS.values() else printable(character))
+        for character in text
+    )
+
+
+def _escape(character: str) -> str:
+    return f"⟨{ord(character):X}⟩"

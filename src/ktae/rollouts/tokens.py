@@ -1,0 +1,100 @@
+"""Tokenizers at the border of the record: loading one, text to token ids, token ids to text."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ktae.errors import InputError
+
+HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+HUB_TIMEOUT_S = 10
+
+
+def check_tokenizer_name(name: str) -> None:
+    """Refuse, at no cost, what can be neither a local tokenizer nor a hub name.
+
+    Raises:
+        InputError: `name` is a path that does not exist, or a file.
+    """
+    path = Path(name).expanduser()
+    if path.is_file():
+        raise InputError(f"tokenizer {name} is a file; expected its folder, or a hub name")
+    folder = os.path.dirname(name)
+    is_path = not HUB_NAME.fullmatch(name) or (folder and Path(folder).is_dir())
+    if not name or (is_path and not path.is_dir()):
+        raise InputError(f"tokenizer path {name!r} does not exist")
+
+
+def load_tokenizer(name: str) -> Any:
+    """The tokenizer of a local folder or of a hub name, through transformers.
+
+    A folder and a name that is in the hub's local cache are loaded without the network.
+
+    Raises:
+        InputError: there is no such folder or name, it holds no tokenizer, the hub cannot be
+            reached, or transformers is not installed.
+    """
+    check_tokenizer_name(name)
+    try:
+        from transformers import AutoTokenizer
+    except ModuleNotFoundError:
+        raise InputError(
+            "a tokenizer needs transformers, which is not installed; pip install 'ktae[report]'"
+        ) from None
+    path = Path(name).expanduser()
+    try:
+        return AutoTokenizer.from_pretrained(str(path), local_files_only=True)
+    except Exception as error:  # transformers raises whatever the files made it stumble over
+        if path.is_dir():
+            raise InputError(f"no tokenizer in {path}: {_first_line(error)}") from None
+    try:
+        from huggingface_hub import model_info
+
+        model_info(name, timeout=HUB_TIMEOUT_S)  # transformers itself would retry for a minute
+        return AutoTokenizer.from_pretrained(name)
+    except Exception as error:
+        raise InputError(
+            f"tokenizer {name} is no folder here, and the Hugging Face hub does not give it: "
+            f"{_first_line(error)}"
+        ) from None
+
+
+def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[np.ndarray]:
+    """Each text's token ids, int32, as they stand in a response: no special tokens are added."""
+    if not texts:
+        return []
+    encoded = tokenizer(
+        list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False
+    )
+    return [np.array(ids, dtype=np.int32) for ids in encoded["input_ids"]]
+
+
+def token_texts(tokenizer: Any, token_ids: Iterable[int]) -> list[str | None]:
+    """Each token's text inside a response, with its leading space; None for an unknown id.
+
+    A token that is part of a character only (byte-level vocabularies have them) has no text of its
+    own: it is given as the vocabulary spells it.
+    """
+    pieces = {token_id: piece for piece, token_id in tokenizer.get_vocab().items()}
+    # SentencePiece drops a leading space at the start of a text, so decode after something.
+    anchor = tokenizer("a", add_special_tokens=False)["input_ids"]
+    prefix = tokenizer.decode(anchor)
+    texts: list[str | None] = []
+    for token_id in map(int, token_ids):
+        if token_id not in pieces:
+            texts.append(None)
+            continue
+        text = tokenizer.decode([*anchor, token_id], clean_up_tokenization_spaces=False)
+        text = text.removeprefix(prefix)
+        texts.append(pieces[token_id] if "\ufffd" in text else text)
+    return texts
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))

@@ -1,0 +1,239 @@
+"""`ktae score` as a user runs it: arguments in; exit status, output and files out."""
+
+import gzip
+import json
+import sys
+import time
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import ktae
+from ktae import cli
+from ktae.rollouts import record
+
+GROUP = [
+    {"group": "g", "token_ids": [7, 1, 1], "reward": 1},
+    {"group": "g", "token_ids": [7, 2], "reward": 0},
+    {"group": "g", "token_ids": [7, 1], "reward": 1},
+    {"group": "g", "token_ids": [7, 2, 3], "reward": 0},
+]
+
+
+class Result(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capfd):
+    """Run `ktae score` in an empty folder; an exception that it lets through is a failure."""
+    monkeypatch.chdir(tmp_path)
+
+    def run_score(*arguments):
+        monkeypatch.setattr(sys, "argv", ["ktae", "score", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        return Result(exit_.value.code or 0, *capfd.readouterr())
+
+    return run_score
+
+
+def write_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def lines_with(text, *parts):
+    return [line for line in text.splitlines() if all(part in line for part in parts)]
+
+
+def test_tokens_in_both_files_out(run, tmp_path):
+    write_lines(tmp_path / "r.jsonl", GROUP)
+    result = run("r.jsonl")
+    assert (result.status, result.err) == (0, "")
+    header, *_, last = result.out.splitlines()
+    assert header.startswith("4 rollouts, 1 groups (1 mixed, 0 all right, 0 all wrong), 10 tokens,")
+    assert last == "wrote scores.parquet and scores.tokens.parquet"
+    scored = record.read_record(tmp_path / "scores.parquet")
+    ids_bt, mask_bt = record.pad(scored["token_ids"].to_pylist())
+    expected = ktae.key_token_values(ids_bt, mask_bt, [1, 0, 1, 0], ["g"] * 4, backend="naive")
+    for terms, expected_t, mask in zip(scored["terms"], expected, mask_bt, strict=True):
+        np.testing.assert_allclose(terms.as_py(), expected_t[mask], atol=1e-6)
+    table = pq.read_table(tmp_path / "scores.tokens.parquet")
+    assert table["token_id"].to_pylist() == [1, 2, 3, 7]
+    assert table["group"].to_pylist() == ["g"] * 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "r.jsonl",
+        "scores.parquet",
+        "scores.tokens.parquet",
+    ]
+
+
+def test_the_strongest_tokens_over_the_file_and_per_group(run, tmp_path):
+    rows = GROUP + [row | {"group": "h"} for row in GROUP] + [row | {"group": "i"} for row in GROUP]
+    write_lines(tmp_path / "r.jsonl", rows)
+    out = run("r.jsonl", "--groups", 2).out
+    over_file, group_g, group_h = out.split("Group ")
+    assert lines_with(over_file, " 1 ", "+3.00", "+0.500", "6/6", "0/6", "0.009", " 3 ")
+    assert lines_with(over_file, " 2 ", "-3.00", "-0.500", "0/6", "6/6", "0.009", " 3 ")
+    for name, table in (("g", group_g), ("h", group_h)):
+        assert table.startswith(name)
+        assert lines_with(table, " 1 ", "+1.00", "+0.500", "2/2", "0/2", "0.333")
+        assert lines_with(table, " 3 ", "-0.25", "-0.500", "0/2", "1/2", "1.000")
+        assert not lines_with(table, " 7 ")
+    assert "Group" not in run("r.jsonl", "--groups", 0).out
+    assert not lines_with(run("r.jsonl", "--top", 1).out, " 3 ", "1/2")
+
+
+def test_preset_settings_threshold_and_out(run, tmp_path):
+    write_lines(tmp_path / "r.jsonl", [row | {"reward": row["reward"] - 5} for row in GROUP])
+    options = ("--preset", "released", "-s", "h3=0", "--set", "fisher=point", "--threshold", -4.5)
+    result = run("r.jsonl", *options, "-s", "ignore_token_ids=[1]", "--out", "deep.parquet")
+    assert result.status == 0
+    scored = record.read_record(tmp_path / "deep.parquet")
+    config = json.loads(scored.schema.metadata[b"ktae.config"])
+    assert (config["h2"], config["h3"], config["fisher"]) == (1.0, 0, "point")
+    assert config["ignore_token_ids"] == [1]
+    assert scored["correct"].to_pylist() == [1, 0, 1, 0]
+    assert scored["terms"].to_pylist()[0] == [0, 0, 0]
+    assert (tmp_path / "deep.tokens.parquet").exists()
+
+
+def test_warnings(run, tmp_path):
+    lonely = {"group": "lonely", "token_ids": [1], "reward": 1}
+    unknown = {"group": "g", "token_ids": [1], "reward": 1, "correct": None}
+    write_lines(tmp_path / "r.jsonl", [*GROUP, lonely, unknown])
+    result = run("r.jsonl")
+    assert result.status == 0
+    assert result.out.startswith("6 rollouts (1 of unknown correctness), 2 groups (1 mixed, 1 all")
+    assert result.err == "ktae: warning: 1 of 2 groups have one rollout; its terms are 0\n"
+
+
+def test_a_file_without_a_mixed_group_gives_zeros(run, tmp_path):
+    write_lines(tmp_path / "r.jsonl", [row | {"reward": 0} for row in GROUP])
+    result = run("r.jsonl")
+    assert result.status == 0
+    assert "no group has both correct and incorrect rollouts, so every term is 0" in result.err
+    terms = record.read_record(tmp_path / "scores.parquet")["terms"].to_pylist()
+    assert terms == [[0] * 3, [0] * 2, [0] * 2, [0] * 3]
+
+
+LINE = json.dumps(GROUP[0]) + "\n"
+TEXT = '{"group": "g", "response": "a", "reward": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "message"),
+    [
+        (None, [], "r.jsonl does not exist"),
+        ("", [], "r.jsonl is empty"),
+        (LINE + "{broken\n", [], "r.jsonl, line 2: broken JSON"),
+        (LINE + '{"group": 1, "reward": 1}\n', [], "r.jsonl, line 2: no field 'response'"),
+        (LINE + '{"response": "a", "reward": 1}\n', [], "r.jsonl, line 2: no field 'group'"),
+        (LINE + '{"group": 1, "response": "a"}\n', [], "r.jsonl, line 2: no field 'reward'"),
+        (LINE + TEXT.replace("1", '"good"'), [], 'r.jsonl, line 2: reward is "good"; expected'),
+        (LINE, [], "every group has one rollout (1 groups)"),
+        (TEXT * 2, [], "2 of 2 rollouts have no token_ids; a tokenizer is needed"),
+        (TEXT * 2, ["--tokenizer", "./nowhere"], "tokenizer path './nowhere' does not exist"),
+        (TEXT * 2, ["--tokenizer", "."], "no tokenizer in ."),
+        (LINE * 2, ["--preset", "papers"], "no preset 'papers'; expected one of paper, released"),
+        (LINE * 2, ["-s", "h4=1"], "no KTAE setting 'h4'; expected one of h1,"),
+        (LINE * 2, ["-s", "h3"], "--set h3: expected KEY=VALUE"),
+        (LINE * 2, ["-s", "h3=much"], "h3 is 'much'; expected a finite number"),
+        (LINE * 2, ["--out", "no/where.parquet"], "--out no/where.parquet: folder no does not"),
+        (LINE * 2, ["--out", "scores.csv"], "--out scores.csv: expected a name that ends in"),
+        (LINE * 2, ["r.jsonl"], "the same file is given twice"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2_and_no_file(content, arguments, message, run, tmp_path):
+    if "--tokenizer" in arguments:
+        pytest.importorskip("transformers")
+    if content is not None:
+        (tmp_path / "r.jsonl").write_text(content)
+    result = run("r.jsonl", *arguments)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith(f"ktae: {message}")
+    assert result.err.count("\n") == 1
+    assert {path.name for path in tmp_path.iterdir()} <= {"r.jsonl"}
+
+
+def test_options_that_the_parser_refuses(run, tmp_path):
+    write_lines(tmp_path / "r.jsonl", GROUP)
+    for arguments in (["--backend", "abacus"], ["--top", "0"], ["--threshold", "high"], ["--no"]):
+        result = run("r.jsonl", *arguments)
+        assert (result.status, result.out) == (2, "")
+        assert arguments[0] in result.err
+    assert run().status == 2
+
+
+def test_an_input_is_not_overwritten(run, tmp_path):
+    write_lines(tmp_path / "r.jsonl", GROUP)
+    run("r.jsonl")
+    before = (tmp_path / "scores.parquet").read_bytes()
+    result = run("scores.parquet")
+    assert result.status == 2
+    assert "--out would overwrite scores.parquet, which is one of the inputs" in result.err
+    assert (tmp_path / "scores.parquet").read_bytes() == before
+    assert run("scores.parquet", "--out", "again.parquet").status == 0
+    again = record.read_record(tmp_path / "again.parquet")
+    assert again.equals(record.read_record(tmp_path / "scores.parquet"))
+
+
+HOSTILE = ["[red]x[/red]", "\x1b[31m", "[/]", ":smile:", "a b", "\n", "\r", "\u202e", "\\"]
+
+
+@pytest.fixture
+def hostile_tokenizer(tmp_path):
+    """A folder with a tokenizer whose tokens are what terminals and rich would act upon."""
+    transformers = pytest.importorskip("transformers")
+    from tokenizers import Tokenizer, decoders, models
+
+    letters = {"a": 0} | {token: i for i, token in enumerate(HOSTILE, start=1)}
+    backend = Tokenizer(models.WordLevel(letters, unk_token="a"))
+    backend.decoder = decoders.Fuse()
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=backend)
+    fast.save_pretrained(tmp_path / "tokenizer")
+    return tmp_path / "tokenizer"
+
+
+def test_hostile_tokens_are_shown_and_not_obeyed(hostile_tokenizer, run, tmp_path):
+    rows = [{"group": "[bold]g[/]\x1b[2J", "token_ids": [*range(1, 10)], "reward": 1}]
+    rows += [{"group": "[bold]g[/]\x1b[2J", "token_ids": [0], "reward": 0}]
+    result = run(write_lines(tmp_path / "r.jsonl", rows), "--tokenizer", hostile_tokenizer)
+    assert result.status == 0
+    assert "\x1b" not in result.out
+    assert "\u202e" not in result.out
+    assert "Group [bold]g[/]⟨1B⟩[2J" in result.out
+    shown = ("[red]x[/red]", "⟨1B⟩[31m", "[/]", ":smile:", "a␣b", "↵", "⟨D⟩", "⟨202E⟩", "\\")
+    for token_id, text in enumerate(shown, start=1):
+        assert lines_with(result.out, f"  {text} ", f" {token_id} ", "1/1"), text
+    table = pq.read_table(tmp_path / "scores.tokens.parquet")
+    assert table["token"].to_pylist() == ["a", *HOSTILE]
+
+
+def test_real_rollouts_take_seconds(run, tmp_path, shared_data):
+    pytest.importorskip("transformers")
+    file = shared_data / "rollouts" / "qwen25math_math_cot_100_k8.jsonl.gz"
+    started = time.perf_counter()
+    result = run(file, "--tokenizer", shared_data / "tokenizer_qwen2", "--groups", 1)
+    assert result.status == 0
+    assert time.perf_counter() - started < 60  # a few seconds on an idle machine
+    assert result.out.startswith(
+        "800 rollouts, 100 groups (10 mixed, 86 all right, 4 all wrong), 312,402 tokens, "
+    )
+    assert lines_with(result.out, "␣these", "1493", "+1.95", "17/34", "12/38")
+    scored = record.read_record(tmp_path / "scores.parquet")
+    rows = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()]
+    assert scored["response"].to_pylist() == [row["response"] for row in rows]
+    assert scored["prompt"].to_pylist() == [row["problem"] for row in rows]
+    first_mixed = [i for i, row in enumerate(rows) if row["group"] == "math_cot_100/6"]
+    ids_bt, mask_bt = record.pad(scored["token_ids"].take(first_mixed).to_pylist())
+    expected_bt = ktae.key_token_values(
+        ids_bt, mask_bt, [rows[i]["reward"] for i in first_mixed], [0] * 8, backend="naive"
+    )
+    for i, expected_t, mask in zip(first_mixed, expected_bt, mask_bt, strict=True):
+        np.testing.assert_allclose(scored["terms"][i].as_py(), expected_t[mask], atol=1e-6)

@@ -1,0 +1,160 @@
+"""`ktae train` as a user runs it: a process, a recipe, a run folder."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("trl", reason="needs the extra 'trl'")
+
+from ktae.demo.pretrain import pretrain
+
+SMALL = [
+    "steps=6",
+    "rollout.prompts_per_step=2",
+    "rollout.group_size=4",
+    "rollout.max_response_length=32",
+    "logging.save_every=2",
+    "logging.eval_problems=8",
+]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A base model after a few seconds of pretraining: it ends its answers, and some are right."""
+    folder = tmp_path_factory.mktemp("model")
+    model, tokenizer = pretrain(seed=0, steps=150)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def command(request, base):
+    """The command line that trains a small run into a folder."""
+    recipe = request.config.rootpath / "recipes/demo/grpo-ktae.yaml"
+
+    def make(output, *more):
+        overrides = [*SMALL, f"model.path={base}"]
+        arguments = ["train", recipe, *overrides, "--output", output, *more]
+        return [sys.executable, "-m", "ktae", *map(str, arguments)]
+
+    return make
+
+
+def run(command, **kwargs):
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **kwargs)
+
+
+def metrics(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def curve(folder):
+    """(steps, 4) what the training did, step by step."""
+    keys = ("step", "loss", "reward", "entropy")
+    return np.array([[line[key] for key in keys] for line in metrics(folder)])
+
+
+def test_run_folder_holds_everything(command, tmp_path):
+    folder = tmp_path / "run"
+    done = run(command(folder))
+    assert done.returncode == 0, done.stderr
+    assert "greedy accuracy" in done.stdout
+    assert "estimator" in done.stdout
+
+    lines = metrics(folder)
+    assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["before"].keys() == summary["after"].keys()
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "model/model.safetensors").is_file()
+    assert (folder / "checkpoints/checkpoint-12").is_dir()
+
+    files = sorted((folder / "rollouts").iterdir())
+    assert [file.name for file in files] == [f"step-{step:05d}.parquet" for step in range(1, 7)]
+    rollouts = pq.read_table(files[0]).to_pylist()
+    assert [row["group"] for row in rollouts] == ["0"] * 4 + ["1"] * 4
+    for row in rollouts:
+        assert len(row["terms"]) == len(row["token_ids"]) <= 32
+        assert row["prompt"].endswith("<sol>")
+
+    again = run(command(folder))
+    assert again.returncode == 2
+    assert "--resume" in again.stderr
+
+
+def test_interrupt_leaves_a_checkpoint_and_resume_continues_the_same_curve(command, tmp_path):
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    assert run(command(straight)).returncode == 0
+
+    process = subprocess.Popen(command(broken), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 200
+    while not (broken / "metrics.jsonl").exists() or len(metrics(broken)) < 1:
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 130, err
+    assert b"--resume" in out
+    assert b"Traceback" not in err
+    assert 1 <= len(metrics(broken)) < 6
+    assert list((broken / "checkpoints").glob("checkpoint-*"))
+    assert not (broken / "summary.json").exists()
+
+    resumed = run(command(broken, "--resume"))
+    assert resumed.returncode == 0, resumed.stderr
+    np.testing.assert_allclose(curve(broken), curve(straight), atol=1e-6)
+    assert np.abs(curve(straight)[:, 1:]).max(axis=0).min() > 0, "nothing happened in this run"
+
+
+def test_resume_refuses_another_recipe_and_an_empty_folder(command, tmp_path):
+    folder = tmp_path / "none"
+    done = run(command(folder, "--resume"))
+    assert done.returncode == 2
+    assert "no run to resume" in done.stderr
+    assert not folder.exists()
+
+    folder.mkdir()
+    recipe = run(command(folder, "--dry-run")).stdout.split("\n", 1)[1]
+    (folder / "recipe.yaml").write_text(recipe)
+    done = run([*command(folder, "--resume"), "seed=7"])
+    assert done.returncode == 2
+    assert "differs from the recipe given in seed" in done.stderr
+
+
+def test_dry_run_prints_the_whole_recipe_and_trains_nothing(command, tmp_path):
+    done = run(command(tmp_path / "run", "--dry-run"))
+    assert done.returncode == 0
+    assert "group_size: 4" in done.stdout
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["rollout.group_sise=8"], "did you mean 'group_size'?"),
+        (["ktae.preset=papre"], "no preset 'papre'"),
+        (["rollout.group_size=1"], "rollout.group_size"),
+        (["model.path=./no/such/folder"], "no such folder"),
+    ],
+)
+def test_bad_input_is_one_message_and_status_2(command, tmp_path, more, message):
+    folder = tmp_path / "run"
+    done = run([*command(folder), *more])
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not folder.exists()
+
+
+def test_missing_recipe(tmp_path):
+    done = run([sys.executable, "-m", "ktae", "train", str(tmp_path / "none.yaml")])
+    assert done.returncode == 2
+    assert "cannot read recipe" in done.stderr

@@ -1,0 +1,208 @@
+import gzip
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ktae import InputError
+from ktae.rollouts import readers, record
+
+ROLLOUT = {"group": "g", "response": "it is 2", "reward": 1}
+
+
+def write_lines(path, *rows):
+    """Rows as JSON, or, where they are text, as they are."""
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def read_rows(path, **options):
+    """What was read, without the fields that are null."""
+    table = readers.read([path], **options)
+    assert table.schema.equals(record.SCHEMA, check_metadata=True)
+    return [{k: v for k, v in row.items() if v is not None} for row in table.to_pylist()]
+
+
+def test_jsonl(tmp_path):
+    path = write_lines(
+        tmp_path / "r.jsonl",
+        ROLLOUT | {"problem": "1 + 1?", "answer": [2, "two"], "level": 3, "tags": ["é"]},
+        "",
+        {"group": 7, "token_ids": [4, 5], "mask": [1, 0], "reward": -0.5, "step": 2},
+        {"group": "g", "response": "", "reward": 0, "correct": True, "prompt": "p", "problem": "q"},
+    )
+    assert read_rows(path) == [
+        {
+            **{"group": "g", "prompt": "1 + 1?", "response": "it is 2", "answer": '[2, "two"]'},
+            **{"reward": 1.0, "correct": 1.0, "extra": '{"level": 3, "tags": ["é"]}'},
+        },
+        {
+            **{"group": "7", "step": 2, "token_ids": [4, 5], "mask": [True, False]},
+            **{"reward": -0.5, "correct": 0.0},
+        },
+        {
+            **{"group": "g", "prompt": "p", "response": "", "reward": 0.0, "correct": 1.0},
+            "extra": '{"problem": "q"}',
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "correct"),
+    [
+        ({"correct": True}, 1.0),
+        ({"correct": False, "reward": 1}, 0.0),
+        ({"correct": 1, "reward": 0}, 1.0),
+        ({"correct": 0.0, "reward": 1}, 0.0),
+        ({"correct": None, "reward": 1}, None),
+        ({"reward": 0.3}, 0.0),
+        ({"reward": 0.5}, 0.0),
+        ({"reward": 0.6}, 1.0),
+    ],
+)
+def test_correctness_is_the_verdict_or_else_the_reward_above_the_threshold(
+    given, correct, tmp_path
+):
+    path = write_lines(tmp_path / "r.jsonl", ROLLOUT | given)
+    assert readers.read([path], threshold=0.5)["correct"].to_pylist() == [correct]
+
+
+def test_every_format_reads_the_same(tmp_path):
+    rows = [ROLLOUT | {"step": i, "note": f"n{i}"} for i in range(readers.ROWS_PER_BATCH + 2)]
+    plain = write_lines(tmp_path / "r.jsonl", *rows)
+    zipped = tmp_path / "r.jsonl.gz"
+    zipped.write_bytes(gzip.compress(plain.read_bytes()))
+    parquet = tmp_path / "r.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), parquet)
+    zipped_parquet = tmp_path / "r.parquet.gz"
+    zipped_parquet.write_bytes(gzip.compress(parquet.read_bytes()))
+    own = tmp_path / "own.parquet"
+    record.write(readers.read([plain]), own)
+    expected = read_rows(plain)
+    assert len(expected) == len(rows)
+    assert expected[-1]["extra"] == f'{{"note": "n{len(rows) - 1}"}}'
+    for path in (zipped, parquet, zipped_parquet, own):
+        assert read_rows(path) == expected, path
+
+
+def test_parquet_of_pandas_has_nan_for_null(tmp_path):
+    columns = {
+        "group": [1, 1],
+        "response": ["a", "b"],
+        "reward": [1.0, 0.0],
+        "correct": [1.0, float("nan")],
+        "step": [2.0, float("nan")],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "r.parquet")
+    first, second = read_rows(tmp_path / "r.parquet")
+    assert (first["group"], first["correct"], first["step"]) == ("1", 1.0, 2)
+    assert "correct" not in second
+    assert "step" not in second
+
+
+def test_a_group_does_not_span_files(tmp_path):
+    one = write_lines(tmp_path / "one.jsonl", ROLLOUT, ROLLOUT)
+    two = write_lines(tmp_path / "two.jsonl", ROLLOUT)
+    assert readers.read([one])["group"].to_pylist() == ["g", "g"]
+    both = readers.read([one, two])["group"].to_pylist()
+    assert both == [f"{one}:g", f"{one}:g", f"{two}:g"]
+    with pytest.raises(InputError, match="given twice"):
+        readers.read([one, tmp_path / "." / "one.jsonl"])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"group": 1, ', "broken JSON: .* at column"),
+        ("[" * 100_000, "broken JSON"),
+        ("[1, 2]", r"\[1, 2\]; expected an object with group, response, reward"),
+        ({"response": "a", "reward": 1}, r"no field 'group'; its fields are \[\"response\""),
+        ({"group": 1, "reward": 1}, "no field 'response'"),
+        ({"group": 1, "response": "a"}, "no field 'reward'"),
+        (ROLLOUT | {"group": None}, "group is null; expected text or an integer"),
+        (ROLLOUT | {"group": 1.5}, "group is 1.5; expected text or an integer"),
+        (ROLLOUT | {"response": None}, "response is null; expected text"),
+        (ROLLOUT | {"response": ["a"]}, r'response is \["a"\]; expected text'),
+        (ROLLOUT | {"response": "a\ud800"}, "response holds .*surrogate"),
+        (ROLLOUT | {"reward": "1.0"}, 'reward is "1.0"; expected a finite number'),
+        (ROLLOUT | {"reward": None}, "reward is null; expected a finite number"),
+        (ROLLOUT | {"reward": True}, "reward is true; expected a finite number"),
+        (ROLLOUT | {"reward": float("nan")}, "reward is NaN; expected a finite number"),
+        (ROLLOUT | {"reward": 10**400}, r"reward is 10+\.\.\.; expected a finite number"),
+        (ROLLOUT | {"correct": "yes"}, 'correct is "yes"; expected true, false'),
+        (ROLLOUT | {"correct": 0.5}, "correct is 0.5; expected true, false"),
+        (ROLLOUT | {"step": 1.5}, "step is 1.5; expected an integer"),
+        (ROLLOUT | {"token_ids": "1 2"}, "token_ids is .*; expected a list"),
+        (ROLLOUT | {"token_ids": [1, -2]}, r"token_ids\[1\] is -2; expected 0 to"),
+        (ROLLOUT | {"token_ids": [1, True]}, r"token_ids\[1\] is true; expected 0 to"),
+        (ROLLOUT | {"token_ids": [1], "mask": [1, 1]}, "mask has 2 entries for 1 token_ids"),
+        (ROLLOUT | {"token_ids": [1], "mask": [2]}, r"mask\[0\] is 2; expected true or false"),
+    ],
+)
+def test_a_bad_line_is_named(line, message, tmp_path):
+    path = write_lines(tmp_path / "r.jsonl", ROLLOUT, "", line, ROLLOUT)
+    with pytest.raises(InputError, match=message) as caught:
+        readers.read([path])
+    assert str(caught.value).startswith(f"{path}, line 3: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bad_parquet_row_is_named(tmp_path):
+    path = tmp_path / "r.parquet"
+    pq.write_table(pa.table({"group": [1, 1], "response": ["a", None], "reward": [0, 1]}), path)
+    with pytest.raises(InputError, match=r"r\.parquet, row 2: response is null"):
+        readers.read([path])
+    pq.write_table(pa.table({"group": [1, 1], "response": ["a", "b"]}), path)
+    with pytest.raises(InputError, match=r"r\.parquet, row 1: no field 'reward'"):
+        readers.read([path])
+
+
+PARQUET = pa.BufferOutputStream()
+pq.write_table(pa.Table.from_pylist([ROLLOUT] * 100), PARQUET)
+PARQUET_BYTES = PARQUET.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("absent.jsonl", None, "absent.jsonl does not exist"),
+        ("absent", None, "absent does not exist"),
+        ("r.jsonl", b"", "r.jsonl is empty"),
+        ("r.parquet", b"", "r.parquet is empty"),
+        ("r.jsonl", b"\n \n", "r.jsonl is empty: it holds no rollouts"),
+        ("r.jsonl.gz", gzip.compress(b""), "r.jsonl.gz is empty: it holds no rollouts"),
+        ("r.txt", b"x", "r.txt: cannot tell the format; expected .* .jsonl, .parquet"),
+        ("r.gz", b"x", "r.gz: cannot tell the format"),
+        ("r.jsonl", b'{"group": "\xff"}', "r.jsonl, line 1: not UTF-8"),
+        ("r.jsonl.gz", b"{}", "r.jsonl.gz: broken gzip"),
+        ("r.jsonl.gz", gzip.compress(b'{"group": 1}' * 99)[:-9], "r.jsonl.gz: broken gzip"),
+        ("r.parquet", b"PAR1 and so on", "r.parquet: broken Parquet"),
+        ("r.parquet", PARQUET_BYTES[:-9], "r.parquet: broken Parquet"),
+        ("r.parquet", PARQUET_BYTES[:4] + b"\0" * 99 + PARQUET_BYTES[103:], "broken Parquet"),
+    ],
+)
+def test_a_bad_file_is_named(name, content, message, tmp_path):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        readers.read([tmp_path / name])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_is_no_file(tmp_path):
+    (tmp_path / "r.jsonl").mkdir()
+    with pytest.raises(InputError, match=r"cannot read .*r\.jsonl"):
+        readers.read([tmp_path / "r.jsonl"])
+
+
+def test_an_own_record_without_rollouts_or_of_another_version(tmp_path):
+    path = tmp_path / "r.parquet"
+    record.write(record.SCHEMA.empty_table(), path)
+    with pytest.raises(InputError, match="is empty"):
+        readers.read([path])
+    other = record.SCHEMA.empty_table().replace_schema_metadata({record.VERSION_KEY: "0"})
+    pq.write_table(other, path)
+    with pytest.raises(InputError, match="version 0; this ktae reads 1"):
+        readers.read([path])

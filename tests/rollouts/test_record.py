@@ -1,0 +1,145 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ktae import InputError
+from ktae.rollouts import record
+
+ROWS = [
+    {
+        "group": "g",
+        "step": 3,
+        "prompt": "1 + 1?",
+        "response": "it is 2",
+        "answer": "2",
+        "token_ids": [5, 0, 2**31 - 1],
+        "mask": [True, False, True],
+        "reward": 1.0,
+        "correct": 1.0,
+        "advantage": 0.5,
+        "terms": [0.25, 0.0, -0.5],
+        "model": "m",
+        "source": "here",
+        "extra": '{"note": 1}',
+    },
+    {"group": "g", "response": "", "reward": -1.5, "correct": None},
+    {"group": "h", "token_ids": [], "terms": [], "reward": 0.0, "correct": 0.0},
+]
+
+
+def rows(*changes):
+    return pa.Table.from_pylist([ROWS[0] | change for change in changes])
+
+
+def test_what_is_written_is_read(tmp_path):
+    table = pa.Table.from_pylist(ROWS, schema=record.SCHEMA)
+    record.write(table.replace_schema_metadata({"ktae.config": "{}"}), tmp_path / "r.parquet")
+    read = record.read_record(tmp_path / "r.parquet")
+    assert read.to_pylist() == table.to_pylist()
+    assert read.schema.types == record.SCHEMA.types
+    assert read.schema.metadata[record.VERSION_KEY] == b"1"
+    assert read.schema.metadata[b"ktae.config"] == b"{}"
+    assert [path.name for path in tmp_path.iterdir()] == ["r.parquet"]
+
+
+def test_every_column_says_what_it_is_in_the_file(tmp_path):
+    record.write(rows({}), tmp_path / "r.parquet")
+    schema = pq.read_schema(tmp_path / "r.parquet")
+    assert all(field.metadata[b"description"] for field in schema)
+
+
+def test_absent_columns_are_null_and_nan_is_unknown():
+    bare = {"group": ["a"], "token_ids": [[1, 2]], "reward": [1], "correct": [float("nan")]}
+    table = record.conform(pa.table(bare))
+    given = {"group": "a", "token_ids": [1, 2], "reward": 1.0}
+    assert table.to_pylist() == [dict.fromkeys(record.SCHEMA.names) | given]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (rows({}).drop_columns("reward"), "no column 'reward'"),
+        (rows({}).append_column("logprob", [[0.0]]), "unknown column 'logprob'.*'extra'"),
+        (rows({}, {"group": None}), "row 2: group is null"),
+        (rows({}, {"reward": None}), "row 2: reward is null"),
+        (rows({}, {"reward": float("inf")}), "row 2: reward is not finite"),
+        (rows({}, {"correct": 0.5}), "row 2: correct is none of 1, 0 and null"),
+        (rows({"reward": "good"}), "column 'reward' is string; expected double"),
+        (rows({"token_ids": [2**31, 1, 2]}), "column 'token_ids' is .*int64.*int32"),
+        (rows({"token_ids": [1, -1, 2]}), "token_ids holds a negative number"),
+        (rows({"token_ids": [1, None, 2]}), "token_ids holds a null"),
+        (rows({}, {"terms": [0.5]}), "row 2: terms and token_ids differ in length"),
+        (rows({}, {"mask": [True] * 4}), "row 2: mask and token_ids differ in length"),
+        (rows({}, {"token_ids": None, "terms": None}), "row 2: mask and token_ids differ"),
+        (rows({}, {"token_ids": None, "response": None}), "row 2: neither response nor token_ids"),
+    ],
+)
+def test_a_table_that_is_no_record_is_not_written(table, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        record.write(table, tmp_path / "r.parquet")
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_versions_and_other_files_are_refused(tmp_path):
+    path = tmp_path / "r.parquet"
+    pq.write_table(rows({}).replace_schema_metadata({record.VERSION_KEY: "2"}), path)
+    with pytest.raises(InputError, match=r"r\.parquet: .* version 2; this ktae reads 1"):
+        record.read_record(path)
+    pq.write_table(rows({}), path)
+    with pytest.raises(InputError, match=r"r\.parquet: not a rollout record"):
+        record.read_record(path)
+    path.write_text("no Parquet")
+    with pytest.raises(InputError, match=r"cannot read .*r\.parquet"):
+        record.read_record(path)
+    with pytest.raises(InputError, match=r"cannot read .*absent"):
+        record.read_record(tmp_path / "absent")
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "r.parquet"
+    record.write(rows({}), path)
+    before = path.read_bytes()
+
+    def full(table, file, **_):
+        file.write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(record.pq, "write_table", full)
+    with pytest.raises(InputError, match=r"cannot write .*disk full"):
+        record.write(rows({}, {}), path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["r.parquet"]
+
+
+def test_pad_awkward_lengths():
+    lists = [np.arange(3, dtype=np.int32), [], list(range(47)), [2**31 - 1]]
+    ids_bt, mask_bt = record.pad(lists)
+    assert ids_bt.shape == mask_bt.shape == (4, 47)
+    assert ids_bt.dtype == np.int32
+    assert mask_bt.dtype == bool
+    for ids, row, mask in zip(lists, ids_bt, mask_bt, strict=True):
+        assert row[mask].tolist() == list(ids)
+        assert mask[: len(ids)].all()
+        assert not row[len(ids) :].any()
+
+
+def test_pad_takes_masks():
+    ids_bt, mask_bt = record.pad([[1, 2], [3, 4, 5]], [None, [True, False, True]])
+    assert mask_bt.tolist() == [[True, True, False], [True, False, True]]
+    assert ids_bt.tolist() == [[1, 2, 0], [3, 4, 5]]
+
+
+@pytest.mark.parametrize("lists", [[], [[]], [[], []]])
+def test_pad_nothing(lists):
+    ids_bt, mask_bt = record.pad(lists)
+    assert ids_bt.shape == mask_bt.shape == (len(lists), 0)
+
+
+def test_pad_names_the_bad_row():
+    with pytest.raises(InputError, match=r"token_ids\[2\] holds -1"):
+        record.pad([[1, 2], [], [3, -1]])
+    with pytest.raises(InputError, match=r"token_ids\[0\] holds 2147483648"):
+        record.pad([[2**31], [1]])
+    with pytest.raises(InputError, match=r"mask\[1\] has 1 entries for 2 token_ids"):
+        record.pad([[1], [1, 2]], [None, [True]])

@@ -1,0 +1,82 @@
+import sys
+
+import numpy as np
+import pytest
+
+from ktae import InputError
+from ktae.rollouts.text import printable, visible
+from ktae.rollouts.tokens import check_tokenizer_name, load_tokenizer, token_texts, tokenize
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (" the", "␣the"),
+        ("\n\n", "↵↵"),
+        ("\t", "⇥"),
+        ("\\n", "\\n"),
+        ("\x1b[31m", "⟨1B⟩[31m"),
+        ("\u202eabc", "⟨202E⟩abc"),
+        ("a\u00a0b", "a⟨A0⟩b"),
+        ("␣", "⟨2423⟩"),
+        ("⟨A0⟩", "⟨27E8⟩A0⟨27E9⟩"),
+        ("é中[b]:smile:", "é中[b]:smile:"),
+    ],
+)
+def test_visible(text, shown):
+    assert visible(text) == shown
+
+
+def test_printable_keeps_spaces_only():
+    assert printable("a b\nc\x00") == "a b⟨A⟩c⟨0⟩"
+
+
+@pytest.mark.parametrize("name", ["/no/such", "./nowhere", "~/nowhere", "a/b/c", "a b", "x/", ""])
+def test_a_path_that_does_not_exist_is_refused_without_transformers(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(InputError, match="does not exist"):
+        load_tokenizer(name)
+
+
+def test_a_missing_folder_beside_existing_ones_is_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    check_tokenizer_name("models/qwen")  # might be on the hub
+    (tmp_path / "models").mkdir()
+    with pytest.raises(InputError, match=r"tokenizer path .models/qwen. does not exist"):
+        check_tokenizer_name("models/qwen")
+    (tmp_path / "models" / "qwen").mkdir()
+    check_tokenizer_name("models/qwen")
+
+
+def test_a_file_is_no_tokenizer(tmp_path):
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(InputError, match="is a file; expected its folder"):
+        check_tokenizer_name(str(tmp_path / "tokenizer.json"))
+
+
+def test_without_transformers_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(InputError, match=r"pip install 'ktae\[report\]'"):
+        load_tokenizer(str(tmp_path))
+
+
+def test_a_folder_or_name_without_a_tokenizer_is_one_line(tmp_path):
+    pytest.importorskip("transformers")
+    for name in (str(tmp_path), "no-such-organisation/no-such-tokenizer"):
+        with pytest.raises(InputError, match="tokenizer") as caught:
+            load_tokenizer(name)
+        assert "\n" not in str(caught.value)
+
+
+def test_qwen_tokens_have_their_text(shared_data):
+    pytest.importorskip("transformers")
+    tokenizer = load_tokenizer(str(shared_data / "tokenizer_qwen2"))
+    text = "Let  x = \\frac{1}{2}\n\tso é"
+    (ids,) = tokenize(tokenizer, [text])
+    assert ids.dtype == np.int32
+    assert "".join(token_texts(tokenizer, ids)) == text
+    end, unknown = token_texts(tokenizer, [151643, 10**7])
+    assert end == "<|endoftext|>"
+    assert unknown is None
+    (half_a_character, *_) = tokenize(tokenizer, ["🧮"])[0]
+    assert "\ufffd" not in token_texts(tokenizer, [half_a_character])[0]

@@ -1,0 +1,164 @@
+"""KTAEConfig: frozen, validated, and the two presets' numbers."""
+
+import dataclasses
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ktae import InputError, KTAEConfig
+from ktae.backends import BACKENDS, resolve
+
+PAPER = {
+    "h1": 1.0,
+    "h2": 2.0,
+    "h3": 1.0,
+    "k1": 2.0,
+    "b_len": 0.5,
+    "eps": 1e-5,
+    "fisher": "two-sided",
+    "normalize": False,
+    "term_scale": 1.0,
+    "ignore_token_ids": (),
+}
+"""Origin: KTAE.md, sections 2 and 3."""
+
+RELEASED = PAPER | {
+    "h2": 1.0,
+    "normalize": True,
+    "term_scale": 2.0,
+    "ignore_token_ids": (151643,),
+}
+
+
+@pytest.mark.parametrize("config", [KTAEConfig(), KTAEConfig.paper(), KTAEConfig.preset("paper")])
+def test_paper_is_the_default(config: KTAEConfig) -> None:
+    assert dataclasses.asdict(config) == PAPER
+
+
+@pytest.mark.parametrize("config", [KTAEConfig.released(), KTAEConfig.preset("released")])
+def test_released(config: KTAEConfig) -> None:
+    assert dataclasses.asdict(config) == RELEASED
+
+
+@pytest.mark.parametrize(("name", "fields"), [("paper", PAPER), ("released", RELEASED)])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"h2": 0.0},
+        {"fisher": "point", "eps": 1e-3},
+        {"ignore_token_ids": ()},
+        {"ignore_token_ids": (5, 0, 5)},
+    ],
+    ids=str,
+)
+def test_presets_with_fields_replaced(
+    name: str, fields: dict[str, Any], overrides: dict[str, Any]
+) -> None:
+    config = KTAEConfig.preset(name, **overrides)
+    assert config == getattr(KTAEConfig, name)(**overrides)
+    expected = fields | overrides
+    expected["ignore_token_ids"] = tuple(sorted(set(expected["ignore_token_ids"])))
+    assert dataclasses.asdict(config) == expected
+
+
+def test_frozen_hashable_comparable_and_picklable() -> None:
+    config = KTAEConfig.released()
+    for field in dataclasses.fields(config):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(config, field.name, getattr(config, field.name))
+    assert len({config, KTAEConfig.released(), KTAEConfig.paper()}) == 2
+    assert pickle.loads(pickle.dumps(config)) == config
+    with pytest.raises(TypeError):
+        KTAEConfig(1.0)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["h1", "h2", "h3"])
+@pytest.mark.parametrize(
+    "value", [-1e-9, -1, float("nan"), float("inf"), "1", None, True, [1.0], 1j]
+)
+def test_weights_are_finite_and_at_least_0(name: str, value: Any) -> None:
+    with pytest.raises(InputError, match=rf"^{name} is .*; expected a finite number, at least 0$"):
+        KTAEConfig(**{name: value})
+    assert getattr(KTAEConfig(**{name: 0}), name) == 0
+
+
+@pytest.mark.parametrize("name", ["k1", "eps", "term_scale"])
+@pytest.mark.parametrize("value", [0, 0.0, -1, float("nan"), float("inf"), "1", None, True])
+def test_these_are_finite_and_above_0(name: str, value: Any) -> None:
+    with pytest.raises(InputError, match=rf"^{name} is .*; expected a finite number above 0$"):
+        KTAEConfig(**{name: value})
+
+
+@pytest.mark.parametrize("value", [-0.001, 1.001, float("nan"), float("inf"), "0.5", None, False])
+def test_b_len_is_from_0_to_1(value: Any) -> None:
+    with pytest.raises(InputError, match=r"^b_len is .*; expected a number from 0 to 1$"):
+        KTAEConfig(b_len=value)
+    assert [KTAEConfig(b_len=x).b_len for x in (0, 0.25, 1)] == [0, 0.25, 1]
+
+
+@pytest.mark.parametrize("name", ["h1", "k1", "b_len"])
+def test_integer_too_large_for_a_float(name: str) -> None:
+    with pytest.raises(InputError, match=f"^{name} is 1000"):
+        KTAEConfig(**{name: 10**400})
+
+
+@pytest.mark.parametrize("value", ["twosided", "", None, 1, True])
+def test_unknown_fisher(value: Any) -> None:
+    with pytest.raises(InputError, match=r"expected 'two-sided' or 'point'") as caught:
+        KTAEConfig(fisher=value)
+    assert repr(value) in str(caught.value)
+
+
+def test_normalize_needs_a_weight() -> None:
+    with pytest.raises(InputError, match="normalize divides by h1 \\+ h2, and both are 0"):
+        KTAEConfig(h1=0, h2=0, normalize=True)
+    assert KTAEConfig(h1=0, h2=0).h1 == 0
+
+
+@pytest.mark.parametrize("ids", [[2, 1, 2], {1, 2}, np.array([2, 1], dtype=np.int32), range(1, 3)])
+def test_ignored_ids_become_a_sorted_tuple(ids: Any) -> None:
+    config = KTAEConfig(ignore_token_ids=ids)
+    assert config.ignore_token_ids == (1, 2)
+    assert all(type(token) is int for token in config.ignore_token_ids)
+
+
+@pytest.mark.parametrize(
+    "ids", [5, None, ["x"], "151643", [1.5], [2.0], [None], [float("inf")], ["7"]], ids=repr
+)
+def test_ignored_ids_that_are_none(ids: Any) -> None:
+    with pytest.raises(InputError, match=r"ignore_token_ids is .*; expected a tuple of token ids"):
+        KTAEConfig(ignore_token_ids=ids)
+
+
+@pytest.mark.parametrize("ids", [[-1], [0, 2**31], [-100, 5]])
+def test_ignored_ids_out_of_range(ids: list[int]) -> None:
+    with pytest.raises(InputError, match=r"ignore_token_ids .*; expected ids from 0 to 2147483647"):
+        KTAEConfig(ignore_token_ids=ids)
+    assert KTAEConfig(ignore_token_ids=[0, 2**31 - 1]).ignore_token_ids == (0, 2**31 - 1)
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(InputError, match="no preset 'Paper'; expected one of paper, released"):
+        KTAEConfig.preset("Paper")
+    with pytest.raises(InputError, match=r"no KTAE setting 'h4'; expected one of h1, h2, h3, k1"):
+        KTAEConfig.preset("released", h4=1)
+    with pytest.raises(InputError, match=r"h2 is -1;"):
+        KTAEConfig.preset("released", h2=-1)
+
+
+def test_backends_by_name() -> None:
+    assert list(BACKENDS)[:2] == ["naive", "cpu"]
+    for name, backend in BACKENDS.items():
+        assert backend.name == name
+        assert backend.description
+    assert resolve("naive").__name__ == "ktae.backends.naive"
+    for name in ("Naive", "", "gpu!", None):
+        with pytest.raises(InputError, match=r"no backend .*; expected auto, naive, cpu"):
+            resolve(name)  # type: ignore[arg-type]
+
+
+def test_input_error_is_a_value_error() -> None:
+    """KTAE.md promises a ValueError."""
+    assert issubclass(InputError, ValueError)

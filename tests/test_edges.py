@@ -1,0 +1,300 @@
+"""KTAE.md, section 4: every edge case that the specification names, on every backend.
+
+Most expectations are equivalences (the result without the odd rollout, with the token masked, …)
+or exact zeros, so that no number here depends on the formulas.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from ktae import InputError, KTAEConfig, key_token_table, key_token_values, token_advantages
+
+PAPER, RELEASED = KTAEConfig.paper(), KTAEConfig.released()
+UNKNOWN = np.nan
+
+# Two correct and two incorrect rollouts; token 1 is in all of them, 2 and 6 speak for a side.
+IDS = np.array([[1, 2, 3, 4], [1, 2, 2, 5], [1, 6, 5, 5], [1, 6, 7, 3]])
+MASK = np.ones((4, 4), dtype=bool)
+CORRECT = np.array([1.0, 1.0, 0.0, 0.0])
+GROUPS = np.zeros(4, dtype=int)
+REWARDS = np.array([1.0, 0.5, 0.0, -0.5])
+
+MEMO_BREAKER = 160
+"""Rollouts in a class that make (n_true + 1) · (n_false + 1) larger than any memo of pairs."""
+
+
+@pytest.fixture(scope="module")
+def terms(backend: str) -> np.ndarray:
+    """The terms of the group above, nonzero where a test relies on it."""
+    got = key_token_values(IDS, MASK, CORRECT, GROUPS, backend=backend)
+    assert np.all(got[:, 0] == 0)
+    assert np.all(got[:2, 1] > 0.2)
+    assert np.all(got[2:, 1] < -0.2)
+    return got
+
+
+# --- group all correct, all incorrect, or of one rollout: term 0 everywhere
+
+
+@pytest.mark.parametrize(
+    "correct",
+    [[1, 1, 1], [0, 0, 0], [1], [0], [1, UNKNOWN, UNKNOWN], [0, UNKNOWN], [UNKNOWN, UNKNOWN]],
+    ids=str,
+)
+def test_group_with_nothing_to_compare(
+    backend: str, terms: np.ndarray, correct: list[float]
+) -> None:
+    n = len(correct)
+    ids = np.concatenate([IDS[:n], IDS])
+    groups = np.repeat([5, 3], [n, 4])  # beside a group that has something to compare
+    batch = (ids, np.ones_like(ids), np.concatenate([correct, CORRECT]), groups)
+    got = key_token_values(*batch, backend=backend)
+    assert np.all(got[:n] == 0)
+    np.testing.assert_array_equal(got[n:], terms)
+    table = key_token_table(*batch, backend=backend)
+    degenerate = table.group == 5
+    assert np.all(table.p_value[degenerate] == 1)
+    for column in ("fisher_score", "information_gain", "direction", "value", "term"):
+        assert np.all(getattr(table, column)[degenerate] == 0), column
+    known = np.isfinite(correct)
+    assert degenerate.sum() == len(np.unique(ids[:n][known]))
+    in_true = [np.any(IDS[:n][np.equal(correct, 1)] == t, axis=1).sum() for t in range(8)]
+    assert table.a[degenerate].tolist() == [in_true[t] for t in table.token_id[degenerate]]
+
+
+def test_advantage_of_a_group_with_nothing_to_compare_is_the_rollouts(backend: str) -> None:
+    """Rewards may still differ where all are correct; of one rollout there is nothing to say."""
+    got = token_advantages(
+        [1.0, 0.5, 3.0], IDS[:3], MASK[:3], [0, 0, 1], correct=[1, 1, 1], base="dr_grpo",
+        backend=backend,
+    )  # fmt: skip
+    assert np.all(got == [[0.25], [-0.25], [0.0]])
+
+
+# --- a rollout with no unmasked token is not counted, and its row is 0
+
+
+@pytest.mark.parametrize("correct", [0, 1, UNKNOWN])
+@pytest.mark.parametrize("position", [0, 2, 4])
+def test_empty_rollout_is_not_counted(
+    backend: str, terms: np.ndarray, correct: float, position: int
+) -> None:
+    batch = (
+        np.insert(IDS, position, -100, axis=0),
+        np.insert(MASK, position, False, axis=0),
+        np.insert(CORRECT, position, correct),
+        np.zeros(5, dtype=int),
+    )
+    got = key_token_values(*batch, backend=backend)
+    np.testing.assert_array_equal(got, np.insert(terms, position, 0, axis=0))
+    table = key_token_table(*batch, backend=backend)
+    assert np.all(table.a + table.b + table.c + table.d == 4)
+
+
+@pytest.mark.parametrize("base", ["grpo", "dr_grpo", "rloo"])
+def test_empty_rollout_does_not_move_the_baseline(backend: str, base: str) -> None:
+    alone = token_advantages(REWARDS, IDS, MASK, GROUPS, base=base, backend=backend)
+    got = token_advantages(
+        [*REWARDS, 100.0], np.vstack([IDS, IDS[:1]]), np.vstack([MASK, MASK[:1] & False]),
+        np.zeros(5, dtype=int), base=base, backend=backend,
+    )  # fmt: skip
+    np.testing.assert_array_equal(got, np.vstack([alone, np.zeros(4)]))
+
+
+def test_a_group_that_only_an_empty_rollout_makes_mixed(backend: str) -> None:
+    mask = MASK.copy()
+    mask[2] = False
+    got = key_token_values(IDS[:3], mask[:3], [1, 1, 0], [0, 0, 0], backend=backend)
+    assert np.all(got == 0)
+
+
+def test_rollout_of_ignored_tokens_only_is_not_counted(backend: str, terms: np.ndarray) -> None:
+    ids = np.vstack([IDS, np.full((1, 4), 9)])
+    config = KTAEConfig(ignore_token_ids=(9,))
+    batch = (ids, np.ones_like(ids), [*CORRECT, 0], np.zeros(5, dtype=int))
+    got = key_token_values(*batch, config, backend=backend)
+    np.testing.assert_array_equal(got, np.vstack([terms, np.zeros(4)]))
+    table = key_token_table(*batch, config, backend=backend)
+    assert np.all(table.a + table.b + table.c + table.d == 4)
+
+
+# --- correctness unknown: left out of the tables, term 0, never folded into "incorrect"
+
+
+@pytest.mark.parametrize("position", [0, 2, 4])
+def test_unknown_rollout_is_left_out(backend: str, terms: np.ndarray, position: int) -> None:
+    ids = np.insert(IDS, position, [2, 6, 1, 99], axis=0)  # telling tokens, and one of its own
+    correct = np.insert(CORRECT, position, UNKNOWN)
+    batch = (ids, np.ones_like(ids), correct, np.zeros(5, dtype=int))
+    got = key_token_values(*batch, backend=backend)
+    np.testing.assert_array_equal(got, np.insert(terms, position, 0, axis=0))
+    table = key_token_table(*batch, backend=backend)
+    alone = key_token_table(IDS, MASK, CORRECT, GROUPS, backend=backend)
+    for name, expected in alone._asdict().items():
+        np.testing.assert_array_equal(getattr(table, name), expected, err_msg=name)
+
+
+def test_unknown_rollout_keeps_its_rollout_advantage(backend: str, terms: np.ndarray) -> None:
+    """It counts for the baseline: a reward was given, only the correctness is in doubt."""
+    ids = np.vstack([IDS, [2, 6, 1, 99]])
+    got = token_advantages(
+        [*REWARDS, 4.0], ids, np.ones_like(ids), np.zeros(5, dtype=int),
+        correct=[*CORRECT, UNKNOWN], base="dr_grpo", backend=backend,
+    )  # fmt: skip
+    expected = np.vstack([terms, np.zeros(4)]) + (np.array([*REWARDS, 4.0]) - 1.0)[:, None]
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
+
+
+# --- a token in every rollout of the group: exactly 0
+
+
+@pytest.mark.parametrize("n_true", [1, 3, 7, MEMO_BREAKER])
+@pytest.mark.parametrize("n_false", [1, 2, 11, MEMO_BREAKER])
+@pytest.mark.parametrize(
+    "config",
+    [PAPER, RELEASED, KTAEConfig(fisher="point"), KTAEConfig(h1=1e6, h2=1e6, h3=1e6)],
+    ids=["paper", "released", "point", "heavy"],
+)
+def test_token_of_every_rollout(
+    backend: str, n_true: int, n_false: int, config: KTAEConfig
+) -> None:
+    """It occurs three times as often in correct rollouts, yet its term is 0."""
+    n = n_true + n_false
+    ids = np.full((n, 4), 7)
+    ids[:, 3] = 100 + np.arange(n)  # one token of its own in each rollout
+    correct = np.arange(n) < n_true
+    mask = np.ones((n, 4), dtype=bool)
+    mask[~correct, :2] = False
+    batch = (ids, mask, correct, np.zeros(n, dtype=int), config)
+    got = key_token_values(*batch, backend=backend)
+    assert np.all(got[:, :3] == 0)
+    assert np.any(got[:, 3] != 0)
+    table = key_token_table(*batch, backend=backend)
+    assert table.token_id[0] == 7
+    assert abs(table.direction[0]) > 1e-4
+    assert (table.p_value[0], table.fisher_score[0], table.information_gain[0]) == (1, 0, 0)
+    assert (table.value[0], table.term[0]) == (0, 0)
+
+
+# --- ignore_token_ids: neither counted nor given a value
+
+
+@pytest.mark.parametrize("ignored", [(2,), (1, 5), (3, 2, 6), (8,), (0, 1, 2, 3, 4, 5, 6, 7)])
+def test_ignored_tokens_are_as_if_masked(backend: str, ignored: tuple[int, ...]) -> None:
+    config = KTAEConfig(ignore_token_ids=ignored)
+    got = key_token_values(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
+    without = ~np.isin(IDS, ignored)
+    expected = key_token_values(IDS, without, CORRECT, GROUPS, backend=backend)
+    np.testing.assert_array_equal(got, expected)
+    assert np.all(got[~without] == 0)
+    table = key_token_table(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
+    masked = key_token_table(IDS, without, CORRECT, GROUPS, backend=backend)
+    for name, column in masked._asdict().items():
+        np.testing.assert_array_equal(getattr(table, name), column, err_msg=name)
+
+
+def test_ignored_token_keeps_the_rollout_advantage(backend: str) -> None:
+    """It is a token of the response like any other; only its term is 0."""
+    got = token_advantages(
+        REWARDS, IDS, MASK, GROUPS, base=[1.0, 2.0, 3.0, 4.0],
+        config=KTAEConfig(ignore_token_ids=(2,)), backend=backend,
+    )  # fmt: skip
+    assert (got[0, 1], got[1, 1], got[1, 2]) == (1, 2, 2)
+
+
+def test_released_ignores_qwens_end_of_text(backend: str) -> None:
+    ids = np.where(IDS == 2, 151643, IDS)
+    for config, is_zero in ((RELEASED, True), (PAPER, False)):
+        got = key_token_values(ids, MASK, CORRECT, GROUPS, config, backend=backend)
+        assert np.all(got[ids == 151643] == 0) == is_zero
+
+
+# --- mask with holes: masked positions neither count nor get a value
+
+
+def test_mask_with_holes(backend: str) -> None:
+    """Holes at the start, inside and at the end: as if the rest had been shifted together."""
+    packed = key_token_values(IDS, MASK, CORRECT, GROUPS, backend=backend)
+    ids = np.full((4, 9), 2)  # the holes hold a token that would count for much
+    mask = np.zeros((4, 9), dtype=bool)
+    spread = np.array([[1, 2, 5, 7], [0, 3, 4, 8], [4, 5, 6, 7], [0, 1, 2, 3]])
+    np.put_along_axis(ids, spread, IDS, axis=1)
+    np.put_along_axis(mask, spread, True, axis=1)
+    got = key_token_values(ids, mask, CORRECT, GROUPS, backend=backend)
+    np.testing.assert_array_equal(np.take_along_axis(got, spread, axis=1), packed)
+    assert np.all(got[~mask] == 0)
+    advantages = token_advantages(REWARDS, ids, mask, GROUPS, base=np.ones(4), backend=backend)
+    assert np.all(advantages[~mask] == 0)
+    np.testing.assert_array_equal(advantages[mask], np.float32(1) + got[mask])
+
+
+# --- large v: no overflow, nothing that is not finite
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+@pytest.mark.parametrize("weight", [1e3, 1e30, 1e100])
+def test_large_values_saturate(backend: str, weight: float, scale: float) -> None:
+    config = KTAEConfig(h1=weight, h2=weight, h3=weight, term_scale=scale)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = key_token_values(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
+    assert np.all(got[:2, 1] == 0.5 * scale)
+    assert np.all(got[2:, 1] == -0.5 * scale)
+    assert np.all(got[:, 0] == 0)
+    table = key_token_table(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
+    for name, column in table._asdict().items():
+        assert np.all(np.isfinite(column)), name
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"h3": 1e308},
+        {"h3": 1e308, "h2": 0.0},
+        {"h1": 0.0, "h2": 0.0, "h3": 1e308},
+        {"h1": 1e308, "h2": 1e308},
+        {"eps": 1e-310, "h3": 0.0},
+    ],
+    ids=["h3", "no_gain", "no_strength", "strength", "eps"],
+)
+def test_weights_that_overflow(backend: str, settings: dict[str, float]) -> None:
+    """Either the config refuses them or the terms are finite: 0 · inf must not become NaN."""
+    try:
+        config = KTAEConfig(**settings)
+    except InputError:
+        return
+    got = key_token_values(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
+    assert np.all(np.abs(got) <= 0.5)
+    table = key_token_table(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
+    for name, column in table._asdict().items():
+        assert np.all(np.isfinite(column)), name
+
+
+# --- correctness from rewards
+
+
+@pytest.mark.parametrize(
+    ("threshold", "correct"),
+    [(0.0, [1, 1, 0, 0]), (0.5, [1, 0, 0, 0]), (-0.1, [1, 1, 1, 0]), (-0.5, [1, 1, 1, 0])],
+)
+def test_correct_where_the_reward_is_above_the_threshold(
+    backend: str, threshold: float, correct: list[int]
+) -> None:
+    zero = np.zeros(4)
+    got = token_advantages(
+        REWARDS, IDS, MASK, GROUPS, threshold=threshold, base=zero, backend=backend
+    )
+    expected = key_token_values(IDS, MASK, correct, GROUPS, backend=backend)
+    np.testing.assert_array_equal(got, expected)
+    assert np.any(expected != 0)
+
+
+def test_the_verifier_beats_the_shaped_reward(backend: str, terms: np.ndarray) -> None:
+    """DAPO's overlong penalty may take a correct rollout's reward to 0: it stays correct."""
+    got = token_advantages(
+        [0.0, 1.0, -1.0, 0.0], IDS, MASK, GROUPS, correct=CORRECT, base=np.zeros(4),
+        backend=backend,
+    )  # fmt: skip
+    np.testing.assert_array_equal(got, terms)

@@ -1,0 +1,272 @@
+"""What must hold of every batch, whatever it holds (hypothesis)."""
+
+import dataclasses
+import math
+import statistics
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from ktae import KTAEConfig, key_token_table, key_token_values, token_advantages
+
+ATOL = 1e-6  # of float32 terms, which are at most 1
+
+CONFIGS = {
+    "paper": KTAEConfig.paper(),
+    "released": KTAEConfig.released(ignore_token_ids=(3,)),
+    "point": KTAEConfig(fisher="point"),
+    "no_fisher": KTAEConfig(h1=0.0),
+    "no_information_gain": KTAEConfig(h2=0.0),
+    "no_term_frequency": KTAEConfig(h3=0.0),
+}
+configs = st.sampled_from(list(CONFIGS.values()))
+
+
+class Rollouts(NamedTuple):
+    """Arguments of `key_token_values`."""
+
+    token_ids: np.ndarray
+    mask: np.ndarray
+    correct: np.ndarray
+    groups: np.ndarray
+
+    def take(self, rows: Any) -> "Rollouts":
+        return Rollouts(*(array[rows] for array in self))
+
+
+@st.composite
+def batches(draw: st.DrawFn, unknown: bool = True) -> Rollouts:
+    """Few tokens, so that rollouts share them, in groups that are mixed up."""
+    n_rows, n_columns = draw(st.integers(1, 10)), draw(st.integers(1, 6))
+    shape = (n_rows, n_columns)
+    verdicts = [0.0, 1.0, math.nan] if unknown else [0.0, 1.0]
+    return Rollouts(
+        draw(hnp.arrays(np.int64, shape, elements=st.integers(0, 6))),
+        draw(hnp.arrays(np.bool_, shape, elements=st.sampled_from([True, True, True, False]))),
+        draw(hnp.arrays(np.float64, n_rows, elements=st.sampled_from(verdicts))),
+        draw(hnp.arrays(np.int64, n_rows, elements=st.integers(0, 1))),
+    )
+
+
+def permutations_of(n: int) -> st.SearchStrategy[np.ndarray]:
+    return st.permutations(range(n)).map(np.array)
+
+
+@given(batch=batches(), config=configs, data=st.data())
+def test_permuting_rollouts_permutes_the_terms(
+    backend: str, batch: Rollouts, config: KTAEConfig, data: st.DataObject
+) -> None:
+    order = data.draw(permutations_of(len(batch.groups)))
+    terms = key_token_values(*batch, config, backend=backend)
+    permuted = key_token_values(*batch.take(order), config, backend=backend)
+    np.testing.assert_allclose(permuted, terms[order], rtol=0, atol=ATOL)
+
+
+@given(batch=batches(), config=configs, data=st.data())
+def test_permuting_positions_permutes_the_terms(
+    backend: str, batch: Rollouts, config: KTAEConfig, data: st.DataObject
+) -> None:
+    """KTAE looks at which tokens a rollout holds and how often, never at where."""
+    order = data.draw(permutations_of(batch.mask.shape[1]))
+    terms = key_token_values(*batch, config, backend=backend)
+    moved = batch._replace(token_ids=batch.token_ids[:, order], mask=batch.mask[:, order])
+    permuted = key_token_values(*moved, config, backend=backend)
+    np.testing.assert_allclose(permuted, terms[:, order], rtol=0, atol=ATOL)
+
+
+@given(
+    batch=batches(),
+    config=configs,
+    labels=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=2, unique=True),
+    strings=st.booleans(),
+)
+def test_relabelling_groups_changes_nothing(
+    backend: str, batch: Rollouts, config: KTAEConfig, labels: list[int], strings: bool
+) -> None:
+    terms = key_token_values(*batch, config, backend=backend)
+    relabelled = np.array([str(label) for label in labels] if strings else labels)[batch.groups]
+    got = key_token_values(*batch._replace(groups=relabelled), config, backend=backend)
+    np.testing.assert_allclose(got, terms, rtol=0, atol=ATOL)
+
+
+@given(
+    batch=batches(),
+    config=configs,
+    names=st.lists(st.integers(0, 2**31 - 1), min_size=7, max_size=7, unique=True),
+)
+def test_renaming_tokens_changes_nothing(
+    backend: str, batch: Rollouts, config: KTAEConfig, names: list[int]
+) -> None:
+    terms = key_token_values(*batch, config, backend=backend)
+    renamed = batch._replace(token_ids=np.array(names)[batch.token_ids])
+    ignored = tuple(names[token] for token in config.ignore_token_ids)
+    same = dataclasses.replace(config, ignore_token_ids=ignored)
+    got = key_token_values(*renamed, same, backend=backend)
+    np.testing.assert_allclose(got, terms, rtol=0, atol=ATOL)
+
+
+@given(batch=batches(), config=configs, left=st.integers(0, 2), right=st.integers(0, 40))
+def test_padding_changes_nothing(
+    backend: str, batch: Rollouts, config: KTAEConfig, left: int, right: int
+) -> None:
+    """Columns and rows of padding, on either side, of a token that occurs elsewhere too."""
+    width = ((left, 1), (left, right))
+    padded = Rollouts(
+        np.pad(batch.token_ids, width, constant_values=1),
+        np.pad(batch.mask, width),
+        np.pad(batch.correct, width[0], constant_values=1),
+        np.pad(batch.groups, width[0], constant_values=1),
+    )
+    got = key_token_values(*padded, config, backend=backend)
+    terms = key_token_values(*batch, config, backend=backend)
+    np.testing.assert_allclose(got, np.pad(terms, width), rtol=0, atol=ATOL)
+
+
+@given(batch=batches(), config=configs)
+def test_groups_do_not_see_each_other(backend: str, batch: Rollouts, config: KTAEConfig) -> None:
+    terms = key_token_values(*batch, config, backend=backend)
+    table = key_token_table(*batch, config, backend=backend)
+    for label in np.unique(batch.groups):
+        rows = batch.groups == label
+        alone = key_token_values(*batch.take(rows), config, backend=backend)
+        np.testing.assert_allclose(alone, terms[rows], rtol=0, atol=ATOL)
+        for column, of_all in zip(
+            key_token_table(*batch.take(rows), config, backend=backend), table, strict=True
+        ):
+            np.testing.assert_allclose(column, of_all[table.group == label], rtol=1e-12)
+
+
+@given(batch=batches(), config=configs)
+def test_masked_tokens_do_not_matter(backend: str, batch: Rollouts, config: KTAEConfig) -> None:
+    terms = key_token_values(*batch, config, backend=backend)
+    got = key_token_values(
+        *batch._replace(token_ids=np.where(batch.mask, batch.token_ids, -100)),
+        config,
+        backend=backend,
+    )
+    np.testing.assert_allclose(got, terms, rtol=0, atol=ATOL)
+    assert np.all(terms[~batch.mask] == 0)
+
+
+@given(batch=batches(), config=configs)
+def test_swapping_correct_and_incorrect_flips_the_sign(
+    backend: str, batch: Rollouts, config: KTAEConfig
+) -> None:
+    terms = key_token_values(*batch, config, backend=backend)
+    swapped = key_token_values(*batch._replace(correct=1 - batch.correct), config, backend=backend)
+    np.testing.assert_allclose(swapped, -terms, rtol=0, atol=ATOL)
+
+
+@given(batch=batches(), config=configs)
+def test_unknown_rollouts_might_as_well_not_be_there(
+    backend: str, batch: Rollouts, config: KTAEConfig
+) -> None:
+    known = ~np.isnan(batch.correct)
+    terms = key_token_values(*batch, config, backend=backend)
+    got = key_token_values(*batch.take(known), config, backend=backend)
+    np.testing.assert_allclose(terms[known], got, rtol=0, atol=ATOL)
+    assert np.all(terms[~known] == 0)
+
+
+@given(
+    batch=batches(),
+    weights=st.tuples(*[st.floats(0, 1e6)] * 3),
+    normalize=st.booleans(),
+    term_scale=st.sampled_from([1.0, 2.0]),
+    k1=st.floats(1e-3, 1e3),
+    b_len=st.floats(0, 1),
+    fisher=st.sampled_from(["two-sided", "point"]),
+)
+def test_terms_are_finite_and_bounded(
+    backend: str, batch: Rollouts, weights: tuple[float, float, float], **settings: Any
+) -> None:
+    h1, h2, h3 = weights
+    assume(h1 + h2 > 0)
+    config = KTAEConfig(h1=h1, h2=h2, h3=h3, **settings)
+    terms = key_token_values(*batch, config, backend=backend)
+    assert terms.dtype == np.float32
+    assert np.all(np.abs(terms) <= 0.5 * config.term_scale)  # false for NaN and inf
+    table = key_token_table(*batch, config, backend=backend)
+    assert all(np.all(np.isfinite(column)) for column in table)
+    assert np.all((table.p_value > 0) & (table.p_value <= 1))
+    assert np.all((table.fisher_score >= 0) & (table.fisher_score < 1))
+    assert np.all((table.information_gain >= 0) & (table.information_gain <= 1 + 1e-12))
+
+
+@given(batch=batches(unknown=False), config=configs, data=st.data())
+def test_token_of_every_rollout_has_no_term(
+    backend: str, batch: Rollouts, config: KTAEConfig, data: st.DataObject
+) -> None:
+    """Exactly 0, wherever the token stands in each rollout."""
+    n_rows, n_columns = batch.mask.shape
+    column = data.draw(hnp.arrays(np.int64, n_rows, elements=st.integers(0, n_columns - 1)))
+    batch.token_ids[np.arange(n_rows), column] = 9
+    batch.mask[np.arange(n_rows), column] = True
+    terms = key_token_values(*batch, config, backend=backend)
+    assert np.all(terms[batch.token_ids == 9] == 0)
+
+
+@given(batch=batches(), config=configs)
+def test_terms_are_those_of_the_table(backend: str, batch: Rollouts, config: KTAEConfig) -> None:
+    terms = key_token_values(*batch, config, backend=backend)
+    table = key_token_table(*batch, config, backend=backend)
+    term_of = dict(zip(zip(table.group, table.token_id, strict=True), table.term, strict=True))
+    assert len(term_of) == len(table.term)
+    for row, column in zip(
+        *np.nonzero(batch.mask & ~np.isnan(batch.correct)[:, None]), strict=True
+    ):
+        key = batch.groups[row], batch.token_ids[row, column]
+        assert terms[row, column] == pytest.approx(term_of.get(key, 0.0), abs=ATOL)
+
+
+finite_rewards = st.floats(-100, 100, width=32)
+
+
+@given(batch=batches(), config=configs, data=st.data())
+def test_own_base_is_added_where_unmasked(
+    backend: str, batch: Rollouts, config: KTAEConfig, data: st.DataObject
+) -> None:
+    base = data.draw(hnp.arrays(np.float64, len(batch.groups), elements=finite_rewards))
+    ids, mask, correct, groups = batch
+    got = token_advantages(
+        np.zeros(len(base)), ids, mask, groups,
+        correct=correct, base=base, config=config, backend=backend,
+    )  # fmt: skip
+    terms = key_token_values(*batch, config, backend=backend)
+    np.testing.assert_allclose(got, np.where(mask, base[:, None] + terms, 0), rtol=1e-6, atol=ATOL)
+    assert np.all(got[~mask] == 0)
+
+
+def rollout_advantage(base: str, reward: float, rewards: list[float]) -> float:
+    """Origin: the methods' own formulas, by Python's `statistics` over one group at a time."""
+    if len(rewards) == 1:
+        return 0.0
+    if base == "rloo":
+        others = list(rewards)
+        others.remove(reward)
+        return reward - statistics.fmean(others)
+    centred = reward - statistics.fmean(rewards)
+    return centred / (statistics.stdev(rewards) + 1e-6) if base == "grpo" else centred
+
+
+@settings(max_examples=200)
+@given(batch=batches(), data=st.data(), base=st.sampled_from(["grpo", "dr_grpo", "rloo"]))
+def test_rollout_advantages(base: str, batch: Rollouts, data: st.DataObject) -> None:
+    """With everything correct there are no terms. Rollouts without a token do not count."""
+    elements = st.sampled_from([0.0, 1.0]) | st.integers(-50, 50).map(lambda x: x / 8)
+    rewards = data.draw(hnp.arrays(np.float64, len(batch.groups), elements=elements))
+    got = token_advantages(
+        rewards, batch.token_ids, batch.mask, batch.groups,
+        correct=np.ones(len(rewards)), base=base,
+    )  # fmt: skip
+    counted = batch.mask.any(axis=1)
+    for row in range(len(rewards)):
+        in_group = rewards[counted & (batch.groups == batch.groups[row])].tolist()
+        expected = rollout_advantage(base, rewards[row], in_group) if counted[row] else 0.0
+        where = batch.mask[row]
+        np.testing.assert_allclose(got[row, where], expected, rtol=1e-5, atol=ATOL)
+        assert np.all(got[row, ~where] == 0)

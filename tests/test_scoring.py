@@ -1,0 +1,235 @@
+import itertools
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ktae import InputError, KeyTokenTable, KTAEConfig, key_token_table, key_token_values
+from ktae.rollouts import record
+from ktae.scoring import P_VALUE_FLOOR, score, stratified_p_value, strongest, write
+
+
+class Letters:
+    """A tokenizer of one token a letter."""
+
+    def __call__(self, text, **_):
+        if isinstance(text, str):
+            return {"input_ids": [ord(letter) for letter in text]}
+        return {"input_ids": [[ord(letter) for letter in one] for one in text]}
+
+    def decode(self, ids, **_):
+        return "".join(map(chr, ids))
+
+    def get_vocab(self):
+        return {letter: ord(letter) for letter in map(chr, range(32, 127))}
+
+
+def random_rollouts(seed=0, n_groups=7):
+    """Groups of 1 to 9 rollouts of 0 to 47 tokens, shuffled, with masks and unknown verdicts."""
+    rng = np.random.default_rng(seed)
+    groups = rng.permutation(np.repeat(np.arange(n_groups), rng.integers(1, 10, n_groups)))
+    ids = [rng.integers(0, 30, rng.integers(0, 48)).tolist() for _ in groups]
+    masks = [None if rng.random() < 0.5 else (rng.random(len(x)) < 0.8).tolist() for x in ids]
+    correct = rng.choice([0.0, 1.0, None], len(groups), p=[0.45, 0.45, 0.1]).tolist()
+    table = {
+        "group": [f"g{group}" for group in groups],
+        "token_ids": pa.array(ids, pa.list_(pa.int32())),
+        "mask": pa.array(masks, pa.list_(pa.bool_())),
+        "reward": [float(value or 0) for value in correct],
+        "correct": correct,
+    }
+    return pa.table(table)
+
+
+def arrays(rollouts):
+    """What `ktae.key_token_values` takes, of the whole file at once."""
+    ids_bt, mask_bt = record.pad(rollouts["token_ids"].to_pylist(), rollouts["mask"].to_pylist())
+    correct = np.array(rollouts["correct"].to_pylist(), dtype=float)
+    return ids_bt, mask_bt, correct, np.array(rollouts["group"].to_pylist())
+
+
+@pytest.mark.parametrize("config", [KTAEConfig.paper(), KTAEConfig.released(h3=0)])
+@pytest.mark.parametrize("max_positions", [1, 1000, 1 << 22])
+def test_terms_are_the_oracles_however_the_file_is_cut(config, max_positions):
+    rollouts = random_rollouts()
+    scores = score(rollouts, config=config, max_positions=max_positions)
+    expected_bt = key_token_values(*arrays(rollouts), config, backend="naive")
+    for ids, terms, expected_t in zip(
+        rollouts["token_ids"], scores.record["terms"], expected_bt, strict=True
+    ):
+        np.testing.assert_allclose(terms.as_py(), expected_t[: len(ids)], rtol=0, atol=1e-6)
+    assert np.abs(expected_bt).max() > 0.1
+
+
+@pytest.mark.parametrize("max_positions", [1, 1 << 22])
+def test_the_table_is_the_oracles(max_positions):
+    rollouts = random_rollouts()
+    tokens = score(rollouts, max_positions=max_positions).tokens
+    expected = key_token_table(*arrays(rollouts), backend="naive")
+    order = np.lexsort((tokens["token_id"], tokens["group"].to_pylist()))
+    assert tokens["group"].take(order).to_pylist() == expected.group.tolist()
+    for name in KeyTokenTable._fields[1:]:
+        column = tokens[name].to_numpy()[order]
+        np.testing.assert_allclose(column, getattr(expected, name), atol=1e-9, err_msg=name)
+
+
+def test_the_record_keeps_what_it_held_and_says_how_it_was_scored():
+    rollouts = random_rollouts()
+    rollouts = rollouts.append_column("source", [[str(row) for row in range(len(rollouts))]])
+    scores = score(rollouts, config=KTAEConfig.paper(h3=0))
+    for name in ("group", "token_ids", "mask", "reward", "correct", "source"):
+        assert scores.record[name].to_pylist() == rollouts[name].to_pylist()
+    assert json.loads(scores.record.schema.metadata[b"ktae.config"])["h3"] == 0
+    assert json.loads(scores.tokens.schema.metadata[b"ktae.config"])["h3"] == 0
+
+
+def test_groups_are_in_the_records_order_with_their_counts():
+    rollouts = pa.table(
+        {
+            "group": ["z", "a", "z", "a", "one", "z", "empty", "empty"],
+            "token_ids": [[1], [1], [2], [3, 1], [1], [1], [], []],
+            "reward": [0.0] * 8,
+            "correct": [1.0, 1.0, 0.0, 1.0, 1.0, None, 1.0, 0.0],
+        }
+    )
+    scores = score(rollouts)
+    assert [(g.label, g.rollouts, g.n_true, g.n_false, g.mixed) for g in scores.groups] == [
+        ("z", 3, 1, 1, True),
+        ("a", 2, 2, 0, False),
+        ("one", 1, 1, 0, False),
+        ("empty", 2, 0, 0, False),
+    ]
+    assert scores.tokens[scores.groups[1].rows]["token_id"].to_pylist() == [1, 3]
+    assert len(scores.tokens[scores.groups[3].rows]) == 0
+    assert scores.record["terms"].to_pylist()[3:] == [[0, 0], [0], [0], [], []]
+    assert scores.record["terms"].to_pylist()[0][0] > 0.4
+
+
+def test_the_same_prompt_in_two_steps_is_two_groups():
+    columns = {"token_ids": [[1], [2], [1], [2]], "reward": [1.0, 1.0, 0.0, 0.0]}
+    columns |= {"group": ["g"] * 4, "correct": columns["reward"]}
+    assert score(pa.table(columns)).groups[0].mixed
+    groups = score(pa.table(columns | {"step": [1, 1, 2, 2]})).groups
+    assert [(group.label, group.step, group.mixed) for group in groups] == [
+        ("g", 1, False),
+        ("g", 2, False),
+    ]
+
+
+def test_text_is_tokenized_and_given_tokens_are_not():
+    texts = ["so 4", "no 5", "so 4!", ""]
+    columns = {"group": ["g"] * 4, "reward": [1.0, 0, 1, 0], "correct": [1.0, 0, 1, 0]}
+    ids = [[ord(letter) for letter in text] for text in texts]
+    from_text = score(pa.table(columns | {"response": texts}), Letters())
+    from_ids = score(pa.table(columns | {"response": ["?"] * 4, "token_ids": ids}), Letters())
+    some = pa.table(columns | {"response": texts, "token_ids": [ids[0], None, ids[2], None]})
+    for scores in (from_ids, score(some, Letters())):
+        assert scores.record["token_ids"].to_pylist() == ids
+        assert scores.record["terms"].equals(from_text.record["terms"])
+        assert scores.tokens.equals(from_text.tokens)
+    assert "".join(from_text.tokens["token"].to_pylist()) == " !45nos"
+    with pytest.raises(InputError, match="2 of 4 rollouts have no token_ids; a tokenizer"):
+        score(some)
+
+
+def test_a_token_that_the_tokenizer_does_not_know_has_no_text():
+    columns = {"group": ["g"] * 2, "token_ids": [[65], [10**6]]}
+    columns |= {"reward": [1.0, 0.0], "correct": [1.0, 0.0]}
+    assert score(pa.table(columns), Letters()).tokens["token"].to_pylist() == ["A", None]
+    assert score(pa.table(columns)).tokens["token"].to_pylist() == [None, None]
+
+
+@pytest.mark.parametrize("labels", [["a", "b", "c"], []])
+def test_groups_of_one_are_refused(labels):
+    n = len(labels)
+    columns = {"group": pa.array(labels, pa.string()), "token_ids": [[1]] * n, "reward": [1.0] * n}
+    with pytest.raises(InputError, match=f"every group has one rollout \\({n} groups\\)"):
+        score(pa.table(columns))
+
+
+def test_strongest_over_groups():
+    """Two groups; the token 1 is in all correct rollouts of the first and half of the second's."""
+    rollouts = pa.table(
+        {
+            "group": ["g"] * 4 + ["h"] * 4 + ["all right"] * 2,
+            "token_ids": [[1, 9], [1, 1, 9], [2, 9], [2, 9], [1], [3], [2], [2], [5], [6]],
+            "reward": [1.0, 1, 0, 0] * 2 + [1, 1],
+            "correct": [1.0, 1, 0, 0] * 2 + [1, 1],
+        }
+    )
+    scores = score(rollouts)
+    supporting, opposing = strongest(scores.tokens)
+    assert [token.token_id for token in supporting] == [1, 3]
+    assert [token.token_id for token in opposing] == [2]
+    first = supporting[0]
+    assert (first.a, first.n_true, first.b, first.n_false, first.groups) == (3, 4, 0, 4, 2)
+    term_g, term_h = (terms[0] for terms in scores.record["terms"].to_pylist()[0:5:4])
+    assert first.impact == pytest.approx(term_g * 1.0 + term_h * 0.5)
+    assert first.term == pytest.approx((2 * term_g + term_h) / 3)
+    assert first.p_value == pytest.approx(1 / 6)  # Σa ≥ 3, or as improbable: (1/6 · 1/2) · 2
+    in_h = strongest(scores.tokens[scores.groups[1].rows], top=1)
+    assert [(t.token_id, t.groups, t.token) for t in in_h.supporting] == [(1, 1, None)]
+    assert strongest(scores.tokens[scores.groups[2].rows]) == ([], [])
+
+
+def enumerated_p(tables):
+    """Over all values of each a, with the margins given: the definition."""
+    choices = []
+    for a, b, c, d in tables:
+        m, n_true, n_false = a + b, a + c, b + d
+        total = math.comb(n_true + n_false, m)
+        choices.append(
+            [(k, math.comb(n_true, k) * math.comb(n_false, m - k) / total) for k in range(m + 1)]
+        )
+    of_sum = {}
+    for combination in itertools.product(*choices):
+        total = sum(k for k, _ in combination)
+        of_sum[total] = of_sum.get(total, 0.0) + math.prod(p for _, p in combination)
+    seen = of_sum[sum(table[0] for table in tables)]
+    return sum(p for p in of_sum.values() if p <= seen * (1 + 1e-7))
+
+
+def test_stratified_p_value_is_the_definition():
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        tables = rng.integers(0, 4, (rng.integers(1, 5), 4))
+        tables[:, 3] += 1
+        assert stratified_p_value(*tables.T) == pytest.approx(enumerated_p(tables.tolist()))
+
+
+def test_stratified_p_value_of_one_table_is_fishers():
+    fisher_exact = pytest.importorskip("scipy.stats").fisher_exact
+    for a, b, c, d in itertools.product(range(5), repeat=4):
+        if a + b + c + d:
+            p = stratified_p_value(*(np.array([cell]) for cell in (a, b, c, d)))
+            assert p == pytest.approx(fisher_exact([[a, b], [c, d]])[1], abs=1e-12)
+
+
+def test_stratified_p_value_of_many_tables_is_small_but_never_0():
+    a, b, c, d = (np.full(2000, cell) for cell in (4, 0, 0, 4))
+    assert stratified_p_value(a, b, c, d) == P_VALUE_FLOOR
+    assert stratified_p_value(a // 2, b + 2, c + 2, d // 2) == pytest.approx(1.0)
+
+
+def test_both_files_or_none(tmp_path, monkeypatch):
+    scores = score(random_rollouts())
+    out, tokens_out = tmp_path / "s.parquet", tmp_path / "s.tokens.parquet"
+    write(scores, out, tokens_out)
+    assert record.read_record(out).equals(scores.record)
+    assert pq.read_table(tokens_out).num_rows == len(scores.tokens)
+    before = out.read_bytes(), tokens_out.read_bytes()
+    write_table = pq.write_table
+
+    def fail_on_the_second(table, path, **options):
+        if table is scores.tokens:
+            raise OSError("disk full")
+        write_table(table, path, **options)
+
+    monkeypatch.setattr(pq, "write_table", fail_on_the_second)
+    with pytest.raises(InputError, match="disk full"):
+        write(scores, out, tokens_out)
+    assert (out.read_bytes(), tokens_out.read_bytes()) == before
+    assert len(list(tmp_path.iterdir())) == 2

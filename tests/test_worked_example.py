@@ -1,0 +1,121 @@
+"""One group worked out from the paper's formulas, to the last number.
+
+Origin of the expected numbers: `tests/expected/worked_example.py`, which imports nothing from
+ktae; its docstring shows the group and the p-values by hand.
+"""
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ktae import KTAEConfig, key_token_table, key_token_values, token_advantages
+
+EXPECTED = Path(__file__).parent / "expected" / "worked_example.json"
+
+E = 151643  # Qwen's <|endoftext|>, which the released code gives no value
+PAD = 5  # a token that is in every rollout: counting it where masked would show everywhere
+TOKEN_IDS = np.array(
+    [
+        [5, 6, 6, 8, E],
+        [5, 8, 7, E, PAD],
+        [5, 6, 8, PAD, PAD],
+        [5, 5, PAD, PAD, PAD],
+        [5, 7, 9, 9, E],
+        [9, 7, 5, E, PAD],
+    ]
+)
+LENGTHS = np.array([5, 4, 3, 2, 5, 4])
+MASK = np.arange(5) < LENGTHS[:, None]
+CORRECT = np.array([True, True, True, True, False, False])
+REWARDS = np.array([1.0, 0.8, 1.0, 0.9, 0.0, -0.5])  # 0 is not above the default threshold
+GROUPS = np.zeros(6, dtype=int)
+
+CONFIGS = {
+    "paper": KTAEConfig.paper(),
+    "released": KTAEConfig.released(),
+    "point": KTAEConfig(fisher="point"),
+    "no_fisher": KTAEConfig(h1=0.0),
+    "no_information_gain": KTAEConfig(h2=0.0),
+    "no_term_frequency": KTAEConfig(h3=0.0),
+}
+
+
+@pytest.fixture(scope="module")
+def frozen() -> dict[str, Any]:
+    return json.loads(EXPECTED.read_text(encoding="utf-8"))
+
+
+def padded(rows: list[list[float]]) -> np.ndarray:
+    return np.array([row + [0.0] * (5 - len(row)) for row in rows])
+
+
+@pytest.mark.parametrize("variant", CONFIGS)
+@pytest.mark.parametrize(("dtype", "atol"), [(np.float32, 1e-6)])
+def test_terms(
+    backend: str, variant: str, dtype: type, atol: float, frozen: dict[str, Any]
+) -> None:
+    got = key_token_values(TOKEN_IDS, MASK, CORRECT, GROUPS, CONFIGS[variant], backend=backend)
+    assert got.dtype == dtype
+    np.testing.assert_allclose(got, padded(frozen[variant]["terms"]), rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("variant", CONFIGS)
+@pytest.mark.parametrize(("dtype", "atol"), [(np.float32, 1e-6)])
+def test_advantages(
+    backend: str, variant: str, dtype: type, atol: float, frozen: dict[str, Any]
+) -> None:
+    """On top of GRPO's rollout advantage, with correctness from the rewards."""
+    got = token_advantages(
+        REWARDS, TOKEN_IDS, MASK, GROUPS, config=CONFIGS[variant], backend=backend
+    )
+    assert got.dtype == dtype
+    np.testing.assert_allclose(got, padded(frozen[variant]["advantages"]), rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("variant", CONFIGS)
+@pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-12)])
+def test_table(
+    backend: str, variant: str, dtype: type, rtol: float, frozen: dict[str, Any]
+) -> None:
+    table = key_token_table(TOKEN_IDS, MASK, CORRECT, GROUPS, CONFIGS[variant], backend=backend)
+    assert table._fields == ("group", *frozen["columns"])
+    for name, expected in zip(
+        frozen["columns"], zip(*frozen[variant]["table"], strict=True), strict=True
+    ):
+        got = getattr(table, name)
+        integers = name in ("token_id", "a", "b", "c", "d")
+        assert got.dtype == (np.int64 if integers else dtype), name
+        np.testing.assert_allclose(got, expected, rtol=rtol, atol=1e-15, err_msg=name)
+
+
+def test_p_values_by_hand(backend: str) -> None:
+    """Origin: the counts in the docstring of the generating script. 7 and 8 are exact ties."""
+    table = key_token_table(TOKEN_IDS, MASK, CORRECT, GROUPS, backend=backend)
+    assert table.token_id.tolist() == [5, 6, 7, 8, 9, E]
+    by_hand = [1, 7 / 15, 8 / 20, 8 / 20, 1 / 15, 7 / 15]
+    np.testing.assert_allclose(table.p_value, by_hand, rtol=1e-14)
+    assert table.p_value[0] == 1.0
+
+
+def test_frozen_numbers_are_what_the_script_writes(frozen: dict[str, Any]) -> None:
+    pytest.importorskip("mpmath", reason="the generating script computes with mpmath")
+    script = load_script()
+    assert script.E == E
+    assert [len(rollout) for rollout in script.ROLLOUTS] == LENGTHS.tolist()
+    assert [token for rollout in script.ROLLOUTS for token in rollout] == TOKEN_IDS[MASK].tolist()
+    assert [float(reward) for reward in script.REWARDS] == REWARDS.tolist()
+    assert script.work_out_all() == frozen
+
+
+def load_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("worked_example", EXPECTED.with_suffix(".py"))
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
