@@ -72,6 +72,12 @@ def fast_backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
+def table_backend(backend: str) -> str:
+    """The backend itself if it makes tables; `auto` for those that leave tables to the host."""
+    return backend if backend in ALWAYS_RUN else "auto"
+
+
+@pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Rollouts, benchmarks and a tokenizer that lie beside the repository, not in it."""
     folder = ROOT.parent / "shared" / "data"

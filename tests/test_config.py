@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ktae
 from ktae import InputError, KTAEConfig
 from ktae.backends import BACKENDS, resolve
 
@@ -153,10 +154,34 @@ def test_backends_by_name() -> None:
     for name, backend in BACKENDS.items():
         assert backend.name == name
         assert backend.description
-    assert resolve("naive").__name__ == "ktae.backends.naive"
+        assert resolve(name, np.zeros((1, 1), dtype=int)) is backend
+    assert resolve("auto", np.zeros((1, 1), dtype=int)).name == "cpu"
     for name in ("Naive", "", "gpu!", None):
         with pytest.raises(InputError, match=r"no backend .*; expected auto, naive, cpu"):
-            resolve(name)  # type: ignore[arg-type]
+            resolve(name, None)  # type: ignore[arg-type]
+
+
+def test_backends_say_what_is_available() -> None:
+    assert list(ktae.backends()) == list(BACKENDS)
+    assert ktae.backends()["naive"] == ktae.backends()["cpu"] == "available"
+
+
+def test_a_backend_asked_for_by_name_never_falls_back() -> None:
+    """One that cannot run here says why, and nothing else computes instead."""
+    absent = dataclasses.replace(BACKENDS["cpu"], requires=("numpy", "no_such_package"))
+    assert absent.missing() == "no_such_package is not installed"
+    with pytest.raises(InputError, match="backend 'cpu' cannot be used: no_such_package is not"):
+        absent.load()
+    for name, state in ktae.backends().items():
+        if state != "available":
+            with pytest.raises(InputError, match=f"backend '{name}' cannot be used: "):
+                ktae.key_token_values([[1]], [[1]], [1], [0], backend=name)
+
+
+@pytest.mark.parametrize("name", ["torch", "triton", "gpu"])
+def test_tables_are_made_on_the_host(name: str) -> None:
+    with pytest.raises(InputError, match=f"backend is '{name}'; .*'auto', 'cpu' or 'naive'"):
+        ktae.key_token_table([[1]], [[1]], [1], [0], backend=name)
 
 
 def test_input_error_is_a_value_error() -> None:

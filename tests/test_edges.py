@@ -44,7 +44,7 @@ def terms(backend: str) -> np.ndarray:
     ids=str,
 )
 def test_group_with_nothing_to_compare(
-    backend: str, terms: np.ndarray, correct: list[float]
+    backend: str, table_backend: str, terms: np.ndarray, correct: list[float]
 ) -> None:
     n = len(correct)
     ids = np.concatenate([IDS[:n], IDS])
@@ -53,7 +53,7 @@ def test_group_with_nothing_to_compare(
     got = key_token_values(*batch, backend=backend)
     assert np.all(got[:n] == 0)
     np.testing.assert_array_equal(got[n:], terms)
-    table = key_token_table(*batch, backend=backend)
+    table = key_token_table(*batch, backend=table_backend)
     degenerate = table.group == 5
     assert np.all(table.p_value[degenerate] == 1)
     for column in ("fisher_score", "information_gain", "direction", "value", "term"):
@@ -79,7 +79,7 @@ def test_advantage_of_a_group_with_nothing_to_compare_is_the_rollouts(backend: s
 @pytest.mark.parametrize("correct", [0, 1, UNKNOWN])
 @pytest.mark.parametrize("position", [0, 2, 4])
 def test_empty_rollout_is_not_counted(
-    backend: str, terms: np.ndarray, correct: float, position: int
+    backend: str, table_backend: str, terms: np.ndarray, correct: float, position: int
 ) -> None:
     batch = (
         np.insert(IDS, position, -100, axis=0),
@@ -89,7 +89,7 @@ def test_empty_rollout_is_not_counted(
     )
     got = key_token_values(*batch, backend=backend)
     np.testing.assert_array_equal(got, np.insert(terms, position, 0, axis=0))
-    table = key_token_table(*batch, backend=backend)
+    table = key_token_table(*batch, backend=table_backend)
     assert np.all(table.a + table.b + table.c + table.d == 4)
 
 
@@ -110,13 +110,15 @@ def test_a_group_that_only_an_empty_rollout_makes_mixed(backend: str) -> None:
     assert np.all(got == 0)
 
 
-def test_rollout_of_ignored_tokens_only_is_not_counted(backend: str, terms: np.ndarray) -> None:
+def test_rollout_of_ignored_tokens_only_is_not_counted(
+    backend: str, table_backend: str, terms: np.ndarray
+) -> None:
     ids = np.vstack([IDS, np.full((1, 4), 9)])
     config = KTAEConfig(ignore_token_ids=(9,))
     batch = (ids, np.ones_like(ids), [*CORRECT, 0], np.zeros(5, dtype=int))
     got = key_token_values(*batch, config, backend=backend)
     np.testing.assert_array_equal(got, np.vstack([terms, np.zeros(4)]))
-    table = key_token_table(*batch, config, backend=backend)
+    table = key_token_table(*batch, config, backend=table_backend)
     assert np.all(table.a + table.b + table.c + table.d == 4)
 
 
@@ -124,14 +126,16 @@ def test_rollout_of_ignored_tokens_only_is_not_counted(backend: str, terms: np.n
 
 
 @pytest.mark.parametrize("position", [0, 2, 4])
-def test_unknown_rollout_is_left_out(backend: str, terms: np.ndarray, position: int) -> None:
+def test_unknown_rollout_is_left_out(
+    backend: str, table_backend: str, terms: np.ndarray, position: int
+) -> None:
     ids = np.insert(IDS, position, [2, 6, 1, 99], axis=0)  # telling tokens, and one of its own
     correct = np.insert(CORRECT, position, UNKNOWN)
     batch = (ids, np.ones_like(ids), correct, np.zeros(5, dtype=int))
     got = key_token_values(*batch, backend=backend)
     np.testing.assert_array_equal(got, np.insert(terms, position, 0, axis=0))
-    table = key_token_table(*batch, backend=backend)
-    alone = key_token_table(IDS, MASK, CORRECT, GROUPS, backend=backend)
+    table = key_token_table(*batch, backend=table_backend)
+    alone = key_token_table(IDS, MASK, CORRECT, GROUPS, backend=table_backend)
     for name, expected in alone._asdict().items():
         np.testing.assert_array_equal(getattr(table, name), expected, err_msg=name)
 
@@ -158,7 +162,7 @@ def test_unknown_rollout_keeps_its_rollout_advantage(backend: str, terms: np.nda
     ids=["paper", "released", "point", "heavy"],
 )
 def test_token_of_every_rollout(
-    backend: str, n_true: int, n_false: int, config: KTAEConfig
+    backend: str, table_backend: str, n_true: int, n_false: int, config: KTAEConfig
 ) -> None:
     """It occurs three times as often in correct rollouts, yet its term is 0."""
     n = n_true + n_false
@@ -171,7 +175,7 @@ def test_token_of_every_rollout(
     got = key_token_values(*batch, backend=backend)
     assert np.all(got[:, :3] == 0)
     assert np.any(got[:, 3] != 0)
-    table = key_token_table(*batch, backend=backend)
+    table = key_token_table(*batch, backend=table_backend)
     assert table.token_id[0] == 7
     assert abs(table.direction[0]) > 1e-4
     assert (table.p_value[0], table.fisher_score[0], table.information_gain[0]) == (1, 0, 0)
@@ -182,15 +186,17 @@ def test_token_of_every_rollout(
 
 
 @pytest.mark.parametrize("ignored", [(2,), (1, 5), (3, 2, 6), (8,), (0, 1, 2, 3, 4, 5, 6, 7)])
-def test_ignored_tokens_are_as_if_masked(backend: str, ignored: tuple[int, ...]) -> None:
+def test_ignored_tokens_are_as_if_masked(
+    backend: str, table_backend: str, ignored: tuple[int, ...]
+) -> None:
     config = KTAEConfig(ignore_token_ids=ignored)
     got = key_token_values(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
     without = ~np.isin(IDS, ignored)
     expected = key_token_values(IDS, without, CORRECT, GROUPS, backend=backend)
     np.testing.assert_array_equal(got, expected)
     assert np.all(got[~without] == 0)
-    table = key_token_table(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
-    masked = key_token_table(IDS, without, CORRECT, GROUPS, backend=backend)
+    table = key_token_table(IDS, MASK, CORRECT, GROUPS, config, backend=table_backend)
+    masked = key_token_table(IDS, without, CORRECT, GROUPS, backend=table_backend)
     for name, column in masked._asdict().items():
         np.testing.assert_array_equal(getattr(table, name), column, err_msg=name)
 
@@ -235,7 +241,9 @@ def test_mask_with_holes(backend: str) -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 2.0])
 @pytest.mark.parametrize("weight", [1e3, 1e30, 1e100])
-def test_large_values_saturate(backend: str, weight: float, scale: float) -> None:
+def test_large_values_saturate(
+    backend: str, table_backend: str, weight: float, scale: float
+) -> None:
     config = KTAEConfig(h1=weight, h2=weight, h3=weight, term_scale=scale)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -243,7 +251,7 @@ def test_large_values_saturate(backend: str, weight: float, scale: float) -> Non
     assert np.all(got[:2, 1] == 0.5 * scale)
     assert np.all(got[2:, 1] == -0.5 * scale)
     assert np.all(got[:, 0] == 0)
-    table = key_token_table(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
+    table = key_token_table(IDS, MASK, CORRECT, GROUPS, config, backend=table_backend)
     for name, column in table._asdict().items():
         assert np.all(np.isfinite(column)), name
 
@@ -259,7 +267,9 @@ def test_large_values_saturate(backend: str, weight: float, scale: float) -> Non
     ],
     ids=["h3", "no_gain", "no_strength", "strength", "eps"],
 )
-def test_weights_that_overflow(backend: str, settings: dict[str, float]) -> None:
+def test_weights_that_overflow(
+    backend: str, table_backend: str, settings: dict[str, float]
+) -> None:
     """Either the config refuses them or the terms are finite: 0 · inf must not become NaN."""
     try:
         config = KTAEConfig(**settings)
@@ -267,7 +277,7 @@ def test_weights_that_overflow(backend: str, settings: dict[str, float]) -> None
         return
     got = key_token_values(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
     assert np.all(np.abs(got) <= 0.5)
-    table = key_token_table(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
+    table = key_token_table(IDS, MASK, CORRECT, GROUPS, config, backend=table_backend)
     for name, column in table._asdict().items():
         assert np.all(np.isfinite(column)), name
 

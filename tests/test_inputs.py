@@ -1,5 +1,7 @@
 """What may come in, what comes back, and what the errors say, on every backend."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,38 +23,47 @@ def expected() -> np.ndarray:
     return terms
 
 
+@pytest.fixture(params=["values", "table"])
+def estimate(
+    request: pytest.FixtureRequest, backend: str, table_backend: str
+) -> Callable[..., Any]:
+    """`key_token_values` and `key_token_table`, which take the same arguments."""
+    if request.param == "values":
+        return functools.partial(key_token_values, backend=backend)
+    return functools.partial(key_token_table, backend=table_backend)
+
+
 # --- token ids out of range
 
 
 @pytest.mark.parametrize("bad", [-1, -100, 2**31, 2**32 + 5, 2**62, -(2**63)])
 @pytest.mark.parametrize("row", [0, 3, 4])
-@pytest.mark.parametrize("function", [key_token_values, key_token_table])
-def test_bad_token_id_names_row_and_column(backend: str, function: Any, row: int, bad: int) -> None:
+def test_bad_token_id_names_row_and_column(
+    estimate: Callable[..., Any], row: int, bad: int
+) -> None:
     ids = IDS.copy()
     ids[row, 1] = bad
     with pytest.raises(
         ValueError, match=rf"token_ids\[{row}, 1\] is {bad}; expected 0 to 2\^31 - 1"
     ):
-        function(ids, MASK, CORRECT, GROUPS, backend=backend)
+        estimate(ids, MASK, CORRECT, GROUPS)
 
 
-@pytest.mark.parametrize("function", [key_token_values, key_token_table])
-def test_first_bad_token_id_in_reading_order(backend: str, function: Any) -> None:
+def test_first_bad_token_id_in_reading_order(estimate: Callable[..., Any]) -> None:
     """The first row that holds one, whatever the order of the groups, and its first column."""
     ids = IDS.copy()
     ids[1, 3] = -100  # masked
     ids[2, 1], ids[2, 3], ids[3, 0], ids[4, 0] = -3, -4, -5, -6
     groups = [7, 7, 7, 7, 2]  # row 4's group is the first
     with pytest.raises(InputError, match=r"token_ids\[2, 1\] is -3;"):
-        function(ids, MASK, CORRECT, groups, backend=backend)
+        estimate(ids, MASK, CORRECT, groups)
     with pytest.raises(InputError, match=r"token_ids\[1, 0\] is -6;"):
-        function(ids[[0, 4]], MASK[[0, 4]], [1, 0], [1, 0], backend=backend)
+        estimate(ids[[0, 4]], MASK[[0, 4]], [1, 0], [1, 0])
     ids[0, 0] = -7  # in a group that comes later than that of row 4
     with pytest.raises(InputError, match=r"token_ids\[0, 0\] is -7;"):
-        function(ids, MASK, CORRECT, groups, backend=backend)
+        estimate(ids, MASK, CORRECT, groups)
 
 
-@pytest.mark.parametrize("function", [key_token_values, key_token_table])
 @pytest.mark.parametrize(
     ("correct", "groups"),
     [
@@ -64,12 +75,12 @@ def test_first_bad_token_id_in_reading_order(backend: str, function: Any) -> Non
     ids=["unknown", "degenerate", "group of one", "nothing known"],
 )
 def test_bad_token_id_is_found_where_nothing_is_counted(
-    backend: str, function: Any, correct: list[float], groups: list[int]
+    estimate: Callable[..., Any], correct: list[float], groups: list[int]
 ) -> None:
     ids = IDS.copy()
     ids[3, 2] = -100
     with pytest.raises(InputError, match=r"token_ids\[3, 2\] is -100;"):
-        function(ids, MASK, correct, groups, backend=backend)
+        estimate(ids, MASK, correct, groups)
 
 
 def test_bad_token_id_in_advantages(backend: str) -> None:
@@ -102,11 +113,13 @@ def test_ids_at_masked_positions_may_be_anything(
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.uint64])
-def test_smallest_and_largest_token_id(backend: str, expected: np.ndarray, dtype: type) -> None:
+def test_smallest_and_largest_token_id(
+    backend: str, table_backend: str, expected: np.ndarray, dtype: type
+) -> None:
     ids = np.select([IDS == 2, IDS == 6], [2**31 - 1, 0], default=IDS).astype(dtype)
     got = key_token_values(ids, MASK, CORRECT, GROUPS, backend=backend)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
-    table = key_token_table(ids, MASK, CORRECT, GROUPS, backend=backend)
+    table = key_token_table(ids, MASK, CORRECT, GROUPS, backend=table_backend)
     assert {0, 2**31 - 1} <= set(table.token_id.tolist())
 
 
@@ -151,13 +164,12 @@ def test_number_that_is_not_finite_names_its_row(name: str, value: float) -> Non
         ),
     ],
 )
-@pytest.mark.parametrize("function", [key_token_values, key_token_table])
 def test_message_says_what_came_and_what_was_expected(
-    function: Any, changed: dict[str, Any], message: str
+    estimate: Callable[..., Any], changed: dict[str, Any], message: str
 ) -> None:
     arguments = {"token_ids": IDS, "mask": MASK, "correct": CORRECT, "groups": GROUPS}
     with pytest.raises(ValueError, match=message) as caught:
-        function(**(arguments | changed))
+        estimate(**(arguments | changed))
     assert isinstance(caught.value, InputError)
 
 
@@ -196,7 +208,7 @@ def test_rollout_advantage_too_large_for_float32(backend: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (5, 0), (0, 0)])
-def test_empty_batch(backend: str, shape: tuple[int, int]) -> None:
+def test_empty_batch(backend: str, table_backend: str, shape: tuple[int, int]) -> None:
     n_rows, n_columns = shape
     ids, mask = IDS[:n_rows, :n_columns], MASK[:n_rows, :n_columns]
     correct, groups, rewards = CORRECT[:n_rows], GROUPS[:n_rows], REWARDS[:n_rows]
@@ -205,8 +217,8 @@ def test_empty_batch(backend: str, shape: tuple[int, int]) -> None:
         token_advantages(rewards, ids, mask, groups, backend=backend),
     ):
         assert (got.shape, got.dtype) == (shape, np.float32)
-    table = key_token_table(ids, mask, correct, groups, backend=backend)
-    full = key_token_table(IDS, MASK, CORRECT, GROUPS, backend=backend)
+    table = key_token_table(ids, mask, correct, groups, backend=table_backend)
+    full = key_token_table(IDS, MASK, CORRECT, GROUPS, backend=table_backend)
     for name, column in table._asdict().items():
         assert column.shape == (0,), name
         assert column.dtype == getattr(full, name).dtype, name
@@ -218,10 +230,10 @@ def test_empty_batch(backend: str, shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     "dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", ">i4", ">i8", ">u2"]
 )
-def test_integer_dtypes(backend: str, expected: np.ndarray, dtype: str) -> None:
+def test_integer_dtypes(backend: str, table_backend: str, expected: np.ndarray, dtype: str) -> None:
     got = key_token_values(IDS.astype(dtype), MASK, CORRECT, GROUPS, backend=backend)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
-    table = key_token_table(IDS.astype(dtype), MASK, CORRECT, GROUPS, backend=backend)
+    table = key_token_table(IDS.astype(dtype), MASK, CORRECT, GROUPS, backend=table_backend)
     assert table.token_id.dtype == np.int64
 
 
@@ -234,13 +246,13 @@ def test_integer_dtypes(backend: str, expected: np.ndarray, dtype: str) -> None:
     ],
 )  # fmt: skip
 def test_mask_counts_where_it_is_not_0(
-    backend: str, expected: np.ndarray, dtype: str, value: float
+    backend: str, table_backend: str, expected: np.ndarray, dtype: str, value: float
 ) -> None:
     mask = np.zeros(MASK.shape, dtype=dtype)
     mask[MASK] = value
     got = key_token_values(IDS, mask, CORRECT, GROUPS, backend=backend)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
-    table = key_token_table(IDS, mask, CORRECT, GROUPS, backend=backend)
+    table = key_token_table(IDS, mask, CORRECT, GROUPS, backend=table_backend)
     assert len(table.term) == 9
 
 
@@ -263,10 +275,10 @@ def test_dtypes_of_correct(backend: str, expected: np.ndarray, dtype: type) -> N
     ],
     ids=["str", "bytes", "list", "int64", "uint64", "int8"],
 )
-def test_group_labels(backend: str, expected: np.ndarray, labels: Any) -> None:
+def test_group_labels(backend: str, table_backend: str, expected: np.ndarray, labels: Any) -> None:
     got = key_token_values(IDS, MASK, CORRECT, labels, backend=backend)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
-    table = key_token_table(IDS, MASK, CORRECT, labels, backend=backend)
+    table = key_token_table(IDS, MASK, CORRECT, labels, backend=table_backend)
     assert table.group.dtype == np.asarray(labels).dtype
     assert set(table.group.tolist()) == set(np.asarray(labels).tolist())
     assert table.group.tolist() == sorted(table.group.tolist())
@@ -307,7 +319,7 @@ def test_layouts(backend: str, expected: np.ndarray, layout: str, of: str) -> No
 # --- inputs are left alone
 
 
-def test_inputs_are_never_modified_and_never_returned(backend: str) -> None:
+def test_inputs_are_never_modified_and_never_returned(backend: str, table_backend: str) -> None:
     """Read-only arrays work, and writing into a result changes no input."""
     inputs = {
         "rewards": REWARDS.copy(),
@@ -328,7 +340,8 @@ def test_inputs_are_never_modified_and_never_returned(backend: str) -> None:
             *(inputs[name] for name in ("token_ids", "mask", "correct", "groups")), backend=backend
         )
         key_token_table(
-            *(inputs[name] for name in ("token_ids", "mask", "correct", "groups")), backend=backend
+            *(inputs[name] for name in ("token_ids", "mask", "correct", "groups")),
+            backend=table_backend,
         )
         for name, array in inputs.items():
             np.testing.assert_array_equal(array, before[name], err_msg=name)

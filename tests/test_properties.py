@@ -127,15 +127,17 @@ def test_padding_changes_nothing(
 
 
 @given(batch=batches(), config=configs)
-def test_groups_do_not_see_each_other(backend: str, batch: Rollouts, config: KTAEConfig) -> None:
+def test_groups_do_not_see_each_other(
+    backend: str, table_backend: str, batch: Rollouts, config: KTAEConfig
+) -> None:
     terms = key_token_values(*batch, config, backend=backend)
-    table = key_token_table(*batch, config, backend=backend)
+    table = key_token_table(*batch, config, backend=table_backend)
     for label in np.unique(batch.groups):
         rows = batch.groups == label
         alone = key_token_values(*batch.take(rows), config, backend=backend)
         np.testing.assert_allclose(alone, terms[rows], rtol=0, atol=ATOL)
         for column, of_all in zip(
-            key_token_table(*batch.take(rows), config, backend=backend), table, strict=True
+            key_token_table(*batch.take(rows), config, backend=table_backend), table, strict=True
         ):
             np.testing.assert_allclose(column, of_all[table.group == label], rtol=1e-12)
 
@@ -182,7 +184,11 @@ def test_unknown_rollouts_might_as_well_not_be_there(
     fisher=st.sampled_from(["two-sided", "point"]),
 )
 def test_terms_are_finite_and_bounded(
-    backend: str, batch: Rollouts, weights: tuple[float, float, float], **settings: Any
+    backend: str,
+    table_backend: str,
+    batch: Rollouts,
+    weights: tuple[float, float, float],
+    **settings: Any,
 ) -> None:
     h1, h2, h3 = weights
     assume(h1 + h2 > 0)
@@ -190,7 +196,7 @@ def test_terms_are_finite_and_bounded(
     terms = key_token_values(*batch, config, backend=backend)
     assert terms.dtype == np.float32
     assert np.all(np.abs(terms) <= 0.5 * config.term_scale)  # false for NaN and inf
-    table = key_token_table(*batch, config, backend=backend)
+    table = key_token_table(*batch, config, backend=table_backend)
     assert all(np.all(np.isfinite(column)) for column in table)
     assert np.all((table.p_value > 0) & (table.p_value <= 1))
     assert np.all((table.fisher_score >= 0) & (table.fisher_score < 1))
@@ -211,9 +217,11 @@ def test_token_of_every_rollout_has_no_term(
 
 
 @given(batch=batches(), config=configs)
-def test_terms_are_those_of_the_table(backend: str, batch: Rollouts, config: KTAEConfig) -> None:
+def test_terms_are_those_of_the_table(
+    backend: str, table_backend: str, batch: Rollouts, config: KTAEConfig
+) -> None:
     terms = key_token_values(*batch, config, backend=backend)
-    table = key_token_table(*batch, config, backend=backend)
+    table = key_token_table(*batch, config, backend=table_backend)
     term_of = dict(zip(zip(table.group, table.token_id, strict=True), table.term, strict=True))
     assert len(term_of) == len(table.term)
     for row, column in zip(

@@ -64,6 +64,23 @@ def test_terms_are_the_oracles_however_the_file_is_cut(config, max_positions):
     assert np.abs(expected_bt).max() > 0.1
 
 
+def test_no_more_is_padded_at_a_time_than_was_asked(monkeypatch):
+    rollouts = random_rollouts(n_groups=40)
+    shapes = []
+
+    def watched(*lists):
+        ids_bt, mask_bt = pad(*lists)
+        shapes.append(ids_bt.shape)
+        return ids_bt, mask_bt
+
+    pad = record.pad
+    monkeypatch.setattr(record, "pad", watched)
+    score(rollouts, max_positions=1000)
+    assert max(rows * width for rows, width in shapes) <= 1000
+    assert 5 < len(shapes) < 40  # groups share a batch where they fit
+    assert sum(rows for rows, _ in shapes) == len(rollouts)
+
+
 @pytest.mark.parametrize("max_positions", [1, 1 << 22])
 def test_the_table_is_the_oracles(max_positions):
     rollouts = random_rollouts()
@@ -113,10 +130,10 @@ def test_the_same_prompt_in_two_steps_is_two_groups():
     columns |= {"group": ["g"] * 4, "correct": columns["reward"]}
     assert score(pa.table(columns)).groups[0].mixed
     groups = score(pa.table(columns | {"step": [1, 1, 2, 2]})).groups
-    assert [(group.label, group.step, group.mixed) for group in groups] == [
-        ("g", 1, False),
-        ("g", 2, False),
-    ]
+    assert [(group.step, group.mixed) for group in groups] == [(1, False), (2, False)]
+    interleaved = {"group": ["g", "h", "g", "g"], "step": [2, 2, 1, 2]}
+    groups = score(pa.table(columns | interleaved)).groups
+    assert [(group.label, group.step) for group in groups] == [("g", 2), ("h", 2), ("g", 1)]
 
 
 def test_text_is_tokenized_and_given_tokens_are_not():
@@ -168,7 +185,7 @@ def test_strongest_over_groups():
     assert (first.a, first.n_true, first.b, first.n_false, first.groups) == (3, 4, 0, 4, 2)
     term_g, term_h = (terms[0] for terms in scores.record["terms"].to_pylist()[0:5:4])
     assert first.impact == pytest.approx(term_g * 1.0 + term_h * 0.5)
-    assert first.term == pytest.approx((2 * term_g + term_h) / 3)
+    assert first.term == pytest.approx((term_g * 1.0 + term_h * 0.5) / 1.5)
     assert first.p_value == pytest.approx(1 / 6)  # Σa ≥ 3, or as improbable: (1/6 · 1/2) · 2
     in_h = strongest(scores.tokens[scores.groups[1].rows], top=1)
     assert [(t.token_id, t.groups, t.token) for t in in_h.supporting] == [(1, 1, None)]
@@ -222,14 +239,15 @@ def test_both_files_or_none(tmp_path, monkeypatch):
     assert pq.read_table(tokens_out).num_rows == len(scores.tokens)
     before = out.read_bytes(), tokens_out.read_bytes()
     write_table = pq.write_table
+    others = score(random_rollouts(seed=1))
 
     def fail_on_the_second(table, path, **options):
-        if table is scores.tokens:
+        if table is others.tokens:
             raise OSError("disk full")
         write_table(table, path, **options)
 
     monkeypatch.setattr(pq, "write_table", fail_on_the_second)
     with pytest.raises(InputError, match="disk full"):
-        write(scores, out, tokens_out)
+        write(others, out, tokens_out)
     assert (out.read_bytes(), tokens_out.read_bytes()) == before
     assert len(list(tmp_path.iterdir())) == 2

@@ -114,9 +114,9 @@ def test_tensors_are_left_alone_and_share_no_memory(backend: str, tensors: dict[
     assert torch.equal(token_advantages(**arguments, backend=backend), kept)
 
 
-def test_table_of_tensors_is_numpy(backend: str, tensors: dict[str, Any]) -> None:
-    table = key_token_table(**tensors, backend=backend)
-    expected = key_token_table(**ARRAYS, backend=backend)
+def test_table_of_tensors_is_numpy(table_backend: str, tensors: dict[str, Any]) -> None:
+    table = key_token_table(**tensors, backend=table_backend)
+    expected = key_token_table(**ARRAYS, backend=table_backend)
     for name, column in expected._asdict().items():
         assert isinstance(getattr(table, name), np.ndarray), name
         np.testing.assert_array_equal(getattr(table, name), column, err_msg=name)

@@ -80,9 +80,11 @@ def test_advantages(
 @pytest.mark.parametrize("variant", CONFIGS)
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-12)])
 def test_table(
-    backend: str, variant: str, dtype: type, rtol: float, frozen: dict[str, Any]
+    table_backend: str, variant: str, dtype: type, rtol: float, frozen: dict[str, Any]
 ) -> None:
-    table = key_token_table(TOKEN_IDS, MASK, CORRECT, GROUPS, CONFIGS[variant], backend=backend)
+    table = key_token_table(
+        TOKEN_IDS, MASK, CORRECT, GROUPS, CONFIGS[variant], backend=table_backend
+    )
     assert table._fields == ("group", *frozen["columns"])
     for name, expected in zip(
         frozen["columns"], zip(*frozen[variant]["table"], strict=True), strict=True
@@ -93,9 +95,9 @@ def test_table(
         np.testing.assert_allclose(got, expected, rtol=rtol, atol=1e-15, err_msg=name)
 
 
-def test_p_values_by_hand(backend: str) -> None:
+def test_p_values_by_hand(table_backend: str) -> None:
     """Origin: the counts in the docstring of the generating script. 7 and 8 are exact ties."""
-    table = key_token_table(TOKEN_IDS, MASK, CORRECT, GROUPS, backend=backend)
+    table = key_token_table(TOKEN_IDS, MASK, CORRECT, GROUPS, backend=table_backend)
     assert table.token_id.tolist() == [5, 6, 7, 8, 9, E]
     by_hand = [1, 7 / 15, 8 / 20, 8 / 20, 1 / 15, 7 / 15]
     np.testing.assert_allclose(table.p_value, by_hand, rtol=1e-14)

@@ -29,7 +29,7 @@ group above that is still taken whole."""
 ROWS_PER_BATCH = 1024
 """Rollouts that a tokenizer gets, or an Arrow list array holds, at a time."""
 
-P_VALUE_FLOOR = 1e-15
+P_VALUE_FLOOR = 1e-12
 """`stratified_p_value` is exact to about this; it never returns less."""
 
 CONFIG_KEY = b"ktae.config"
@@ -77,7 +77,7 @@ class KeyToken(NamedTuple):
     """Σ over groups of term * |a - E[a]|, E[a] = n_true (a + b) / (n_true + n_false): the term
     times the correct rollouts beyond (or short of) those that would contain the token by chance."""
     term: float
-    """The mean over the rollouts that contain the token."""
+    """The mean over groups, weighted by that |a - E[a]|."""
     a: int
     """Correct rollouts that contain the token, out of `n_true`."""
     n_true: int
@@ -178,8 +178,8 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
         tokens["token_id"].to_numpy()[mixed], return_index=True, return_inverse=True
     )
     beyond_chance = (a * d - b * c) / (a + b + c + d)  # a - E[a], exactly 0 where it is
+    weight = np.bincount(which, np.abs(beyond_chance))
     impact = np.bincount(which, term * np.abs(beyond_chance))
-    mean_term = np.bincount(which, term * (a + b)) / np.bincount(which, a + b)
 
     def describe(index: int) -> KeyToken:
         rows = np.flatnonzero(which == index)
@@ -189,7 +189,7 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
             token_id=int(ids[index]),
             token=tokens["token"][int(mixed[first[index]])].as_py(),
             impact=float(impact[index]),
-            term=float(mean_term[index]),
+            term=float(impact[index] / weight[index]),
             a=total_a,
             n_true=total_a + total_c,
             b=total_b,

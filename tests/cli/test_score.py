@@ -78,11 +78,11 @@ def test_the_strongest_tokens_over_the_file_and_per_group(run, tmp_path):
     write_lines(tmp_path / "r.jsonl", rows)
     out = run("r.jsonl", "--groups", 2).out
     over_file, group_g, group_h = out.split("Group ")
-    assert lines_with(over_file, " 1 ", "+3.00", "+0.500", "6/6", "0/6", "0.009", " 3 ")
-    assert lines_with(over_file, " 2 ", "-3.00", "-0.500", "0/6", "6/6", "0.009", " 3 ")
+    assert lines_with(over_file, " 1 ", "+1.50", "+0.500", "6/6", "0/6", "0.009", " 3 ")
+    assert lines_with(over_file, " 2 ", "-1.50", "-0.500", "0/6", "6/6", "0.009", " 3 ")
     for name, table in (("g", group_g), ("h", group_h)):
         assert table.startswith(name)
-        assert lines_with(table, " 1 ", "+1.00", "+0.500", "2/2", "0/2", "0.333")
+        assert lines_with(table, " 1 ", "+0.50", "+0.500", "2/2", "0/2", "0.333")
         assert lines_with(table, " 3 ", "-0.25", "-0.500", "0/2", "1/2", "1.000")
         assert not lines_with(table, " 7 ")
     assert "Group" not in run("r.jsonl", "--groups", 0).out
@@ -210,7 +210,7 @@ def test_hostile_tokens_are_shown_and_not_obeyed(hostile_tokenizer, run, tmp_pat
     assert "Group [bold]g[/]⟨1B⟩[2J" in result.out
     shown = ("[red]x[/red]", "⟨1B⟩[31m", "[/]", ":smile:", "a␣b", "↵", "⟨D⟩", "⟨202E⟩", "\\")
     for token_id, text in enumerate(shown, start=1):
-        assert lines_with(result.out, f"  {text} ", f" {token_id} ", "1/1"), text
+        assert lines_with(result.out, f" {text} ", f" {token_id} ", "1/1"), text
     table = pq.read_table(tmp_path / "scores.tokens.parquet")
     assert table["token"].to_pylist() == ["a", *HOSTILE]
 
@@ -220,7 +220,7 @@ def test_real_rollouts_take_seconds(run, tmp_path, shared_data):
     file = shared_data / "rollouts" / "qwen25math_math_cot_100_k8.jsonl.gz"
     started = time.perf_counter()
     result = run(file, "--tokenizer", shared_data / "tokenizer_qwen2", "--groups", 1)
-    assert result.status == 0
+    assert (result.status, result.err) == (0, "")
     assert time.perf_counter() - started < 60  # a few seconds on an idle machine
     assert result.out.startswith(
         "800 rollouts, 100 groups (10 mixed, 86 all right, 4 all wrong), 312,402 tokens, "

@@ -97,55 +97,70 @@ term = _jit(statistics.term)
 
 
 @_jit
-def _insert(key, base, table, ignored):  # type: ignore[no-untyped-def]
-    """Take the slot at `base` for a token; an ignored one is marked by a negative count."""
-    table[base + np.uint64(KEY)] = key
-    table[base + np.uint64(LAST)] = -1
-    table[base + np.uint64(ROLLOUTS)] = 0
-    table[base + np.uint64(OCCURRENCES)] = 0
-    for ignored_id in ignored:
-        if key & LOW == ignored_id:
-            table[base + np.uint64(OCCURRENCES)] = -(2**62)
+def _is_ignored(token, ignored):  # type: ignore[no-untyped-def]
+    for ignored_id in ignored:  # one or two: a set would be slower
+        if token == ignored_id:
+            return True
+    return False
 
 
 @_jit
 def _count_rollout(ids, mask, slots, number, group, shift, ignored, table, used, n_used):  # type: ignore[no-untyped-def]
     """Count one rollout's tokens. All arrays are this rollout's rows but `table` and `used`.
 
-    Returns the number of used slots (-1: the table is too small), one past the last unmasked
-    position, the tokens counted, and the position of a bad token id (-1: none).
+    About every second token of a rollout is new to its group, which no processor can predict, so
+    a new token is not a branch: the slot's old contents count for nothing. The only branch left
+    is a collision. Ignored tokens get the slot behind the last one.
+
+    Returns the number of used slots, one past the last unmasked position, the tokens counted, and
+    the position of a bad token id (-1: none).
     """
-    last_slot = np.uint64(len(table) // FIELDS - 1)
-    one = np.int64(1) << shift
-    length, n_ignored, n_masked = 0, 0, 0
+    n_slots = len(table) // FIELDS
+    last_slot = np.uint64(n_slots - 1)
+    length, tokens = 0, 0
     for t in range(len(ids)):
         if mask[t] == 0:
-            n_masked += 1
             continue
         token = np.int64(ids[t])
         if token < 0 or token > MAX_TOKEN_ID:
             return n_used, length, 0, t
         length = t + 1
+        if len(ignored) > 0 and _is_ignored(token, ignored):
+            slots[t] = n_slots
+            continue
+        tokens += 1
         key = group << 32 | token
         slot = (np.uint64(token) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32) & last_slot
         base = slot * np.uint64(FIELDS)
-        while table[base] != key:
-            if table[base] >> 32 != group:
-                if n_used == len(used):
-                    return -1, length, 0, -1
-                used[n_used] = slot
-                n_used += 1
-                _insert(key, base, table, ignored)
-                break
+        found = table[base]
+        while found != key and found >> 32 == group:
             slot = slot + np.uint64(1) & last_slot
             base = slot * np.uint64(FIELDS)
-        slots[t] = np.int32(slot)
-        fresh = table[base + np.uint64(LAST)] != number
+            found = table[base]
+        is_old = found == key
+        fresh = np.int64(not is_old or table[base + np.uint64(LAST)] != number)
+        table[base] = key
         table[base + np.uint64(LAST)] = number
-        table[base + np.uint64(ROLLOUTS)] += np.int64(fresh) << shift
-        table[base + np.uint64(OCCURRENCES)] += one
-        n_ignored += table[base + np.uint64(OCCURRENCES)] < 0
-    return n_used, length, len(ids) - n_masked - n_ignored, -1
+        table[base + np.uint64(ROLLOUTS)] = (
+            table[base + np.uint64(ROLLOUTS)] if is_old else np.int64(0)
+        ) + (fresh << shift)
+        table[base + np.uint64(OCCURRENCES)] = (
+            table[base + np.uint64(OCCURRENCES)] if is_old else np.int64(0)
+        ) + (np.int64(1) << shift)
+        slots[t] = np.int32(slot)
+        used[n_used] = np.int64(slot)
+        n_used += not is_old
+    return n_used, length, tokens, -1
+
+
+@_jit
+def _initial_slots(width):  # type: ignore[no-untyped-def]
+    """A power of two. Before each rollout at most half of the slots are used, so that with four
+    times a rollout's length the table cannot fill up within one."""
+    n_slots = INITIAL_SLOTS
+    while n_slots < 4 * width:
+        n_slots *= 2
+    return n_slots
 
 
 @_jit
@@ -183,7 +198,8 @@ def _count_group(  # type: ignore[no-untyped-def]
             )  # fmt: skip
         if bad >= 0:
             return GroupCounts(0, 0, 0, 0, 0, rows[i], bad)
-        if n_used < 0:
+        if 2 * n_used > len(used):
+            n_used = -1
             break
         if tokens > 0 and correct[i] == 1:
             n_true += 1
@@ -243,7 +259,7 @@ def _judge_group(counts, table, used, weights, memo, terms):  # type: ignore[no-
     memo[: min(n_pairs, len(memo))] = np.nan
     for slot in used[: counts.n_used]:
         pair, occurrences = table[FIELDS * slot + ROLLOUTS], table[FIELDS * slot + OCCURRENCES]
-        if occurrences < 0 or n_true == 0 or n_false == 0:
+        if n_true == 0 or n_false == 0:
             terms[slot] = 0.0
             continue
         a, b = pair >> 32, pair & LOW
@@ -283,10 +299,10 @@ def score_groups(  # type: ignore[no-untyped-def]
     slot numbers, so no token is looked up twice and no buffer of the batch's size is needed.
     Returns (row, column) of the bad token id with the smallest row, or (NO_ERROR, 0).
     """
-    n_slots = INITIAL_SLOTS
+    n_slots = _initial_slots(ids.shape[1])
     table = np.zeros(FIELDS * n_slots, dtype=np.int64)
-    used = np.empty(n_slots // 2, dtype=np.int64)
-    terms = np.empty(n_slots, dtype=np.float32)
+    used = np.empty(n_slots, dtype=np.int64)
+    terms = np.zeros(n_slots + 1, dtype=np.float32)
     memo = np.empty((MEMO_ENTRIES, 3))
     lengths = np.empty(np.max(starts[1:] - starts[:-1]), dtype=np.int64)
     bad_row, bad_column = NO_ERROR, 0
@@ -301,8 +317,8 @@ def score_groups(  # type: ignore[no-untyped-def]
                 break
             n_slots *= 2
             table = np.zeros(FIELDS * n_slots, dtype=np.int64)
-            used = np.empty(n_slots // 2, dtype=np.int64)
-            terms = np.empty(n_slots, dtype=np.float32)
+            used = np.empty(n_slots, dtype=np.int64)
+            terms = np.zeros(n_slots + 1, dtype=np.float32)
         if counts.bad_row < bad_row:
             bad_row, bad_column = counts.bad_row, counts.bad_column
         if bad_row != NO_ERROR:
@@ -320,13 +336,13 @@ def score_groups(  # type: ignore[no-untyped-def]
 @_jit
 def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, ignored, weights):  # type: ignore[no-untyped-def]
     """One group's columns token_id, a, b, c, d, and tf_true to term, in no particular order."""
-    n_slots = INITIAL_SLOTS
+    n_slots = _initial_slots(ids.shape[1])
     lengths = np.empty(len(rows), dtype=np.int64)
     slots = np.empty((len(rows), ids.shape[1]), dtype=np.int32)
     local = np.arange(len(rows))
     while True:
         table = np.zeros(FIELDS * n_slots, dtype=np.int64)
-        used = np.empty(n_slots // 2, dtype=np.int64)
+        used = np.empty(n_slots, dtype=np.int64)
         counts = _count_group(
             ids, mask, id_rows, mask_rows, local,
             correct, ignored, 1, table, used, slots, lengths,
@@ -341,8 +357,6 @@ def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, ignored, weight
     for slot in used[: counts.n_used]:
         token = table[FIELDS * slot + KEY] & LOW
         pair, occurrences = table[FIELDS * slot + ROLLOUTS], table[FIELDS * slot + OCCURRENCES]
-        if occurrences < 0:
-            continue
         a, b = pair >> 32, pair & LOW
         cells[n, 0], cells[n, 1], cells[n, 2] = token, a, b
         cells[n, 3], cells[n, 4] = n_true - a, n_false - b

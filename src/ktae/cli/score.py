@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from ktae.scoring import Scores, Strongest
 
 LEGEND = """\
-right, wrong: correct and incorrect rollouts that contain the token, out of those of its groups.
-impact: term x (correct rollouts that contain it - as many as chance would give), over groups.
-p: exact, within groups; not corrected for picking the strongest of many tokens."""
+right, wrong  rollouts of each kind with the token, out of those in its groups
+impact        term x (right rollouts with the token - as many as chance gives)
+p             exact, within groups; not corrected for picking among many tokens
+"""
 
 
 class Backend(StrEnum):
@@ -173,9 +174,9 @@ def _print_strongest(console: Console, scores: Scores, top: int, n_groups: int) 
     if not mixed:
         return
     over_file = _table(console, f"Over the file: {len(mixed):,} mixed groups", with_groups=True)
-    over_file.caption = LEGEND
     _fill(console, over_file, strongest(scores.tokens, top), with_groups=True)
     console.print(over_file)
+    console.print(LEGEND, style="dim")
     for group in mixed[:n_groups]:
         step = "" if group.step is None else f", step {group.step}"
         table = _table(console, f"Group {group.label}{step}", with_groups=False)
@@ -192,8 +193,8 @@ def _table(console: Console, title: str, *, with_groups: bool) -> Table:
         title=Text(_encodable(console, printable(title))),
         title_justify="left",
         title_style="bold",
-        caption_justify="left",
         box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
     )
     table.add_column("token", overflow="fold", max_width=24)
     for name in ("id", "impact", "term", "right (a)", "wrong (b)", "p"):

@@ -7,7 +7,7 @@ A problem names someone who has a number and two to four things that happen to i
 A worked solution is how the base model learns to answer: mostly step by step, with filler, slips,
 second thoughts and two misconceptions (triples taken for doubles, gives taken for gets):
 
-    ok , 7 + 5 = 12 ; so we have 12 * 2 = 4 ; wait , 12 * 3 = 16 ; the answer is box 16 } <eos>
+    ok , 7 + 5 = 12 ; so we have 12 * 2 = 4 wait , 12 * 3 = 16 ; the answer is box 16 } <eos>
 
 The answer is the last box. Every word and every number is one token.
 """

@@ -30,7 +30,6 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
         bos_token=BOS,
         eos_token=EOS,
         padding_side="left",
-        clean_up_tokenization_spaces=False,
         model_input_names=["input_ids", "attention_mask"],
         model_max_length=CONTEXT,
     )
@@ -58,7 +57,7 @@ def make_model(seed: int) -> LlamaForCausalLM:
         eos_token_id=eos,
     )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         return LlamaForCausalLM(config)
 
 

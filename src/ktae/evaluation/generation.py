@@ -81,7 +81,7 @@ def generate(
     n_tokens = sum(map(len, token_ids))
     return Generations(
         token_ids=token_ids,
-        texts=tokenizer.batch_decode(token_ids, skip_special_tokens=True),
+        texts=[tokenizer.decode(ids, skip_special_tokens=True) for ids in token_ids],
         finished=[ids[-1] in (settings.eos_token_id or ()) for ids in token_ids],
         mean_entropy=entropy_sum / n_tokens if n_tokens else math.nan,
     )
@@ -131,7 +131,7 @@ def _undisturbed(model: PreTrainedModel, settings: GenerationConfig, seed: int) 
     training = [module for module in model.modules() if module.training]
     # generate() takes what its settings leave open from here: a model's own top-p and penalties
     own_settings, model.generation_config = model.generation_config, settings
-    devices = [model.device] if model.device.type == "cuda" else []
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     try:
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(seed)

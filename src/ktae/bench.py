@@ -1,0 +1,212 @@
+"""How fast the estimator is: the paper's batch, and what its time is compared with."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ktae import backends
+from ktae._version import __version__
+from ktae.estimator import key_token_values
+
+VERSIONS_OF = ("numpy", "numba", "torch", "triton", "verl")
+
+
+class Batch(NamedTuple):
+    """Random rollouts of a training step."""
+
+    token_ids: np.ndarray
+    """(B, T) int32 or int64."""
+    mask: np.ndarray
+    """(B, T) bool, right-padded."""
+    correct: np.ndarray
+    """(B,) bool; every group has its own share of correct rollouts."""
+    groups: np.ndarray
+    """(B,) int64."""
+
+
+class Timing(NamedTuple):
+    """One row of the comparison."""
+
+    name: str
+    seconds: list[float]
+    """One for each repeat, sorted; empty: not measured."""
+    note: str = ""
+
+
+def random_batch(
+    *,
+    groups: int = 1024,
+    group_size: int = 16,
+    width: int = 3072,
+    mean_length: float = 700.0,
+    vocabulary: int = 151_643,
+    dtype: Any = np.int32,
+    seed: int = 0,
+) -> Batch:
+    """The paper's step by default: 1024 prompts x 16 rollouts of at most 3072 tokens.
+
+    Lengths are gamma distributed (shape 4), token ids Zipf distributed over the vocabulary, and the
+    share of correct rollouts is uniform over groups.
+    """
+    rng = np.random.default_rng(seed)
+    n_rows = groups * group_size
+    lengths = np.clip(rng.gamma(4, mean_length / 4, n_rows), 1, width).astype(np.int64)
+    mask = np.arange(width) < lengths[:, None]
+    share = 1 / np.arange(1, vocabulary + 1)
+    ids = np.zeros((n_rows, width), dtype=dtype)
+    draws = rng.random(int(mask.sum()), dtype=np.float32)
+    ids[mask] = np.searchsorted(np.cumsum(share / share.sum()), draws)
+    np.clip(ids, 0, vocabulary - 1, out=ids)
+    correct = rng.random(n_rows) < np.repeat(rng.random(groups), group_size)
+    return Batch(ids, mask, correct, np.repeat(np.arange(groups), group_size))
+
+
+def compare(batch: Batch, names: list[str], *, repeats: int, device: str = "cpu") -> list[Timing]:
+    """Time each named contender on the batch, in turn in every round, so that all see the same
+    machine. Names: the backends, `copy`, `verl grpo`, `verl grpo_vectorized`."""
+    prepared = [(name, *_contender(name, batch, device)) for name in names]
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for round_number in range(repeats + 1):
+        for name, call, _ in prepared:
+            if call is None:
+                continue
+            started = time.perf_counter()
+            result = call()
+            elapsed = time.perf_counter() - started
+            del result
+            if round_number > 0:  # the first warms caches up and compiles
+                seconds[name].append(elapsed)
+    return [Timing(name, sorted(seconds[name]), note) for name, _, note in prepared]
+
+
+def write_csv(path: Path, batch: Batch, timings: list[Timing], device: str) -> None:
+    """Append one row a contender: median and spread, with machine, versions and date."""
+    setting = {
+        "rollouts": batch.token_ids.shape[0],
+        "width": batch.token_ids.shape[1],
+        "tokens": int(batch.mask.sum()),
+        "dtype": str(batch.token_ids.dtype),
+        "device": device,
+    }
+    rows = []
+    for timing in timings:
+        low, median, high = (
+            np.percentile(timing.seconds, (20, 50, 80)) if timing.seconds else (np.nan,) * 3
+        )
+        measured = {"median_s": f"{median:.5f}", "p20_s": f"{low:.5f}", "p80_s": f"{high:.5f}"}
+        if not timing.seconds:
+            measured = dict.fromkeys(measured, "not measured")
+        repeats = {"repeats": len(timing.seconds), "note": timing.note}
+        rows.append({"name": timing.name} | setting | measured | repeats | machine())
+    append_rows(path, rows)
+
+
+def append_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Append dicts of equal keys to a CSV file, which gets a header if it is new."""
+    new = not path.exists()
+    with path.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        if new:
+            writer.writeheader()
+        writer.writerows(rows)
+
+
+def machine() -> dict[str, str]:
+    """Where and with what: processor, cores, GPU, versions, date."""
+    versions = {"python": platform.python_version(), "ktae": __version__}
+    for name in VERSIONS_OF:
+        if importlib.util.find_spec(name) is not None:
+            versions[name] = importlib.metadata.version(name)
+    return {
+        "cpu": _processor(),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "gpu": _gpu(),
+        "versions": " ".join(f"{name}={version}" for name, version in versions.items()),
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def _contender(name: str, batch: Batch, device: str) -> tuple[Callable[[], Any] | None, str]:
+    """Something to time, or None and why not."""
+    if name == "copy":
+        return _copy(batch), "np.copyto of ids, mask and output into memory touched before"
+    if name.startswith("verl "):
+        return _verl(name.removeprefix("verl "), batch)
+    reason = backends.BACKENDS[name].missing()
+    if reason:
+        return None, reason
+    arrays = _on(device, batch) if backends.BACKENDS[name].arrays == "torch" else batch
+
+    def call() -> Any:
+        out = key_token_values(*arrays, backend=name)
+        if device != "cpu":
+            import torch
+
+            torch.cuda.synchronize()
+        return out
+
+    return call, backends.BACKENDS[name].description
+
+
+def _on(device: str, batch: Batch) -> Any:
+    import torch
+
+    return tuple(torch.from_numpy(array).to(device) for array in batch)
+
+
+def _copy(batch: Batch) -> Callable[[], None]:
+    sources = (batch.token_ids, batch.mask, np.zeros(batch.token_ids.shape, dtype=np.float32))
+    for source in sources:
+        source.ravel()[:: 4096 // source.itemsize] = source.ravel()[:: 4096 // source.itemsize]
+    targets = [source.copy() for source in sources]
+
+    def call() -> None:
+        for source, target in zip(sources, targets, strict=True):
+            np.copyto(target, source)
+
+    return call
+
+
+def _verl(name: str, batch: Batch) -> tuple[Callable[[], Any] | None, str]:
+    """verl's own rollout advantages, which KTAE's terms are added to."""
+    if importlib.util.find_spec("verl") is None:
+        return None, "verl is not installed"
+    import torch
+    from verl.trainer.ppo.core_algos import get_adv_estimator_fn
+
+    function = get_adv_estimator_fn(name)
+    mask = torch.from_numpy(batch.mask).float()
+    rewards = torch.zeros_like(mask)
+    rewards[:, 0] = torch.from_numpy(batch.correct).float()
+    index = batch.groups.astype(str).astype(object)
+    return lambda: function(token_level_rewards=rewards, response_mask=mask, index=index), (
+        "verl's rollout advantages alone"
+    )
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _gpu() -> str:
+    if importlib.util.find_spec("torch") is None:
+        return "none"
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "none"

@@ -1,0 +1,97 @@
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from ktae.demo import language
+from ktae.demo.language import VOCABULARY
+from ktae.demo.model import make_model, make_tokenizer, one_thread
+
+
+def texts(n: int) -> list[str]:
+    rng = random.Random(0)
+    problems = language.train_problems(n, seed=0)
+    return [f"{p.prompt} {language.worked_solution(p, rng)}" for p in problems]
+
+
+def test_every_word_is_one_token() -> None:
+    tokenizer = make_tokenizer()
+    assert tokenizer(list(VOCABULARY))["input_ids"] == [[i] for i in range(len(VOCABULARY))]
+    assert len(tokenizer) == len(VOCABULARY)
+
+
+def test_round_trip() -> None:
+    tokenizer = make_tokenizer()
+    for text in texts(1000):
+        ids = tokenizer(text)["input_ids"]
+        assert len(ids) == len(text.split())
+        assert tokenizer.decode(ids) == text
+
+
+def test_a_word_outside_the_language_is_an_error() -> None:
+    with pytest.raises(Exception, match="Missing"):
+        make_tokenizer()("tom has 21 .")
+
+
+def test_special_tokens() -> None:
+    tokenizer = make_tokenizer()
+    assert (tokenizer.pad_token, tokenizer.bos_token, tokenizer.eos_token) == (
+        "<pad>",
+        "<bos>",
+        "<eos>",
+    )
+    assert tokenizer.padding_side == "left"
+    ids = tokenizer("<bos> tom <sol> box <eos>")["input_ids"]
+    assert tokenizer.decode(ids, skip_special_tokens=True) == "tom <sol> box"
+
+
+def test_model_size_and_special_ids() -> None:
+    model, tokenizer = make_model(0), make_tokenizer()
+    assert sum(p.numel() for p in model.parameters()) == 99_264
+    for config in (model.config, model.generation_config):
+        assert config.pad_token_id == tokenizer.pad_token_id
+        assert config.bos_token_id == tokenizer.bos_token_id
+        assert config.eos_token_id == tokenizer.eos_token_id
+
+
+def test_the_seed_alone_decides_the_weights() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    first = make_model(0).state_dict()
+    assert torch.equal(torch.get_rng_state(), before)
+    again, other = make_model(0).state_dict(), make_model(1).state_dict()
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["lm_head.weight"], other["lm_head.weight"])
+
+
+def test_saved_and_loaded_by_the_auto_classes(tmp_path: Path) -> None:
+    """As a trainer loads it. Beside a Qwen2 the same tokenizer comes back as Qwen's BPE."""
+    model, tokenizer = make_model(0), make_tokenizer()
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    for text in texts(50):
+        ids = tokenizer(text)["input_ids"]
+        assert loaded(text)["input_ids"] == ids
+        assert loaded.decode(ids) == text
+    assert loaded.padding_side == "left"
+    ids_bt = torch.tensor([ids])
+    loaded_model = AutoModelForCausalLM.from_pretrained(tmp_path)
+    torch.testing.assert_close(loaded_model(ids_bt).logits, model(ids_bt).logits)
+
+
+def test_one_thread_is_undone() -> None:
+    def fail() -> None:
+        assert torch.get_num_threads() == 1
+        raise KeyError
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(KeyError), one_thread():
+            fail()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,205 @@
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from ktae.demo import language, pretrain
+from ktae.demo.evaluate import evaluate
+from ktae.demo.model import make_model, make_tokenizer
+from ktae.errors import InputError
+
+
+@pytest.fixture
+def untrained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Pretraining takes no time and teaches nothing; the list collects the seeds."""
+    seeds: list[int] = []
+
+    def instead(seed: int, **_: Any) -> tuple[Any, Any]:
+        seeds.append(seed)
+        return make_model(seed), make_tokenizer()
+
+    monkeypatch.setattr(pretrain, "pretrain", instead)
+    return seeds
+
+
+def weights(seed: int, steps: int) -> dict[str, torch.Tensor]:
+    return pretrain.pretrain(seed, steps)[0].state_dict()
+
+
+def test_the_seed_alone_decides_the_weights() -> None:
+    torch.manual_seed(1)
+    first = weights(0, steps=3)
+    torch.manual_seed(2)
+    again = weights(0, steps=3)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["lm_head.weight"], weights(1, steps=3)["lm_head.weight"])
+    assert torch.equal(weights(1, steps=0)["lm_head.weight"], make_model(1).lm_head.weight)
+
+
+def test_it_learns_and_reports_its_steps() -> None:
+    calls = []
+    model, tokenizer = pretrain.pretrain(0, 25, progress=lambda *call: calls.append(call))
+    assert calls == [(step, 25) for step in range(1, 26)]
+    assert not model.training
+    example = pretrain._batch(random.Random(0), tokenizer)
+    ids_bt, labels_bt = pretrain._tensors(example, tokenizer.pad_token_id)
+    with torch.no_grad():
+        losses = [m(ids_bt, labels=labels_bt).loss.item() for m in (make_model(0), model)]
+    assert losses[0] > 4  # ln 74 = 4.3: it knows nothing
+    assert losses[1] < 3
+
+
+def test_only_the_response_counts() -> None:
+    examples = [([1, 27, 3], [47, 2]), ([1, 3], [50, 47, 9, 48, 2])]
+    ids_bt, labels_bt = pretrain._tensors(examples, pad=0)
+    assert ids_bt.tolist() == [[1, 27, 3, 47, 2, 0, 0], [1, 3, 50, 47, 9, 48, 2]]
+    assert labels_bt.tolist() == [
+        [-100, -100, -100, 47, 2, -100, -100],
+        [-100, -100, 50, 47, 9, 48, 2],
+    ]
+
+
+def test_a_step_is_one_mean_over_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Halving the batch saves padding and must not change the gradient."""
+    gradients: list[torch.Tensor] = []
+    step = torch.optim.AdamW.step
+
+    def record(self: torch.optim.AdamW, *args: Any, **kwargs: Any) -> Any:
+        gradients.append(self.param_groups[0]["params"][0].grad.clone())
+        return step(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", record)
+    pretrain.pretrain(0, 1)
+    model, tokenizer = make_model(0), make_tokenizer()
+    batch = pretrain._batch(random.Random("ktae demo pretraining 0"), tokenizer)
+    ids_bt, labels_bt = pretrain._tensors(batch, tokenizer.pad_token_id)
+    model(ids_bt, labels=labels_bt).loss.backward()
+    torch.testing.assert_close(gradients[0], next(model.parameters()).grad, rtol=1e-4, atol=1e-6)
+
+
+def test_no_test_problem_in_pretraining() -> None:
+    tokenizer = make_tokenizer()
+    held_out = {p.prompt.split(" ", 2)[2] for p in language.test_problems(language.HELD_OUT)}
+    rng = random.Random(0)
+    for _ in range(20):
+        for prompt, _response in pretrain._batch(rng, tokenizer):
+            assert tokenizer.decode(prompt).split(" ", 2)[2] not in held_out
+
+
+def test_learning_rate() -> None:
+    rates = [pretrain._rate(step, 1000) for step in (0, 24, 49, 50, 525, 1000)]
+    assert rates == pytest.approx([0.02, 0.5, 1.0, 1.0, 0.525, 0.05])
+    assert all(0 < pretrain._rate(step, 3) <= 1 for step in range(3))
+
+
+def test_base_model_is_made_once_for_a_seed(tmp_path: Path, untrained: list[int]) -> None:
+    cache = tmp_path / "not" / "there" / "yet"
+    folder = pretrain.base_model(3, cache)
+    assert folder.parent == cache
+    assert pretrain.base_model(3, cache) == folder
+    assert pretrain.base_model(4, cache) != folder
+    assert untrained == [3, 4]
+    assert len(list(cache.iterdir())) == 2
+    loaded = AutoModelForCausalLM.from_pretrained(folder)
+    assert torch.equal(loaded.lm_head.weight, make_model(3).lm_head.weight)
+    assert AutoTokenizer.from_pretrained(folder)("box")["input_ids"] == [
+        language.VOCABULARY.index("box")
+    ]
+
+
+def test_base_model_uses_the_users_cache_folder(
+    tmp_path: Path, untrained: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert pretrain.base_model(0).parent == tmp_path / "cache" / "ktae" / "demo"
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert pretrain.base_model(0).parent == tmp_path / "home" / ".cache" / "ktae" / "demo"
+    assert untrained == [0, 0]
+
+
+def test_another_recipe_is_another_folder(
+    tmp_path: Path, untrained: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = pretrain.base_model(0, tmp_path)
+    changed = tmp_path / "language.py"
+    changed.write_text(Path(language.__file__).read_text().replace("GUESS = 0.08", "GUESS = 0.09"))
+    monkeypatch.setattr(language, "__file__", str(changed))
+    pretrain._recipe_hash.cache_clear()
+    try:
+        assert pretrain.base_model(0, tmp_path) != folder
+    finally:
+        pretrain._recipe_hash.cache_clear()
+    assert untrained == [0, 0]
+
+
+@pytest.mark.parametrize("at", ["pretrain", "save_pretrained"])
+def test_an_interrupted_run_leaves_nothing(
+    tmp_path: Path, untrained: list[int], monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    tokenizer_class = type(make_tokenizer())  # it is saved after the model
+    monkeypatch.setattr(pretrain if at == "pretrain" else tokenizer_class, at, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain.base_model(0, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_made_meanwhile_by_another_process_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = "made by the other process"
+
+    def other_process_is_faster(seed: int, **_: Any) -> tuple[Any, Any]:
+        assert not [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
+        folder = tmp_path / f"base-seed{seed}-{pretrain._recipe_hash()}"
+        folder.mkdir()
+        (folder / "config.json").write_text(theirs)
+        return make_model(seed), make_tokenizer()
+
+    monkeypatch.setattr(pretrain, "pretrain", other_process_is_faster)
+    folder = pretrain.base_model(0, tmp_path)
+    assert (folder / "config.json").read_text() == theirs
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_an_unwritable_cache_says_what_to_do(tmp_path: Path, untrained: list[int]) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="Not a directory; set XDG_CACHE_HOME"):
+        pretrain.base_model(0, tmp_path / "file" / "cache")
+    assert untrained == []  # it says so before the minute of pretraining, not after
+
+
+def test_evaluate_knows_a_right_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that copies the solution of each problem scores 1; cut short, it scores 0."""
+    from ktae.demo import evaluate as module
+    from ktae.evaluation.generation import Generations
+
+    problems = language.test_problems(4)
+
+    def answers(*_: Any, temperature: float, max_new_tokens: int, **__: Any) -> Generations:
+        boxes = [f"so box {p.answer} }}" for p in problems]
+        wrong = [f"{boxes[0]} so box {(problems[0].answer + 1) % 20} }}", *boxes[1:]]
+        done = [max_new_tokens >= 5] * 4
+        ids = [[0] * min(5, max_new_tokens)] * 4
+        return Generations(ids, wrong if temperature else boxes, done, 0.5 if temperature else 0.1)
+
+    monkeypatch.setattr(module, "generate", answers)
+    scores = evaluate(None, None, problems, seed=0)
+    assert scores == (1.0, 0.75, 5.0, 5.0, 0.5)
+    assert evaluate(None, None, problems, seed=0, max_new_tokens=4)[:2] == (0.0, 0.0)
+
+
+def test_evaluate_a_model() -> None:
+    model, tokenizer = make_model(0), make_tokenizer()
+    problems = language.test_problems(8)
+    scores = evaluate(model, tokenizer, problems, seed=0, max_new_tokens=8)
+    assert scores == evaluate(model, tokenizer, problems, seed=0, max_new_tokens=8)
+    assert scores.greedy_accuracy == scores.sampled_accuracy == 0
+    assert 3 < scores.entropy < 4.31  # untrained: near ln 74
+    assert 0 < scores.sampled_length <= 8
