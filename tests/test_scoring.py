@@ -7,24 +7,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+pytest.importorskip("tokenizers", reason="needs the extra 'report'")
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+
 from ktae import InputError, KeyTokenTable, KTAEConfig, key_token_table, key_token_values
 from ktae.rollouts import record
 from ktae.scoring import P_VALUE_FLOOR, score, stratified_p_value, strongest, write
 
 
-class Letters:
-    """A tokenizer of one token a letter."""
-
-    def __call__(self, text, **_):
-        if isinstance(text, str):
-            return {"input_ids": [ord(letter) for letter in text]}
-        return {"input_ids": [[ord(letter) for letter in one] for one in text]}
-
-    def decode(self, ids, **_):
-        return "".join(map(chr, ids))
-
-    def get_vocab(self):
-        return {letter: ord(letter) for letter in map(chr, range(32, 127))}
+def letters():
+    """A tokenizer of one token a letter, whose id is the letter's code."""
+    tokenizer = Tokenizer(models.WordLevel({chr(code): code for code in range(32, 127)}))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    return tokenizer
 
 
 def random_rollouts(seed=0, n_groups=7):
@@ -140,10 +137,10 @@ def test_text_is_tokenized_and_given_tokens_are_not():
     texts = ["so 4", "no 5", "so 4!", ""]
     columns = {"group": ["g"] * 4, "reward": [1.0, 0, 1, 0], "correct": [1.0, 0, 1, 0]}
     ids = [[ord(letter) for letter in text] for text in texts]
-    from_text = score(pa.table(columns | {"response": texts}), Letters())
-    from_ids = score(pa.table(columns | {"response": ["?"] * 4, "token_ids": ids}), Letters())
+    from_text = score(pa.table(columns | {"response": texts}), letters())
+    from_ids = score(pa.table(columns | {"response": ["?"] * 4, "token_ids": ids}), letters())
     some = pa.table(columns | {"response": texts, "token_ids": [ids[0], None, ids[2], None]})
-    for scores in (from_ids, score(some, Letters())):
+    for scores in (from_ids, score(some, letters())):
         assert scores.record["token_ids"].to_pylist() == ids
         assert scores.record["terms"].equals(from_text.record["terms"])
         assert scores.tokens.equals(from_text.tokens)
@@ -155,7 +152,7 @@ def test_text_is_tokenized_and_given_tokens_are_not():
 def test_a_token_that_the_tokenizer_does_not_know_has_no_text():
     columns = {"group": ["g"] * 2, "token_ids": [[65], [10**6]]}
     columns |= {"reward": [1.0, 0.0], "correct": [1.0, 0.0]}
-    assert score(pa.table(columns), Letters()).tokens["token"].to_pylist() == ["A", None]
+    assert score(pa.table(columns), letters()).tokens["token"].to_pylist() == ["A", None]
     assert score(pa.table(columns)).tokens["token"].to_pylist() == [None, None]
 
 

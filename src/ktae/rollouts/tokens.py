@@ -32,24 +32,31 @@ def check_tokenizer_name(name: str) -> None:
 
 
 def load_tokenizer(name: str) -> Any:
-    """The tokenizer of a local folder or of a hub name, through transformers.
+    """The `tokenizers.Tokenizer` of a local folder or of a hub name.
 
-    A folder and a name that is in the hub's local cache are loaded without the network.
+    A folder's `tokenizer.json` is read as it is, which takes a second; anything else goes through
+    transformers, whose import takes several. A name in the hub's local cache needs no network.
 
     Raises:
         InputError: there is no such folder or name, it holds no tokenizer, the hub cannot be
-            reached, or transformers is not installed.
+            reached, or a library is not installed.
     """
     check_tokenizer_name(name)
-    try:
-        from transformers import AutoTokenizer
-    except ModuleNotFoundError:
-        raise InputError(
-            "a tokenizer needs transformers, which is not installed; pip install 'ktae[report]'"
-        ) from None
     path = Path(name).expanduser()
     try:
-        return AutoTokenizer.from_pretrained(str(path), local_files_only=True)
+        if (path / "tokenizer.json").is_file():
+            from tokenizers import Tokenizer
+
+            return Tokenizer.from_file(str(path / "tokenizer.json"))
+        from transformers import AutoTokenizer
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"a tokenizer needs {error.name}, which is not installed; pip install 'ktae[report]'"
+        ) from None
+    except Exception as error:  # tokenizers raises Exception itself
+        raise InputError(f"no tokenizer in {path}: {_first_line(error)}") from None
+    try:
+        return fast(AutoTokenizer.from_pretrained(str(path), local_files_only=True))
     except Exception as error:  # transformers raises whatever the files made it stumble over
         if path.is_dir():
             raise InputError(f"no tokenizer in {path}: {_first_line(error)}") from None
@@ -57,7 +64,7 @@ def load_tokenizer(name: str) -> Any:
         from huggingface_hub import model_info
 
         model_info(name, timeout=HUB_TIMEOUT_S)  # transformers itself would retry for a minute
-        return AutoTokenizer.from_pretrained(name)
+        return fast(AutoTokenizer.from_pretrained(name))
     except Exception as error:
         raise InputError(
             f"tokenizer {name} is no folder here, and the Hugging Face hub does not give it: "
@@ -65,14 +72,20 @@ def load_tokenizer(name: str) -> Any:
         ) from None
 
 
+def fast(tokenizer: Any) -> Any:
+    """The `tokenizers.Tokenizer` inside a tokenizer of transformers; one as such is returned."""
+    inner = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if not hasattr(inner, "encode_batch"):
+        raise InputError(f"{type(tokenizer).__name__} is a slow tokenizer; expected a fast one")
+    return inner
+
+
 def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[np.ndarray]:
     """Each text's token ids, int32, as they stand in a response: no special tokens are added."""
     if not texts:
         return []
-    encoded = tokenizer(
-        list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False
-    )
-    return [np.array(ids, dtype=np.int32) for ids in encoded["input_ids"]]
+    encodings = fast(tokenizer).encode_batch_fast(list(texts), add_special_tokens=False)
+    return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
 
 
 def token_texts(tokenizer: Any, token_ids: Iterable[int]) -> list[str | None]:
@@ -81,16 +94,17 @@ def token_texts(tokenizer: Any, token_ids: Iterable[int]) -> list[str | None]:
     A token that is part of a character only (byte-level vocabularies have them) has no text of its
     own: it is given as the vocabulary spells it.
     """
+    tokenizer = fast(tokenizer)
     pieces = {token_id: piece for piece, token_id in tokenizer.get_vocab().items()}
     # SentencePiece drops a leading space at the start of a text, so decode after something.
-    anchor = tokenizer("a", add_special_tokens=False)["input_ids"]
-    prefix = tokenizer.decode(anchor)
+    anchor = tokenizer.encode("a", add_special_tokens=False).ids
+    prefix = tokenizer.decode(anchor, skip_special_tokens=False)
     texts: list[str | None] = []
     for token_id in map(int, token_ids):
         if token_id not in pieces:
             texts.append(None)
             continue
-        text = tokenizer.decode([*anchor, token_id], clean_up_tokenization_spaces=False)
+        text = tokenizer.decode([*anchor, token_id], skip_special_tokens=False)
         text = text.removeprefix(prefix)
         texts.append(pieces[token_id] if "\ufffd" in text else text)
     return texts

@@ -1,0 +1,314 @@
+"""Every backend against `naive`, the oracle, on awkward batches."""
+
+import functools
+import hashlib
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from ktae import KTAEConfig, key_token_table, key_token_values, token_advantages
+
+CONFIGS = {
+    "paper": KTAEConfig.paper(),
+    "released": KTAEConfig.released(ignore_token_ids=(2, 5, 151643)),
+    "point": KTAEConfig(fisher="point", ignore_token_ids=(1,)),
+    "no_fisher": KTAEConfig(h1=0.0),
+    "no_information_gain": KTAEConfig(h2=0.0),
+    "no_term_frequency": KTAEConfig(h3=0.0),
+    "odd_numbers": KTAEConfig(h1=0.3, h2=1.7, h3=0.01, k1=1.2, b_len=0.75, eps=1e-3),
+}
+
+
+class Rollouts(NamedTuple):
+    """Arguments of `key_token_values`."""
+
+    token_ids: np.ndarray
+    mask: np.ndarray
+    correct: np.ndarray
+    groups: np.ndarray
+
+
+def rollouts(
+    sizes: Sequence[int],
+    n_columns: int,
+    vocabulary: int = 60,
+    *,
+    largest_id: int | None = None,
+    holes: float = 0.1,
+    empty: float = 0.05,
+    unknown: float = 0.1,
+    shuffled: bool = True,
+    seed: int = 0,
+) -> Rollouts:
+    """Groups of the given sizes; tokens fall off like Zipf's, correct and incorrect ones differ."""
+    rng = np.random.default_rng(seed)
+    n_rows = sum(sizes)
+    correct = rng.integers(0, 2, n_rows)
+    exponent = np.where(correct, 1.3, 1.1)[:, None]
+    rank = (vocabulary * rng.random((n_rows, n_columns)) ** (3 * exponent)).astype(np.int64)
+    ids = rank if largest_id is None else np.round(rank * (largest_id / (vocabulary - 1)))
+    lengths = rng.integers(0, n_columns + 1, n_rows) * (rng.random(n_rows) >= empty)
+    mask = (np.arange(n_columns) < lengths[:, None]) & (rng.random(ids.shape) >= holes)
+    ids = np.where(mask, ids, rng.integers(-100, 2**40, ids.shape)).astype(np.int64)
+    verdict = np.where(rng.random(n_rows) < unknown, np.nan, correct)
+    groups = np.repeat(rng.permutation(1000)[: len(sizes)], sizes)
+    order = rng.permutation(n_rows) if shuffled else np.arange(n_rows)
+    return Rollouts(ids[order], mask[order], verdict[order], groups[order])
+
+
+def distinct(n_tokens: int, n_rows: int = 4, seed: int = 0) -> Rollouts:
+    """A group of so many distinct tokens, each of them twice, between two small groups."""
+    rng = np.random.default_rng(seed)
+    ids = np.concatenate([rng.permutation(n_tokens), rng.permutation(n_tokens)])
+    n_columns = -(-len(ids) // n_rows)
+    ids = np.pad(ids, (0, n_rows * n_columns - len(ids))).reshape(n_rows, n_columns) * 97
+    small = rollouts([5, 5], n_columns, shuffled=False, seed=seed)
+    return Rollouts(
+        np.concatenate([small.token_ids[:5], ids, small.token_ids[5:]]),
+        np.concatenate([small.mask[:5], np.ones_like(ids, dtype=bool), small.mask[5:]]),
+        np.concatenate([small.correct[:5], np.arange(n_rows) % 2, small.correct[5:]]),
+        np.repeat([0, 1, 2], [5, n_rows, 5]),
+    )
+
+
+BATCHES = {
+    **{
+        f"groups of {size}, T = {n_columns}": rollouts([size] * n, n_columns, seed=size)
+        for size, n in ((1, 5), (2, 9), (3, 7), (47, 3))
+        for n_columns in (1, 31, 123)
+    },
+    "sizes that differ": rollouts([1, 2, 3, 47, 16, 1, 8, 5], 31),
+    "sorted": rollouts([16] * 4, 123, shuffled=False),
+    "all known, full": rollouts([16] * 4, 40, empty=0, unknown=0, holes=0),
+    "mostly unknown": rollouts([16] * 4, 40, unknown=0.8),
+    "mostly empty": rollouts([16] * 4, 40, empty=0.8),
+    "nothing at all": rollouts([3, 4], 17, empty=1),
+    "two tokens": rollouts([16] * 6, 5, vocabulary=2),
+    "ids to 2^31 - 1": rollouts([16] * 4, 123, vocabulary=500, largest_id=2**31 - 1),
+    "ids that collide": rollouts([16] * 4, 123, vocabulary=500, largest_id=499 << 22),
+    "largest memo": rollouts([126, 127, 128, 130], 31, unknown=0, empty=0),
+    "300 rollouts": rollouts([300, 4, 301], 31),
+    "1000 rollouts": rollouts([1000, 3], 9),
+}
+
+
+@functools.cache
+def oracle(batch_name: str, config_name: str) -> np.ndarray:
+    return key_token_values(*BATCHES[batch_name], CONFIGS[config_name], backend="naive")
+
+
+def assert_same_terms(got: np.ndarray, expected: np.ndarray) -> None:
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
+
+
+def assert_same_table(backend: str, batch: Rollouts, config: KTAEConfig) -> None:
+    table = key_token_table(*batch, config, backend=backend)
+    for name, expected in key_token_table(*batch, config, backend="naive")._asdict().items():
+        got = getattr(table, name)
+        assert got.dtype == expected.dtype, name
+        if got.dtype == np.float64:
+            np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12, err_msg=name)
+        else:
+            np.testing.assert_array_equal(got, expected, err_msg=name)
+
+
+@pytest.mark.parametrize("config_name", CONFIGS)
+@pytest.mark.parametrize("name", BATCHES)
+def test_terms(fast_backend: str, name: str, config_name: str) -> None:
+    got = key_token_values(*BATCHES[name], CONFIGS[config_name], backend=fast_backend)
+    assert_same_terms(got, oracle(name, config_name))
+
+
+@pytest.mark.parametrize("config_name", CONFIGS)
+@pytest.mark.parametrize("name", BATCHES)
+def test_table(name: str, config_name: str) -> None:
+    assert_same_table("cpu", BATCHES[name], CONFIGS[config_name])
+
+
+def test_batches_are_not_trivial() -> None:
+    """Agreement on zeros would say little: most batches have many terms, large and small."""
+    for name, batch in BATCHES.items():
+        if name.startswith("groups of 1") or name == "nothing at all" or batch.mask.shape[1] == 1:
+            continue
+        terms = oracle(name, "paper")
+        assert np.count_nonzero(terms) > 0.2 * batch.mask.sum() * (name != "mostly unknown"), name
+        if batch.mask.size > 1000:
+            small = (np.abs(terms) > 0) & (np.abs(terms) < 0.45)
+            assert np.count_nonzero(small) >= 10, name
+
+
+@pytest.mark.parametrize(
+    ("n_tokens", "name"),
+    [(4095, "paper"), (4097, "released"), (8193, "paper"), (20001, "released"), (40000, "point")],
+)
+def test_many_distinct_tokens(fast_backend: str, n_tokens: int, name: str) -> None:
+    """More than any table starts with; the groups before and after must not notice."""
+    batch, config = distinct(n_tokens), CONFIGS[name]
+    expected = key_token_values(*batch, config, backend="naive")
+    assert_same_terms(key_token_values(*batch, config, backend=fast_backend), expected)
+
+
+def test_table_of_many_distinct_tokens() -> None:
+    assert_same_table("cpu", distinct(20001), CONFIGS["paper"])
+
+
+def test_large_group_after_large_group(fast_backend: str) -> None:
+    batch = rollouts([16, 300, 16, 200, 3], 300, vocabulary=30_000, seed=3)
+    expected = key_token_values(*batch, backend="naive")
+    assert_same_terms(key_token_values(*batch, backend=fast_backend), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.int16])
+@pytest.mark.parametrize("shuffled", [True, False])
+def test_dtypes(fast_backend: str, dtype: type, shuffled: bool) -> None:
+    """Backends may convert the rows of a few groups at a time: rows must not get mixed up."""
+    batch = rollouts([16, 3, 47, 16], 31, shuffled=shuffled)
+    expected = key_token_values(*batch, backend="naive")
+    ids = np.where(batch.mask, batch.token_ids, 0).astype(dtype)
+    for mask in (batch.mask, batch.mask.astype(np.int64)):
+        for given in (ids, np.asfortranarray(ids)):
+            got = key_token_values(given, mask, *batch[2:], backend=fast_backend)
+            assert_same_terms(got, expected)
+
+
+def test_rollout_advantages_are_added(fast_backend: str) -> None:
+    """Where unmasked, whether correctness is known or not; 0 elsewhere."""
+    batch, config = BATCHES["sizes that differ"], CONFIGS["released"]
+    base = np.random.default_rng(5).normal(size=len(batch.groups))
+    ids, mask, correct, groups = batch
+    expected, got = (
+        token_advantages(
+            np.zeros_like(base), ids, mask, groups,
+            correct=correct, base=base, config=config, backend=backend,
+        )
+        for backend in ("naive", fast_backend)
+    )  # fmt: skip
+    assert_same_terms(got, expected)
+    assert np.all(got[~mask] == 0)
+    assert np.all(got[mask] != 0)
+
+
+@pytest.mark.parametrize("memory_bytes", [0, 1, 10_000, 1_000_000, 2**40])
+@pytest.mark.parametrize("name", ["sizes that differ", "ids to 2^31 - 1", "mostly empty"])
+def test_bound_on_memory_changes_nothing(fast_backend: str, name: str, memory_bytes: int) -> None:
+    got = key_token_values(*BATCHES[name], backend=fast_backend, memory_bytes=memory_bytes)
+    assert_same_terms(got, oracle(name, "paper"))
+
+
+@pytest.mark.parametrize("validate", [True, False, None])
+def test_validation_changes_nothing(fast_backend: str, validate: bool | None) -> None:
+    got = key_token_values(*BATCHES["mostly unknown"], backend=fast_backend, validate=validate)
+    assert_same_terms(got, oracle("mostly unknown", "paper"))
+
+
+@pytest.fixture(scope="module")
+def large() -> Rollouts:
+    """2.4 million positions: enough for a backend to divide it between threads."""
+    return rollouts([16] * 200, 750, vocabulary=5000, seed=8)
+
+
+def digest(array: np.ndarray) -> str:
+    return hashlib.sha256(array.tobytes()).hexdigest()
+
+
+def test_large_batch(fast_backend: str, large: Rollouts) -> None:
+    """The rows of some of its groups against the oracle, which would take long for all of it."""
+    terms = key_token_values(*large, backend=fast_backend)
+    rows = np.isin(large.groups, np.unique(large.groups)[::20])
+    expected = key_token_values(*(array[rows] for array in large), backend="naive")
+    np.testing.assert_allclose(terms[rows], expected, rtol=0, atol=1e-6)  # float32
+    assert np.count_nonzero(terms) > 500_000
+
+
+def test_first_bad_token_id_of_a_large_batch(fast_backend: str, large: Rollouts) -> None:
+    ids, mask = large.token_ids.copy(), large.mask
+    bad_rows = np.flatnonzero(mask.any(axis=1))[[1000, 1001, 1500, 2500]]
+    for row in bad_rows:
+        ids[row, np.flatnonzero(mask[row])[-1]] = -5
+    first = bad_rows[0], np.flatnonzero(mask[bad_rows[0]])[-1]
+    message = rf"token_ids\[{first[0]}, {first[1]}\] is -5;"
+    with pytest.raises(ValueError, match=message):
+        key_token_values(ids, *large[1:], backend=fast_backend)
+    with pytest.raises(ValueError, match=message):
+        key_token_table(ids, *large[1:])
+
+
+def test_threads_that_call_at_once(fast_backend: str) -> None:
+    """As a trainer's loader threads may: results are those of one call after the other."""
+    batches = [rollouts([16, 47, 300, 3], 123, vocabulary=9000, seed=i) for i in range(4)]
+    expected = [key_token_values(*batch, backend=fast_backend) for batch in batches]
+    with ThreadPoolExecutor(8) as pool:
+        got = list(
+            pool.map(lambda i: key_token_values(*batches[i % 4], backend=fast_backend), range(24))
+        )
+    for i, terms in enumerate(got):
+        np.testing.assert_array_equal(terms, expected[i % 4])
+
+
+def test_threads_that_call_at_once_with_large_batches(fast_backend: str, large: Rollouts) -> None:
+    expected = key_token_values(*large, backend=fast_backend)
+    with ThreadPoolExecutor(3) as pool:
+        for terms in pool.map(lambda _: key_token_values(*large, backend=fast_backend), range(6)):
+            np.testing.assert_array_equal(terms, expected)
+
+
+PRINT_DIGEST = """
+import sys
+sys.path.insert(0, {folder!r})
+import numba
+from ktae import key_token_values
+from test_zzagreement import digest, rollouts
+assert numba.get_num_threads() == {n_threads}
+large = rollouts([16] * 200, 750, vocabulary=5000, seed=8)
+print(digest(key_token_values(*large, backend={backend!r})))
+"""
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_number_of_threads_changes_nothing(
+    fast_backend: str, large: Rollouts, n_threads: int
+) -> None:
+    code = PRINT_DIGEST.format(
+        folder=str(Path(__file__).parent), backend=fast_backend, n_threads=n_threads
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"NUMBA_NUM_THREADS": str(n_threads)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == digest(key_token_values(*large, backend=fast_backend))
+
+
+def test_in_a_forked_process(fast_backend: str, large: Rollouts) -> None:
+    """As torch's data loaders and Ray's workers are, after the parent has computed in threads."""
+    if not hasattr(os, "fork"):
+        pytest.skip("this system cannot fork")
+    expected = digest(key_token_values(*large, backend=fast_backend))
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+
+    def child(sender: Any) -> None:
+        import faulthandler, torch; fh=open("/tmp/te/child.txt","w"); fh.write(str(torch.get_num_threads())); fh.flush(); faulthandler.dump_traceback_later(20, exit=True, file=fh)
+        sender.send(digest(key_token_values(*large, backend=fast_backend)))
+
+    process = multiprocessing.get_context("fork").Process(target=child, args=(sender,))
+    process.start()
+    sender.close()  # so that a child that dies ends the waiting
+    try:
+        assert receiver.poll(60), "the child has not answered"
+        assert receiver.recv() == expected
+    finally:
+        process.kill()
+        process.join()
