@@ -128,39 +128,63 @@ def test_smallest_and_largest_token_id(
 
 @pytest.mark.parametrize("name", ["rewards", "base"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_number_that_is_not_finite_names_its_row(name: str, value: float) -> None:
+def test_number_that_is_not_finite_names_its_row(backend: str, name: str, value: float) -> None:
     arguments = {"rewards": REWARDS.copy(), "base": REWARDS.copy()}
     arguments[name][[3, 4]] = value
     with pytest.raises(ValueError, match=rf"{name}\[3\] is {value}; expected a finite number"):
-        token_advantages(token_ids=IDS, mask=MASK, groups=GROUPS, **arguments)
+        token_advantages(token_ids=IDS, mask=MASK, groups=GROUPS, backend=backend, **arguments)
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"token_ids": IDS.astype(float)}, r"token_ids is float64 of shape \(5, 4\); expected int"),
-        ({"token_ids": IDS[0]}, r"token_ids is int64 of shape \(4,\); .* shape \(B, T\)"),
-        ({"token_ids": IDS[None]}, r"token_ids is int64 of shape \(1, 5, 4\); .* shape \(B, T\)"),
-        ({"token_ids": IDS > 2}, r"token_ids is bool of shape \(5, 4\); expected integers"),
+        (
+            {"token_ids": IDS.astype(float)},
+            r"token_ids is (torch\.)?float64 of shape \(5, 4\); expected int",
+        ),
+        ({"token_ids": IDS[0]}, r"token_ids is (torch\.)?int64 of shape \(4,\); .* shape \(B, T\)"),
+        (
+            {"token_ids": IDS[None]},
+            r"token_ids is (torch\.)?int64 of shape \(1, 5, 4\); .* shape \(B, T\)",
+        ),
+        (
+            {"token_ids": IDS > 2},
+            r"token_ids is (torch\.)?bool of shape \(5, 4\); expected integers",
+        ),
         ({"token_ids": IDS.astype(str)}, r"token_ids is <U21 of shape \(5, 4\); expected integers"),
-        ({"mask": MASK[:, :3]}, r"mask is bool of shape \(5, 3\); .* token_ids, \(5, 4\)"),
-        ({"mask": MASK[0]}, r"mask is bool of shape \(4,\); .* token_ids, \(5, 4\)"),
+        (
+            {"mask": MASK[:, :3]},
+            r"mask is (torch\.)?bool of shape \(5, 3\); .* token_ids, \(5, 4\)",
+        ),
+        ({"mask": MASK[0]}, r"mask is (torch\.)?bool of shape \(4,\); .* token_ids, \(5, 4\)"),
         ({"mask": MASK.astype(str)}, r"mask is <U5 of shape \(5, 4\); expected bool, integers"),
-        ({"mask": MASK.astype(complex)}, r"mask is complex128 of shape \(5, 4\); expected bool"),
-        ({"correct": CORRECT[:4]}, r"correct is bool of shape \(4,\); expected shape \(5,\)"),
-        ({"correct": CORRECT[:, None]}, r"correct is bool of shape \(5, 1\); expected shape \(5,"),
-        ({"correct": True}, r"correct is bool of shape \(\); expected shape \(5,\)"),
+        (
+            {"mask": MASK.astype(complex)},
+            r"mask is (torch\.)?complex128 of shape \(5, 4\); expected bool",
+        ),
+        (
+            {"correct": CORRECT[:4]},
+            r"correct is (torch\.)?bool of shape \(4,\); expected shape \(5,\)",
+        ),
+        (
+            {"correct": CORRECT[:, None]},
+            r"correct is (torch\.)?bool of shape \(5, 1\); expected shape \(5,",
+        ),
+        ({"correct": True}, r"correct is (torch\.)?bool of shape \(\); expected shape \(5,\)"),
         ({"correct": [1, 1, 0, 0, 2]}, r"correct\[4\] is 2; expected 0, 1 or NaN"),
         ({"correct": [1, 1, -1, 0, 0]}, r"correct\[2\] is -1; expected 0, 1 or NaN"),
         ({"correct": [1, 0.5, 0, 0, 0.7]}, r"correct\[1\] is 0.5; expected 0, 1 or NaN"),
         ({"correct": [1, np.inf, 0, 0, 0]}, r"correct\[1\] is inf; expected 0, 1 or NaN"),
         ({"correct": [True, None, 0, 0, 0]}, r"correct is object of shape \(5,\); .* NaN"),
         ({"correct": list("11000")}, r"correct is <U1 of shape \(5,\); expected bool, or 0, 1"),
-        ({"groups": GROUPS[:3]}, r"groups is int64 of shape \(3,\); expected shape \(5,\)"),
-        ({"groups": 7}, r"groups is int64 of shape \(\); expected shape \(5,\)"),
+        (
+            {"groups": GROUPS[:3]},
+            r"groups is (torch\.)?int64 of shape \(3,\); expected shape \(5,\)",
+        ),
+        ({"groups": 7}, r"groups is (torch\.)?int64 of shape \(\); expected shape \(5,\)"),
         (
             {"groups": GROUPS / 2},
-            r"groups is float64 of shape \(5,\); expected integers or strings",
+            r"groups is (torch\.)?float64 of shape \(5,\); expected integers or strings",
         ),
     ],
 )
@@ -176,21 +200,35 @@ def test_message_says_what_came_and_what_was_expected(
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"rewards": REWARDS[:4]}, r"rewards is float64 of shape \(4,\); expected shape \(5,\)"),
-        ({"rewards": 1.0}, r"rewards is float64 of shape \(\); expected shape \(5,\)"),
+        (
+            {"rewards": REWARDS[:4]},
+            r"rewards is (torch\.)?float64 of shape \(4,\); expected shape \(5,\)",
+        ),
+        ({"rewards": 1.0}, r"rewards is (torch\.)?float64 of shape \(\); expected shape \(5,\)"),
         ({"rewards": list("abcde")}, r"rewards is <U1 of shape \(5,\); expected numbers"),
-        ({"groups": GROUPS[:3]}, r"groups is int64 of shape \(3,\); expected shape \(5,\)"),
-        ({"groups": 7}, r"groups is int64 of shape \(\); expected shape \(5,\)"),
-        ({"correct": CORRECT[:4]}, r"correct is bool of shape \(4,\); expected shape \(5,\)"),
-        ({"base": REWARDS[:4]}, r"base is float64 of shape \(4,\); expected shape \(5,\)"),
-        ({"base": IDS}, r"base is int64 of shape \(5, 4\); expected shape \(5,\)"),
+        (
+            {"groups": GROUPS[:3]},
+            r"groups is (torch\.)?int64 of shape \(3,\); expected shape \(5,\)",
+        ),
+        ({"groups": 7}, r"groups is (torch\.)?int64 of shape \(\); expected shape \(5,\)"),
+        (
+            {"correct": CORRECT[:4]},
+            r"correct is (torch\.)?bool of shape \(4,\); expected shape \(5,\)",
+        ),
+        (
+            {"base": REWARDS[:4]},
+            r"base is (torch\.)?float64 of shape \(4,\); expected shape \(5,\)",
+        ),
+        ({"base": IDS}, r"base is (torch\.)?int64 of shape \(5, 4\); expected shape \(5,\)"),
         ({"base": list("abcde")}, r"base is <U1 of shape \(5,\); expected numbers"),
-        ({"base": "ppo"}, r"base is 'ppo'; expected 'grpo', 'dr_grpo', 'rloo' or an array"),
+        ({"base": "ppo"}, r"base is 'ppo'; expected 'grpo', 'dr_grpo', 'rloo' or "),
         ({"backend": "abacus"}, r"no backend 'abacus'; expected auto, naive, cpu"),
     ],
 )
-def test_message_of_token_advantages(changed: dict[str, Any], message: str) -> None:
-    arguments = {"rewards": REWARDS, "token_ids": IDS, "mask": MASK, "groups": GROUPS}
+def test_message_of_token_advantages(backend: str, changed: dict[str, Any], message: str) -> None:
+    arguments = {
+        "rewards": REWARDS, "token_ids": IDS, "mask": MASK, "groups": GROUPS, "backend": backend,
+    }  # fmt: skip
     with pytest.raises(InputError, match=message):
         token_advantages(**(arguments | changed))
 

@@ -74,7 +74,7 @@ def test_bad_recipes_say_what_and_where(write, content, message):
     ],
 )
 def test_bad_overrides(write, override, message):
-    with pytest.raises(InputError, match="override|unknown key") as error:
+    with pytest.raises(InputError, match=r"override|unknown key") as error:
         recipe.load(write(MINIMAL), [override])
     assert message in str(error.value)
 

@@ -71,11 +71,11 @@ def finite_per_rollout(name: str, values: Any, n_rows: int) -> np.ndarray:
     array = per_rollout(name, values, n_rows)
     if array.dtype.kind not in "biuf":
         raise InputError(f"{name} is {describe(array)}; expected numbers")
-    array = array.astype(np.float64)
-    bad = np.flatnonzero(~np.isfinite(array))
+    numbers: np.ndarray = array.astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(numbers))
     if bad.size:
-        raise InputError(f"{name}[{bad[0]}] is {array[bad[0]]}; expected a finite number")
-    return array
+        raise InputError(f"{name}[{bad[0]}] is {numbers[bad[0]]}; expected a finite number")
+    return numbers
 
 
 def bad_token_id(batch: Batch, row: int, column: int) -> InputError:

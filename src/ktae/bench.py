@@ -43,6 +43,12 @@ class Timing(NamedTuple):
     """One for each repeat, sorted; empty: not measured."""
     note: str = ""
 
+    @property
+    def quantiles(self) -> tuple[float, float, float]:
+        """20 %, median and 80 %, in seconds."""
+        low, median, high = np.percentile(self.seconds, (20, 50, 80))
+        return float(low), float(median), float(high)
+
 
 def random_batch(
     *,
@@ -101,12 +107,9 @@ def write_csv(path: Path, batch: Batch, timings: list[Timing], device: str) -> N
     }
     rows = []
     for timing in timings:
-        low, median, high = (
-            np.percentile(timing.seconds, (20, 50, 80)) if timing.seconds else (np.nan,) * 3
-        )
-        measured = {"median_s": f"{median:.5f}", "p20_s": f"{low:.5f}", "p80_s": f"{high:.5f}"}
-        if not timing.seconds:
-            measured = dict.fromkeys(measured, "not measured")
+        measured = dict.fromkeys(("p20_s", "median_s", "p80_s"), "not measured")
+        if timing.seconds:
+            measured = dict(zip(measured, (f"{x:.5f}" for x in timing.quantiles), strict=True))
         repeats = {"repeats": len(timing.seconds), "note": timing.note}
         rows.append({"name": timing.name} | setting | measured | repeats | machine())
     append_rows(path, rows)

@@ -112,8 +112,8 @@ def score(
 
     Args:
         rollouts: a record (`ktae.rollouts.record`, `ktae.rollouts.readers.read`).
-        tokenizer: a `tokenizers.Tokenizer`, or a fast one of transformers. Needed where a rollout has no token ids; otherwise it
-            only serves to write the tokens' texts into the table.
+        tokenizer: a `tokenizers.Tokenizer`, or a fast one of transformers. Needed where a rollout
+            has no token ids; otherwise it only serves to write the tokens' texts into the table.
         config: `KTAEConfig.paper()` by default.
         backend: as in `ktae.key_token_table`.
         max_positions: see `MAX_POSITIONS`.

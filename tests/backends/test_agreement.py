@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import ktae
 from ktae import KTAEConfig, key_token_table, key_token_values, token_advantages
+from ktae.backends import BACKENDS
 
 CONFIGS = {
     "paper": KTAEConfig.paper(),
@@ -135,15 +137,13 @@ def test_table(name: str, config_name: str) -> None:
 
 
 def test_batches_are_not_trivial() -> None:
-    """Agreement on zeros would say little: most batches have many terms, large and small."""
+    """Agreement on zeros and saturated terms would say little."""
     for name, batch in BATCHES.items():
-        if name.startswith("groups of 1") or name == "nothing at all" or batch.mask.shape[1] == 1:
-            continue
-        terms = oracle(name, "paper")
-        assert np.count_nonzero(terms) > 0.2 * batch.mask.sum() * (name != "mostly unknown"), name
-        if batch.mask.size > 1000:
-            small = (np.abs(terms) > 0) & (np.abs(terms) < 0.45)
-            assert np.count_nonzero(small) >= 10, name
+        terms = np.abs(oracle(name, "paper"))
+        if not name.startswith("groups of 1,") and name != "nothing at all":
+            assert np.count_nonzero(terms) >= min(10, 0.1 * batch.mask.size), name
+        if max(np.unique(batch.groups, return_counts=True)[1]) >= 16 and batch.mask.size > 100:
+            assert np.count_nonzero((terms > 0) & (terms < 0.45)) >= 10, name
 
 
 @pytest.mark.parametrize(
@@ -261,15 +261,26 @@ def test_threads_that_call_at_once_with_large_batches(fast_backend: str, large: 
             np.testing.assert_array_equal(terms, expected)
 
 
-PRINT_DIGEST = """
+def run(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+PRINT_DIGEST = f"""
 import sys
-sys.path.insert(0, {folder!r})
-import numba
+sys.path.insert(0, {str(Path(__file__).parent)!r})
 from ktae import key_token_values
 from test_agreement import digest, rollouts
-assert numba.get_num_threads() == {n_threads}
 large = rollouts([16] * 200, 750, vocabulary=5000, seed=8)
-print(digest(key_token_values(*large, backend={backend!r})))
+print(digest(key_token_values(*large, backend=BACKEND)))
 """
 
 
@@ -277,19 +288,31 @@ print(digest(key_token_values(*large, backend={backend!r})))
 def test_number_of_threads_changes_nothing(
     fast_backend: str, large: Rollouts, n_threads: int
 ) -> None:
-    code = PRINT_DIGEST.format(
-        folder=str(Path(__file__).parent), backend=fast_backend, n_threads=n_threads
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"NUMBA_NUM_THREADS": str(n_threads)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == digest(key_token_values(*large, backend=fast_backend))
+    code = PRINT_DIGEST.replace("BACKEND", repr(fast_backend))
+    got = run(code, NUMBA_NUM_THREADS=str(n_threads), OMP_NUM_THREADS=str(n_threads))
+    assert got == digest(key_token_values(*large, backend=fast_backend))
+
+
+PRINT_TORCH_THREADS = f"""
+import sys, torch
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from ktae import key_token_values
+from test_agreement import rollouts
+before = torch.get_num_threads()
+key_token_values(*rollouts([16] * 200, 750), backend=BACKEND)
+print(before, torch.get_num_threads())
+"""
+
+
+def test_torchs_number_of_threads_is_left_alone(fast_backend: str) -> None:
+    """numba's thread pool, once started, sets OpenMP's threads for the whole process: torch's too.
+
+    Launchers (torchrun, Ray) give each process one thread on purpose; a process in which OpenMP
+    has more cannot use torch any more after a fork.
+    """
+    pytest.importorskip("torch")
+    code = PRINT_TORCH_THREADS.replace("BACKEND", repr(fast_backend))
+    assert run(code, NUMBA_NUM_THREADS="2", OMP_NUM_THREADS="1") == "1 1"
 
 
 def test_in_a_forked_process(fast_backend: str, large: Rollouts) -> None:
@@ -300,6 +323,8 @@ def test_in_a_forked_process(fast_backend: str, large: Rollouts) -> None:
     receiver, sender = multiprocessing.Pipe(duplex=False)
 
     def child(sender: Any) -> None:
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(1)  # as torch's own data loaders do
         sender.send(digest(key_token_values(*large, backend=fast_backend)))
 
     process = multiprocessing.get_context("fork").Process(target=child, args=(sender,))
@@ -311,3 +336,15 @@ def test_in_a_forked_process(fast_backend: str, large: Rollouts) -> None:
     finally:
         process.kill()
         process.join()
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_every_backend(name: str) -> None:
+    """It computes, or it says why it cannot. The two without special needs must compute."""
+    state = ktae.backends()[name]
+    if name in ("naive", "cpu"):
+        assert state == "available"
+    if state != "available":
+        pytest.skip(f"backend {name!r}: {state}")
+    got = key_token_values([[1], [2]], [[1], [1]], [1, 0], [0, 0], backend=name)
+    np.testing.assert_array_equal(got, np.float32([[0.5], [-0.5]]))

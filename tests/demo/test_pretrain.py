@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from typer.testing import CliRunner
 
+from ktae.cli import demo as command
 from ktae.demo import language, pretrain
-from ktae.demo.evaluate import evaluate
+from ktae.demo.evaluate import DemoScores, evaluate
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.errors import InputError
 
@@ -203,3 +205,35 @@ def test_evaluate_a_model() -> None:
     assert scores.greedy_accuracy == scores.sampled_accuracy == 0
     assert 3 < scores.entropy < 4.31  # untrained: near ln 74
     assert 0 < scores.sampled_length <= 8
+
+
+def test_command_pretrain(
+    tmp_path: Path, untrained: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ktae.demo import evaluate as module
+
+    monkeypatch.setattr(module, "evaluate", lambda *_, **__: DemoScores(0.38, 0.21, 24, 34, 0.5))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "model"
+    arguments = ["pretrain", "--seed", "2", "--output", str(folder)]
+    done = CliRunner().invoke(command.app, arguments)
+    assert done.exit_code == 0, done.output
+    assert f"base model  {folder}" in done.stdout
+    assert "greedy      38.0% of 512 test problems, 24 tokens each" in done.stdout
+    assert "sampled     21.0% of 512 test problems, 34 tokens each" in done.stdout
+    assert (folder / "model.safetensors").exists()
+    assert untrained == [2]
+    again = CliRunner().invoke(command.app, arguments)
+    assert isinstance(again.exception, InputError)
+    assert f"{folder} exists already" in str(again.exception)
+    cached = CliRunner().invoke(command.app, ["pretrain"])
+    assert str(tmp_path / "cache" / "ktae" / "demo" / "base-seed0-") in cached.stdout
+
+
+def test_command_sample() -> None:
+    done = CliRunner().invoke(command.app, ["sample", "-n", "20"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout == CliRunner().invoke(command.app, ["sample", "-n", "20"]).stdout
+    assert done.stdout.count("problem   <bos> ") == done.stdout.count("solution  ") == 20
+    assert "is right" in done.stdout
+    assert "is wrong" in done.stdout

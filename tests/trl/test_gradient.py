@@ -19,8 +19,8 @@ from ktae.trl import KTAETrainer
 MAX_LENGTH = 12
 
 WEIGHTS = {
-    "grpo": lambda lengths: (1 / lengths / len(lengths)),
-    "sapo": lambda lengths: (1 / lengths / len(lengths)),
+    "grpo": lambda lengths: 1 / lengths / len(lengths),
+    "sapo": lambda lengths: 1 / lengths / len(lengths),
     "bnpo": lambda lengths: torch.full_like(lengths, 1 / lengths.sum()),
     "dapo": lambda lengths: torch.full_like(lengths, 1 / lengths.sum()),
     "cispo": lambda lengths: torch.full_like(lengths, 1 / lengths.sum()),
@@ -129,9 +129,7 @@ def test_shuffling_and_splitting_keep_credit_at_its_token(trainer_arguments, mon
     )
     batch, _, _ = train_one_step(arguments)
     advantages = naive_advantages(batch, group_size=4)
-    expected = {
-        tuple(ids): advantages[row, : len(ids)] for row, ids in enumerate(batch.token_ids)
-    }
+    expected = {tuple(ids): advantages[row, : len(ids)] for row, ids in enumerate(batch.token_ids)}
     assert len(expected) == len(batch.token_ids), "rollouts coincide: rows cannot be told apart"
     rows = 0
     for inputs in seen:

@@ -62,7 +62,7 @@ def _interpreting() -> bool:
 def _has_gpu() -> bool:
     import torch
 
-    return torch.cuda.is_available()
+    return bool(torch.cuda.is_available())
 
 
 BACKENDS = {

@@ -97,15 +97,15 @@ term = _jit(statistics.term)
 
 
 @_jit
-def _is_ignored(token, ignored):  # type: ignore[no-untyped-def]
-    for ignored_id in ignored:  # one or two: a set would be slower
+def _is_ignored(token, ignored):
+    for ignored_id in ignored:  # noqa: SIM110  # numba compiles no generator
         if token == ignored_id:
             return True
     return False
 
 
 @_jit
-def _count_rollout(ids, mask, slots, number, group, shift, ignored, table, used, n_used):  # type: ignore[no-untyped-def]
+def _count_rollout(ids, mask, slots, number, group, shift, ignored, table, used, n_used):
     """Count one rollout's tokens. All arrays are this rollout's rows but `table` and `used`.
 
     About every second token of a rollout is new to its group, which no processor can predict, so
@@ -154,7 +154,7 @@ def _count_rollout(ids, mask, slots, number, group, shift, ignored, table, used,
 
 
 @_jit
-def _initial_slots(width):  # type: ignore[no-untyped-def]
+def _initial_slots(width):
     """A power of two. Before each rollout at most half of the slots are used, so that with four
     times a rollout's length the table cannot fill up within one."""
     n_slots = INITIAL_SLOTS
@@ -164,7 +164,7 @@ def _initial_slots(width):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _check_rollout(ids, mask):  # type: ignore[no-untyped-def]
+def _check_rollout(ids, mask):
     """One past the last unmasked position, and the position of a bad token id (-1: none)."""
     length = 0
     for t in range(len(ids)):
@@ -176,7 +176,7 @@ def _check_rollout(ids, mask):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _count_group(  # type: ignore[no-untyped-def]
+def _count_group(
     ids, mask, id_rows, mask_rows, rows, correct, ignored, group, table, used, slots, lengths
 ):
     """Fill `table` and `used` with the group's tokens and `slots` with each position's slot.
@@ -211,7 +211,7 @@ def _count_group(  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _strength(a, b, n_true, n_false, weights):  # type: ignore[no-untyped-def]
+def _strength(a, b, n_true, n_false, weights):
     p = fisher_p_value(a, b, n_true, n_false, weights.point)
     fisher = fisher_score(p)
     gain = information_gain(a, b, n_true, n_false)
@@ -220,7 +220,7 @@ def _strength(a, b, n_true, n_false, weights):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def judge_pairs(a, b, n_true, n_false, weights):  # type: ignore[no-untyped-def]
+def judge_pairs(a, b, n_true, n_false, weights):
     """(n, 2) strength and effect size of n tables; 0 where one class is empty."""
     out = np.zeros((len(a), 2))
     for i in range(len(a)):
@@ -231,7 +231,7 @@ def judge_pairs(a, b, n_true, n_false, weights):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _contrast(occur_true, occur_false, length_true, length_false, weights):  # type: ignore[no-untyped-def]
+def _contrast(occur_true, occur_false, length_true, length_false, weights):
     mean_length = (length_true + length_false) / 2
     return frequency_contrast(
         saturated_term_frequency(
@@ -245,7 +245,7 @@ def _contrast(occur_true, occur_false, length_true, length_false, weights):  # t
 
 
 @_jit
-def _judge_group(counts, table, used, weights, memo, terms):  # type: ignore[no-untyped-def]
+def _judge_group(counts, table, used, weights, memo, terms):
     """`terms[slot]` of every used slot.
 
     Strength and effect size depend on (a, b) alone, and so does the whole term of a token that no
@@ -282,7 +282,7 @@ def _judge_group(counts, table, used, weights, memo, terms):  # type: ignore[no-
 
 
 @_jit
-def _spread(slots, mask, terms, base, length, known, out):  # type: ignore[no-untyped-def]
+def _spread(slots, mask, terms, base, length, known, out):
     """Turn one rollout's slot numbers into terms plus `base`."""
     for t in range(length):
         if mask[t] != 0:
@@ -290,7 +290,7 @@ def _spread(slots, mask, terms, base, length, known, out):  # type: ignore[no-un
 
 
 @_jit
-def score_groups(  # type: ignore[no-untyped-def]
+def score_groups(
     ids, mask, id_rows, mask_rows, rows, starts, correct, ignored, weights, base, out, slots
 ):
     """Write the terms plus `base` of the groups `rows[starts[g]:starts[g + 1]]` to `out`.
@@ -334,7 +334,7 @@ def score_groups(  # type: ignore[no-untyped-def]
 
 
 @_jit
-def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, ignored, weights):  # type: ignore[no-untyped-def]
+def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, ignored, weights):
     """One group's columns token_id, a, b, c, d, and tf_true to term, in no particular order."""
     n_slots = _initial_slots(ids.shape[1])
     lengths = np.empty(len(rows), dtype=np.int64)

@@ -48,10 +48,8 @@ def fisher_score(a, b, n_true, n_false, settings: tl.constexpr):
         as_extreme += tl.where(above <= 1.0 + 1e-7, above, 0.0)
         as_extreme += tl.where(below <= 1.0 + 1e-7, below, 0.0)
         left_out += (above > 1.0 + 1e-7).to(tl.int32) + (below > 1.0 + 1e-7).to(tl.int32)
-    if settings.point:
-        p_value = 1.0 / total
-    else:
-        p_value = tl.where(left_out == 0, 1.0, as_extreme / total)
+    two_sided = tl.where(left_out == 0, 1.0, as_extreme / total)
+    p_value = 1.0 / total if settings.point else two_sided
     return tl.where(p_value == 1.0, 0.0, tl.exp(-2.0 * p_value))
 
 
@@ -106,21 +104,22 @@ def strength_and_effect(a, b, n_true, n_false, settings: tl.constexpr):
 
 @triton.jit
 def _saturated(occurrences, length, mean_length, settings: tl.constexpr):
-    """`statistics.saturated_term_frequency` of a class with `length` tokens."""
-    tf = occurrences.to(tl.float64) / length
+    """`statistics.saturated_term_frequency` of a class of `length` tokens, times length / length:
+    that saves a division for each token."""
     saturation = settings.k1 * (1.0 - settings.b_len + settings.b_len * (length / mean_length))
-    return (settings.k1 + 1.0) * tf / (saturation + tf)
+    count = occurrences.to(tl.float64)
+    return (settings.k1 + 1.0) * count / (saturation * length + count)
 
 
 @triton.jit
-def term(strength, effect, true, false, length_true, length_false, settings: tl.constexpr):
-    """The term of tokens with these counts, in float64 until the last step."""
+def term(strength, effect, occurrences, lengths, settings: tl.constexpr):
+    """`statistics.term`; occurrences and lengths are (correct, incorrect) pairs."""
     direction = effect
     if settings.h3 > 0:
-        mean_length = (length_true + length_false) / 2.0
-        tf_true = _saturated(true & 0xFFFFFFFF, length_true, mean_length, settings)
-        tf_false = _saturated(false & 0xFFFFFFFF, length_false, mean_length, settings)
-        contrast = tf_true / (tf_false + settings.eps) - tf_false / (tf_true + settings.eps)
+        mean_length = (lengths[0] + lengths[1]) / 2.0
+        true = _saturated(occurrences[0], lengths[0], mean_length, settings)
+        false = _saturated(occurrences[1], lengths[1], mean_length, settings)
+        contrast = true / (false + settings.eps) - false / (true + settings.eps)
         direction += settings.h3 * contrast
     value = tl.where(strength > 0.0, strength * direction, 0.0)
     # σ(v) - 0.5 = (1 - e) / (1 + e) / 2 with e = exp(-v), for |v| so that nothing overflows.

@@ -7,7 +7,6 @@ the number of groups included, stays there. `_triton_kernels` says how it is com
 from __future__ import annotations
 
 import contextlib
-from typing import NamedTuple
 
 import torch
 import triton
@@ -18,29 +17,21 @@ from ktae.backends.tensors import Tensors
 from ktae.config import KTAEConfig
 from ktae.errors import InputError
 
-BLOCK = 1024
-"""Tokens of a rollout that a program takes at a time. A quarter of a table must hold a block."""
+BLOCK = 512
+"""Tokens of a rollout that a program takes at a time, one a thread: with more, Triton would give
+loads and atomics different layouts and shuffle the tokens between them."""
 
-MEMO_BLOCK = 256
-"""Pairs (a, b) judged at a time: the formulas in float64 need many registers."""
+PROGRAMS_PER_MULTIPROCESSOR = 2
+"""One program's work hides the other's waiting. More would press their tables out of the cache."""
 
-N_WARPS = 8
-PROGRAMS_PER_MULTIPROCESSOR = 3
-"""One program's barriers are hidden by the others; more of them would press its table out of L2."""
+MAX_REGISTERS = 64
+"""For a thread: what lets that many programs fit."""
+
+SURVEY_BLOCK = 1024
+TABULATE_BLOCK = 128
 
 SLOT_BYTES = 8 + 4 + 2 * 8 + 4
-"""A table's slot with its token's last entry, two counts and term."""
-MEMO_BYTES = 2 * 8 * kernels.PAIRS
-
-
-class Scratch(NamedTuple):
-    """The programs' memory, in the order of the kernel's parameters."""
-
-    tables: torch.Tensor
-    last_entries: torch.Tensor
-    counts: torch.Tensor
-    terms: torch.Tensor
-    memos: torch.Tensor
+"""Of a table, for each slot."""
 
 
 def terms(
@@ -70,27 +61,79 @@ def terms(
 def _launch(
     batch: Tensors, settings: Settings, base_b: torch.Tensor, out: torch.Tensor, memory_bytes: int
 ) -> None:
-    """Enqueue both kernels, which fill `out`."""
+    """Enqueue the three kernels, which fill `out`."""
     n_rows, n_columns = out.shape
-    mask = batch.mask.view(torch.uint8) if batch.mask.dtype == torch.bool else batch.mask
-    inputs = (batch.token_ids, *batch.token_ids.stride(), mask, *mask.stride())
-    rows, group_of = batch.rows.contiguous(), batch.group_of.contiguous()
-    correct_b, base_b = batch.correct.contiguous(), base_b.contiguous()
-    widths = torch.empty(n_rows, dtype=torch.int32, device=out.device)
-    starts = torch.full((n_rows + 1,), n_rows, dtype=torch.int32, device=out.device)
-    tallies_and_queue = torch.zeros(4 * n_rows + 1, dtype=torch.int64, device=out.device)
-    tallies, queue = tallies_and_queue[:-1], tallies_and_queue[-1:].view(torch.int32)
+    ids_bt, mask_bt = _matrix(batch.token_ids), _matrix(batch.mask)
+    base_b = base_b.contiguous()
+    groups, queue = _groups(batch.rows.contiguous())
     kernels.survey_rows[(n_rows,)](
-        *inputs, rows, group_of, correct_b, base_b, out, widths, starts, tallies, n_columns,
-        settings=settings, BLOCK=BLOCK, num_warps=4,
+        ids_bt, mask_bt, batch.group_of.contiguous(), batch.correct.contiguous(), base_b, out,
+        groups, n_columns, settings=settings, BLOCK=SURVEY_BLOCK, num_warps=4,
     )  # fmt: skip
-    n_programs, n_slots = _sizes(n_rows, n_columns, out.device, memory_bytes)
+    kernels.tabulate_groups[(n_rows,)](
+        groups, settings=settings, BLOCK=TABULATE_BLOCK, num_warps=TABULATE_BLOCK // 32
+    )
+    n_programs, tables = _tables(n_rows, n_columns, out.device, memory_bytes)
     kernels.score_groups[(n_programs,)](
-        *inputs, rows, correct_b, base_b, out, out.view(torch.int32), widths, starts, tallies,
-        queue, *_scratch(n_programs, n_slots, out.device), n_slots, n_rows, n_columns,
-        settings=settings, BLOCK=BLOCK, MEMO_BLOCK=MEMO_BLOCK, PAIRS=kernels.PAIRS,
-        num_warps=N_WARPS, num_stages=1,
+        ids_bt, mask_bt, groups, base_b, out, out.view(torch.int32), queue, tables,
+        n_rows, n_columns, settings=settings, BLOCK=BLOCK,
+        num_warps=BLOCK // 32, num_stages=1, maxnreg=MAX_REGISTERS,
     )  # fmt: skip
+
+
+def _matrix(tensor_bt: torch.Tensor) -> kernels.Matrix:
+    if tensor_bt.dtype == torch.bool:
+        tensor_bt = tensor_bt.view(torch.uint8)
+    return kernels.Matrix(tensor_bt, *tensor_bt.stride())
+
+
+def _groups(rows: torch.Tensor) -> tuple[kernels.Groups, torch.Tensor]:
+    """Room for the survey and the memo, and the queue, a counter of the groups taken."""
+    n_rows, device = len(rows), rows.device
+    n_pairs = n_rows * kernels.MEMO_PER_ROLLOUT.value
+    tallies = torch.zeros(n_rows + 1, 4, dtype=torch.int64, device=device)
+    groups = kernels.Groups(
+        rows=rows,
+        reach=torch.empty(n_rows, dtype=torch.int32, device=device),
+        starts=torch.full((n_rows + 1,), n_rows, dtype=torch.int32, device=device),
+        tallies=tallies,
+        memo=torch.empty(2 * n_pairs, dtype=torch.float64, device=device),
+    )
+    return groups, tallies[n_rows].view(torch.int32)
+
+
+def _tables(
+    n_rows: int, n_columns: int, device: torch.device, memory_bytes: int
+) -> tuple[int, kernels.Table]:
+    """The number of programs, and their tables.
+
+    A table's capacity is a power of two, enough for all positions of the batch if `memory_bytes`
+    allows it. Where it does not allow the smallest table for each program there are fewer programs,
+    and one at least.
+    """
+    n_programs = 4  # in the interpreter
+    if device.type == "cuda":
+        multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count
+        n_programs = multiprocessors * PROGRAMS_PER_MULTIPROCESSOR
+    smallest = 4 * BLOCK
+    n_programs = max(1, min(n_programs, n_rows, memory_bytes // (smallest * SLOT_BYTES)))
+    affordable = memory_bytes // n_programs // SLOT_BYTES
+    useful = n_rows * n_columns * 4 // 3 + 2 * BLOCK
+    capacity = smallest
+    while 2 * capacity <= affordable and capacity < useful and capacity < 2**30:
+        capacity *= 2
+
+    def empty(per_slot: int, dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty(n_programs * capacity * per_slot, dtype=dtype, device=device)
+
+    table = kernels.Table(
+        slots=empty(1, torch.int64),
+        last_entry=empty(1, torch.int32),
+        counts=empty(2, torch.int64),
+        terms=empty(1, torch.float32),
+        capacity=capacity,
+    )
+    return n_programs, table
 
 
 def _settings(config: KTAEConfig) -> Settings:
@@ -105,39 +148,4 @@ def _settings(config: KTAEConfig) -> Settings:
         term_scale=float(config.term_scale),
         point=config.fisher == "point",
         ignored=config.ignore_token_ids,
-    )
-
-
-def _sizes(n_rows: int, n_columns: int, device: torch.device, memory_bytes: int) -> tuple[int, int]:
-    """Number of programs, and slots of each one's table.
-
-    The slots are a power of two, enough for all positions of the batch if `memory_bytes` allows
-    it. Where it does not allow the smallest table for each program there are fewer programs; one
-    is the minimum, a quarter of a megabyte.
-    """
-    n_programs = 4  # in the interpreter
-    if device.type == "cuda":
-        multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count
-        n_programs = multiprocessors * PROGRAMS_PER_MULTIPROCESSOR
-    smallest = 4 * BLOCK
-    affordable = memory_bytes // (smallest * SLOT_BYTES + MEMO_BYTES)
-    n_programs = max(1, min(n_programs, n_rows, affordable))
-    affordable = (memory_bytes // n_programs - MEMO_BYTES) // SLOT_BYTES
-    useful = n_rows * n_columns * 4 // 3 + 2 * BLOCK
-    n_slots = smallest
-    while 2 * n_slots <= affordable and n_slots < useful and n_slots < 2**30:
-        n_slots *= 2
-    return n_programs, n_slots
-
-
-def _scratch(n_programs: int, n_slots: int, device: torch.device) -> Scratch:
-    def empty(size: int, dtype: torch.dtype) -> torch.Tensor:
-        return torch.empty(n_programs * size, dtype=dtype, device=device)
-
-    return Scratch(
-        tables=empty(n_slots, torch.int64),
-        last_entries=empty(n_slots, torch.int32),
-        counts=empty(2 * n_slots, torch.int64),
-        terms=empty(n_slots, torch.float32),
-        memos=empty(2 * kernels.PAIRS, torch.float64),
     )

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from ktae.errors import InputError
+
 app = typer.Typer(
     help="The embedded demo: a tiny language of sums and a base model that solves some of them.",
     no_args_is_help=True,
@@ -19,38 +21,48 @@ app = typer.Typer(
 def pretrain(
     seed: Annotated[int, typer.Option(min=0, help="Another seed, another base model.")] = 0,
     output: Annotated[
-        Path | None, typer.Option(help="A new folder for the model. [default: in the cache]")
+        Path | None, typer.Option(help="A new folder for the model [default: in the cache].")
     ] = None,
 ) -> None:
     """Pretrain the base model, about a minute once, and say where it is and how well it does."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from ktae.demo.evaluate import evaluate
-    from ktae.demo.language import test_problems
-    from ktae.demo.pretrain import base_model, write_base_model
-    from ktae.errors import InputError
-
+    if output is not None and output.exists():
+        raise InputError(f"{output} exists already; name a new folder")
+    try:
+        from ktae.demo.pretrain import base_model, write_base_model
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"pretraining needs {error.name}, which is not installed; pip install 'ktae[trl]'"
+        ) from None
     started = time.perf_counter()
     if output is None:
         folder = base_model(seed)
-    elif output.exists():
-        raise InputError(f"{output} exists; name a folder that does not")
     else:
         folder = output
         write_base_model(folder, seed)
-    pretrained = time.perf_counter()
+    typer.echo(f"base model  {folder}  ({time.perf_counter() - started:.0f} s)")
+    _print_scores(folder)
+
+
+def _print_scores(folder: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    from ktae.demo.evaluate import evaluate
+    from ktae.demo.language import test_problems
+
+    logging.disable_progress_bar()  # one about loading 20 weights
+    started = time.perf_counter()
     model = AutoModelForCausalLM.from_pretrained(folder)
     problems = test_problems()
     scores = evaluate(model, AutoTokenizer.from_pretrained(folder), problems, seed=0)
-    typer.echo(f"base model   {folder}")
-    typer.echo(f"greedy       {scores.greedy_accuracy:.1%} of {len(problems)} test problems")
-    typer.echo(
-        f"sampled      {scores.sampled_accuracy:.1%}, {scores.sampled_length:.0f} tokens each"
-    )
-    typer.echo(
-        f"time         {pretrained - started:.0f} s for the model, "
-        f"{time.perf_counter() - pretrained:.0f} s for the scores"
-    )
+    for way, accuracy, length in (
+        ("greedy", scores.greedy_accuracy, scores.greedy_length),
+        ("sampled", scores.sampled_accuracy, scores.sampled_length),
+    ):
+        typer.echo(
+            f"{way:10s}  {accuracy:.1%} of {len(problems)} test problems, {length:.0f} tokens each"
+        )
+    typer.echo(f"scored in   {time.perf_counter() - started:.0f} s")
 
 
 @app.command()

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator
 
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers  # type: ignore[import-untyped]
+from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ktae.demo.language import BOS, EOS, PAD, SPECIAL_TOKENS, VOCABULARY

@@ -46,7 +46,8 @@ def pretrain(
         for step in range(steps):
             batch = _batch(rng, tokenizer)
             n_tokens = sum(len(response) for _, response in batch)
-            for half in (batch[: BATCH // 2], batch[BATCH // 2 :]):  # one alone is mostly padding
+            # Short responses, then long ones: padded to one width, half of it would be padding
+            for half in (batch[: BATCH // 2], batch[BATCH // 2 :]):
                 ids_bt, labels_bt = _tensors(half, tokenizer.pad_token_id)
                 base(ids_bt, labels=labels_bt, num_items_in_batch=n_tokens).loss.backward()
             optimizer.step()

@@ -24,7 +24,6 @@ from transformers.utils import logging as transformers_logging
 from ktae import recipe as recipes
 from ktae.errors import InputError
 from ktae.recipe import Recipe
-from ktae.rollouts import record
 from ktae.runs import RunFolder, write_json
 from ktae.trl.settings import grpo_config, optimizer_steps
 from ktae.trl.tasks import TASKS, Task
