@@ -1,0 +1,58 @@
+import csv
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ktae import InputError, backends, bench
+from ktae.cli import app
+
+SMALL = bench.random_batch(groups=3, group_size=4, width=32, mean_length=10, vocabulary=50)
+
+
+def test_random_batch_is_a_step_of_that_shape():
+    assert SMALL.token_ids.shape == SMALL.mask.shape == (12, 32)
+    assert SMALL.token_ids[SMALL.mask].max() < 50
+    lengths = SMALL.mask.sum(axis=1)
+    assert (SMALL.mask == (np.arange(32) < lengths[:, None])).all()
+    assert SMALL.groups.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+
+
+def test_every_contender_is_timed_or_says_why_not():
+    names = [*backends.BACKENDS, "copy", "verl grpo"]
+    timings = {timing.name: timing for timing in bench.compare(SMALL, names, repeats=3)}
+    for name in ("naive", "cpu", "copy"):
+        assert len(timings[name].seconds) == 3
+        assert timings[name].quantiles[0] <= timings[name].quantiles[1]
+    for timing in timings.values():
+        assert timing.seconds or timing.note
+
+
+def test_csv_rows_name_machine_and_versions_and_do_not_invent_numbers(tmp_path):
+    path = tmp_path / "results.csv"
+    timings = [bench.Timing("cpu", [0.1, 0.2, 0.3]), bench.Timing("triton", [], "no GPU")]
+    bench.write_csv(path, SMALL, timings, "cpu")
+    bench.write_csv(path, SMALL, timings, "cpu")
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["median_s"] for row in rows] == ["0.20000", "not measured"] * 2
+    assert all(row["cpu"] and row["date"] and "numpy=" in row["versions"] for row in rows)
+
+
+def test_command(tmp_path):
+    path = tmp_path / "results.csv"
+    arguments = ["bench", "cpu", "copy", "--groups", "2", "--repeats", "1", "--csv", str(path)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "cpu" in result.output
+    assert path.read_text().count("\n") == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["cpuu"], "no contender 'cpuu'"), (["cpu", "--dtype", "int8"], "--dtype is 'int8'")],
+)
+def test_bad_input(arguments, message):
+    result = CliRunner().invoke(app, ["bench", *arguments])
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)

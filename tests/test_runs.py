@@ -1,0 +1,56 @@
+import json
+
+import pytest
+
+from ktae import InputError
+from ktae.runs import RunFolder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.create("name: r\n")
+    return folder
+
+
+def test_a_taken_folder_is_refused(folder):
+    with pytest.raises(InputError, match="holds a run already; add --resume"):
+        folder.require_free()
+    RunFolder(folder.path / "other").require_free()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot make run folder"):
+        RunFolder(tmp_path / "file" / "run").create("")
+
+
+def test_a_line_cut_short_by_a_crash_is_left_out(folder):
+    folder.append_metrics({"step": 1})
+    with folder.metrics.open("a") as file:
+        file.write('{"step": 2, "lo')
+    assert folder.read_metrics() == [{"step": 1}]
+
+
+def test_forget_after_drops_what_will_run_again(folder):
+    for step in (1, 2, 3):
+        folder.append_metrics({"step": step})
+        (folder.rollouts / f"step-{step:05d}.parquet").touch()
+    folder.forget_after(2)
+    assert [line["step"] for line in folder.read_metrics()] == [1, 2]
+    assert [path.name for path in sorted(folder.rollouts.iterdir())] == [
+        "step-00001.parquet",
+        "step-00002.parquet",
+    ]
+    folder.append_metrics({"step": 3})
+    assert [json.loads(line)["step"] for line in folder.metrics.open()] == [1, 2, 3]
+
+
+def test_last_checkpoint_is_the_newest_complete_one(folder):
+    assert folder.last_checkpoint() is None
+    for step, complete in ((2, True), (10, True), (12, False)):
+        checkpoint = folder.checkpoints / f"checkpoint-{step}"
+        checkpoint.mkdir(parents=True)
+        if complete:
+            (checkpoint / "trainer_state.json").write_text("{}")
+    assert folder.last_checkpoint() == folder.checkpoints / "checkpoint-10"
