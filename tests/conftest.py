@@ -34,8 +34,8 @@ def _numba_cache() -> Path:
 
 os.environ["NUMBA_CACHE_DIR"] = str(_numba_cache())
 
-settings.register_profile("dev", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("dev", deadline=None, max_examples=50)
+settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 

@@ -80,7 +80,7 @@ def test_frozen_hashable_comparable_and_picklable() -> None:
     "value", [-1e-9, -1, float("nan"), float("inf"), "1", None, True, [1.0], 1j]
 )
 def test_weights_are_finite_and_at_least_0(name: str, value: Any) -> None:
-    with pytest.raises(InputError, match=rf"^{name} is .*; expected a finite number, at least 0$"):
+    with pytest.raises(InputError, match=rf"^{name} is .*; expected a number from 0 to 1e\+30$"):
         KTAEConfig(**{name: value})
     assert getattr(KTAEConfig(**{name: 0}), name) == 0
 
@@ -88,7 +88,7 @@ def test_weights_are_finite_and_at_least_0(name: str, value: Any) -> None:
 @pytest.mark.parametrize("name", ["k1", "eps", "term_scale"])
 @pytest.mark.parametrize("value", [0, 0.0, -1, float("nan"), float("inf"), "1", None, True])
 def test_these_are_finite_and_above_0(name: str, value: Any) -> None:
-    with pytest.raises(InputError, match=rf"^{name} is .*; expected a finite number above 0$"):
+    with pytest.raises(InputError, match=rf"^{name} is .*; expected a number from 1e-30 to 1e\+30$"):
         KTAEConfig(**{name: value})
 
 

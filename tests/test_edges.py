@@ -240,7 +240,7 @@ def test_mask_with_holes(backend: str) -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0])
-@pytest.mark.parametrize("weight", [1e3, 1e30, 1e100])
+@pytest.mark.parametrize("weight", [1e3, 1e30])
 def test_large_values_saturate(
     backend: str, table_backend: str, weight: float, scale: float
 ) -> None:

@@ -261,7 +261,7 @@ def rollout_advantage(base: str, reward: float, rewards: list[float]) -> float:
     return centred / (statistics.stdev(rewards) + 1e-6) if base == "grpo" else centred
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(batch=batches(), data=st.data(), base=st.sampled_from(["grpo", "dr_grpo", "rloo"]))
 def test_rollout_advantages(base: str, batch: Rollouts, data: st.DataObject) -> None:
     """With everything correct there are no terms. Rollouts without a token do not count."""

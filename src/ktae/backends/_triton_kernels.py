@@ -6,10 +6,10 @@ one program a group, computes what depends on (a, b) alone. `score_groups` takes
 program owns a table, counts a group's tokens in it, judges each distinct token once, and spreads
 the terms onto the output.
 
-A table belongs to one program, so the only order of events is that program's own. Within a program,
-one thread's writes and atomics are visible to the others after `tl.debug_barrier`, which is CUDA's
-`__syncthreads` (CUDA C++ programming guide, "Synchronization functions"); the compiler itself adds
-no barriers for global memory. All atomics are relaxed: what orders them is the barriers.
+A table belongs to one program. Within a program, one thread's writes and atomics are visible to the
+others after `tl.debug_barrier`, which is CUDA's `__syncthreads` (CUDA C++ programming guide,
+"Synchronization functions"); the compiler itself adds no barriers for global memory. So the
+barriers put the atomics in order, and all of them are relaxed.
 
 Names: an *entry* is a rollout's place in the group order, `rows[entry]` its row in the batch; a
 token's *index* counts the distinct tokens of its group in the order in which they were found.
@@ -24,9 +24,7 @@ import triton.language as tl
 
 from ktae.backends._triton_statistics import strength_and_effect, term
 
-MEMO_PER_ROLLOUT = tl.constexpr(24)
-"""Pairs (a, b) of a group that are tabulated at most, times its rollouts: enough for 88."""
-
+MEMO_PER_ROLLOUT = tl.constexpr(24)  # pairs (a, b): enough for groups of 88
 EMPTY = tl.constexpr(-1)
 CLAIM = tl.constexpr(1 << 31)
 FIRST_OCCURRENCE = tl.constexpr(1 << 32 | 1)
@@ -50,28 +48,24 @@ class Groups(NamedTuple):
     rows: Any
     """(B,) int64: the entries' rows."""
     reach: Any
-    """(B,) int32: one past the entry's last counted column, negative for an incorrect rollout, 0
-    for one that does not count."""
+    """(B,) int32: one past the last counted column; negative: incorrect; 0: does not count."""
     starts: Any
     """(B + 1,) int32: the groups' first entries, B for all groups that there aren't."""
     tallies: Any
     """(B, 4) int64: the groups' rollouts and tokens, incorrect and correct."""
     memo: Any
-    """(B * MEMO_PER_ROLLOUT, 2) float64: strength and effect size of a group's pairs, from its
-    first entry's place on."""
+    """(B, MEMO_PER_ROLLOUT, 2) float64: strength and effect size of a group's pairs (a, b)."""
 
 
 class Table(NamedTuple):
     """A program's memory."""
 
     slots: Any
-    """(capacity,) int64: a token above, and below it its index, or until it has one CLAIM plus the
-    number of the lane that took the slot."""
+    """(capacity,) int64: a token above; below it its index, or at first CLAIM plus the lane."""
     last_entry: Any
     """(capacity,) int32: by index, the last entry that holds the token."""
     counts: Any
-    """(2, capacity) int64: by class and index, the rollouts that hold the token above, its
-    occurrences below."""
+    """(2, capacity) int64: by class and index, rollouts with the token above, occurrences below."""
     terms: Any
     """(capacity,) float32: by index."""
     capacity: Any
@@ -237,8 +231,8 @@ def _count_block(token, counted, entry, is_true, table, n_slots, n_used, BLOCK: 
     slot, content, took = _find(token, counted, table.slots, n_slots, BLOCK)
     is_new = took.to(tl.int32)
     index = tl.where(took, n_used + tl.cumsum(is_new, 0) - 1, content.to(tl.int32))
-    ours = table.counts + is_true * table.capacity
-    theirs = table.counts + (1 - is_true) * table.capacity
+    ours = table.counts + tl.where(is_true, table.capacity, 0)
+    theirs = table.counts + tl.where(is_true, 0, table.capacity)
     tl.store(table.slots + slot, (token.to(tl.int64) << 32) | index, mask=took)
     tl.store(table.last_entry + index, entry, mask=took)
     tl.store(ours + index, FIRST_OCCURRENCE, mask=took)
@@ -280,9 +274,8 @@ def _count_group(
                 token, counted = _load_tokens(
                     ids_bt, mask_bt, row, column, inside, True, part, log2_parts, settings
                 )
-                is_true = (reach > 0).to(tl.int32)
                 index, n_used = _count_block(
-                    token, counted, entry, is_true, table, n_slots, n_used, BLOCK
+                    token, counted, entry, reach > 0, table, n_slots, n_used, BLOCK
                 )
                 tl.store(index_bt + row * n_columns + column, index, mask=counted)
     tl.debug_barrier()
@@ -324,7 +317,6 @@ def _spread_terms(
     part, log2_parts, settings: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Turn the indices of one part's tokens into terms plus base."""
-    lanes = tl.arange(0, BLOCK)
     # With one part and nothing ignored the mask alone says which positions have an index.
     ids_needed = (log2_parts > 0) | (len(settings.ignored) > 0)
     for entry in range(start, stop):
@@ -332,7 +324,7 @@ def _spread_terms(
         reach = tl.abs(tl.load(groups.reach + entry))
         base = tl.load(base_b + row).to(tl.float64)
         for first in range(0, reach, BLOCK):
-            column = first + lanes
+            column = first + tl.arange(0, BLOCK)
             inside = column < reach
             at = row * n_columns + column
             index = tl.load(index_bt + at, inside, other=0)

@@ -45,7 +45,7 @@ def terms(
         InputError: the batch is not on a GPU, and Triton does not interpret.
     """
     device = batch.token_ids.device
-    if device.type != "cuda" and not triton.knobs.runtime.interpret:
+    if device.type != "cuda" and isinstance(kernels.score_groups, triton.JITFunction):
         raise InputError(
             f"token_ids is on {device}; expected a CUDA device "
             "(TRITON_INTERPRET=1, set before Triton is imported, runs the kernels on the CPU)"
