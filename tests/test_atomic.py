@@ -3,7 +3,7 @@ import os
 import pytest
 
 from ktae import InputError
-from ktae.atomic import atomic_write
+from ktae.atomic import atomic_folder, atomic_write
 
 
 def test_replaces_the_file_at_the_end_only(tmp_path):
@@ -20,8 +20,7 @@ def test_an_error_leaves_everything_as_it_was(tmp_path):
     path = tmp_path / "out.txt"
     path.write_text("old")
     with pytest.raises(KeyError), atomic_write(path) as temporary:
-        temporary.write_text("half")
-        raise KeyError
+        {}[temporary.write_text("half")]
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["out.txt"]
 
@@ -34,7 +33,26 @@ def test_permissions_are_those_of_any_new_file(tmp_path):
 
 
 def test_unusable_places(tmp_path):
-    with pytest.raises(InputError, match="No such file or directory"), atomic_write(tmp_path / "a/b"):
+    missing = atomic_write(tmp_path / "a/b")
+    with pytest.raises(InputError, match="No such file or directory"), missing:
         pass
     with pytest.raises(InputError, match="it is a folder"), atomic_write(tmp_path):
         pass
+
+
+def test_a_full_disk_is_one_message(tmp_path):
+    path = tmp_path / "out.txt"
+    with pytest.raises(InputError, match=r"cannot write .*out.txt: No space"), atomic_write(path):
+        raise OSError(28, "No space left on device")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_replaces_what_a_run_cut_short_has_left(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "half").touch()
+    with atomic_folder(folder) as temporary:
+        (temporary / "whole").touch()
+        assert os.listdir(folder) == ["half"]
+    assert os.listdir(folder) == ["whole"]
+    assert os.listdir(tmp_path) == ["model"]

@@ -88,7 +88,9 @@ def test_weights_are_finite_and_at_least_0(name: str, value: Any) -> None:
 @pytest.mark.parametrize("name", ["k1", "eps", "term_scale"])
 @pytest.mark.parametrize("value", [0, 0.0, -1, float("nan"), float("inf"), "1", None, True])
 def test_these_are_finite_and_above_0(name: str, value: Any) -> None:
-    with pytest.raises(InputError, match=rf"^{name} is .*; expected a number from 1e-30 to 1e\+30$"):
+    with pytest.raises(
+        InputError, match=rf"^{name} is .*; expected a number from 1e-30 to 1e\+30$"
+    ):
         KTAEConfig(**{name: value})
 
 

@@ -1,13 +1,11 @@
-"""What may come in, what comes back, and what the errors say, on every backend."""
+"""What may come in and what comes back, on every backend."""
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ktae import InputError, KTAEConfig, key_token_table, key_token_values, token_advantages
+from ktae import KTAEConfig, key_token_table, key_token_values, token_advantages
 
 IDS = np.array([[1, 2, 3, 4], [1, 2, 2, 5], [1, 6, 5, 5], [1, 6, 7, 3], [2, 6, 0, 0]])
 MASK = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 1], [1, 1, 1, 1], [1, 1, 0, 0]], dtype=bool)
@@ -23,76 +21,7 @@ def expected() -> np.ndarray:
     return terms
 
 
-@pytest.fixture(params=["values", "table"])
-def estimate(
-    request: pytest.FixtureRequest, backend: str, table_backend: str
-) -> Callable[..., Any]:
-    """`key_token_values` and `key_token_table`, which take the same arguments."""
-    if request.param == "values":
-        return functools.partial(key_token_values, backend=backend)
-    return functools.partial(key_token_table, backend=table_backend)
-
-
-# --- token ids out of range
-
-
-@pytest.mark.parametrize("bad", [-1, -100, 2**31, 2**32 + 5, 2**62, -(2**63)])
-@pytest.mark.parametrize("row", [0, 3, 4])
-def test_bad_token_id_names_row_and_column(
-    estimate: Callable[..., Any], row: int, bad: int
-) -> None:
-    ids = IDS.copy()
-    ids[row, 1] = bad
-    with pytest.raises(
-        ValueError, match=rf"token_ids\[{row}, 1\] is {bad}; expected 0 to 2\^31 - 1"
-    ):
-        estimate(ids, MASK, CORRECT, GROUPS)
-
-
-def test_first_bad_token_id_in_reading_order(estimate: Callable[..., Any]) -> None:
-    """The first row that holds one, whatever the order of the groups, and its first column."""
-    ids = IDS.copy()
-    ids[1, 3] = -100  # masked
-    ids[2, 1], ids[2, 3], ids[3, 0], ids[4, 0] = -3, -4, -5, -6
-    groups = [7, 7, 7, 7, 2]  # row 4's group is the first
-    with pytest.raises(InputError, match=r"token_ids\[2, 1\] is -3;"):
-        estimate(ids, MASK, CORRECT, groups)
-    with pytest.raises(InputError, match=r"token_ids\[1, 0\] is -6;"):
-        estimate(ids[[0, 4]], MASK[[0, 4]], [1, 0], [1, 0])
-    ids[0, 0] = -7  # in a group that comes later than that of row 4
-    with pytest.raises(InputError, match=r"token_ids\[0, 0\] is -7;"):
-        estimate(ids, MASK, CORRECT, groups)
-
-
-@pytest.mark.parametrize(
-    ("correct", "groups"),
-    [
-        ([1, 1, 0, np.nan, 1], [0, 0, 0, 0, 0]),
-        ([1, 1, 1, 1, 1], [0, 0, 0, 0, 0]),
-        ([1, 1, 0, 0, 0], [0, 0, 0, 1, 0]),
-        ([np.nan] * 5, [0, 0, 0, 0, 0]),
-    ],
-    ids=["unknown", "degenerate", "group of one", "nothing known"],
-)
-def test_bad_token_id_is_found_where_nothing_is_counted(
-    estimate: Callable[..., Any], correct: list[float], groups: list[int]
-) -> None:
-    ids = IDS.copy()
-    ids[3, 2] = -100
-    with pytest.raises(InputError, match=r"token_ids\[3, 2\] is -100;"):
-        estimate(ids, MASK, correct, groups)
-
-
-def test_bad_token_id_in_advantages(backend: str) -> None:
-    with pytest.raises(InputError, match=r"token_ids\[0, 0\] is -1;"):
-        token_advantages(REWARDS, IDS - 2, MASK, GROUPS, backend=backend)
-
-
-def test_bad_unsigned_token_id_is_named_as_it_came(backend: str) -> None:
-    ids = IDS.astype(np.uint64)
-    ids[2, 1] = 2**64 - 1  # -1 as int64
-    with pytest.raises(InputError, match=rf"token_ids\[2, 1\] is {2**64 - 1};"):
-        key_token_values(ids, MASK, CORRECT, GROUPS, backend=backend)
+# --- every token id that is allowed, and anything where masked
 
 
 @pytest.mark.parametrize(
@@ -121,125 +50,6 @@ def test_smallest_and_largest_token_id(
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
     table = key_token_table(ids, MASK, CORRECT, GROUPS, backend=table_backend)
     assert {0, 2**31 - 1} <= set(table.token_id.tolist())
-
-
-# --- values, shapes and dtypes that do not fit
-
-
-@pytest.mark.parametrize("name", ["rewards", "base"])
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_number_that_is_not_finite_names_its_row(backend: str, name: str, value: float) -> None:
-    arguments = {"rewards": REWARDS.copy(), "base": REWARDS.copy()}
-    arguments[name][[3, 4]] = value
-    with pytest.raises(ValueError, match=rf"{name}\[3\] is {value}; expected a finite number"):
-        token_advantages(token_ids=IDS, mask=MASK, groups=GROUPS, backend=backend, **arguments)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        (
-            {"token_ids": IDS.astype(float)},
-            r"token_ids is (torch\.)?float64 of shape \(5, 4\); expected int",
-        ),
-        ({"token_ids": IDS[0]}, r"token_ids is (torch\.)?int64 of shape \(4,\); .* shape \(B, T\)"),
-        (
-            {"token_ids": IDS[None]},
-            r"token_ids is (torch\.)?int64 of shape \(1, 5, 4\); .* shape \(B, T\)",
-        ),
-        (
-            {"token_ids": IDS > 2},
-            r"token_ids is (torch\.)?bool of shape \(5, 4\); expected integers",
-        ),
-        ({"token_ids": IDS.astype(str)}, r"token_ids is <U21 of shape \(5, 4\); expected integers"),
-        (
-            {"mask": MASK[:, :3]},
-            r"mask is (torch\.)?bool of shape \(5, 3\); .* token_ids, \(5, 4\)",
-        ),
-        ({"mask": MASK[0]}, r"mask is (torch\.)?bool of shape \(4,\); .* token_ids, \(5, 4\)"),
-        ({"mask": MASK.astype(str)}, r"mask is <U5 of shape \(5, 4\); expected bool, integers"),
-        (
-            {"mask": MASK.astype(complex)},
-            r"mask is (torch\.)?complex128 of shape \(5, 4\); expected bool",
-        ),
-        (
-            {"correct": CORRECT[:4]},
-            r"correct is (torch\.)?bool of shape \(4,\); expected shape \(5,\)",
-        ),
-        (
-            {"correct": CORRECT[:, None]},
-            r"correct is (torch\.)?bool of shape \(5, 1\); expected shape \(5,",
-        ),
-        ({"correct": True}, r"correct is (torch\.)?bool of shape \(\); expected shape \(5,\)"),
-        ({"correct": [1, 1, 0, 0, 2]}, r"correct\[4\] is 2; expected 0, 1 or NaN"),
-        ({"correct": [1, 1, -1, 0, 0]}, r"correct\[2\] is -1; expected 0, 1 or NaN"),
-        ({"correct": [1, 0.5, 0, 0, 0.7]}, r"correct\[1\] is 0.5; expected 0, 1 or NaN"),
-        ({"correct": [1, np.inf, 0, 0, 0]}, r"correct\[1\] is inf; expected 0, 1 or NaN"),
-        ({"correct": [True, None, 0, 0, 0]}, r"correct is object of shape \(5,\); .* NaN"),
-        ({"correct": list("11000")}, r"correct is <U1 of shape \(5,\); expected bool, or 0, 1"),
-        (
-            {"groups": GROUPS[:3]},
-            r"groups is (torch\.)?int64 of shape \(3,\); expected shape \(5,\)",
-        ),
-        ({"groups": 7}, r"groups is (torch\.)?int64 of shape \(\); expected shape \(5,\)"),
-        (
-            {"groups": GROUPS / 2},
-            r"groups is (torch\.)?float64 of shape \(5,\); expected integers or strings",
-        ),
-    ],
-)
-def test_message_says_what_came_and_what_was_expected(
-    estimate: Callable[..., Any], changed: dict[str, Any], message: str
-) -> None:
-    arguments = {"token_ids": IDS, "mask": MASK, "correct": CORRECT, "groups": GROUPS}
-    with pytest.raises(ValueError, match=message) as caught:
-        estimate(**(arguments | changed))
-    assert isinstance(caught.value, InputError)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        (
-            {"rewards": REWARDS[:4]},
-            r"rewards is (torch\.)?float64 of shape \(4,\); expected shape \(5,\)",
-        ),
-        ({"rewards": 1.0}, r"rewards is (torch\.)?float64 of shape \(\); expected shape \(5,\)"),
-        ({"rewards": list("abcde")}, r"rewards is <U1 of shape \(5,\); expected numbers"),
-        (
-            {"groups": GROUPS[:3]},
-            r"groups is (torch\.)?int64 of shape \(3,\); expected shape \(5,\)",
-        ),
-        ({"groups": 7}, r"groups is (torch\.)?int64 of shape \(\); expected shape \(5,\)"),
-        (
-            {"correct": CORRECT[:4]},
-            r"correct is (torch\.)?bool of shape \(4,\); expected shape \(5,\)",
-        ),
-        (
-            {"base": REWARDS[:4]},
-            r"base is (torch\.)?float64 of shape \(4,\); expected shape \(5,\)",
-        ),
-        ({"base": IDS}, r"base is (torch\.)?int64 of shape \(5, 4\); expected shape \(5,\)"),
-        ({"base": list("abcde")}, r"base is <U1 of shape \(5,\); expected numbers"),
-        ({"base": "ppo"}, r"base is 'ppo'; expected 'grpo', 'dr_grpo', 'rloo' or "),
-        ({"backend": "abacus"}, r"no backend 'abacus'; expected auto, naive, cpu"),
-    ],
-)
-def test_message_of_token_advantages(backend: str, changed: dict[str, Any], message: str) -> None:
-    arguments = {
-        "rewards": REWARDS, "token_ids": IDS, "mask": MASK, "groups": GROUPS, "backend": backend,
-    }  # fmt: skip
-    with pytest.raises(InputError, match=message):
-        token_advantages(**(arguments | changed))
-
-
-def test_rollout_advantage_too_large_for_float32(backend: str) -> None:
-    """KTAE.md: no NaN or inf is ever returned. Refused or finite, but not silently infinite."""
-    try:
-        got = token_advantages(REWARDS, IDS, MASK, GROUPS, base=REWARDS * 1e39, backend=backend)
-    except InputError:
-        return
-    assert np.all(np.isfinite(got))
 
 
 # --- no rollouts, no tokens

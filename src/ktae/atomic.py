@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,8 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     """A temporary path in the same folder; it replaces `path` when the block ends without error.
 
     Raises:
-        InputError: the folder does not exist, cannot be written to, or `path` is a folder.
+        InputError: the folder does not exist, cannot be written to or is full, or `path` is a
+            folder.
     """
     path = Path(path)
     if path.is_dir():
@@ -33,5 +35,23 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)  # mkstemp makes files private
         temporary.replace(path)
+    except OSError as error:  # a full disk, most of the time
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder beside `path`; it takes that name when the block ends without error.
+
+    A folder that is there already, left by a run that was cut short, is replaced.
+    """
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        yield temporary
+        temporary.chmod(0o755)  # mkdtemp makes folders private
+        shutil.rmtree(path, ignore_errors=True)
+        temporary.replace(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ktae.config import LARGEST
 from ktae.errors import InputError
 
 UNKNOWN = -1
@@ -35,61 +36,59 @@ def make_batch(token_ids: Any, mask: Any, correct: Any, groups: Any) -> Batch:
     Raises:
         InputError: shapes or dtypes do not fit, or `correct` holds something but 0, 1 and NaN.
     """
-    token_ids = np.asarray(token_ids)
-    mask = np.asarray(mask)
-    if token_ids.ndim != 2 or token_ids.dtype.kind not in "iu":
-        raise InputError(f"token_ids is {describe(token_ids)}; expected integers of shape (B, T)")
-    if mask.dtype.kind not in "biuf":
-        raise InputError(f"mask is {describe(mask)}; expected bool, integers or floats")
-    if mask.shape != token_ids.shape:
-        raise InputError(
-            f"mask is {describe(mask)}; expected the shape of token_ids, {token_ids.shape}"
-        )
+    token_ids, mask = as_array("token_ids", token_ids), as_array("mask", mask)
+    check_tokens(token_ids, mask)
     n_rows = token_ids.shape[0]
-    groups = per_rollout("groups", groups, n_rows)
-    if groups.dtype.kind not in "iuUS":
-        raise InputError(f"groups is {describe(groups)}; expected integers or strings")
-    group_ids, group_of_row = np.unique(groups, return_inverse=True)
+    group_ids, group_of_row = np.unique(group_labels(groups, n_rows), return_inverse=True)
     starts = np.zeros(len(group_ids) + 1, dtype=np.int64)
     np.cumsum(np.bincount(group_of_row, minlength=len(group_ids)), out=starts[1:])
     rows = np.argsort(group_of_row, kind="stable").astype(np.int64, copy=False)
-    return Batch(token_ids, mask, _correctness(correct, n_rows), group_ids, rows, starts)
+    return Batch(token_ids, mask, correctness(correct, n_rows), group_ids, rows, starts)
 
 
-def per_rollout(name: str, values: Any, n_rows: int) -> Any:
-    """`values` as an array (or the tensor it is) of shape (B,), or an InputError that names it."""
-    array = values if hasattr(values, "is_cuda") else np.asarray(values)
+def as_array(name: str, values: Any) -> np.ndarray:
+    """`values` as an array, or an InputError that names it."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise InputError(f"{name} is ragged; expected rows of equal length") from None
+
+
+def check_tokens(token_ids: Any, mask: Any) -> None:
+    """Raise an InputError unless both, arrays or tensors, have a shape and dtype that fit."""
+    if len(token_ids.shape) != 2 or kind(token_ids) not in "iu":
+        raise InputError(f"token_ids is {describe(token_ids)}; expected integers of shape (B, T)")
+    if kind(mask) not in "biuf":
+        raise InputError(f"mask is {describe(mask)}; expected bool, integers or floats")
+    if mask.shape != token_ids.shape:
+        raise InputError(
+            f"mask is {describe(mask)}; expected the shape of token_ids, {tuple(token_ids.shape)}"
+        )
+
+
+def check_per_rollout(name: str, array: Any, n_rows: int, kinds: str, expected: str) -> None:
+    """Raise an InputError unless an array or tensor has shape (B,) and a dtype of these kinds."""
     if tuple(array.shape) != (n_rows,):
         raise InputError(
             f"{name} is {describe(array)}; expected shape ({n_rows},), one entry for each rollout"
         )
+    if kind(array) not in kinds:
+        raise InputError(f"{name} is {describe(array)}; expected {expected}")
+
+
+def group_labels(groups: Any, n_rows: int) -> np.ndarray:
+    """(B,) integers or strings."""
+    array = as_array("groups", groups)
+    if array.dtype.kind == "O" and all(isinstance(label, str) for label in array.flat):
+        array = array.astype(str)
+    check_per_rollout("groups", array, n_rows, "iuUS", "integers or strings")
     return array
 
 
-def finite_per_rollout(name: str, values: Any, n_rows: int) -> np.ndarray:
-    """`values` as finite float64 of shape (B,), or an InputError that names the first bad row."""
-    array = per_rollout(name, values, n_rows)
-    if array.dtype.kind not in "biuf":
-        raise InputError(f"{name} is {describe(array)}; expected numbers")
-    numbers: np.ndarray = array.astype(np.float64)
-    bad = np.flatnonzero(~np.isfinite(numbers))
-    if bad.size:
-        raise InputError(f"{name}[{bad[0]}] is {numbers[bad[0]]}; expected a finite number")
-    return numbers
-
-
-def bad_token_id(batch: Batch, row: int, column: int) -> InputError:
-    """The error for a token id outside [0, 2^31 - 1] at an unmasked position."""
-    return InputError(
-        f"token_ids[{row}, {column}] is {batch.token_ids[row, column]}; "
-        "expected 0 to 2^31 - 1 at every unmasked position"
-    )
-
-
-def _correctness(correct: Any, n_rows: int) -> np.ndarray:
-    array = per_rollout("correct", correct, n_rows)
-    if array.dtype.kind not in "biuf":
-        raise InputError(f"correct is {describe(array)}; expected bool, or 0, 1 and NaN (unknown)")
+def correctness(correct: Any, n_rows: int) -> np.ndarray:
+    """(B,) int8: 1 correct, 0 incorrect, -1 unknown."""
+    array = as_array("correct", correct)
+    check_per_rollout("correct", array, n_rows, "biuf", "bool, or 0, 1 and NaN (unknown)")
     unknown = np.isnan(array) if array.dtype.kind == "f" else np.zeros(n_rows, dtype=bool)
     bad = np.flatnonzero(~unknown & (array != 0) & (array != 1))
     if bad.size:
@@ -97,6 +96,36 @@ def _correctness(correct: Any, n_rows: int) -> np.ndarray:
     result = np.full(n_rows, UNKNOWN, dtype=np.int8)
     result[~unknown] = array[~unknown] != 0
     return result
+
+
+def finite_per_rollout(name: str, values: Any, n_rows: int) -> np.ndarray:
+    """(B,) float64, finite and far from float32's limit."""
+    array = as_array(name, values)
+    check_per_rollout(name, array, n_rows, "biuf", "numbers")
+    numbers: np.ndarray = array.astype(np.float64)
+    bad = np.flatnonzero(~(np.abs(numbers) <= LARGEST))
+    if bad.size:
+        raise InputError(
+            f"{name}[{bad[0]}] is {numbers[bad[0]]}; expected a finite number within ±{LARGEST:g}"
+        )
+    return numbers
+
+
+def bad_token_id(token_ids: Any, row: int, column: int) -> InputError:
+    """The error for a token id outside [0, 2^31 - 1] at an unmasked position."""
+    return InputError(
+        f"token_ids[{row}, {column}] is {token_ids[row, column]}; "
+        "expected 0 to 2^31 - 1 at every unmasked position"
+    )
+
+
+def kind(array: Any) -> str:
+    """NumPy's letter for the kind of an array's or a tensor's dtype."""
+    if isinstance(array, np.ndarray):
+        return str(array.dtype.kind)
+    if array.dtype.is_floating_point or array.dtype.is_complex:
+        return "f" if array.dtype.is_floating_point else "c"
+    return "b" if str(array.dtype) == "torch.bool" else "i"
 
 
 def describe(array: Any) -> str:

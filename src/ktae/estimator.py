@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any, Literal
 
 import numpy as np
 
 from ktae import backends
-from ktae.batch import Batch, finite_per_rollout, make_batch
+from ktae.batch import Batch, as_array, finite_per_rollout, make_batch
 from ktae.config import KTAEConfig
 from ktae.errors import InputError
 from ktae.rollout_advantages import rollout_advantages
@@ -27,7 +28,7 @@ def key_token_values(
     config: KTAEConfig = _PAPER,
     *,
     backend: str = "auto",
-    validate: bool | None = None,
+    validate: bool = False,
     memory_bytes: int = 2**30,
 ) -> Any:
     """Key-token terms: how much each token of each rollout speaks for a correct answer.
@@ -41,8 +42,8 @@ def key_token_values(
             need not be adjacent, sizes may differ.
         config: weights and variants; `KTAEConfig.paper()` by default.
         backend: `auto`, by the arrays' device, or a name in `ktae.backends()`.
-        validate: look at values too, not at shapes and dtypes alone. On a GPU the host would have
-            to wait for that, so the default is no there, and yes elsewhere.
+        validate: on a GPU, look at values too and not at shapes and dtypes alone, for which the
+            host has to wait; no by default. Elsewhere values are always looked at.
         memory_bytes: bound on the memory beyond the output, as far as the largest group allows.
             The CPU backend takes at most some tens of megabytes.
 
@@ -71,7 +72,7 @@ def token_advantages(
     config: KTAEConfig = _PAPER,
     base: Base | Any = "grpo",
     backend: str = "auto",
-    validate: bool | None = None,
+    validate: bool = False,
     memory_bytes: int = 2**30,
 ) -> Any:
     """Token advantages: the rollout advantage plus the key-token term (paper, eq. "advantage").
@@ -96,8 +97,16 @@ def token_advantages(
     Raises:
         InputError: (a ValueError) shapes, dtypes or values do not fit; a reward is NaN or infinite.
     """
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
+        raise InputError(f"threshold is {threshold!r}; expected a number")
+    if not math.isfinite(threshold):
+        raise InputError(f"threshold is {threshold!r}; expected a finite number")
+    if not _on_gpu(token_ids):
+        (rewards,) = _to_numpy(rewards)
+        shape = getattr(token_ids, "shape", None) or as_array("token_ids", token_ids).shape
+        rewards = finite_per_rollout("rewards", rewards, shape[0] if shape else 0)
     if correct is None:
-        correct = (rewards if hasattr(rewards, "shape") else np.asarray(rewards)) > threshold
+        correct = rewards > threshold
     arrays = (token_ids, mask, correct, groups)
     return _estimate(arrays, config, (rewards, base), backend, validate, memory_bytes)
 
@@ -119,6 +128,8 @@ def key_token_table(
     if backend not in ("auto", "cpu", "naive"):
         raise InputError(f"backend is {backend!r}; a table is made by 'auto', 'cpu' or 'naive'")
     batch = make_batch(*_to_numpy(token_ids, mask, correct, groups))
+    if not isinstance(config, KTAEConfig):
+        raise InputError(f"config is {config!r}; expected a KTAEConfig")
     module = backends.BACKENDS["cpu" if backend == "auto" else backend].load()
     table: KeyTokenTable = module.table(batch, config)
     return table
@@ -129,34 +140,53 @@ def _estimate(
     config: KTAEConfig,
     rewards_and_base: tuple[Any, Any] | None,
     backend: str,
-    validate: bool | None,
+    validate: bool,
     memory_bytes: int,
 ) -> Any:
     """Terms, plus the base advantages if there are rewards."""
+    if not isinstance(config, KTAEConfig):
+        raise InputError(f"config is {config!r}; expected a KTAEConfig")
     token_ids = arrays[0]
     chosen = backends.resolve(backend, token_ids)
     module = chosen.load()
-    is_tensor = _is_tensor(token_ids)
-    if chosen.arrays == "numpy":
-        batch = make_batch(*_to_numpy(*arrays))
-        base_b = np.zeros(len(batch.correct))
-        if rewards_and_base:
-            base_b = _base_of_arrays(batch, *_to_numpy(*rewards_and_base))
+    if chosen.arrays == "torch" and _on_gpu(token_ids):
+        return _on_device(module, arrays, config, rewards_and_base, validate, memory_bytes)
+    batch = make_batch(*_to_numpy(*arrays))
+    base_b = np.zeros(len(batch.correct))
+    if rewards_and_base:
+        base_b = _base_of_arrays(batch, *_to_numpy(*rewards_and_base))
+    if chosen.arrays == "torch":
+        from ktae.backends.tensors import from_batch
+
+        base = sys.modules["torch"].from_numpy(base_b)
+        out = module.terms(from_batch(batch), config, base, memory_bytes=memory_bytes).numpy()
+    else:
         out = module.terms(batch, config, base_b, memory_bytes=memory_bytes)
-        return sys.modules["torch"].from_numpy(out).to(token_ids.device) if is_tensor else out
+    if _is_tensor(token_ids):
+        return sys.modules["torch"].from_numpy(out).to(token_ids.device)
+    return out
+
+
+def _on_device(
+    module: Any,
+    arrays: tuple[Any, Any, Any, Any],
+    config: KTAEConfig,
+    rewards_and_base: tuple[Any, Any] | None,
+    validate: bool,
+    memory_bytes: int,
+) -> Any:
+    """The same, all of it on the device of the token ids."""
     from ktae.backends import tensors
 
-    if validate is None:
-        validate = not getattr(token_ids, "is_cuda", False)
-    on_device = tensors.make_tensors(*arrays, validate=validate)
-    base = tensors.base_of_tensors(on_device, rewards_and_base, validate)
-    out = module.terms(on_device, config, base, memory_bytes=memory_bytes)
-    return out if is_tensor else out.numpy()
+    batch = tensors.on_device(*arrays, validate=validate)
+    base_b = batch.correct.new_zeros(batch.correct.shape).double()
+    if rewards_and_base:
+        base_b = tensors.base_on_device(batch, *rewards_and_base, validate=validate)
+    return module.terms(batch, config, base_b, memory_bytes=memory_bytes)
 
 
-def _base_of_arrays(batch: Batch, rewards: Any, base: Any) -> np.ndarray:
+def _base_of_arrays(batch: Batch, rewards_b: np.ndarray, base: Any) -> np.ndarray:
     n_rows = len(batch.correct)
-    rewards_b = finite_per_rollout("rewards", rewards, n_rows)
     if not isinstance(base, str):
         return finite_per_rollout("base", base, n_rows)
     group_b = np.empty(n_rows, dtype=np.int64)
@@ -173,6 +203,18 @@ def _is_tensor(array: Any) -> bool:
     return torch is not None and isinstance(array, torch.Tensor)
 
 
+def _on_gpu(array: Any) -> bool:
+    return _is_tensor(array) and bool(array.is_cuda)
+
+
 def _to_numpy(*arrays: Any) -> list[Any]:
     """Torch tensors as NumPy arrays (without a copy on the CPU); everything else as it is."""
-    return [x.detach().cpu().numpy() if _is_tensor(x) else x for x in arrays]
+    return [_host_array(x) if _is_tensor(x) else x for x in arrays]
+
+
+def _host_array(tensor: Any) -> np.ndarray:
+    tensor = tensor.detach().cpu()
+    if str(tensor.dtype) == "torch.bfloat16":  # NumPy has none
+        tensor = tensor.float()
+    array: np.ndarray = tensor.numpy()
+    return array

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -15,6 +15,9 @@ from ktae.config import KTAEConfig
 from ktae.errors import InputError
 
 Positive = Annotated[int, Field(gt=0)]
+
+BAD_YAML = (yaml.YAMLError, ValueError, RecursionError)
+"""What PyYAML raises: ValueError for a date that is none, RecursionError for deep nesting."""
 
 
 class _Section(pydantic.BaseModel):
@@ -142,7 +145,7 @@ class Logging(_Section):
     keep_checkpoints: Positive = 2
     """Checkpoints kept."""
 
-    eval_problems: Positive = 512
+    eval_problems: Annotated[int, Field(gt=0, le=1024)] = 512
     """Held-out problems for the accuracy before and after."""
 
     report_to: tuple[str, ...] = ()
@@ -197,7 +200,7 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
         raise InputError(f"cannot read recipe {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError(f"cannot read recipe {path}: it is not UTF-8 text") from None
-    except yaml.YAMLError as error:
+    except BAD_YAML as error:
         raise InputError(f"recipe {path} is not YAML: {_one_line(error)}") from None
     if not isinstance(content, dict):
         raise InputError(f"recipe {path} holds {_kind(content)}; expected a mapping of keys")
@@ -216,13 +219,26 @@ def dump(recipe: Recipe) -> str:
     return text
 
 
+def flat(recipe: Recipe) -> dict[str, Any]:
+    """The recipe as dotted keys and values."""
+
+    def walk(content: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+        for key, value in content.items():
+            if isinstance(value, dict):
+                yield from walk(value, f"{prefix}{key}.")
+            else:
+                yield f"{prefix}{key}", value
+
+    return dict(walk(recipe.model_dump(mode="json"), ""))
+
+
 def _apply(content: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise InputError(f"override {override!r} has no value; expected key=value")
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except BAD_YAML as error:
         raise InputError(f"override {override!r} is not YAML: {_one_line(error)}") from None
     *parents, last = key.split(".")
     section = content
@@ -244,8 +260,12 @@ def _explain(problem: Any) -> str:
         nearest = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.5)
         hint = f"did you mean {nearest[0]!r}?" if nearest else f"expected one of {', '.join(known)}"
         return f"unknown key {where!r}; {hint}"
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    return f"{where}: {message}" if where else message
+    message = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    if problem["type"] == "value_error":
+        return f"{where}: {message}" if where else message
+    if problem["type"] == "missing":
+        return f"{where} is missing"
+    return f"{where} is {problem['input']!r}; expected {message}"
 
 
 def _fields_of(location: list[str]) -> list[str]:

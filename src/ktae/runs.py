@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -33,31 +34,43 @@ class RunFolder:
         self.model = path / "model"
 
     def require_free(self) -> None:
-        """Raise an InputError if a run is there already."""
+        """Raise an InputError if a run or anything else is there already."""
         if self.recipe.exists():
-            raise InputError(
-                f"{self.path} holds a run already; add --resume to continue it, "
-                "or give another --output"
-            )
+            raise InputError(self._taken)
+        if self.path.exists() and not (self.path.is_dir() and not any(self.path.iterdir())):
+            raise InputError(f"{self.path} is not an empty folder; give another --output")
+
+    @property
+    def _taken(self) -> str:
+        return (
+            f"{self.path} holds a run already; add --resume to continue it, "
+            "or give another --output"
+        )
 
     def create(self, recipe: str) -> None:
         """Make the folders and keep the recipe.
 
         Raises:
-            InputError: the folder cannot be made.
+            InputError: the folder cannot be made, or another process has just taken it.
         """
         try:
             self.rollouts.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"cannot make run folder {self.path}: {error.strerror}") from None
-        with atomic_write(self.recipe) as temporary:
-            temporary.write_text(recipe, encoding="utf-8")
+        claim = self.path / f".recipe-{os.getpid()}"
+        claim.write_text(recipe, encoding="utf-8")
+        try:
+            os.link(claim, self.recipe)  # fails where another process was quicker
+        except FileExistsError:
+            raise InputError(self._taken) from None
+        finally:
+            claim.unlink()
 
     def last_checkpoint(self) -> Path | None:
         """The newest complete checkpoint."""
         found = {
             int(path.name.removeprefix("checkpoint-")): path
-            for path in self.checkpoints.glob("checkpoint-*")
+            for path in self.checkpoints.glob("checkpoint-[0-9]*")
             if (path / "trainer_state.json").is_file()  # written last, so the rest is there
         }
         return found[max(found)] if found else None

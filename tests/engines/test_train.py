@@ -10,10 +10,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-pytest.importorskip("trl", reason="needs the extra 'trl'")
-
-from ktae.demo.pretrain import pretrain
-
 SMALL = [
     "steps=6",
     "rollout.prompts_per_step=2",
@@ -22,16 +18,6 @@ SMALL = [
     "logging.save_every=2",
     "logging.eval_problems=8",
 ]
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    """A base model after a few seconds of pretraining: it ends its answers, and some are right."""
-    folder = tmp_path_factory.mktemp("model")
-    model, tokenizer = pretrain(seed=0, steps=150)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture
@@ -84,9 +70,10 @@ def test_run_folder_holds_everything(command, tmp_path):
         assert len(row["terms"]) == len(row["token_ids"]) <= 32
         assert row["prompt"].endswith("<sol>")
 
-    again = run(command(folder))
-    assert again.returncode == 2
-    assert "--resume" in again.stderr
+    for more, message in (((), "add --resume"), (("--resume",), "is finished")):
+        again = run(command(folder, *more))
+        assert again.returncode == 2
+        assert message in again.stderr
 
 
 def test_interrupt_leaves_a_checkpoint_and_resume_continues_the_same_curve(command, tmp_path):
@@ -126,7 +113,7 @@ def test_resume_refuses_another_recipe_and_an_empty_folder(command, tmp_path):
     (folder / "recipe.yaml").write_text(recipe)
     done = run([*command(folder, "--resume"), "seed=7"])
     assert done.returncode == 2
-    assert "differs from the recipe given in seed" in done.stderr
+    assert "differs from the recipe given in seed (0 there, 7 here)" in done.stderr
 
 
 def test_dry_run_prints_the_whole_recipe_and_trains_nothing(command, tmp_path):
@@ -142,7 +129,8 @@ def test_dry_run_prints_the_whole_recipe_and_trains_nothing(command, tmp_path):
         (["rollout.group_sise=8"], "did you mean 'group_size'?"),
         (["ktae.preset=papre"], "no preset 'papre'"),
         (["rollout.group_size=1"], "rollout.group_size"),
-        (["model.path=./no/such/folder"], "no such folder"),
+        (["model.path=./no/such/folder"], "model path './no/such/folder' does not exist"),
+        (["logging.report_to=[nonsense]"], "TRL refuses the recipe: nonsense is not supported"),
     ],
 )
 def test_bad_input_is_one_message_and_status_2(command, tmp_path, more, message):

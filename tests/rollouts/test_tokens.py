@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from ktae import InputError
+from ktae.hub import check_local_or_hub
 from ktae.rollouts.text import printable, visible
-from ktae.rollouts.tokens import check_tokenizer_name, load_tokenizer, token_texts, tokenize
+from ktae.rollouts.tokens import load_tokenizer, token_texts, tokenize
 
 
 @pytest.mark.parametrize(
@@ -40,18 +41,18 @@ def test_a_path_that_does_not_exist_is_refused_without_transformers(name, monkey
 
 def test_a_missing_folder_beside_existing_ones_is_a_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    check_tokenizer_name("models/qwen")  # might be on the hub
+    check_local_or_hub("tokenizer", "models/qwen")  # might be on the hub
     (tmp_path / "models").mkdir()
     with pytest.raises(InputError, match=r"tokenizer path .models/qwen. does not exist"):
-        check_tokenizer_name("models/qwen")
+        check_local_or_hub("tokenizer", "models/qwen")
     (tmp_path / "models" / "qwen").mkdir()
-    check_tokenizer_name("models/qwen")
+    check_local_or_hub("tokenizer", "models/qwen")
 
 
 def test_a_file_is_no_tokenizer(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(InputError, match="is a file; expected its folder"):
-        check_tokenizer_name(str(tmp_path / "tokenizer.json"))
+        check_local_or_hub("tokenizer", str(tmp_path / "tokenizer.json"))
 
 
 def test_without_transformers_the_extra_is_named(tmp_path, monkeypatch):

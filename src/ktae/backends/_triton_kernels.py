@@ -130,10 +130,11 @@ def survey_rows(
 
 
 @triton.jit
-def _has_memo(n_true, n_false, start, stop):
-    """Whether the group's pairs are so few that each is worth computing once."""
-    n_pairs = (n_true + 1).to(tl.int64) * (n_false + 1)
-    return n_pairs <= (stop - start).to(tl.int64) * MEMO_PER_ROLLOUT
+def _has_memo(tally, start, stop):
+    """Whether the group has fewer pairs than tokens, and room for them."""
+    n_pairs = (tl.load(tally + ROLLOUTS) + 1) * (tl.load(tally + 2 + ROLLOUTS) + 1)
+    n_tokens = tl.load(tally + TOKENS) + tl.load(tally + 2 + TOKENS)
+    return n_pairs <= tl.minimum(n_tokens, (stop - start).to(tl.int64) * MEMO_PER_ROLLOUT)
 
 
 @triton.jit
@@ -147,9 +148,10 @@ def tabulate_groups(groups, settings: tl.constexpr, BLOCK: tl.constexpr):
     group = tl.program_id(0).to(tl.int64)
     start = tl.load(groups.starts + group)
     stop = tl.load(groups.starts + group + 1)
-    n_false = tl.load(groups.tallies + group * 4 + ROLLOUTS).to(tl.int32)
-    n_true = tl.load(groups.tallies + group * 4 + 2 + ROLLOUTS).to(tl.int32)
-    if (n_true > 0) & (n_false > 0) & _has_memo(n_true, n_false, start, stop):
+    tally = groups.tallies + group * 4
+    n_false = tl.load(tally + ROLLOUTS).to(tl.int32)
+    n_true = tl.load(tally + 2 + ROLLOUTS).to(tl.int32)
+    if (n_true > 0) & (n_false > 0) & _has_memo(tally, start, stop):
         n_pairs = (n_true + 1) * (n_false + 1)
         memo = groups.memo + start.to(tl.int64) * (2 * MEMO_PER_ROLLOUT)
         for first in range(0, n_pairs, BLOCK):
@@ -346,10 +348,9 @@ def score_groups(
     each position's index, so no token is looked up twice. Groups that are all correct or all
     incorrect, and rows of unknown correctness, are right since the survey.
 
-    At first as many slots are used as the group has tokens, which is enough if some repeat. If it
-    is not, they are doubled, up to the table's capacity; beyond that the tokens are halved by
-    their hash, as often as it takes, and the parts done one by one. That comes to an end, since
-    distinct tokens have distinct hashes.
+    At first as many slots are used as the group has tokens: enough if some repeat. If not, they
+    are doubled, up to the table's capacity; beyond that the tokens are halved by their hash, as
+    often as it takes (it ends: distinct tokens have distinct hashes), and done part by part.
     """
     program = tl.program_id(0).to(tl.int64)
     table = Table(
@@ -379,7 +380,7 @@ def score_groups(
                 part, log2_parts, settings, BLOCK,
             )  # fmt: skip
             if fits > 0:
-                if _has_memo(n_true.to(tl.int32), n_false.to(tl.int32), start, stop):
+                if _has_memo(tally, start, stop):
                     _judge_tokens(groups, group, start, table, n_used, settings, BLOCK, True)
                 else:
                     _judge_tokens(groups, group, start, table, n_used, settings, BLOCK, False)

@@ -56,8 +56,10 @@ def terms(
         return score_groups(*chunk, ignored, weights, base_b, out, out.view(np.int32))  # type: ignore[no-any-return]
 
     chunks = list(_chunks(batch))
-    if len(chunks) > 1 and numba.get_num_threads() > 1:
-        with ThreadPoolExecutor(numba.get_num_threads()) as pool:
+    # Not numba.get_num_threads(), which would start numba's own pool of threads.
+    n_threads = numba.config.NUMBA_NUM_THREADS
+    if len(chunks) > 1 and n_threads > 1:
+        with ThreadPoolExecutor(n_threads) as pool:
             errors = list(pool.map(score, chunks))
     else:
         errors = [score(chunk) for chunk in chunks]
@@ -90,7 +92,7 @@ def table(batch: Batch, config: KTAEConfig) -> KeyTokenTable:
 def _raise_first(batch: Batch, errors: list[tuple[int, int]]) -> None:
     first = min(errors, default=(NO_ERROR, 0))
     if first[0] != NO_ERROR:
-        raise bad_token_id(batch, *first)
+        raise bad_token_id(batch.token_ids, *first)
 
 
 def _chunks(batch: Batch) -> Iterator[slice]:
@@ -118,10 +120,11 @@ def _chunk(batch: Batch, groups: slice) -> Chunk:
     if not ids.flags.c_contiguous or ids.dtype not in (np.int32, np.int64):
         ids, id_rows = _as_int64(ids[selection]), np.arange(len(rows))
     if not mask.flags.c_contiguous or mask.itemsize != 1:
-        mask, mask_rows = mask[selection] != 0, np.arange(len(rows))
-    return Chunk(
-        ids, mask.view(np.uint8), id_rows, mask_rows, rows, starts - starts[0], batch.correct[rows]
-    )
+        mask, mask_rows = np.not_equal(mask[selection], 0, order="C"), np.arange(len(rows))
+    # All read-only: numba would compile the kernels once more for arrays of the other kind.
+    ids, mask = ids.view(), mask.view(np.uint8)
+    ids.flags.writeable = mask.flags.writeable = False
+    return Chunk(ids, mask, id_rows, mask_rows, rows, starts - starts[0], batch.correct[rows])
 
 
 def _as_int64(ids: np.ndarray) -> np.ndarray:

@@ -60,7 +60,7 @@ def _tokens(batch: Batch) -> list[list[tuple[int, int]]]:
         tokens = [(t, int(token)) for t, token in enumerate(ids) if mask[t] != 0]
         for t, token in tokens:
             if not 0 <= token <= MAX_TOKEN_ID:
-                raise bad_token_id(batch, i, t)
+                raise bad_token_id(batch.token_ids, i, t)
         tokens_of.append(tokens)
     return tokens_of
 

@@ -1,4 +1,4 @@
-"""From the caller's arrays to checked tensors on one device, for the backends that take them."""
+"""A checked batch as tensors on one device, for the backends that take tensors."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ktae.batch import UNKNOWN, describe, per_rollout
+from ktae.batch import (
+    UNKNOWN,
+    Batch,
+    bad_token_id,
+    check_per_rollout,
+    check_tokens,
+    correctness,
+    finite_per_rollout,
+    group_labels,
+)
 from ktae.config import MAX_TOKEN_ID
-from ktae.errors import InputError
 from ktae.rollout_advantages import rollout_advantages
 
 
@@ -28,57 +36,62 @@ class Tensors(NamedTuple):
     """(B,) int64: the group of each entry of `rows`, counted from 0."""
 
 
-def make_tensors(
-    token_ids: Any, mask: Any, correct: Any, groups: Any, *, validate: bool
-) -> Tensors:
-    """Check the four arrays and sort out the groups, on the device of `token_ids`.
+def from_batch(batch: Batch) -> Tensors:
+    """A batch of arrays as tensors on the CPU.
 
-    Shapes and dtypes are always checked; they are known to the host. Looking at values makes the
-    host wait for a GPU, so those are checked only with `validate`.
+    Raises:
+        InputError: a token id is out of range at an unmasked position.
+    """
+    group_of = np.repeat(np.arange(len(batch.group_ids)), np.diff(batch.starts))
+    arrays = (_torch_ready(batch.token_ids), _torch_ready(batch.mask), batch.correct, batch.rows)
+    tensors = Tensors(*map(torch.from_numpy, (*arrays, group_of)))
+    _check_token_ids(tensors, batch.token_ids)
+    return tensors
+
+
+def on_device(
+    token_ids: torch.Tensor, mask: Any, correct: Any, groups: Any, *, validate: bool
+) -> Tensors:
+    """A batch on the device of `token_ids`, without the host ever waiting for it.
+
+    Shapes and dtypes are known to the host and always checked. Looking at values makes the host
+    wait, so those are checked with `validate` only.
 
     Raises:
         InputError: shapes or dtypes do not fit; with `validate` also a value of `correct` other
             than 0, 1 and NaN, or a token id out of range at an unmasked position.
     """
-    token_ids = _tensor(token_ids)
-    device = token_ids.device
-    mask = _tensor(mask).to(device)
-    if token_ids.ndim != 2 or token_ids.dtype not in _INTEGERS:
-        raise InputError(f"token_ids is {describe(token_ids)}; expected integers of shape (B, T)")
-    if mask.shape != token_ids.shape or mask.is_complex():
-        raise InputError(
-            f"mask is {describe(mask)}; expected bool, integers or floats of the shape of "
-            f"token_ids, {tuple(token_ids.shape)}"
-        )
-    n_rows = token_ids.shape[0]
-    group_labels = _group_labels(per_rollout("groups", groups, n_rows)).to(device)
-    rows = group_labels.argsort(stable=True)
-    ordered = group_labels[rows]
+    device, n_rows = token_ids.device, token_ids.shape[0]
+    token_ids, mask = token_ids.detach(), torch.as_tensor(mask, device=device).detach()
+    check_tokens(token_ids, mask)
+    if not isinstance(groups, torch.Tensor):
+        groups = torch.from_numpy(np.unique(group_labels(groups, n_rows), return_inverse=True)[1])
+    check_per_rollout("groups", groups, n_rows, "i", "integers or strings")
+    rows = groups.to(device).argsort(stable=True)
+    ordered = groups.to(device)[rows]
     group_of = torch.zeros_like(rows)
     group_of[1:] = (ordered[1:] != ordered[:-1]).cumsum(0)
-    correct = _correctness(per_rollout("correct", correct, n_rows), validate).to(device)
-    batch = Tensors(token_ids, mask, correct, rows, group_of)
     if validate:
-        _check_token_ids(batch)
-    return batch
+        correctness(_to_host(correct), n_rows)
+    correct = torch.as_tensor(correct, device=device).detach()
+    check_per_rollout("correct", correct, n_rows, "bif", "bool, or 0, 1 and NaN (unknown)")
+    correct = torch.where(correct.isnan(), UNKNOWN, (correct != 0).to(torch.int8)).to(torch.int8)
+    tensors = Tensors(token_ids, mask, correct, rows, group_of)
+    if validate:
+        _check_token_ids(tensors, token_ids)
+    return tensors
 
 
-def base_of_tensors(
-    batch: Tensors, rewards_and_base: tuple[Any, Any] | None, validate: bool
-) -> torch.Tensor:
-    """(B,) float64 rollout advantages on the batch's device; zeros without rewards.
+def base_on_device(batch: Tensors, rewards: Any, base: Any, *, validate: bool) -> torch.Tensor:
+    """(B,) float64 rollout advantages on the batch's device.
 
     Raises:
-        InputError: shapes or the name of the base do not fit; with `validate`, a number is NaN or
-            infinite.
+        InputError: shapes or the name of the base do not fit; with `validate`, a number is NaN,
+            infinite or too large.
     """
-    n_rows, device = batch.correct.shape[0], batch.correct.device
-    if rewards_and_base is None:
-        return torch.zeros(n_rows, dtype=torch.float64, device=device)
-    rewards, base = rewards_and_base
-    rewards_b = _finite("rewards", rewards, n_rows, validate).to(device)
+    rewards_b = _numbers("rewards", rewards, batch, validate)
     if not isinstance(base, str):
-        return _finite("base", base, n_rows, validate).to(device)
+        return _numbers("base", base, batch, validate)
     group_b = torch.empty_like(batch.rows)
     group_b[batch.rows] = batch.group_of
 
@@ -90,63 +103,34 @@ def base_of_tensors(
     return advantages_b
 
 
-def _finite(name: str, values: Any, n_rows: int, validate: bool) -> torch.Tensor:
-    tensor = _tensor(per_rollout(name, values, n_rows))
-    if tensor.is_complex():
-        raise InputError(f"{name} is {describe(tensor)}; expected numbers")
-    tensor = tensor.double()
+def _numbers(name: str, values: Any, batch: Tensors, validate: bool) -> torch.Tensor:
+    n_rows = batch.correct.shape[0]
     if validate:
-        bad = (~tensor.isfinite()).nonzero()
-        if len(bad):
-            row = int(bad[0])
-            raise InputError(f"{name}[{row}] is {tensor[row].item()}; expected a finite number")
-    return tensor
+        finite_per_rollout(name, _to_host(values), n_rows)
+    tensor = torch.as_tensor(values, device=batch.correct.device).detach()
+    check_per_rollout(name, tensor, n_rows, "bif", "numbers")
+    return tensor.double()
 
 
-_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+def _to_host(values: Any) -> Any:
+    return values.detach().float().cpu().numpy() if isinstance(values, torch.Tensor) else values
 
 
-def _tensor(values: Any) -> torch.Tensor:
-    if isinstance(values, torch.Tensor):
-        return values.detach()
-    array = np.asarray(values)
-    if array.dtype.kind not in "biuf":
-        raise InputError(f"an array is {describe(array)}; expected numbers")
-    return torch.from_numpy(np.ascontiguousarray(array))
+def _torch_ready(array: np.ndarray) -> np.ndarray:
+    """In native byte order, writable, without negative strides, of a dtype that torch knows."""
+    if array.dtype.kind == "u" and array.itemsize > 4:
+        array = np.minimum(array, MAX_TOKEN_ID + 1)  # still too large, but an int64
+    if array.dtype.kind == "u" and array.itemsize > 1:
+        return array.astype(np.int64)
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    usable = native.flags.writeable and min(native.strides) >= 0
+    return native if usable else native.copy()
 
 
-def _group_labels(groups: Any) -> torch.Tensor:
-    """Labels as integers, strings numbered."""
-    if isinstance(groups, torch.Tensor):
-        if groups.dtype not in _INTEGERS:
-            raise InputError(f"groups is {describe(groups)}; expected integers or strings")
-        return groups
-    if groups.dtype.kind not in "iuUS":
-        raise InputError(f"groups is {describe(groups)}; expected integers or strings")
-    return torch.from_numpy(np.unique(groups, return_inverse=True)[1])
-
-
-def _correctness(correct: Any, validate: bool) -> torch.Tensor:
-    correct = _tensor(correct)
-    if correct.is_complex():
-        raise InputError(f"correct is {describe(correct)}; expected bool, or 0, 1 and NaN")
-    unknown = correct.isnan()
-    if validate:
-        bad = (~unknown & (correct != 0) & (correct != 1)).nonzero()
-        if len(bad):
-            row = int(bad[0])
-            raise InputError(
-                f"correct[{row}] is {correct[row].item()}; expected 0, 1 or NaN (unknown)"
-            )
-    return torch.where(unknown, UNKNOWN, (correct != 0).to(torch.int8)).to(torch.int8)
-
-
-def _check_token_ids(batch: Tensors) -> None:
+def _check_token_ids(batch: Tensors, given: Any) -> None:
+    """Raise an InputError for the first token id out of range, as it was `given`."""
     ids = batch.token_ids
     bad = ((batch.mask != 0) & ((ids < 0) | (ids.long() > MAX_TOKEN_ID))).nonzero()
     if len(bad):
         row, column = bad[0].tolist()
-        raise InputError(
-            f"token_ids[{row}, {column}] is {ids[row, column].item()}; "
-            "expected 0 to 2^31 - 1 at every unmasked position"
-        )
+        raise bad_token_id(given, row, column)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -84,11 +86,14 @@ def score(
 
     from ktae import scoring
     from ktae.config import KTAEConfig
+    from ktae.hub import check_local_or_hub
     from ktae.rollouts import readers, tokens
 
+    if not math.isfinite(threshold):
+        raise InputError(f"--threshold is {threshold}; expected a finite number")
     config = KTAEConfig.preset(preset, **_overrides(settings or []))
     if tokenizer is not None:
-        tokens.check_tokenizer_name(tokenizer)
+        check_local_or_hub("tokenizer", tokenizer)
     tokens_out = _output_paths(out, files)
     console = Console(markup=False, emoji=False, highlight=False)
     started = time.perf_counter()
@@ -126,7 +131,7 @@ def _output_paths(out: Path, files: list[Path]) -> Path:
         raise InputError(f"--out {out}: folder {out.parent} does not exist")
     tokens_out = out.with_suffix(".tokens.parquet")
     for path in (out, tokens_out):
-        if path.resolve() in [file.resolve() for file in files]:
+        if os.path.realpath(path) in [os.path.realpath(file) for file in files]:
             raise InputError(f"--out would overwrite {path}, which is one of the inputs")
     return tokens_out
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,24 +9,9 @@ from typing import Any
 import numpy as np
 
 from ktae.errors import InputError
+from ktae.hub import check_local_or_hub
 
-HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 HUB_TIMEOUT_S = 10
-
-
-def check_tokenizer_name(name: str) -> None:
-    """Refuse, at no cost, what can be neither a local tokenizer nor a hub name.
-
-    Raises:
-        InputError: `name` is a path that does not exist, or a file.
-    """
-    path = Path(name).expanduser()
-    if path.is_file():
-        raise InputError(f"tokenizer {name} is a file; expected its folder, or a hub name")
-    folder = os.path.dirname(name)
-    is_path = not HUB_NAME.fullmatch(name) or (folder and Path(folder).is_dir())
-    if not name or (is_path and not path.is_dir()):
-        raise InputError(f"tokenizer path {name!r} does not exist")
 
 
 def load_tokenizer(name: str) -> Any:
@@ -41,13 +24,13 @@ def load_tokenizer(name: str) -> Any:
         InputError: there is no such folder or name, it holds no tokenizer, the hub cannot be
             reached, or a library is not installed.
     """
-    check_tokenizer_name(name)
+    check_local_or_hub("tokenizer", name)
     path = Path(name).expanduser()
     try:
         if (path / "tokenizer.json").is_file():
             from tokenizers import Tokenizer
 
-            return Tokenizer.from_file(str(path / "tokenizer.json"))
+            return _whole(Tokenizer.from_file(str(path / "tokenizer.json")))
         from transformers import AutoTokenizer
     except ModuleNotFoundError as error:
         raise InputError(
@@ -77,7 +60,15 @@ def fast(tokenizer: Any) -> Any:
     inner = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not hasattr(inner, "encode_batch"):
         raise InputError(f"{type(tokenizer).__name__} is a slow tokenizer; expected a fast one")
-    return inner
+    return inner if inner is tokenizer else _whole(inner)
+
+
+def _whole(tokenizer: Any) -> Any:
+    """A copy that neither cuts nor pads, whatever was saved with it."""
+    tokenizer = type(tokenizer).from_str(tokenizer.to_str())
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[np.ndarray]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import statistics
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import torch
+from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -22,7 +26,10 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from ktae import recipe as recipes
+from ktae.atomic import atomic_folder
+from ktae.curves import draw
 from ktae.errors import InputError
+from ktae.hub import check_local_or_hub
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder, write_json
 from ktae.trl.settings import grpo_config, optimizer_steps
@@ -39,48 +46,72 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> 
     training; a checkpoint of the step then under way is in the folder.
 
     Raises:
-        InputError: the model cannot be loaded, the folder is taken, there is nothing to resume.
+        InputError: the model cannot be loaded, TRL refuses a setting, the folder is taken, there
+            is nothing to resume. No folder is made then.
     """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError("ktae train runs on one process; WORLD_SIZE is more than 1")
     transformers_logging.disable_progress_bar()  # on_step shows the progress
     if resume:
-        _require_same_recipe(recipe, folder)
+        _require_unfinished(recipe, folder)
     else:
         folder.require_free()
     task = TASKS[recipe.task]
     model, tokenizer = _load_policy(recipe)
-    checkpoint = _rewind(recipe, folder) if resume else None
+    task.check(tokenizer)
+    steps = _StepLogger(recipe, folder, on_step)
+    trainer = _make_trainer(recipe, folder, task, model, tokenizer, steps)
     if not resume:
         folder.create(recipes.dump(recipe))
     if not folder.before.exists():
-        write_json(folder.before, task.evaluate(model, tokenizer, recipe))
-    steps = _StepLogger(recipe, folder, on_step)
-    trainer = KTAETrainer(
-        model=model,
-        processing_class=tokenizer,
-        reward_funcs=task.reward,
-        args=grpo_config(recipe, folder.checkpoints),
-        train_dataset=task.train_set(recipe),
-        callbacks=[steps],
-        ktae=recipe.ktae.config() if recipe.ktae else None,
-        on_rollouts=lambda batch: folder.write_rollouts(
-            batch.step // optimizer_steps(recipe) + 1, _as_record(batch, recipe, tokenizer)
-        ),
-    )
-    trainer.remove_callback(PrinterCallback)
+        write_json(folder.before, task.evaluate(trainer.model, tokenizer, recipe))
+    checkpoint = _rewind(recipe, folder) if resume else None
     with _interrupts(steps):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if steps.interrupted:
         return False
-    trainer.save_model(str(folder.model))
+    with atomic_folder(folder.model) as temporary:
+        trainer.save_model(str(temporary))
     _summarise(recipe, folder, task, trainer.model, tokenizer)
     return True
 
 
-def _require_same_recipe(recipe: Recipe, folder: RunFolder) -> None:
+def _make_trainer(
+    recipe: Recipe, folder: RunFolder, task: Task, model: Any, tokenizer: Any, steps: _StepLogger
+) -> KTAETrainer:
+    def keep(batch: RolloutBatch) -> None:
+        step = batch.step // optimizer_steps(recipe) + 1
+        folder.write_rollouts(step, _as_record(batch, step, recipe, tokenizer))
+
+    try:
+        trainer = KTAETrainer(
+            model=model,
+            processing_class=tokenizer,
+            reward_funcs=task.reward(tokenizer),
+            args=grpo_config(recipe, folder.checkpoints),
+            train_dataset=task.train_set(recipe),
+            callbacks=[steps],
+            ktae=recipe.ktae.config() if recipe.ktae else None,
+            on_rollouts=keep,
+        )
+    except (ValueError, ImportError) as error:
+        raise InputError(f"TRL refuses the recipe: {_one_line(error)}") from error
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _require_unfinished(recipe: Recipe, folder: RunFolder) -> None:
+    """Raise an InputError unless the folder holds an unfinished run of this recipe."""
     if not folder.recipe.exists():
         raise InputError(f"{folder.path} holds no run to resume; leave --resume out to start one")
-    started, given = recipes.load(folder.recipe).model_dump(), recipe.model_dump()
-    changed = sorted(key for key in given if started[key] != given[key])
+    if folder.summary.exists():
+        raise InputError(f"the run in {folder.path} is finished: there is nothing to resume")
+    started = recipes.flat(recipes.load(folder.recipe))
+    changed = [
+        f"{key} ({started.get(key)!r} there, {value!r} here)"
+        for key, value in recipes.flat(recipe).items()
+        if started.get(key) != value
+    ]
     if changed:
         raise InputError(
             f"{folder.recipe} differs from the recipe given in {', '.join(changed)}; "
@@ -104,21 +135,24 @@ def _load_policy(recipe: Recipe) -> tuple[Any, Any]:
 
         torch.set_num_threads(1)  # two threads on so small a model only wait for each other
         name = str(base_model(seed=recipe.model.demo_seed))
-    elif (name.startswith((".", "/", "~")) or name.count("/") > 1) and not Path(name).is_dir():
-        raise InputError(f"model.path is {name!r}, and there is no such folder")
+    else:
+        check_local_or_hub("model", name)
+        name = os.path.expanduser(name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, padding_side="left")
         model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"cannot load model.path {name!r}: {reason}") from None
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise InputError(f"cannot load model.path {name!r}: {_one_line(error)}") from error
     return model, tokenizer
 
 
-def _as_record(batch: RolloutBatch, recipe: Recipe, tokenizer: Any) -> pa.Table:
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def _as_record(batch: RolloutBatch, step: int, recipe: Recipe, tokenizer: Any) -> pa.Table:
     """One training step's rollouts in the shared record."""
     group_size = recipe.rollout.group_size
-    step = batch.step // optimizer_steps(recipe) + 1
     n = len(batch.token_ids)
     terms = zip(batch.terms.tolist(), batch.token_ids, strict=True)
     return pa.table(
@@ -139,10 +173,9 @@ def _as_record(batch: RolloutBatch, recipe: Recipe, tokenizer: Any) -> pa.Table:
 
 
 def _summarise(recipe: Recipe, folder: RunFolder, task: Task, model: Any, tokenizer: Any) -> None:
-    from ktae.curves import draw
-
     lines = folder.read_metrics()
-    timed = [line for line in lines if line.get("ktae/seconds") is not None]
+    draw(lines, folder.curves, title=recipe.name)
+    ktae_seconds = [line["ktae/seconds"] for line in lines if "ktae/seconds" in line]
     write_json(
         folder.summary,
         {
@@ -151,13 +184,11 @@ def _summarise(recipe: Recipe, folder: RunFolder, task: Task, model: Any, tokeni
             "steps": recipe.steps,
             "before": json.loads(folder.before.read_text(encoding="utf-8")),
             "after": task.evaluate(model, tokenizer, recipe),
-            "seconds_per_step": sum(line["seconds"] for line in lines) / len(lines),
-            "ktae_seconds_per_step": sum(line["ktae/seconds"] for line in timed) / len(timed)
-            if timed
-            else None,
+            # Medians: the first step compiles, and a checkpoint now and then takes a moment.
+            "seconds_per_step": statistics.median(line["seconds"] for line in lines),
+            "ktae_seconds_per_step": statistics.median(ktae_seconds) if ktae_seconds else None,
         },
     )
-    draw(lines, folder.curves, title=recipe.name)
 
 
 class _StepLogger(TrainerCallback):
@@ -205,6 +236,7 @@ def _interrupts(steps: _StepLogger) -> Iterator[None]:
     def on_interrupt(*_: Any) -> None:
         signal.signal(signal.SIGINT, usual)
         steps.stop.set()
+        sys.stderr.write("\nfinishing this step; Ctrl-C again stops at once\n")
 
     signal.signal(signal.SIGINT, on_interrupt)
     try:

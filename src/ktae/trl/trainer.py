@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -76,12 +77,12 @@ class KTAETrainer(GRPOTrainer):
         on_rollouts: Callable[[RolloutBatch], None] | None = None,
         **kwargs: Any,
     ) -> None:
+        if ktae is not None:
+            _refuse_contradictions(ktae, *args, **kwargs)
         super().__init__(*args, **kwargs)
         self.ktae = ktae
         self.threshold = threshold
         self.on_rollouts = on_rollouts
-        if ktae is not None:
-            _refuse_contradictions(self.args)
         self._correctness_column = _correctness_column(self.reward_func_names, correctness)
         self._scored: _Scored | None = None
 
@@ -103,17 +104,18 @@ class KTAETrainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
         scored, self._scored = self._scored, None
-        assert scored is not None, "TRL no longer calls _calculate_rewards while it generates"
+        if scored is None:
+            raise RuntimeError("this TRL does not call _calculate_rewards while it generates")
         mode = "train" if self.model.training else "eval"
         n, first_row = len(scored.token_ids), self.accelerator.process_index * len(scored.token_ids)
         rollout_advantages = output["advantages"]
         terms = torch.zeros_like(output["completion_ids"], dtype=torch.float32)
         if self.ktae is not None:
-            started = time.perf_counter()
+            started = _now(rollout_advantages.device)
             mask = self._token_mask(output, scored)
             terms = self._terms(output["completion_ids"], mask, scored.correct, mode)
             output["advantages"] = rollout_advantages.unsqueeze(1) + terms
-            seconds = time.perf_counter() - started
+            seconds = _now(rollout_advantages.device) - started
             self._log_terms(terms, mask, rollout_advantages, mode, seconds)
         if self.on_rollouts is not None and mode == "train":
             own = slice(first_row, first_row + n)
@@ -154,7 +156,8 @@ class KTAETrainer(GRPOTrainer):
         assert self.ktae is not None
         n, width = ids.shape
         ids = gather(self.accelerator.pad_across_processes(ids, dim=1))
-        mask = gather(self.accelerator.pad_across_processes(mask, dim=1))
+        # As bytes: where accelerate pads a bool tensor it becomes int64, on some processes only.
+        mask = gather(self.accelerator.pad_across_processes(mask.to(torch.uint8), dim=1))
         group_size = self.num_generations if mode == "train" else self.num_generations_eval
         first_row = self.accelerator.process_index * n
         start = first_row // group_size * group_size
@@ -176,7 +179,7 @@ class KTAETrainer(GRPOTrainer):
         """Metrics over the tokens of all processes; the time is the slowest process's."""
         rollout_advantages = rollout_advantages.unsqueeze(1)
         flipped = rollout_advantages * (rollout_advantages + terms) < 0
-        sums = torch.stack([terms.abs().sum(), (flipped & mask).sum(), mask.sum()])
+        sums = torch.stack([terms.abs().sum(), (flipped & mask).sum(), mask.sum()]).double()
         term_abs, flips, tokens = gather(sums.unsqueeze(0)).sum(dim=0).tolist()
         slowest = gather(torch.tensor([seconds], device=terms.device)).max().item()
         self._metrics[mode]["ktae/term_abs"].append(term_abs / max(tokens, 1))
@@ -184,13 +187,19 @@ class KTAETrainer(GRPOTrainer):
         self._metrics[mode]["ktae/seconds"].append(slowest)
 
 
-def _refuse_contradictions(args: Any) -> None:
-    if args.importance_sampling_level != "token":
+def _refuse_contradictions(ktae: Any, *args: Any, **kwargs: Any) -> None:
+    """Before the model is loaded: settings of `GRPOTrainer` that token advantages cannot have."""
+    if not isinstance(ktae, KTAEConfig):
+        raise InputError(f"ktae is {ktae!r}; expected a KTAEConfig, or None for plain GRPO")
+    config = inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments.get("args")
+    if config is None:
+        return
+    if config.importance_sampling_level != "token":
         raise InputError(
-            f"importance_sampling_level is {args.importance_sampling_level!r}, which averages "
+            f"importance_sampling_level is {config.importance_sampling_level!r}, which averages "
             "token advantages away; set it to 'token', or ktae=None"
         )
-    if args.use_liger_kernel:
+    if config.use_liger_kernel:
         raise InputError(
             "use_liger_kernel is set, whose GRPO loss takes one advantage a rollout; unset it, "
             "or ktae=None"
@@ -200,9 +209,19 @@ def _refuse_contradictions(args: Any) -> None:
 def _correctness_column(names: list[str], correctness: str | None) -> int:
     if correctness is None and len(names) == 1:
         return 0
-    if correctness not in names:
+    if correctness is None or names.count(correctness) != 1:
         raise InputError(
             f"correctness is {correctness!r}; expected the reward function that says whether a "
             f"rollout is correct: {', '.join(map(repr, names))}"
         )
     return names.index(correctness)
+
+
+def _now(device: torch.device) -> float:
+    """Seconds on a clock, with the device's work so far done: a GPU would otherwise not be timed.
+
+    TRL itself waits for the device at this point, when it takes the rewards' means.
+    """
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

@@ -1,0 +1,26 @@
+"""Names that may be a folder here or something on the Hugging Face hub."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from ktae.errors import InputError
+
+HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+
+
+def check_local_or_hub(what: str, name: str) -> None:
+    """Refuse, at no cost, what can be neither a local folder nor a hub name.
+
+    Raises:
+        InputError: `name` is a path that does not exist, or a file; `what` begins the message.
+    """
+    path = Path(name).expanduser()
+    if path.is_file():
+        raise InputError(f"{what} {name} is a file; expected its folder, or a hub name")
+    folder = os.path.dirname(name)
+    is_path = not HUB_NAME.fullmatch(name) or (folder and Path(folder).is_dir())
+    if not name or (is_path and not path.is_dir()):
+        raise InputError(f"{what} path {name!r} does not exist")

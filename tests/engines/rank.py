@@ -1,0 +1,52 @@
+"""One process of `test_several_processes.py`, under torchrun: train, keep this rank's rollouts."""
+
+import sys
+from pathlib import Path
+
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import GRPOConfig
+
+from ktae.demo import train_problems
+from ktae.trl import KTAETrainer
+
+
+def main(model: str, output: Path, rows_per_rank: int, group_size: int) -> None:
+    batches = []
+    problems = train_problems(64, seed=0)
+    trainer = KTAETrainer(
+        model=AutoModelForCausalLM.from_pretrained(model),
+        processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
+        reward_funcs=about_half,
+        args=GRPOConfig(
+            output_dir=str(output / "out"),
+            per_device_train_batch_size=rows_per_rank,
+            num_generations=group_size,
+            max_completion_length=48,
+            max_steps=2,
+            report_to="none",
+            save_strategy="no",
+            disable_tqdm=True,
+            use_cpu=True,
+            ddp_backend="gloo",
+            bf16=False,
+            gradient_checkpointing=False,
+        ),
+        train_dataset=Dataset.from_dict({"prompt": [problem.prompt for problem in problems]}),
+        on_rollouts=batches.append,
+    )
+    trainer.train()
+    keep = [batch._replace(inputs=[row["prompt"] for row in batch.inputs]) for batch in batches]
+    torch.save(
+        [batch._asdict() for batch in keep], output / f"rank{trainer.accelerator.process_index}.pt"
+    )
+
+
+def about_half(completion_ids, **_):
+    """A verdict that differs within groups; None, unknown, now and then."""
+    return [None if sum(ids) % 7 == 0 else float(sum(ids) % 2) for ids in completion_ids]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

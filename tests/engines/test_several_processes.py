@@ -1,0 +1,54 @@
+"""Groups split over processes: every rank gets the terms that one process would have given."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import ktae
+from ktae.rollouts import record
+
+
+@pytest.mark.parametrize(
+    ("rows_per_rank", "group_size"), [(4, 8), (12, 8)], ids=["halved", "three_over_two"]
+)
+def test_terms_are_those_of_one_process(base, tmp_path, rows_per_rank, group_size):
+    script = Path(__file__).with_name("rank.py")
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--master-port",
+        "0",
+    ]
+    arguments = [script, base, tmp_path, rows_per_rank, group_size]
+    done = subprocess.run(
+        [*command, *map(str, arguments)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    ranks = [torch.load(tmp_path / f"rank{i}.pt", weights_only=True) for i in range(2)]
+    for parts in zip(*ranks, strict=True):
+        check_step(parts, group_size)
+    widths = [{part["terms"].shape[1] for part in parts} for parts in zip(*ranks, strict=True)]
+    assert any(len(step) == 2 for step in widths), "the ranks never differed in width"
+
+
+def check_step(parts, group_size):
+    token_ids = [ids for part in parts for ids in part["token_ids"]]
+    prompts = [prompt for part in parts for prompt in part["inputs"]]
+    correct = torch.cat([part["correct"] for part in parts]).numpy()
+    assert [part["first_row"] for part in parts] == [0, len(parts[0]["token_ids"])]
+    groups = np.arange(len(token_ids)) // group_size
+    assert len(set(zip(groups, prompts, strict=True))) == len(set(groups)), "not TRL's groups"
+    ids_bt, mask_bt = record.pad(token_ids)
+    expected = ktae.key_token_values(ids_bt, mask_bt, correct, groups, backend="naive")
+    assert np.abs(expected).max() > 0
+    terms = [row for part in parts for row in part["terms"]]
+    for row, ids in enumerate(token_ids):
+        np.testing.assert_allclose(terms[row][: len(ids)], expected[row, : len(ids)], atol=1e-6)
+        assert not terms[row][len(ids) :].any()
