@@ -3,9 +3,10 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 RECIPE ?= recipes/demo/grpo-ktae.yaml
 ARGS ?=
-# The demo's model is tiny: two threads would only wait for each other.
-export OMP_NUM_THREADS ?= 1
 export HF_HUB_DISABLE_TELEMETRY ?= 1
+
+# The demo's model is tiny: two threads would only wait for each other.
+train test: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help train test lint format bench docs clean

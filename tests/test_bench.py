@@ -36,6 +36,9 @@ def test_csv_rows_name_machine_and_versions_and_do_not_invent_numbers(tmp_path):
     with path.open() as file:
         rows = list(csv.DictReader(file))
     assert [row["median_s"] for row in rows] == ["0.20000", "not measured"] * 2
+    path.write_text("other,columns\n")
+    with pytest.raises(InputError, match="has other columns"):
+        bench.write_csv(path, SMALL, timings, "cpu")
     assert all(row["cpu"] and row["date"] and "numpy=" in row["versions"] for row in rows)
 
 
@@ -50,7 +53,12 @@ def test_command(tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["cpuu"], "no contender 'cpuu'"), (["cpu", "--dtype", "int8"], "--dtype is 'int8'")],
+    [
+        (["cpuu"], "no contender 'cpuu'"),
+        (["cpu", "--dtype", "int8"], "--dtype is 'int8'"),
+        (["cpu", "--device", "gpu"], "--device is 'gpu'"),
+        (["cpu", "--csv", "no/such/folder/x.csv"], "folder no/such/folder does not exist"),
+    ],
 )
 def test_bad_input(arguments, message):
     result = CliRunner().invoke(app, ["bench", *arguments])

@@ -17,6 +17,7 @@ import numpy as np
 
 from ktae import backends
 from ktae._version import __version__
+from ktae.errors import InputError
 from ktae.estimator import key_token_values
 
 VERSIONS_OF = ("numpy", "numba", "torch", "triton", "verl")
@@ -116,8 +117,18 @@ def write_csv(path: Path, batch: Batch, timings: list[Timing], device: str) -> N
 
 
 def append_rows(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Append dicts of equal keys to a CSV file, which gets a header if it is new."""
+    """Append dicts of equal keys to a CSV file, which gets a header if it is new.
+
+    Raises:
+        InputError: the file has other columns.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
     new = not path.exists()
+    if not new:
+        with path.open(newline="", encoding="utf-8") as file:
+            header = next(csv.reader(file), [])
+        if header != list(rows[0]):
+            raise InputError(f"{path} has other columns: {', '.join(header)}; give another file")
     with path.open("a", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         if new:
@@ -207,9 +218,18 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def _gpu() -> str:
+def has_gpu() -> bool:
+    """Whether torch is installed and sees a CUDA device."""
     if importlib.util.find_spec("torch") is None:
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def _gpu() -> str:
+    if not has_gpu():
         return "none"
     import torch
 
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    return str(torch.cuda.get_device_name())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 import operator
 from collections.abc import Callable
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from ktae.errors import InputError
 MAX_TOKEN_ID = 2**31 - 1
 
 LARGEST = 1e30
-"""Bound on every weight, far beyond any use: products of them stay finite, in float32 too."""
+"""Bound on every weight and reward, far beyond any use: no product of some of them overflows."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,8 @@ class KTAEConfig:
         for name in ("k1", "eps", "term_scale"):
             _require(self, name, 1 / LARGEST, LARGEST)
         _require(self, "b_len", 0, 1)
+        if not isinstance(self.normalize, bool):
+            raise InputError(f"normalize is {self.normalize!r}; expected true or false")
         if self.fisher not in ("two-sided", "point"):
             raise InputError(f"fisher is {self.fisher!r}; expected 'two-sided' or 'point'")
         if self.normalize and self.h1 + self.h2 == 0:
@@ -112,7 +115,7 @@ class KTAEConfig:
 
 def _require(config: KTAEConfig, name: str, low: float, high: float) -> None:
     value = getattr(config, name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not low <= value <= high:
         raise InputError(f"{name} is {value!r}; expected a number from {low:g} to {high:g}")
 
 

@@ -26,7 +26,7 @@ def draw(lines: list[dict[str, Any]], path: Path, *, title: str) -> None:
     }
     figure = Figure(figsize=(9, 3 * ((len(panels) + 1) // 2)), layout="constrained")
     axes = figure.subplots((len(panels) + 1) // 2, 2, squeeze=False).flat
-    for axis, (key, label) in zip(axes, panels.items(), strict=False):
+    for (key, label), axis in zip(panels.items(), axes, strict=False):
         points = [(line["step"], line[key]) for line in lines if line.get(key) is not None]
         steps, values = zip(*points, strict=True)
         axis.plot(steps, values, color="#9ecae1", linewidth=1)
@@ -34,7 +34,7 @@ def draw(lines: list[dict[str, Any]], path: Path, *, title: str) -> None:
         axis.set_title(label, fontsize=10, loc="left")
         axis.set_xlabel("training step")
         axis.spines[["top", "right"]].set_visible(False)
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(bottom=min(0, *values))
     for axis in list(axes):
         axis.set_visible(False)
     figure.suptitle(title)

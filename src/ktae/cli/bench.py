@@ -48,6 +48,12 @@ def bench(
             raise InputError(f"no contender {name!r}; expected {', '.join(dict.fromkeys(known))}")
     if dtype not in ("int32", "int64"):
         raise InputError(f"--dtype is {dtype!r}; expected int32 or int64")
+    if device not in ("cpu", "cuda"):
+        raise InputError(f"--device is {device!r}; expected cpu or cuda")
+    if device == "cuda" and not benchmark.has_gpu():
+        raise InputError("--device is cuda, and there is no CUDA device")
+    if csv is not None and not csv.parent.is_dir():
+        raise InputError(f"--csv {csv}: folder {csv.parent} does not exist")
     console = Console()
     for n_groups in groups or [1024]:
         batch = benchmark.random_batch(groups=n_groups, vocabulary=vocabulary, dtype=dtype)
