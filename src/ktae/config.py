@@ -115,7 +115,8 @@ class KTAEConfig:
 
 def _require(config: KTAEConfig, name: str, low: float, high: float) -> None:
     value = getattr(config, name)
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not low <= value <= high:
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number or not low <= value <= high:
         raise InputError(f"{name} is {value!r}; expected a number from {low:g} to {high:g}")
 
 

@@ -17,15 +17,8 @@ from ktae.rollouts import record
 )
 def test_terms_are_those_of_one_process(base, tmp_path, rows_per_rank, group_size):
     script = Path(__file__).with_name("rank.py")
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "--master-port",
-        "0",
-    ]
+    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command = [sys.executable, "-m", *launcher]
     arguments = [script, base, tmp_path, rows_per_rank, group_size]
     done = subprocess.run(
         [*command, *map(str, arguments)], capture_output=True, text=True, timeout=300

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -30,7 +31,7 @@ class Backend:
     arrays: Literal["numpy", "torch"]
     """What its `terms` takes."""
     requires: tuple[str, ...]
-    """Packages that it imports."""
+    """Packages that it imports, some with the oldest version that will do, as `triton 3.4`."""
     needs_gpu: bool = False
     """Runs on CUDA devices only, or in Triton's interpreter."""
 
@@ -47,12 +48,21 @@ class Backend:
 
     def missing(self) -> str | None:
         """Why the backend cannot be used here, or None."""
-        absent = [name for name in self.requires if importlib.util.find_spec(name) is None]
-        if absent:
-            return f"{', '.join(absent)} is not installed"
+        for requirement in self.requires:
+            name, _, oldest = requirement.partition(" ")
+            if importlib.util.find_spec(name) is None:
+                return f"{name} is not installed"
+            if oldest and _major_minor(importlib.metadata.version(name)) < _major_minor(oldest):
+                found = importlib.metadata.version(name)
+                return f"{name} {found} is installed; {oldest} or newer is needed"
         if self.needs_gpu and not (_interpreting() or _has_gpu()):
             return "there is no CUDA device (TRITON_INTERPRET=1 runs it on a CPU, slowly)"
         return None
+
+
+def _major_minor(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
 
 
 def _interpreting() -> bool:
@@ -71,7 +81,7 @@ BACKENDS = {
         Backend("naive", "the oracle: loops and dicts, for tests", "numpy", ("numpy",)),
         Backend("cpu", "compiled by numba, in parallel over groups", "numpy", ("numba",)),
         Backend("torch", "tensor operations, any device", "torch", ("torch", "numba")),
-        Backend("triton", "GPU kernels", "torch", ("torch", "triton"), needs_gpu=True),
+        Backend("triton", "GPU kernels", "torch", ("torch", "triton 3.4"), needs_gpu=True),
     )
 }
 
