@@ -83,6 +83,7 @@ def test_weights_are_finite_and_at_least_0(name: str, value: Any) -> None:
     with pytest.raises(InputError, match=rf"^{name} is .*; expected a number from 0 to 1e\+30$"):
         KTAEConfig(**{name: value})
     assert getattr(KTAEConfig(**{name: 0}), name) == 0
+    assert getattr(KTAEConfig(**{name: np.float32(0.5)}), name) == 0.5
 
 
 @pytest.mark.parametrize("name", ["k1", "eps", "term_scale"])
@@ -99,6 +100,20 @@ def test_b_len_is_from_0_to_1(value: Any) -> None:
     with pytest.raises(InputError, match=r"^b_len is .*; expected a number from 0 to 1$"):
         KTAEConfig(b_len=value)
     assert [KTAEConfig(b_len=x).b_len for x in (0, 0.25, 1)] == [0, 0.25, 1]
+
+
+@pytest.mark.parametrize("name", ["h1", "h2", "h3", "k1", "eps", "term_scale"])
+def test_largest_numbers(name: str) -> None:
+    """Beyond 1e30 a product of some of them could overflow."""
+    assert getattr(KTAEConfig(**{name: 1e30}), name) == 1e30
+    with pytest.raises(InputError, match=rf"^{name} is 1.1e\+30; expected a number from"):
+        KTAEConfig(**{name: 1.1e30})
+
+
+@pytest.mark.parametrize("value", ["yes", 1, None, 0.0])
+def test_normalize_is_a_bool(value: Any) -> None:
+    with pytest.raises(InputError, match=r"^normalize is .*; expected true or false$"):
+        KTAEConfig(normalize=value)
 
 
 @pytest.mark.parametrize("name", ["h1", "k1", "b_len"])

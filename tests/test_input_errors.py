@@ -145,6 +145,10 @@ def test_number_that_is_not_finite_names_its_row(backend: str, name: str, value:
         ({"correct": [1, 0.5, 0, 0, 0.7]}, r"correct\[1\] is 0.5; expected 0, 1 or NaN"),
         ({"correct": [1, np.inf, 0, 0, 0]}, r"correct\[1\] is inf; expected 0, 1 or NaN"),
         ({"correct": [True, None, 0, 0, 0]}, r"correct is object of shape \(5,\); .* NaN"),
+        (
+            {"groups": np.array([0, "a", 1, 2, 3], dtype=object)},
+            r"groups is object of shape \(5,\); expected integers or strings",
+        ),
         ({"correct": list("11000")}, r"correct is <U1 of shape \(5,\); expected bool, or 0, 1"),
         (
             {"groups": GROUPS[:3]},
@@ -204,10 +208,37 @@ def test_message_of_token_advantages(backend: str, changed: dict[str, Any], mess
         token_advantages(**(arguments | changed))
 
 
-def test_rollout_advantage_too_large_for_float32(backend: str) -> None:
-    """KTAE.md: no NaN or inf is ever returned. Refused or finite, but not silently infinite."""
-    try:
-        got = token_advantages(REWARDS, IDS, MASK, GROUPS, base=REWARDS * 1e39, backend=backend)
-    except InputError:
-        return
+@pytest.mark.parametrize("name", ["rewards", "base"])
+@pytest.mark.parametrize("base", ["grpo", "dr_grpo", "rloo"])
+def test_number_too_large_for_float32(backend: str, name: str, base: str) -> None:
+    """KTAE.md: no NaN or inf is ever returned. Up to 1e30 all is finite, beyond it is refused."""
+    arguments = {"rewards": REWARDS, "base": base, name: REWARDS * 1e30 / 2}
+    got = token_advantages(
+        token_ids=IDS, mask=MASK, groups=GROUPS, correct=CORRECT, backend=backend, **arguments
+    )
     assert np.all(np.isfinite(got))
+    arguments[name] = REWARDS[::-1] * 1e38
+    with pytest.raises(
+        InputError, match=rf"{name}\[0\] is 2e\+38; expected a finite number within"
+    ):
+        token_advantages(
+            token_ids=IDS, mask=MASK, groups=GROUPS, correct=CORRECT, backend=backend, **arguments
+        )
+
+
+@pytest.mark.parametrize("threshold", [np.nan, np.inf, "0.5", None, True])
+def test_threshold_is_a_finite_number(threshold: Any) -> None:
+    with pytest.raises(InputError, match=r"threshold is .*; expected a (finite )?number"):
+        token_advantages(REWARDS, IDS, MASK, GROUPS, threshold=threshold)
+
+
+@pytest.mark.parametrize("name", ["token_ids", "mask"])
+def test_ragged_lists(estimate: Callable[..., Any], name: str) -> None:
+    arguments = {"token_ids": IDS, "mask": MASK, name: [[1, 2, 3, 4], [1], [1], [1], [1]]}
+    with pytest.raises(InputError, match=f"{name} is ragged; expected rows of equal length"):
+        estimate(**arguments, correct=CORRECT, groups=GROUPS)
+
+
+def test_config_is_a_config(estimate: Callable[..., Any]) -> None:
+    with pytest.raises(InputError, match="config is 'paper'; expected a KTAEConfig"):
+        estimate(IDS, MASK, CORRECT, GROUPS, "paper")

@@ -117,17 +117,18 @@ def test_dtypes_of_correct(backend: str, expected: np.ndarray, dtype: type) -> N
         np.array(["b", "b", "b", "b", "a"]),
         np.array([b"b", b"b", b"b", b"b", b"a"]),
         ["prompt-7"] * 4 + ["prompt-10"],
+        np.array(["b", "b", "b", "b", "a"], dtype=object),  # as verl's uid
         np.array([-(2**63)] * 4 + [2**63 - 1]),
         np.array([2**64 - 1] * 4 + [0], dtype=np.uint64),
         np.array([3, 3, 3, 3, -3], dtype=np.int8),
     ],
-    ids=["str", "bytes", "list", "int64", "uint64", "int8"],
+    ids=["str", "bytes", "list", "objects", "int64", "uint64", "int8"],
 )
 def test_group_labels(backend: str, table_backend: str, expected: np.ndarray, labels: Any) -> None:
     got = key_token_values(IDS, MASK, CORRECT, labels, backend=backend)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
     table = key_token_table(IDS, MASK, CORRECT, labels, backend=table_backend)
-    assert table.group.dtype == np.asarray(labels).dtype
+    assert table.group.dtype.kind == np.array(list(labels)).dtype.kind
     assert set(table.group.tolist()) == set(np.asarray(labels).tolist())
     assert table.group.tolist() == sorted(table.group.tolist())
 

@@ -143,7 +143,7 @@ TEXT = '{"group": "g", "response": "a", "reward": 1}\n'
         (LINE * 2, ["--preset", "papers"], "no preset 'papers'; expected one of paper, released"),
         (LINE * 2, ["-s", "h4=1"], "no KTAE setting 'h4'; expected one of h1,"),
         (LINE * 2, ["-s", "h3"], "--set h3: expected KEY=VALUE"),
-        (LINE * 2, ["-s", "h3=much"], "h3 is 'much'; expected a finite number"),
+        (LINE * 2, ["-s", "h3=much"], "h3 is 'much'; expected a number from 0"),
         (LINE * 2, ["--out", "no/where.parquet"], "--out no/where.parquet: folder no does not"),
         (LINE * 2, ["--out", "scores.csv"], "--out scores.csv: expected a name that ends in"),
         (LINE * 2, ["r.jsonl"], "the same file is given twice"),
