@@ -37,9 +37,11 @@ def choose(rows: list[dict]) -> list[dict]:
 def draw(rollouts: list[dict], picture: Path) -> None:
     lines = [layout(row) for row in rollouts]
     height = sum(len(rows) + 1.1 for rows in lines) * LINE_HEIGHT + 0.9
-    figure = Figure(figsize=(9.2, height), facecolor="white")
+    ends = [x + len(word) for rows in lines for line in rows for x, word, _ in line]
+    columns = max(len(rollouts[0]["prompt"]), *ends)
+    figure = Figure(figsize=(0.081 * (columns + 2), height), facecolor="white")
     axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(-1, COLUMNS + 1), ylim=(height / LINE_HEIGHT, 0))
+    axes.set(xlim=(-1, columns + 1), ylim=(height / LINE_HEIGHT, 0))
     axes.axis("off")
     y = 1.0
     axes.text(0, y, rollouts[0]["prompt"], family="DejaVu Sans Mono", size=9.5, weight="bold")

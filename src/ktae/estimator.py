@@ -89,7 +89,9 @@ def token_advantages(
         config: weights and variants.
         base: the rollout advantage. `grpo`: (R - mean) / (std + 1e-6) in the group; `dr_grpo`:
             R - mean; `rloo`: R - mean of the group's others; or (B,) numbers of your own.
-        backend, validate, memory_bytes: as in `key_token_values`.
+        backend: as in `key_token_values`.
+        validate: as in `key_token_values`.
+        memory_bytes: as in `key_token_values`.
 
     Returns:
         (B, T) float32, 0 where masked, of the type and on the device of `token_ids`.

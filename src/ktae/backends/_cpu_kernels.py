@@ -105,6 +105,17 @@ def _is_ignored(token, ignored):
 
 
 @_jit
+def _end(mask):
+    """One past the last unmasked position, or up to 7 more: padding is skipped 8 bytes at a time."""
+    end = len(mask)
+    if end % 8 == 0:
+        words = mask.view(np.uint64)
+        while end > 0 and words[end // 8 - 1] == 0:
+            end -= 8
+    return end
+
+
+@_jit
 def _count_rollout(ids, mask, slots, number, group, shift, ignored, table, used, n_used):
     """Count one rollout's tokens. All arrays are this rollout's rows but `table` and `used`.
 
@@ -118,7 +129,7 @@ def _count_rollout(ids, mask, slots, number, group, shift, ignored, table, used,
     n_slots = len(table) // FIELDS
     last_slot = np.uint64(n_slots - 1)
     length, tokens = 0, 0
-    for t in range(len(ids)):
+    for t in range(_end(mask)):
         if mask[t] == 0:
             continue
         token = np.int64(ids[t])
@@ -167,7 +178,7 @@ def _initial_slots(width):
 def _check_rollout(ids, mask):
     """One past the last unmasked position, and the position of a bad token id (-1: none)."""
     length = 0
-    for t in range(len(ids)):
+    for t in range(_end(mask)):
         if mask[t] != 0:
             if ids[t] < 0 or ids[t] > MAX_TOKEN_ID:
                 return length, t
@@ -305,13 +316,17 @@ def score_groups(
     terms = np.zeros(n_slots + 1, dtype=np.float32)
     memo = np.empty((MEMO_ENTRIES, 3))
     lengths = np.empty(np.max(starts[1:] - starts[:-1]), dtype=np.int64)
+    unknown = np.full(len(lengths), -1, dtype=np.int8)
     bad_row, bad_column = NO_ERROR, 0
     for g in range(len(starts) - 1):
         group = slice(starts[g], starts[g + 1])
+        verdicts = correct[group]
+        if not (np.any(verdicts == 0) and np.any(verdicts == 1)):
+            verdicts = unknown[: len(verdicts)]  # nothing to compare: only check the token ids
         while True:
             counts = _count_group(
                 ids, mask, id_rows[group], mask_rows[group], rows[group],
-                correct[group], ignored, g + 1, table, used, slots, lengths,
+                verdicts, ignored, g + 1, table, used, slots, lengths,
             )  # fmt: skip
             if counts.n_used >= 0:
                 break
@@ -324,12 +339,13 @@ def score_groups(
         if bad_row != NO_ERROR:
             continue
         _judge_group(counts, table, used, weights, memo, terms)
-        for i in range(starts[g], starts[g + 1]):
-            row = rows[i]
-            _spread(
-                slots[row], mask[mask_rows[i]], terms, base[row],
-                lengths[i - starts[g]], correct[i] >= 0, out[row],
-            )  # fmt: skip
+        for i in range(len(verdicts)):
+            row, mask_row = rows[starts[g] + i], mask_rows[starts[g] + i]
+            if verdicts[i] >= 0 or base[row] != 0.0:
+                _spread(
+                    slots[row], mask[mask_row], terms, base[row],
+                    lengths[i], verdicts[i] >= 0, out[row],
+                )  # fmt: skip
     return bad_row, bad_column
 
 

@@ -1,0 +1,111 @@
+"""Where the trainer takes correctness and tokens from, and what it refuses."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import ktae
+from ktae import InputError
+from ktae.rollouts import record
+from ktae.trl import KTAETrainer
+
+
+def overlong(completion_ids, **_):
+    """A penalty that turns many a correct rollout's sum negative."""
+    return [-2.0 if len(ids) > 6 else 0.0 for ids in completion_ids]
+
+
+def undecided(completion_ids, **_):
+    return [None if ids[0] % 3 == 0 else float(ids[0] % 2 == 0) for ids in completion_ids]
+
+
+def train(arguments, **more):
+    batches = []
+    trainer = KTAETrainer(**arguments, on_rollouts=batches.append, **more)
+    trainer.train()
+    return batches[0], trainer
+
+
+def expected_terms(batch, correct):
+    ids_bt, mask_bt = record.pad(batch.token_ids)
+    groups = np.arange(len(ids_bt)) // 4
+    return ktae.key_token_values(ids_bt, mask_bt, correct, groups, backend="naive")
+
+
+def test_correctness_is_the_named_reward_not_the_sum(trainer_arguments):
+    arguments = trainer_arguments()
+    arguments["reward_funcs"] = [overlong, arguments["reward_funcs"]]
+    batch, _ = train(arguments, correctness="even_start")
+    correct = [float(ids[0] % 2 == 0) for ids in batch.token_ids]
+    assert batch.correct.tolist() == correct
+    assert (np.array(correct) != (batch.rewards.numpy() > 0)).any(), "the sum would have done"
+    np.testing.assert_allclose(batch.terms, expected_terms(batch, correct), atol=1e-6)
+
+
+def test_a_reward_of_none_is_unknown_not_incorrect(trainer_arguments):
+    arguments = trainer_arguments()
+    arguments["reward_funcs"] = undecided
+    batch, _ = train(arguments)
+    correct = [math.nan if r is None else r for r in undecided(batch.token_ids)]
+    np.testing.assert_array_equal(batch.correct, correct)
+    unknown = np.isnan(correct)
+    assert unknown.any()
+    assert not batch.terms.numpy()[unknown].any()
+    np.testing.assert_allclose(batch.terms, expected_terms(batch, correct), atol=1e-6)
+
+
+def test_truncated_rollouts_are_evidence_even_where_trl_masks_them(trainer_arguments):
+    """`mask_truncated_completions` keeps them from the loss; an untrained policy has few others."""
+    batch, _ = train(trainer_arguments(mask_truncated_completions=True))
+    correct = [float(ids[0] % 2 == 0) for ids in batch.token_ids]
+    assert np.abs(batch.terms.numpy()).max() > 0
+    np.testing.assert_allclose(batch.terms, expected_terms(batch, correct), atol=1e-6)
+
+
+def test_threshold(trainer_arguments):
+    batch, _ = train(trainer_arguments(), threshold=1.0)
+    assert batch.correct.tolist() == [0.0] * 16
+    assert not batch.terms.any()
+
+
+def test_metrics_are_logged(trainer_arguments):
+    batch, trainer = train(trainer_arguments(logging_steps=1))
+    logged = next(line for line in trainer.state.log_history if "ktae/term_abs" in line)
+    lengths = sum(map(len, batch.token_ids))
+    assert logged["ktae/term_abs"] == pytest.approx(batch.terms.abs().sum().item() / lengths)
+    advantages = batch.advantages.unsqueeze(1)
+    flipped = (advantages * (advantages + batch.terms) < 0).float()
+    inside = torch.tensor([[t < len(ids) for t in range(12)] for ids in batch.token_ids])
+    assert logged["ktae/sign_flips"] == pytest.approx((flipped * inside).sum().item() / lengths)
+    assert logged["ktae/seconds"] > 0
+
+
+def test_evaluation_uses_its_own_group_size(trainer_arguments):
+    arguments = trainer_arguments(num_generations_eval=2, per_device_eval_batch_size=8)
+    arguments["eval_dataset"] = arguments["train_dataset"].select(range(4))
+    _, trainer = train(arguments)
+    assert "eval_ktae/term_abs" in trainer.evaluate()
+
+
+@pytest.mark.parametrize(
+    ("settings", "more", "message"),
+    [
+        ({"importance_sampling_level": "sequence"}, {}, "averages token advantages away; set it"),
+        ({"use_liger_kernel": True}, {}, "takes one advantage a rollout; unset it"),
+        ({}, {"ktae": {"h1": 1}}, "expected a KTAEConfig, or None"),
+        ({}, {"correctness": "accuracy"}, "correctness is 'accuracy'; expected the reward funct"),
+    ],
+)
+def test_what_contradicts_token_advantages_is_refused(trainer_arguments, settings, more, message):
+    arguments = trainer_arguments(**settings)
+    with pytest.raises(InputError, match=message):
+        KTAETrainer(**arguments, **more)
+
+
+def test_two_reward_functions_need_a_name(trainer_arguments):
+    arguments = trainer_arguments()
+    arguments["reward_funcs"] = [overlong, arguments["reward_funcs"]]
+    with pytest.raises(InputError, match=r"correctness is None; .*'overlong', 'even_start'"):
+        KTAETrainer(**arguments)
