@@ -23,7 +23,7 @@ PAPER = {
     "term_scale": 1.0,
     "ignore_token_ids": (),
 }
-"""Origin: KTAE.md, sections 2 and 3."""
+"""Origin: docs/estimator.md."""
 
 RELEASED = PAPER | {
     "h2": 1.0,
@@ -202,5 +202,5 @@ def test_tables_are_made_on_the_host(name: str) -> None:
 
 
 def test_input_error_is_a_value_error() -> None:
-    """KTAE.md promises a ValueError."""
+    """docs/estimator.md promises a ValueError."""
     assert issubclass(InputError, ValueError)

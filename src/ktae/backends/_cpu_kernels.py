@@ -106,7 +106,7 @@ def _is_ignored(token, ignored):
 
 @_jit
 def _end(mask):
-    """One past the last unmasked position, or up to 7 more: padding is skipped 8 bytes at a time."""
+    """One past the last unmasked position, or up to 7 more: padding goes 8 bytes at a time."""
     end = len(mask)
     if end % 8 == 0:
         words = mask.view(np.uint64)

@@ -42,7 +42,7 @@ def score(
         typer.Argument(
             metavar="FILE...",
             help="Rollouts as .jsonl or .parquet, or either with .gz: fields group, response or "
-            "token_ids, reward, and optionally correct.",
+            "token_ids, reward, and optionally correct. Groups do not span files.",
         ),
     ],
     tokenizer: Annotated[

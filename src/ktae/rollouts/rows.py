@@ -121,7 +121,7 @@ def _integer_or_none(value: object, where: str) -> int | None:
         return None
     number = _number(value, where)
     if number != int(number) or abs(number) > MAX_TOKEN_ID:
-        raise InputError(f"{where} is {_show(value)}; expected an integer")
+        raise InputError(f"{where} is {_show(value)}; expected an integer within ±(2^31 - 1)")
     return int(number)
 
 
