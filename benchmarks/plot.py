@@ -1,6 +1,6 @@
 """Draw time against tokens from results/estimator.csv, both axes logarithmic.
 
-    python benchmarks/plot.py docs/images/time-against-tokens.png
+python benchmarks/plot.py docs/images/time-against-tokens.png
 """
 
 import csv

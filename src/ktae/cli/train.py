@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,7 +57,7 @@ def _train(recipe: recipes.Recipe, folder: RunFolder, resume: bool) -> None:
         raise InputError(
             f"training needs {error.name}, which is not installed; pip install 'ktae[trl]'"
         ) from None
-    with _progress(console, recipe.steps) as on_step:
+    with _Progress(console, recipe.steps) as on_step:
         finished = run(recipe, folder, resume=resume, on_step=on_step)
     if not finished:
         console.print(
@@ -69,7 +68,7 @@ def _train(recipe: recipes.Recipe, folder: RunFolder, resume: bool) -> None:
     _print_summary(console, folder)
 
 
-class _progress:
+class _Progress:
     """A progress bar with the step's metrics; plain lines where the output is no terminal."""
 
     def __init__(self, console: Console, steps: int) -> None:
@@ -90,7 +89,6 @@ class _progress:
         self.task = self.bar.add_task("", total=steps, shown="")
 
     def __enter__(self) -> Any:
-        self.bar.start()
         return self.show
 
     def __exit__(self, *_: Any) -> None:
@@ -104,10 +102,13 @@ class _progress:
             "|term|": "ktae/term_abs",
         }
         shown = "  ".join(f"{name} {line[key]:.3g}" for name, key in names.items() if key in line)
+        self.bar.start()  # not before: loading may pretrain the demo's model, with a bar of its own
         self.bar.update(self.task, completed=line["step"], shown=shown)
         every = max(1, self.steps // 20)
         if not self.console.is_terminal and (line["step"] % every == 0 or line["step"] == 1):
-            print(f"step {line['step']}/{self.steps}  {shown}", file=sys.stdout, flush=True)
+            self.console.print(
+                f"step {line['step']}/{self.steps}  {shown}", highlight=False, soft_wrap=True
+            )
 
 
 def _print_summary(console: Console, folder: RunFolder) -> None:
