@@ -211,7 +211,7 @@ def test_message_of_token_advantages(backend: str, changed: dict[str, Any], mess
 @pytest.mark.parametrize("name", ["rewards", "base"])
 @pytest.mark.parametrize("base", ["grpo", "dr_grpo", "rloo"])
 def test_number_too_large_for_float32(backend: str, name: str, base: str) -> None:
-    """docs/estimator.md: no NaN or inf is ever returned. Up to 1e30 all is finite, beyond it is refused."""
+    """No NaN or inf is ever returned. Up to 1e30 all is finite, beyond it is refused."""
     arguments = {"rewards": REWARDS, "base": base, name: REWARDS * 1e30 / 2}
     got = token_advantages(
         token_ids=IDS, mask=MASK, groups=GROUPS, correct=CORRECT, backend=backend, **arguments

@@ -133,7 +133,7 @@ def test_fisher_score() -> None:
 def test_tables_of_sixteen_without_association_score_zero() -> None:
     """935 tables of 16 rollouts have both classes; where a token occurs, 268 score exactly 0.
 
-    Origin: docs/estimator.md, presets, by whose count the released code's float32 gives 244 of the 268
+    Origin: the feasibility study, by which the released code's float32 gives 244 of the 268
     e^-2. (The 15 further tables with p = 1 belong to a token that is in no rollout.)
     """
     score_of = {
