@@ -129,9 +129,11 @@ def test_unknown_fisher(value: Any) -> None:
     assert repr(value) in str(caught.value)
 
 
-def test_normalize_needs_a_weight() -> None:
-    with pytest.raises(InputError, match="normalize divides by h1 \\+ h2, and both are 0"):
-        KTAEConfig(h1=0, h2=0, normalize=True)
+@pytest.mark.parametrize("h2", [0, 5e-324, 9e-31])
+def test_normalize_needs_a_weight(h2: float) -> None:
+    with pytest.raises(InputError, match=r"normalize divides by h1 \+ h2, .* at least 1e-30"):
+        KTAEConfig(h1=0, h2=h2, normalize=True)
+    KTAEConfig(h1=0, h2=1e-30, normalize=True)
     assert KTAEConfig(h1=0, h2=0).h1 == 0
 
 

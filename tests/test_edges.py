@@ -265,6 +265,7 @@ def test_large_values_saturate(
         {"h3": 0.0, "eps": 1e-30, "k1": 1e-30},
         {"h1": 1e30, "h2": 1e30, "eps": 1e30, "k1": 1e30},
         {"h1": 1e30, "h2": 1e30, "h3": 1e30, "eps": 1e-30, "normalize": True},
+        {"h1": 0.0, "h2": 1e-30, "normalize": True},
         {"term_scale": 1e30},
     ],
     ids=lambda settings: "-".join(settings),

@@ -68,8 +68,11 @@ class KTAEConfig:
             raise InputError(f"normalize is {self.normalize!r}; expected true or false")
         if self.fisher not in ("two-sided", "point"):
             raise InputError(f"fisher is {self.fisher!r}; expected 'two-sided' or 'point'")
-        if self.normalize and self.h1 + self.h2 == 0:
-            raise InputError("normalize divides by h1 + h2, and both are 0")
+        if self.normalize and self.h1 + self.h2 < 1 / LARGEST:
+            raise InputError(
+                f"normalize divides by h1 + h2, and that is {self.h1 + self.h2!r}; "
+                f"expected at least {1 / LARGEST:g}"
+            )
         object.__setattr__(self, "ignore_token_ids", _token_ids(self.ignore_token_ids))
 
     @classmethod
