@@ -20,19 +20,38 @@ logger = logging.getLogger(__name__)
 NO_ERROR = 2**62
 """In the row of a (row, column) of the first bad token id: there is none."""
 
-INITIAL_SLOTS = 1 << 14
+INITIAL_SLOTS = 1 << 10
 MEMO_ENTRIES = 1 << 12
 
-# A hash slot is 4 int64, half a cache line, at 4 * slot of a flat table:
-# - the group's number (upper half) and the token id (lower half), so one comparison finds the token
-#   and nothing has to be cleared between groups;
-# - the number of the last rollout that holds the token;
-# - how many rollouts hold it, and
-# - how often it occurs, both incorrect (lower half) and correct (upper half), so that a rollout's
-#   class is a shift and no branch.
-KEY, LAST, ROLLOUTS, OCCURRENCES = range(4)
-FIELDS = 4
+TOO_SMALL = -1
+
+FREE = -1
+"""A slot of the hash table that holds no token."""
+IGNORED = 0
+"""The index of all ignored tokens together: nothing is counted there, and its term is 0."""
 LOW = 0xFFFFFFFF
+
+
+class Workspace(NamedTuple):
+    """What one thread counts a group in, reused from group to group.
+
+    The distinct tokens of a group have indices from 1 in the order in which they first occur, so
+    that frequent tokens lie side by side. `table` finds the index, the rest is read by it.
+    Between groups the table is free and the counts are 0.
+    """
+
+    table: np.ndarray
+    """(n_slots,) int64, a hash table: token id (upper half) and index (lower half), or FREE. The
+    number of slots is a power of two."""
+    last: np.ndarray
+    """(n_slots,) int32: one more than the number of the last rollout that holds the token."""
+    rollouts: np.ndarray
+    """(n_slots,) int64: how many rollouts hold it, incorrect ones in the lower half and correct
+    ones in the upper, so that a rollout's class is a shift and no branch."""
+    occurrences: np.ndarray
+    """(n_slots,) int64: how often it occurs, likewise."""
+    terms: np.ndarray
+    """(n_slots,) float32"""
 
 
 class Weights(NamedTuple):
@@ -73,7 +92,7 @@ class GroupCounts(NamedTuple):
     length_true: int
     length_false: int
     n_used: int
-    """Distinct tokens, or -1: the table is too small."""
+    """One more than the distinct tokens, or TOO_SMALL: the workspace is."""
     bad_row: int
     bad_column: int
 
@@ -116,18 +135,18 @@ def _end(mask):
 
 
 @_jit
-def _count_rollout(ids, mask, slots, number, group, shift, ignored, table, used, n_used):
-    """Count one rollout's tokens. All arrays are this rollout's rows but `table` and `used`.
+def _count_rollout(ids, mask, indices, number, shift, ignored, space, n_used):
+    """Count one rollout's tokens and leave each one's index in `indices`.
 
     About every second token of a rollout is new to its group, which no processor can predict, so
-    a new token is not a branch: the slot's old contents count for nothing. The only branch left
-    is a collision. Ignored tokens get the slot behind the last one.
+    that must not be a branch. `neither_free_nor_token` is a product, 0 if either factor is, since
+    compilers make two branches of two comparisons: half of this function's speed. It cannot
+    overflow to 0: the factors hold at most 30 and 31 powers of two.
 
-    Returns the number of used slots, one past the last unmasked position, the tokens counted, and
-    the position of a bad token id (-1: none).
+    Returns the number of used indices, one past the last unmasked position, the tokens counted,
+    and the position of a bad token id (-1: none).
     """
-    n_slots = len(table) // FIELDS
-    last_slot = np.uint64(n_slots - 1)
+    last_slot = np.uint64(len(space.table) - 1)
     length, tokens = 0, 0
     for t in range(_end(mask)):
         if mask[t] == 0:
@@ -137,41 +156,47 @@ def _count_rollout(ids, mask, slots, number, group, shift, ignored, table, used,
             return n_used, length, 0, t
         length = t + 1
         if len(ignored) > 0 and _is_ignored(token, ignored):
-            slots[t] = n_slots
+            indices[t] = IGNORED
             continue
         tokens += 1
-        key = group << 32 | token
         slot = (np.uint64(token) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32) & last_slot
-        base = slot * np.uint64(FIELDS)
-        found = table[base]
-        while found != key and found >> 32 == group:
+        found = space.table[slot]
+        neither_free_nor_token = ((found >> 32) ^ token) * (found + 1)
+        while neither_free_nor_token != 0:
             slot = slot + np.uint64(1) & last_slot
-            base = slot * np.uint64(FIELDS)
-            found = table[base]
-        is_old = found == key
-        fresh = np.int64(not is_old or table[base + np.uint64(LAST)] != number)
-        table[base] = key
-        table[base + np.uint64(LAST)] = number
-        table[base + np.uint64(ROLLOUTS)] = (
-            table[base + np.uint64(ROLLOUTS)] if is_old else np.int64(0)
-        ) + (fresh << shift)
-        table[base + np.uint64(OCCURRENCES)] = (
-            table[base + np.uint64(OCCURRENCES)] if is_old else np.int64(0)
-        ) + (np.int64(1) << shift)
-        slots[t] = np.int32(slot)
-        used[n_used] = np.int64(slot)
-        n_used += not is_old
+            found = space.table[slot]
+            neither_free_nor_token = ((found >> 32) ^ token) * (found + 1)
+        is_new = found == FREE
+        index = np.uint64(n_used if is_new else found & LOW)
+        n_used += is_new
+        space.table[slot] = token << 32 | np.int64(index)
+        indices[t] = np.int32(index)
+        fresh = np.int64(space.last[index] != number + 1)
+        space.last[index] = number + 1
+        space.rollouts[index] += fresh << shift
+        space.occurrences[index] += np.int64(1) << shift
     return n_used, length, tokens, -1
 
 
 @_jit
-def _initial_slots(width):
-    """A power of two. Before each rollout at most half of the slots are used, so that with four
-    times a rollout's length the table cannot fill up within one."""
-    n_slots = INITIAL_SLOTS
+def _workspace(width, n_slots):
+    """At least `n_slots` slots. Before each rollout at most half of them are used, so that with
+    four times a rollout's length the table cannot fill up within one."""
     while n_slots < 4 * width:
         n_slots *= 2
-    return n_slots
+    return Workspace(
+        np.full(n_slots, FREE, dtype=np.int64), np.zeros(n_slots, dtype=np.int32),
+        np.zeros(n_slots, dtype=np.int64), np.zeros(n_slots, dtype=np.int64),
+        np.zeros(n_slots, dtype=np.float32),
+    )  # fmt: skip
+
+
+@_jit
+def _clear(space, n_used):
+    space.table[:] = FREE
+    space.last[:n_used] = 0
+    space.rollouts[:n_used] = 0
+    space.occurrences[:n_used] = 0
 
 
 @_jit
@@ -187,16 +212,13 @@ def _check_rollout(ids, mask):
 
 
 @_jit
-def _count_group(
-    ids, mask, id_rows, mask_rows, rows, correct, ignored, group, table, used, slots, lengths
-):
-    """Fill `table` and `used` with the group's tokens and `slots` with each position's slot.
+def _count_group(ids, mask, id_rows, mask_rows, rows, correct, ignored, space, indices, lengths):
+    """Fill `space` with the group's tokens and `indices` with the index of each position's.
 
-    `group` is a number above 0 that no earlier call on this table had. `lengths[i]` becomes one
-    past the last unmasked position of rollout i. Rollouts of unknown correctness are checked but
-    not counted.
+    `lengths[i]` becomes one past the last unmasked position of rollout i. Rollouts of unknown
+    correctness are checked but not counted.
     """
-    n_true, n_false, length_true, length_false, n_used = 0, 0, 0, 0, 0
+    n_true, n_false, length_true, length_false, n_used = 0, 0, 0, 0, IGNORED + 1
     for i in range(len(rows)):
         row_ids, row_mask = ids[id_rows[i]], mask[mask_rows[i]]
         tokens = 0
@@ -204,14 +226,13 @@ def _count_group(
             lengths[i], bad = _check_rollout(row_ids, row_mask)
         else:
             n_used, lengths[i], tokens, bad = _count_rollout(
-                row_ids, row_mask, slots[rows[i]], i, group, 32 * np.int64(correct[i]),
-                ignored, table, used, n_used,
+                row_ids, row_mask, indices[rows[i]], i, 32 * np.int64(correct[i]),
+                ignored, space, n_used,
             )  # fmt: skip
         if bad >= 0:
-            return GroupCounts(0, 0, 0, 0, 0, rows[i], bad)
-        if 2 * n_used > len(used):
-            n_used = -1
-            break
+            return GroupCounts(0, 0, 0, 0, n_used, rows[i], bad)
+        if 2 * n_used > len(space.table):
+            return GroupCounts(0, 0, 0, 0, TOO_SMALL, NO_ERROR, 0)
         if tokens > 0 and correct[i] == 1:
             n_true += 1
             length_true += tokens
@@ -256,8 +277,8 @@ def _contrast(occur_true, occur_false, length_true, length_false, weights):
 
 
 @_jit
-def _judge_group(counts, table, used, weights, memo, terms):
-    """`terms[slot]` of every used slot.
+def _judge_group(counts, space, weights, memo):
+    """The term of every used index.
 
     Strength and effect size depend on (a, b) alone, and so does the whole term of a token that no
     rollout holds twice, which most are: each pair is computed once a group. NaN in `memo` means
@@ -265,18 +286,18 @@ def _judge_group(counts, table, used, weights, memo, terms):
     test takes no more steps than there are rollouts with the token.
     """
     n_true, n_false = counts.n_true, counts.n_false
+    if n_true == 0 or n_false == 0:
+        space.terms[: counts.n_used] = 0.0
+        return
     n_pairs = (n_true + 1) * (n_false + 1)
     remembered = n_pairs <= len(memo)
     memo[: min(n_pairs, len(memo))] = np.nan
-    for slot in used[: counts.n_used]:
-        pair, occurrences = table[FIELDS * slot + ROLLOUTS], table[FIELDS * slot + OCCURRENCES]
-        if n_true == 0 or n_false == 0:
-            terms[slot] = 0.0
-            continue
+    for index in range(IGNORED + 1, counts.n_used):
+        pair, occurrences = space.rollouts[index], space.occurrences[index]
         a, b = pair >> 32, pair & LOW
         entry = a * (n_false + 1) + b if remembered else 0
         if occurrences == pair and remembered and not np.isnan(memo[entry, 2]):
-            terms[slot] = memo[entry, 2]
+            space.terms[index] = memo[entry, 2]
             continue
         if not remembered or np.isnan(memo[entry, 0]):
             memo[entry, 0] = _strength(a, b, n_true, n_false, weights)[3]
@@ -287,33 +308,30 @@ def _judge_group(counts, table, used, weights, memo, terms):
                 occurrences >> 32, occurrences & LOW,
                 counts.length_true, counts.length_false, weights,
             )  # fmt: skip
-        terms[slot] = term(strength * direction, weights.term_scale)
+        space.terms[index] = term(strength * direction, weights.term_scale)
         if occurrences == pair:
-            memo[entry, 2] = terms[slot]
+            memo[entry, 2] = space.terms[index]
 
 
 @_jit
-def _spread(slots, mask, terms, base, length, known, out):
-    """Turn one rollout's slot numbers into terms plus `base`."""
+def _spread(indices, mask, terms, base, length, known, out):
+    """Turn one rollout's indices into terms plus `base`."""
     for t in range(length):
         if mask[t] != 0:
-            out[t] = base + (terms[slots[t]] if known else 0.0)
+            out[t] = base + (terms[indices[t]] if known else 0.0)
 
 
 @_jit
 def score_groups(
-    ids, mask, id_rows, mask_rows, rows, starts, correct, ignored, weights, base, out, slots
+    ids, mask, id_rows, mask_rows, rows, starts, correct, ignored, weights, base, out, indices
 ):
     """Write the terms plus `base` of the groups `rows[starts[g]:starts[g + 1]]` to `out`.
 
-    `slots` is the memory of `out` seen as int32: between counting and spreading it holds the
-    slot numbers, so no token is looked up twice and no buffer of the batch's size is needed.
+    `indices` is the memory of `out` seen as int32: between counting and spreading it holds the
+    tokens' indices, so no token is looked up twice and no buffer of the batch's size is needed.
     Returns (row, column) of the bad token id with the smallest row, or (NO_ERROR, 0).
     """
-    n_slots = _initial_slots(ids.shape[1])
-    table = np.zeros(FIELDS * n_slots, dtype=np.int64)
-    used = np.empty(n_slots, dtype=np.int64)
-    terms = np.zeros(n_slots + 1, dtype=np.float32)
+    space = _workspace(ids.shape[1], INITIAL_SLOTS)
     memo = np.empty((MEMO_ENTRIES, 3))
     lengths = np.empty(np.max(starts[1:] - starts[:-1]), dtype=np.int64)
     unknown = np.full(len(lengths), -1, dtype=np.int8)
@@ -326,53 +344,47 @@ def score_groups(
         while True:
             counts = _count_group(
                 ids, mask, id_rows[group], mask_rows[group], rows[group],
-                verdicts, ignored, g + 1, table, used, slots, lengths,
+                verdicts, ignored, space, indices, lengths,
             )  # fmt: skip
-            if counts.n_used >= 0:
+            if counts.n_used != TOO_SMALL:
                 break
-            n_slots *= 2
-            table = np.zeros(FIELDS * n_slots, dtype=np.int64)
-            used = np.empty(n_slots, dtype=np.int64)
-            terms = np.zeros(n_slots + 1, dtype=np.float32)
+            space = _workspace(ids.shape[1], 2 * len(space.table))
         if counts.bad_row < bad_row:
             bad_row, bad_column = counts.bad_row, counts.bad_column
-        if bad_row != NO_ERROR:
-            continue
-        _judge_group(counts, table, used, weights, memo, terms)
-        for i in range(len(verdicts)):
-            row, mask_row = rows[starts[g] + i], mask_rows[starts[g] + i]
-            if verdicts[i] >= 0 or base[row] != 0.0:
-                _spread(
-                    slots[row], mask[mask_row], terms, base[row],
-                    lengths[i], verdicts[i] >= 0, out[row],
-                )  # fmt: skip
+        if bad_row == NO_ERROR:
+            _judge_group(counts, space, weights, memo)
+            for i in range(len(verdicts)):
+                row, mask_row = rows[starts[g] + i], mask_rows[starts[g] + i]
+                if verdicts[i] >= 0 or base[row] != 0.0:
+                    _spread(
+                        indices[row], mask[mask_row], space.terms, base[row],
+                        lengths[i], verdicts[i] >= 0, out[row],
+                    )  # fmt: skip
+        _clear(space, counts.n_used)
     return bad_row, bad_column
 
 
 @_jit
 def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, ignored, weights):
     """One group's columns token_id, a, b, c, d, and tf_true to term, in no particular order."""
-    n_slots = _initial_slots(ids.shape[1])
+    space = _workspace(ids.shape[1], INITIAL_SLOTS)
     lengths = np.empty(len(rows), dtype=np.int64)
-    slots = np.empty((len(rows), ids.shape[1]), dtype=np.int32)
+    indices = np.empty((len(rows), ids.shape[1]), dtype=np.int32)
     local = np.arange(len(rows))
     while True:
-        table = np.zeros(FIELDS * n_slots, dtype=np.int64)
-        used = np.empty(n_slots, dtype=np.int64)
         counts = _count_group(
-            ids, mask, id_rows, mask_rows, local,
-            correct, ignored, 1, table, used, slots, lengths,
-        )  # fmt: skip
-        if counts.n_used >= 0:
+            ids, mask, id_rows, mask_rows, local, correct, ignored, space, indices, lengths
+        )
+        if counts.n_used != TOO_SMALL:
             break
-        n_slots *= 2
+        space = _workspace(ids.shape[1], 2 * len(space.table))
     n_true, n_false = counts.n_true, counts.n_false
-    cells = np.empty((counts.n_used, 5), dtype=np.int64)
-    judged = np.zeros((counts.n_used, 8))
+    cells = np.empty((counts.n_used - 1, 5), dtype=np.int64)
+    judged = np.zeros((counts.n_used - 1, 8))
     n = 0
-    for slot in used[: counts.n_used]:
-        token = table[FIELDS * slot + KEY] & LOW
-        pair, occurrences = table[FIELDS * slot + ROLLOUTS], table[FIELDS * slot + OCCURRENCES]
+    for entry in space.table[space.table != FREE]:
+        token, index = entry >> 32, entry & LOW
+        pair, occurrences = space.rollouts[index], space.occurrences[index]
         a, b = pair >> 32, pair & LOW
         cells[n, 0], cells[n, 1], cells[n, 2] = token, a, b
         cells[n, 3], cells[n, 4] = n_true - a, n_false - b
@@ -391,4 +403,4 @@ def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, ignored, weight
             judged[n, 7] = term(value, weights.term_scale)
         n += 1
     bad_row = rows[counts.bad_row] if counts.bad_row != NO_ERROR else NO_ERROR
-    return cells[:n], judged[:n], (bad_row, counts.bad_column)
+    return cells, judged, (bad_row, counts.bad_column)
