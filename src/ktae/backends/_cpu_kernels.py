@@ -20,34 +20,34 @@ logger = logging.getLogger(__name__)
 NO_ERROR = 2**62
 """In the row of a (row, column) of the first bad token id: there is none."""
 
-INITIAL_SLOTS = 1 << 10
+INITIAL_BITS = 10
 MEMO_ENTRIES = 1 << 12
 
 TOO_SMALL = -1
-
-FREE = -1
-"""A slot of the hash table that holds no token."""
 IGNORED = 0
 """The index of all ignored tokens together: nothing is counted there, and its term is 0."""
 LOW = 0xFFFFFFFF
+TOKEN_BITS = 31
 
 
 class Workspace(NamedTuple):
     """What one thread counts a group in, reused from group to group.
 
     The distinct tokens of a group have indices from 1 in the order in which they first occur, so
-    that frequent tokens lie side by side. `table` finds the index, the rest is read by it.
-    Between groups the table is free and the counts are 0.
+    that frequent tokens lie side by side. `table` finds the index; the rest is read by it.
     """
 
+    bits: int
+    """There are 2**bits slots."""
     table: np.ndarray
-    """(n_slots,) int64, a hash table: token id (upper half) and index (lower half), or FREE. The
-    number of slots is a power of two."""
+    """(n_slots,) uint64, a hash table. From the top: the number of the group that filled the slot
+    (33 - bits wide, so that earlier groups' slots count as free and nothing has to be cleared),
+    the token id (31) and its index (bits)."""
     last: np.ndarray
-    """(n_slots,) int32: one more than the number of the last rollout that holds the token."""
+    """(n_slots,) int32: the last rollout that holds the token, as its row in the chunk plus 1."""
     rollouts: np.ndarray
     """(n_slots,) int64: how many rollouts hold it, incorrect ones in the lower half and correct
-    ones in the upper, so that a rollout's class is a shift and no branch."""
+    ones in the upper, so that a rollout's class is a shift and no branch. 0 between groups."""
     occurrences: np.ndarray
     """(n_slots,) int64: how often it occurs, likewise."""
     terms: np.ndarray
@@ -125,109 +125,115 @@ def _is_ignored(token, ignored):
 
 @_jit
 def _end(mask):
-    """One past the last unmasked position, or up to 7 more: padding goes 8 bytes at a time."""
+    """One past the last unmasked position. Padding goes 8 bytes at a time."""
     end = len(mask)
     if end % 8 == 0:
         words = mask.view(np.uint64)
         while end > 0 and words[end // 8 - 1] == 0:
             end -= 8
+    while end > 0 and mask[end - 1] == 0:
+        end -= 1
     return end
 
 
 @_jit
-def _count_rollout(ids, mask, indices, number, shift, ignored, space, n_used):
+def _count_rollout(ids, mask, indices, number, shift, ignored, stamp, space, n_used):
     """Count one rollout's tokens and leave each one's index in `indices`.
 
     About every second token of a rollout is new to its group, which no processor can predict, so
-    that must not be a branch. `neither_free_nor_token` is a product, 0 if either factor is, since
-    compilers make two branches of two comparisons: half of this function's speed. It cannot
-    overflow to 0: the factors hold at most 30 and 31 powers of two.
+    no branch may depend on that: `differ` is 0 where the slot holds the token, below 2**31 where
+    it holds another one of this group, and above where it is free.
 
-    Returns the number of used indices, one past the last unmasked position, the tokens counted,
-    and the position of a bad token id (-1: none).
+    Returns the number of used indices, the tokens counted, and the position of a bad token id
+    (-1: none).
     """
-    last_slot = np.uint64(len(space.table) - 1)
-    length, tokens = 0, 0
-    for t in range(_end(mask)):
+    table, last, rollouts, occurrences = space.table, space.last, space.rollouts, space.occurrences
+    one = np.uint64(1)
+    bits, last_slot = np.uint64(space.bits), np.uint64(len(table) - 1)
+    tokens = 0
+    for t in range(len(mask)):
         if mask[t] == 0:
             continue
         token = np.int64(ids[t])
         if token < 0 or token > MAX_TOKEN_ID:
-            return n_used, length, 0, t
-        length = t + 1
+            return n_used, 0, t
         if len(ignored) > 0 and _is_ignored(token, ignored):
             indices[t] = IGNORED
             continue
         tokens += 1
+        key = (stamp << TOKEN_BITS | np.uint64(token)) << bits
         slot = (np.uint64(token) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32) & last_slot
-        found = space.table[slot]
-        neither_free_nor_token = ((found >> 32) ^ token) * (found + 1)
-        while neither_free_nor_token != 0:
-            slot = slot + np.uint64(1) & last_slot
-            found = space.table[slot]
-            neither_free_nor_token = ((found >> 32) ^ token) * (found + 1)
-        is_new = found == FREE
-        index = np.uint64(n_used if is_new else found & LOW)
+        found = table[slot]
+        differ = (found ^ key) >> bits
+        while differ - one < np.uint64(MAX_TOKEN_ID):
+            slot = slot + one & last_slot
+            found = table[slot]
+            differ = (found ^ key) >> bits
+        is_new = differ != 0
+        index = np.uint64(n_used) if is_new else found & last_slot
         n_used += is_new
-        space.table[slot] = token << 32 | np.int64(index)
+        table[slot] = key | index
         indices[t] = np.int32(index)
-        fresh = np.int64(space.last[index] != number + 1)
-        space.last[index] = number + 1
-        space.rollouts[index] += fresh << shift
-        space.occurrences[index] += np.int64(1) << shift
-    return n_used, length, tokens, -1
+        fresh = np.int64(last[index] != number)
+        last[index] = number
+        rollouts[index] += fresh << shift
+        occurrences[index] += np.int64(1) << shift
+    return n_used, tokens, -1
 
 
 @_jit
-def _workspace(width, n_slots):
-    """At least `n_slots` slots. Before each rollout at most half of them are used, so that with
+def _workspace(width, bits):
+    """At least 2**bits slots. Before each rollout at most half of them are used, so that with
     four times a rollout's length the table cannot fill up within one."""
-    while n_slots < 4 * width:
-        n_slots *= 2
+    while 1 << bits < 4 * width:
+        bits += 1
+    n_slots = 1 << bits
     return Workspace(
-        np.full(n_slots, FREE, dtype=np.int64), np.zeros(n_slots, dtype=np.int32),
+        bits, np.zeros(n_slots, dtype=np.uint64), np.zeros(n_slots, dtype=np.int32),
         np.zeros(n_slots, dtype=np.int64), np.zeros(n_slots, dtype=np.int64),
         np.zeros(n_slots, dtype=np.float32),
     )  # fmt: skip
 
 
 @_jit
-def _clear(space, n_used):
-    space.table[:] = FREE
-    space.last[:n_used] = 0
-    space.rollouts[:n_used] = 0
-    space.occurrences[:n_used] = 0
+def _stamp(g, space):
+    """The number of group `g` in the table, from 1; the table is cleared when they are used up."""
+    n_stamps = (1 << (64 - TOKEN_BITS - space.bits)) - 1
+    if g > 0 and g % n_stamps == 0:
+        space.table[:] = 0
+    return np.uint64(1 + g % n_stamps)
 
 
 @_jit
 def _check_rollout(ids, mask):
-    """One past the last unmasked position, and the position of a bad token id (-1: none)."""
-    length = 0
-    for t in range(_end(mask)):
-        if mask[t] != 0:
-            if ids[t] < 0 or ids[t] > MAX_TOKEN_ID:
-                return length, t
-            length = t + 1
-    return length, -1
+    """The position of a bad token id (-1: none)."""
+    for t in range(len(mask)):
+        if mask[t] != 0 and (ids[t] < 0 or ids[t] > MAX_TOKEN_ID):
+            return t
+    return -1
 
 
 @_jit
-def _count_group(ids, mask, id_rows, mask_rows, rows, correct, ignored, space, indices, lengths):
+def _count_group(
+    ids, mask, id_rows, mask_rows, rows, first, correct, ignored, stamp, space, indices, lengths
+):
     """Fill `space` with the group's tokens and `indices` with the index of each position's.
 
-    `lengths[i]` becomes one past the last unmasked position of rollout i. Rollouts of unknown
-    correctness are checked but not counted.
+    Its rows are `first` to `first + len(rows)` of the chunk. `lengths[i]` becomes one past the
+    last unmasked position of rollout i. Rollouts of unknown correctness are checked but not
+    counted.
     """
     n_true, n_false, length_true, length_false, n_used = 0, 0, 0, 0, IGNORED + 1
     for i in range(len(rows)):
-        row_ids, row_mask = ids[id_rows[i]], mask[mask_rows[i]]
+        lengths[i] = _end(mask[mask_rows[i]])
+        row_ids, row_mask = ids[id_rows[i], : lengths[i]], mask[mask_rows[i], : lengths[i]]
         tokens = 0
         if correct[i] < 0:
-            lengths[i], bad = _check_rollout(row_ids, row_mask)
+            bad = _check_rollout(row_ids, row_mask)
         else:
-            n_used, lengths[i], tokens, bad = _count_rollout(
-                row_ids, row_mask, indices[rows[i]], i, 32 * np.int64(correct[i]),
-                ignored, space, n_used,
+            n_used, tokens, bad = _count_rollout(
+                row_ids, row_mask, indices[rows[i]], np.int32(first + i + 1),
+                32 * np.int64(correct[i]), ignored, stamp, space, n_used,
             )  # fmt: skip
         if bad >= 0:
             return GroupCounts(0, 0, 0, 0, n_used, rows[i], bad)
@@ -331,7 +337,7 @@ def score_groups(
     tokens' indices, so no token is looked up twice and no buffer of the batch's size is needed.
     Returns (row, column) of the bad token id with the smallest row, or (NO_ERROR, 0).
     """
-    space = _workspace(ids.shape[1], INITIAL_SLOTS)
+    space = _workspace(ids.shape[1], INITIAL_BITS)
     memo = np.empty((MEMO_ENTRIES, 3))
     lengths = np.empty(np.max(starts[1:] - starts[:-1]), dtype=np.int64)
     unknown = np.full(len(lengths), -1, dtype=np.int8)
@@ -343,12 +349,12 @@ def score_groups(
             verdicts = unknown[: len(verdicts)]  # nothing to compare: only check the token ids
         while True:
             counts = _count_group(
-                ids, mask, id_rows[group], mask_rows[group], rows[group],
-                verdicts, ignored, space, indices, lengths,
+                ids, mask, id_rows[group], mask_rows[group], rows[group], starts[g],
+                verdicts, ignored, _stamp(g, space), space, indices, lengths,
             )  # fmt: skip
             if counts.n_used != TOO_SMALL:
                 break
-            space = _workspace(ids.shape[1], 2 * len(space.table))
+            space = _workspace(ids.shape[1], space.bits + 1)
         if counts.bad_row < bad_row:
             bad_row, bad_column = counts.bad_row, counts.bad_column
         if bad_row == NO_ERROR:
@@ -360,30 +366,32 @@ def score_groups(
                         indices[row], mask[mask_row], space.terms, base[row],
                         lengths[i], verdicts[i] >= 0, out[row],
                     )  # fmt: skip
-        _clear(space, counts.n_used)
+        space.rollouts[: counts.n_used] = 0
+        space.occurrences[: counts.n_used] = 0
     return bad_row, bad_column
 
 
 @_jit
 def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, ignored, weights):
     """One group's columns token_id, a, b, c, d, and tf_true to term, in no particular order."""
-    space = _workspace(ids.shape[1], INITIAL_SLOTS)
+    space = _workspace(ids.shape[1], INITIAL_BITS)
     lengths = np.empty(len(rows), dtype=np.int64)
     indices = np.empty((len(rows), ids.shape[1]), dtype=np.int32)
     local = np.arange(len(rows))
     while True:
         counts = _count_group(
-            ids, mask, id_rows, mask_rows, local, correct, ignored, space, indices, lengths
-        )
+            ids, mask, id_rows, mask_rows, local, 0,
+            correct, ignored, np.uint64(1), space, indices, lengths,
+        )  # fmt: skip
         if counts.n_used != TOO_SMALL:
             break
-        space = _workspace(ids.shape[1], 2 * len(space.table))
+        space = _workspace(ids.shape[1], space.bits + 1)
     n_true, n_false = counts.n_true, counts.n_false
     cells = np.empty((counts.n_used - 1, 5), dtype=np.int64)
     judged = np.zeros((counts.n_used - 1, 8))
-    n = 0
-    for entry in space.table[space.table != FREE]:
-        token, index = entry >> 32, entry & LOW
+    for n, entry in enumerate(space.table[space.table != 0]):
+        token = np.int64(entry >> np.uint64(space.bits)) & MAX_TOKEN_ID
+        index = np.int64(entry) & (len(space.table) - 1)
         pair, occurrences = space.rollouts[index], space.occurrences[index]
         a, b = pair >> 32, pair & LOW
         cells[n, 0], cells[n, 1], cells[n, 2] = token, a, b
@@ -401,6 +409,5 @@ def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, ignored, weight
             judged[n, 2], judged[n, 3], judged[n, 4] = p, fisher, gain
             judged[n, 5], judged[n, 6] = direction, value
             judged[n, 7] = term(value, weights.term_scale)
-        n += 1
     bad_row = rows[counts.bad_row] if counts.bad_row != NO_ERROR else NO_ERROR
     return cells, judged, (bad_row, counts.bad_column)
