@@ -258,17 +258,6 @@ def _strength(a, b, n_true, n_false, weights):
 
 
 @_jit
-def judge_pairs(a, b, n_true, n_false, weights):
-    """(n, 2) strength and effect size of n tables; 0 where one class is empty."""
-    out = np.zeros((len(a), 2))
-    for i in range(len(a)):
-        if n_true[i] > 0 and n_false[i] > 0:
-            out[i, 0] = _strength(a[i], b[i], n_true[i], n_false[i], weights)[3]
-            out[i, 1] = effect_size(a[i], b[i], n_true[i], n_false[i])
-    return out
-
-
-@_jit
 def _contrast(occur_true, occur_false, length_true, length_false, weights):
     mean_length = (length_true + length_false) / 2
     return frequency_contrast(

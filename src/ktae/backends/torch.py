@@ -6,14 +6,13 @@ sums over runs. Groups are taken in chunks, so that the memory beyond the output
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 
 from ktae import statistics
-from ktae.backends._cpu_kernels import judge_pairs, kernel_weights
+from ktae.backends._torch_statistics import PairSettings, judge_pairs
 from ktae.backends.tensors import Tensors
 from ktae.config import KTAEConfig
 
@@ -37,7 +36,7 @@ def terms(
     """(B, T) float32: each unmasked token's term plus its rollout's `base_b`."""
     out = torch.zeros(batch.token_ids.shape, dtype=torch.float32, device=batch.token_ids.device)
     for chunk in _chunks(batch, memory_bytes):
-        out[batch.rows[chunk]] = _chunk_terms(batch, chunk, config, base_b)
+        out[batch.rows[chunk]] = _chunk_terms(batch, chunk, config, base_b, memory_bytes)
     return out
 
 
@@ -45,19 +44,18 @@ def _chunks(batch: Tensors, memory_bytes: int) -> Iterator[slice]:
     """Consecutive groups, as many as fit into the memory but at least one."""
     width = max(1, batch.token_ids.shape[1])
     rows_at_once = max(1, memory_bytes // (BYTES_PER_POSITION * width))
-    starts = [0, *torch.bincount(batch.group_of).cumsum(0).tolist()]
-    bounds = [0]
-    for start, stop in itertools.pairwise(starts):
-        if stop - bounds[-1] > rows_at_once and start > bounds[-1]:
-            bounds.append(start)
-    bounds.append(starts[-1])
-    for start, stop in itertools.pairwise(bounds):
-        if start < stop:
-            yield slice(start, stop)
+    stops = torch.bincount(batch.group_of).cumsum(0).cpu()
+    start, n_rows = 0, len(batch.rows)
+    while start < n_rows:
+        fitting = int(torch.searchsorted(stops, start + rows_at_once, right=True)) - 1
+        first = int(torch.searchsorted(stops, start, right=True))
+        stop = int(stops[max(fitting, first)])
+        yield slice(start, stop)
+        start = stop
 
 
 def _chunk_terms(
-    batch: Tensors, chunk: slice, config: KTAEConfig, base_b: torch.Tensor
+    batch: Tensors, chunk: slice, config: KTAEConfig, base_b: torch.Tensor, memory_bytes: int
 ) -> torch.Tensor:
     """(n, T) terms plus base of the chunk's n rows."""
     rows = batch.rows[chunk]
@@ -79,7 +77,7 @@ def _chunk_terms(
     runs = _sum_runs(key[new_run] >> 32, run, new_run, row, correct[row] == 1)
     rollouts_gy = _per_class(group_of_row, correct, counted.any(1).long())
     lengths_gy = _per_class(group_of_row, correct, counted.sum(1))
-    term_of_run = _judge(runs, rollouts_gy, lengths_gy, config)
+    term_of_run = _judge(runs, rollouts_gy, lengths_gy, config, memory_bytes)
     out.view(-1)[position] += term_of_run[run]
     return out
 
@@ -115,10 +113,14 @@ def _per_class(
 
 
 def _judge(
-    runs: _Runs, rollouts_gy: torch.Tensor, lengths_gy: torch.Tensor, config: KTAEConfig
+    runs: _Runs,
+    rollouts_gy: torch.Tensor,
+    lengths_gy: torch.Tensor,
+    config: KTAEConfig,
+    memory_bytes: int,
 ) -> torch.Tensor:
     """(n_runs,) float32 terms."""
-    strength, direction = _strength_and_effect(runs, rollouts_gy, config)
+    strength, direction = _strength_and_effect(runs, rollouts_gy, config, memory_bytes)
     length_false, length_true = lengths_gy[runs.group].double().clamp(min=1).unbind(1)
     mean_length = (length_true + length_false) / 2
     frequency_true, frequency_false = (
@@ -139,12 +141,12 @@ def _judge(
 
 
 def _strength_and_effect(
-    runs: _Runs, rollouts_gy: torch.Tensor, config: KTAEConfig
+    runs: _Runs, rollouts_gy: torch.Tensor, config: KTAEConfig, memory_bytes: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(n_runs,) float64 each; 0 in groups that are all correct or all incorrect.
 
-    Both depend on (a, b) and the group's size alone. The pairs that occur are few: they are
-    collected on the device, judged on the host by the compiled formulas, and looked up.
+    Both depend on (a, b) and the group's classes alone, so the few pairs that occur are judged and
+    looked up.
     """
     n_false, n_true = rollouts_gy.unbind(1)
     n_pairs = (n_true + 1) * (n_false + 1)
@@ -156,10 +158,12 @@ def _strength_and_effect(
     group = torch.searchsorted(offset, occurring, right=True) - 1
     a_and_b = occurring - offset[group]
     columns = n_false[group] + 1
-    arguments = (a_and_b // columns, a_and_b % columns, n_true[group], n_false[group])
-    weights, _ = kernel_weights(config)
-    judged = torch.from_numpy(judge_pairs(*(x.cpu().numpy() for x in arguments), weights))
-    of_pair = torch.zeros(len(occurs), 2, dtype=torch.float64, device=pair.device)
-    of_pair[occurring] = judged.to(pair.device)
-    strength, effect = of_pair[pair].unbind(1)
+    settings = PairSettings(config.h1, config.h2, config.fisher == "point", config.normalize)
+    judged = judge_pairs(
+        a_and_b // columns, a_and_b % columns, n_true[group], n_false[group], settings,
+        memory_bytes=memory_bytes,
+    )  # fmt: skip
+    place = torch.empty(len(occurs), dtype=torch.int64, device=pair.device)
+    place[occurring] = torch.arange(len(occurring), device=pair.device)
+    strength, effect = judged[place[pair]].unbind(1)
     return strength, effect
