@@ -31,14 +31,14 @@ def test_every_contender_is_timed_or_says_why_not():
 def test_csv_rows_name_machine_and_versions_and_do_not_invent_numbers(tmp_path):
     path = tmp_path / "results.csv"
     timings = [bench.Timing("cpu", [0.1, 0.2, 0.3]), bench.Timing("triton", [], "no GPU")]
-    bench.write_csv(path, SMALL, timings, "cpu")
-    bench.write_csv(path, SMALL, timings, "cpu")
+    bench.write_csv(path, SMALL, timings, device="cpu", vocabulary=50)
+    bench.write_csv(path, SMALL, timings, device="cpu", vocabulary=50)
     with path.open() as file:
         rows = list(csv.DictReader(file))
     assert [row["median_s"] for row in rows] == ["0.20000", "not measured"] * 2
     path.write_text("other,columns\n")
     with pytest.raises(InputError, match="has other columns"):
-        bench.write_csv(path, SMALL, timings, "cpu")
+        bench.write_csv(path, SMALL, timings, device="cpu", vocabulary=50)
     assert all(row["cpu"] and row["date"] and "numpy=" in row["versions"] for row in rows)
 
 

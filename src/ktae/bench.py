@@ -97,12 +97,15 @@ def compare(batch: Batch, names: list[str], *, repeats: int, device: str = "cpu"
     return [Timing(name, sorted(seconds[name]), note) for name, _, note in prepared]
 
 
-def write_csv(path: Path, batch: Batch, timings: list[Timing], device: str) -> None:
+def write_csv(
+    path: Path, batch: Batch, timings: list[Timing], *, device: str, vocabulary: int
+) -> None:
     """Append one row a contender: median and spread, with machine, versions and date."""
     setting = {
         "rollouts": batch.token_ids.shape[0],
         "width": batch.token_ids.shape[1],
         "tokens": int(batch.mask.sum()),
+        "vocabulary": vocabulary,
         "dtype": str(batch.token_ids.dtype),
         "device": device,
     }

@@ -68,7 +68,7 @@ def bench(
             table.add_row(timing.name, *_cells(timing, copy), timing.note)
         console.print(table)
         if csv is not None:
-            benchmark.write_csv(csv, batch, timings, device)
+            benchmark.write_csv(csv, batch, timings, device=device, vocabulary=vocabulary)
 
 
 def _cells(timing: Timing, copy: float | None) -> tuple[str, str, str]:
