@@ -21,6 +21,10 @@ from ktae.config import MAX_TOKEN_ID
 from ktae.rollout_advantages import rollout_advantages
 
 
+CHECKED_AT_ONCE = 1 << 22
+"""Positions whose token ids are looked at in one go: a few megabytes of extra memory."""
+
+
 class Tensors(NamedTuple):
     """A batch on one device: what `ktae.batch.Batch` is for arrays."""
 
@@ -129,8 +133,14 @@ def _torch_ready(array: np.ndarray) -> np.ndarray:
 
 def _check_token_ids(batch: Tensors, given: Any) -> None:
     """Raise an InputError for the first token id out of range, as it was `given`."""
-    ids = batch.token_ids
-    bad = ((batch.mask != 0) & ((ids < 0) | (ids.long() > MAX_TOKEN_ID))).nonzero()
-    if len(bad):
-        row, column = bad[0].tolist()
-        raise bad_token_id(given, row, column)
+    n_rows, width = batch.token_ids.shape
+    rows_at_once = max(1, CHECKED_AT_ONCE // max(1, width))
+    for start in range(0, n_rows, rows_at_once):
+        ids, mask = (x[start : start + rows_at_once] for x in (batch.token_ids, batch.mask))
+        out_of_range = ids < 0
+        if ids.element_size() > 4 or ids.dtype == torch.uint32:
+            out_of_range |= ids.long() > MAX_TOKEN_ID
+        bad = (out_of_range & (mask != 0)).nonzero()
+        if len(bad):
+            row, column = bad[0].tolist()
+            raise bad_token_id(given, start + row, column)
