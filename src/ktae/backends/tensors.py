@@ -20,7 +20,6 @@ from ktae.batch import (
 from ktae.config import MAX_TOKEN_ID
 from ktae.rollout_advantages import rollout_advantages
 
-
 CHECKED_AT_ONCE = 1 << 22
 """Positions whose token ids are looked at in one go: a few megabytes of extra memory."""
 
