@@ -1,8 +1,8 @@
-"""Everything that knows TRL. Importing `KTAETrainer` imports TRL; importing `ktae.trl` does not."""
+"""Everything that knows TRL. Importing a trainer imports TRL; importing `ktae.trl` does not."""
 
 from typing import Any
 
-__all__ = ["KTAETrainer"]
+__all__ = ["DynamicSampling", "KTAETrainer"]
 
 
 def __getattr__(name: str) -> Any:
@@ -10,4 +10,8 @@ def __getattr__(name: str) -> Any:
         from ktae.trl.trainer import KTAETrainer
 
         return KTAETrainer
+    if name == "DynamicSampling":
+        from ktae.trl.dynamic_sampling import DynamicSampling
+
+        return DynamicSampling
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

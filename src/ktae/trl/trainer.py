@@ -8,12 +8,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from accelerate.utils import gather
+from accelerate.utils import gather, gather_object
 from trl import GRPOTrainer
 
 from ktae.config import KTAEConfig
 from ktae.errors import InputError
 from ktae.estimator import key_token_values
+from ktae.trl.dynamic_sampling import DynamicSampling
+from ktae.trl.metrics import Estimated, step_metrics
 
 
 class RolloutBatch(NamedTuple):
@@ -38,7 +40,7 @@ class RolloutBatch(NamedTuple):
 
 
 class _Scored(NamedTuple):
-    """What `_calculate_rewards` keeps for the advantages; over all processes but `token_ids`."""
+    """What `_calculate_rewards` keeps of one round of sampling: this process's n rollouts."""
 
     inputs: list[dict[str, Any]]
     token_ids: list[list[int]]
@@ -46,7 +48,7 @@ class _Scored(NamedTuple):
     correct: torch.Tensor
 
 
-class KTAETrainer(GRPOTrainer):
+class KTAETrainer(DynamicSampling, GRPOTrainer):
     """`GRPOTrainer` whose advantages are (B, T): TRL's rollout advantage plus the key-token term.
 
     Args:
@@ -58,7 +60,7 @@ class KTAETrainer(GRPOTrainer):
             in it would turn correct rollouts into incorrect ones.
         threshold: rewards of the `correctness` function above it mean correct.
         on_rollouts: called with every training batch of rollouts of this process.
-        **kwargs: as for `trl.GRPOTrainer`.
+        **kwargs: as for `trl.GRPOTrainer`, and `resampling_rounds` of `DynamicSampling`.
 
     Raises:
         InputError: a setting contradicts token-level advantages, or `correctness` names no
@@ -84,7 +86,7 @@ class KTAETrainer(GRPOTrainer):
         self.threshold = threshold
         self.on_rollouts = on_rollouts
         self._correctness_column = _correctness_column(self.reward_func_names, correctness)
-        self._scored: _Scored | None = None
+        self._scored: list[_Scored] = []
 
     def _calculate_rewards(
         self,
@@ -94,44 +96,61 @@ class KTAETrainer(GRPOTrainer):
         completion_ids_list: list[list[int]],
     ) -> torch.Tensor:
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        verdict = rewards[:, self._correctness_column]
+        first_row = self.accelerator.process_index * len(inputs)
+        own = slice(first_row, first_row + len(inputs))
+        verdict = rewards[own, self._correctness_column]
         correct = torch.where(verdict.isnan(), verdict, (verdict > self.threshold).to(verdict))
-        total = (rewards * self.reward_weights.to(rewards).unsqueeze(0)).nansum(dim=1)
-        total[rewards.isnan().all(dim=1)] = torch.nan
-        self._scored = _Scored(inputs, [list(ids) for ids in completion_ids_list], total, correct)
+        token_ids = [list(ids) for ids in completion_ids_list]
+        self._scored.append(_Scored(inputs, token_ids, self._total_rewards[own], correct))
         return rewards
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        self._scored = []
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        scored, self._scored = self._scored, None
-        if scored is None:
-            raise RuntimeError("this TRL does not call _calculate_rewards while it generates")
+        scored = self._merged_scores()
         mode = "train" if self.model.training else "eval"
-        n, first_row = len(scored.token_ids), self.accelerator.process_index * len(scored.token_ids)
         rollout_advantages = output["advantages"]
         terms = torch.zeros_like(output["completion_ids"], dtype=torch.float32)
         if self.ktae is not None:
             started = _now(rollout_advantages.device)
-            mask = self._token_mask(output, scored)
-            terms = self._terms(output["completion_ids"], mask, scored.correct, mode)
+            estimated = self._estimate(output, scored, mode)
+            terms = estimated.terms[estimated.own, : terms.shape[1]]
             output["advantages"] = rollout_advantages.unsqueeze(1) + terms
             seconds = _now(rollout_advantages.device) - started
-            self._log_terms(terms, mask, rollout_advantages, mode, seconds)
+            metrics = step_metrics(estimated, rollout_advantages, self.ktae, seconds)
+            for name, value in metrics.items():
+                self._metrics[mode][f"ktae/{name}"].append(value)
+            if self.log_completions:
+                rows = zip(terms.tolist(), scored.token_ids, strict=True)
+                own = [[round(x, 5) for x in row[: len(ids)]] for row, ids in rows]
+                self._logs["extra"]["token_terms"].extend(gather_object(own))
         if self.on_rollouts is not None and mode == "train":
-            own = slice(first_row, first_row + n)
             self.on_rollouts(
                 RolloutBatch(
                     step=self.state.global_step,
                     inputs=scored.inputs,
                     token_ids=scored.token_ids,
-                    rewards=scored.rewards[own],
-                    correct=scored.correct[own],
+                    rewards=scored.rewards,
+                    correct=scored.correct,
                     advantages=rollout_advantages,
                     terms=terms,
-                    first_row=first_row,
+                    first_row=self.accelerator.process_index * len(scored.token_ids),
                 )
             )
         return output
+
+    def _merged_scores(self) -> _Scored:
+        """Of the rollouts that dynamic sampling kept, from whichever round they come."""
+        rounds, self._scored = self._scored, []
+        if not rounds:
+            raise RuntimeError("this TRL does not call _calculate_rewards while it generates")
+        kept = [(rounds[r], row) for r, row in self._sources]
+        return _Scored(
+            [scored.inputs[row] for scored, row in kept],
+            [scored.token_ids[row] for scored, row in kept],
+            torch.stack([scored.rewards[row] for scored, row in kept]),
+            torch.stack([scored.correct[row] for scored, row in kept]),
+        )
 
     def _token_mask(self, output: dict[str, Any], scored: _Scored) -> torch.Tensor:
         """(n, T) bool: the tokens that the policy wrote, truncated rollouts' included.
@@ -145,52 +164,43 @@ class KTAETrainer(GRPOTrainer):
         mask = mask.to(output["completion_ids"].device)
         return mask & output["tool_mask"].bool() if "tool_mask" in output else mask
 
-    def _terms(
-        self, ids: torch.Tensor, mask: torch.Tensor, correct: torch.Tensor, mode: str
-    ) -> torch.Tensor:
-        """(n, T) key-token terms of this process's n rollouts.
+    def _estimate(self, output: dict[str, Any], scored: _Scored, mode: str) -> Estimated:
+        """The key-token terms of the whole groups that this process's n rollouts belong to.
 
-        Groups may be split over processes, so completions are gathered, and each process scores
-        the whole groups that its own rows belong to.
+        Groups may be split over processes, so completions are gathered.
         """
         assert self.ktae is not None
-        n, width = ids.shape
-        ids = gather(self.accelerator.pad_across_processes(ids, dim=1))
+        n = len(output["completion_ids"])
+        ids = gather(self.accelerator.pad_across_processes(output["completion_ids"], dim=1))
         # As bytes: where accelerate pads a bool tensor it becomes int64, on some processes only.
-        mask = gather(self.accelerator.pad_across_processes(mask.to(torch.uint8), dim=1))
+        mask = self._token_mask(output, scored).to(torch.uint8)
+        mask = gather(self.accelerator.pad_across_processes(mask, dim=1))
+        correct = gather(scored.correct)
         group_size = self.num_generations if mode == "train" else self.num_generations_eval
         first_row = self.accelerator.process_index * n
         start = first_row // group_size * group_size
         stop = -(-(first_row + n) // group_size) * group_size
-        groups = torch.arange(start, stop) // group_size
         touched = slice(start, stop)
-        terms = key_token_values(ids[touched], mask[touched], correct[touched], groups, self.ktae)
-        own: torch.Tensor = terms[first_row - start : first_row - start + n, :width]
-        return own
+        batch = (ids[touched], mask[touched], correct[touched])
+        groups = torch.arange(stop - start) // group_size
+        terms = key_token_values(*batch, groups, self.ktae)
+        own = slice(first_row - start, first_row - start + n)
+        return Estimated(*batch, groups, own, terms)
 
-    def _log_terms(
-        self,
-        terms: torch.Tensor,
-        mask: torch.Tensor,
-        rollout_advantages: torch.Tensor,
-        mode: str,
-        seconds: float,
-    ) -> None:
-        """Metrics over the tokens of all processes; the time is the slowest process's."""
-        rollout_advantages = rollout_advantages.unsqueeze(1)
-        flipped = rollout_advantages * (rollout_advantages + terms) < 0
-        sums = torch.stack([terms.abs().sum(), (flipped & mask).sum(), mask.sum()]).double()
-        term_abs, flips, tokens = gather(sums.unsqueeze(0)).sum(dim=0).tolist()
-        slowest = gather(torch.tensor([seconds], device=terms.device)).max().item()
-        self._metrics[mode]["ktae/term_abs"].append(term_abs / max(tokens, 1))
-        self._metrics[mode]["ktae/sign_flips"].append(flips / max(tokens, 1))
-        self._metrics[mode]["ktae/seconds"].append(slowest)
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """TRL's, with the estimator's share of the time that the steps since the last took."""
+        metrics = self._metrics["train" if self.model.training else "eval"]
+        step_time = sum(metrics.get("step_time", ()))
+        if step_time > 0 and "ktae/seconds" in metrics:
+            metrics["ktae/step_share"].append(sum(metrics["ktae/seconds"]) / step_time)
+        super().log(logs, start_time)
 
 
 def _refuse_contradictions(ktae: Any, *args: Any, **kwargs: Any) -> None:
     """Before the model is loaded: settings of `GRPOTrainer` that token advantages cannot have."""
     if not isinstance(ktae, KTAEConfig):
         raise InputError(f"ktae is {ktae!r}; expected a KTAEConfig, or None for plain GRPO")
+    kwargs.pop("resampling_rounds", None)
     config = inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments.get("args")
     if config is None:
         return

@@ -1,0 +1,221 @@
+"""DAPO's dynamic sampling for TRL's GRPO trainer, which has none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from accelerate.utils import gather, gather_object
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from ktae.errors import InputError
+
+if TYPE_CHECKING:
+    from trl import GRPOTrainer as _Trainer
+else:
+    _Trainer = object  # a mixin: the trainer comes after it
+
+STATE_FILE = "dynamic_sampling.json"
+ROW_MEAN_LOSSES = ("grpo", "sapo", "dr_grpo", "luspo")
+"""Losses that divide by the number of rollouts, not of unmasked tokens."""
+
+Source = tuple[int, int]
+"""Where a rollout of the batch comes from: the round, and the row in that round's batch."""
+
+
+class DynamicSampling(_Trainer):
+    """Mixin before `trl.GRPOTrainer`: groups whose rewards are all equal are sampled anew.
+
+        class Trainer(DynamicSampling, GRPOTrainer): ...
+        Trainer(..., resampling_rounds=3)
+
+    Such a group has no advantage and dilutes the batch (DAPO, arXiv:2503.14476, sec. 3.2). While
+    any process holds one, and for at most `resampling_rounds` rounds, every process samples a
+    batch of the same shape from prompts drawn at random, and its groups of unequal rewards take
+    the places of those of equal ones. What is left when the rounds run out is dropped from the
+    loss and from what the loss is divided by.
+
+    A reward that no function could give (None) is not compared; a group with fewer than two known
+    rewards counts as equal. TRL's own metrics average over all rounds; its table of completions
+    shows the batch that is trained on.
+
+    Args:
+        *args: as for `trl.GRPOTrainer`.
+        resampling_rounds: at most so many more batches for one; 0 switches it off.
+        **kwargs: as for `trl.GRPOTrainer`.
+
+    Raises:
+        InputError: the rounds are negative, the data set has no length or no random access, or a
+            process's rollouts are not whole groups.
+    """
+
+    def __init__(self, *args: Any, resampling_rounds: int = 0, **kwargs: Any) -> None:
+        if resampling_rounds < 0:
+            raise InputError(f"resampling_rounds is {resampling_rounds}; expected 0 or more")
+        super().__init__(*args, **kwargs)
+        self.resampling_rounds = resampling_rounds
+        self._sources: list[Source] = []
+        self._total_rewards = torch.empty(0)
+        self._loss_scale = 1.0
+        if resampling_rounds:
+            _require_whole_groups(self)
+        # The same on every process, so that they draw the same prompts and each takes its part.
+        self._prompt_draws = np.random.default_rng([self.args.seed, 1])
+
+    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        rewards: torch.Tensor = super()._calculate_rewards(*args, **kwargs)
+        total = (rewards * self.reward_weights.to(rewards).unsqueeze(0)).nansum(dim=1)
+        total[rewards.isnan().all(dim=1)] = torch.nan
+        self._total_rewards = total
+        return rewards
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        self._sources = [(0, row) for row in range(len(inputs))]
+        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        if self.resampling_rounds == 0 or not self.model.training:
+            return output
+        if "num_images" in output:
+            raise InputError("dynamic sampling knows text only; this batch has images")
+        size = self.num_generations
+        equal = self._equal_groups(len(inputs))
+        rounds, tables = [output], [self._completions_table()]
+        while len(rounds) <= self.resampling_rounds and self._any(equal):
+            fresh = self._draw_inputs(len(inputs))
+            rounds.append(super()._generate_and_score_completions(fresh))
+            tables.append(self._completions_table())
+            unequal = np.flatnonzero(~self._equal_groups(len(inputs)))
+            for slot, group in zip(np.flatnonzero(equal), unequal, strict=False):
+                for i in range(size):
+                    self._sources[slot * size + i] = (len(rounds) - 1, int(group) * size + i)
+                equal[slot] = False
+        output = merge(rounds, self._sources, self._tokenizer.pad_token_id)
+        if len(rounds) > 1:
+            self._replace_completions_table(tables)
+        self._drop(output, torch.from_numpy(np.repeat(equal, size)))
+        self._metrics["train"]["dynamic_sampling/rounds"].append(len(rounds) - 1)
+        return output
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        loss: torch.Tensor = super()._compute_loss(model, inputs)
+        return loss * self._loss_scale if self.model.training else loss
+
+    def _equal_groups(self, n_rows: int) -> np.ndarray:
+        """(groups of this process,) bool: the rewards of the last round do not differ."""
+        first_row = self.accelerator.process_index * n_rows
+        own = self._total_rewards[first_row : first_row + n_rows].view(-1, self.num_generations)
+        highest = own.nan_to_num(nan=-torch.inf).amax(dim=1)
+        lowest = own.nan_to_num(nan=torch.inf).amin(dim=1)
+        equal: np.ndarray = (highest - lowest <= 1e-8).cpu().numpy()
+        return equal
+
+    def _any(self, flags: np.ndarray) -> bool:
+        """Whether a flag is set on any process: they have to take as many rounds."""
+        count = torch.tensor([int(flags.sum())], device=self.accelerator.device)
+        return bool(gather(count).sum() > 0)
+
+    def _draw_inputs(self, n_rows: int) -> list[dict[str, Any]]:
+        """This process's part of prompts drawn for all, each repeated for its group."""
+        n_prompts = n_rows // self.num_generations
+        drawn = self._prompt_draws.choice(
+            len(self.train_dataset),
+            size=n_prompts * self.accelerator.num_processes,
+            replace=len(self.train_dataset) < n_prompts * self.accelerator.num_processes,
+        )
+        first = self.accelerator.process_index * n_prompts
+        own = [self.train_dataset[int(i)] for i in drawn[first : first + n_prompts]]
+        return [dict(row) for row in own for _ in range(self.num_generations)]
+
+    def _drop(self, output: dict[str, Any], dropped: torch.Tensor) -> None:
+        """Take rollouts out of the loss and out of what the loss is divided by."""
+        mask = output["completion_mask"]
+        dropped = dropped.to(mask.device)
+        output["completion_mask"] = mask * (~dropped).unsqueeze(1).to(mask.dtype)
+        loss_mask = output["completion_mask"]
+        if "tool_mask" in output:
+            loss_mask = loss_mask * output["tool_mask"]
+        output["num_items_in_batch"] = gather(loss_mask.sum()).sum()
+        n_dropped = int(gather(dropped.sum()).sum())
+        n_rows = len(dropped) * self.accelerator.num_processes
+        by_row = self.loss_type in ROW_MEAN_LOSSES and n_dropped < n_rows
+        self._loss_scale = n_rows / (n_rows - n_dropped) if by_row else 1.0
+        self._metrics["train"]["dynamic_sampling/dropped_groups"].append(n_dropped / n_rows)
+
+    def _completions_table(self) -> dict[tuple[str, str], list[Any]]:
+        """The columns of TRL's table of completions, which holds the last batch."""
+        logs = self._logs
+        columns = {("", name): logs[name] for name in ("prompt", "completion", "advantages")}
+        columns |= {
+            (part, name): c for part in ("rewards", "extra") for name, c in logs[part].items()
+        }
+        return {name: list(column) for name, column in columns.items()}
+
+    def _replace_completions_table(self, tables: list[dict[tuple[str, str], list[Any]]]) -> None:
+        first_row = self.accelerator.process_index * len(self._sources)
+        sources = gather_object([(r, first_row + row) for r, row in self._sources])
+        for part, name in tables[0]:
+            if all(len(table.get((part, name), ())) >= len(sources) for table in tables):
+                last = [table[part, name][-len(sources) :] for table in tables]
+                column = self._logs[part][name] if part else self._logs[name]
+                column.clear()
+                column.extend(last[r][row] for r, row in sources)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        if self.args.should_save and self.resampling_rounds:
+            folder = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+            path = Path(self._get_output_dir(trial=trial)) / folder / STATE_FILE
+            path.write_text(json.dumps(self._prompt_draws.bit_generator.state), encoding="utf-8")
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        path = Path(checkpoint or "") / STATE_FILE
+        if checkpoint is not None and path.exists():
+            state = json.loads(path.read_text(encoding="utf-8"))
+            self._prompt_draws.bit_generator.state = state
+
+
+def merge(
+    rounds: Sequence[Mapping[str, Any]], sources: Sequence[Source], pad_token_id: int
+) -> dict[str, Any]:
+    """One batch whose row i is `rounds[r]`'s row j, where `sources[i]` is (r, j).
+
+    Rounds differ in width: prompts are padded on the left and everything else on the right, token
+    ids with `pad_token_id` and everything else with 0. A scalar is taken from the first round.
+    """
+    merged = dict(rounds[0])
+    for key, first in rounds[0].items():
+        if isinstance(first, torch.Tensor) and first.dim() == 0:
+            continue
+        parts = [batch[key] for batch in rounds]
+        if isinstance(first, torch.Tensor) and first.dim() == 2:
+            value = pad_token_id if key in ("prompt_ids", "completion_ids") else 0
+            width = max(part.shape[1] for part in parts)
+            parts = [_pad(part, width, value, left=key.startswith("prompt_")) for part in parts]
+        rows = [parts[r][row] for r, row in sources]
+        merged[key] = torch.stack(rows) if isinstance(first, torch.Tensor) else rows
+    return merged
+
+
+def _pad(part: torch.Tensor, width: int, value: int, *, left: bool) -> torch.Tensor:
+    missing = width - part.shape[1]
+    return torch.nn.functional.pad(part, (missing, 0) if left else (0, missing), value=value)
+
+
+def _require_whole_groups(trainer: Any) -> None:
+    dataset, args = trainer.train_dataset, trainer.args
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise InputError(
+            f"dynamic sampling draws prompts at random, and the training set is a "
+            f"{type(dataset).__name__}; expected a data set with a length and random access"
+        )
+    rows = args.per_device_train_batch_size * args.steps_per_generation
+    if rows % trainer.num_generations:
+        raise InputError(
+            f"each process samples {rows} rollouts at a time (per_device_train_batch_size × "
+            f"steps_per_generation), not whole groups of {trainer.num_generations}; dynamic "
+            "sampling needs a multiple of num_generations"
+        )

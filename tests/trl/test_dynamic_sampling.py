@@ -1,0 +1,185 @@
+"""Groups of equal rewards are sampled anew, or dropped from the loss and from its normaliser."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from policy_gradients import (
+    WEIGHTS,
+    KeepGradient,
+    expected_gradient,
+    naive_advantages,
+    relative_error,
+    train_one_step,
+)
+from transformers import TrainerCallback
+from trl import GRPOTrainer
+
+from ktae import InputError
+from ktae.trl import DynamicSampling, KTAETrainer
+from ktae.trl.dynamic_sampling import merge
+
+
+def is_hopeless(prompt):
+    return sum(map(ord, prompt)) % 4 > 0
+
+
+def often_equal(prompts, completion_ids, **_):
+    """0 for three prompts of four, whatever the answer; the usual reward for the others."""
+    return [
+        0.0 if is_hopeless(prompt) else float(ids[0] % 2 == 0)
+        for prompt, ids in zip(prompts, completion_ids, strict=True)
+    ]
+
+
+def correct_of(batch):
+    return often_equal([row["prompt"] for row in batch.inputs], batch.token_ids)
+
+
+def groups_of_unequal_rewards(batch):
+    rewards = np.array(correct_of(batch)).reshape(-1, 4)
+    return (rewards != rewards[:, :1]).any(axis=1)
+
+
+def test_merge_takes_rows_from_rounds_of_other_widths():
+    first = {
+        "prompt_ids": torch.tensor([[1, 2], [3, 4]]),
+        "completion_mask": torch.ones(2, 3),
+        "completion_ids": torch.tensor([[5, 6, 7], [8, 9, 9]]),
+        "advantages": torch.tensor([0.1, 0.2]),
+        "num_items_in_batch": torch.tensor(6),
+        "names": ["a", "b"],
+    }
+    second = {
+        "prompt_ids": torch.tensor([[0, 1, 2], [3, 4, 5]]),
+        "completion_mask": torch.ones(2, 1),
+        "completion_ids": torch.tensor([[7], [8]]),
+        "advantages": torch.tensor([0.3, 0.4]),
+        "num_items_in_batch": torch.tensor(2),
+        "names": ["c", "d"],
+    }
+    merged = merge([first, second], [(1, 1), (0, 0)], pad_token_id=99)
+    assert merged["prompt_ids"].tolist() == [[3, 4, 5], [99, 1, 2]]
+    assert merged["completion_ids"].tolist() == [[8, 99, 99], [5, 6, 7]]
+    assert merged["completion_mask"].tolist() == [[1, 0, 0], [1, 1, 1]]
+    assert merged["advantages"].tolist() == pytest.approx([0.4, 0.1])
+    assert merged["names"] == ["d", "a"]
+    assert merged["num_items_in_batch"] == 6
+
+
+@pytest.mark.parametrize("loss_type", WEIGHTS)
+def test_gradient_is_that_of_the_groups_that_are_left(trainer_arguments, loss_type):
+    """One round does not replace every group; the rest counts nowhere."""
+    settings = {"epsilon_high": 5.0} if loss_type == "cispo" else {}
+    arguments = trainer_arguments(loss_type=loss_type, **settings) | {"reward_funcs": often_equal}
+    batch, policy, gradient = train_one_step(arguments, resampling_rounds=1)
+
+    kept = np.repeat(groups_of_unequal_rewards(batch), 4)
+    assert kept.any()
+    assert not kept.all(), "every group was replaced: nothing is dropped here"
+    advantages = torch.from_numpy(naive_advantages(batch, 4, correct_of(batch)))
+    expected = expected_gradient(
+        policy, arguments["processing_class"], batch, advantages, WEIGHTS[loss_type],
+        rows=np.flatnonzero(kept).tolist(),
+    )  # fmt: skip
+    assert relative_error(gradient, expected) < 1e-6
+
+
+def test_enough_rounds_leave_no_equal_group(trainer_arguments):
+    arguments = trainer_arguments(logging_steps=1) | {"reward_funcs": often_equal}
+    without, _, _ = train_one_step(arguments)
+    assert not groups_of_unequal_rewards(without).all()
+
+    arguments = trainer_arguments(logging_steps=1) | {"reward_funcs": often_equal}
+    batches = []
+    trainer = KTAETrainer(**arguments, resampling_rounds=20, on_rollouts=batches.append)
+    trainer.train()
+    assert groups_of_unequal_rewards(batches[0]).all()
+    prompts = [row["prompt"] for row in batches[0].inputs]
+    assert prompts == [prompts[i // 4 * 4] for i in range(16)], "a group has one prompt"
+    logged = next(line for line in trainer.state.log_history if "loss" in line)
+    assert logged["dynamic_sampling/dropped_groups"] == 0
+    assert 1 <= logged["dynamic_sampling/rounds"] <= 20
+
+
+def test_it_works_without_ktae(trainer_arguments):
+    class Trainer(DynamicSampling, GRPOTrainer):
+        pass
+
+    arguments = trainer_arguments(loss_type="dapo") | {"reward_funcs": often_equal}
+    keep = KeepGradient()
+    trainer = Trainer(**arguments, resampling_rounds=20, callbacks=[keep])
+    trainer.train()
+    logged = trainer.state.log_history
+    assert keep.gradient.norm() > 0
+    assert any(line.get("dynamic_sampling/rounds", 0) >= 1 for line in logged)
+
+
+def test_completions_table_shows_the_batch_that_is_trained_on(trainer_arguments, tmp_path):
+    arguments = trainer_arguments(log_completions=True, logging_steps=1)
+    arguments |= {"reward_funcs": often_equal}
+    batches = []
+    trainer = KTAETrainer(**arguments, resampling_rounds=20, on_rollouts=batches.append)
+    trainer.train()
+    (file,) = (tmp_path / "out/completions").glob("*.parquet")
+    table = pq.read_table(file).to_pydict()
+    assert table["prompt"] == [row["prompt"] for row in batches[0].inputs]
+    assert table["often_equal"] == correct_of(batches[0])
+    for row, ids in enumerate(batches[0].token_ids):
+        expected = batches[0].terms[row, : len(ids)].numpy()
+        np.testing.assert_allclose(table["token_terms"][row], expected, atol=1e-5)
+    np.testing.assert_allclose(table["advantage"], batches[0].advantages, atol=1e-6)
+
+
+class StopAt(TrainerCallback):
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **_):
+        control.should_training_stop = state.global_step == self.step
+
+
+def test_resumed_run_draws_the_same_prompts(trainer_arguments, tmp_path):
+    def run(*, stop=None, resume=None):
+        arguments = trainer_arguments(max_steps=4, save_strategy="steps", save_steps=2)
+        batches = []
+        trainer = KTAETrainer(
+            **arguments | {"reward_funcs": often_equal},
+            resampling_rounds=2,
+            on_rollouts=batches.append,
+            callbacks=[StopAt(stop)],
+        )
+        trainer.train(resume_from_checkpoint=resume)
+        return [[row["prompt"] for row in batch.inputs] for batch in batches]
+
+    straight = run()
+    checkpoint = str(tmp_path / "out/checkpoint-2")
+    state = json.loads((tmp_path / "out/checkpoint-2/dynamic_sampling.json").read_text())
+    assert state["bit_generator"] == "PCG64"
+    assert run(resume=checkpoint) == straight[2:]
+
+
+@pytest.mark.parametrize(
+    ("settings", "rounds", "message"),
+    [
+        ({}, -1, "resampling_rounds is -1; expected 0 or more"),
+        ({"per_device_train_batch_size": 6, "num_generations": 4, "steps_per_generation": 2}, 1,
+         None),
+    ],
+)  # fmt: skip
+def test_bad_settings(trainer_arguments, settings, rounds, message):
+    arguments = trainer_arguments(**settings)
+    if message is None:  # 12 rollouts are whole groups of 4, though 6 are not
+        KTAETrainer(**arguments, resampling_rounds=rounds)
+        return
+    with pytest.raises(InputError, match=message):
+        KTAETrainer(**arguments, resampling_rounds=rounds)
+
+
+def test_a_stream_is_refused(trainer_arguments):
+    arguments = trainer_arguments()
+    arguments["train_dataset"] = arguments["train_dataset"].to_iterable_dataset()
+    with pytest.raises(InputError, match=r"draws prompts at random, .* IterableDataset"):
+        KTAETrainer(**arguments, resampling_rounds=1)
