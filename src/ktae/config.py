@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import numbers
 import operator
 from collections.abc import Callable
@@ -98,22 +99,28 @@ class KTAEConfig:
 
     @classmethod
     def preset(cls, name: str, **overrides: Any) -> KTAEConfig:
-        """The preset of that name, with fields replaced by `overrides`.
+        """The preset of that name (a key of `PRESETS`), with fields replaced by `overrides`.
 
         Raises:
             InputError: there is no such preset or no such field; the message lists what there is.
         """
-        presets: dict[str, Callable[..., KTAEConfig]] = {
-            "paper": cls.paper,
-            "released": cls.released,
-        }
-        if name not in presets:
-            raise InputError(f"no preset {name!r}; expected one of {', '.join(presets)}")
+        if name not in PRESETS:
+            raise InputError(f"no preset {name!r}; expected one of {', '.join(PRESETS)}")
         fields = [field.name for field in dataclasses.fields(cls)]
         for key in overrides:
             if key not in fields:
                 raise InputError(f"no KTAE setting {key!r}; expected one of {', '.join(fields)}")
-        return presets[name](**overrides)
+        return PRESETS[name](**overrides)
+
+
+PRESETS: dict[str, Callable[..., KTAEConfig]] = {
+    "paper": KTAEConfig.paper,
+    "released": KTAEConfig.released,
+    # The paper's ablations (sec. 4.4); any of them may be combined with other settings.
+    "no-fisher": functools.partial(KTAEConfig, h1=0.0),
+    "no-ig": functools.partial(KTAEConfig, h2=0.0),
+    "no-tf": functools.partial(KTAEConfig, h3=0.0),
+}
 
 
 def _require(config: KTAEConfig, name: str, low: float, high: float) -> None:

@@ -77,6 +77,17 @@ class Algorithm(_Section):
     epochs: Positive = 1
     """Times that each training step's rollouts are used."""
 
+    overlong_buffer: Annotated[int, Field(ge=0)] = 0
+    """DAPO's overlong shaping: a penalty that grows from 0 to 1 over the last so many tokens before
+    `rollout.max_response_length`. It counts for the reward, never for correctness."""
+
+    resampling_rounds: Annotated[int, Field(ge=0)] = 0
+    """DAPO's dynamic sampling: at most so many more batches to replace groups of equal rewards;
+    those that are left are dropped from the loss. 0 switches it off."""
+
+    patience: Positive = 50
+    """Stop after so many training steps in a row in which no group had unequal rewards."""
+
 
 # A recipe may replace any field of KTAEConfig, so the fields are taken from there.
 _optional_fields: dict[str, Any] = {
@@ -93,7 +104,7 @@ class KTAE(_Replacements):  # type: ignore[misc]
     """The key-token estimator: a preset, and any field of `KTAEConfig` replaced."""
 
     preset: str = "paper"
-    """`paper` or `released`."""
+    """`paper`, `released`, or the paper's ablations `no-fisher`, `no-ig` and `no-tf`."""
 
     def replaced(self) -> dict[str, Any]:
         """The fields of `KTAEConfig` that the recipe replaces."""
@@ -182,6 +193,16 @@ class Recipe(_Section):
             raise ValueError(
                 f"algorithm.minibatches is {self.algorithm.minibatches}; expected a divisor of the "
                 f"{rollouts} rollouts of a step (rollout.prompts_per_step × rollout.group_size)"
+            )
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _buffer_fits(self) -> Recipe:
+        longest = self.rollout.max_response_length
+        if self.algorithm.overlong_buffer >= longest:
+            raise ValueError(
+                f"algorithm.overlong_buffer is {self.algorithm.overlong_buffer}; expected less "
+                f"than rollout.max_response_length, which is {longest}"
             )
         return self
 

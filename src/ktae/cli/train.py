@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,7 +50,8 @@ def train(
 def _train(recipe: recipes.Recipe, folder: RunFolder, resume: bool) -> None:
     from rich.console import Console
 
-    console = Console()
+    # Under torchrun or accelerate launch, the first process speaks for all.
+    console = Console(quiet=int(os.environ.get("RANK", "0")) > 0)
     try:
         with console.status("loading TRL"):
             from ktae.trl.run import run

@@ -164,11 +164,12 @@ class DynamicSampling(_Trainer):
                 column.extend(last[r][row] for r, row in sources)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)
         if self.args.should_save and self.resampling_rounds:
             folder = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
             path = Path(self._get_output_dir(trial=trial)) / folder / STATE_FILE
+            path.parent.mkdir(parents=True, exist_ok=True)  # first, so that no checkpoint lacks it
             path.write_text(json.dumps(self._prompt_draws.bit_generator.state), encoding="utf-8")
+        super()._save_checkpoint(model, trial)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import statistics
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import torch
+from accelerate.utils import gather_object
 from safetensors import SafetensorError
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    PrinterCallback,
-    TrainerCallback,
-)
+from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
 from transformers.utils import logging as transformers_logging
+from trl import GRPOConfig
+from trl.rewards import get_soft_overlong_punishment
 
 from ktae import recipe as recipes
 from ktae.atomic import atomic_folder
@@ -32,70 +24,109 @@ from ktae.errors import InputError
 from ktae.hub import check_local_or_hub
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder, write_json
+from ktae.trl.callbacks import OnStep, StepLogger, stop_on_interrupt
 from ktae.trl.settings import grpo_config, optimizer_steps
 from ktae.trl.tasks import TASKS, Task
 from ktae.trl.trainer import KTAETrainer, RolloutBatch
-
-OnStep = Callable[[dict[str, Any]], None]
 
 
 def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> bool:
     """Train, evaluate before and after, and leave everything in `folder`.
 
-    `on_step` gets each training step's metrics. Returns False where the user interrupted the
-    training; a checkpoint of the step then under way is in the folder.
+    Under torchrun or `accelerate launch` every process calls this; the first one evaluates, writes
+    and calls `on_step` with each training step's metrics. Returns False where the user interrupted
+    the training; a checkpoint of the step then under way is in the folder.
 
     Raises:
         InputError: the model cannot be loaded, TRL refuses a setting, the folder is taken, there
-            is nothing to resume. No folder is made then.
+            is nothing to resume; no folder is made then. Or no group has had unequal rewards for
+            `algorithm.patience` steps; everything until then is in the folder.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise InputError("ktae train runs on one process; WORLD_SIZE is more than 1")
     transformers_logging.disable_progress_bar()  # on_step shows the progress
     if resume:
         _require_unfinished(recipe, folder)
     else:
         folder.require_free()
+    config = grpo_config(recipe, folder.checkpoints)
     task = TASKS[recipe.task]
-    model, tokenizer = _load_policy(recipe)
+    with config.main_process_first(desc="loading the model"):
+        model, tokenizer = _load_policy(recipe)
     task.check(tokenizer)
-    steps = _StepLogger(recipe, folder, on_step)
-    trainer = _make_trainer(recipe, folder, task, model, tokenizer, steps)
-    if not resume:
-        folder.create(recipes.dump(recipe))
-    if not folder.before.exists():
-        write_json(folder.before, task.evaluate(trainer.model, tokenizer, recipe))
-    checkpoint = _rewind(recipe, folder) if resume else None
-    with _interrupts(steps):
+    steps = StepLogger(recipe, folder, on_step)
+    trainer = _make_trainer(recipe, config, folder, task, model, tokenizer, steps)
+    is_main = trainer.accelerator.is_main_process
+    checkpoint = folder.last_checkpoint() if resume else None
+    trainer.accelerator.wait_for_everyone()
+    if is_main:
+        if resume:
+            folder.forget_after(_step_of(checkpoint, recipe))
+        else:
+            folder.create(recipes.dump(recipe))
+        if not folder.before.exists():
+            write_json(folder.before, task.evaluate(trainer.model, tokenizer, recipe))
+    trainer.accelerator.wait_for_everyone()
+    with stop_on_interrupt(steps):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if steps.interrupted:
         return False
-    with atomic_folder(folder.model) as temporary:
-        trainer.save_model(str(temporary))
-    _summarise(recipe, folder, task, trainer.model, tokenizer)
+    if steps.nothing_to_learn:
+        raise InputError(_nothing_to_learn(recipe, folder))
+    if is_main:
+        with atomic_folder(folder.model) as temporary:
+            trainer.save_model(str(temporary))
+        _summarise(recipe, folder, task, trainer.model, tokenizer)
+    trainer.accelerator.wait_for_everyone()
     return True
 
 
+def _nothing_to_learn(recipe: Recipe, folder: RunFolder) -> str:
+    return (
+        f"in {recipe.algorithm.patience} steps in a row the rewards of no group differed, so there "
+        "was nothing to learn from: all rollouts of a prompt are right, or all are wrong, or the "
+        "grader fails. The rollouts and a checkpoint "
+        f"are in {folder.path}; algorithm.patience sets the number of steps"
+    )
+
+
 def _make_trainer(
-    recipe: Recipe, folder: RunFolder, task: Task, model: Any, tokenizer: Any, steps: _StepLogger
+    recipe: Recipe,
+    config: GRPOConfig,
+    folder: RunFolder,
+    task: Task,
+    model: Any,
+    tokenizer: Any,
+    steps: StepLogger,
 ) -> KTAETrainer:
     def keep(batch: RolloutBatch) -> None:
         step = batch.step // optimizer_steps(recipe) + 1
-        folder.write_rollouts(step, _as_record(batch, step, recipe, tokenizer))
+        parts = gather_object([_as_record(batch, step, recipe, tokenizer)])
+        if trainer.accelerator.is_main_process:
+            folder.write_rollouts(step, pa.concat_tables(parts))
 
+    rewards = [task.reward(tokenizer)]
+    if recipe.algorithm.overlong_buffer:
+        length = recipe.rollout.max_response_length
+        rewards.append(get_soft_overlong_punishment(length, recipe.algorithm.overlong_buffer))
     try:
         trainer = KTAETrainer(
             model=model,
             processing_class=tokenizer,
-            reward_funcs=task.reward(tokenizer),
-            args=grpo_config(recipe, folder.checkpoints),
+            reward_funcs=rewards,
+            args=config,
             train_dataset=task.train_set(recipe),
             callbacks=[steps],
             ktae=recipe.ktae.config() if recipe.ktae else None,
+            correctness="correct",
+            resampling_rounds=recipe.algorithm.resampling_rounds,
             on_rollouts=keep,
         )
     except (ValueError, ImportError) as error:
         raise InputError(f"TRL refuses the recipe: {_one_line(error)}") from error
+    if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+        raise InputError(
+            "ktae train keeps the whole model in each process; for FSDP and DeepSpeed use "
+            "ktae.trl.KTAETrainer in a script of your own"
+        )
     trainer.remove_callback(PrinterCallback)
     return trainer
 
@@ -119,12 +150,9 @@ def _require_unfinished(recipe: Recipe, folder: RunFolder) -> None:
         )
 
 
-def _rewind(recipe: Recipe, folder: RunFolder) -> Path | None:
-    """The checkpoint to resume from, if any; what was written after it is dropped."""
-    checkpoint = folder.last_checkpoint()
-    step = int(checkpoint.name.split("-")[1]) // optimizer_steps(recipe) if checkpoint else 0
-    folder.forget_after(step)
-    return checkpoint
+def _step_of(checkpoint: Path | None, recipe: Recipe) -> int:
+    """The training step after which the checkpoint was saved; 0 for none."""
+    return int(checkpoint.name.split("-")[1]) // optimizer_steps(recipe) if checkpoint else 0
 
 
 def _load_policy(recipe: Recipe) -> tuple[Any, Any]:
@@ -189,57 +217,3 @@ def _summarise(recipe: Recipe, folder: RunFolder, task: Task, model: Any, tokeni
             "ktae_seconds_per_step": statistics.median(ktae_seconds) if ktae_seconds else None,
         },
     )
-
-
-class _StepLogger(TrainerCallback):
-    """Writes each training step's metrics, and stops between steps when asked to."""
-
-    def __init__(self, recipe: Recipe, folder: RunFolder, on_step: OnStep) -> None:
-        self.per_step = optimizer_steps(recipe)
-        self.folder = folder
-        self.on_step = on_step
-        self.stop = threading.Event()
-        self.interrupted = False
-        self.began = time.perf_counter()
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """One line for each batch of rollouts; the trainer's closing summary is left out."""
-        if logs is None or "loss" not in logs:
-            return
-        now = time.perf_counter()
-        seconds, self.began = now - self.began, now
-        line = {"step": state.global_step // self.per_step, "seconds": seconds} | logs
-        self.folder.append_metrics(line)
-        self.on_step(line)
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Start the clock."""
-        self.began = time.perf_counter()
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Between batches of rollouts, save and stop if the user asked for it."""
-        between = state.global_step % self.per_step == 0
-        if self.stop.is_set() and between and state.global_step < state.max_steps:
-            self.interrupted = True
-            control.should_save = True
-            control.should_training_stop = True
-
-
-@contextmanager
-def _interrupts(steps: _StepLogger) -> Iterator[None]:
-    """The first Ctrl-C stops after the step under way; a second one at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    usual = signal.getsignal(signal.SIGINT)
-
-    def on_interrupt(*_: Any) -> None:
-        signal.signal(signal.SIGINT, usual)
-        steps.stop.set()
-        sys.stderr.write("\nfinishing this step; Ctrl-C again stops at once\n")
-
-    signal.signal(signal.SIGINT, on_interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, usual)

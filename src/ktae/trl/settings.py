@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import torch
 from trl import GRPOConfig
 
+from ktae.errors import InputError
 from ktae.recipe import Recipe
 
 
 def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
-    """The `GRPOConfig` that trains the recipe on one process.
+    """The `GRPOConfig` that trains the recipe, on as many processes as were launched.
+
+    Raises:
+        InputError: the processes cannot share a step's rollouts evenly, or TRL refuses a setting.
 
     TRL counts optimizer steps; a recipe counts batches of rollouts, each of which takes
     `optimizer_steps(recipe)` of them. Checkpoints lie between batches, so that a resumed run
@@ -20,11 +25,23 @@ def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
     rollouts = recipe.rollout.prompts_per_step * recipe.rollout.group_size
     per_step = optimizer_steps(recipe)
     on_gpu = torch.cuda.is_available()
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    per_minibatch = rollouts // recipe.algorithm.minibatches
+    if per_minibatch % processes:
+        raise InputError(
+            f"{processes} processes cannot share the {per_minibatch} rollouts of a minibatch "
+            "(rollout.prompts_per_step × rollout.group_size / algorithm.minibatches) evenly"
+        )
+    if recipe.algorithm.resampling_rounds and rollouts // processes % recipe.rollout.group_size:
+        raise InputError(
+            f"algorithm.resampling_rounds needs whole groups on each of the {processes} processes; "
+            f"rollout.prompts_per_step is {recipe.rollout.prompts_per_step}"
+        )
     return GRPOConfig(
         output_dir=str(output),
         seed=recipe.seed,
         max_steps=recipe.steps * per_step,
-        per_device_train_batch_size=rollouts // recipe.algorithm.minibatches,
+        per_device_train_batch_size=per_minibatch // processes,
         steps_per_generation=recipe.algorithm.minibatches,
         num_iterations=recipe.algorithm.epochs,
         num_generations=recipe.rollout.group_size,
@@ -51,6 +68,7 @@ def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
         bf16=on_gpu,
         gradient_checkpointing=on_gpu,
         use_cpu=not on_gpu,
+        ddp_backend="gloo" if processes > 1 and not on_gpu else None,
     )
 
 

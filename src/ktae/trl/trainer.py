@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,8 +11,8 @@ from accelerate.utils import gather, gather_object
 from trl import GRPOTrainer
 
 from ktae.config import KTAEConfig
-from ktae.errors import InputError
 from ktae.estimator import key_token_values
+from ktae.trl.checks import check_arguments, check_padding, correctness_column
 from ktae.trl.dynamic_sampling import DynamicSampling
 from ktae.trl.metrics import Estimated, step_metrics
 
@@ -79,13 +78,13 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         on_rollouts: Callable[[RolloutBatch], None] | None = None,
         **kwargs: Any,
     ) -> None:
-        if ktae is not None:
-            _refuse_contradictions(ktae, *args, **kwargs)
+        check_arguments(ktae, *args, **kwargs)
         super().__init__(*args, **kwargs)
         self.ktae = ktae
         self.threshold = threshold
         self.on_rollouts = on_rollouts
-        self._correctness_column = _correctness_column(self.reward_func_names, correctness)
+        check_padding(self._tokenizer)
+        self._correctness_column = correctness_column(self.reward_func_names, correctness)
         self._scored: list[_Scored] = []
 
     def _calculate_rewards(
@@ -194,37 +193,6 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         if step_time > 0 and "ktae/seconds" in metrics:
             metrics["ktae/step_share"].append(sum(metrics["ktae/seconds"]) / step_time)
         super().log(logs, start_time)
-
-
-def _refuse_contradictions(ktae: Any, *args: Any, **kwargs: Any) -> None:
-    """Before the model is loaded: settings of `GRPOTrainer` that token advantages cannot have."""
-    if not isinstance(ktae, KTAEConfig):
-        raise InputError(f"ktae is {ktae!r}; expected a KTAEConfig, or None for plain GRPO")
-    kwargs.pop("resampling_rounds", None)
-    config = inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments.get("args")
-    if config is None:
-        return
-    if config.importance_sampling_level != "token":
-        raise InputError(
-            f"importance_sampling_level is {config.importance_sampling_level!r}, which averages "
-            "token advantages away; set it to 'token', or ktae=None"
-        )
-    if config.use_liger_kernel:
-        raise InputError(
-            "use_liger_kernel is set, whose GRPO loss takes one advantage a rollout; unset it, "
-            "or ktae=None"
-        )
-
-
-def _correctness_column(names: list[str], correctness: str | None) -> int:
-    if correctness is None and len(names) == 1:
-        return 0
-    if correctness is None or names.count(correctness) != 1:
-        raise InputError(
-            f"correctness is {correctness!r}; expected the reward function that says whether a "
-            f"rollout is correct: {', '.join(map(repr, names))}"
-        )
-    return names.index(correctness)
 
 
 def _now(device: torch.device) -> float:

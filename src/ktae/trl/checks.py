@@ -1,0 +1,87 @@
+"""What token-level advantages need of a trainer's settings, checked before anything is sampled."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from trl import GRPOConfig, GRPOTrainer
+
+from ktae.config import KTAEConfig
+from ktae.errors import InputError
+
+
+def check_arguments(ktae: Any, *args: Any, **kwargs: Any) -> None:
+    """Before the model is loaded: the estimator's settings, and those of `GRPOTrainer`.
+
+    Raises:
+        InputError: a setting contradicts token advantages, or the training set is of no use.
+    """
+    if ktae is not None and not isinstance(ktae, KTAEConfig):
+        raise InputError(f"ktae is {ktae!r}; expected a KTAEConfig, or None for plain GRPO")
+    kwargs = {key: value for key, value in kwargs.items() if key != "resampling_rounds"}
+    arguments = inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments
+    _check_data_set(arguments)
+    config = arguments.get("args")
+    if config is None:
+        return
+    if not isinstance(config, GRPOConfig):
+        raise InputError(
+            f"args is a {type(config).__name__}; expected a trl.GRPOConfig (asynchronous GRPO "
+            "takes one advantage a rollout)"
+        )
+    if ktae is not None:
+        _refuse_contradictions(config)
+
+
+def _refuse_contradictions(config: GRPOConfig) -> None:
+    if config.importance_sampling_level != "token":
+        raise InputError(
+            f"importance_sampling_level is {config.importance_sampling_level!r}, which averages "
+            "token advantages away; set it to 'token', or ktae=None"
+        )
+    if config.use_liger_kernel:
+        raise InputError(
+            "use_liger_kernel is set, whose GRPO loss takes one advantage a rollout; unset it, "
+            "or ktae=None"
+        )
+
+
+def _check_data_set(arguments: dict[str, Any]) -> None:
+    """Where an environment brings its own prompts, TRL needs no column `prompt`."""
+    data = arguments.get("train_dataset")
+    if data is None or arguments.get("environment_factory") is not None:
+        return
+    columns = getattr(data, "column_names", None)
+    if columns is not None and "prompt" not in columns:
+        raise InputError(
+            f"the training set has the columns {', '.join(columns) or '(none)'}; "
+            "expected a column 'prompt'"
+        )
+    if hasattr(data, "__len__") and len(data) == 0:
+        raise InputError("the training set is empty")
+
+
+def correctness_column(names: list[str], correctness: str | None) -> int:
+    """Which reward function says whether a rollout is correct.
+
+    Raises:
+        InputError: there are several and none is named, or the name is not among them.
+    """
+    if correctness is None and len(names) == 1:
+        return 0
+    if correctness is None or names.count(correctness) != 1:
+        raise InputError(
+            f"correctness is {correctness!r}; expected the reward function that says whether a "
+            f"rollout is correct: {', '.join(map(repr, names))}"
+        )
+    return names.index(correctness)
+
+
+def check_padding(tokenizer: Any) -> None:
+    """Raise an InputError for a tokenizer that can neither pad nor end a text."""
+    if tokenizer.pad_token_id is None:
+        raise InputError(
+            f"the tokenizer ({type(tokenizer).__name__}) has neither a padding nor an "
+            "end-of-sequence token; set tokenizer.pad_token"
+        )

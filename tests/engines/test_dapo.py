@@ -1,0 +1,118 @@
+"""DAPO through `ktae train`: killed and resumed, on several processes, and with nothing to learn."""
+
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import ktae
+from ktae.rollouts import record
+
+SMALL = [
+    "steps=5",
+    "rollout.prompts_per_step=6",
+    "rollout.group_size=8",
+    "rollout.max_response_length=48",
+    "algorithm.overlong_buffer=8",
+    "logging.save_every=1",
+    "logging.eval_problems=8",
+]
+
+
+@pytest.fixture
+def command(request, base):
+    recipe = request.config.rootpath / "recipes/demo/dapo-ktae.yaml"
+
+    def make(output, *more, processes=1):
+        launcher = [sys.executable, "-m"]
+        if processes > 1:
+            launcher += ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+            launcher += ["-m"]
+        arguments = ["train", recipe, *SMALL, f"model.path={base}", "--output", output, *more]
+        return [*launcher, "ktae", *map(str, arguments)]
+
+    return make
+
+
+def run(command):
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def curve(folder):
+    keys = ("step", "loss", "reward", "entropy", "dynamic_sampling/rounds", "ktae/term_abs")
+    return np.array([[line[key] for key in keys] for line in lines(folder)])
+
+
+def test_killed_run_resumes_on_the_same_curve(command, tmp_path):
+    """Dynamic sampling draws its prompts on as if nothing had happened."""
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    done = run(command(straight))
+    assert done.returncode == 0, done.stderr
+
+    process = subprocess.Popen(command(broken), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 200
+    wanted = int(np.random.default_rng().integers(1, 4))  # another step each time
+    while not (broken / "metrics.jsonl").exists() or len(lines(broken)) < wanted:
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.kill()
+    process.communicate()
+    assert not (broken / "summary.json").exists()
+
+    resumed = run(command(broken, "--resume"))
+    assert resumed.returncode == 0, resumed.stderr
+    np.testing.assert_allclose(curve(broken), curve(straight), atol=1e-6)
+    assert curve(straight)[:, 4].max() > 0, "no group was ever sampled anew"
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_several_processes(command, tmp_path, processes):
+    """Every rollout's terms are those that one process computes from the run's own record."""
+    folder = tmp_path / "run"
+    done = run(command(folder, "steps=3", processes=processes))
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("greedy accuracy") == 1, "one process speaks for all"
+    assert [line["step"] for line in lines(folder)] == [1, 2, 3]
+    strongest = 0.0
+    for file in sorted((folder / "rollouts").iterdir()):
+        rollouts = pq.read_table(file).to_pydict()
+        groups = np.array(rollouts["group"])
+        assert len(groups) == 48
+        assert np.all(np.unique(groups, return_counts=True)[1] == 8)
+        prompts = set(zip(groups.tolist(), rollouts["prompt"], strict=True))
+        assert len(prompts) == 6, "a group has one prompt"
+        ids_bt, mask_bt = record.pad(rollouts["token_ids"])
+        terms = ktae.key_token_values(ids_bt, mask_bt, rollouts["correct"], groups, backend="naive")
+        for row, own in enumerate(rollouts["terms"]):
+            np.testing.assert_allclose(own, terms[row, : len(own)], atol=1e-6)
+        strongest = max(strongest, np.abs(terms).max())
+    assert strongest > 0
+
+
+def test_too_many_processes_for_the_batch_is_one_message(command, tmp_path):
+    done = run(command(tmp_path / "run", "rollout.prompts_per_step=1", processes=2))
+    assert done.returncode != 0
+    assert "needs whole groups on each of the 2 processes" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_nothing_to_learn_stops_with_what_is_saved(command, tmp_path):
+    """No rollout ends within four tokens, so every reward is 0 and the penalty is the same."""
+    folder = tmp_path / "run"
+    hopeless = ["rollout.max_response_length=4", "algorithm.overlong_buffer=0"]
+    done = run(command(folder, *hopeless, "algorithm.patience=2"))
+    assert done.returncode == 2
+    assert "in 2 steps in a row the rewards of no group differed" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert 2 <= len(lines(folder)) < 5
+    assert list((folder / "checkpoints").glob("checkpoint-*"))
+    assert list((folder / "rollouts").iterdir())
