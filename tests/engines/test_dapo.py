@@ -1,4 +1,4 @@
-"""DAPO through `ktae train`: killed and resumed, on several processes, and with nothing to learn."""
+"""DAPO through `ktae train`: killed and resumed, on several processes, with nothing to learn."""
 
 import json
 import subprocess

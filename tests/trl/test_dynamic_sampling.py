@@ -6,7 +6,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from policy_gradients import (
+from transformers import TrainerCallback
+from trl import GRPOTrainer
+
+from ktae import InputError
+from ktae.trl import DynamicSampling, KTAETrainer
+from ktae.trl.alignment import (
     WEIGHTS,
     KeepGradient,
     expected_gradient,
@@ -14,11 +19,6 @@ from policy_gradients import (
     relative_error,
     train_one_step,
 )
-from transformers import TrainerCallback
-from trl import GRPOTrainer
-
-from ktae import InputError
-from ktae.trl import DynamicSampling, KTAETrainer
 from ktae.trl.dynamic_sampling import merge
 
 
@@ -79,7 +79,7 @@ def test_gradient_is_that_of_the_groups_that_are_left(trainer_arguments, loss_ty
     kept = np.repeat(groups_of_unequal_rewards(batch), 4)
     assert kept.any()
     assert not kept.all(), "every group was replaced: nothing is dropped here"
-    advantages = torch.from_numpy(naive_advantages(batch, 4, correct_of(batch)))
+    advantages = torch.from_numpy(naive_advantages(batch, correct_of(batch)))
     expected = expected_gradient(
         policy, arguments["processing_class"], batch, advantages, WEIGHTS[loss_type],
         rows=np.flatnonzero(kept).tolist(),

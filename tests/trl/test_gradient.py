@@ -9,7 +9,9 @@ gradient of each of these losses is -Σ w A ∇log π with a weight w that depen
 import numpy as np
 import pytest
 import torch
-from policy_gradients import (
+
+from ktae.trl import KTAETrainer
+from ktae.trl.alignment import (
     MAX_LENGTH,
     WEIGHTS,
     expected_gradient,
@@ -18,8 +20,6 @@ from policy_gradients import (
     train_one_step,
 )
 
-from ktae.trl import KTAETrainer
-
 
 @pytest.mark.parametrize("loss_type", WEIGHTS)
 def test_gradient_is_that_of_token_level_advantages(trainer_arguments, loss_type):
@@ -27,7 +27,7 @@ def test_gradient_is_that_of_token_level_advantages(trainer_arguments, loss_type
     arguments = trainer_arguments(loss_type=loss_type, **settings)
     batch, policy, gradient = train_one_step(arguments)
 
-    advantages = torch.from_numpy(naive_advantages(batch, group_size=4))
+    advantages = torch.from_numpy(naive_advantages(batch))
     tokenizer = arguments["processing_class"]
     expected = expected_gradient(policy, tokenizer, batch, advantages, WEIGHTS[loss_type])
     assert relative_error(gradient, expected) < 1e-6
@@ -62,7 +62,7 @@ def test_shuffling_and_splitting_keep_credit_at_its_token(trainer_arguments, mon
         per_device_train_batch_size=4, steps_per_generation=4, num_iterations=2, max_steps=8
     )
     batch, _, _ = train_one_step(arguments)
-    advantages = naive_advantages(batch, group_size=4)
+    advantages = naive_advantages(batch)
     expected = {tuple(ids): advantages[row, : len(ids)] for row, ids in enumerate(batch.token_ids)}
     assert len(expected) == len(batch.token_ids), "rollouts coincide: rows cannot be told apart"
     rows = 0

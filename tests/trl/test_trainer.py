@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 import ktae
 from ktae import InputError
@@ -70,15 +69,38 @@ def test_threshold(trainer_arguments):
     assert not batch.terms.any()
 
 
-def test_metrics_are_logged(trainer_arguments):
-    batch, trainer = train(trainer_arguments(logging_steps=1))
+def test_metrics_are_those_of_the_rollouts(trainer_arguments):
+    """Each one computed again, by other means, from what the trainer hands out."""
+    arguments = trainer_arguments(logging_steps=1)
+    arguments["reward_funcs"] = undecided
+    batch, trainer = train(arguments)
     logged = next(line for line in trainer.state.log_history if "ktae/term_abs" in line)
-    lengths = sum(map(len, batch.token_ids))
-    assert logged["ktae/term_abs"] == pytest.approx(batch.terms.abs().sum().item() / lengths)
-    advantages = batch.advantages.unsqueeze(1)
-    flipped = (advantages * (advantages + batch.terms) < 0).float()
-    inside = torch.tensor([[t < len(ids) for t in range(12)] for ids in batch.token_ids])
-    assert logged["ktae/sign_flips"] == pytest.approx((flipped * inside).sum().item() / lengths)
+    lengths = [len(ids) for ids in batch.token_ids]
+    tokens = [(row, t) for row, length in enumerate(lengths) for t in range(length)]
+
+    term_abs = np.array([abs(batch.terms[row, t].item()) for row, t in tokens])
+    assert logged["ktae/term_abs"] == pytest.approx(term_abs.mean(), rel=1e-5)
+    for share in (50, 90, 99):
+        expected = np.percentile(term_abs, share, method="inverted_cdf")
+        assert logged[f"ktae/term_abs_p{share}"] == pytest.approx(expected, abs=1e-3)
+
+    advantage = batch.advantages
+    flips = [advantage[row] * (advantage[row] + batch.terms[row, t]) < 0 for row, t in tokens]
+    assert logged["ktae/sign_flips"] == pytest.approx(np.mean(flips))
+
+    correct = batch.correct.numpy()
+    assert logged["ktae/correct"] == pytest.approx(np.nanmean(correct))
+    by_group = correct.reshape(-1, 4)
+    has_true, has_false = (by_group == 1).any(axis=1), (by_group == 0).any(axis=1)
+    assert logged["ktae/skipped/all_correct"] == pytest.approx(np.mean(has_true & ~has_false))
+    assert logged["ktae/skipped/all_incorrect"] == pytest.approx(np.mean(~has_true & has_false))
+    assert logged["ktae/skipped/unknown"] == pytest.approx(np.mean(~has_true & ~has_false))
+
+    ids_bt, mask_bt = record.pad(batch.token_ids)
+    groups = np.arange(16) // 4
+    table = ktae.key_token_table(ids_bt, mask_bt, correct, groups, backend="naive")
+    assert logged["ktae/significant_tokens"] == pytest.approx(np.mean(table.p_value < 0.05))
+    assert 0 < logged["ktae/step_share"] < 1
     assert logged["ktae/seconds"] > 0
 
 

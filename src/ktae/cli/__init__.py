@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ktae._version import __version__
-from ktae.cli import bench, demo, score, train
+from ktae.cli import bench, demo, doctor, score, train
 from ktae.errors import InputError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
 app.command("train")(train.train)
 app.command("score")(score.score)
 app.command("bench")(bench.bench)
+app.command("doctor")(doctor.doctor)
 app.add_typer(demo.app, name="demo")
 
 

@@ -1,0 +1,114 @@
+"""Whether this installation works: what is there, what is right, and what to do about the rest."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import math
+import time
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ktae.backends import BACKENDS
+from ktae.config import KTAEConfig
+from ktae.estimator import key_token_values
+
+TOLERANCE = 1e-6
+"""Of terms and, relatively, of gradients; both are computed in float32."""
+
+EXTRAS = {
+    "trl": ("trl", "transformers", "torch", "accelerate"),
+    "verl": ("verl", "ray"),
+    "eval": ("math-verify",),
+    "report": ("jinja2",),
+    "study": ("matplotlib", "scipy"),
+}
+"""Packages of each extra that say whether it is installed."""
+
+
+class Finding(NamedTuple):
+    """One line of the diagnosis."""
+
+    subject: str
+    status: Literal["ok", "wrong", "absent"]
+    """`wrong`: it is installed and does not do what it should."""
+    detail: str
+    remedy: str = ""
+
+
+def diagnose() -> Iterator[Finding]:
+    """Look at backends and engines, one finding at a time; the slow ones come last."""
+    yield from _backends()
+    for extra, packages in EXTRAS.items():
+        yield _extra(extra, packages)
+    if importlib.util.find_spec("trl") is not None:
+        yield from _trl()
+
+
+def _backends() -> Iterator[Finding]:
+    """Each backend that can run here, against `naive` on a batch of awkward shape."""
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, 40, (24, 31))
+    mask = np.arange(31) < rng.integers(0, 32, (24, 1))
+    batch = (ids, mask, rng.integers(0, 2, 24), np.repeat([7, 3, 5], 8))
+    config = KTAEConfig.paper()
+    expected = key_token_values(*batch, config, backend="naive")
+    for name, backend in BACKENDS.items():
+        reason = backend.missing()
+        if reason:
+            yield Finding(f"backend {name}", "absent", reason, _remedy(reason))
+            continue
+        started = time.perf_counter()
+        found = key_token_values(*batch, config, backend=name)
+        error = float(np.abs(found - expected).max())
+        seconds = time.perf_counter() - started
+        detail = f"largest difference to naive {error:.1e}; first call {seconds:.1f} s"
+        right = error <= TOLERANCE
+        yield Finding(f"backend {name}", "ok" if right else "wrong", detail, "" if right else BUG)
+
+
+BUG = "please report this, with the output of ktae doctor"
+
+
+def _remedy(reason: str) -> str:
+    package = reason.partition(" ")[0]
+    if "not installed" in reason or "needed" in reason:
+        return f"pip install -U {package}"
+    return "not needed on a CPU" if "CUDA" in reason else ""
+
+
+def _extra(extra: str, packages: tuple[str, ...]) -> Finding:
+    versions, missing = [], []
+    for package in packages:
+        try:
+            versions.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(package)
+    if missing:
+        detail = f"{', '.join(missing)} not installed"
+        return Finding(f"extra {extra}", "absent", detail, f"pip install 'ktae[{extra}]'")
+    return Finding(f"extra {extra}", "ok", ", ".join(versions))
+
+
+def _trl() -> Iterator[Finding]:
+    """A real training step of each loss type: does each token's credit arrive at that token?"""
+    try:
+        from ktae.trl import alignment
+    except ImportError as failure:
+        yield Finding(
+            "TRL", "wrong", f"cannot be imported: {failure}", "pip install -U 'ktae[trl]'"
+        )
+        return
+    for loss_type in alignment.WEIGHTS:
+        subject = f"TRL, loss {loss_type}"
+        try:
+            error = alignment.gradient_error(loss_type)
+        except Exception as failure:  # whatever a foreign version does: it is the finding
+            detail = f"{type(failure).__name__}: {' '.join(str(failure).split())[:200]}"
+            yield Finding(subject, "wrong", detail, "pip install 'trl>=1.16,<2' 'transformers>=5'")
+            continue
+        right = math.isfinite(error) and error <= TOLERANCE
+        detail = f"gradient of token advantages, relative error {error:.1e}"
+        yield Finding(subject, "ok" if right else "wrong", detail, "" if right else BUG)

@@ -1,0 +1,171 @@
+"""Proof that each token's credit reaches TRL's loss at that token, on the installation at hand.
+
+The gradient of a real training step is compared with one computed from the rollouts alone: the
+naive backend's terms, the policy's log-probabilities, and the loss's own averaging. On the first
+step the policy is the one that sampled, so every ratio is 1, nothing is clipped, and the gradient
+of each of these losses is -Σ w A ∇log π with a weight w that depends on lengths only.
+"""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import TrainerCallback
+from trl import GRPOConfig
+
+from ktae.demo import train_problems
+from ktae.demo.model import make_model, make_tokenizer
+from ktae.estimator import token_advantages
+from ktae.rollouts import record
+from ktae.trl.trainer import KTAETrainer, RolloutBatch
+
+MAX_LENGTH = 12
+GROUP_SIZE = 4
+
+
+def _by_token(lengths: torch.Tensor) -> torch.Tensor:
+    return torch.full_like(lengths, 1 / float(lengths.sum()))
+
+
+WEIGHTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "grpo": lambda lengths: 1 / lengths / len(lengths),
+    "sapo": lambda lengths: 1 / lengths / len(lengths),
+    "bnpo": _by_token,
+    "dapo": _by_token,
+    "cispo": _by_token,
+    "vespo": _by_token,
+    "dr_grpo": lambda lengths: torch.full_like(lengths, 1 / (len(lengths) * MAX_LENGTH)),
+    "luspo": lambda lengths: torch.full_like(lengths, 1 / len(lengths)),
+}
+"""What each loss type multiplies a rollout's token losses by, from the (n,) lengths."""
+
+
+def gradient_error(loss_type: str) -> float:
+    """Relative error of a training step's gradient, of a tiny untrained model on one process."""
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = tiny_trainer(folder, loss_type=loss_type)
+        batch, policy, gradient = train_one_step(arguments)
+    advantages = torch.from_numpy(naive_advantages(batch))
+    tokenizer = arguments["processing_class"]
+    expected = expected_gradient(policy, tokenizer, batch, advantages, WEIGHTS[loss_type])
+    return relative_error(gradient, expected)
+
+
+def even_start(completion_ids: list[list[int]], **_: Any) -> list[float]:
+    """1 where the first token's id is even: about half of an untrained model's rollouts."""
+    return [float(ids[0] % 2 == 0) for ids in completion_ids]
+
+
+def tiny_trainer(output: str, **settings: Any) -> dict[str, Any]:
+    """Arguments of a trainer of a tiny policy on one CPU process, for one step.
+
+    `settings` replace those of the `GRPOConfig`.
+    """
+    defaults = {
+        "output_dir": output,
+        "per_device_train_batch_size": 4 * GROUP_SIZE,
+        "num_generations": GROUP_SIZE,
+        "max_completion_length": MAX_LENGTH,
+        "max_steps": 1,
+        "learning_rate": 1e-3,
+        "max_grad_norm": 1e9,  # no clipping: gradients are compared
+        "report_to": "none",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+    }
+    if settings.get("loss_type") == "cispo":
+        defaults["epsilon_high"] = 5.0
+    prompts = [problem.prompt for problem in train_problems(64, seed=0)]
+    return {
+        "model": make_model(seed=0),
+        "processing_class": make_tokenizer(),
+        "reward_funcs": even_start,
+        "args": GRPOConfig(**(defaults | settings)),
+        "train_dataset": Dataset.from_dict({"prompt": prompts}),
+    }
+
+
+def train_one_step(
+    arguments: dict[str, Any], **ktae_arguments: Any
+) -> tuple[RolloutBatch, Any, torch.Tensor]:
+    """The rollouts, a copy of the policy that sampled them, and the first step's gradient."""
+    batches: list[RolloutBatch] = []
+    keep = KeepGradient()
+    before = copy.deepcopy(arguments["model"])
+    trainer = KTAETrainer(
+        **arguments, callbacks=[keep], on_rollouts=batches.append, **ktae_arguments
+    )
+    trainer.train()
+    assert keep.gradient is not None
+    return batches[0], before, keep.gradient
+
+
+class KeepGradient(TrainerCallback):
+    """Keeps the gradient of the last optimizer step, as one vector."""
+
+    def __init__(self) -> None:
+        self.gradient: torch.Tensor | None = None
+
+    def on_pre_optimizer_step(
+        self, args: Any, state: Any, control: Any, model: Any = None, **_: Any
+    ) -> None:
+        """Called by the trainer when all gradients are there."""
+        self.gradient = _flat_gradient(model)
+
+
+def _flat_gradient(model: Any) -> torch.Tensor:
+    return torch.cat([p.grad.flatten().clone() for p in model.parameters() if p.grad is not None])
+
+
+def expected_gradient(
+    model: Any,
+    tokenizer: Any,
+    batch: RolloutBatch,
+    advantages: torch.Tensor,
+    weight_of: Callable[[torch.Tensor], torch.Tensor],
+    rows: Sequence[int] | None = None,
+) -> torch.Tensor:
+    """-Σ_i w_i Σ_t A_it ∇log π(token_it), one rollout at a time, without padding.
+
+    `rows` are the rollouts that count; all by default.
+    """
+    model.zero_grad()
+    rows = range(len(batch.token_ids)) if rows is None else rows
+    lengths = [float(len(batch.token_ids[row])) for row in rows]
+    weights = dict(zip(rows, weight_of(torch.tensor(lengths)), strict=True))
+    for row in rows:
+        fields, ids = batch.inputs[row], batch.token_ids[row]
+        prompt = tokenizer(fields["prompt"])["input_ids"]
+        logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1]
+        log_probs = logits.log_softmax(-1)[torch.arange(len(ids)), torch.tensor(ids)]
+        (-weights[row] * (advantages[row, : len(ids)] * log_probs).sum()).backward()
+    return _flat_gradient(model)
+
+
+def naive_advantages(batch: RolloutBatch, correct: Sequence[float] | None = None) -> np.ndarray:
+    """(n, T) from the unpadded rollouts, with TRL's rollout advantages as the base."""
+    ids, mask = record.pad(batch.token_ids)
+    advantages: np.ndarray = token_advantages(
+        batch.rewards.numpy(),
+        ids,
+        mask,
+        np.arange(len(ids)) // GROUP_SIZE,
+        correct=even_start(batch.token_ids) if correct is None else correct,
+        base=batch.advantages.numpy(),
+        backend="naive",
+    )
+    return advantages
+
+
+def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """Of two vectors, in the Euclidean norm."""
+    return float((found - expected).norm() / expected.norm())

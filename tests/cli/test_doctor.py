@@ -1,0 +1,80 @@
+"""`ktae doctor` says what works, and finds what does not."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ktae import backends, doctor
+from ktae.cli import app
+
+
+def findings(output):
+    return {finding["subject"]: finding for finding in json.loads(output)["findings"]}
+
+
+def test_this_installation_is_right():
+    done = subprocess.run(
+        [sys.executable, "-m", "ktae", "doctor", "--json"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    found = findings(done.stdout)
+    assert found["backend naive"]["status"] == found["backend cpu"]["status"] == "ok"
+    pytest.importorskip("trl", reason="needs the extra 'trl'")
+    for loss in ("grpo", "dapo", "dr_grpo", "vespo"):
+        assert found[f"TRL, loss {loss}"]["status"] == "ok"
+    for finding in found.values():
+        assert finding["status"] != "absent" or finding["remedy"]
+
+
+@pytest.fixture
+def no_trl(monkeypatch):
+    """Training steps take seconds, and are not what these tests are about."""
+    monkeypatch.setattr(doctor, "_trl", lambda: iter(()))
+
+
+def test_wrong_numbers_are_found(monkeypatch, no_trl):
+    terms = backends.BACKENDS["cpu"].load().terms
+
+    def slightly_wrong(*args, **kwargs):
+        return terms(*args, **kwargs) + np.float32(1e-4)
+
+    monkeypatch.setattr(backends.BACKENDS["cpu"].load(), "terms", slightly_wrong)
+    done = CliRunner().invoke(app, ["doctor"])
+    assert done.exit_code == 1
+    assert "WRONG  backend cpu: largest difference to naive 1.0e-04" in done.output
+    assert "1 wrong" in done.output
+
+
+def test_what_is_absent_comes_with_a_remedy(monkeypatch, no_trl):
+    torch = dataclasses.replace(backends.BACKENDS["torch"], requires=("no_such_package",))
+    monkeypatch.setitem(backends.BACKENDS, "torch", torch)
+    monkeypatch.setitem(doctor.EXTRAS, "study", ("no-such-package",))
+    done = CliRunner().invoke(app, ["doctor", "--json"])
+    assert done.exit_code == 0
+    found = findings(done.output)
+    assert found["backend torch"]["detail"] == "no_such_package is not installed"
+    assert found["backend torch"]["remedy"] == "pip install -U no_such_package"
+    assert found["extra study"]["remedy"] == "pip install 'ktae[study]'"
+
+
+def test_a_training_step_that_fails_is_a_finding(monkeypatch):
+    pytest.importorskip("trl", reason="needs the extra 'trl'")
+    from ktae.trl import alignment
+
+    def fail(loss_type):
+        raise AttributeError("GRPOTrainer has no\nsuch method")
+
+    errors = {"grpo": 1e-3, "dapo": float("nan")}
+    monkeypatch.setattr(alignment, "WEIGHTS", dict.fromkeys([*errors, "bnpo"]))
+    monkeypatch.setattr(
+        alignment, "gradient_error", lambda loss: errors[loss] if loss in errors else fail(loss)
+    )
+    grpo, dapo, bnpo = doctor._trl()
+    assert grpo.status == dapo.status == bnpo.status == "wrong"
+    assert "relative error 1.0e-03" in grpo.detail
+    assert bnpo.detail == "AttributeError: GRPOTrainer has no such method"

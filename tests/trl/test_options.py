@@ -1,0 +1,154 @@
+"""What TRL offers keeps working, with each token's credit at its token."""
+
+import numpy as np
+import pytest
+import torch
+
+from ktae import InputError
+from ktae.trl import KTAETrainer
+from ktae.trl.alignment import (
+    WEIGHTS,
+    KeepGradient,
+    expected_gradient,
+    naive_advantages,
+    relative_error,
+    train_one_step,
+)
+
+SAME_GRADIENT = {
+    "defaults": {},
+    "scale_rewards_none": {"scale_rewards": "none"},
+    "scale_rewards_batch": {"scale_rewards": "batch"},
+    "accumulation": {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
+    "checkpointing": {"gradient_checkpointing": True},
+    "off_policy_mask": {"off_policy_mask_threshold": 10.0},
+    "two_sided_clip": {"delta": 10.0},
+    "unequal_steps": {"num_iterations": 2, "max_steps": 1},
+    "logging": {"log_completions": True, "logging_steps": 1},
+}
+"""Settings under which the first step's gradient is the plain one."""
+
+
+@pytest.mark.parametrize("name", SAME_GRADIENT)
+@pytest.mark.parametrize("loss_type", ["grpo", "dapo"])
+def test_gradient_under_other_settings(trainer_arguments, name, loss_type):
+    arguments = trainer_arguments(loss_type=loss_type, **SAME_GRADIENT[name])
+    batch, policy, gradient = train_one_step(arguments)
+    advantages = torch.from_numpy(naive_advantages(batch))
+    tokenizer = arguments["processing_class"]
+    expected = expected_gradient(policy, tokenizer, batch, advantages, WEIGHTS[loss_type])
+    assert relative_error(gradient, expected) < 1e-6
+
+
+def test_gradient_with_a_penalty_on_leaving_the_reference(trainer_arguments, tmp_path):
+    """The penalty has no gradient yet where policy and reference are the same."""
+    arguments = trainer_arguments(beta=0.1)
+    policy = arguments["model"]
+    policy.save_pretrained(tmp_path / "model")
+    arguments["model"] = str(tmp_path / "model")
+    arguments["args"].model_init_kwargs = {"dtype": "float32"}
+    keep, batches = KeepGradient(), []
+    KTAETrainer(**arguments, callbacks=[keep], on_rollouts=batches.append).train()
+    advantages = torch.from_numpy(naive_advantages(batches[0]))
+    tokenizer = arguments["processing_class"]
+    expected = expected_gradient(policy, tokenizer, batches[0], advantages, WEIGHTS["dapo"])
+    assert relative_error(keep.gradient, expected) < 1e-5
+
+
+TRAINS = {
+    "top_entropy_quantile": {"top_entropy_quantile": 0.2},
+    "mask_truncated_completions": {"mask_truncated_completions": True},
+    "bf16": {"bf16": True},
+    "buffer_used_again": {
+        "per_device_train_batch_size": 4, "steps_per_generation": 4, "num_iterations": 2,
+        "gradient_accumulation_steps": 2,
+    },
+    "entropy_bonus": {"entropy_coef": 0.01},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRAINS)
+def test_trains(trainer_arguments, name):
+    arguments = trainer_arguments(max_steps=4, logging_steps=1, **TRAINS[name])
+    before = [p.clone() for p in arguments["model"].parameters()]
+    batches = []
+    trainer = KTAETrainer(**arguments, on_rollouts=batches.append)
+    trainer.train()
+    losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
+    assert len(losses) == 4
+    assert np.isfinite(losses).all()
+    moved = [not torch.equal(p, q) for p, q in zip(before, trainer.model.parameters(), strict=True)]
+    assert any(moved)
+    assert np.abs(batches[0].terms.numpy()).max() > 0
+
+
+def test_lora(trainer_arguments):
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    arguments = trainer_arguments(max_steps=2, logging_steps=1)
+    lora = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    frozen = [p.clone() for p in arguments["model"].parameters()]
+    trainer = KTAETrainer(**arguments, peft_config=lora)
+    trainer.train()
+    named = dict(trainer.model.named_parameters())
+    base = [p for name, p in named.items() if "lora_" not in name]
+    assert all(torch.equal(p.float(), q) for p, q in zip(base, frozen, strict=True))
+    assert any(p.abs().max() > 0 for name, p in named.items() if "lora_B" in name)
+    assert any("ktae/term_abs" in line for line in trainer.state.log_history)
+
+
+def test_evaluation_and_trackers(trainer_arguments, tmp_path):
+    """Metrics reach tensorboard as all of TRL's do."""
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    arguments = trainer_arguments(
+        logging_steps=1, report_to="tensorboard", logging_dir=str(tmp_path / "board"),
+        eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=8,
+    )  # fmt: skip
+    arguments["eval_dataset"] = arguments["train_dataset"].select(range(4))
+    KTAETrainer(**arguments).train()
+    (folder,) = {path.parent for path in tmp_path.rglob("events.out.tfevents.*")}
+    events = EventAccumulator(str(folder)).Reload()
+    tags = events.Tags()["scalars"]
+    assert {"train/ktae/term_abs", "train/ktae/significant_tokens"} <= set(tags)
+    assert any(tag.startswith("eval/") and "ktae/term_abs" in tag for tag in tags)
+
+
+def without_prompt(arguments):
+    arguments["train_dataset"] = arguments["train_dataset"].rename_column("prompt", "question")
+
+
+def empty(arguments):
+    arguments["train_dataset"] = arguments["train_dataset"].select([])
+
+
+def not_grpo(arguments):
+    from transformers import TrainingArguments
+
+    arguments["args"] = TrainingArguments(use_cpu=True, report_to="none")
+
+
+def no_padding(arguments):
+    arguments["processing_class"].pad_token = None
+    arguments["processing_class"].eos_token = None
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (without_prompt, r"has the columns question; expected a column 'prompt'"),
+        (empty, "the training set is empty"),
+        (not_grpo, r"args is a TrainingArguments; expected a trl.GRPOConfig"),
+        (no_padding, "has neither a padding nor an end-of-sequence token"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_sampled(trainer_arguments, spoil, message):
+    arguments = trainer_arguments()
+    spoil(arguments)
+    with pytest.raises(InputError, match=message):
+        KTAETrainer(**arguments)
+
+
+def test_a_batch_that_is_not_whole_groups_is_refused_by_trl(trainer_arguments):
+    with pytest.raises(ValueError, match="must be divisible by num_generations"):
+        trainer_arguments(per_device_train_batch_size=6)
