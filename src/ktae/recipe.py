@@ -35,6 +35,9 @@ class Model(_Section):
     demo_seed: Annotated[int, Field(ge=0)] = 0
     """Which of the embedded base models: the seed of its pretraining."""
 
+    lora_rank: Annotated[int, Field(ge=0)] = 0
+    """Train a LoRA adapter of that rank on all linear layers; 0 trains the whole model."""
+
 
 class Rollout(_Section):
     """How rollouts are sampled."""
@@ -147,6 +150,19 @@ class Optimizer(_Section):
     """Training steps of linear warm-up; constant afterwards."""
 
 
+class Trl(_Section):
+    """What only the engine `trl` reads."""
+
+    forward_rollouts: Positive | None = None
+    """Rollouts in one forward and backward pass of a process; null takes a whole minibatch."""
+
+    vllm: bool = False
+    """Sample with vLLM, on the GPUs that train."""
+
+    vllm_memory: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    """Share of a GPU's memory for vLLM."""
+
+
 class Logging(_Section):
     """What is written while training."""
 
@@ -184,6 +200,7 @@ class Recipe(_Section):
     ktae: KTAE | None = None
     """The key-token estimator; null trains on the rollout advantages alone."""
     optimizer: Optimizer = Optimizer()
+    trl: Trl = Trl()
     logging: Logging = Logging()
 
     @pydantic.model_validator(mode="after")

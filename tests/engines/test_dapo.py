@@ -98,6 +98,25 @@ def test_several_processes(command, tmp_path, processes):
     assert strongest > 0
 
 
+def test_passes_of_a_few_rollouts_and_an_adapter(command, tmp_path):
+    """Gradients are accumulated to the same step; an adapter is what is saved of one."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    for folder, more in ((whole, []), (parts, ["trl.forward_rollouts=6"])):
+        done = run(command(folder, "steps=2", *more))
+        assert done.returncode == 0, done.stderr
+    grad_norms = [[line["grad_norm"] for line in lines(folder)] for folder in (whole, parts)]
+    np.testing.assert_allclose(*grad_norms, rtol=1e-4)
+
+    folder = tmp_path / "lora"
+    done = run(command(folder, "steps=1", "model.lora_rank=4"))
+    assert done.returncode == 0, done.stderr
+    assert (folder / "model/adapter_model.safetensors").is_file()
+
+    done = run(command(tmp_path / "odd", "trl.forward_rollouts=7"))
+    assert done.returncode == 2
+    assert "trl.forward_rollouts is 7; expected a divisor of the 24 rollouts" in done.stderr
+
+
 def test_too_many_processes_for_the_batch_is_one_message(command, tmp_path):
     done = run(command(tmp_path / "run", "rollout.prompts_per_step=1", processes=2))
     assert done.returncode != 0

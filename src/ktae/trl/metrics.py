@@ -34,7 +34,7 @@ class Estimated(NamedTuple):
 
 
 def step_metrics(
-    batch: Estimated, rollout_advantages: torch.Tensor, config: KTAEConfig, seconds: float
+    batch: Estimated, rollout_advantages: torch.Tensor, config: KTAEConfig
 ) -> dict[str, float]:
     """Metrics over all processes' rollouts; every process has to call it.
 
@@ -52,13 +52,11 @@ def step_metrics(
     ]  # fmt: skip
     totals = _sum_over_processes(torch.stack([x.double().to(terms.device) for x in sums]))
     term_abs, flips, tokens, n_correct, n_known, significant, pairs, *skipped = totals.tolist()
-    slowest = gather(torch.tensor([seconds], device=terms.device)).max().item()
     metrics = {
         "term_abs": term_abs / max(tokens, 1),
         "sign_flips": flips / max(tokens, 1),
         "significant_tokens": significant / max(pairs, 1),
         "correct": n_correct / max(n_known, 1),
-        "seconds": slowest,
     }
     rollouts = max(skipped.pop(), 1)
     reasons = ("all_correct", "all_incorrect", "unknown")

@@ -119,6 +119,7 @@ def _make_trainer(
             correctness="correct",
             resampling_rounds=recipe.algorithm.resampling_rounds,
             on_rollouts=keep,
+            peft_config=_lora(recipe.model.lora_rank),
         )
     except (ValueError, ImportError) as error:
         raise InputError(f"TRL refuses the recipe: {_one_line(error)}") from error
@@ -129,6 +130,17 @@ def _make_trainer(
         )
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+def _lora(rank: int) -> Any:
+    """The adapter to train, or None for the whole model."""
+    if rank == 0:
+        return None
+    from peft import LoraConfig
+
+    return LoraConfig(
+        r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
 
 
 def _require_unfinished(recipe: Recipe, folder: RunFolder) -> None:

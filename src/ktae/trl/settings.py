@@ -37,12 +37,20 @@ def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
             f"algorithm.resampling_rounds needs whole groups on each of the {processes} processes; "
             f"rollout.prompts_per_step is {recipe.rollout.prompts_per_step}"
         )
+    at_once = recipe.trl.forward_rollouts or per_minibatch // processes
+    if per_minibatch // processes % at_once:
+        raise InputError(
+            f"trl.forward_rollouts is {at_once}; expected a divisor of the "
+            f"{per_minibatch // processes} rollouts of a minibatch on each process"
+        )
+    passes = per_minibatch // processes // at_once
     return GRPOConfig(
         output_dir=str(output),
         seed=recipe.seed,
         max_steps=recipe.steps * per_step,
-        per_device_train_batch_size=per_minibatch // processes,
-        steps_per_generation=recipe.algorithm.minibatches,
+        per_device_train_batch_size=at_once,
+        gradient_accumulation_steps=passes,
+        steps_per_generation=recipe.algorithm.minibatches * passes,
         num_iterations=recipe.algorithm.epochs,
         num_generations=recipe.rollout.group_size,
         max_completion_length=recipe.rollout.max_response_length,
@@ -68,6 +76,8 @@ def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
         bf16=on_gpu,
         gradient_checkpointing=on_gpu,
         use_cpu=not on_gpu,
+        use_vllm=recipe.trl.vllm,
+        vllm_gpu_memory_utilization=recipe.trl.vllm_memory,
         ddp_backend="gloo" if processes > 1 and not on_gpu else None,
     )
 

@@ -11,7 +11,7 @@ from accelerate.utils import gather, gather_object
 from trl import GRPOTrainer
 
 from ktae.config import KTAEConfig
-from ktae.estimator import key_token_values
+from ktae.estimator import key_token_table, key_token_values
 from ktae.trl.checks import check_arguments, check_padding, correctness_column
 from ktae.trl.dynamic_sampling import DynamicSampling
 from ktae.trl.metrics import Estimated, step_metrics
@@ -86,6 +86,15 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         check_padding(self._tokenizer)
         self._correctness_column = correctness_column(self.reward_func_names, correctness)
         self._scored: list[_Scored] = []
+        if ktae is not None:
+            self._warm_up(ktae)
+
+    def _warm_up(self, ktae: KTAEConfig) -> None:
+        """Load or compile the estimator now: it is no part of the first step."""
+        ids = torch.tensor([[0], [1]], device=self.accelerator.device)
+        mask, correct, groups = torch.ones_like(ids, dtype=torch.uint8), ids[:, 0], ids[:, 0] * 0
+        key_token_values(ids, mask, correct.double(), groups, ktae)
+        key_token_table(ids.cpu(), mask.cpu(), correct.cpu(), groups.cpu(), ktae)
 
     def _calculate_rewards(
         self,
@@ -115,8 +124,9 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             estimated = self._estimate(output, scored, mode)
             terms = estimated.terms[estimated.own, : terms.shape[1]]
             output["advantages"] = rollout_advantages.unsqueeze(1) + terms
+            metrics = step_metrics(estimated, rollout_advantages, self.ktae)
             seconds = _now(rollout_advantages.device) - started
-            metrics = step_metrics(estimated, rollout_advantages, self.ktae, seconds)
+            metrics["seconds"] = gather(torch.tensor([seconds], device=terms.device)).max().item()
             for name, value in metrics.items():
                 self._metrics[mode][f"ktae/{name}"].append(value)
             if self.log_completions:
