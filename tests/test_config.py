@@ -206,3 +206,9 @@ def test_tables_are_made_on_the_host(name: str) -> None:
 def test_input_error_is_a_value_error() -> None:
     """docs/estimator.md promises a ValueError."""
     assert issubclass(InputError, ValueError)
+
+
+@pytest.mark.parametrize(("name", "zero"), [("no-fisher", "h1"), ("no-ig", "h2"), ("no-tf", "h3")])
+def test_ablations_switch_off_one_part_of_the_paper(name: str, zero: str) -> None:
+    assert KTAEConfig.preset(name) == KTAEConfig(**{zero: 0.0})
+    assert KTAEConfig.preset(name, k1=3.0) == KTAEConfig(**{zero: 0.0, "k1": 3.0})

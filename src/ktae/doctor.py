@@ -7,11 +7,11 @@ import importlib.util
 import math
 import time
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ktae.backends import BACKENDS
+from ktae.backends import BACKENDS, Backend
 from ktae.config import KTAEConfig
 from ktae.estimator import key_token_values
 
@@ -61,12 +61,32 @@ def _backends() -> Iterator[Finding]:
             yield Finding(f"backend {name}", "absent", reason, _remedy(reason))
             continue
         started = time.perf_counter()
-        found = key_token_values(*batch, config, backend=name)
-        error = float(np.abs(found - expected).max())
+        try:
+            ids_, mask_, correct_, groups_ = _on_its_device(backend, *batch)
+            found = key_token_values(ids_, mask_, correct_, groups_, config, backend=name)
+            terms = np.asarray(found.tolist())
+        except Exception as failure:  # a compiler, a driver, a version: it is the finding
+            yield Finding(f"backend {name}", "wrong", _said(failure), BUG)
+            continue
+        error = float(np.abs(terms - expected).max())
         seconds = time.perf_counter() - started
         detail = f"largest difference to naive {error:.1e}; first call {seconds:.1f} s"
         right = error <= TOLERANCE
         yield Finding(f"backend {name}", "ok" if right else "wrong", detail, "" if right else BUG)
+
+
+def _on_its_device(backend: Backend, *arrays: np.ndarray) -> tuple[Any, ...]:
+    """The arrays where the backend works: on the GPU, if it needs one and there is one."""
+    if not backend.needs_gpu:
+        return arrays
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return tuple(torch.from_numpy(array).to(device) for array in arrays)
+
+
+def _said(failure: Exception) -> str:
+    return f"{type(failure).__name__}: {' '.join(str(failure).split())[:200]}"
 
 
 BUG = "please report this, with the output of ktae doctor"
@@ -106,8 +126,9 @@ def _trl() -> Iterator[Finding]:
         try:
             error = alignment.gradient_error(loss_type)
         except Exception as failure:  # whatever a foreign version does: it is the finding
-            detail = f"{type(failure).__name__}: {' '.join(str(failure).split())[:200]}"
-            yield Finding(subject, "wrong", detail, "pip install 'trl>=1.16,<2' 'transformers>=5'")
+            yield Finding(
+                subject, "wrong", _said(failure), "pip install 'trl>=1.16,<2' 'transformers>=5'"
+            )
             continue
         right = math.isfinite(error) and error <= TOLERANCE
         detail = f"gradient of token advantages, relative error {error:.1e}"

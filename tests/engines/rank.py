@@ -10,10 +10,11 @@ from trl import GRPOConfig
 
 from ktae.demo import train_problems
 from ktae.trl import KTAETrainer
+from ktae.trl.alignment import KeepGradient
 
 
 def main(model: str, output: Path, rows_per_rank: int, group_size: int) -> None:
-    batches = []
+    batches, keep = [], FirstGradient()
     problems = train_problems(64, seed=0)
     trainer = KTAETrainer(
         model=AutoModelForCausalLM.from_pretrained(model),
@@ -24,6 +25,7 @@ def main(model: str, output: Path, rows_per_rank: int, group_size: int) -> None:
             per_device_train_batch_size=rows_per_rank,
             num_generations=group_size,
             max_completion_length=160,
+            max_grad_norm=1e9,
             max_steps=3,
             report_to="none",
             save_strategy="no",
@@ -35,12 +37,23 @@ def main(model: str, output: Path, rows_per_rank: int, group_size: int) -> None:
         ),
         train_dataset=Dataset.from_dict({"prompt": [problem.prompt for problem in problems]}),
         on_rollouts=batches.append,
+        callbacks=[keep],
     )
     trainer.train()
+    if trainer.accelerator.is_main_process:
+        torch.save(keep.gradient, output / "gradient.pt")
     keep = [batch._replace(inputs=[row["prompt"] for row in batch.inputs]) for batch in batches]
     torch.save(
         [batch._asdict() for batch in keep], output / f"rank{trainer.accelerator.process_index}.pt"
     )
+
+
+class FirstGradient(KeepGradient):
+    """Of the step in which the policy is the one that was loaded."""
+
+    def on_pre_optimizer_step(self, *args, **kwargs):
+        if self.gradient is None:
+            super().on_pre_optimizer_step(*args, **kwargs)
 
 
 def about_half(completion_ids, **_):

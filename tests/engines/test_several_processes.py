@@ -3,39 +3,46 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import ktae
 from ktae.rollouts import record
+from ktae.trl.alignment import WEIGHTS, expected_gradient, relative_error
 
 
 @pytest.mark.parametrize(
-    ("rows_per_rank", "group_size"), [(4, 8), (12, 8)], ids=["halved", "three_over_two"]
+    ("processes", "rows_per_rank", "group_size"),
+    [(2, 4, 8), (2, 12, 8), (3, 8, 12)],
+    ids=["halved", "three_over_two", "two_over_three"],
 )
-def test_terms_are_those_of_one_process(base, tmp_path, rows_per_rank, group_size):
+def test_terms_are_those_of_one_process(base, tmp_path, processes, rows_per_rank, group_size):
     script = Path(__file__).with_name("rank.py")
-    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    launcher = ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     command = [sys.executable, "-m", *launcher]
     arguments = [script, base, tmp_path, rows_per_rank, group_size]
     done = subprocess.run(
         [*command, *map(str, arguments)], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    ranks = [torch.load(tmp_path / f"rank{i}.pt", weights_only=True) for i in range(2)]
+    ranks = [torch.load(tmp_path / f"rank{i}.pt", weights_only=True) for i in range(processes)]
     for parts in zip(*ranks, strict=True):
         check_step(parts, group_size)
+    check_gradient(base, next(zip(*ranks, strict=True)), torch.load(tmp_path / "gradient.pt"))
     widths = [{part["terms"].shape[1] for part in parts} for parts in zip(*ranks, strict=True)]
-    assert any(len(step) == 2 for step in widths), "the ranks never differed in width"
+    assert any(len(step) > 1 for step in widths), "the ranks never differed in width"
 
 
 def check_step(parts, group_size):
     token_ids = [ids for part in parts for ids in part["token_ids"]]
     prompts = [prompt for part in parts for prompt in part["inputs"]]
     correct = torch.cat([part["correct"] for part in parts]).numpy()
-    assert [part["first_row"] for part in parts] == [0, len(parts[0]["token_ids"])]
+    n = len(parts[0]["token_ids"])
+    assert [part["first_row"] for part in parts] == [n * rank for rank in range(len(parts))]
     groups = np.arange(len(token_ids)) // group_size
     assert len(set(zip(groups, prompts, strict=True))) == len(set(groups)), "not TRL's groups"
     ids_bt, mask_bt = record.pad(token_ids)
@@ -45,3 +52,22 @@ def check_step(parts, group_size):
     for row, ids in enumerate(token_ids):
         np.testing.assert_allclose(terms[row][: len(ids)], expected[row, : len(ids)], atol=1e-6)
         assert not terms[row][len(ids) :].any()
+
+
+def check_gradient(base, parts, gradient):
+    """The first step's, over all processes, is that of all rollouts in one batch."""
+    model = AutoModelForCausalLM.from_pretrained(base)
+    tokenizer = AutoTokenizer.from_pretrained(base, padding_side="left")
+    width = max(part["terms"].shape[1] for part in parts)
+    advantages = torch.cat([
+        torch.nn.functional.pad(
+            part["advantages"].unsqueeze(1) + part["terms"], (0, width - part["terms"].shape[1])
+        )
+        for part in parts
+    ])  # fmt: skip
+    batch = SimpleNamespace(
+        token_ids=[ids for part in parts for ids in part["token_ids"]],
+        inputs=[{"prompt": prompt} for part in parts for prompt in part["inputs"]],
+    )
+    expected = expected_gradient(model, tokenizer, batch, advantages, WEIGHTS["dapo"])
+    assert relative_error(gradient, expected) < 1e-5

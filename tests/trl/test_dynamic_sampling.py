@@ -13,13 +13,13 @@ from ktae import InputError
 from ktae.trl import DynamicSampling, KTAETrainer
 from ktae.trl.alignment import (
     WEIGHTS,
-    KeepGradient,
+    even_start,
     expected_gradient,
     naive_advantages,
     relative_error,
     train_one_step,
 )
-from ktae.trl.dynamic_sampling import merge
+from ktae.trl.dynamic_sampling import _check, merge
 
 
 def is_hopeless(prompt):
@@ -69,10 +69,22 @@ def test_merge_takes_rows_from_rounds_of_other_widths():
     assert merged["num_items_in_batch"] == 6
 
 
-@pytest.mark.parametrize("loss_type", WEIGHTS)
-def test_gradient_is_that_of_the_groups_that_are_left(trainer_arguments, loss_type):
+def test_merge_pads_as_trl_does():
+    wide = {"importance_sampling_ratio": torch.full((1, 3), 0.5), "tool_mask": torch.ones(1, 3)}
+    narrow = {"importance_sampling_ratio": torch.full((1, 1), 0.5), "tool_mask": torch.zeros(1, 1)}
+    merged = merge([wide, narrow], [(1, 0)], pad_token_id=99)
+    assert merged["importance_sampling_ratio"].tolist() == [[0.5, 1, 1]]
+    assert merged["tool_mask"].tolist() == [[0, 1, 1]]
+
+
+@pytest.mark.parametrize("loss_type", [name for name in WEIGHTS if name != "bnpo"])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}],
+    ids=["whole", "accumulated"],
+)
+def test_gradient_is_that_of_the_groups_that_are_left(trainer_arguments, loss_type, settings):
     """One round does not replace every group; the rest counts nowhere."""
-    settings = {"epsilon_high": 5.0} if loss_type == "cispo" else {}
     arguments = trainer_arguments(loss_type=loss_type, **settings) | {"reward_funcs": often_equal}
     batch, policy, gradient = train_one_step(arguments, resampling_rounds=1)
 
@@ -106,15 +118,37 @@ def test_enough_rounds_leave_no_equal_group(trainer_arguments):
 
 def test_it_works_without_ktae(trainer_arguments):
     class Trainer(DynamicSampling, GRPOTrainer):
-        pass
+        def _generate_and_score_completions(self, inputs):
+            self.output = super()._generate_and_score_completions(inputs)
+            return self.output
 
     arguments = trainer_arguments(loss_type="dapo") | {"reward_funcs": often_equal}
-    keep = KeepGradient()
-    trainer = Trainer(**arguments, resampling_rounds=20, callbacks=[keep])
+    trainer = Trainer(**arguments, resampling_rounds=20)
     trainer.train()
-    logged = trainer.state.log_history
-    assert keep.gradient.norm() > 0
-    assert any(line.get("dynamic_sampling/rounds", 0) >= 1 for line in logged)
+    groups = trainer.output["advantages"].view(-1, 4)
+    assert (groups != 0).any(dim=1).all(), "a group of equal rewards is left"
+    rewards = even_start(trainer.output["completion_ids"].tolist())  # no hopeless prompt is left
+    centred = np.array(rewards).reshape(-1, 4)
+    centred = centred - centred.mean(axis=1, keepdims=True)
+    assert np.all(np.sign(centred) == np.sign(groups.numpy())), "an advantage is another rollout's"
+
+
+def test_rewards_are_compared_one_by_one_where_trl_normalises_each(trainer_arguments):
+    """Equal sums of unequal parts have an advantage there, and none otherwise."""
+
+    def first(completion_ids, **_):
+        return [float(i % 2) for i in range(len(completion_ids))]
+
+    def second(completion_ids, **_):
+        return [float(1 - i % 2) for i in range(len(completion_ids))]
+
+    for aggregation, share in (("sum_then_normalize", 1), ("normalize_then_sum", 0)):
+        arguments = trainer_arguments(multi_objective_aggregation=aggregation, logging_steps=1)
+        arguments |= {"reward_funcs": [first, second]}
+        trainer = KTAETrainer(**arguments, correctness="first", resampling_rounds=1)
+        trainer.train()
+        logged = next(line for line in trainer.state.log_history if "loss" in line)
+        assert logged["dynamic_sampling/dropped_groups"] == share
 
 
 def test_completions_table_shows_the_batch_that_is_trained_on(trainer_arguments, tmp_path):
@@ -165,17 +199,21 @@ def test_resumed_run_draws_the_same_prompts(trainer_arguments, tmp_path):
     ("settings", "rounds", "message"),
     [
         ({}, -1, "resampling_rounds is -1; expected 0 or more"),
-        ({"per_device_train_batch_size": 6, "num_generations": 4, "steps_per_generation": 2}, 1,
-         None),
+        ({"loss_type": "bnpo"}, 1, "loss_type 'bnpo' divides each micro-batch by its own tokens"),
     ],
-)  # fmt: skip
+)
 def test_bad_settings(trainer_arguments, settings, rounds, message):
-    arguments = trainer_arguments(**settings)
-    if message is None:  # 12 rollouts are whole groups of 4, though 6 are not
-        KTAETrainer(**arguments, resampling_rounds=rounds)
-        return
     with pytest.raises(InputError, match=message):
-        KTAETrainer(**arguments, resampling_rounds=rounds)
+        KTAETrainer(**trainer_arguments(**settings), resampling_rounds=rounds)
+
+
+def test_whole_groups_are_counted_over_the_whole_buffer(trainer_arguments):
+    """12 rollouts are whole groups of 4, though the 6 of one pass are not."""
+    arguments = trainer_arguments(per_device_train_batch_size=6, steps_per_generation=2)
+    trainer = KTAETrainer(**arguments, resampling_rounds=1)
+    trainer.args.per_device_train_batch_size = 5
+    with pytest.raises(InputError, match=r"samples 10 rollouts at a time .* groups of 4"):
+        _check(trainer)
 
 
 def test_a_stream_is_refused(trainer_arguments):

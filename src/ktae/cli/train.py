@@ -103,7 +103,9 @@ class _Progress:
             "entropy": "entropy",
             "|term|": "ktae/term_abs",
         }
-        shown = "  ".join(f"{name} {line[key]:.3g}" for name, key in names.items() if key in line)
+        shown = "  ".join(
+            f"{name} {line[key]:.3g}" for name, key in names.items() if line.get(key) is not None
+        )
         self.bar.start()  # not before: loading may pretrain the demo's model, with a bar of its own
         self.bar.update(self.task, completed=line["step"], shown=shown)
         every = max(1, self.steps // 20)

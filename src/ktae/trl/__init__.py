@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__all__ = ["DynamicSampling", "KTAETrainer"]
+__all__ = ["DynamicSampling", "KTAETrainer", "Patience"]
 
 
 def __getattr__(name: str) -> Any:
@@ -14,4 +14,8 @@ def __getattr__(name: str) -> Any:
         from ktae.trl.dynamic_sampling import DynamicSampling
 
         return DynamicSampling
+    if name == "Patience":
+        from ktae.trl.callbacks import Patience
+
+        return Patience
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

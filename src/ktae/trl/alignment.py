@@ -47,13 +47,21 @@ WEIGHTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def gradient_error(loss_type: str) -> float:
-    """Relative error of a training step's gradient, of a tiny untrained model on one process."""
+    """Relative error of a training step's gradient, of a tiny untrained model on one process.
+
+    Raises:
+        RuntimeError: the step cannot tell token advantages from rollout advantages.
+    """
     with tempfile.TemporaryDirectory() as folder:
         arguments = tiny_trainer(folder, loss_type=loss_type)
         batch, policy, gradient = train_one_step(arguments)
     advantages = torch.from_numpy(naive_advantages(batch))
     tokenizer = arguments["processing_class"]
     expected = expected_gradient(policy, tokenizer, batch, advantages, WEIGHTS[loss_type])
+    plain = batch.advantages.unsqueeze(1).expand_as(advantages)
+    other = expected_gradient(policy, tokenizer, batch, plain, WEIGHTS[loss_type])
+    if relative_error(expected, other) < 0.05:
+        raise RuntimeError("in this step token advantages and rollout advantages come to the same")
     return relative_error(gradient, expected)
 
 
@@ -105,7 +113,8 @@ def train_one_step(
         **arguments, callbacks=[keep], on_rollouts=batches.append, **ktae_arguments
     )
     trainer.train()
-    assert keep.gradient is not None
+    if keep.gradient is None:
+        raise RuntimeError("the trainer took no optimizer step")
     return batches[0], before, keep.gradient
 
 

@@ -42,8 +42,8 @@ def _refuse_contradictions(config: GRPOConfig) -> None:
         )
     if config.use_liger_kernel:
         raise InputError(
-            "use_liger_kernel is set, whose GRPO loss takes one advantage a rollout; unset it, "
-            "or ktae=None"
+            "use_liger_kernel is set; Liger's GRPO loss takes one advantage a rollout, and token "
+            "advantages are not proven with its kernels; unset it, or ktae=None"
         )
 
 

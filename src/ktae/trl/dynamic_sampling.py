@@ -21,7 +21,13 @@ else:
 
 STATE_FILE = "dynamic_sampling.json"
 ROW_MEAN_LOSSES = ("grpo", "sapo", "dr_grpo", "luspo")
-"""Losses that divide by the number of rollouts, not of unmasked tokens."""
+"""Losses that divide by the number of rollouts."""
+
+TOKEN_MEAN_LOSSES = ("dapo", "cispo", "vespo")
+"""Losses that divide by the number of unmasked tokens in the whole batch."""
+
+FILL = {"importance_sampling_ratio": 1, "tool_mask": 1}
+"""What TRL pads with; token ids with the padding token, everything else with 0."""
 
 Source = tuple[int, int]
 """Where a rollout of the batch comes from: the round, and the row in that round's batch."""
@@ -39,9 +45,12 @@ class DynamicSampling(_Trainer):
     the places of those of equal ones. What is left when the rounds run out is dropped from the
     loss and from what the loss is divided by.
 
-    A reward that no function could give (None) is not compared; a group with fewer than two known
-    rewards counts as equal. TRL's own metrics average over all rounds; its table of completions
-    shows the batch that is trained on.
+    Compared is what TRL makes the advantage of: the weighted sum of the rewards, or each reward
+    with `multi_objective_aggregation="normalize_then_sum"`. (DAPO's paper compares correctness, so
+    with overlong shaping it drops all-incorrect groups that this keeps.) A reward that no function
+    could give (None) is not compared; a group with fewer than two known rewards counts as equal.
+    TRL's own metrics average over all rounds; its table of completions shows the batch that is
+    trained on.
 
     Args:
         *args: as for `trl.GRPOTrainer`.
@@ -49,8 +58,9 @@ class DynamicSampling(_Trainer):
         **kwargs: as for `trl.GRPOTrainer`.
 
     Raises:
-        InputError: the rounds are negative, the data set has no length or no random access, or a
-            process's rollouts are not whole groups.
+        InputError: the rounds are negative, the data set has no length or no random access, a
+            process's rollouts are not whole groups, or the loss divides by what cannot be known
+            beforehand (bnpo).
     """
 
     def __init__(self, *args: Any, resampling_rounds: int = 0, **kwargs: Any) -> None:
@@ -60,9 +70,10 @@ class DynamicSampling(_Trainer):
         self.resampling_rounds = resampling_rounds
         self._sources: list[Source] = []
         self._total_rewards = torch.empty(0)
+        self._compared_rewards = torch.empty(0)
         self._loss_scale = 1.0
         if resampling_rounds:
-            _require_whole_groups(self)
+            _check(self)
         # The same on every process, so that they draw the same prompts and each takes its part.
         self._prompt_draws = np.random.default_rng([self.args.seed, 1])
 
@@ -71,12 +82,18 @@ class DynamicSampling(_Trainer):
         total = (rewards * self.reward_weights.to(rewards).unsqueeze(0)).nansum(dim=1)
         total[rewards.isnan().all(dim=1)] = torch.nan
         self._total_rewards = total
+        apart = self.multi_objective_aggregation == "normalize_then_sum"
+        self._compared_rewards = rewards if apart else total.unsqueeze(1)
         return rewards
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._sources = [(0, row) for row in range(len(inputs))]
+        training = self.model.training  # before TRL generates, which may change it
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        if self.resampling_rounds == 0 or not self.model.training:
+        if training:
+            share = _equal(self._compared_rewards, self.num_generations).float().mean().item()
+            self._metrics["train"]["dynamic_sampling/equal_groups"].append(share)
+        if self.resampling_rounds == 0 or not training:
             return output
         if "num_images" in output:
             raise InputError("dynamic sampling knows text only; this batch has images")
@@ -100,16 +117,25 @@ class DynamicSampling(_Trainer):
         return output
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        loss: torch.Tensor = super()._compute_loss(model, inputs)
-        return loss * self._loss_scale if self.model.training else loss
+        """TRL's, with the part that it divides by the number of rollouts scaled up to those that
+        are left: advantages and penalty, and nothing else that a loss may have."""
+        if self._loss_scale == 1.0 or not self.model.training:
+            loss: torch.Tensor = super()._compute_loss(model, inputs)
+            return loss
+        scaled = inputs | {"advantages": inputs["advantages"] * self._loss_scale}
+        beta = float(self.args.beta)  # what TRL's trainer took it from
+        self.beta = beta * self._loss_scale
+        try:
+            loss = super()._compute_loss(model, scaled)
+        finally:
+            self.beta = beta
+        return loss
 
     def _equal_groups(self, n_rows: int) -> np.ndarray:
         """(groups of this process,) bool: the rewards of the last round do not differ."""
         first_row = self.accelerator.process_index * n_rows
-        own = self._total_rewards[first_row : first_row + n_rows].view(-1, self.num_generations)
-        highest = own.nan_to_num(nan=-torch.inf).amax(dim=1)
-        lowest = own.nan_to_num(nan=torch.inf).amin(dim=1)
-        equal: np.ndarray = (highest - lowest <= 1e-8).cpu().numpy()
+        own = self._compared_rewards[first_row : first_row + n_rows]
+        equal: np.ndarray = _equal(own, self.num_generations).cpu().numpy()
         return equal
 
     def _any(self, flags: np.ndarray) -> bool:
@@ -133,7 +159,12 @@ class DynamicSampling(_Trainer):
         """Take rollouts out of the loss and out of what the loss is divided by."""
         mask = output["completion_mask"]
         dropped = dropped.to(mask.device)
-        output["completion_mask"] = mask * (~dropped).unsqueeze(1).to(mask.dtype)
+        kept = (~dropped).unsqueeze(1)
+        output["completion_mask"] = mask * kept.to(mask.dtype)
+        # A model that sees only masked tokens gives log-probabilities of 0: the ratio has to be 1.
+        for key in ("old_per_token_logps", "ref_per_token_logps", "sampling_per_token_logps"):
+            if key in output:
+                output[key] = torch.where(kept, output[key], 0.0)
         loss_mask = output["completion_mask"]
         if "tool_mask" in output:
             loss_mask = loss_mask * output["tool_mask"]
@@ -179,13 +210,22 @@ class DynamicSampling(_Trainer):
             self._prompt_draws.bit_generator.state = state
 
 
+def _equal(rewards: torch.Tensor, group_size: int) -> torch.Tensor:
+    """(groups,) bool: no column of the (rows, columns) rewards differs within the group. NaN is not
+    compared."""
+    groups = rewards.view(-1, group_size, rewards.shape[1])
+    highest = groups.nan_to_num(nan=-torch.inf).amax(dim=1)
+    lowest = groups.nan_to_num(nan=torch.inf).amin(dim=1)
+    return (highest - lowest <= 1e-8).all(dim=1)
+
+
 def merge(
     rounds: Sequence[Mapping[str, Any]], sources: Sequence[Source], pad_token_id: int
 ) -> dict[str, Any]:
     """One batch whose row i is `rounds[r]`'s row j, where `sources[i]` is (r, j).
 
     Rounds differ in width: prompts are padded on the left and everything else on the right, token
-    ids with `pad_token_id` and everything else with 0. A scalar is taken from the first round.
+    ids with `pad_token_id` and the rest as `FILL` says. A scalar is taken from the first round.
     """
     merged = dict(rounds[0])
     for key, first in rounds[0].items():
@@ -193,7 +233,8 @@ def merge(
             continue
         parts = [batch[key] for batch in rounds]
         if isinstance(first, torch.Tensor) and first.dim() == 2:
-            value = pad_token_id if key in ("prompt_ids", "completion_ids") else 0
+            is_ids = key in ("prompt_ids", "completion_ids")
+            value = pad_token_id if is_ids else FILL.get(key, 0)
             width = max(part.shape[1] for part in parts)
             parts = [_pad(part, width, value, left=key.startswith("prompt_")) for part in parts]
         rows = [parts[r][row] for r, row in sources]
@@ -206,8 +247,14 @@ def _pad(part: torch.Tensor, width: int, value: int, *, left: bool) -> torch.Ten
     return torch.nn.functional.pad(part, (missing, 0) if left else (0, missing), value=value)
 
 
-def _require_whole_groups(trainer: Any) -> None:
+def _check(trainer: Any) -> None:
     dataset, args = trainer.train_dataset, trainer.args
+    if trainer.loss_type not in (*ROW_MEAN_LOSSES, *TOKEN_MEAN_LOSSES):
+        raise InputError(
+            f"loss_type {trainer.loss_type!r} divides each micro-batch by its own tokens, so that "
+            "groups cannot be dropped from its normaliser; dynamic sampling knows "
+            f"{', '.join((*ROW_MEAN_LOSSES, *TOKEN_MEAN_LOSSES))}"
+        )
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise InputError(
             f"dynamic sampling draws prompts at random, and the training set is a "

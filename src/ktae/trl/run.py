@@ -24,7 +24,7 @@ from ktae.errors import InputError
 from ktae.hub import check_local_or_hub
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder, write_json
-from ktae.trl.callbacks import OnStep, StepLogger, stop_on_interrupt
+from ktae.trl.callbacks import OnStep, Patience, StepLogger, stop_on_interrupt
 from ktae.trl.settings import grpo_config, optimizer_steps
 from ktae.trl.tasks import TASKS, Task
 from ktae.trl.trainer import KTAETrainer, RolloutBatch
@@ -53,7 +53,9 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> 
         model, tokenizer = _load_policy(recipe)
     task.check(tokenizer)
     steps = StepLogger(recipe, folder, on_step)
-    trainer = _make_trainer(recipe, config, folder, task, model, tokenizer, steps)
+    patience = Patience(recipe.algorithm.patience, every=optimizer_steps(recipe))
+    callbacks = [steps, patience]
+    trainer = _make_trainer(recipe, config, folder, task, model, tokenizer, callbacks)
     is_main = trainer.accelerator.is_main_process
     checkpoint = folder.last_checkpoint() if resume else None
     trainer.accelerator.wait_for_everyone()
@@ -69,7 +71,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> 
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if steps.interrupted:
         return False
-    if steps.nothing_to_learn:
+    if patience.ran_out:
         raise InputError(_nothing_to_learn(recipe, folder))
     if is_main:
         with atomic_folder(folder.model) as temporary:
@@ -95,7 +97,7 @@ def _make_trainer(
     task: Task,
     model: Any,
     tokenizer: Any,
-    steps: StepLogger,
+    callbacks: list[Any],
 ) -> KTAETrainer:
     def keep(batch: RolloutBatch) -> None:
         step = batch.step // optimizer_steps(recipe) + 1
@@ -114,7 +116,7 @@ def _make_trainer(
             reward_funcs=rewards,
             args=config,
             train_dataset=task.train_set(recipe),
-            callbacks=[steps],
+            callbacks=callbacks,
             ktae=recipe.ktae.config() if recipe.ktae else None,
             correctness="correct",
             resampling_rounds=recipe.algorithm.resampling_rounds,

@@ -43,6 +43,8 @@ class _Scored(NamedTuple):
 
     inputs: list[dict[str, Any]]
     token_ids: list[list[int]]
+    tool_mask: list[list[int]] | None
+    """0 where a tool wrote the token and not the policy."""
     rewards: torch.Tensor
     correct: torch.Tensor
 
@@ -86,6 +88,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         check_padding(self._tokenizer)
         self._correctness_column = correctness_column(self.reward_func_names, correctness)
         self._scored: list[_Scored] = []
+        self._tool_mask: list[list[int]] | None = None
         if ktae is not None:
             self._warm_up(ktae)
 
@@ -95,6 +98,12 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         mask, correct, groups = torch.ones_like(ids, dtype=torch.uint8), ids[:, 0], ids[:, 0] * 0
         key_token_values(ids, mask, correct.double(), groups, ktae)
         key_token_table(ids.cpu(), mask.cpu(), correct.cpu(), groups.cpu(), ktae)
+
+    def _generate(self, *args: Any, **kwargs: Any) -> Any:
+        """TRL's. Its third result is the tool mask, which it may zero later on."""
+        generated = super()._generate(*args, **kwargs)
+        self._tool_mask = generated[2]
+        return generated
 
     def _calculate_rewards(
         self,
@@ -109,14 +118,16 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         verdict = rewards[own, self._correctness_column]
         correct = torch.where(verdict.isnan(), verdict, (verdict > self.threshold).to(verdict))
         token_ids = [list(ids) for ids in completion_ids_list]
-        self._scored.append(_Scored(inputs, token_ids, self._total_rewards[own], correct))
+        self._scored.append(
+            _Scored(inputs, token_ids, self._tool_mask, self._total_rewards[own], correct)
+        )
         return rewards
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._scored = []
+        mode = "train" if self.model.training else "eval"  # TRL may change it while it generates
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
         scored = self._merged_scores()
-        mode = "train" if self.model.training else "eval"
         rollout_advantages = output["advantages"]
         terms = torch.zeros_like(output["completion_ids"], dtype=torch.float32)
         if self.ktae is not None:
@@ -157,21 +168,24 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         return _Scored(
             [scored.inputs[row] for scored, row in kept],
             [scored.token_ids[row] for scored, row in kept],
+            None
+            if rounds[0].tool_mask is None
+            else [(scored.tool_mask or [])[row] for scored, row in kept],
             torch.stack([scored.rewards[row] for scored, row in kept]),
             torch.stack([scored.correct[row] for scored, row in kept]),
         )
 
     def _token_mask(self, output: dict[str, Any], scored: _Scored) -> torch.Tensor:
-        """(n, T) bool: the tokens that the policy wrote, truncated rollouts' included.
+        """(n, T) uint8: 1 where the policy wrote the token, truncated rollouts included.
 
-        Not TRL's completion_mask: `mask_truncated_completions` zeroes whole rows of that, and a
-        truncated rollout is still evidence on its tokens.
+        Not TRL's completion_mask or tool_mask: `mask_truncated_completions` zeroes whole rows of
+        those, and a truncated rollout is still evidence on its tokens.
         """
-        lengths = torch.tensor([len(ids) for ids in scored.token_ids], dtype=torch.long)
-        width = output["completion_ids"].shape[1]
-        mask = torch.arange(width) < lengths.unsqueeze(1)
-        mask = mask.to(output["completion_ids"].device)
-        return mask & output["tool_mask"].bool() if "tool_mask" in output else mask
+        ids = output["completion_ids"]
+        mask = torch.zeros(ids.shape, dtype=torch.uint8)
+        for row, own in enumerate(scored.tool_mask or scored.token_ids):
+            mask[row, : len(own)] = torch.tensor(own) if scored.tool_mask else 1
+        return mask.to(ids.device)
 
     def _estimate(self, output: dict[str, Any], scored: _Scored, mode: str) -> Estimated:
         """The key-token terms of the whole groups that this process's n rollouts belong to.
@@ -182,7 +196,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         n = len(output["completion_ids"])
         ids = gather(self.accelerator.pad_across_processes(output["completion_ids"], dim=1))
         # As bytes: where accelerate pads a bool tensor it becomes int64, on some processes only.
-        mask = self._token_mask(output, scored).to(torch.uint8)
+        mask = self._token_mask(output, scored)
         mask = gather(self.accelerator.pad_across_processes(mask, dim=1))
         correct = gather(scored.correct)
         group_size = self.num_generations if mode == "train" else self.num_generations_eval
