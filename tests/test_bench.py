@@ -18,6 +18,18 @@ def test_random_batch_is_a_step_of_that_shape():
     assert SMALL.groups.tolist() == [0] * 4 + [1] * 4 + [2] * 4
 
 
+def test_every_group_of_a_random_batch_is_mixed():
+    """The issue asks for it, and a group of one class costs next to nothing."""
+    batch = bench.random_batch(groups=500, group_size=2, width=4, mean_length=2, vocabulary=9)
+    correct = batch.correct.reshape(500, 2)
+    assert (correct.any(axis=1) & ~correct.all(axis=1)).all()
+    larger = bench.random_batch(groups=500, width=4, mean_length=2, vocabulary=9)
+    shares = larger.correct.reshape(500, 16).mean(axis=1)
+    assert len(np.unique(shares)) == 15
+    with pytest.raises(InputError, match="group_size is 1; expected at least 2"):
+        bench.random_batch(group_size=1)
+
+
 def test_every_contender_is_timed_or_says_why_not():
     names = [*backends.BACKENDS, "copy", "verl grpo"]
     timings = {timing.name: timing for timing in bench.compare(SMALL, names, repeats=3)}

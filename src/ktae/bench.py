@@ -23,7 +23,7 @@ from ktae.estimator import key_token_values
 VERSIONS_OF = ("numpy", "numba", "torch", "triton", "verl")
 
 
-class Batch(NamedTuple):
+class Rollouts(NamedTuple):
     """Random rollouts of a training step."""
 
     token_ids: np.ndarray
@@ -31,7 +31,7 @@ class Batch(NamedTuple):
     mask: np.ndarray
     """(B, T) bool, right-padded."""
     correct: np.ndarray
-    """(B,) bool; every group has its own share of correct rollouts."""
+    """(B,) bool; every group has its own share of correct rollouts, and both kinds."""
     groups: np.ndarray
     """(B,) int64."""
 
@@ -60,26 +60,34 @@ def random_batch(
     vocabulary: int = 151_643,
     dtype: Any = np.int32,
     seed: int = 0,
-) -> Batch:
+) -> Rollouts:
     """The paper's step by default: 1024 prompts x 16 rollouts of at most 3072 tokens.
 
-    Lengths are gamma distributed (shape 4), token ids Zipf distributed over the vocabulary, and the
-    share of correct rollouts is uniform over groups.
+    Lengths are gamma distributed (shape 4), token ids Zipf distributed over the vocabulary. The
+    share of correct rollouts is uniform over groups, but every group has one of each kind: where
+    there is nothing to compare, ktae would save itself most of the work.
+
+    Raises:
+        InputError: groups of fewer than two rollouts, which cannot be mixed.
     """
+    if group_size < 2:
+        raise InputError(f"group_size is {group_size}; expected at least 2, one of each class")
     rng = np.random.default_rng(seed)
     n_rows = groups * group_size
     lengths = np.clip(rng.gamma(4, mean_length / 4, n_rows), 1, width).astype(np.int64)
     mask = np.arange(width) < lengths[:, None]
     share = 1 / np.arange(1, vocabulary + 1)
     ids = np.zeros((n_rows, width), dtype=dtype)
-    draws = rng.random(int(mask.sum()), dtype=np.float32)
+    draws = rng.random(int(mask.sum()))
     ids[mask] = np.searchsorted(np.cumsum(share / share.sum()), draws)
     np.clip(ids, 0, vocabulary - 1, out=ids)
-    correct = rng.random(n_rows) < np.repeat(rng.random(groups), group_size)
-    return Batch(ids, mask, correct, np.repeat(np.arange(groups), group_size))
+    correct = rng.random((groups, group_size)) < rng.random((groups, 1))
+    pure = correct.all(axis=1) | ~correct.any(axis=1)
+    correct[pure, 0] ^= True
+    return Rollouts(ids, mask, correct.ravel(), np.repeat(np.arange(groups), group_size))
 
 
-def compare(batch: Batch, names: list[str], *, repeats: int, device: str = "cpu") -> list[Timing]:
+def compare(batch: Rollouts, names: list[str], *, repeats: int, device: str = "cpu") -> list[Timing]:
     """Time each named contender on the batch, in turn in every round, so that all see the same
     machine. Names: the backends, `copy`, `verl grpo`, `verl grpo_vectorized`."""
     prepared = [(name, *_contender(name, batch, device)) for name in names]
@@ -98,7 +106,7 @@ def compare(batch: Batch, names: list[str], *, repeats: int, device: str = "cpu"
 
 
 def write_csv(
-    path: Path, batch: Batch, timings: list[Timing], *, device: str, vocabulary: int
+    path: Path, batch: Rollouts, timings: list[Timing], *, device: str, vocabulary: int
 ) -> None:
     """Append one row a contender: median and spread, with machine, versions and date."""
     setting = {
@@ -154,7 +162,7 @@ def machine() -> dict[str, str]:
     }
 
 
-def _contender(name: str, batch: Batch, device: str) -> tuple[Callable[[], Any] | None, str]:
+def _contender(name: str, batch: Rollouts, device: str) -> tuple[Callable[[], Any] | None, str]:
     """Something to time, or None and why not."""
     if name == "copy":
         return _copy(batch), "np.copyto of ids, mask and output into memory touched before"
@@ -176,13 +184,13 @@ def _contender(name: str, batch: Batch, device: str) -> tuple[Callable[[], Any] 
     return call, backends.BACKENDS[name].description
 
 
-def _on(device: str, batch: Batch) -> Any:
+def _on(device: str, batch: Rollouts) -> Any:
     import torch
 
     return tuple(torch.from_numpy(array).to(device) for array in batch)
 
 
-def _copy(batch: Batch) -> Callable[[], None]:
+def _copy(batch: Rollouts) -> Callable[[], None]:
     sources = (batch.token_ids, batch.mask, np.zeros(batch.token_ids.shape, dtype=np.float32))
     for source in sources:
         source.ravel()[:: 4096 // source.itemsize] = source.ravel()[:: 4096 // source.itemsize]
@@ -195,7 +203,7 @@ def _copy(batch: Batch) -> Callable[[], None]:
     return call
 
 
-def _verl(name: str, batch: Batch) -> tuple[Callable[[], Any] | None, str]:
+def _verl(name: str, batch: Rollouts) -> tuple[Callable[[], Any] | None, str]:
     """verl's own rollout advantages, which KTAE's terms are added to."""
     if importlib.util.find_spec("verl") is None:
         return None, "verl is not installed"
