@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae import backends
 from ktae._version import __version__
+from ktae.backends import BACKENDS
 from ktae.errors import InputError
 from ktae.estimator import key_token_values
 
@@ -87,7 +87,9 @@ def random_batch(
     return Rollouts(ids, mask, correct.ravel(), np.repeat(np.arange(groups), group_size))
 
 
-def compare(batch: Rollouts, names: list[str], *, repeats: int, device: str = "cpu") -> list[Timing]:
+def compare(
+    batch: Rollouts, names: list[str], *, repeats: int, device: str = "cpu"
+) -> list[Timing]:
     """Time each named contender on the batch, in turn in every round, so that all see the same
     machine. Names: the backends, `copy`, `verl grpo`, `verl grpo_vectorized`."""
     prepared = [(name, *_contender(name, batch, device)) for name in names]
@@ -168,10 +170,10 @@ def _contender(name: str, batch: Rollouts, device: str) -> tuple[Callable[[], An
         return _copy(batch), "np.copyto of ids, mask and output into memory touched before"
     if name.startswith("verl "):
         return _verl(name.removeprefix("verl "), batch)
-    reason = backends.BACKENDS[name].missing()
+    reason = BACKENDS[name].missing()
     if reason:
         return None, reason
-    arrays = _on(device, batch) if backends.BACKENDS[name].arrays == "torch" else batch
+    arrays = _on(device, batch) if BACKENDS[name].arrays == "torch" else batch
 
     def call() -> Any:
         out = key_token_values(*arrays, backend=name)
@@ -181,7 +183,7 @@ def _contender(name: str, batch: Rollouts, device: str) -> tuple[Callable[[], An
             torch.cuda.synchronize()
         return out
 
-    return call, backends.BACKENDS[name].description
+    return call, BACKENDS[name].description
 
 
 def _on(device: str, batch: Rollouts) -> Any:

@@ -38,11 +38,11 @@ def bench(
     from rich.console import Console
     from rich.table import Table
 
-    from ktae import backends
     from ktae import bench as benchmark
+    from ktae.backends import BACKENDS
 
     names = contenders or DEFAULT
-    known = [*backends.BACKENDS, *DEFAULT]
+    known = [*BACKENDS, *DEFAULT]
     for name in names:
         if name not in known:
             raise InputError(f"no contender {name!r}; expected {', '.join(dict.fromkeys(known))}")
