@@ -40,13 +40,17 @@ import numpy as np
 import ktae
 
 rng = np.random.default_rng(0)
-rows = int(sys.argv[1])
+rows, backend, memory_bytes = int(sys.argv[1]), sys.argv[5], int(sys.argv[6])
+group_size = int(sys.argv[7])
 ids = rng.integers(0, 50_000, (rows, 3072), dtype=sys.argv[2])
 mask = np.ones(ids.shape, dtype=sys.argv[3])
 if sys.argv[4] == "strided":
     ids, mask = np.asfortranarray(ids), np.asfortranarray(mask)
-correct, groups = rng.integers(0, 2, rows), np.arange(rows) // 16
-ktae.key_token_values(ids[:64], mask[:64], correct[:64], groups[:64], backend="cpu")
+if sys.argv[4] == "read-only":
+    ids.flags.writeable = mask.flags.writeable = False
+correct, groups = rng.integers(0, 2, rows), np.arange(rows) // group_size
+bound = {"backend": backend, "memory_bytes": memory_bytes}
+ktae.key_token_values(ids[:64], mask[:64], correct[:64], groups[:64], **bound)
 
 
 def peak():
@@ -58,16 +62,18 @@ def peak():
 with open("/proc/self/clear_refs", "w") as file:
     file.write("5")  # the peak from here on
 before = peak()
-out = ktae.key_token_values(ids, mask, correct, groups, backend="cpu")
+out = ktae.key_token_values(ids, mask, correct, groups, **bound)
 print(peak() - before - out.nbytes)
 """
 
 
-def extra_bytes(rows: int, *form: str) -> int:
-    done = subprocess.run(
-        [sys.executable, "-c", MEMORY, str(rows), *form], capture_output=True, text=True, check=True
-    )
-    return int(done.stdout)
+def extra_bytes(
+    rows: int, *form: str, backend: str = "cpu", memory_bytes: int = 0, group_size: int = 16
+) -> int:
+    """Peak memory of a call beyond what was there before it and the output."""
+    arguments = [rows, *form, backend, memory_bytes, group_size]
+    command = [sys.executable, "-c", MEMORY, *map(str, arguments)]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
