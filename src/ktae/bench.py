@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import datetime
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ktae._version import __version__
-from ktae.backends import BACKENDS
+from ktae.backends import BACKENDS, installed_version
 from ktae.errors import InputError
 from ktae.estimator import key_token_values
 
@@ -43,6 +42,10 @@ class Timing(NamedTuple):
     seconds: list[float]
     """One for each repeat, sorted; empty: not measured."""
     note: str = ""
+    device: str = "cpu"
+    """Where it computed, whatever the others did."""
+    threads: int = 1
+    """Of the host, that it may use."""
 
     @property
     def quantiles(self) -> tuple[float, float, float]:
@@ -91,7 +94,8 @@ def compare(
     batch: Rollouts, names: list[str], *, repeats: int, device: str = "cpu"
 ) -> list[Timing]:
     """Time each named contender on the batch, in turn in every round, so that all see the same
-    machine. Names: the backends, `copy`, `verl grpo`, `verl grpo_vectorized`."""
+    machine. Names: the backends, `copy`, `torch sort`, `verl grpo`, `verl grpo_vectorized`.
+    `device` is where the torch backends and the sort compute; the others know the CPU alone."""
     prepared = [(name, *_contender(name, batch, device)) for name in names]
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for round_number in range(repeats + 1):
@@ -104,12 +108,32 @@ def compare(
             del result
             if round_number > 0:  # the first warms caches up and compiles
                 seconds[name].append(elapsed)
-    return [Timing(name, sorted(seconds[name]), note) for name, _, note in prepared]
+    return [
+        Timing(name, sorted(seconds[name]), note, _device(name, device), _threads(name))
+        for name, _, note in prepared
+    ]
 
 
-def write_csv(
-    path: Path, batch: Rollouts, timings: list[Timing], *, device: str, vocabulary: int
-) -> None:
+def _device(name: str, device: str) -> str:
+    if name == "triton":  # off a GPU it would run in the interpreter, or not at all
+        return "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
+    return device if name in ("torch", "torch sort") else "cpu"
+
+
+def _threads(name: str) -> int:
+    if name == "cpu":
+        import numba
+
+        return int(numba.config.NUMBA_NUM_THREADS)
+    uses_torch = name.startswith(("torch", "verl"))
+    if uses_torch and importlib.util.find_spec("torch") is not None:
+        import torch
+
+        return int(torch.get_num_threads())
+    return 1
+
+
+def write_csv(path: Path, batch: Rollouts, timings: list[Timing], *, vocabulary: int) -> None:
     """Append one row a contender: median and spread, with machine, versions and date."""
     setting = {
         "rollouts": batch.token_ids.shape[0],
@@ -117,15 +141,15 @@ def write_csv(
         "tokens": int(batch.mask.sum()),
         "vocabulary": vocabulary,
         "dtype": str(batch.token_ids.dtype),
-        "device": device,
     }
     rows = []
     for timing in timings:
         measured = dict.fromkeys(("p20_s", "median_s", "p80_s"), "not measured")
         if timing.seconds:
             measured = dict(zip(measured, (f"{x:.5f}" for x in timing.quantiles), strict=True))
+        place = {"device": timing.device, "threads": timing.threads}
         repeats = {"repeats": len(timing.seconds), "note": timing.note}
-        rows.append({"name": timing.name} | setting | measured | repeats | machine())
+        rows.append({"name": timing.name} | setting | place | measured | repeats | machine())
     append_rows(path, rows)
 
 
@@ -154,7 +178,7 @@ def machine() -> dict[str, str]:
     versions = {"python": platform.python_version(), "ktae": __version__}
     for name in VERSIONS_OF:
         if importlib.util.find_spec(name) is not None:
-            versions[name] = importlib.metadata.version(name)
+            versions[name] = installed_version(name)
     return {
         "cpu": _processor(),
         "cores": str(len(os.sched_getaffinity(0))),
@@ -168,6 +192,8 @@ def _contender(name: str, batch: Rollouts, device: str) -> tuple[Callable[[], An
     """Something to time, or None and why not."""
     if name == "copy":
         return _copy(batch), "np.copyto of ids, mask and output into memory touched before"
+    if name == "torch sort":
+        return _sort(batch, device)
     if name.startswith("verl "):
         return _verl(name.removeprefix("verl "), batch)
     reason = BACKENDS[name].missing()
@@ -203,6 +229,23 @@ def _copy(batch: Rollouts) -> Callable[[], None]:
             np.copyto(target, source)
 
     return call
+
+
+def _sort(batch: Rollouts, device: str) -> tuple[Callable[[], Any] | None, str]:
+    """The one step that the torch backend cannot do without."""
+    if importlib.util.find_spec("torch") is None:
+        return None, "torch is not installed"
+    import torch
+
+    keys = (batch.groups[:, None] << 32 | batch.token_ids)[batch.mask]
+    tensor = torch.from_numpy(keys).to(device)
+
+    def call() -> None:
+        tensor.sort(stable=True)
+        if device != "cpu":
+            torch.cuda.synchronize()
+
+    return call, "sorting all unmasked tokens by group and id, and nothing else"
 
 
 def _verl(name: str, batch: Rollouts) -> tuple[Callable[[], Any] | None, str]:
