@@ -208,7 +208,7 @@ def test_versions_of_packages_from_distributions_of_another_name(
     module.__spec__ = importlib.machinery.ModuleSpec("some_triton", None)
     monkeypatch.setitem(sys.modules, "some_triton", module)
     backend = dataclasses.replace(BACKENDS["cpu"], requires=("some_triton 3.4",))
-    assert "some_triton of unknown version is installed; some_triton 3.4" in backend.missing()
+    assert "some_triton of unknown version is installed; 3.4 or newer" in backend.missing()
     for version, missing in (("3.4.0a0+git1", False), ("3.10", False), ("3.3.9", True)):
         module.__version__ = version
         assert bool(backend.missing()) == missing

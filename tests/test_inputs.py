@@ -170,7 +170,7 @@ def test_layouts(backend: str, expected: np.ndarray, layout: str, of: str) -> No
 
 @pytest.mark.parametrize("memory_bytes", [None, -1, 1e9, True, "1G"])
 def test_memory_bytes_is_a_number_of_bytes(backend: str, memory_bytes: Any) -> None:
-    with pytest.raises(InputError, match="memory_bytes is .*; expected an integer from 0"):
+    with pytest.raises(InputError, match=r"memory_bytes is .*; expected an integer from 0"):
         key_token_values(IDS, MASK, CORRECT, GROUPS, backend=backend, memory_bytes=memory_bytes)
 
 
