@@ -3,7 +3,6 @@
 The environment is set before numba, torch or transformers can be imported: they read it once.
 """
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -16,23 +15,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-
-
-def _numba_cache() -> Path:
-    """A cache folder for exactly this text of the compiled code.
-
-    numba's disk cache looks only at the file that holds the outermost function, so it would go on
-    serving kernels that were compiled with an older `statistics.py`. `config.py` is in the hash
-    because the kernels compile its constants in.
-    """
-    package = ROOT / "src" / "ktae"
-    sources = [package / "config.py", package / "statistics.py"]
-    sources += sorted((package / "backends").glob("*.py"))
-    digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
-    return ROOT / ".pytest_cache" / f"numba-{digest[:16]}"
-
-
-os.environ["NUMBA_CACHE_DIR"] = str(_numba_cache())
 
 settings.register_profile("dev", deadline=None, max_examples=50)
 settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True, print_blob=True)

@@ -1,7 +1,10 @@
 """KTAEConfig: frozen, validated, and the two presets' numbers."""
 
 import dataclasses
+import importlib.machinery
 import pickle
+import sys
+import types
 from typing import Any
 
 import numpy as np
@@ -195,6 +198,22 @@ def test_a_backend_asked_for_by_name_never_falls_back() -> None:
         if state != "available":
             with pytest.raises(InputError, match=f"backend '{name}' cannot be used: "):
                 ktae.key_token_values([[1]], [[1]], [1], [0], backend=name)
+
+
+def test_versions_of_packages_from_distributions_of_another_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As triton from pytorch-triton: then the package tells its version, if it can."""
+    module = types.ModuleType("some_triton")
+    module.__spec__ = importlib.machinery.ModuleSpec("some_triton", None)
+    monkeypatch.setitem(sys.modules, "some_triton", module)
+    backend = dataclasses.replace(BACKENDS["cpu"], requires=("some_triton 3.4",))
+    assert "some_triton of unknown version is installed; 3.4 or newer" in backend.missing()
+    for version, missing in (("3.4.0a0+git1", False), ("3.10", False), ("3.3.9", True)):
+        module.__version__ = version
+        assert bool(backend.missing()) == missing
+    module.__version__ = "main"
+    assert backend.missing()
 
 
 @pytest.mark.parametrize("name", ["torch", "triton", "gpu"])

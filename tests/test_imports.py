@@ -30,11 +30,21 @@ def test_public_names() -> None:
         "KTAEConfig",
         "KeyTokenTable",
         "__version__",
+        "backends",
         "key_token_table",
         "key_token_values",
         "token_advantages",
     ]
     assert all(hasattr(ktae, name) for name in ktae.__all__)
+
+
+@pytest.mark.parametrize("first", ["", "import ktae.backends.cpu", "import ktae.backends.tensors"])
+def test_backends_is_a_function_whatever_is_imported_first(first: str) -> None:
+    """A function to type checkers too, although the package that it comes from has that name."""
+    code = f"{first}\nimport ktae, types; ktae.key_token_values([[1]], [[1]], [1], [0]); " + (
+        "assert isinstance(ktae.backends, types.FunctionType); print(ktae.backends()['cpu'])"
+    )
+    assert run(code) == "available"
 
 
 COMPUTE = """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import datetime
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -15,15 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae import backends
 from ktae._version import __version__
+from ktae.backends import BACKENDS, installed_version
 from ktae.errors import InputError
 from ktae.estimator import key_token_values
 
 VERSIONS_OF = ("numpy", "numba", "torch", "triton", "verl")
 
 
-class Batch(NamedTuple):
+class Rollouts(NamedTuple):
     """Random rollouts of a training step."""
 
     token_ids: np.ndarray
@@ -31,7 +30,7 @@ class Batch(NamedTuple):
     mask: np.ndarray
     """(B, T) bool, right-padded."""
     correct: np.ndarray
-    """(B,) bool; every group has its own share of correct rollouts."""
+    """(B,) bool; every group has its own share of correct rollouts, and both kinds."""
     groups: np.ndarray
     """(B,) int64."""
 
@@ -43,6 +42,10 @@ class Timing(NamedTuple):
     seconds: list[float]
     """One for each repeat, sorted; empty: not measured."""
     note: str = ""
+    device: str = "cpu"
+    """Where it computed, whatever the others did."""
+    threads: int = 1
+    """Of the host, that it may use."""
 
     @property
     def quantiles(self) -> tuple[float, float, float]:
@@ -60,28 +63,39 @@ def random_batch(
     vocabulary: int = 151_643,
     dtype: Any = np.int32,
     seed: int = 0,
-) -> Batch:
+) -> Rollouts:
     """The paper's step by default: 1024 prompts x 16 rollouts of at most 3072 tokens.
 
-    Lengths are gamma distributed (shape 4), token ids Zipf distributed over the vocabulary, and the
-    share of correct rollouts is uniform over groups.
+    Lengths are gamma distributed (shape 4), token ids Zipf distributed over the vocabulary. The
+    share of correct rollouts is uniform over groups, but every group has one of each kind: where
+    there is nothing to compare, ktae would save itself most of the work.
+
+    Raises:
+        InputError: groups of fewer than two rollouts, which cannot be mixed.
     """
+    if group_size < 2:
+        raise InputError(f"group_size is {group_size}; expected at least 2, one of each class")
     rng = np.random.default_rng(seed)
     n_rows = groups * group_size
     lengths = np.clip(rng.gamma(4, mean_length / 4, n_rows), 1, width).astype(np.int64)
     mask = np.arange(width) < lengths[:, None]
     share = 1 / np.arange(1, vocabulary + 1)
     ids = np.zeros((n_rows, width), dtype=dtype)
-    draws = rng.random(int(mask.sum()), dtype=np.float32)
+    draws = rng.random(int(mask.sum()))
     ids[mask] = np.searchsorted(np.cumsum(share / share.sum()), draws)
     np.clip(ids, 0, vocabulary - 1, out=ids)
-    correct = rng.random(n_rows) < np.repeat(rng.random(groups), group_size)
-    return Batch(ids, mask, correct, np.repeat(np.arange(groups), group_size))
+    correct = rng.random((groups, group_size)) < rng.random((groups, 1))
+    pure = correct.all(axis=1) | ~correct.any(axis=1)
+    correct[pure, 0] ^= True
+    return Rollouts(ids, mask, correct.ravel(), np.repeat(np.arange(groups), group_size))
 
 
-def compare(batch: Batch, names: list[str], *, repeats: int, device: str = "cpu") -> list[Timing]:
+def compare(
+    batch: Rollouts, names: list[str], *, repeats: int, device: str = "cpu"
+) -> list[Timing]:
     """Time each named contender on the batch, in turn in every round, so that all see the same
-    machine. Names: the backends, `copy`, `verl grpo`, `verl grpo_vectorized`."""
+    machine. Names: the backends, `copy`, `torch sort`, `verl grpo`, `verl grpo_vectorized`.
+    `device` is where the torch backends and the sort compute; the others know the CPU alone."""
     prepared = [(name, *_contender(name, batch, device)) for name in names]
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for round_number in range(repeats + 1):
@@ -94,12 +108,32 @@ def compare(batch: Batch, names: list[str], *, repeats: int, device: str = "cpu"
             del result
             if round_number > 0:  # the first warms caches up and compiles
                 seconds[name].append(elapsed)
-    return [Timing(name, sorted(seconds[name]), note) for name, _, note in prepared]
+    return [
+        Timing(name, sorted(seconds[name]), note, _device(name, device), _threads(name))
+        for name, _, note in prepared
+    ]
 
 
-def write_csv(
-    path: Path, batch: Batch, timings: list[Timing], *, device: str, vocabulary: int
-) -> None:
+def _device(name: str, device: str) -> str:
+    if name == "triton":  # off a GPU it would run in the interpreter, or not at all
+        return "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
+    return device if name in ("torch", "torch sort") else "cpu"
+
+
+def _threads(name: str) -> int:
+    if name == "cpu":
+        import numba
+
+        return int(numba.config.NUMBA_NUM_THREADS)
+    uses_torch = name.startswith(("torch", "verl"))
+    if uses_torch and importlib.util.find_spec("torch") is not None:
+        import torch
+
+        return int(torch.get_num_threads())
+    return 1
+
+
+def write_csv(path: Path, batch: Rollouts, timings: list[Timing], *, vocabulary: int) -> None:
     """Append one row a contender: median and spread, with machine, versions and date."""
     setting = {
         "rollouts": batch.token_ids.shape[0],
@@ -107,15 +141,15 @@ def write_csv(
         "tokens": int(batch.mask.sum()),
         "vocabulary": vocabulary,
         "dtype": str(batch.token_ids.dtype),
-        "device": device,
     }
     rows = []
     for timing in timings:
         measured = dict.fromkeys(("p20_s", "median_s", "p80_s"), "not measured")
         if timing.seconds:
             measured = dict(zip(measured, (f"{x:.5f}" for x in timing.quantiles), strict=True))
+        place = {"device": timing.device, "threads": timing.threads}
         repeats = {"repeats": len(timing.seconds), "note": timing.note}
-        rows.append({"name": timing.name} | setting | measured | repeats | machine())
+        rows.append({"name": timing.name} | setting | place | measured | repeats | machine())
     append_rows(path, rows)
 
 
@@ -144,7 +178,7 @@ def machine() -> dict[str, str]:
     versions = {"python": platform.python_version(), "ktae": __version__}
     for name in VERSIONS_OF:
         if importlib.util.find_spec(name) is not None:
-            versions[name] = importlib.metadata.version(name)
+            versions[name] = installed_version(name)
     return {
         "cpu": _processor(),
         "cores": str(len(os.sched_getaffinity(0))),
@@ -154,16 +188,18 @@ def machine() -> dict[str, str]:
     }
 
 
-def _contender(name: str, batch: Batch, device: str) -> tuple[Callable[[], Any] | None, str]:
+def _contender(name: str, batch: Rollouts, device: str) -> tuple[Callable[[], Any] | None, str]:
     """Something to time, or None and why not."""
     if name == "copy":
         return _copy(batch), "np.copyto of ids, mask and output into memory touched before"
+    if name == "torch sort":
+        return _sort(batch, device)
     if name.startswith("verl "):
         return _verl(name.removeprefix("verl "), batch)
-    reason = backends.BACKENDS[name].missing()
+    reason = BACKENDS[name].missing()
     if reason:
         return None, reason
-    arrays = _on(device, batch) if backends.BACKENDS[name].arrays == "torch" else batch
+    arrays = _on(device, batch) if BACKENDS[name].arrays == "torch" else batch
 
     def call() -> Any:
         out = key_token_values(*arrays, backend=name)
@@ -173,16 +209,16 @@ def _contender(name: str, batch: Batch, device: str) -> tuple[Callable[[], Any] 
             torch.cuda.synchronize()
         return out
 
-    return call, backends.BACKENDS[name].description
+    return call, BACKENDS[name].description
 
 
-def _on(device: str, batch: Batch) -> Any:
+def _on(device: str, batch: Rollouts) -> Any:
     import torch
 
     return tuple(torch.from_numpy(array).to(device) for array in batch)
 
 
-def _copy(batch: Batch) -> Callable[[], None]:
+def _copy(batch: Rollouts) -> Callable[[], None]:
     sources = (batch.token_ids, batch.mask, np.zeros(batch.token_ids.shape, dtype=np.float32))
     for source in sources:
         source.ravel()[:: 4096 // source.itemsize] = source.ravel()[:: 4096 // source.itemsize]
@@ -195,7 +231,24 @@ def _copy(batch: Batch) -> Callable[[], None]:
     return call
 
 
-def _verl(name: str, batch: Batch) -> tuple[Callable[[], Any] | None, str]:
+def _sort(batch: Rollouts, device: str) -> tuple[Callable[[], Any] | None, str]:
+    """The one step that the torch backend cannot do without."""
+    if importlib.util.find_spec("torch") is None:
+        return None, "torch is not installed"
+    import torch
+
+    keys = (batch.groups[:, None] << 32 | batch.token_ids)[batch.mask]
+    tensor = torch.from_numpy(keys).to(device)
+
+    def call() -> None:
+        tensor.sort(stable=True)
+        if device != "cpu":
+            torch.cuda.synchronize()
+
+    return call, "sorting all unmasked tokens by group and id, and nothing else"
+
+
+def _verl(name: str, batch: Rollouts) -> tuple[Callable[[], Any] | None, str]:
     """verl's own rollout advantages, which KTAE's terms are added to."""
     if importlib.util.find_spec("verl") is None:
         return None, "verl is not installed"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from typing import Any, Literal
 
 import numpy as np
 
-from ktae import backends
+from ktae.backends import BACKENDS, device_type, resolve
 from ktae.batch import Batch, as_array, finite_per_rollout, make_batch
 from ktae.config import KTAEConfig
 from ktae.errors import InputError
@@ -28,7 +29,7 @@ def key_token_values(
     config: KTAEConfig = _PAPER,
     *,
     backend: str = "auto",
-    validate: bool = False,
+    validate: bool | None = None,
     memory_bytes: int = 2**30,
 ) -> Any:
     """Key-token terms: how much each token of each rollout speaks for a correct answer.
@@ -42,10 +43,15 @@ def key_token_values(
             need not be adjacent, sizes may differ.
         config: weights and variants; `KTAEConfig.paper()` by default.
         backend: `auto`, by the arrays' device, or a name in `ktae.backends()`.
-        validate: on a GPU, look at values too and not at shapes and dtypes alone, for which the
-            host has to wait; no by default. Elsewhere values are always looked at.
-        memory_bytes: bound on the memory beyond the output, as far as the largest group allows.
-            The CPU backend takes at most some tens of megabytes.
+        validate: look at values too and not at shapes and dtypes alone. None, the default: yes on
+            the CPU, no on a GPU, where the host would have to wait. False saves that wait and
+            nothing else: whatever is in the host's memory is looked at in any case, since that
+            costs next to nothing. Unchecked ids count as some token, and what is neither 0 nor
+            NaN in `correct` as correct.
+        memory_bytes: bound on the memory beyond the output in the torch and triton backends, as
+            far as the largest group allows. The CPU backend needs its tables, at most 36 bytes a
+            thread for four times the distinct tokens of the largest group (or four to eight times
+            the padded length, if that is more), and some megabytes to convert arrays.
 
     Returns:
         (B, T) float32, σ(v) - 0.5 of each token's key-token value v (twice that under
@@ -72,7 +78,7 @@ def token_advantages(
     config: KTAEConfig = _PAPER,
     base: Base | Any = "grpo",
     backend: str = "auto",
-    validate: bool = False,
+    validate: bool | None = None,
     memory_bytes: int = 2**30,
 ) -> Any:
     """Token advantages: the rollout advantage plus the key-token term (paper, eq. "advantage").
@@ -103,7 +109,7 @@ def token_advantages(
         raise InputError(f"threshold is {threshold!r}; expected a number")
     if not math.isfinite(threshold):
         raise InputError(f"threshold is {threshold!r}; expected a finite number")
-    if not _on_gpu(token_ids):
+    if not (_stays_on_device(token_ids) and _stays_on_device(rewards)):
         (rewards,) = _to_numpy(rewards)
         shape = getattr(token_ids, "shape", None) or as_array("token_ids", token_ids).shape
         rewards = finite_per_rollout("rewards", rewards, shape[0] if shape else 0)
@@ -132,7 +138,7 @@ def key_token_table(
     batch = make_batch(*_to_numpy(token_ids, mask, correct, groups))
     if not isinstance(config, KTAEConfig):
         raise InputError(f"config is {config!r}; expected a KTAEConfig")
-    module = backends.BACKENDS["cpu" if backend == "auto" else backend].load()
+    module = BACKENDS["cpu" if backend == "auto" else backend].load()
     table: KeyTokenTable = module.table(batch, config)
     return table
 
@@ -142,17 +148,16 @@ def _estimate(
     config: KTAEConfig,
     rewards_and_base: tuple[Any, Any] | None,
     backend: str,
-    validate: bool,
+    validate: bool | None,
     memory_bytes: int,
 ) -> Any:
     """Terms, plus the base advantages if there are rewards."""
-    if not isinstance(config, KTAEConfig):
-        raise InputError(f"config is {config!r}; expected a KTAEConfig")
+    _check_settings(config, validate, memory_bytes)
     token_ids = arrays[0]
-    chosen = backends.resolve(backend, token_ids)
+    chosen = resolve(backend, token_ids)
     module = chosen.load()
-    if chosen.arrays == "torch" and _on_gpu(token_ids):
-        return _on_device(module, arrays, config, rewards_and_base, validate, memory_bytes)
+    if chosen.arrays == "torch" and _stays_on_device(token_ids):
+        return _on_device(module, arrays, config, rewards_and_base, bool(validate), memory_bytes)
     batch = make_batch(*_to_numpy(*arrays))
     base_b = np.zeros(len(batch.correct))
     if rewards_and_base:
@@ -167,6 +172,16 @@ def _estimate(
     if _is_tensor(token_ids):
         return sys.modules["torch"].from_numpy(out).to(token_ids.device)
     return out
+
+
+def _check_settings(config: Any, validate: Any, memory_bytes: Any) -> None:
+    if not isinstance(config, KTAEConfig):
+        raise InputError(f"config is {config!r}; expected a KTAEConfig")
+    if validate is not None and not isinstance(validate, bool):
+        raise InputError(f"validate is {validate!r}; expected true, false or None")
+    is_integer = hasattr(memory_bytes, "__index__") and not isinstance(memory_bytes, bool)
+    if not is_integer or operator.index(memory_bytes) < 0:
+        raise InputError(f"memory_bytes is {memory_bytes!r}; expected an integer from 0")
 
 
 def _on_device(
@@ -205,8 +220,9 @@ def _is_tensor(array: Any) -> bool:
     return torch is not None and isinstance(array, torch.Tensor)
 
 
-def _on_gpu(array: Any) -> bool:
-    return _is_tensor(array) and bool(array.is_cuda)
+def _stays_on_device(array: Any) -> bool:
+    """Whether it is a tensor in other memory than the host's: a GPU's, of whatever make."""
+    return _is_tensor(array) and device_type(array) != "cpu"
 
 
 def _to_numpy(*arrays: Any) -> list[Any]:

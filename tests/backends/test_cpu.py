@@ -1,13 +1,18 @@
-"""What only the CPU backend has: group numbers in its hash table, and a bound on its memory."""
+"""What only the CPU backend has: group numbers in its hash table, a bound on its memory, and the
+compiled kernels on disk."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from test_agreement import rollouts
 
-from ktae import key_token_values
+from ktae import InputError, key_token_values
 from ktae.backends import _cpu_kernels as kernels
+from ktae.backends import _kernel_cache, cpu
 
 
 def test_group_numbers_are_used_again_only_in_a_cleared_table() -> None:
@@ -40,13 +45,17 @@ import numpy as np
 import ktae
 
 rng = np.random.default_rng(0)
-rows = int(sys.argv[1])
+rows, backend, memory_bytes = int(sys.argv[1]), sys.argv[5], int(sys.argv[6])
+group_size = int(sys.argv[7])
 ids = rng.integers(0, 50_000, (rows, 3072), dtype=sys.argv[2])
 mask = np.ones(ids.shape, dtype=sys.argv[3])
 if sys.argv[4] == "strided":
     ids, mask = np.asfortranarray(ids), np.asfortranarray(mask)
-correct, groups = rng.integers(0, 2, rows), np.arange(rows) // 16
-ktae.key_token_values(ids[:64], mask[:64], correct[:64], groups[:64], backend="cpu")
+if sys.argv[4] == "read-only":
+    ids.flags.writeable = mask.flags.writeable = False
+correct, groups = rng.integers(0, 2, rows), np.arange(rows) // group_size
+bound = {"backend": backend, "memory_bytes": memory_bytes}
+ktae.key_token_values(ids[:64], mask[:64], correct[:64], groups[:64], **bound)
 
 
 def peak():
@@ -58,16 +67,18 @@ def peak():
 with open("/proc/self/clear_refs", "w") as file:
     file.write("5")  # the peak from here on
 before = peak()
-out = ktae.key_token_values(ids, mask, correct, groups, backend="cpu")
+out = ktae.key_token_values(ids, mask, correct, groups, **bound)
 print(peak() - before - out.nbytes)
 """
 
 
-def extra_bytes(rows: int, *form: str) -> int:
-    done = subprocess.run(
-        [sys.executable, "-c", MEMORY, str(rows), *form], capture_output=True, text=True, check=True
-    )
-    return int(done.stdout)
+def extra_bytes(
+    rows: int, *form: str, backend: str = "cpu", memory_bytes: int = 0, group_size: int = 16
+) -> int:
+    """Peak memory of a call beyond what was there before it and the output."""
+    arguments = [rows, *form, backend, memory_bytes, group_size]
+    command = [sys.executable, "-c", MEMORY, *map(str, arguments)]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -75,3 +86,97 @@ def test_extra_memory_is_bounded_whatever_the_batch() -> None:
     """Beyond the output: tables for each thread, and one chunk of what has to be converted."""
     for form in (("int32", "bool", "contiguous"), ("int64", "float32", "strided")):
         assert extra_bytes(4096, *form) < 64e6, form
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_extra_memory_is_bounded_whatever_the_group() -> None:
+    """One group of all rollouts: converted in slices, 111 MB if at once."""
+    form = ("int64", "float32", "strided")
+    assert extra_bytes(4096, *form, group_size=4096) < 64e6
+
+
+@pytest.fixture
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "POSITIONS_PER_CHUNK", 40)
+
+
+@pytest.mark.usefixtures("small_slices")
+@pytest.mark.parametrize("vocabulary", [60, 30_000])
+def test_slices_of_groups(vocabulary: int) -> None:
+    """Groups that are converted slice by slice, and more tokens than the first table takes."""
+    batch = rollouts([16, 1, 47, 300, 2, 5], 31, vocabulary)
+    batch = batch._replace(correct=np.where(batch.groups == batch.groups[0], 1.0, batch.correct))
+    expected = key_token_values(*batch, backend="naive")
+    given = np.asfortranarray(batch.token_ids), batch.mask.astype(np.float32)
+    got = key_token_values(*given, *batch[2:], backend="cpu")
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_first_bad_token_id_of_slices() -> None:
+    batch = rollouts([47, 300], 31, empty=0)
+    ids = np.asfortranarray(np.where(batch.mask, batch.token_ids, 0))
+    rows = np.flatnonzero(batch.mask.any(axis=1))[[20, 40, 200]]
+    for row in rows:
+        ids[row, np.argmax(batch.mask[row])] = -7
+    message = rf"token_ids\[{rows[0]}, {np.argmax(batch.mask[rows[0]])}\] is -7;"
+    with pytest.raises(InputError, match=message):
+        key_token_values(ids, *batch[1:], backend="cpu")
+
+
+def test_masks_anywhere_in_memory() -> None:
+    """Padding is skipped 8 bytes at a time, which a mask that begins anywhere else cannot have."""
+    batch = rollouts([16] * 4, 32)
+    expected = key_token_values(*batch, backend="cpu")
+    for offset in range(8):
+        memory = np.zeros(batch.mask.size + 8, dtype=bool)
+        mask = memory[offset : offset + batch.mask.size].reshape(batch.mask.shape)
+        mask[:] = batch.mask
+        got = key_token_values(batch.token_ids, mask, *batch[2:], backend="cpu")
+        np.testing.assert_array_equal(got, expected)
+
+
+FALLBACK = """
+import logging
+logging.basicConfig(level=logging.DEBUG, format="%(name)s %(message)s")
+logging.getLogger("numba").setLevel(logging.WARNING)
+import ktae
+print(ktae.key_token_values([[1], [2]], [[1], [1]], [1, 0], [0, 0], backend="cpu").tolist())
+"""
+
+
+def test_where_no_cache_can_be_written_kernels_are_compiled_in_memory(tmp_path: Path) -> None:
+    """Below a file there can be no folder, whoever asks."""
+    (tmp_path / "file").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-c", FALLBACK],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "file" / "cache")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[[0.5], [-0.5]]"
+    assert "ktae.backends._kernel_cache the CPU kernels are compiled in memory" in done.stderr
+
+
+def test_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named by the text of all that is compiled; the user's where the package cannot be written."""
+    folder = _kernel_cache.cache_folder.__wrapped__
+    monkeypatch.setattr(_kernel_cache.numba.config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    (tmp_path / "__pycache__").write_text("")  # no folder can be made in its place
+    monkeypatch.setattr(_kernel_cache, "BACKENDS", tmp_path)
+    source = tmp_path / "statistics.py"
+    monkeypatch.setattr(_kernel_cache, "SOURCES", (source,))
+    assert folder() is None
+    source.write_text("one = 1")
+    first = folder()
+    assert first.parent == tmp_path / "caches" / "ktae"
+    source.write_text("one = 2")
+    assert folder() != first
+    (tmp_path / "__pycache__").unlink()
+    assert folder().parent == tmp_path / "__pycache__"
+    monkeypatch.setattr(_kernel_cache.numba.config, "CACHE_DIR", str(tmp_path / "mine"))
+    assert folder().parent == tmp_path / "mine"
+    for source in _kernel_cache.SOURCES:
+        assert source.is_file()

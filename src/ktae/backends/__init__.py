@@ -4,8 +4,12 @@ A backend's module offers `terms(batch, config, base_b, *, memory_bytes)`: (B, T
 unmasked position the token's term plus `base_b` of its rollout, 0 where masked. Backends that take
 NumPy arrays get a `ktae.batch.Batch` and raise `InputError` for a token id out of range; those that
 take torch tensors get a checked `ktae.backends.tensors.Tensors` and stay on its device.
-`memory_bytes` bounds the memory beyond the output, as far as one group allows; `naive` and `cpu`
-need no bound.
+`memory_bytes` bounds the memory beyond the output, as far as one group allows. `naive` and `cpu` do
+not look at it: `cpu` converts a fixed number of positions at a time, and both count the distinct
+tokens of a group at a time.
+
+`ktae.backends()` is this module's `available`. Import from here by `from ktae.backends import ...`:
+the attribute `backends` of the package is that function.
 """
 
 from __future__ import annotations
@@ -15,8 +19,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
-import sys
-import types
+import re
 from typing import Any, Literal
 
 from ktae.errors import InputError
@@ -52,17 +55,31 @@ class Backend:
             name, _, oldest = requirement.partition(" ")
             if importlib.util.find_spec(name) is None:
                 return f"{name} is not installed"
-            if oldest and _major_minor(importlib.metadata.version(name)) < _major_minor(oldest):
-                found = importlib.metadata.version(name)
-                return f"{name} {found} is installed; {oldest} or newer is needed"
+            if oldest:
+                found = installed_version(name)
+                if _major_minor(found) < _major_minor(oldest):
+                    return f"{name} {found} is installed; {oldest} or newer is needed"
         if self.needs_gpu and not (_interpreting() or _has_gpu()):
             return "there is no CUDA device (TRITON_INTERPRET=1 runs it on a CPU, slowly)"
         return None
 
 
+def installed_version(name: str) -> str:
+    """The version of an installed package, or "of unknown version".
+
+    A package may come from a distribution of another name (triton from pytorch-triton); then only
+    the package itself, once imported, can tell.
+    """
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return str(getattr(importlib.import_module(name), "__version__", "of unknown version"))
+
+
 def _major_minor(version: str) -> tuple[int, int]:
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
+    """(0, 0), older than anything, if the version cannot be read."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _interpreting() -> bool:
@@ -80,15 +97,24 @@ BACKENDS = {
     for backend in (
         Backend("naive", "the oracle: loops and dicts, for tests", "numpy", ("numpy",)),
         Backend("cpu", "compiled by numba, in parallel over groups", "numpy", ("numba",)),
-        Backend("torch", "tensor operations, any device", "torch", ("torch", "numba")),
+        Backend("torch", "tensor operations, any device", "torch", ("torch",)),
         Backend("triton", "GPU kernels", "torch", ("torch", "triton 3.4"), needs_gpu=True),
     )
 }
 
 
+WITHOUT_FLOAT64 = ("mps",)
+"""Device types that cannot compute Fisher's test as exactly as it has to be."""
+
+
 def available() -> dict[str, str]:
     """Each backend's name with `"available"`, or the reason why it cannot be used here."""
     return {name: backend.missing() or "available" for name, backend in BACKENDS.items()}
+
+
+def device_type(array: Any) -> str:
+    """`cpu`, `cuda`, `xpu`, ... for torch tensors; `cpu` for everything else."""
+    return str(getattr(getattr(array, "device", None), "type", "cpu"))
 
 
 def resolve(name: str, token_ids: Any) -> Backend:
@@ -97,23 +123,19 @@ def resolve(name: str, token_ids: Any) -> Backend:
     One that was chosen automatically may be second best; one asked for by name never falls back.
 
     Raises:
-        InputError: there is no such backend.
+        InputError: there is no such backend, or it cannot work on that device.
     """
+    device = device_type(token_ids)
     if name == "auto":
-        on_gpu = getattr(token_ids, "is_cuda", False)
-        if not on_gpu:
+        if device in ("cpu", *WITHOUT_FLOAT64):
             return BACKENDS["cpu"]
-        return BACKENDS["torch" if BACKENDS["triton"].missing() else "triton"]
+        use_triton = device == "cuda" and not BACKENDS["triton"].missing()
+        return BACKENDS["triton" if use_triton else "torch"]
     if name not in BACKENDS:
         raise InputError(f"no backend {name!r}; expected auto, {', '.join(BACKENDS)}")
+    if BACKENDS[name].arrays == "torch" and device in WITHOUT_FLOAT64:
+        raise InputError(
+            f"token_ids is on a device of type {device}, which has no float64, and backend "
+            f"{name!r} needs it; expected backend 'cpu', or tensors on another device"
+        )
     return BACKENDS[name]
-
-
-class _Callable(types.ModuleType):
-    """Lets `ktae.backends()` answer, beside `ktae.backends.BACKENDS` and the modules within."""
-
-    def __call__(self) -> dict[str, str]:
-        return available()
-
-
-sys.modules[__name__].__class__ = _Callable

@@ -1,21 +1,14 @@
-"""The compiled inner loops of the CPU backend.
-
-The formulas are those of `ktae.statistics`, compiled as they stand.
-"""
+"""The compiled inner loops of the CPU backend, with the formulas of `ktae.statistics`."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ktae import statistics
+from ktae.backends._kernel_cache import jit
 from ktae.config import MAX_TOKEN_ID, KTAEConfig
-
-logger = logging.getLogger(__name__)
 
 NO_ERROR = 2**62
 """In the row of a (row, column) of the first bad token id: there is none."""
@@ -97,25 +90,16 @@ class GroupCounts(NamedTuple):
     bad_column: int
 
 
-def _jit(function: Callable[..., Any]) -> Any:
-    """Compile without the GIL, cached on disk, or in memory where no cache can be written."""
-    try:
-        return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
-    except RuntimeError as error:  # numba found no writable place for its cache
-        logger.debug("%s is compiled in memory: %s", function.__name__, error)
-        return numba.njit(nogil=True, error_model="numpy")(function)
+fisher_p_value = jit(statistics.fisher_p_value)
+fisher_score = jit(statistics.fisher_score)
+information_gain = jit(statistics.information_gain)
+saturated_term_frequency = jit(statistics.saturated_term_frequency)
+effect_size = jit(statistics.effect_size)
+frequency_contrast = jit(statistics.frequency_contrast)
+term = jit(statistics.term)
 
 
-fisher_p_value = _jit(statistics.fisher_p_value)
-fisher_score = _jit(statistics.fisher_score)
-information_gain = _jit(statistics.information_gain)
-saturated_term_frequency = _jit(statistics.saturated_term_frequency)
-effect_size = _jit(statistics.effect_size)
-frequency_contrast = _jit(statistics.frequency_contrast)
-term = _jit(statistics.term)
-
-
-@_jit
+@jit
 def _is_ignored(token, ignored):
     for ignored_id in ignored:  # noqa: SIM110  # numba compiles no generator
         if token == ignored_id:
@@ -123,9 +107,10 @@ def _is_ignored(token, ignored):
     return False
 
 
-@_jit
+@jit
 def _end(mask):
-    """One past the last unmasked position. Padding goes 8 bytes at a time."""
+    """One past the last unmasked position. Padding goes 8 bytes at a time: the mask's memory must
+    begin at a multiple of 8, and so do its rows where their length is one."""
     end = len(mask)
     if end % 8 == 0:
         words = mask.view(np.uint64)
@@ -136,7 +121,7 @@ def _end(mask):
     return end
 
 
-@_jit
+@jit
 def _count_rollout(ids, mask, indices, number, shift, ignored, stamp, space, n_used):
     """Count one rollout's tokens and leave each one's index in `indices`.
 
@@ -181,8 +166,8 @@ def _count_rollout(ids, mask, indices, number, shift, ignored, stamp, space, n_u
     return n_used, tokens, -1
 
 
-@_jit
-def _workspace(width, bits):
+@jit
+def workspace(width, bits):
     """At least 2**bits slots. Before each rollout at most half of them are used, so that with
     four times a rollout's length the table cannot fill up within one."""
     while 1 << bits < 4 * width:
@@ -195,7 +180,7 @@ def _workspace(width, bits):
     )  # fmt: skip
 
 
-@_jit
+@jit
 def _stamp(g, space):
     """The number of group `g` in the table, from 1; the table is cleared when they are used up."""
     n_stamps = (1 << (64 - TOKEN_BITS - space.bits)) - 1
@@ -204,7 +189,7 @@ def _stamp(g, space):
     return np.uint64(1 + g % n_stamps)
 
 
-@_jit
+@jit
 def _check_rollout(ids, mask):
     """The position of a bad token id (-1: none)."""
     for t in range(len(mask)):
@@ -213,17 +198,18 @@ def _check_rollout(ids, mask):
     return -1
 
 
-@_jit
-def _count_group(
-    ids, mask, id_rows, mask_rows, rows, first, correct, ignored, stamp, space, indices, lengths
-):
+@jit
+def count_group(
+    ids, mask, id_rows, mask_rows, rows, first, correct, ignored, stamp, space, n_used, indices,
+    lengths,
+):  # fmt: skip
     """Fill `space` with the group's tokens and `indices` with the index of each position's.
 
     Its rows are `first` to `first + len(rows)` of the chunk. `lengths[i]` becomes one past the
-    last unmasked position of rollout i. Rollouts of unknown correctness are checked but not
-    counted.
+    last unmasked position of rollout i. Rollouts of unknown correctness are only checked. `n_used`
+    is IGNORED + 1, or what earlier rows of the group have left; other counts are these rows' alone.
     """
-    n_true, n_false, length_true, length_false, n_used = 0, 0, 0, 0, IGNORED + 1
+    n_true, n_false, length_true, length_false = 0, 0, 0, 0
     for i in range(len(rows)):
         lengths[i] = _end(mask[mask_rows[i]])
         row_ids, row_mask = ids[id_rows[i], : lengths[i]], mask[mask_rows[i], : lengths[i]]
@@ -248,7 +234,7 @@ def _count_group(
     return GroupCounts(n_true, n_false, length_true, length_false, n_used, NO_ERROR, 0)
 
 
-@_jit
+@jit
 def _strength(a, b, n_true, n_false, weights):
     p = fisher_p_value(a, b, n_true, n_false, weights.point)
     fisher = fisher_score(p)
@@ -257,7 +243,7 @@ def _strength(a, b, n_true, n_false, weights):
     return p, fisher, gain, (weights.h1 * fisher + weights.h2 * gain) * weights.value_scale
 
 
-@_jit
+@jit
 def _contrast(occur_true, occur_false, length_true, length_false, weights):
     mean_length = (length_true + length_false) / 2
     return frequency_contrast(
@@ -271,8 +257,8 @@ def _contrast(occur_true, occur_false, length_true, length_false, weights):
     )
 
 
-@_jit
-def _judge_group(counts, space, weights, memo):
+@jit
+def judge_group(counts, space, weights, memo):
     """The term of every used index.
 
     Strength and effect size depend on (a, b) alone, and so does the whole term of a token that no
@@ -286,7 +272,8 @@ def _judge_group(counts, space, weights, memo):
         return
     n_pairs = (n_true + 1) * (n_false + 1)
     remembered = n_pairs <= len(memo)
-    memo[: min(n_pairs, len(memo))] = np.nan
+    if remembered:
+        memo[:n_pairs] = np.nan
     for index in range(IGNORED + 1, counts.n_used):
         pair, occurrences = space.rollouts[index], space.occurrences[index]
         a, b = pair >> 32, pair & LOW
@@ -308,7 +295,7 @@ def _judge_group(counts, space, weights, memo):
             memo[entry, 2] = space.terms[index]
 
 
-@_jit
+@jit
 def _spread(indices, mask, terms, base, length, known, out):
     """Turn one rollout's indices into terms plus `base`."""
     for t in range(length):
@@ -316,7 +303,19 @@ def _spread(indices, mask, terms, base, length, known, out):
             out[t] = base + (terms[indices[t]] if known else 0.0)
 
 
-@_jit
+@jit
+def spread_rows(mask, mask_rows, rows, verdicts, terms, base, lengths, indices, out):
+    """Turn the indices of some rows of a group into terms plus `base`."""
+    for i in range(len(rows)):
+        row = rows[i]
+        if verdicts[i] >= 0 or base[row] != 0.0:
+            _spread(
+                indices[row], mask[mask_rows[i]], terms, base[row],
+                lengths[i], verdicts[i] >= 0, out[row],
+            )  # fmt: skip
+
+
+@jit
 def score_groups(
     ids, mask, id_rows, mask_rows, rows, starts, correct, ignored, weights, base, out, indices
 ):
@@ -326,7 +325,7 @@ def score_groups(
     tokens' indices, so no token is looked up twice and no buffer of the batch's size is needed.
     Returns (row, column) of the bad token id with the smallest row, or (NO_ERROR, 0).
     """
-    space = _workspace(ids.shape[1], INITIAL_BITS)
+    space = workspace(ids.shape[1], INITIAL_BITS)
     memo = np.empty((MEMO_ENTRIES, 3))
     lengths = np.empty(np.max(starts[1:] - starts[:-1]), dtype=np.int64)
     unknown = np.full(len(lengths), -1, dtype=np.int8)
@@ -337,44 +336,41 @@ def score_groups(
         if not (np.any(verdicts == 0) and np.any(verdicts == 1)):
             verdicts = unknown[: len(verdicts)]  # nothing to compare: only check the token ids
         while True:
-            counts = _count_group(
+            counts = count_group(
                 ids, mask, id_rows[group], mask_rows[group], rows[group], starts[g],
-                verdicts, ignored, _stamp(g, space), space, indices, lengths,
+                verdicts, ignored, _stamp(g, space), space, IGNORED + 1, indices, lengths,
             )  # fmt: skip
             if counts.n_used != TOO_SMALL:
                 break
-            space = _workspace(ids.shape[1], space.bits + 1)
+            space = workspace(ids.shape[1], space.bits + 1)
         if counts.bad_row < bad_row:
             bad_row, bad_column = counts.bad_row, counts.bad_column
         if bad_row == NO_ERROR:
-            _judge_group(counts, space, weights, memo)
-            for i in range(len(verdicts)):
-                row, mask_row = rows[starts[g] + i], mask_rows[starts[g] + i]
-                if verdicts[i] >= 0 or base[row] != 0.0:
-                    _spread(
-                        indices[row], mask[mask_row], space.terms, base[row],
-                        lengths[i], verdicts[i] >= 0, out[row],
-                    )  # fmt: skip
+            judge_group(counts, space, weights, memo)
+            spread_rows(
+                mask, mask_rows[group], rows[group], verdicts, space.terms, base, lengths,
+                indices, out,
+            )  # fmt: skip
         space.rollouts[: counts.n_used] = 0
         space.occurrences[: counts.n_used] = 0
     return bad_row, bad_column
 
 
-@_jit
+@jit
 def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, ignored, weights):
     """One group's columns token_id, a, b, c, d, and tf_true to term, in no particular order."""
-    space = _workspace(ids.shape[1], INITIAL_BITS)
+    space = workspace(ids.shape[1], INITIAL_BITS)
     lengths = np.empty(len(rows), dtype=np.int64)
     indices = np.empty((len(rows), ids.shape[1]), dtype=np.int32)
     local = np.arange(len(rows))
     while True:
-        counts = _count_group(
+        counts = count_group(
             ids, mask, id_rows, mask_rows, local, 0,
-            correct, ignored, np.uint64(1), space, indices, lengths,
+            correct, ignored, np.uint64(1), space, IGNORED + 1, indices, lengths,
         )  # fmt: skip
         if counts.n_used != TOO_SMALL:
             break
-        space = _workspace(ids.shape[1], space.bits + 1)
+        space = workspace(ids.shape[1], space.bits + 1)
     n_true, n_false = counts.n_true, counts.n_false
     cells = np.empty((counts.n_used - 1, 5), dtype=np.int64)
     judged = np.zeros((counts.n_used - 1, 8))

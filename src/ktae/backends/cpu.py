@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from ktae.backends import _cpu_kernels as kernels
 from ktae.backends._cpu_kernels import NO_ERROR, kernel_weights, score_groups, tabulate_group
 from ktae.batch import Batch, bad_token_id
 from ktae.config import MAX_TOKEN_ID, KTAEConfig
@@ -52,6 +53,8 @@ def terms(
     weights, ignored = kernel_weights(config)
 
     def score(groups: slice) -> tuple[int, int]:
+        if _is_large(batch, groups) and _must_convert(batch):
+            return _score_in_slices(batch, groups, weights, ignored, base_b, out)
         chunk = _chunk(batch, groups)
         return score_groups(*chunk, ignored, weights, base_b, out, out.view(np.int32))  # type: ignore[no-any-return]
 
@@ -89,6 +92,69 @@ def table(batch: Batch, config: KTAEConfig) -> KeyTokenTable:
     return KeyTokenTable(labels, *np.concatenate(counts).T, *np.concatenate(judged).T)
 
 
+def _score_in_slices(
+    batch: Batch,
+    groups: slice,
+    weights: kernels.Weights,
+    ignored: np.ndarray,
+    base_b: np.ndarray,
+    out: np.ndarray,
+) -> tuple[int, int]:
+    """What `score_groups` does, for groups too large to be converted at once: slice by slice."""
+    first = (NO_ERROR, 0)
+    for group in range(groups.start, groups.stop):
+        rows = batch.rows[batch.starts[group] : batch.starts[group + 1]]
+        verdicts = batch.correct[rows]
+        if not (np.any(verdicts == 0) and np.any(verdicts == 1)):
+            verdicts = np.full_like(verdicts, -1)  # nothing to compare: only check the token ids
+        lengths = np.empty(len(rows), dtype=np.int64)
+        counts, space = _count_slices(batch, rows, verdicts, ignored, out, lengths)
+        first = min(first, (counts.bad_row, counts.bad_column))
+        if first[0] == NO_ERROR:
+            kernels.judge_group(counts, space, weights, np.empty((kernels.MEMO_ENTRIES, 3)))
+            for part in _slices(batch, rows):
+                chunk = _convert(batch, rows[part], np.empty(0))
+                kernels.spread_rows(
+                    chunk.mask, chunk.mask_rows, chunk.rows, verdicts[part], space.terms, base_b,
+                    lengths[part], out.view(np.int32), out,
+                )  # fmt: skip
+    return first
+
+
+def _count_slices(
+    batch: Batch,
+    rows: np.ndarray,
+    verdicts: np.ndarray,
+    ignored: np.ndarray,
+    out: np.ndarray,
+    lengths: np.ndarray,
+) -> tuple[kernels.GroupCounts, kernels.Workspace]:
+    """`count_group` for one group, slice by slice, in a table that is large enough for it."""
+    bits = kernels.INITIAL_BITS
+    while True:
+        space = kernels.workspace(out.shape[1], bits)
+        totals, n_used = np.zeros(4, dtype=np.int64), kernels.IGNORED + 1
+        for part in _slices(batch, rows):
+            chunk = _convert(batch, rows[part], np.empty(0))
+            counts = kernels.count_group(
+                chunk.ids, chunk.mask, chunk.id_rows, chunk.mask_rows, chunk.rows, part.start,
+                verdicts[part], ignored, np.uint64(1), space, n_used, out.view(np.int32),
+                lengths[part],
+            )  # fmt: skip
+            totals, n_used = totals + counts[:4], counts.n_used
+            if n_used == kernels.TOO_SMALL or counts.bad_row != NO_ERROR:
+                break
+        if n_used != kernels.TOO_SMALL:
+            return kernels.GroupCounts(*map(int, totals), *counts[4:]), space
+        bits = space.bits + 1
+
+
+def _slices(batch: Batch, rows: np.ndarray) -> Iterator[slice]:
+    rows_at_once = max(1, POSITIONS_PER_CHUNK // max(1, batch.token_ids.shape[1]))
+    for start in range(0, len(rows), rows_at_once):
+        yield slice(start, start + rows_at_once)
+
+
 def _raise_first(batch: Batch, errors: list[tuple[int, int]]) -> None:
     first = min(errors, default=(NO_ERROR, 0))
     if first[0] != NO_ERROR:
@@ -107,24 +173,48 @@ def _chunks(batch: Batch) -> Iterator[slice]:
 
 
 def _chunk(batch: Batch, groups: slice) -> Chunk:
-    """The rows of some consecutive groups in the form that the kernels are compiled for.
-
-    That form is contiguous int32 or int64 ids with a one-byte mask. Arrays of that form are used
-    where they lie; of others only the chunk's rows are converted, so nothing is copied whole.
-    """
+    """The rows of some consecutive groups in the form that the kernels are compiled for."""
     starts = batch.starts[groups.start : groups.stop + 1]
-    rows = batch.rows[starts[0] : starts[-1]]
+    return _convert(batch, batch.rows[starts[0] : starts[-1]], starts - starts[0])
+
+
+def _convert(batch: Batch, rows: np.ndarray, starts: np.ndarray) -> Chunk:
+    """These rows as contiguous int32 or int64 ids with a one-byte mask.
+
+    Arrays of that form are used where they lie; of others only these rows are converted, so
+    nothing is copied whole.
+    """
     # A run of rows is taken as a view; anything else as a copy.
     selection = slice(rows[0], rows[-1] + 1) if np.all(np.diff(rows) == 1) else rows
     ids, mask, id_rows, mask_rows = batch.token_ids, batch.mask, rows, rows
-    if not ids.flags.c_contiguous or ids.dtype not in (np.int32, np.int64):
+    if not _fitting_ids(ids):
         ids, id_rows = _as_int64(ids[selection]), np.arange(len(rows))
-    if not mask.flags.c_contiguous or mask.itemsize != 1:
+    if not _fitting_mask(mask):
         mask, mask_rows = np.not_equal(mask[selection], 0, order="C"), np.arange(len(rows))
     # All read-only: numba would compile the kernels once more for arrays of the other kind.
     ids, mask = ids.view(), mask.view(np.uint8)
     ids.flags.writeable = mask.flags.writeable = False
-    return Chunk(ids, mask, id_rows, mask_rows, rows, starts - starts[0], batch.correct[rows])
+    return Chunk(ids, mask, id_rows, mask_rows, rows, starts, batch.correct[rows])
+
+
+def _fitting_ids(ids: np.ndarray) -> bool:
+    known = ids.dtype in (np.int32, np.int64)
+    return known and ids.flags.c_contiguous and ids.flags.aligned
+
+
+def _fitting_mask(mask: np.ndarray) -> bool:
+    # The kernels look at eight bytes at a time.
+    return mask.flags.c_contiguous and mask.itemsize == 1 and mask.ctypes.data % 8 == 0
+
+
+def _must_convert(batch: Batch) -> bool:
+    return not (_fitting_ids(batch.token_ids) and _fitting_mask(batch.mask))
+
+
+def _is_large(batch: Batch, groups: slice) -> bool:
+    """Whether converting all rows of these groups at once would take more than a chunk should."""
+    n_rows = batch.starts[groups.stop] - batch.starts[groups.start]
+    return bool(n_rows * batch.token_ids.shape[1] > 2 * POSITIONS_PER_CHUNK)
 
 
 def _as_int64(ids: np.ndarray) -> np.ndarray:

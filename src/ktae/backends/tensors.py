@@ -10,6 +10,7 @@ import torch
 from ktae.batch import (
     UNKNOWN,
     Batch,
+    as_array,
     bad_token_id,
     check_per_rollout,
     check_tokens,
@@ -20,16 +21,42 @@ from ktae.batch import (
 from ktae.config import MAX_TOKEN_ID
 from ktae.rollout_advantages import rollout_advantages
 
-CHECKED_AT_ONCE = 1 << 22
-"""Positions whose token ids are looked at in one go: a few megabytes of extra memory."""
+CHECKED_AT_ONCE = 1 << 20
+"""Positions whose token ids are looked at in one go: some ten megabytes of extra memory."""
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+"""Instead of the types that torch stores and does not compute with."""
+
+
+class HostRows:
+    """A (B, T) array of a form that torch cannot take (a dtype that it does not know, the other
+    byte order, negative strides), which is converted where it is looked at and never whole.
+
+    Of a tensor it has what the backends use: shape, device, and rows by number or slice; all of
+    them, `[:]`, are a copy.
+    """
+
+    device = torch.device("cpu")
+
+    def __init__(self, array: np.ndarray, *, is_mask: bool) -> None:
+        self._array, self._is_mask = array, is_mask
+        self.shape = torch.Size(array.shape)
+
+    def __getitem__(self, rows: Any) -> torch.Tensor:
+        """The rows' bools if it is a mask, else int64."""
+        part = self._array[rows.numpy() if isinstance(rows, torch.Tensor) else rows]
+        if self._is_mask:
+            return torch.from_numpy(np.not_equal(part, 0, order="C"))
+        if part.dtype.kind == "u" and part.itemsize > 4:
+            part = np.minimum(part, MAX_TOKEN_ID + 1)  # still too large, but an int64
+        return torch.from_numpy(part.astype(np.int64, order="C"))
 
 
 class Tensors(NamedTuple):
     """A batch on one device: what `ktae.batch.Batch` is for arrays."""
 
-    token_ids: torch.Tensor
+    token_ids: torch.Tensor | HostRows
     """(B, T) integers."""
-    mask: torch.Tensor
+    mask: torch.Tensor | HostRows
     """(B, T); a position counts where it is not 0."""
     correct: torch.Tensor
     """(B,) int8: 1 correct, 0 incorrect, -1 unknown."""
@@ -40,14 +67,17 @@ class Tensors(NamedTuple):
 
 
 def from_batch(batch: Batch) -> Tensors:
-    """A batch of arrays as tensors on the CPU.
+    """A batch of arrays as tensors on the CPU. Neither ids nor mask are copied.
 
     Raises:
         InputError: a token id is out of range at an unmasked position.
     """
     group_of = np.repeat(np.arange(len(batch.group_ids)), np.diff(batch.starts))
-    arrays = (_torch_ready(batch.token_ids), _torch_ready(batch.mask), batch.correct, batch.rows)
-    tensors = Tensors(*map(torch.from_numpy, (*arrays, group_of)))
+    tensors = Tensors(
+        _lend(batch.token_ids),
+        _lend(batch.mask, is_mask=True),
+        *map(torch.from_numpy, (batch.correct, batch.rows, group_of)),
+    )
     _check_token_ids(tensors, batch.token_ids)
     return tensors
 
@@ -57,29 +87,35 @@ def on_device(
 ) -> Tensors:
     """A batch on the device of `token_ids`, without the host ever waiting for it.
 
-    Shapes and dtypes are known to the host and always checked. Looking at values makes the host
-    wait, so those are checked with `validate` only.
+    Shapes and dtypes are known to the host and always checked, and so are the values of what is in
+    the host's memory. Looking at values on the device makes the host wait, so those are checked
+    with `validate` only.
 
     Raises:
-        InputError: shapes or dtypes do not fit; with `validate` also a value of `correct` other
-            than 0, 1 and NaN, or a token id out of range at an unmasked position.
+        InputError: shapes or dtypes do not fit; a value of `correct` is something else than 0, 1
+            and NaN; with `validate`, a token id is out of range at an unmasked position.
     """
-    device, n_rows = token_ids.device, token_ids.shape[0]
-    token_ids, mask = token_ids.detach(), torch.as_tensor(mask, device=device).detach()
+    device, token_ids, mask = token_ids.device, token_ids.detach(), _on_host_or_tensor("mask", mask)
     check_tokens(token_ids, mask)
+    n_rows = token_ids.shape[0]
+    if not isinstance(mask, torch.Tensor):
+        mask = torch.from_numpy(np.not_equal(mask, 0))  # torch does not know every dtype
     if not isinstance(groups, torch.Tensor):
         groups = torch.from_numpy(np.unique(group_labels(groups, n_rows), return_inverse=True)[1])
     check_per_rollout("groups", groups, n_rows, "i", "integers or strings")
-    rows = groups.to(device).argsort(stable=True)
-    ordered = groups.to(device)[rows]
+    groups = groups.to(device).long()  # torch sorts no unsigned ones but bytes
+    rows = groups.argsort(stable=True)
+    ordered = groups[rows]
     group_of = torch.zeros_like(rows)
     group_of[1:] = (ordered[1:] != ordered[:-1]).cumsum(0)
-    if validate:
-        correctness(_to_host(correct), n_rows)
-    correct = torch.as_tensor(correct, device=device).detach()
-    check_per_rollout("correct", correct, n_rows, "bif", "bool, or 0, 1 and NaN (unknown)")
-    correct = torch.where(correct.isnan(), UNKNOWN, (correct != 0).to(torch.int8)).to(torch.int8)
-    tensors = Tensors(token_ids, mask, correct, rows, group_of)
+    correct = _correctness(correct, n_rows, device, validate)
+    mask = mask.to(device)
+    if mask.dtype in SIGNED:
+        mask = mask.view(SIGNED[mask.dtype])  # not 0 remains not 0
+    ids = token_ids
+    if ids.dtype in SIGNED:  # out of range remains out of range, but for 16 bits
+        ids = ids.int() if ids.dtype == torch.uint16 else ids.view(SIGNED[ids.dtype])
+    tensors = Tensors(ids, mask, correct, rows, group_of)
     if validate:
         _check_token_ids(tensors, token_ids)
     return tensors
@@ -89,8 +125,8 @@ def base_on_device(batch: Tensors, rewards: Any, base: Any, *, validate: bool) -
     """(B,) float64 rollout advantages on the batch's device.
 
     Raises:
-        InputError: shapes or the name of the base do not fit; with `validate`, a number is NaN,
-            infinite or too large.
+        InputError: shapes or the name of the base do not fit; a number is NaN, infinite or too
+            large. (On the device itself it is looked at with `validate` only.)
     """
     rewards_b = _numbers("rewards", rewards, batch, validate)
     if not isinstance(base, str):
@@ -101,33 +137,65 @@ def base_on_device(batch: Tensors, rewards: Any, base: Any, *, validate: bool) -
     def group_total(x: torch.Tensor) -> torch.Tensor:
         return torch.zeros_like(x).index_add_(0, group_b, x)[group_b]
 
-    counted_b = batch.mask.any(dim=1).double()
+    counted_b = batch.mask[:].any(dim=1).double()
     advantages_b: torch.Tensor = rollout_advantages(base, rewards_b, counted_b, group_total)
     return advantages_b
 
 
+def _correctness(correct: Any, n_rows: int, device: torch.device, validate: bool) -> torch.Tensor:
+    """(B,) int8 on the device; values are looked at if they are the host's, or with `validate`."""
+    correct = _on_host_or_tensor("correct", correct)
+    if not isinstance(correct, torch.Tensor):
+        return torch.from_numpy(correctness(correct, n_rows)).to(device)
+    check_per_rollout("correct", correct, n_rows, "bif", "bool, or 0, 1 and NaN (unknown)")
+    if validate:
+        correctness(_to_host(correct), n_rows)
+    known = (correct != 0).to(torch.int8)
+    return torch.where(correct.isnan(), UNKNOWN, known).to(torch.int8).to(device)
+
+
 def _numbers(name: str, values: Any, batch: Tensors, validate: bool) -> torch.Tensor:
-    n_rows = batch.correct.shape[0]
+    """(B,) float64 on the batch's device, looked at as `_correctness` is."""
+    n_rows, device = batch.correct.shape[0], batch.correct.device
+    values = _on_host_or_tensor(name, values)
+    if not isinstance(values, torch.Tensor):
+        return torch.from_numpy(finite_per_rollout(name, values, n_rows)).to(device)
+    check_per_rollout(name, values, n_rows, "bif", "numbers")
     if validate:
         finite_per_rollout(name, _to_host(values), n_rows)
-    tensor = torch.as_tensor(values, device=batch.correct.device).detach()
-    check_per_rollout(name, tensor, n_rows, "bif", "numbers")
-    return tensor.double()
+    return values.double().to(device)
 
 
-def _to_host(values: Any) -> Any:
-    return values.detach().float().cpu().numpy() if isinstance(values, torch.Tensor) else values
+def _on_host_or_tensor(name: str, values: Any) -> Any:
+    """An array of whatever is in the host's memory; a tensor of other memory as it is."""
+    if not isinstance(values, torch.Tensor):
+        return as_array(name, values)
+    return values.detach() if values.device.type != "cpu" else _to_host(values)
 
 
-def _torch_ready(array: np.ndarray) -> np.ndarray:
-    """In native byte order, writable, without negative strides, of a dtype that torch knows."""
-    if array.dtype.kind == "u" and array.itemsize > 4:
-        array = np.minimum(array, MAX_TOKEN_ID + 1)  # still too large, but an int64
-    if array.dtype.kind == "u" and array.itemsize > 1:
-        return array.astype(np.int64)
-    native = array.astype(array.dtype.newbyteorder("="), copy=False)
-    usable = native.flags.writeable and min(native.strides) >= 0
-    return native if usable else native.copy()
+def _to_host(tensor: torch.Tensor) -> np.ndarray:
+    tensor = tensor.detach().cpu()
+    array: np.ndarray = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    return array
+
+
+class _Writable:
+    """The memory of a read-only array as if one could write to it, which no backend does; torch
+    would take the array, too, but with a warning."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array  # whose memory must live as long
+        interface = array.__array_interface__
+        self.__array_interface__ = interface | {"data": (interface["data"][0], False)}
+
+
+def _lend(array: np.ndarray, *, is_mask: bool = False) -> torch.Tensor | HostRows:
+    """The array's own memory as a tensor, if torch can take it as it is."""
+    known = array.dtype.isnative and array.dtype.char not in "HILQNPg"  # unsigned; long double
+    whole_steps = all(step >= 0 and step % array.itemsize == 0 for step in array.strides)
+    if not (known and whole_steps and array.flags.aligned):
+        return HostRows(array, is_mask=is_mask)
+    return torch.from_numpy(array if array.flags.writeable else np.asarray(_Writable(array)))
 
 
 def _check_token_ids(batch: Tensors, given: Any) -> None:
@@ -137,8 +205,8 @@ def _check_token_ids(batch: Tensors, given: Any) -> None:
     for start in range(0, n_rows, rows_at_once):
         ids, mask = (x[start : start + rows_at_once] for x in (batch.token_ids, batch.mask))
         out_of_range = ids < 0
-        if ids.element_size() > 4 or ids.dtype == torch.uint32:
-            out_of_range |= ids.long() > MAX_TOKEN_ID
+        if ids.element_size() > 4:
+            out_of_range |= ids > MAX_TOKEN_ID
         bad = (out_of_range & (mask != 0)).nonzero()
         if len(bad):
             row, column = bad[0].tolist()

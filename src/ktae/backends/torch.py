@@ -14,10 +14,11 @@ import torch
 from ktae import statistics
 from ktae.backends._torch_statistics import PairSettings, judge_pairs
 from ktae.backends.tensors import Tensors
-from ktae.config import KTAEConfig
+from ktae.config import MAX_TOKEN_ID, KTAEConfig
 
-BYTES_PER_POSITION = 160
-"""Extra memory at the peak for each position of a chunk that has no masked one."""
+BYTES_PER_POSITION = 256
+"""Extra memory at the peak for each position of a chunk that has no masked one and no two tokens
+alike, with some air for what the allocator does not give back at once."""
 
 
 class _Runs(NamedTuple):
@@ -33,10 +34,16 @@ class _Runs(NamedTuple):
 def terms(
     batch: Tensors, config: KTAEConfig, base_b: torch.Tensor, *, memory_bytes: int
 ) -> torch.Tensor:
-    """(B, T) float32: each unmasked token's term plus its rollout's `base_b`."""
+    """(B, T) float32: each unmasked token's term plus its rollout's `base_b`.
+
+    Token ids out of range are not looked for; they count as some token.
+    """
+    for_chunk = memory_bytes // 2  # the other half is for Fisher's test, while the chunk is there
     out = torch.zeros(batch.token_ids.shape, dtype=torch.float32, device=batch.token_ids.device)
-    for chunk in _chunks(batch, memory_bytes):
-        out[batch.rows[chunk]] = _chunk_terms(batch, chunk, config, base_b, memory_bytes)
+    for chunk in _chunks(batch, for_chunk):
+        out[batch.rows[chunk]] = _chunk_terms(
+            batch, chunk, config, base_b, memory_bytes - for_chunk
+        )
     return out
 
 
@@ -69,12 +76,19 @@ def _chunk_terms(
     if len(position) == 0:
         return out
     row = position // ids.shape[1]
-    key, order = (group_of_row[row] << 32 | ids.flatten()[position].long()).sort(stable=True)
+    # An unchecked id may be anything; it must not reach into the bits of the group.
+    token = ids.flatten()[position].long() & MAX_TOKEN_ID
+    key, order = (group_of_row[row] << 32 | token).sort(stable=True)
+    del token
     position, row = position[order], row[order]
+    del order
     new_run = torch.ones_like(key, dtype=torch.bool)
     new_run[1:] = key[1:] != key[:-1]
+    group_of_run = key[new_run] >> 32
+    del key
     run = new_run.cumsum(0) - 1
-    runs = _sum_runs(key[new_run] >> 32, run, new_run, row, correct[row] == 1)
+    runs = _sum_runs(group_of_run, run, new_run, row, correct[row] == 1)
+    del row, new_run
     rollouts_gy = _per_class(group_of_row, correct, counted.any(1).long())
     lengths_gy = _per_class(group_of_row, correct, counted.sum(1))
     term_of_run = _judge(runs, rollouts_gy, lengths_gy, config, memory_bytes)
@@ -152,18 +166,13 @@ def _strength_and_effect(
     n_pairs = (n_true + 1) * (n_false + 1)
     offset = n_pairs.cumsum(0) - n_pairs
     pair = offset[runs.group] + runs.a * (n_false[runs.group] + 1) + runs.b
-    occurs = torch.zeros(int(n_pairs.sum()), dtype=torch.bool, device=pair.device)
-    occurs[pair] = True
-    occurring = occurs.nonzero().squeeze(1)
-    group = torch.searchsorted(offset, occurring, right=True) - 1
-    a_and_b = occurring - offset[group]
-    columns = n_false[group] + 1
+    pair, place = pair.unique(return_inverse=True)
+    group = torch.searchsorted(offset, pair, right=True) - 1
+    a_and_b, columns = pair - offset[group], n_false[group] + 1
     settings = PairSettings(config.h1, config.h2, config.fisher == "point", config.normalize)
     judged = judge_pairs(
         a_and_b // columns, a_and_b % columns, n_true[group], n_false[group], settings,
         memory_bytes=memory_bytes,
     )  # fmt: skip
-    place = torch.empty(len(occurs), dtype=torch.int64, device=pair.device)
-    place[occurring] = torch.arange(len(occurring), device=pair.device)
-    strength, effect = judged[place[pair]].unbind(1)
+    strength, effect = judged[place].unbind(1)
     return strength, effect

@@ -63,7 +63,8 @@ def _launch(
 ) -> None:
     """Enqueue the three kernels, which fill `out`."""
     n_rows, n_columns = out.shape
-    ids_bt, mask_bt = _matrix(batch.token_ids), _matrix(batch.mask)
+    # [:] is the tensor itself, or the copy of a `HostRows`, which only the interpreter can meet.
+    ids_bt, mask_bt = _matrix(batch.token_ids[:]), _matrix(batch.mask[:])
     base_b = base_b.contiguous()
     groups, queue = _groups(batch.rows.contiguous())
     kernels.survey_rows[(n_rows,)](
@@ -73,7 +74,8 @@ def _launch(
     kernels.tabulate_groups[(n_rows,)](
         groups, settings=settings, BLOCK=TABULATE_BLOCK, num_warps=TABULATE_BLOCK // 32
     )
-    n_programs, tables = _tables(n_rows, n_columns, out.device, memory_bytes)
+    taken = sum(tensor.nbytes for tensor in groups)
+    n_programs, tables = _tables(n_rows, n_columns, out.device, max(0, memory_bytes - taken))
     kernels.score_groups[(n_programs,)](
         ids_bt, mask_bt, groups, base_b, out, out.view(torch.int32), queue, tables,
         n_rows, n_columns, settings=settings, BLOCK=BLOCK,
