@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ktae import backends, doctor
+from ktae import doctor
+from ktae.backends import BACKENDS
 from ktae.cli import app
 
 
@@ -38,12 +39,12 @@ def no_trl(monkeypatch):
 
 
 def test_wrong_numbers_are_found(monkeypatch, no_trl):
-    terms = backends.BACKENDS["cpu"].load().terms
+    terms = BACKENDS["cpu"].load().terms
 
     def slightly_wrong(*args, **kwargs):
         return terms(*args, **kwargs) + np.float32(1e-4)
 
-    monkeypatch.setattr(backends.BACKENDS["cpu"].load(), "terms", slightly_wrong)
+    monkeypatch.setattr(BACKENDS["cpu"].load(), "terms", slightly_wrong)
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == 1
     assert "WRONG  backend cpu: largest difference to naive 1.0e-04" in done.output
@@ -51,8 +52,8 @@ def test_wrong_numbers_are_found(monkeypatch, no_trl):
 
 
 def test_what_is_absent_comes_with_a_remedy(monkeypatch, no_trl):
-    torch = dataclasses.replace(backends.BACKENDS["torch"], requires=("no_such_package",))
-    monkeypatch.setitem(backends.BACKENDS, "torch", torch)
+    torch = dataclasses.replace(BACKENDS["torch"], requires=("no_such_package",))
+    monkeypatch.setitem(BACKENDS, "torch", torch)
     monkeypatch.setitem(doctor.EXTRAS, "study", ("no-such-package",))
     done = CliRunner().invoke(app, ["doctor", "--json"])
     assert done.exit_code == 0
