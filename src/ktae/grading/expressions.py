@@ -46,7 +46,9 @@ def agree(answer: str, given: str) -> bool:
     a, b = _constant(gold), _constant(target)
     if a is not None and b is not None:
         if a == b or not (_has_decimal(gold) or _has_decimal(target)):
-            return a == b or (values.close(a, b) and bool(verify(gold, target, timeout_seconds=None)))
+            return a == b or (
+                values.close(a, b) and bool(verify(gold, target, timeout_seconds=None))
+            )
         return values.close(a, b)
     if _differ_at_a_point(gold, target):
         return False
@@ -60,7 +62,7 @@ def parsed(text: str) -> Any:
 
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it has no time limit
     prepared = _prepared(text)
-    if not prepared or not _braces_match(prepared):
+    if not prepared or not values.braces_match(prepared):
         return None
     try:
         found = parse(
@@ -91,15 +93,6 @@ def _prepared(text: str) -> str:
 def _alphanumeric(subscript: str) -> str:
     plain = re.sub(r"\\(?:text|mathrm|rm|textbf|mathbf|operatorname)(?![a-z])", "", subscript)
     return re.sub(r"\W", "", plain) or "x"
-
-
-def _braces_match(text: str) -> bool:
-    depth = 0
-    for token in re.findall(r"\\.|[{}]", text, re.DOTALL):
-        depth += (token == "{") - (token == "}")
-        if depth < 0:
-            return False
-    return depth == 0
 
 
 def _constant(expression: Any) -> Fraction | None:

@@ -17,6 +17,8 @@ Every rule takes time linear in the length of the response.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 from typing import Literal, NamedTuple
 
@@ -27,7 +29,7 @@ _BRACES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$\\]+)")
 _TAG = re.compile(r"<answer>([^<]*)</answer>", re.IGNORECASE)
 _HASHES = re.compile(r"^####[ \t]*(\S[^\n]*)\s*\Z", re.MULTILINE)
-_JSON = re.compile(r'"answer"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?[\d.]+(?:[eE][-+]?\d+)?))')
+_JSON = re.compile(r'"?answer"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?[\d.]+(?:[eE][-+]?\d+)?))')
 _LABEL = re.compile(
     r"^[ \t>#*_-]*(?:(?:the|my)[ \t]+)?(?:final[ \t]+)?(?:answer|A)[ \t]*[*_]{0,3}:[ \t*_]*"
     r"(?:\r?\n\s*)?([^\n]{1,1000})",
@@ -38,7 +40,9 @@ _CONCLUSION = re.compile(
     re.IGNORECASE,
 )
 _CONCLUSION_LENGTH = 300
-_FORMULA = re.compile(r"\$\$?([^$]+)\$\$?|\\\(((?:[^\\]|\\[^()])*)\\\)|\\\[((?:[^\\]|\\[^\[\]])*)\\\]")
+_FORMULA = re.compile(
+    r"\$\$?([^$]+)\$\$?|\\\(((?:[^\\]|\\[^()])*)\\\)|\\\[((?:[^\\]|\\[^\[\]])*)\\\]"
+)
 _NUMBER = re.compile(
     r"(?<![\w.])[-−+]?[$€£]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:/\d+)?(?:[ \t]?\\?%)?"
     r"|(?<![\w.])[-−+]?\.\d+"
@@ -61,7 +65,7 @@ def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
     if fallback == "none":
         return None
     for rule, pattern in (("tag", _TAG), ("hashes", _HASHES), ("json", _JSON)):
-        text = _last(pattern, response)
+        text = _payload(_unescaped(_last(pattern, response), rule))
         if text:
             return Extracted(text, rule)
     text = _payload(_last(_LABEL, response))
@@ -92,8 +96,8 @@ def last_boxed(response: str) -> str | None:
             if start >= 0 and response[start : match.start()].strip():
                 found = (start, match.start())
     bare = None
-    for bare in _BARE_BOX.finditer(response):
-        pass
+    for match in _BARE_BOX.finditer(response):
+        bare = match
     if bare is not None and (found is None or bare.start() > found[1]):
         return bare.group(1).rstrip(".,;:") or None
     return None if found is None else _without_boxes(response[found[0] : found[1]]).strip()
@@ -110,6 +114,14 @@ def _last(pattern: re.Pattern[str], text: str) -> str:
         if any(group and group.strip(" \t*_.") for group in found):
             groups = found
     return next((group.strip() for group in groups if group), "")
+
+
+def _unescaped(text: str, rule: str) -> str:
+    """The content of a JSON string; as it stands where a model wrote its backslashes bare."""
+    if rule == "json":
+        with contextlib.suppress(ValueError):
+            return str(json.loads(f'"{text}"'))
+    return text
 
 
 def _payload(statement: str) -> str:

@@ -70,12 +70,12 @@ def is_answer(answer: str) -> bool:
 
 def agree(answer: str, given: str) -> str:
     """By which comparison `given` is the accepted `answer`; empty if by none."""
+    parts, given_parts = elements(answer), elements(given)
+    if len(parts) > 1 and len(given_parts) > 1:
+        return "same elements" if _agree_in_some_order(parts, given_parts) else ""
     how = _agree_as_one(answer, given)
     if how:
         return how
-    parts, given_parts = elements(answer), elements(given)
-    if len(parts) == len(given_parts) > 1:
-        return "same elements" if _agree_in_some_order(parts, given_parts) else ""
     bare, given_bare = (_ASSIGNMENT.sub("", values.tidy(text)) for text in (answer, given))
     if (bare == values.tidy(answer)) != (given_bare == values.tidy(given)):
         return _agree_as_one(bare, given_bare)
@@ -83,7 +83,7 @@ def agree(answer: str, given: str) -> str:
 
 
 def elements(answer: str) -> list[str]:
-    """The elements of a list without brackets around it; one element if it is none."""
+    r"""The elements of a list without brackets around it; one element if it is none."""
     text = _AND.sub(", ", values.tidy(answer))
     depth, start, found = 0, 0, []
     for position, character in enumerate(text):
@@ -91,7 +91,16 @@ def elements(answer: str) -> list[str]:
         if character == "," and depth == 0:
             found.append(text[start:position].strip())
             start = position + 1
-    return [*found, text[start:].strip()]
+    found.append(text[start:].strip())
+    return [signed for element in found for signed in _signs(element)]
+
+
+def _signs(element: str) -> list[str]:
+    r"""`\pm 7` as `7` and `-7`."""
+    if not re.match(r"\\pm(?![a-z])|±", element):
+        return [element]
+    unsigned = element.removeprefix(r"\pm").removeprefix("±").strip()
+    return [unsigned, f"-{unsigned}"]
 
 
 def _agree_as_one(answer: str, given: str) -> str:
@@ -101,15 +110,17 @@ def _agree_as_one(answer: str, given: str) -> str:
     if expected and got:
         return "same number" if values.same_number(expected, got) else ""
     in_words = values.words(answer)
-    if in_words and (in_words == values.words(given) or values.plain(answer) == values.plain(given)):
+    if in_words and (
+        in_words == values.words(given) or values.plain(answer) == values.plain(given)
+    ):
         return "same words"
     return "same expression" if expressions.agree(answer, given) else ""
 
 
 def _agree_in_some_order(parts: list[str], given_parts: list[str]) -> bool:
     """Whether each part has a counterpart of its own. Agreement is taken to be transitive."""
-    if len(parts) > 50:
-        return False
+    if len(parts) != len(given_parts) or len(parts) > 100:
+        return parts == given_parts
     open_parts = list(given_parts)
     for part in parts:
         match = next((other for other in open_parts if agree(part, other)), None)

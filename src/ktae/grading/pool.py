@@ -2,9 +2,9 @@
 
 Why processes of our own, and not `multiprocessing`: a worker is started as a fresh interpreter, so
 it needs no `if __name__ == "__main__"` in the caller's script, copies no locks of a threaded parent
-and no CUDA context, and may be started by a daemon process (a data loader, a Ray actor). math-verify's
-own time limit works by a signal in the main thread, and cannot interrupt C code; here the process
-ends.
+and no CUDA context, and may be started by a daemon process (a data loader, a Ray actor). The time
+limit of math-verify itself works by a signal in the main thread, and cannot interrupt C code; here
+the process ends.
 
 A worker grades one response at a time. Its clock starts when it starts to grade, so nobody waits at
 another's expense, and counts processor time, so that a busy machine changes no verdict. A task that
@@ -38,8 +38,8 @@ class Task(NamedTuple):
     """One response to grade."""
 
     response: str
-    answers: Sequence[str]
-    """The accepted answers."""
+    answers: str | Sequence[str]
+    """The accepted answer, or several of which one is enough."""
 
 
 class GradingPool:
@@ -216,12 +216,15 @@ class _Worker:
 
 
 def _task(response: str, answer: str | Sequence[str]) -> Task:
-    answers = [answer] if isinstance(answer, str) else list(answer)
     if not isinstance(response, str):
         raise InputError(f"response is a {type(response).__name__}; expected text")
-    if not answers or not all(isinstance(text, str) for text in answers):
-        raise InputError(f"answer is {answer!r:.100}; expected text, or texts of which one is enough")
-    return Task(response, answers)
+    answers = [answer] if isinstance(answer, str) else answer
+    are_texts = isinstance(answers, Sequence) and all(isinstance(text, str) for text in answers)
+    if not are_texts or not answers:
+        raise InputError(
+            f"answer is {answer!r:.100}; expected text, or texts of which one is enough"
+        )
+    return Task(response, list(answers))
 
 
 def _undecided(reason: str) -> Verdict:

@@ -28,15 +28,13 @@ def accuracy(
     return [verdict.correct for verdict in verdicts(completions, answer)]
 
 
-def verdicts(
-    completions: Sequence[Any], answer: Sequence[str | Sequence[str]]
-) -> list[Verdict]:
+def verdicts(completions: Sequence[Any], answer: Sequence[str | Sequence[str]]) -> list[Verdict]:
     """The verdicts behind `accuracy`, with the extracted answers."""
     if len(completions) != len(answer):
         raise InputError(f"{len(answer)} answers for {len(completions)} completions")
     texts = [text_of(completion) for completion in completions]
-    answers = [[x] if isinstance(x, str) else list(x) for x in answer]
-    return list(default_pool().grade_all(map(Task, texts, answers)))
+    tasks = [Task(text, accepted) for text, accepted in zip(texts, answer, strict=True)]
+    return list(default_pool().grade_all(tasks))
 
 
 def text_of(completion: Any) -> str:
@@ -48,5 +46,7 @@ def text_of(completion: Any) -> str:
     except (TypeError, KeyError, IndexError):
         content = None
     if not isinstance(content, str):
-        raise InputError(f"completion is {completion!r:.100}; expected text, or messages that end in text")
+        raise InputError(
+            f"completion is {completion!r:.100}; expected text, or messages that end in text"
+        )
     return content

@@ -18,9 +18,8 @@ TOLERANCE = Fraction(15, 10_000_000)
 2.88e-19."""
 
 _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
-_NOISE = re.compile(
-    r"(\\\\)|\\(?:left|right|displaystyle|quad|qquad)(?![a-zA-Z])\.?|\\[!,;:> ]|~"
-)
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_NOISE = re.compile(r"(\\\\)|\\(?:left|right|displaystyle|quad|qquad)(?![a-zA-Z])\.?|\\[!,;:> ]|~")
 _GROUPED = re.compile(r"(?<![\d.,])(\d{1,3})((?:(?:\{,\}|,\\!|\\,|\\!)\s?\d{3})+)(?!\d)")
 _THOUSANDS = re.compile(r"([^\d.,]*\d{1,3})((?:,\d{3})+|(?: \d{3})+)(?![\d,])([^,]*)")
 _UNIT = re.compile(
@@ -28,11 +27,15 @@ _UNIT = re.compile(
     r"(?:\s*\^\s*\{?-?\d\}?)?"
     r"|\^?\s*\{?\\circ\}?|°|\^\s*\{(?:\s*\\prime)+\s*\}|'{1,2}"
     r"|\^\s*\{?\s*\\(?:text|mathrm|textrm)\s*\{\s*(?:st|nd|rd|th)\s*\}\s*\}?|(?:st|nd|rd|th)\b"
-    r"|(?:(?<=[\d\s.])(?:[cmkn]m|[km]?g|[mn]?s|ft|mi|in|hr|h|k?W|[kMG]?eV|[kMG]?Hz|[kM]?Pa|k?J|k?N)"
+    r"|(?:(?<=[\d\s.])(?:[cmkn]m|[km]?g|[mn]?s|ft|mi|in|hr|h|k?W|[kMG]?eV|[kMG]?Hz|[kM]?Pa|k?J|k?N|m(?=/s))"
     r"|(?<=\s)(?P<bare>[a-zA-Z]{3,}(?: [a-zA-Z]{2,})*))(?:/[a-z]{1,3})?(?:\s*\^\s*\{?-?\d\}?)?)$"
 )
-_NO_UNITS = re.compile(r"(?i)\b(?:hundred|thousand|million|billion|trillion|dozen|and|or)s?\b|[<>=]")
-_TEXT = re.compile(r"\\(?:text|mathrm|textbf|textrm|mbox|mathbf|textit|operatorname)\s*\{([^{}]*)\}")
+_NO_UNITS = re.compile(
+    r"(?i)\b(?:hundred|thousand|million|billion|trillion|dozen|and|or)s?\b|[<>=]"
+)
+_TEXT = re.compile(
+    r"\\(?:text|mathrm|textbf|textrm|mbox|mathbf|textit|operatorname)\s*\{([^{}]*)\}"
+)
 _PERCENT = re.compile(r"\s*(?:\\?%|\bper ?cent(?:age)?\b)\s*")
 _DECIMAL = r"(?:\d+\.?\d*|\.\d+)"
 _NUMBER = re.compile(
@@ -58,17 +61,23 @@ def tidy(answer: str) -> str:
     changed = True
     while changed:
         before = text
-        text = text.strip().rstrip(".,;:").strip() if not text.endswith((r"\,", r"\;")) else text[:-2]
+        text = (
+            text.strip().rstrip(".,;:").strip() if not text.endswith((r"\,", r"\;")) else text[:-2]
+        )
         for start, end in _WRAPPERS:
             if len(text) > len(start) + len(end) and text.startswith(start) and text.endswith(end):
                 inner = text[len(start) : -len(end)]
                 if start.strip("$") or "$" not in inner:
                     text = inner
+        if text.startswith("{") and text.endswith("}") and braces_match(text[1:-1]):
+            text = text[1:-1]
         changed = text != before
     text = _GROUPED.sub(_joined, text)
     if _THOUSANDS.fullmatch(text):  # "54,108" may be a number; "27,54,108" is a list
         text = _THOUSANDS.sub(_joined, text)
-    text = text.replace(r"\dfrac", r"\frac").replace(r"\tfrac", r"\frac").replace(r"\cfrac", r"\frac")
+    text = (
+        text.replace(r"\dfrac", r"\frac").replace(r"\tfrac", r"\frac").replace(r"\cfrac", r"\frac")
+    )
     text = _NOISE.sub(lambda match: match.group(1) or " ", text)
     return " ".join(text.split())
 
@@ -76,6 +85,16 @@ def tidy(answer: str) -> str:
 def _joined(match: re.Match[str]) -> str:
     first, groups, *rest = match.groups()
     return str(first) + re.sub(r"\D", "", groups) + "".join(rest)
+
+
+def braces_match(text: str) -> bool:
+    r"""Whether every brace that is not escaped (`\{`) has its counterpart."""
+    depth = 0
+    for token in _BRACE.findall(text):
+        depth += (token == "{") - (token == "}")
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def plain(answer: str) -> str:
