@@ -151,4 +151,4 @@ def _has_decimal(expression: Any) -> bool:
 def _is_not_finite(expression: Any) -> bool:
     from sympy import nan, zoo
 
-    return bool(expression == nan or expression == zoo)
+    return bool(expression in (nan, zoo))
