@@ -24,9 +24,9 @@ def compare(
 ) -> None:
     """Compare two models on the same problems: exact paired tests, with 95 % intervals."""
     from rich.console import Console
-    from rich.table import Table
 
     from ktae.cli.eval import grade_outputs
+    from ktae.cli.eval_tables import make_table
     from ktae.evaluation import comparison, forest, outputs
     from ktae.grading import GradingPool
 
@@ -43,9 +43,8 @@ def compare(
     name_a, name_b = (path.name.partition(".")[0] for path in (a, b))
     if name_a == name_b:
         name_a, name_b = "A", "B"
-    table = Table(title=f"A: {a}   B: {b}", title_justify="left")
-    for column in ("", "problems", "A", "B", "B - A", "95 %", "B better", "worse", "p", "p (Holm)"):
-        table.add_column(column, justify="right" if column else "left", no_wrap=True)
+    columns = ("problems", "A", "B", "B - A", "95 %", "B better", "worse", "p", "p (Holm)")
+    table = make_table(f"A: {a}   B: {b}", columns)
     for row in found:
         difference, low, high = (100 * x for x in row.difference)
         table.add_row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +18,7 @@ from ktae.rollouts.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 
 class Difference(NamedTuple):
@@ -27,6 +29,24 @@ class Difference(NamedTuple):
     stored: float
     verdict: Verdict
     answers: tuple[str, ...]
+
+
+def make_table(heading: str, columns: Sequence[str]) -> Table:
+    """An empty table that fits 80 characters: one column of names, the others of numbers."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title=heading,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("", no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
 
 
 def stored_verdicts(outputs: Sequence[Output]) -> list[Verdict]:
@@ -64,16 +84,12 @@ def differences(outputs: Sequence[Output], verdicts: Sequence[Verdict]) -> list[
 
 def print_scores(console: Console, scores: Scores, stored: Mapping[str, float]) -> None:
     """The paper's two tables, accuracy and length, and what the accuracy leaves out."""
-    from rich.table import Table
-
-    table = Table(title="accuracy in percent, 95 % interval below", title_justify="left")
-    columns = [title(score.benchmark) for score in scores.scores]
-    table.add_column("")
-    for column in [*columns, "mean"]:
-        table.add_column(column, justify="right", no_wrap=True)
+    columns = [*(title(score.benchmark) for score in scores.scores), "mean"]
+    table = make_table("accuracy in percent, 95 % interval below", columns)
     if stored:
         means = [stored.get(score.benchmark, float("nan")) for score in scores.scores]
-        table.add_row("rewards in the file", *(f"{100 * x:.1f}" for x in [*means, np.mean(means)]))
+        mean = float(np.mean(means))
+        table.add_row("in the file", *(f"{100 * x:.1f}" for x in [*means, mean]))
     accuracies = [*(score.accuracy for score in scores.scores), scores.mean]
     k = max(score.samples for score in scores.scores)
     table.add_row(f"avg@{k}" if k > 1 else "pass@1", *(f"{100 * x.value:.1f}" for x in accuracies))
@@ -97,13 +113,8 @@ def _sampled(scores: Sequence[Score]) -> list[tuple[str, list[Interval | None]]]
     return rows
 
 
-def _lengths(scores: Sequence[Score], columns: Sequence[str]) -> Any:
-    from rich.table import Table
-
-    table = Table(title="responses", title_justify="left")
-    table.add_column("")
-    for column in [*columns, "mean"]:
-        table.add_column(column, justify="right", no_wrap=True)
+def _lengths(scores: Sequence[Score], columns: Sequence[str]) -> Table:
+    table = make_table("responses", columns)
     table.add_row("problems", *(f"{score.problems:,}" for score in scores), "")
     lengths = [score.length for score in scores]
     known = [x for x in lengths if x is not None]
@@ -122,11 +133,11 @@ def print_differences(console: Console, found: Sequence[Difference], show: int) 
     console.print(f"{len(found)} outputs on which the file's reward and our verdict differ")
     for difference in found[:show]:
         verdict = difference.verdict
-        answer = " or ".join(dict.fromkeys(x.strip() for x in difference.answers))
+        answer = printable(" or ".join(dict.fromkeys(x.strip() for x in difference.answers)))
+        given = printable(verdict.extracted or "nothing")
         console.print(
             f"  {difference.group}: {difference.stored:g} in the file, ours {verdict.outcome} "
-            f"({printable(verdict.reason)}); given {printable(verdict.extracted or 'nothing'):.80}, "
-            f"accepted {printable(answer):.80}",
+            f"({printable(verdict.reason)}); given {given:.80}, accepted {answer:.80}",
             soft_wrap=True,
         )
     if len(found) > show:
@@ -137,23 +148,16 @@ def print_disagreement(
     console: Console, outputs: Sequence[Output], verdicts: Mapping[str, Sequence[Verdict]]
 ) -> None:
     """Each grader's outcomes, and how often each two of them differ in what is correct."""
-    from rich.table import Table
-
-    table = Table(title="graders", title_justify="left")
-    table.add_column("")
-    for outcome in Outcome:
-        table.add_column(outcome.value, justify="right", no_wrap=True)
-    for name in by_benchmark(outputs):
-        table.add_column(title(name), justify="right", no_wrap=True)
+    outcomes = make_table("outputs by grader", [outcome.value for outcome in Outcome])
+    names = by_benchmark(outputs)
+    accuracies = make_table("accuracy in percent by grader", [title(name) for name in names])
     for name, of_one in verdicts.items():
         counts = Counter(verdict.outcome for verdict in of_one)
-        accuracies = _accuracies(outputs, of_one)
-        table.add_row(name, *(f"{counts[x]:,}" for x in Outcome), *accuracies)
-    console.print(table)
-    pairs = Table(title="outputs on which two graders differ", title_justify="left")
-    pairs.add_column("")
-    for name in verdicts:
-        pairs.add_column(name, justify="right", no_wrap=True)
+        outcomes.add_row(name, *(f"{counts[outcome]:,}" for outcome in Outcome))
+        accuracies.add_row(name, *_accuracies(outputs, of_one))
+    console.print(outcomes)
+    console.print(accuracies)
+    pairs = make_table("outputs on which two graders differ", list(verdicts))
     for name, row in disagreements(verdicts).items():
         pairs.add_row(name, *(f"{n:,}" if n else "-" for n in row.values()))
     console.print(pairs)
@@ -189,10 +193,10 @@ def as_json(
 
     def plain(value: Any) -> Any:
         if isinstance(value, Interval):
-            return value._asdict()
+            return {key: plain(x) for key, x in value._asdict().items()}
         if isinstance(value, dict):
             return {str(key): plain(entry) for key, entry in value.items()}
-        return value
+        return None if isinstance(value, float) and math.isnan(value) else value
 
     return {
         "intervals": "95 %, percentile bootstrap over problems",

@@ -89,7 +89,7 @@ def compare(
 
 
 def sign_flip_p_value(differences: Sequence[int]) -> float:
-    """Two-sided exact p-value that the sum of these differences is 0 but for chance: see the module.
+    """Two-sided exact p-value of the sum of these differences: see the module.
 
     With differences of -1, 0 and 1 it is McNemar's exact test. Beyond a span of a million the share
     is estimated from 100,000 random sign patterns, the observed one included.

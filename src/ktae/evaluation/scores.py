@@ -84,7 +84,7 @@ def score(outputs: Sequence[Output], verdicts: Sequence[Verdict], *, seed: int =
         resampled.append(means)
         scores.append(_score(name, pairs, _interval(accuracy, means), rng))
     mean = float(np.mean([score.accuracy.value for score in scores]))
-    low, high = np.nanpercentile(np.mean(resampled, axis=0), (2.5, 97.5))
+    low, high = np.percentile(np.mean(resampled, axis=0), (2.5, 97.5))
     return Scores(scores, Interval(mean, float(low), float(high)))
 
 
