@@ -30,6 +30,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
 
     def run_cli(*arguments: object) -> Result:
         monkeypatch.setattr(sys, "argv", ["ktae", *map(str, arguments)])
+        capfd.readouterr()  # what fixtures have printed
         with pytest.raises(SystemExit) as exit_:
             cli.main()
         return Result(int(exit_.value.code or 0), *capfd.readouterr())

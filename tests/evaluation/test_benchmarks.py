@@ -27,7 +27,7 @@ def test_gsm8k(shared_data: Path) -> None:
 def test_the_papers_amc_is_not_amc23(shared_data: Path) -> None:
     assert (BENCHMARKS["amc"].size, BENCHMARKS["amc23"].size) == (83, 40)
     assert load("amc", shared_data / "benchmarks")[0].answers == ("142",)
-    with pytest.raises(InputError, match="no amc23 with .jsonl"):
+    with pytest.raises(InputError, match=r"no amc23 with .jsonl"):
         load("amc23", shared_data / "benchmarks")
 
 
@@ -52,7 +52,9 @@ def test_answers(answer: object, expected: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("answer", [None, True, {}, [], [None]])
 def test_what_is_no_answer(answer: object) -> None:
-    with pytest.raises(InputError, match="row 1: answer is .*; expected text, a number, or a list"):
+    with pytest.raises(
+        InputError, match=r"row 1: answer is .*; expected text, a number, or a list"
+    ):
         parse_answers(answer, "row 1")
 
 
@@ -86,9 +88,9 @@ def test_broken_rows(row: object, message: str, tmp_path: Path) -> None:
 def test_unknown_names_and_folders(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no benchmark 'aime'; expected one of aime24, aime25"):
         load("aime", tmp_path)
-    with pytest.raises(InputError, match="nowhere is not a folder"):
+    with pytest.raises(InputError, match=r"nowhere is not a folder"):
         load("amc", tmp_path / "nowhere")
-    with pytest.raises(InputError, match="no math500 or math with .jsonl, .jsonl.gz, .parquet"):
+    with pytest.raises(InputError, match=r"no math500 or math with .jsonl, .jsonl.gz, .parquet"):
         load("math500", tmp_path)
 
 

@@ -187,7 +187,7 @@ def test_broken_files(name: str, content: bytes, message: str, tmp_path: Path) -
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="x.json"):
+    with pytest.raises(InputError, match=r"x\.json"):
         read(tmp_path / "x.json")
     with pytest.raises(InputError, match=r"holds no outputs.parquet: no finished ktae eval"):
         read(tmp_path)

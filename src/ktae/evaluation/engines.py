@@ -57,10 +57,12 @@ class TransformersEngine:
         try:
             import torch
             from transformers import AutoModelForCausalLM, AutoTokenizer
+            from transformers.utils import logging
         except ModuleNotFoundError as error:
             raise InputError(
                 f"evaluation needs {error.name}, which is not installed; pip install 'ktae[eval]'"
             ) from None
+        logging.disable_progress_bar()  # the command line shows one of its own
         try:
             self._tokenizer = AutoTokenizer.from_pretrained(model)
             self.model = AutoModelForCausalLM.from_pretrained(model, dtype="auto")
