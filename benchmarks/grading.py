@@ -2,10 +2,10 @@
 
     python benchmarks/grading.py FOLDER
 
-FOLDER holds files of graded outputs, one object a line: group, answer, response, reward. Appends one
-row a file and grader to results/grading.csv, and writes every output on which the default grader and
-the file differ to results/grading-differences.csv. Seconds are of grading alone, with the workers
-warm; processor seconds include the workers' start.
+FOLDER holds files of graded outputs, one object a line: group, answer, response, reward. Appends
+one row a file and grader to results/grading.csv, and writes every output on which the default
+grader and the file differ to results/grading-differences.csv. Seconds are of grading alone, with
+the workers warm; processor seconds include the workers' start.
 """
 
 import argparse
