@@ -22,6 +22,12 @@ def test_import_loads_nothing_heavy(module: str) -> None:
     assert loaded == "[]"
 
 
+def test_grading_leaves_its_libraries_to_the_workers() -> None:
+    heavy = [*HEAVY, "math_verify", "sympy"]
+    loaded = run(f"import ktae.grading, sys; print([m for m in {heavy} if m in sys.modules])")
+    assert loaded == "[]"
+
+
 def test_public_names() -> None:
     import ktae
 

@@ -7,7 +7,8 @@ import sys
 import typer
 
 from ktae._version import __version__
-from ktae.cli import bench, demo, doctor, score, train
+from ktae.cli import bench, compare, demo, doctor, score, train
+from ktae.cli import eval as evaluate
 from ktae.errors import InputError
 
 app = typer.Typer(
@@ -18,6 +19,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("train")(train.train)
+app.command("eval")(evaluate.eval_)
+app.command("compare")(compare.compare)
 app.command("score")(score.score)
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)

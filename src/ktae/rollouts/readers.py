@@ -51,6 +51,41 @@ def read(paths: Sequence[str | Path], *, threshold: float = 0.0) -> Any:
     return pa.concat_tables(tables)
 
 
+def iterate_rows(path: Path) -> Iterator[tuple[object, str]]:
+    """The rows of a JSON Lines or Parquet file as they are, each with the place for errors.
+
+    For what is no rollout record: saved evaluations of other tools, whose fields differ.
+
+    Raises:
+        InputError: the file cannot be read; it names the line or row.
+    """
+    reader = _reader_of(path)
+    with _open(path) as stream:
+        if reader is read_jsonl:
+            for number, line in enumerate(stream, start=1):
+                if line.strip():
+                    yield _parse(line, f"{path}, line {number}"), f"{path}, line {number}"
+            return
+        content = io.BytesIO(stream.read()) if isinstance(stream, gzip.GzipFile) else stream
+        try:
+            batches = pq.ParquetFile(content).iter_batches(ROWS_PER_BATCH)
+            rows = (row for batch in batches for row in batch.to_pylist())
+            for number, row in enumerate(rows, start=1):
+                yield row, f"{path}, row {number}"
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: broken Parquet: {' '.join(str(error).split())}") from None
+
+
+def read_json(path: Path) -> object:
+    """A whole JSON file, or the same with `.gz`.
+
+    Raises:
+        InputError: it cannot be read, is not UTF-8 or not JSON.
+    """
+    with _open(path) as stream:
+        return _parse(stream.read(), str(path))
+
+
 def read_jsonl(path: Path, threshold: float) -> Any:
     """JSON Lines: one object a line; blank lines are skipped."""
     with _open(path) as stream:

@@ -1,0 +1,108 @@
+"""How well the grader agrees with others on real outputs, and how fast it is.
+
+    python benchmarks/grading.py FOLDER
+
+FOLDER holds files of graded outputs, one object a line: group, answer, response, reward. Appends
+one row a file and grader to results/grading.csv, and writes every output on which the default
+grader and the file differ to results/grading-differences.csv. Seconds are of grading alone, with
+the workers warm; processor seconds include the workers' start.
+"""
+
+import argparse
+import csv
+import importlib.metadata
+import resource
+import time
+from collections import Counter
+from pathlib import Path
+
+from ktae.atomic import atomic_write
+from ktae.bench import append_rows, machine
+from ktae.evaluation.outputs import Output, read
+from ktae.grading import GradingPool, Outcome, Task, Verdict
+
+HERE = Path(__file__).parent
+FILES = (
+    "ktae_eval_7B_k1",
+    "qwen25math_math_cot_100_k8",
+    "amc23_r1distill_qwen1p5b_runs",
+    "mathl5_8models_k8",
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--files", nargs="+", default=FILES)
+    parser.add_argument("--graders", nargs="+", default=["ktae", "ktae-last", "math-verify"])
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--csv", type=Path, default=HERE / "results/grading.csv")
+    arguments = parser.parse_args()
+    differences = []
+    for name in arguments.files:
+        outputs = read(arguments.folder / f"{name}.jsonl.gz")
+        for grader in arguments.graders:
+            row, verdicts = measure(outputs, grader, arguments.workers)
+            print(name, row, flush=True)
+            append_rows(arguments.csv, [{"file": name} | row | machine()])
+            if grader == "ktae":
+                differences += list_differences(name, outputs, verdicts)
+    write(HERE / "results/grading-differences.csv", differences)
+
+
+def measure(
+    outputs: list[Output], grader: str, workers: int
+) -> tuple[dict[str, object], list[Verdict]]:
+    cpu_before = children_cpu()
+    with GradingPool(workers, grader=grader) as pool:
+        list(pool.grade_all([Task(r"\boxed{1}", "1")] * 2 * workers))  # starts all workers
+        started = time.perf_counter()
+        verdicts = list(pool.grade_all(Task(o.response, o.answers) for o in outputs))
+        seconds = time.perf_counter() - started
+    counts = Counter(verdict.outcome for verdict in verdicts)
+    agreeing = sum(v.correct == o.reward for v, o in zip(verdicts, outputs, strict=True))
+    return {
+        "grader": grader,
+        "outputs": len(outputs),
+        "agree": f"{agreeing / len(outputs):.4f}",
+        "differ": len(outputs) - agreeing,
+        **{outcome.value: counts[outcome] for outcome in Outcome},
+        "workers": workers,
+        "seconds": f"{seconds:.2f}",
+        "per_second": f"{len(outputs) / seconds:.0f}",
+        "cpu_seconds": f"{children_cpu() - cpu_before:.2f}",
+        "math_verify": importlib.metadata.version("math-verify"),
+    }, verdicts
+
+
+def children_cpu() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def list_differences(
+    name: str, outputs: list[Output], verdicts: list[Verdict]
+) -> list[dict[str, object]]:
+    return [
+        {
+            "file": name,
+            "row": row,
+            "problem": output.group,
+            "stored": output.reward,
+            "outcome": verdict.outcome.value,
+            "reason": verdict.reason,
+        }
+        for row, (output, verdict) in enumerate(zip(outputs, verdicts, strict=True), start=1)
+        if output.reward != verdict.correct
+    ]
+
+
+def write(path: Path, rows: list[dict[str, object]]) -> None:
+    with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()

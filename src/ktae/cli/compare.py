@@ -1,0 +1,68 @@
+"""`ktae compare`: is one model better than the other, on the same problems?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ktae.errors import InputError
+
+
+def compare(
+    a: Annotated[Path, typer.Argument(help="Folder of ktae eval, or a file of saved outputs.")],
+    b: Annotated[Path, typer.Argument(help="The same of the other model.")],
+    plot: Annotated[Path | None, typer.Option(help="Write a forest plot to this PNG.")] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Compare on the problems that both have.")
+    ] = False,
+    time_limit: Annotated[float, typer.Option(help="Processor seconds to grade one output.")] = 5.0,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Grading processes [default: one a processor].")
+    ] = None,
+) -> None:
+    """Compare two models on the same problems: exact paired tests, with 95 % intervals."""
+    from rich.console import Console
+
+    from ktae.cli.eval import grade_outputs
+    from ktae.cli.eval_tables import make_table
+    from ktae.evaluation import comparison, forest, outputs
+    from ktae.grading import GradingPool
+
+    if plot is not None and not plot.parent.is_dir():
+        raise InputError(f"--plot {plot}: folder {plot.parent} does not exist")
+    console = Console(highlight=False, markup=False)
+    sides = [outputs.read(path) for path in (a, b)]
+    if not partial:
+        for path, side in zip((a, b), sides, strict=True):
+            outputs.check_complete(side, str(path))
+    with GradingPool(workers, time_limit=time_limit) as pool:
+        graded = [(side, grade_outputs(console, pool, side)) for side in sides]
+    found = comparison.compare(*graded, partial=partial)
+    name_a, name_b = (path.name.partition(".")[0] for path in (a, b))
+    if name_a == name_b:
+        name_a, name_b = "A", "B"
+    columns = ("problems", "A", "B", "B - A", "95 %", "B better", "worse", "p", "p (Holm)")
+    table = make_table(f"A: {a}   B: {b}", columns)
+    for row in found:
+        difference, low, high = (100 * x for x in row.difference)
+        table.add_row(
+            comparison.title(row.name),
+            f"{row.problems:,}",
+            f"{100 * row.accuracy_a:.1f}",
+            f"{100 * row.accuracy_b:.1f}",
+            f"{difference:+.1f}",
+            f"{low:+.1f} to {high:+.1f}",
+            str(row.better),
+            str(row.worse),
+            f"{row.p_value:.2g}",
+            f"{row.corrected:.2g}",
+        )
+    console.print(table)
+    for row in found:
+        words = comparison.in_words(row, name_a, name_b)
+        console.print(f"{comparison.title(row.name)}: {words}", soft_wrap=True)
+    if plot is not None:
+        forest.draw(found, plot, name_a=name_a, name_b=name_b)
+        console.print(f"wrote {plot}", soft_wrap=True)

@@ -1,0 +1,287 @@
+"""`ktae eval`: a model on benchmarks, or saved outputs graded again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ktae.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ktae.evaluation.outputs import Output
+    from ktae.evaluation.run import EvaluationFolder
+    from ktae.grading import GradingPool, Verdict
+
+
+@dataclasses.dataclass(frozen=True)
+class _Grading:
+    """How outputs are graded and shown."""
+
+    time_limit: float
+    workers: int | None
+    graders: list[str]
+    show: int
+
+
+def eval_(
+    model: Annotated[str | None, typer.Argument(help="Model folder or Hugging Face name.")] = None,
+    regrade: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Grade saved outputs instead: the authors' .json, TRL's .parquet, verl's .jsonl, "
+            "or a folder of ktae eval.",
+        ),
+    ] = None,
+    benchmarks: Annotated[
+        str | None,
+        typer.Option(
+            help="Comma-separated: aime24, aime25, math500, amc, amc23, minerva, olympiadbench, "
+            "gsm8k [default: the paper's five; with --regrade all that are in the file]."
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with the benchmarks' files [default: the hub].")
+    ] = None,
+    samples: Annotated[int, typer.Option(min=1, help="Responses to each problem.")] = 1,
+    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest response.")] = 3000,
+    template: Annotated[str, typer.Option(help="qwen-math, plain or chat.")] = "qwen-math",
+    engine: Annotated[str, typer.Option(help="transformers or vllm.")] = "transformers",
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Responses at once [default: 32, with vllm 512].")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the sampling.")] = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for everything; an unfinished evaluation in it is continued "
+            "[default: evals/MODEL; with --regrade none]."
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(help="With --regrade: counts the lengths that the file does not hold."),
+    ] = None,
+    graders: Annotated[
+        str,
+        typer.Option(
+            help="Comma-separated; with several, a table of where they disagree: ktae, ktae-boxed, "
+            "ktae-last, math-verify, strict-boxed, stored. The first one's verdicts count."
+        ),
+    ] = "ktae",
+    partial: Annotated[
+        bool,
+        typer.Option("--partial", help="With --regrade: problems may be missing or unbalanced."),
+    ] = False,
+    time_limit: Annotated[float, typer.Option(help="Processor seconds to grade one output.")] = 5.0,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Grading processes [default: one a processor].")
+    ] = None,
+    show: Annotated[int, typer.Option(min=0, help="Differing verdicts to print.")] = 20,
+) -> None:
+    """Evaluate a model on benchmarks; or, with --regrade, outputs that are there already."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    names = [name.strip() for name in benchmarks.split(",")] if benchmarks else None
+    how = _Grading(time_limit, workers, [name.strip() for name in graders.split(",")], show)
+    _check_graders(how, regrading=regrade is not None)
+    if (model is None) == (regrade is None):
+        raise InputError("expected either a MODEL or --regrade FILE")
+    if regrade is not None:
+        _regrade(console, regrade, names, output, tokenizer, partial, how)
+        return
+    assert model is not None
+    from ktae.evaluation.engines import Sampling
+
+    sampling = Sampling(samples, temperature, max_new_tokens)
+    _evaluate(
+        console, model, names, data, template, engine, sampling, batch_size, seed, output, how
+    )
+
+
+def grade_outputs(console: Console, pool: GradingPool, outputs: Sequence[Output]) -> list[Verdict]:
+    """The verdict of each output: the file's own if it is a graded record, else a new one."""
+    stored = [output.verdict for output in outputs]
+    if all(verdict is not None for verdict in stored):
+        return [verdict for verdict in stored if verdict is not None]
+    return _grade(console, pool, outputs)
+
+
+def _check_graders(how: _Grading, *, regrading: bool) -> None:
+    from ktae.grading.graders import GRADERS
+
+    known = [*GRADERS, "stored"] if regrading else list(GRADERS)
+    for name in how.graders:
+        if name not in known:
+            raise InputError(f"no grader {name!r}; expected one of {', '.join(known)}")
+    if len(set(how.graders)) < len(how.graders):
+        raise InputError("--graders names one twice")
+    if not 0 < how.time_limit < 1e6:
+        raise InputError(f"--time-limit is {how.time_limit}; expected seconds, above 0")
+
+
+def _evaluate(
+    console: Console,
+    model: str,
+    names: list[str] | None,
+    data: Path | None,
+    template: str,
+    engine: str,
+    sampling: Any,
+    batch_size: int | None,
+    seed: int,
+    output: Path | None,
+    how: _Grading,
+) -> None:
+    from ktae.evaluation import benchmarks, run
+    from ktae.evaluation.engines import ENGINES
+    from ktae.evaluation.templates import TEMPLATES
+    from ktae.hub import check_local_or_hub
+
+    check_local_or_hub("model", model)
+    for what, name, known in (("template", template, TEMPLATES), ("engine", engine, ENGINES)):
+        if name not in known:
+            raise InputError(f"no {what} {name!r}; expected one of {', '.join(known)}")
+    if sampling.samples > 1 and sampling.temperature == 0:
+        raise InputError("--samples above 1 needs --temperature above 0: greedy ones are all alike")
+    problems = [p for name in names or benchmarks.PAPER for p in benchmarks.load(name, data)]
+    size = batch_size or {"vllm": 512}.get(engine, 32)
+    folder = run.EvaluationFolder(output or Path("evals") / Path(model).name)
+    settings = run.settings_of(
+        model, engine, template, problems, sampling, batch_size=size, seed=seed
+    )
+    folder.claim(settings)
+
+    def load_engine() -> Any:
+        with console.status(f"loading {model}"):
+            loaded = ENGINES[engine](model)
+        loaded.batch_size = size
+        return loaded
+
+    with _progress(console, "generating") as progress:
+        outputs = run.generate_all(
+            folder, load_engine, problems, template, sampling,
+            batch_size=size, seed=seed, progress=progress,
+        )  # fmt: skip
+    _finish(console, outputs, folder, settings, how)
+
+
+def _regrade(
+    console: Console,
+    file: Path,
+    names: list[str] | None,
+    output: Path | None,
+    tokenizer: str | None,
+    partial: bool,
+    how: _Grading,
+) -> None:
+    from ktae.evaluation import outputs as saved
+    from ktae.evaluation.run import EvaluationFolder
+    from ktae.hub import check_local_or_hub
+    from ktae.rollouts.tokens import load_tokenizer
+
+    if tokenizer is not None:
+        check_local_or_hub("tokenizer", tokenizer)
+    found = saved.read(file)
+    if names is not None:
+        unknown = sorted(set(names) - {x.benchmark for x in found})
+        if unknown:
+            there = ", ".join(saved.by_benchmark(found))
+            raise InputError(f"no {unknown[0]} in {file}; it holds {there}")
+        found = [x for x in found if x.benchmark in names]
+    if not partial:
+        saved.check_complete(found, str(file))
+    if tokenizer is not None:
+        found = saved.with_tokens(found, load_tokenizer(tokenizer))
+    folder = None
+    settings = {"regraded": str(file), "outputs": len(found)}
+    if output is not None:
+        folder = EvaluationFolder(output)
+        folder.claim(settings)
+    _finish(console, found, folder, settings, how)
+
+
+def _finish(
+    console: Console,
+    outputs: list[Output],
+    folder: EvaluationFolder | None,
+    settings: dict[str, Any],
+    how: _Grading,
+) -> None:
+    """Grade, print the tables, and write the record and the results."""
+    from ktae.cli import eval_tables as tables
+    from ktae.evaluation.outputs import to_record
+    from ktae.evaluation.scores import score
+    from ktae.grading import GradingPool
+    from ktae.rollouts import record
+    from ktae.runs import write_json
+
+    verdicts = {}
+    for name in how.graders:
+        if name == "stored":
+            verdicts[name] = tables.stored_verdicts(outputs)
+            continue
+        with GradingPool(how.workers, time_limit=how.time_limit, grader=name) as pool:
+            verdicts[name] = _grade(console, pool, outputs)
+    first = verdicts[how.graders[0]]
+    scores = score(outputs, first)
+    stored = tables.stored_means(outputs)
+    tables.print_scores(console, scores, stored)
+    differences = tables.differences(outputs, first)
+    if stored:
+        tables.print_differences(console, differences, how.show)
+    if len(verdicts) > 1:
+        tables.print_disagreement(console, outputs, verdicts)
+    if folder is not None:
+        record.write(to_record(outputs, first, str(settings.get("model"))), folder.outputs)
+        content = {"settings": settings, **tables.as_json(scores, stored, differences)}
+        write_json(folder.results, content)
+        console.print(f"wrote {folder.results} and {folder.outputs}", soft_wrap=True)
+
+
+def _grade(console: Console, pool: GradingPool, outputs: Sequence[Output]) -> list[Verdict]:
+    from ktae.grading import Task
+
+    verdicts = []
+    with _progress(console, f"grading ({pool.grader})") as progress:
+        for verdict in pool.grade_all(Task(o.response, o.answers) for o in outputs):
+            verdicts.append(verdict)
+            progress(len(verdicts), len(outputs))
+    return verdicts
+
+
+@contextmanager
+def _progress(console: Console, what: str) -> Iterator[Any]:
+    """A bar with the time left on a terminal; twenty lines at most elsewhere."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as TimeLeft
+
+    bar = Progress(
+        TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeLeft(), console=console,
+        disable=not console.is_terminal, transient=True,
+    )  # fmt: skip
+    task = bar.add_task(what)
+    shown = 0
+
+    def update(done: int, total: int) -> None:
+        nonlocal shown
+        bar.start()  # not before: loading the model has a display of its own
+        bar.update(task, completed=done, total=total)
+        twentieth = 20 * done // total
+        if not console.is_terminal and what == "generating" and twentieth > shown:
+            shown = twentieth
+            console.print(f"{what} {done}/{total}", soft_wrap=True)
+
+    try:
+        yield update
+    finally:
+        bar.stop()

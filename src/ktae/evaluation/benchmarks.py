@@ -1,0 +1,173 @@
+"""Benchmarks by name: from the Hugging Face hub, or from a folder.
+
+In a folder each benchmark is one file, `NAME.jsonl` or `NAME.parquet` (or either with `.gz`), where
+NAME is the benchmark's name or one of its `files`; a row has `problem` or `question`, and `answer`
+or `final_answer`: a text, a number, or a list of accepted answers.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ktae.errors import InputError
+from ktae.rollouts.readers import READERS, iterate_rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Benchmark:
+    """Where a benchmark comes from, and how many problems it must have."""
+
+    size: int
+    hub: tuple[str, str | None, str]
+    """Data set, configuration and split on the hub."""
+    files: tuple[str, ...] = ()
+    """Other names of its file, without the ending."""
+    title: str = ""
+    """As the paper's tables print it."""
+
+
+SUITE = "lkevinzc/math-eval"
+"""The suite of the paper, as the authors of "Understanding R1-Zero-like training" published it."""
+
+BENCHMARKS = {
+    "aime24": Benchmark(30, (SUITE, None, "aime"), ("aime",), "AIME24"),
+    "aime25": Benchmark(30, ("math-ai/aime25", None, "test"), (), "AIME25"),
+    "math500": Benchmark(500, (SUITE, None, "math"), ("math",), "MATH-500"),
+    "amc": Benchmark(83, (SUITE, None, "amc"), (), "AMC"),
+    "amc23": Benchmark(40, ("math-ai/amc23", None, "test"), (), "AMC23"),
+    "minerva": Benchmark(272, (SUITE, None, "minerva"), (), "Minerva"),
+    "olympiadbench": Benchmark(
+        675, (SUITE, None, "olympiad_bench"), ("olympiad_bench",), "Olympiad"
+    ),
+    "gsm8k": Benchmark(1319, ("openai/gsm8k", "main", "test"), ("gsm8k_test",), "GSM8K"),
+}
+"""`amc` is the paper's 83 problems of AMC 2022 and 2023, `amc23` the 40 that others report."""
+
+PAPER = ("aime24", "math500", "amc", "minerva", "olympiadbench")
+"""The paper's five, in the order of its tables."""
+
+
+class Problem(NamedTuple):
+    """One problem of a benchmark."""
+
+    benchmark: str
+    number: int
+    """From 0, in the benchmark's own order."""
+    text: str
+    answers: tuple[str, ...]
+    """The accepted answers."""
+
+    @property
+    def group(self) -> str:
+        """`aime24/7`: the same in every file."""
+        return f"{self.benchmark}/{self.number}"
+
+
+def canonical(name: str) -> str:
+    """A benchmark's name by any of its names; other names stay as they are."""
+    return next((key for key, b in BENCHMARKS.items() if name == key or name in b.files), name)
+
+
+def load(name: str, data: Path | None = None) -> list[Problem]:
+    """All problems of a benchmark.
+
+    Args:
+        name: a key of `BENCHMARKS`.
+        data: a folder with files as above; None loads from the hub.
+
+    Raises:
+        InputError: there is no such benchmark or file, it cannot be loaded, a row lacks a problem
+            or an answer, or the number of problems is not the known one.
+    """
+    if name not in BENCHMARKS:
+        raise InputError(f"no benchmark {name!r}; expected one of {', '.join(BENCHMARKS)}")
+    rows = _from_hub(name) if data is None else iterate_rows(_file(name, data))
+    problems = [_problem(name, i, row, where) for i, (row, where) in enumerate(rows)]
+    expected = BENCHMARKS[name].size
+    if len(problems) != expected:
+        raise InputError(f"{name}: {len(problems)} problems; expected {expected}")
+    return problems
+
+
+def parse_answers(answer: object, where: str) -> tuple[str, ...]:
+    """The accepted answers in any of the forms in which files hold them.
+
+    Text is one answer, unless it is a printed list of texts (JSON or Python). After `####`, as in
+    GSM8K, only what follows counts.
+
+    Raises:
+        InputError: anything but a text, a number or a list of such; `where` begins the message.
+    """
+    if isinstance(answer, str):
+        listed = _printed_list(answer)
+        if listed is not None:
+            return parse_answers(listed, where)
+        for mark in ("####", "\nA: "):
+            answer = answer.rpartition(mark)[2]
+        return (answer.strip(),)
+    if isinstance(answer, int | float) and not isinstance(answer, bool):
+        return (str(int(answer)) if answer == int(answer) else str(answer),)
+    if isinstance(answer, Sequence) and answer:
+        return tuple(dict.fromkeys(x for part in answer for x in parse_answers(part, where)))
+    raise InputError(f"{where}: answer is {answer!r:.60}; expected text, a number, or a list")
+
+
+def _printed_list(text: str) -> list[str] | None:
+    if not text.lstrip().startswith("["):
+        return None
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            content = parse(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        if isinstance(content, list) and content and all(isinstance(x, str) for x in content):
+            return content
+    return None
+
+
+def _problem(name: str, index: int, row: object, where: str) -> Problem:
+    if not isinstance(row, dict):
+        raise InputError(f"{where}: {row!r:.60}; expected an object with problem and answer")
+    text = row.get("problem") or row.get("question")
+    answer = next(
+        (row[key] for key in ("answer", "final_answer") if row.get(key) is not None), None
+    )
+    if not isinstance(text, str) or answer is None:
+        raise InputError(f"{where}: no problem or no answer; its fields are {list(row)}")
+    return Problem(name, index, text, parse_answers(answer, where))
+
+
+def _file(name: str, data: Path) -> Path:
+    if not data.is_dir():
+        raise InputError(f"--data {data} is not a folder")
+    names = [name, *BENCHMARKS[name].files]
+    endings = [f"{suffix}{gz}" for suffix in READERS for gz in ("", ".gz")]
+    for candidate in (data / f"{stem}{ending}" for stem in names for ending in endings):
+        if candidate.is_file():
+            return candidate
+    raise InputError(f"no {' or '.join(names)} with {', '.join(endings)} in {data}")
+
+
+def _from_hub(name: str) -> Iterable[tuple[object, str]]:
+    path, config, split = BENCHMARKS[name].hub
+    try:
+        from datasets import load_dataset
+    except ModuleNotFoundError:
+        raise InputError(
+            "benchmarks from the hub need datasets, which is not installed; pip install "
+            "'ktae[eval]', or give a folder with --data"
+        ) from None
+    try:
+        rows = load_dataset(path, config, split=split)
+    except Exception as error:  # the library raises a dozen kinds
+        message = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"{name}: cannot load {path} from the hub ({type(error).__name__}: {message}); "
+            "a folder with the files can be given with --data"
+        ) from None
+    return ((row, f"{path}, row {number}") for number, row in enumerate(rows, start=1))

@@ -1,0 +1,185 @@
+"""Is one model better than the other? Paired tests over the same problems.
+
+Each problem gives a difference of two accuracies (of one sample each, or of k). The test is exact:
+if the models were alike, each problem's difference would have had the other sign with probability
+1/2, and the p-value is the share of all 2^n sign patterns whose sum is at least as far from 0. With
+one sample a problem that is McNemar's exact test: only problems on which the models disagree count.
+
+Intervals are 95 % percentile bootstrap over problems, paired; p-values are corrected for the number
+of comparisons by Holm's method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ktae.errors import InputError
+from ktae.evaluation.benchmarks import BENCHMARKS
+from ktae.evaluation.outputs import Output, by_benchmark
+from ktae.evaluation.scores import Interval, bootstrap_means, rates
+from ktae.grading import Verdict
+
+LEVEL = 0.05
+POOLED = "all problems"
+_EXACT_SPAN = 1 << 20
+_DRAWS = 100_000
+
+
+class Comparison(NamedTuple):
+    """B against A on one set of problems."""
+
+    name: str
+    problems: int
+    """With a decided sample in both."""
+    accuracy_a: float
+    accuracy_b: float
+    difference: Interval
+    """B minus A, as a share: .02 is two points."""
+    better: int
+    """Problems on which B is better."""
+    worse: int
+    p_value: float
+    corrected: float = math.nan
+    """`p_value` after Holm's correction for all comparisons made together."""
+
+    @property
+    def shown(self) -> bool:
+        """Whether a difference is shown at the 5 % level."""
+        return self.corrected < LEVEL
+
+
+def compare(
+    a: tuple[Sequence[Output], Sequence[Verdict]],
+    b: tuple[Sequence[Output], Sequence[Verdict]],
+    *,
+    partial: bool = False,
+    seed: int = 0,
+) -> list[Comparison]:
+    """One comparison for each benchmark, and one for all problems together if there are several.
+
+    Args:
+        a: outputs and verdicts of the first model.
+        b: of the second.
+        partial: compare on the problems that both have, instead of raising an error.
+        seed: of the bootstrap.
+
+    Raises:
+        InputError: the two have different problems, or different answers to the same problem.
+    """
+    _require_same_problems(a[0], b[0], partial)
+    rates_a, rates_b = rates(*a), rates(*b)
+    both = [
+        group for group in rates_a if group in rates_b and rates_a[group][1] and rates_b[group][1]
+    ]
+    benchmark_of = {output.group: output.benchmark for output in a[0]}
+    rng = np.random.default_rng(seed)
+    names = [n for n in by_benchmark(a[0]) if any(benchmark_of[group] == n for group in both)]
+    if not names:
+        raise InputError("no problem has a decided output in both: there is nothing to compare")
+    sets = {name: [group for group in both if benchmark_of[group] == name] for name in names}
+    if len(sets) > 1:
+        sets[POOLED] = both
+    found = [_compare(name, groups, rates_a, rates_b, rng) for name, groups in sets.items()]
+    corrected = holm([comparison.p_value for comparison in found])
+    return [c._replace(corrected=p) for c, p in zip(found, corrected, strict=True)]
+
+
+def sign_flip_p_value(differences: Sequence[int]) -> float:
+    """Two-sided exact p-value of the sum of these differences: see the module.
+
+    With differences of -1, 0 and 1 it is McNemar's exact test. Beyond a span of a million the share
+    is estimated from 100,000 random sign patterns, the observed one included.
+    """
+    sizes = np.abs(np.array([d for d in differences if d], dtype=np.int64))
+    observed = abs(int(sum(differences)))
+    if not sizes.size:
+        return 1.0
+    span = int(sizes.sum())
+    if span > _EXACT_SPAN:
+        signs = np.random.default_rng(0).choice([-1, 1], size=(_DRAWS, sizes.size))
+        return float((1 + np.sum(np.abs(signs @ sizes) >= observed)) / (1 + _DRAWS))
+    pmf = np.ones(1)  # of the sum of those differences that are positive
+    for size in sizes.tolist():
+        shifted = np.zeros(len(pmf) + size)
+        shifted[: len(pmf)] += pmf / 2
+        shifted[size:] += pmf / 2
+        pmf = shifted
+    total = 2 * np.arange(len(pmf)) - span
+    return float(min(1.0, pmf[np.abs(total) >= observed].sum()))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction: the family-wise error stays below the level."""
+    corrected = [0.0] * len(p_values)
+    highest = 0.0
+    for rank, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        corrected[i] = highest
+    return corrected
+
+
+def in_words(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
+    """What may be said, in one sentence."""
+    difference, low, high = (100 * x for x in comparison.difference)
+    between = f"95 % interval {low:+.1f} to {high:+.1f} points"
+    if comparison.shown:
+        better, worse = (name_b, name_a) if difference > 0 else (name_a, name_b)
+        return (
+            f"{better} is better than {worse} by {abs(difference):.1f} points "
+            f"({between}, corrected p = {comparison.corrected:.2g})"
+        )
+    return (
+        f"no difference can be shown with {comparison.problems} problems "
+        f"({difference:+.1f} points seen, {between}, corrected p = {comparison.corrected:.2g})"
+    )
+
+
+def title(name: str) -> str:
+    """A benchmark as the paper's tables print it."""
+    return BENCHMARKS[name].title if name in BENCHMARKS else name
+
+
+def _require_same_problems(a: Sequence[Output], b: Sequence[Output], partial: bool) -> None:
+    answers_a, answers_b = ({o.group: frozenset(o.answers) for o in side} for side in (a, b))
+    missing = [*(answers_a.keys() - answers_b.keys()), *(answers_b.keys() - answers_a.keys())]
+    if missing and not partial:
+        raise InputError(
+            f"{len(missing)} problems are in one of the two only, such as {min(missing)}; "
+            "--partial compares on the others"
+        )
+    for group in answers_a.keys() & answers_b.keys():
+        if answers_a[group] != answers_b[group]:
+            raise InputError(
+                f"problem {group} has the answer {min(answers_a[group])!r:.60} in A and "
+                f"{min(answers_b[group])!r:.60} in B: these are not the same problems"
+            )
+
+
+def _compare(
+    name: str,
+    groups: Sequence[str],
+    rates_a: Mapping[str, tuple[int, int]],
+    rates_b: Mapping[str, tuple[int, int]],
+    rng: np.random.Generator,
+) -> Comparison:
+    a_p, b_p = (np.array([c / n for c, n in (r[g] for g in groups)]) for r in (rates_a, rates_b))
+    difference_p = b_p - a_p
+    means = bootstrap_means(difference_p[:, None], rng)[:, 0]
+    low, high = np.percentile(means, (2.5, 97.5))
+    common = math.lcm(*(n for r in (rates_a, rates_b) for _, n in (r[g] for g in groups)))
+    integers = [round(common * difference) for difference in difference_p.tolist()]
+    divisor = math.gcd(*integers) or 1
+    return Comparison(
+        name=name,
+        problems=len(groups),
+        accuracy_a=float(a_p.mean()),
+        accuracy_b=float(b_p.mean()),
+        difference=Interval(float(difference_p.mean()), float(low), float(high)),
+        better=int(np.sum(difference_p > 0)),
+        worse=int(np.sum(difference_p < 0)),
+        p_value=sign_flip_p_value([d // divisor for d in integers]),
+    )

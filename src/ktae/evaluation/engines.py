@@ -1,0 +1,148 @@
+"""What generates: transformers anywhere, vLLM where it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ktae.errors import InputError
+from ktae.hub import check_local_or_hub
+
+
+class Sampling(NamedTuple):
+    """How responses are drawn."""
+
+    samples: int = 1
+    temperature: float = 0.0
+    """0 is greedy."""
+    max_new_tokens: int = 3000
+    """The end-of-sequence token included. 3,000 is what the paper's evaluation uses."""
+
+
+class Sample(NamedTuple):
+    """One response."""
+
+    text: str
+    tokens: int
+    finished: bool
+    """Whether it ended by itself within the limit."""
+
+
+class Engine(Protocol):
+    """Anything that answers prompts."""
+
+    batch_size: int
+    """Responses at once that suit it."""
+
+    @property
+    def tokenizer(self) -> Any:
+        """The model's tokenizer."""
+
+    def generate(self, prompts: Sequence[str], sampling: Sampling, seed: int) -> list[list[Sample]]:
+        """`sampling.samples` responses to each prompt; the same seed draws the same ones."""
+
+
+class TransformersEngine:
+    """A model in transformers: on the GPU where there is one, else on the CPU."""
+
+    batch_size = 32
+
+    def __init__(self, model: str) -> None:
+        """Load a folder or a hub name.
+
+        Raises:
+            InputError: there is no such model, or transformers is not installed.
+        """
+        check_local_or_hub("model", model)
+        try:
+            import torch
+            from transformers import AutoModelForCausalLM, AutoTokenizer
+            from transformers.utils import logging
+        except ModuleNotFoundError as error:
+            raise InputError(
+                f"evaluation needs {error.name}, which is not installed; pip install 'ktae[eval]'"
+            ) from None
+        logging.disable_progress_bar()  # the command line shows one of its own
+        try:
+            self._tokenizer = AutoTokenizer.from_pretrained(model)
+            self.model = AutoModelForCausalLM.from_pretrained(model, dtype="auto")
+        except (OSError, ValueError) as error:
+            message = " ".join(str(error).split())[:300]
+            raise InputError(f"cannot load model {model}: {message}") from None
+        if torch.cuda.is_available():
+            self.model.to("cuda")
+
+    @property
+    def tokenizer(self) -> Any:
+        """The model's tokenizer."""
+        return self._tokenizer
+
+    def generate(self, prompts: Sequence[str], sampling: Sampling, seed: int) -> list[list[Sample]]:
+        """See `Engine`."""
+        from ktae.evaluation.generation import generate
+
+        k = sampling.samples
+        done = generate(
+            self.model,
+            self._tokenizer,
+            [prompt for prompt in prompts for _ in range(k)],
+            max_new_tokens=sampling.max_new_tokens,
+            temperature=sampling.temperature,
+            batch_size=self.batch_size,
+            seed=seed,
+        )
+        samples = [
+            Sample(text, len(ids), finished)
+            for text, ids, finished in zip(done.texts, done.token_ids, done.finished, strict=True)
+        ]
+        return [samples[i : i + k] for i in range(0, len(samples), k)]
+
+
+class VLLMEngine:
+    """A model in vLLM."""
+
+    batch_size = 512
+
+    def __init__(self, model: str) -> None:
+        """Load a folder or a hub name.
+
+        Raises:
+            InputError: there is no such model, or vLLM is not installed.
+        """
+        check_local_or_hub("model", model)
+        try:
+            import vllm
+        except ModuleNotFoundError as error:
+            raise InputError(
+                f"--engine vllm needs {error.name}, which is not installed; install vllm, or use "
+                "--engine transformers"
+            ) from None
+        self._vllm = vllm
+        self._llm = vllm.LLM(model=model, enable_prefix_caching=True)
+
+    @property
+    def tokenizer(self) -> Any:
+        """The model's tokenizer."""
+        return self._llm.get_tokenizer()
+
+    def generate(self, prompts: Sequence[str], sampling: Sampling, seed: int) -> list[list[Sample]]:
+        """See `Engine`. Only the model's own end-of-sequence tokens end a response."""
+        params = self._vllm.SamplingParams(
+            n=sampling.samples,
+            temperature=sampling.temperature,
+            top_p=1.0,
+            max_tokens=sampling.max_new_tokens,
+            seed=seed,
+        )
+        answers = self._llm.generate(list(prompts), params, use_tqdm=False)
+        return [
+            [Sample(o.text, len(o.token_ids), o.finish_reason == "stop") for o in answer.outputs]
+            for answer in answers
+        ]
+
+
+ENGINES: dict[str, Callable[[str], Engine]] = {
+    "transformers": TransformersEngine,
+    "vllm": VLLMEngine,
+}
+"""By name; each loads a model."""

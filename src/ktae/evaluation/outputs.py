@@ -1,0 +1,287 @@
+"""Saved outputs of any model: one form for what the formats of other tools hold.
+
+Read are: the JSON of the paper's authors (and of understand-r1-zero), which is a list of objects
+`task_name`, `gt`, `model_output`, `reward`; TRL's completions (Parquet) and verl's rollout dumps
+(JSON lines), provided they hold the reference answers; and our own records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ktae.errors import InputError
+from ktae.evaluation.benchmarks import BENCHMARKS, canonical, parse_answers
+from ktae.grading import Outcome, Verdict
+from ktae.rollouts import record
+from ktae.rollouts.readers import iterate_rows, read_json
+
+FIELDS = {
+    "response": ("response", "completion", "output", "model_output"),
+    "prompt": ("prompt", "problem", "input", "question"),
+    "answer": ("answer", "answers", "gts", "gt", "ground_truth", "solution"),
+    "reward": ("reward", "score", "accuracy", "acc", "correct"),
+    "benchmark": ("benchmark", "task_name", "data_source"),
+}
+"""What a field may be called, in the order in which the names are tried."""
+
+
+class Output(NamedTuple):
+    """One response of a model to one problem."""
+
+    benchmark: str
+    problem: str
+    """Which problem of the benchmark: its index where it is known."""
+    sample: int
+    """From 0: which of the responses to this problem."""
+    response: str
+    answers: tuple[str, ...]
+    prompt: str | None = None
+    tokens: int | None = None
+    """Length of the response."""
+    finished: bool | None = None
+    """Whether it ended by itself; None: not known."""
+    reward: float | None = None
+    """What the file says; None: nothing."""
+    verdict: Verdict | None = None
+    """Where the file is a record that `ktae eval` has graded."""
+
+    @property
+    def group(self) -> str:
+        """`aime24/7`."""
+        return f"{self.benchmark}/{self.problem}"
+
+
+def read(path: Path) -> list[Output]:
+    """All outputs in a file, or in a folder that `ktae eval` has written.
+
+    Raises:
+        InputError: the file cannot be read, or a row has no response or no reference answer.
+    """
+    if path.is_dir():
+        path = path / "outputs.parquet"
+        if not path.is_file():
+            raise InputError(f"{path.parent} holds no outputs.parquet: no finished ktae eval")
+    name = path.name.removesuffix(".gz")
+    rows = _authors(path) if name.endswith(".json") else iterate_rows(path)
+    numbers = _Numbering(name.partition(".")[0])
+    outputs = [numbers.output(row, where) for row, where in rows]
+    if not outputs:
+        raise InputError(f"{path} is empty: it holds no outputs")
+    return outputs
+
+
+def check_complete(outputs: Sequence[Output], where: str) -> None:
+    """Each benchmark that we know has all its problems, and all problems as many outputs.
+
+    Raises:
+        InputError: it names a problem that is missing, too many, or has another number of outputs.
+    """
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for output in outputs:
+        counts[output.benchmark][output.problem] += 1
+    hint = "; --partial accepts that"
+    for name, problems in counts.items():
+        known = BENCHMARKS[name].size if name in BENCHMARKS else None
+        if known is not None and len(problems) != known:
+            missing = [str(i) for i in range(known) if str(i) not in problems]
+            which = f" (missing: {', '.join(missing[:5])})" if 0 < len(missing) < known else ""
+            raise InputError(
+                f"{where}: {len(problems)} problems of {name}; expected {known}{which}{hint}"
+            )
+        usual, _ = Counter(problems.values()).most_common(1)[0]
+        for problem, count in problems.items():
+            if count != usual:
+                raise InputError(
+                    f"{where}: problem {name}/{problem} has {count} outputs, most have {usual}: "
+                    f"is it there twice, or is one missing?{hint}"
+                )
+
+
+def with_tokens(outputs: Sequence[Output], tokenizer: Any) -> list[Output]:
+    """The same, with lengths counted by a tokenizer where they are not known."""
+    from ktae.rollouts.tokens import tokenize
+
+    missing = [i for i, output in enumerate(outputs) if output.tokens is None]
+    counted = list(outputs)
+    for i, ids in zip(
+        missing, tokenize(tokenizer, [outputs[i].response for i in missing]), strict=True
+    ):
+        counted[i] = outputs[i]._replace(tokens=len(ids))
+    return counted
+
+
+def to_record(outputs: Sequence[Output], verdicts: Sequence[Verdict], model: str) -> Any:
+    """Graded outputs as a rollout record, which `ktae score` and `ktae compare` read.
+
+    `correct` is null where the verdict is undecided (and the reward, which a record must have, 0).
+    """
+    rows = []
+    for output, verdict in zip(outputs, verdicts, strict=True):
+        extra = {
+            "sample": output.sample,
+            "tokens": output.tokens,
+            "finished": output.finished,
+            "outcome": verdict.outcome.value,
+            "extracted": verdict.extracted,
+            "reason": verdict.reason,
+        }
+        rows.append(
+            {
+                "group": output.group,
+                "prompt": output.prompt,
+                "response": output.response,
+                "answer": json.dumps(output.answers, ensure_ascii=False),
+                "reward": verdict.correct or 0.0,
+                "correct": verdict.correct,
+                "model": model,
+                "extra": json.dumps(extra, ensure_ascii=False),
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=record.SCHEMA)
+
+
+class _Numbering:
+    """Turns rows into outputs, and numbers problems and samples that have no numbers."""
+
+    def __init__(self, default_benchmark: str) -> None:
+        self.default = default_benchmark
+        self.samples: Counter[str] = Counter()
+        self.problems: dict[str, dict[str, int]] = defaultdict(dict)
+
+    def output(self, row: object, where: str) -> Output:
+        if not isinstance(row, dict):
+            raise InputError(f"{where}: {row!r:.60}; expected an object with response and answer")
+        extra = _extra(row, where)
+        response = _text(_field(row, "response", where))
+        if response is None:
+            raise InputError(f"{where}: response is no text")
+        prompt = _text(_field(row, "prompt", where, needed=False))
+        answers = parse_answers(_field(row, "answer", where), where)
+        benchmark, problem = self._problem(row, prompt, where)
+        sample = self.samples[f"{benchmark}/{problem}"]
+        self.samples[f"{benchmark}/{problem}"] += 1
+        return Output(
+            benchmark,
+            problem,
+            sample,
+            response,
+            answers,
+            prompt,
+            extra.get("tokens"),
+            extra.get("finished"),
+            _reward(_field(row, "reward", where, needed=False), where),
+            _verdict(extra),
+        )
+
+    def _problem(self, row: dict[str, Any], prompt: str | None, where: str) -> tuple[str, str]:
+        """Benchmark and problem from `group`, or numbered by first appearance of the prompt."""
+        group = row.get("group")
+        benchmark = _field(row, "benchmark", where, needed=False)
+        if group is not None:
+            before, slash, problem = str(group).rpartition("/")
+            return canonical(str(benchmark or before or self.default)), problem if slash else str(
+                group
+            )
+        if prompt is None:
+            raise InputError(f"{where}: neither group nor prompt: which problem is it?")
+        name = canonical(str(benchmark or self.default))
+        key = f"{row.get('step')}:{prompt}"
+        number = self.problems[name].setdefault(key, len(self.problems[name]))
+        return name, str(number)
+
+
+def _authors(path: Path) -> Iterator[tuple[object, str]]:
+    """The authors' list, flattened: one row a response. Problems are numbered by their order."""
+    content = read_json(path)
+    if not isinstance(content, list):
+        raise InputError(f"{path}: {type(content).__name__}; expected a list of outputs")
+    numbers: Counter[str] = Counter()
+    for number, entry in enumerate(content, start=1):
+        where = f"{path}, entry {number}"
+        if not isinstance(entry, dict) or not isinstance(entry.get("model_output"), list | str):
+            raise InputError(f"{where}: expected an object with model_output, gt and task_name")
+        responses = _as_list(entry["model_output"])
+        rewards = _as_list(entry.get("reward", [None] * len(responses)))
+        golds = entry.get("gt", entry.get("answer"))
+        golds = (
+            golds
+            if isinstance(golds, list) and len(golds) == len(responses)
+            else [golds] * len(responses)
+        )
+        if len(rewards) != len(responses):
+            raise InputError(f"{where}: {len(rewards)} rewards for {len(responses)} outputs")
+        name = str(entry.get("task_name", path.name.partition(".")[0]))
+        for response, reward, gold in zip(responses, rewards, golds, strict=True):
+            yield (
+                {
+                    "group": f"{name}/{numbers[name]}",
+                    "prompt": entry.get("prompt"),
+                    "response": response,
+                    "answer": gold,
+                    "reward": reward,
+                },
+                where,
+            )
+        numbers[name] += 1
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _field(row: dict[str, Any], name: str, where: str, *, needed: bool = True) -> Any:
+    for key in FIELDS[name]:
+        if row.get(key) is not None:
+            return row[key]
+    if needed:
+        raise InputError(f"{where}: no {' or '.join(FIELDS[name])}; its fields are {list(row)}")
+    return None
+
+
+def _extra(row: dict[str, Any], where: str) -> dict[str, Any]:
+    extra = row.get("extra")
+    if not isinstance(extra, str):
+        return {}
+    try:
+        content = json.loads(extra)
+    except ValueError:
+        raise InputError(f"{where}: extra is {extra!r:.60}; expected a JSON object") from None
+    return content if isinstance(content, dict) else {}
+
+
+def _text(value: object) -> str | None:
+    """Text as it is; of a conversation the last message."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and isinstance(value[-1], dict):
+        content = value[-1].get("content")
+        return content if isinstance(content, str) else None
+    return None
+
+
+def _reward(value: object, where: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool | int | float):
+        return float(value)
+    raise InputError(f"{where}: reward is {value!r:.60}; expected a number")
+
+
+def _verdict(extra: dict[str, Any]) -> Verdict | None:
+    outcome = extra.get("outcome")
+    if outcome not in list(Outcome):
+        return None
+    return Verdict(Outcome(outcome), extra.get("extracted"), extra.get("reason") or "")
+
+
+def by_benchmark(outputs: Iterable[Output]) -> list[str]:
+    """The benchmarks that occur: the paper's order first, then as they come."""
+    names = list(dict.fromkeys(output.benchmark for output in outputs))
+    known = list(BENCHMARKS)
+    return sorted(names, key=lambda name: known.index(name) if name in known else len(known))

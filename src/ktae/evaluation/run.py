@@ -1,0 +1,188 @@
+"""Generation that can be cut off at any time: each finished batch is a file.
+
+The folder of an evaluation:
+
+    settings.json          what was asked for; another run in this folder must ask for the same
+    batches/00000.jsonl    one finished batch, written beside and then renamed
+    outputs.parquet        all outputs with their verdicts, as a rollout record
+    results.json           the figures
+
+Every batch has its own seed, so that a resumed evaluation equals one that was not interrupted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ktae.atomic import atomic_write
+from ktae.errors import InputError
+from ktae.evaluation.benchmarks import Problem
+from ktae.evaluation.engines import Engine, Sampling
+from ktae.evaluation.outputs import Output
+from ktae.evaluation.templates import TEMPLATES
+from ktae.runs import write_json
+
+Progress = Callable[[int, int], None]
+"""Called with the problems done and the problems in all."""
+
+
+class EvaluationFolder:
+    """Paths and files of one evaluation."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.settings = path / "settings.json"
+        self.batches = path / "batches"
+        self.outputs = path / "outputs.parquet"
+        self.results = path / "results.json"
+
+    def claim(self, settings: dict[str, Any]) -> None:
+        """Make the folder, or take up the evaluation that is in it.
+
+        Raises:
+            InputError: it cannot be made, holds something else, or an evaluation with other
+                settings.
+        """
+        if self.settings.exists():
+            self._require_same(settings)
+            return
+        if self.path.exists() and not (self.path.is_dir() and not any(self.path.iterdir())):
+            raise InputError(f"{self.path} is not an empty folder; give another --output")
+        try:
+            self.batches.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot make folder {self.path}: {error.strerror}") from None
+        write_json(self.settings, settings)
+
+    def _require_same(self, settings: dict[str, Any]) -> None:
+        try:
+            found = json.loads(self.settings.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot read {self.settings}: {error}") from None
+        for key, value in settings.items():
+            if found.get(key) != value:
+                raise InputError(
+                    f"{self.path} holds an evaluation with {key} = {found.get(key)!r:.80}, not "
+                    f"{value!r:.80}; give another --output"
+                )
+
+    def batch(self, number: int) -> Path:
+        """Where a batch is, or will be."""
+        return self.batches / f"{number:05d}.jsonl"
+
+
+def settings_of(
+    model: str,
+    engine: str,
+    template: str,
+    problems: Sequence[Problem],
+    sampling: Sampling,
+    *,
+    batch_size: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Everything that the outputs depend on, as JSON."""
+    digest = hashlib.sha256(json.dumps(list(problems)).encode()).hexdigest()
+    return {
+        "model": model,
+        "engine": engine,
+        "template": template,
+        "benchmarks": list(dict.fromkeys(problem.benchmark for problem in problems)),
+        "problems": f"{len(problems)}, sha256 {digest[:16]}",
+        "samples": sampling.samples,
+        "temperature": sampling.temperature,
+        "max_new_tokens": sampling.max_new_tokens,
+        "batch_size": batch_size,
+        "seed": seed,
+    }
+
+
+def generate_all(
+    folder: EvaluationFolder,
+    load_engine: Callable[[], Engine],
+    problems: Sequence[Problem],
+    template: str,
+    sampling: Sampling,
+    *,
+    batch_size: int,
+    seed: int,
+    progress: Progress,
+) -> list[Output]:
+    """Every problem's responses; those that are on disk already are read.
+
+    Args:
+        folder: claimed.
+        load_engine: called only if anything is left to generate.
+        problems: all benchmarks, one after the other.
+        template: a name in `TEMPLATES`.
+        sampling: how responses are drawn.
+        batch_size: responses in a batch, at least; a problem's samples are never split.
+        seed: of the first batch.
+        progress: called after each batch.
+
+    Raises:
+        InputError: a batch on disk does not belong to this evaluation.
+    """
+    order = sorted(range(len(problems)), key=lambda i: -len(problems[i].text))  # little padding
+    per_batch = max(1, batch_size // sampling.samples)
+    chunks = [order[i : i + per_batch] for i in range(0, len(order), per_batch)]
+    engine: Engine | None = None
+    outputs: list[list[Output]] = [[] for _ in problems]
+    done = 0
+    for number, chunk in enumerate(chunks):
+        path = folder.batch(number)
+        batch = [problems[i] for i in chunk]
+        if not path.exists():
+            engine = engine or load_engine()
+            prompts = [TEMPLATES[template](p.text, engine.tokenizer) for p in batch]
+            samples = engine.generate(prompts, sampling, seed + number)
+            rows = [[sample._asdict() for sample in of_one] for of_one in samples]
+            _write_batch(path, batch, prompts, rows)
+        for i, found in zip(chunk, _read_batch(path, batch), strict=True):
+            outputs[i] = found
+        done += len(chunk)
+        progress(done, len(problems))
+    return [output for of_one in outputs for output in of_one]
+
+
+def _write_batch(
+    path: Path, batch: Sequence[Problem], prompts: Sequence[str], rows: list[list[dict[str, Any]]]
+) -> None:
+    lines = [
+        json.dumps({"group": problem.group, "prompt": prompt, "samples": samples}) + "\n"
+        for problem, prompt, samples in zip(batch, prompts, rows, strict=True)
+    ]
+    with atomic_write(path) as temporary:
+        temporary.write_text("".join(lines), encoding="utf-8")
+
+
+def _read_batch(path: Path, batch: Sequence[Problem]) -> list[list[Output]]:
+    try:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        if [row["group"] for row in rows] != [problem.group for problem in batch]:
+            raise InputError(f"{path} holds other problems than this evaluation's batch")
+        return [_outputs(problem, row) for problem, row in zip(batch, rows, strict=True)]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is not a batch of ktae eval: {error}; delete it") from None
+
+
+def _outputs(problem: Problem, row: dict[str, Any]) -> list[Output]:
+    return [
+        Output(
+            benchmark=problem.benchmark,
+            problem=str(problem.number),
+            sample=i,
+            response=sample["text"],
+            answers=problem.answers,
+            prompt=row["prompt"],
+            tokens=sample["tokens"],
+            finished=sample["finished"],
+        )
+        for i, sample in enumerate(row["samples"])
+    ]

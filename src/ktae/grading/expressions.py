@@ -1,0 +1,154 @@
+r"""Answers as sympy objects: parsed and compared by math-verify, with four corrections.
+
+Each corrects something measured on real outputs, with math-verify 0.9:
+
+- It rounds decimals to six places and so takes 5.11e-19 for 2.88e-19. Where both sides are
+  constants and one is a decimal, `ktae.grading.values.close` decides.
+- It proves a difference by `simplify`, which may take minutes. Two expressions that differ at a
+  random point differ, and need no proof (`_differ_at_a_point`).
+- It cannot parse `E_{1}` (to it `E` is Euler's number), `L_{\odot}` or a trailing "where ..."
+  (`_prepared`).
+- It raises for values that are not finite (a division by zero in the response).
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import random
+import re
+from fractions import Fraction
+from typing import Any
+
+from ktae.grading import values
+
+DIGITS = 30
+"""Significant digits to which constants are evaluated for comparison."""
+
+_CLAUSE = re.compile(
+    r"\s*,?\s*(?:\\text\s*\{\s*)?,?\s*\b(?:where|for (?:any|all|every|some)|with)\b.*", re.DOTALL
+)
+_HALF_OPEN = re.compile(r"[A-Za-z]\s*(?:\\in)?\s*(\([^()\[\]]*\]|\[[^()\[\]]*\))")
+_MEMBER = re.compile(r"[A-Za-z]\s*\\in(?![a-z])\s*")
+_SUBSCRIPT = re.compile(r"_\{((?:[^{}]|\{[^{}]*\})*)\}")
+_EULER = re.compile(r"(?<![A-Za-z\\])E_(?:\{(\w+)\}|(\w))")
+
+
+def agree(answer: str, given: str) -> bool:
+    """Whether math-verify, corrected, takes `given` for the accepted `answer`."""
+    from math_verify import verify
+
+    gold, target = parsed(answer), parsed(given)
+    if gold is None or target is None:
+        return False
+    if _is_not_finite(target):
+        return bool(gold == target)
+    a, b = _constant(gold), _constant(target)
+    if a is not None and b is not None:
+        if a == b or not (_has_decimal(gold) or _has_decimal(target)):
+            return a == b or (
+                values.close(a, b) and bool(verify(gold, target, timeout_seconds=None))
+            )
+        return values.close(a, b)
+    if _differ_at_a_point(gold, target):
+        return False
+    return bool(verify(gold, target, timeout_seconds=None, raise_on_error=True))
+
+
+@functools.lru_cache(maxsize=512)
+def parsed(text: str) -> Any:
+    r"""An answer as the sympy object that math-verify makes of it, or None."""
+    from math_verify import LatexExtractionConfig, parse
+
+    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it has no time limit
+    prepared = _prepared(text)
+    if not prepared or not values.braces_match(prepared):
+        return None
+    try:
+        found = parse(
+            f"${prepared}$",
+            extraction_config=[LatexExtractionConfig()],
+            fallback_mode="no_fallback",
+            parsing_timeout=None,
+            raise_on_error=True,
+        )
+    except MemoryError:
+        raise
+    except Exception:
+        return None
+    return found[0] if found else None
+
+
+def _prepared(text: str) -> str:
+    r"""`tidy`, without clauses, names of intervals, and subscripts that cannot be parsed."""
+    prepared = values.tidy(_CLAUSE.sub("", values.tidy(text)))
+    half_open = _HALF_OPEN.fullmatch(prepared)
+    if half_open:  # "t(0,4]" can only be an interval
+        prepared = half_open.group(1)
+    prepared = _MEMBER.sub("", prepared) if _MEMBER.match(prepared) else prepared
+    prepared = _SUBSCRIPT.sub(lambda m: f"_{{{_alphanumeric(m.group(1))}}}", prepared)
+    return _EULER.sub(lambda m: f"X_{{E{m.group(1) or m.group(2)}}}", prepared)
+
+
+def _alphanumeric(subscript: str) -> str:
+    plain = re.sub(r"\\(?:text|mathrm|rm|textbf|mathbf|operatorname)(?![a-z])", "", subscript)
+    return re.sub(r"\W", "", plain) or "x"
+
+
+def _constant(expression: Any) -> Fraction | None:
+    """The value of a real constant without free symbols, or None."""
+    from sympy import Expr
+
+    if not isinstance(expression, Expr) or expression.free_symbols:
+        return None
+    return _value(expression)
+
+
+def _value(expression: Any) -> Fraction | None:
+    """A finite real value to `DIGITS` digits, or None."""
+    try:
+        value = expression.doit().evalf(DIGITS)
+        if value.is_Rational:
+            return Fraction(int(value.p), int(value.q))
+        return Fraction(str(value)) if value.is_Float and value.is_finite else None
+    except MemoryError:
+        raise
+    except Exception:
+        return None
+
+
+def _differ_at_a_point(gold: Any, target: Any) -> bool:
+    """Whether two expressions in the same symbols have clearly different values somewhere.
+
+    False where that cannot be told; a common factor of rounding is far below what counts here.
+    """
+    from sympy import Expr, Rational
+
+    if not (isinstance(gold, Expr) and isinstance(target, Expr)):
+        return False
+    symbols = sorted(gold.free_symbols | target.free_symbols, key=str)
+    if not symbols or len(gold.free_symbols) != len(target.free_symbols):
+        return False  # math-verify renames symbols in some of these cases
+    generator = random.Random(0)
+    differences = 0
+    for _ in range(4):
+        point = {symbol: Rational(generator.randint(101, 899), 300) for symbol in symbols}
+        a, b = (_value(expression.subs(point)) for expression in (gold, target))
+        if a is None or b is None:
+            continue
+        if abs(a - b) <= Fraction(1, 10**4) * max(abs(a), abs(b)):
+            return False
+        differences += 1
+    return differences >= 2
+
+
+def _has_decimal(expression: Any) -> bool:
+    from sympy import Float
+
+    return bool(expression.has(Float))
+
+
+def _is_not_finite(expression: Any) -> bool:
+    from sympy import nan, zoo
+
+    return bool(expression in (nan, zoo))

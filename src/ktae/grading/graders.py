@@ -1,0 +1,53 @@
+"""Graders by name, to be compared on the same outputs.
+
+Each takes a response and its accepted answers and returns a `Verdict`. They run in the workers of
+`ktae.grading.pool`, under its time limit.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+from ktae.grading.extraction import last_boxed
+from ktae.grading.judge import judge
+from ktae.grading.verdict import Outcome, Verdict
+
+Grader = Callable[[str, Sequence[str]], Verdict]
+
+DEFAULT = "ktae"
+
+
+def math_verify_alone(response: str, answers: Sequence[str]) -> Verdict:
+    """math-verify as its README uses it: both texts through `parse`, then `verify`."""
+    from math_verify import parse, verify
+
+    target = parse(response, parsing_timeout=None)
+    if not target:
+        return Verdict(Outcome.UNANSWERED, None, "math-verify found nothing to parse")
+    extracted = str(target[-1])
+    for answer in answers:
+        gold = parse(answer if "$" in answer else f"${answer}$", parsing_timeout=None)
+        if verify(gold, target, timeout_seconds=None):
+            return Verdict(Outcome.CORRECT, extracted, "math-verify")
+    return Verdict(Outcome.INCORRECT, extracted, "math-verify")
+
+
+def strict_boxed(response: str, answers: Sequence[str]) -> Verdict:
+    r"""The last `\\boxed{}` is, character by character, an accepted answer; blanks aside."""
+    boxed = last_boxed(response)
+    if boxed is None:
+        return Verdict(Outcome.UNANSWERED, None, "no box")
+    same = "".join(boxed.split()) in {"".join(answer.split()) for answer in answers}
+    return Verdict(Outcome.CORRECT if same else Outcome.INCORRECT, boxed, "characters")
+
+
+GRADERS: dict[str, Grader] = {
+    DEFAULT: judge,
+    "ktae-boxed": functools.partial(judge, fallback="none"),
+    "ktae-last": functools.partial(judge, fallback="last"),
+    "math-verify": math_verify_alone,
+    "strict-boxed": strict_boxed,
+}
+"""`ktae` is the grader of training and evaluation; `ktae-boxed` takes boxes only, `ktae-last` also
+the last number of a response; `math-verify` is the library alone; `strict-boxed` compares text."""

@@ -1,0 +1,134 @@
+r"""One response against its accepted answers, in this process and without a time limit.
+
+Only the workers of `ktae.grading.pool` should call this on texts that nobody has looked at.
+
+An answer that the response gives is compared with each accepted one, cheapest first:
+
+1. the same text (`ktae.grading.values.tidy`), or the same words;
+2. both are written numbers: they agree or they do not (`ktae.grading.values.same_number`);
+3. the same expression (`ktae.grading.expressions`), also without names: `x = 5` is `5`;
+4. lists without brackets, in any order, element by element.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ktae.grading import expressions, values
+from ktae.grading.extraction import Fallback, extract
+from ktae.grading.verdict import Outcome, Verdict
+
+_NAME = r"\\?[A-Za-z]\w*(?:_\{[^{}]*\})?(?:\([A-Za-z]\w*\))?"
+_ASSIGNMENT = re.compile(rf"^\s*{_NAME}\s*=(?!=)\s*")
+_AND = re.compile(r"\s*,?\s*\\text\s*\{\s*(?:and|or)\s*\}\s*|\s*,?\s+(?:and|or)\s+")
+
+
+def judge(response: str, answers: Sequence[str], fallback: Fallback = "stated") -> Verdict:
+    """The verdict on one response. Raises nothing but MemoryError.
+
+    Args:
+        response: whatever a model wrote.
+        answers: the accepted answers; any one of them makes the response correct.
+        fallback: see `ktae.grading.extraction`.
+    """
+    found = extract(response, fallback)
+    if found is None:
+        unparsable = [answer for answer in answers if not is_answer(answer)]
+        if len(unparsable) == len(answers):
+            return Verdict(Outcome.UNDECIDED, None, _does_not_parse(unparsable))
+        return Verdict(Outcome.UNANSWERED, None, "no answer found")
+    errors = []
+    for answer in answers:
+        try:
+            how = agree(answer, found.text)
+        except MemoryError:
+            raise
+        except Exception as error:
+            errors.append(f"internal error: {type(error).__name__}: {error}"[:200])
+            continue
+        if how:
+            return Verdict(Outcome.CORRECT, found.text, f"{found.rule}, {how}")
+    unparsable = [answer for answer in answers if not is_answer(answer)]
+    if unparsable:
+        return Verdict(Outcome.UNDECIDED, found.text, _does_not_parse(unparsable))
+    if errors:
+        return Verdict(Outcome.UNDECIDED, found.text, errors[0])
+    return Verdict(Outcome.INCORRECT, found.text, found.rule)
+
+
+def is_answer(answer: str) -> bool:
+    """Whether anything could be compared with this reference answer."""
+    if values.number(answer) or values.words(answer) or expressions.parsed(answer) is not None:
+        return True
+    parts = elements(answer)
+    if len(parts) > 1:
+        return all(map(is_answer, parts))
+    bare = _ASSIGNMENT.sub("", values.tidy(answer))
+    return bare != values.tidy(answer) and is_answer(bare)
+
+
+def agree(answer: str, given: str) -> str:
+    """By which comparison `given` is the accepted `answer`; empty if by none."""
+    parts, given_parts = elements(answer), elements(given)
+    if len(parts) > 1 and len(given_parts) > 1:
+        return "same elements" if _agree_in_some_order(parts, given_parts) else ""
+    how = _agree_as_one(answer, given)
+    if how:
+        return how
+    bare, given_bare = (_ASSIGNMENT.sub("", values.tidy(text)) for text in (answer, given))
+    if (bare == values.tidy(answer)) != (given_bare == values.tidy(given)):
+        return _agree_as_one(bare, given_bare)
+    return ""
+
+
+def elements(answer: str) -> list[str]:
+    r"""The elements of a list without brackets around it; one element if it is none."""
+    text = _AND.sub(", ", values.tidy(answer))
+    depth, start, found = 0, 0, []
+    for position, character in enumerate(text):
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            found.append(text[start:position].strip())
+            start = position + 1
+    found.append(text[start:].strip())
+    return [signed for element in found for signed in _signs(element)]
+
+
+def _signs(element: str) -> list[str]:
+    r"""`\pm 7` as `7` and `-7`."""
+    if not re.match(r"\\pm(?![a-z])|±", element):
+        return [element]
+    unsigned = element.removeprefix(r"\pm").removeprefix("±").strip()
+    return [unsigned, f"-{unsigned}"]
+
+
+def _agree_as_one(answer: str, given: str) -> str:
+    if values.tidy(given) and values.tidy(given) == values.tidy(answer):
+        return "same text"
+    expected, got = values.number(answer), values.number(given)
+    if expected and got:
+        return "same number" if values.same_number(expected, got) else ""
+    in_words = values.words(answer)
+    if in_words and (
+        in_words == values.words(given) or values.plain(answer) == values.plain(given)
+    ):
+        return "same words"
+    return "same expression" if expressions.agree(answer, given) else ""
+
+
+def _agree_in_some_order(parts: list[str], given_parts: list[str]) -> bool:
+    """Whether each part has a counterpart of its own. Agreement is taken to be transitive."""
+    if len(parts) != len(given_parts) or len(parts) > 100:
+        return parts == given_parts
+    open_parts = list(given_parts)
+    for part in parts:
+        match = next((other for other in open_parts if agree(part, other)), None)
+        if match is None:
+            return False
+        open_parts.remove(match)
+    return True
+
+
+def _does_not_parse(answers: Sequence[str]) -> str:
+    return f"the accepted answer does not parse: {answers[0][:100]!r}" if answers else "no answer"

@@ -1,0 +1,262 @@
+"""A pool of grading processes that can be killed.
+
+Why processes of our own, and not `multiprocessing`: a worker is started as a fresh interpreter, so
+it needs no `if __name__ == "__main__"` in the caller's script, copies no locks of a threaded parent
+and no CUDA context, and may be started by a daemon process (a data loader, a Ray actor). The time
+limit of math-verify itself works by a signal in the main thread, and cannot interrupt C code; here
+the process ends.
+
+A worker grades one response at a time. Its clock starts when it starts to grade, so nobody waits at
+another's expense, and counts processor time, so that a busy machine changes no verdict. A task that
+runs out of time or memory is `undecided`; its process is replaced.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.util
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from ktae.errors import InputError
+from ktae.grading.verdict import Outcome, Verdict
+
+TIME_LIMIT = 5.0
+"""Default processor seconds for one response."""
+
+
+class Task(NamedTuple):
+    """One response to grade."""
+
+    response: str
+    answers: str | Sequence[str]
+    """The accepted answer, or several of which one is enough."""
+
+
+class GradingPool:
+    """Worker processes that grade; usable from any number of threads, and as a context manager.
+
+    Workers are started as they are needed (about a second each) and live until `close`, or until
+    the parent does no longer.
+    """
+
+    def __init__(
+        self, workers: int | None = None, *, time_limit: float = TIME_LIMIT, grader: str = "ktae"
+    ) -> None:
+        """Nothing is started yet.
+
+        Args:
+            workers: processes at most; by default the number of processors that this one may use.
+            time_limit: processor seconds for one response, above 0.
+            grader: a name in `ktae.grading.graders.GRADERS`.
+
+        Raises:
+            InputError: a setting is out of range, or math-verify is not installed.
+        """
+        from ktae.grading.graders import GRADERS
+
+        if workers is not None and workers < 1:
+            raise InputError(f"workers is {workers}; expected at least 1")
+        if not 0 < time_limit < 1e6:
+            raise InputError(f"time_limit is {time_limit}; expected seconds, above 0")
+        if grader not in GRADERS:
+            raise InputError(f"no grader {grader!r}; expected one of {', '.join(GRADERS)}")
+        if importlib.util.find_spec("math_verify") is None:
+            raise InputError(
+                "grading needs math_verify, which is not installed; pip install 'ktae[eval]'"
+            )
+        self.size = workers or len(os.sched_getaffinity(0))
+        self.time_limit = time_limit
+        self.grader = grader
+        self._reset()
+
+    def grade(self, response: str, answer: str | Sequence[str]) -> Verdict:
+        """Grade one response; waits for a free worker first.
+
+        Args:
+            response: whatever a model wrote.
+            answer: the accepted answer, or several of which one is enough.
+        """
+        task = _task(response, answer)
+        worker = self._borrow()
+        try:
+            verdict, worker = self._run(task, worker)
+        except BaseException:  # an interrupted conversation cannot be resumed
+            worker.kill()
+            raise
+        finally:
+            self._idle.put(worker)
+        return verdict
+
+    def grade_all(self, tasks: Iterable[Task]) -> Iterator[Verdict]:
+        """Grade many responses on all workers; verdicts come in the order of the tasks."""
+        checked = [_task(*task) for task in tasks]
+        with ThreadPoolExecutor(self.size, thread_name_prefix="ktae-grading") as threads:
+            try:
+                yield from threads.map(lambda task: self.grade(*task), checked)
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def close(self) -> None:
+        """End all workers. The pool can be used again: it starts new ones."""
+        if self._process == os.getpid():
+            while not self._idle.empty():
+                with contextlib.suppress(queue.Empty):
+                    self._idle.get_nowait().kill()
+        self._reset()
+
+    def __enter__(self) -> GradingPool:
+        """The pool itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+    def _reset(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._idle: queue.LifoQueue[_Worker] = queue.LifoQueue()
+        for _ in range(self.size):
+            self._idle.put(_Worker())
+
+    def _borrow(self) -> _Worker:
+        if self._process != os.getpid():  # we are a fork; the workers are our parent's
+            self._reset()
+        return self._idle.get()
+
+    def _run(self, task: Task, worker: _Worker) -> tuple[Verdict, _Worker]:
+        """Grade, once more on a fresh worker if this one was worn out by earlier tasks."""
+        request = {
+            "response": task.response,
+            "answers": list(task.answers),
+            "grader": self.grader,
+            "time_limit": self.time_limit,
+        }
+        while True:
+            fresh = worker.graded == 0
+            reply = worker.ask(request)
+            if "verdict" in reply:
+                outcome, extracted, reason = reply["verdict"]
+                return Verdict(Outcome(outcome), extracted, reason), worker
+            if "error" in reply:
+                return _undecided(f"internal error: {reply['error']}"), worker
+            worker.kill()
+            if reply.get("signal") in (signal.SIGPROF, signal.SIGALRM):
+                return _undecided(f"time limit of {self.time_limit:g} s"), worker
+            if fresh:
+                found = "out of memory" if "memory" in reply else f"worker died: {reply}"
+                return _undecided(found), worker
+
+
+class _Worker:
+    """One process and the pipes to it, started when first asked."""
+
+    def __init__(self) -> None:
+        self.graded = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The worker's reply; {"signal": ...} or {"status": ...} if it ended instead."""
+        if self._process is None:
+            self._start()
+        process = self._process
+        assert process is not None and process.stdin is not None and process.stdout is not None
+        line = b""
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        if not line.endswith(b"\n"):
+            status = process.wait()
+            return {"signal": -status} if status < 0 else {"status": status}
+        self.graded += 1
+        reply: dict[str, Any] = json.loads(line)
+        return reply
+
+    def kill(self) -> None:
+        process, self._process, self.graded = self._process, None, 0
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                with contextlib.suppress(OSError):
+                    pipe.close()  # type: ignore[union-attr]
+
+    def _start(self) -> None:
+        """Start the process and wait until it has imported what it needs."""
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            "PYTHONHASHSEED": "0",  # the order of a set must not change a verdict
+            "CUDA_VISIBLE_DEVICES": "",
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "ktae.grading.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            process_group=0,
+        )
+        assert self._process.stdout is not None
+        if not self._process.stdout.readline().endswith(b"\n"):
+            status = self._process.wait()
+            self._process = None
+            raise RuntimeError(f"a grading worker did not start (exit status {status})")
+
+
+def _task(response: str, answer: str | Sequence[str]) -> Task:
+    if not isinstance(response, str):
+        raise InputError(f"response is a {type(response).__name__}; expected text")
+    answers = [answer] if isinstance(answer, str) else answer
+    are_texts = isinstance(answers, Sequence) and all(isinstance(text, str) for text in answers)
+    if not are_texts or not answers:
+        raise InputError(
+            f"answer is {answer!r:.100}; expected text, or texts of which one is enough"
+        )
+    return Task(response, list(answers))
+
+
+def _undecided(reason: str) -> Verdict:
+    return Verdict(Outcome.UNDECIDED, None, reason)
+
+
+_default: GradingPool | None = None
+_default_lock = threading.Lock()
+
+
+def default_pool() -> GradingPool:
+    """The pool that `grade` and `accuracy` share in this process; ended with it."""
+    global _default
+    with _default_lock:
+        if _default is None:
+            _default = GradingPool()
+            atexit.register(_default.close)
+        return _default
+
+
+def grade(response: str, answer: str | Sequence[str]) -> Verdict:
+    r"""Is the response right? `grade(r"... \boxed{\frac12}", "0.5").outcome == "correct"`.
+
+    Runs in a worker process under a time limit, so it is safe in any thread, under Ray and in a
+    trainer. For many responses at once use `default_pool().grade_all`.
+
+    Args:
+        response: whatever a model wrote; where its answer is looked for, `ktae.grading.extraction`
+            says.
+        answer: the accepted answer, or several of which one is enough.
+
+    Raises:
+        InputError: an argument is no text, there is no answer, or math-verify is not installed.
+    """
+    return default_pool().grade(response, answer)

@@ -1,0 +1,165 @@
+r"""Answers as text and as exact numbers: what can be decided without computer algebra.
+
+Units are dropped, not converted; so are currency signs, degree signs and ordinal endings. A percent
+sign makes both readings admissible: 10 % is 10 or 1/10, since reference answers are written both
+ways ("what percentage...").
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import NamedTuple
+
+MAX_DIGITS = 1000
+MAX_EXPONENT = 1000
+TOLERANCE = Fraction(15, 10_000_000)
+"""Of a rounded decimal, relative below 1 and absolute above: 0.333333 is 1/3, 5.11e-19 is not
+2.88e-19."""
+
+_WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_NOISE = re.compile(r"(\\\\)|\\(?:left|right|displaystyle|quad|qquad)(?![a-zA-Z])\.?|\\[!,;:> ]|~")
+_GROUPED = re.compile(r"(?<![\d.,])(\d{1,3})((?:(?:\{,\}|,\\!|\\,|\\!)\s?\d{3})+)(?!\d)")
+_THOUSANDS = re.compile(r"([^\d.,]*\d{1,3})((?:,\d{3})+|(?: \d{3})+)(?![\d,])([^,]*)")
+_UNIT = re.compile(
+    r"\s*(?:\\(?:text|mathrm|textbf|textrm|mbox|rm)\s*\{(?P<worded>[^{}]*)\}"
+    r"(?:\s*\^\s*\{?-?\d\}?)?"
+    r"|\^?\s*\{?\\circ\}?|°|\^\s*\{(?:\s*\\prime)+\s*\}|'{1,2}"
+    r"|\^\s*\{?\s*\\(?:text|mathrm|textrm)\s*\{\s*(?:st|nd|rd|th)\s*\}\s*\}?|(?:st|nd|rd|th)\b"
+    r"|(?:(?<=[\d\s.])(?:[cmkn]m|[km]?g|[mn]?s|ft|mi|in|hr|h|k?W|[kMG]?eV|[kMG]?Hz|[kM]?Pa|k?J|k?N|m(?=/s))"
+    r"|(?<=\s)(?P<bare>[a-zA-Z]{3,}(?: [a-zA-Z]{2,})*))(?:/[a-z]{1,3})?(?:\s*\^\s*\{?-?\d\}?)?)$"
+)
+_NO_UNITS = re.compile(
+    r"(?i)\b(?:hundred|thousand|million|billion|trillion|dozen|and|or)s?\b|[<>=]"
+)
+_TEXT = re.compile(
+    r"\\(?:text|mathrm|textbf|textrm|mbox|mathbf|textit|operatorname)\s*\{([^{}]*)\}"
+)
+_PERCENT = re.compile(r"\s*(?:\\?%|\bper ?cent(?:age)?\b)\s*")
+_DECIMAL = r"(?:\d+\.?\d*|\.\d+)"
+_NUMBER = re.compile(
+    rf"(?P<sign>[-+]?)(?:(?P<mantissa>{_DECIMAL})(?:[eE](?P<exponent>[-+]?\d+))?"
+    rf"|(?:(?P<factor>{_DECIMAL})(?:\\times|\\cdot|\*|×|x))?10\^\{{?(?P<power>[-+]?\d+)\}}?"
+    rf"|(?P<whole>\d*)\\frac\{{?(?P<top>[-+]?{_DECIMAL}|\d)\}}?\{{?(?P<bottom>{_DECIMAL})\}}?"
+    rf"|(?P<over>{_DECIMAL})/(?P<under>{_DECIMAL}))"
+)
+
+
+class Number(NamedTuple):
+    """A number as it was written."""
+
+    value: Fraction
+    rounded: bool
+    """Written with a decimal point or as a power of ten, so that it may stand for another one."""
+    percent: bool
+
+
+def tidy(answer: str) -> str:
+    r"""The answer without what carries no meaning: delimiters, spacing, `\left`, a final stop."""
+    text = answer.replace("−", "-").replace("–", "-").strip()
+    changed = True
+    while changed:
+        before = text
+        text = (
+            text.strip().rstrip(".,;:").strip() if not text.endswith((r"\,", r"\;")) else text[:-2]
+        )
+        for start, end in _WRAPPERS:
+            if len(text) > len(start) + len(end) and text.startswith(start) and text.endswith(end):
+                inner = text[len(start) : -len(end)]
+                if start.strip("$") or "$" not in inner:
+                    text = inner
+        if text.startswith("{") and text.endswith("}") and braces_match(text[1:-1]):
+            text = text[1:-1]
+        changed = text != before
+    text = _GROUPED.sub(_joined, text)
+    if _THOUSANDS.fullmatch(text):  # "54,108" may be a number; "27,54,108" is a list
+        text = _THOUSANDS.sub(_joined, text)
+    text = (
+        text.replace(r"\dfrac", r"\frac").replace(r"\tfrac", r"\frac").replace(r"\cfrac", r"\frac")
+    )
+    text = _NOISE.sub(lambda match: match.group(1) or " ", text)
+    return " ".join(text.split())
+
+
+def _joined(match: re.Match[str]) -> str:
+    first, groups, *rest = match.groups()
+    return str(first) + re.sub(r"\D", "", groups) + "".join(rest)
+
+
+def braces_match(text: str) -> bool:
+    r"""Whether every brace that is not escaped (`\{`) has its counterpart."""
+    depth = 0
+    for token in _BRACE.findall(text):
+        depth += (token == "{") - (token == "}")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def plain(answer: str) -> str:
+    """`tidy` as plain lower-case text without spaces or markup, for answers in words."""
+    text = _TEXT.sub(r"\1", tidy(answer))
+    return re.sub(r"[\s\\$*_{}]|(?:^|\s)the\s", "", text).casefold()
+
+
+def words(answer: str) -> str | None:
+    r"""The words of an answer that is nothing but words (`\text{Evelyn}`, `east`), or None."""
+    text = _TEXT.sub(r" \1 ", tidy(answer)).strip(" *_()")
+    if re.fullmatch(r"[^\W\d_]+(?:[\s'-]+[^\W\d_]+)*", text) and len(text) > 1:
+        return " ".join(text.casefold().split())
+    return None
+
+
+def number(answer: str) -> Number | None:
+    """The number that an answer is, or None if it is anything else."""
+    if len(answer) > MAX_DIGITS:
+        return None
+    text = tidy(answer)
+    text, percents = _PERCENT.subn("", text)
+    text = text.replace(r"\$", "").replace("$", "").replace("€", "").replace("£", "")
+    match = None
+    for _ in range(3):  # `5 \text{ cm}^2` has two things to drop
+        match = _NUMBER.fullmatch(text.replace(" ", ""))
+        if match or not text:
+            break
+        unit = _UNIT.search(text)
+        if unit is None or _NO_UNITS.search(unit["worded"] or unit["bare"] or ""):
+            return None
+        text = text[: unit.start()]
+    if not match:
+        return None
+    value = _value({name: group or "" for name, group in match.groupdict().items()})
+    if value is None:
+        return None
+    rounded = any(mark in text for mark in (".", "e", "E", "times", "cdot", "10^"))
+    return Number(value, rounded, percents > 0)
+
+
+def same_number(a: Number, b: Number) -> bool:
+    """Whether two written numbers agree, in any admissible reading of a percent sign."""
+    readings_a = [a.value, a.value / 100] if a.percent else [a.value]
+    readings_b = [b.value, b.value / 100] if b.percent else [b.value]
+    rounded = a.rounded or b.rounded
+    return any(x == y or (rounded and close(x, y)) for x in readings_a for y in readings_b)
+
+
+def close(a: Fraction, b: Fraction) -> bool:
+    """Whether one may be the other's rounding: see `TOLERANCE`."""
+    return abs(a - b) <= TOLERANCE * min(Fraction(1), max(abs(a), abs(b)))
+
+
+def _value(parts: dict[str, str]) -> Fraction | None:
+    sign = -1 if parts["sign"] == "-" else 1
+    exponent = int(parts["exponent"] or parts["power"] or 0)
+    if abs(exponent) > MAX_EXPONENT:
+        return None
+    scale = Fraction(10) ** exponent
+    if parts["mantissa"]:
+        return sign * Fraction(parts["mantissa"]) * scale
+    if parts["power"]:
+        return sign * Fraction(parts["factor"] or "1") * scale
+    top, bottom = parts["top"] or parts["over"], parts["bottom"] or parts["under"]
+    if not Fraction(bottom):
+        return None
+    return sign * (Fraction(parts["whole"] or 0) + Fraction(top) / Fraction(bottom))

@@ -1,0 +1,91 @@
+"""The worker process of `ktae.grading.pool`: one line of JSON in, one verdict out.
+
+It limits itself, so that no clock of the parent's has to be right and no orphan lives on: each task
+starts a timer on the processor time it uses, and one on the wall clock for whatever uses none;
+either ends the process by a signal. Memory is limited as an address space.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+MEMORY = 4 << 30
+"""Bytes of address space."""
+WALL_CLOCK = 10
+"""Wall-clock seconds for each second of the time limit: a busy machine must change no verdict."""
+
+
+def main() -> None:
+    """Serve until the parent closes the pipe."""
+    requests, replies = _private_pipes()
+    _own_signals()
+    _limit_memory()
+    from ktae.grading.graders import GRADERS
+
+    _warm_up()
+    _reply(replies, {"ready": True})
+    for line in requests:
+        task = json.loads(line)
+        _start_clock(task["time_limit"])
+        try:
+            verdict = GRADERS[task["grader"]](task["response"], task["answers"])
+            reply: dict[str, Any] = {"verdict": list(verdict)}
+        except MemoryError:
+            reply = {"memory": True}
+        except Exception as error:
+            reply = {"error": f"{type(error).__name__}: {error}"[:200]}
+        _start_clock(0)
+        _reply(replies, reply)
+
+
+def _private_pipes() -> tuple[Any, Any]:
+    """The pipes to the parent, out of reach for libraries that read stdin or print."""
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1):
+        os.dup2(nothing, stream)
+    return requests, replies
+
+
+def _own_signals() -> None:
+    """Undo what the parent may have ignored or blocked; leave Ctrl-C to the parent."""
+    timers = (signal.SIGPROF, signal.SIGALRM)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, timers)
+    for timer in timers:
+        signal.signal(timer, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _limit_memory() -> None:
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _warm_up() -> None:
+    """Import and compile what the first task would otherwise pay for."""
+    from ktae.grading.judge import judge
+
+    sys.setrecursionlimit(10_000)
+    judge(r"\boxed{\frac{1}{2} x}", [r"x / 2"])
+
+
+def _start_clock(seconds: float) -> None:
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds * WALL_CLOCK)
+
+
+def _reply(replies: Any, content: dict[str, Any]) -> None:
+    replies.write(json.dumps(content).encode() + b"\n")
+    replies.flush()
+
+
+if __name__ == "__main__":
+    main()

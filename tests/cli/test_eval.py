@@ -1,0 +1,221 @@
+"""`ktae eval` and `ktae compare` as a user runs them."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+pytest.importorskip("math_verify")
+
+from ktae import cli
+from ktae.evaluation import benchmarks
+
+
+class Result(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run_cli(*arguments: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["ktae", *map(str, arguments)])
+        capfd.readouterr()  # what fixtures have printed
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        return Result(int(exit_.value.code or 0), *capfd.readouterr())
+
+    return run_cli
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def cells(text: str, label: str) -> list[str]:
+    (line,) = [line for line in text.splitlines() if line.strip().startswith(label)]
+    return line.strip().removeprefix(label).split()
+
+
+def rows(rights: list[int], reward: int | None = None) -> list[dict[str, Any]]:
+    return [
+        {"group": f"own/{i}", "response": rf"\boxed{{{i + 1 - right}}}", "answer": str(i)}
+        | ({} if reward is None else {"reward": reward})
+        for i, right in enumerate(rights)
+    ]
+
+
+def test_the_authors_row_beside_ours(run: Run, shared_data: Path) -> None:
+    """Their accuracies as published, from the rewards in the file, and their mean lengths."""
+    result = run(
+        "eval", "--regrade", shared_data / "rollouts" / "ktae_eval_7B_k1.jsonl.gz",
+        "--tokenizer", shared_data / "tokenizer_qwen2", "--show", 3, "--output", "out",
+        "--time-limit", 3,
+    )  # fmt: skip
+    assert (result.status, result.err) == (0, "")
+    assert cells(result.out, "in the file") == ["33.3", "82.4", "65.1", "33.8", "43.7", "51.7"]
+    assert cells(result.out, "mean tokens")[:5] == ["941", "563", "741", "577", "771"]
+    results = json.loads(Path("out/results.json").read_text())
+    assert len(results["differences"]) <= 0.015 * 1560
+    assert {d["problem"].split("/")[0] for d in results["differences"]} <= {
+        "minerva",
+        "olympiadbench",
+    }
+    assert [results["benchmarks"][name]["problems"] for name in benchmarks.PAPER] == [
+        30,
+        500,
+        83,
+        272,
+        675,
+    ]
+    assert results["benchmarks"]["aime24"]["accuracy"]["value"] == pytest.approx(1 / 3)
+
+
+def test_graders_disagree(run: Run, tmp_path: Path) -> None:
+    content = [
+        {"group": "own/0", "response": r"\boxed{\frac{1}{2}}", "answer": "0.5", "reward": 1},
+        {"group": "own/1", "response": r"\boxed{7}", "answer": "7", "reward": 1},
+        {"group": "own/2", "response": "so 6 and 7", "answer": "7", "reward": 0},
+        {"group": "own/3", "response": "Answer: 7", "answer": r"\frac{", "reward": 0},
+    ]
+    file = write_lines(tmp_path / "a.jsonl", content)
+    result = run("eval", "--regrade", file, "--graders", "ktae,ktae-last,strict-boxed,stored")
+    assert result.status == 0
+    counts, _, pairs = result.out.split("outputs by grader")[1].partition("outputs on which two")
+    assert cells(counts.split("accuracy")[0], "ktae ") == ["2", "0", "1", "1"]
+    assert cells(counts.split("accuracy")[0], "ktae-last") == ["3", "0", "0", "1"]
+    assert cells(counts.split("accuracy")[0], "strict-boxed") == ["1", "1", "2", "0"]
+    assert cells(pairs, "ktae-last") == ["1", "-", "3", "2"]
+    assert "1 outputs on which the file's reward and our verdict differ" in result.out
+    assert "own/3: 0 in the file, ours undecided (the accepted answer does not parse" in result.out
+
+
+def test_compare(run: Run, tmp_path: Path) -> None:
+    a = write_lines(tmp_path / "old.jsonl", rows([0] * 12 + [1] * 8))
+    b = write_lines(tmp_path / "new.jsonl", rows([1] * 20))
+    result = run("compare", a, b, "--plot", "forest.png")
+    assert (result.status, result.err) == (0, "")
+    assert "own: new is better than old by 60.0 points (95 % interval " in result.out
+    assert Path("forest.png").read_bytes().startswith(b"\x89PNG")
+    same = run("compare", a, a)
+    assert "own: no difference can be shown with 20 problems (+0.0 points seen" in same.out
+
+
+@pytest.fixture
+def tiny_model(tmp_path: Path) -> Path:
+    """A random model over characters, made on the spot."""
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    letters = ["<unk>", "<eos>", *"abcdefghijklmnopqrstuvwxyz0123456789 .\\{}"]
+    backend = Tokenizer(models.WordLevel({x: i for i, x in enumerate(letters)}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    backend.decoder = decoders.Fuse()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend, unk_token="<unk>", eos_token="<eos>", pad_token="<eos>"
+    )
+    config = transformers.LlamaConfig(
+        vocab_size=len(letters), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=2, eos_token_id=1, pad_token_id=1, initializer_range=0.5,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path / "tiny")
+    tokenizer.save_pretrained(tmp_path / "tiny")
+    return tmp_path / "tiny"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    problems = [{"problem": f"what is {i} ?", "answer": str(i)} for i in range(30)]
+    write_lines(folder / "aime24.jsonl", problems)
+    return folder
+
+
+def test_a_model_end_to_end_and_resumed(run: Run, tiny_model: Path, data: Path) -> None:
+    options = (
+        "eval", tiny_model, "--benchmarks", "aime24", "--data", data, "--samples", 2,
+        "--temperature", 1, "--max-new-tokens", 8, "--template", "plain", "--batch-size", 16,
+        "--output", "out",
+    )  # fmt: skip
+    first = run(*options)
+    assert (first.status, first.err) == (0, "")
+    assert cells(first.out, "problems") == ["30"]
+    for label in ("avg@2", "pass@2", "maj@k", "mean tokens", "unanswered", "truncated"):
+        assert cells(first.out, label)
+    batches = sorted(Path("out/batches").iterdir())
+    assert [path.name for path in batches] == [f"0000{i}.jsonl" for i in range(4)]
+    results = Path("out/results.json").read_bytes()
+    batches[1].unlink()
+    Path("out/results.json").unlink()
+    assert run(*options).status == 0
+    assert Path("out/results.json").read_bytes() == results
+    refused = run(*options, "--seed", 1)
+    assert refused.status == 2
+    assert "out holds an evaluation with seed = 0, not 1; give another --output" in refused.err
+    again = run("eval", "--regrade", "out")
+    assert again.status == 0
+    assert run("compare", "out", "out").status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["eval"], "expected either a MODEL or --regrade FILE"),
+        (["eval", "m", "--regrade", "f"], "expected either a MODEL or --regrade FILE"),
+        (["eval", "./nowhere"], "model path './nowhere' does not exist"),
+        (["eval", "m", "--benchmarks", "aime"], "no benchmark 'aime'; expected one of aime24"),
+        (["eval", "m", "--template", "t"], "no template 't'; expected one of qwen-math, plain"),
+        (["eval", "m", "--engine", "e"], "no engine 'e'; expected one of transformers, vllm"),
+        (["eval", "m", "--samples", "4"], "--samples above 1 needs --temperature above 0"),
+        (["eval", "m", "--data", "nowhere"], "--data nowhere is not a folder"),
+        (["eval", "--regrade", "x.jsonl"], "x.jsonl does not exist"),
+        (["eval", "--regrade", "x.jsonl", "--graders", "g"], "no grader 'g'; expected one of ktae"),
+        (["eval", "m", "--graders", "stored"], "no grader 'stored'; expected one of ktae"),
+        (["eval", "m", "--graders", "ktae,ktae"], "--graders names one twice"),
+        (["eval", "m", "--time-limit", "0"], "--time-limit is 0.0; expected seconds, above 0"),
+        (
+            ["eval", "--regrade", "a.jsonl", "--benchmarks", "amc"],
+            "no amc in a.jsonl; it holds own",
+        ),
+        (["eval", "--regrade", "twice.jsonl"], "twice.jsonl: problem own/0 has 2 outputs, most"),
+        (["eval", "--regrade", "a.jsonl", "--graders", "stored"], "own/0 has no reward"),
+        (["compare", "a.jsonl", "other.jsonl"], "2 problems are in one of the two only, such as"),
+        (["compare", "a.jsonl", "a.jsonl", "--plot", "n/f.png"], "--plot n/f.png: folder n does"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(
+    arguments: list[str], message: str, run: Run, tmp_path: Path
+) -> None:
+    write_lines(tmp_path / "a.jsonl", rows([1, 0, 1]))
+    write_lines(tmp_path / "twice.jsonl", [*rows([1, 0, 1]), *rows([1])])
+    write_lines(tmp_path / "other.jsonl", rows([1, 0, 1, 1, 1]))
+    result = run(*arguments)
+    assert result.status == 2
+    assert message in result.err
+    assert (result.err.count("\n"), "Traceback" in result.err) == (1, False)
+
+
+def test_vllm_that_is_not_there(run: Run, tiny_model: Path, data: Path) -> None:
+    try:
+        import vllm  # noqa: F401
+    except ModuleNotFoundError:
+        pass
+    else:
+        pytest.skip("vllm is installed here")
+    result = run("eval", tiny_model, "--benchmarks", "aime24", "--data", data, "--engine", "vllm")
+    assert result.status == 2
+    assert result.err.startswith("ktae: --engine vllm needs vllm, which is not installed")

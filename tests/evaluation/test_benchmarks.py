@@ -1,0 +1,117 @@
+"""Benchmarks from a folder, and answers in all their forms."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ktae.errors import InputError
+from ktae.evaluation import benchmarks
+from ktae.evaluation.benchmarks import BENCHMARKS, load, parse_answers
+
+
+@pytest.mark.parametrize("name", benchmarks.PAPER)
+def test_the_papers_suite(name: str, shared_data: Path) -> None:
+    problems = load(name, shared_data / "benchmarks")
+    assert len(problems) == BENCHMARKS[name].size
+    assert len({problem.group for problem in problems}) == len(problems)
+    assert all(problem.text and problem.answers for problem in problems)
+
+
+def test_gsm8k(shared_data: Path) -> None:
+    problems = load("gsm8k", shared_data / "train")
+    assert len(problems) == 1319
+    assert problems[0].answers == ("18",)
+
+
+def test_the_papers_amc_is_not_amc23(shared_data: Path) -> None:
+    assert (BENCHMARKS["amc"].size, BENCHMARKS["amc23"].size) == (83, 40)
+    assert load("amc", shared_data / "benchmarks")[0].answers == ("142",)
+    with pytest.raises(InputError, match=r"no amc23 with .jsonl"):
+        load("amc23", shared_data / "benchmarks")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("18", ("18",)),
+        (142.0, ("142",)),
+        (0.5, ("0.5",)),
+        (["a\n", "a"], ("a",)),
+        ([["9.6\n"], "9.7"], ("9.6", "9.7")),
+        ("['3.3e-10\\n', '5']", ("3.3e-10", "5")),
+        ('["x", "y"]', ("x", "y")),
+        ("[0, 1]", ("[0, 1]",)),  # an interval, not a list of texts
+        ("[0, 1", ("[0, 1",)),
+        ("9 * 2 = 18\n#### 18", ("18",)),
+    ],
+)
+def test_answers(answer: object, expected: tuple[str, ...]) -> None:
+    assert parse_answers(answer, "row 1") == expected
+
+
+@pytest.mark.parametrize("answer", [None, True, {}, [], [None]])
+def test_what_is_no_answer(answer: object) -> None:
+    with pytest.raises(
+        InputError, match=r"row 1: answer is .*; expected text, a number, or a list"
+    ):
+        parse_answers(answer, "row 1")
+
+
+def write(path: Path, rows: list[object]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def test_another_number_of_problems_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path / "aime24.jsonl", [{"problem": "p", "answer": "1"}] * 29)
+    with pytest.raises(InputError, match="aime24: 29 problems; expected 30"):
+        load("aime24", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            {"problem": "p"},
+            r"aime.jsonl, line 1: no problem or no answer; its fields are \['problem",
+        ),
+        ({"answer": "p"}, "aime.jsonl, line 1: no problem or no answer"),
+        (5, "aime.jsonl, line 1: 5; expected an object with problem and answer"),
+    ],
+)
+def test_broken_rows(row: object, message: str, tmp_path: Path) -> None:
+    write(tmp_path / "aime.jsonl", [row])
+    with pytest.raises(InputError, match=message):
+        load("aime24", tmp_path)
+
+
+def test_unknown_names_and_folders(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no benchmark 'aime'; expected one of aime24, aime25"):
+        load("aime", tmp_path)
+    with pytest.raises(InputError, match=r"nowhere is not a folder"):
+        load("amc", tmp_path / "nowhere")
+    with pytest.raises(InputError, match=r"no math500 or math with .jsonl, .jsonl.gz, .parquet"):
+        load("math500", tmp_path)
+
+
+def test_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked of the hub, and what becomes of its refusal; the hub itself is not there."""
+    datasets = pytest.importorskip("datasets")
+    rows = [{"question": f"q{i}", "answer": str(i)} for i in range(40)]
+    asked = []
+
+    def load_dataset(*arguments: object, **keywords: object) -> list[dict[str, str]]:
+        asked.append((arguments, keywords))
+        return rows
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    problems = load("amc23")
+    assert asked == [(("math-ai/amc23", None), {"split": "test"})]
+    assert (problems[3].text, problems[3].answers) == ("q3", ("3",))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ConnectionError("no route\nto host")
+
+    monkeypatch.setattr(datasets, "load_dataset", refuse)
+    with pytest.raises(InputError, match=r"amc23: cannot load .* \(ConnectionError: no route to"):
+        load("amc23")

@@ -1,0 +1,193 @@
+"""Saved outputs in all the forms that are read."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ktae.errors import InputError
+from ktae.evaluation.outputs import Output, check_complete, read, to_record, with_tokens
+from ktae.grading import Outcome, Verdict
+from ktae.rollouts import record
+
+AUTHORS = [
+    {
+        "task_name": "aime",
+        "prompt": f"p{i}",
+        "gt": ["7"],
+        "model_output": [f"\\boxed{{{i}}}"],
+        "reward": [float(i == 7)],
+    }
+    for i in range(30)
+] + [
+    {
+        "task_name": "minerva",
+        "prompt": "q",
+        "gt": [["9.6\n", "9.7"]],
+        "model_output": ["\\boxed{9.6}"],
+        "reward": [1.0],
+    }
+]
+
+
+def write_json(path: Path, content: Any) -> Path:
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+def test_the_authors_json(tmp_path: Path) -> None:
+    outputs = read(write_json(tmp_path / "GRPO.json", AUTHORS))
+    assert len(outputs) == 31
+    assert outputs[7] == Output("aime24", "7", 0, "\\boxed{7}", ("7",), "p7", None, None, 1.0)
+    assert outputs[30].answers == ("9.6", "9.7")
+    compressed = tmp_path / "GRPO.json.gz"
+    compressed.write_bytes(gzip.compress((tmp_path / "GRPO.json").read_bytes()))
+    assert read(compressed) == outputs
+
+
+def test_several_samples_in_the_authors_json(tmp_path: Path) -> None:
+    entry = {"task_name": "x", "gt": ["7", "7"], "model_output": ["a", "b"], "reward": [0, 1]}
+    outputs = read(write_json(tmp_path / "x.json", [entry]))
+    assert [(o.problem, o.sample, o.response, o.reward) for o in outputs] == [
+        ("0", 0, "a", 0.0),
+        ("0", 1, "b", 1.0),
+    ]
+
+
+def test_trl_completions(tmp_path: Path) -> None:
+    """As TRL 1.16 writes them, with the data set's answer logged beside."""
+    table = pa.table(
+        {
+            "step": [1, 1, 1, 1],
+            "prompt": [[{"role": "user", "content": "p"}]] * 2
+            + [[{"role": "user", "content": "q"}]] * 2,
+            "completion": [[{"role": "assistant", "content": f"\\boxed{{{i}}}"}] for i in range(4)],
+            "accuracy": [0.0, 1.0, 0.0, 0.0],
+            "answer": ["1"] * 4,
+            "advantage": [0.0] * 4,
+        }
+    )
+    pq.write_table(table, tmp_path / "completions_00001.parquet")
+    outputs = read(tmp_path / "completions_00001.parquet")
+    assert [(o.group, o.sample, o.reward) for o in outputs] == [
+        ("completions_00001/0", 0, 0.0),
+        ("completions_00001/0", 1, 1.0),
+        ("completions_00001/1", 0, 0.0),
+        ("completions_00001/1", 1, 0.0),
+    ]
+    assert outputs[1].response == "\\boxed{1}"
+
+
+def test_verl_rollout_dump(tmp_path: Path) -> None:
+    rows = [{"input": "p", "output": "\\boxed{1}", "gts": "1", "score": 1.0, "step": 5}] * 2
+    (tmp_path / "5.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    outputs = read(tmp_path / "5.jsonl")
+    assert [(o.group, o.sample, o.answers, o.reward) for o in outputs] == [
+        ("5/0", 0, ("1",), 1.0),
+        ("5/0", 1, ("1",), 1.0),
+    ]
+
+
+def test_our_own_record_and_folder(tmp_path: Path) -> None:
+    outputs = [
+        Output("aime24", "3", 0, "a", ("1", "2"), "p", 5, True),
+        Output("aime24", "3", 1, "b", ("1", "2"), "p", 9, False),
+    ]
+    verdicts = [Verdict(Outcome.CORRECT, "1", "boxed"), Verdict(Outcome.UNDECIDED, None, "time")]
+    record.write(to_record(outputs, verdicts, "m"), tmp_path / "outputs.parquet")
+    back = read(tmp_path)
+    assert [o.verdict for o in back] == verdicts
+    assert [o._replace(verdict=None, reward=None) for o in back] == outputs
+    table = record.read_record(tmp_path / "outputs.parquet")
+    assert table["correct"].to_pylist() == [1.0, None]
+
+
+def test_lengths_by_a_tokenizer() -> None:
+    transformers = pytest.importorskip("transformers")
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = Tokenizer(models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words)
+    outputs = [Output("x", "0", 0, "a b a", ("1",)), Output("x", "1", 0, "a", ("1",), tokens=9)]
+    assert [o.tokens for o in with_tokens(outputs, tokenizer)] == [3, 9]
+
+
+def outputs_of(counts: dict[str, int], name: str = "aime24") -> list[Output]:
+    return [Output(name, p, i, "", ("1",)) for p, n in counts.items() for i in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        (
+            outputs_of({str(i): 1 for i in range(30) if i not in (4, 9)}),
+            r"f: 28 problems of aime24; expected 30 \(missing: 4, 9\); --partial accepts that",
+        ),
+        (outputs_of({str(i): 1 for i in range(31)}), "f: 31 problems of aime24; expected 30"),
+        (
+            outputs_of({str(i): 1 + (i == 5) for i in range(30)}),
+            "f: problem aime24/5 has 2 outputs, most have 1: is it there twice, or is one missing",
+        ),
+        (outputs_of({"a": 4, "b": 4, "c": 3}, "own"), "problem own/c has 3 outputs, most have 4"),
+    ],
+)
+def test_duplicate_and_missing_problems(outputs: list[Output], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check_complete(outputs, "f")
+
+
+def test_complete_files_pass(shared_data: Path) -> None:
+    outputs = read(shared_data / "rollouts" / "ktae_eval_7B_k1.jsonl.gz")
+    check_complete(outputs, "f")
+    assert len(outputs) == 1560
+    assert {o.benchmark for o in outputs} == {
+        "aime24",
+        "math500",
+        "amc",
+        "minerva",
+        "olympiadbench",
+    }
+    assert all(o.reward in (0, 1) for o in outputs)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", b"{", r"a.json: broken JSON"),
+        ("a.json", b"{}", r"a.json: dict; expected a list of outputs"),
+        ("a.json", b"[5]", r"a.json, entry 1: expected an object with model_output"),
+        ("a.json", b"[]", r"a.json is empty"),
+        ("a.json", b'["\xff"]', r"a.json: not UTF-8"),
+        ("a.json", b'[{"model_output": ["a"], "gt": "1", "reward": [1, 2]}]', "2 rewards for 1"),
+        ("a.jsonl", b'{"response": "\xff"}\n', r"a.jsonl, line 1: not UTF-8"),
+        ("a.jsonl", b"5\n", r"a.jsonl, line 1: 5; expected an object"),
+        ("a.jsonl", b'{"answer": "1"}\n', r"a.jsonl, line 1: no response or completion or"),
+        ("a.jsonl", b'{"response": "1"}\n', r"a.jsonl, line 1: no answer or answers or gts"),
+        ("a.jsonl", b'{"response": 1, "answer": 1}\n', r"a.jsonl, line 1: response is no text"),
+        ("a.jsonl", b'{"response": "1", "answer": 1}\n', r"line 1: neither group nor prompt"),
+        (
+            "a.jsonl",
+            b'{"response": "1", "answer": 1, "group": 1, "reward": "good"}\n',
+            r"line 1: reward is 'good'; expected a number",
+        ),
+        ("a.parquet", b"PAR1", r"a.parquet: broken Parquet"),
+        ("a.txt", b"x", r"a.txt: cannot tell the format"),
+        ("a.jsonl.gz", b"x", r"a.jsonl.gz: broken gzip"),
+    ],
+)
+def test_broken_files(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read(tmp_path / name)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"x\.json"):
+        read(tmp_path / "x.json")
+    with pytest.raises(InputError, match=r"holds no outputs.parquet: no finished ktae eval"):
+        read(tmp_path)

@@ -1,0 +1,122 @@
+"""Generation on disk, batch by batch, and what a kill leaves."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ktae.errors import InputError
+from ktae.evaluation.benchmarks import Problem
+from ktae.evaluation.engines import Sample, Sampling
+from ktae.evaluation.outputs import Output
+from ktae.evaluation.run import EvaluationFolder, generate_all, settings_of
+
+PROBLEMS = [Problem("x", i, f"problem {i}" + "!" * (i % 3), (str(i),)) for i in range(10)]
+
+
+class FakeEngine:
+    """Answers with the prompt, the seed and the sample's number; dies where it is told to."""
+
+    batch_size = 4
+    tokenizer = None
+
+    def __init__(self, dies_at: int = 99) -> None:
+        self.calls = 0
+        self.dies_at = dies_at
+
+    def generate(self, prompts: Sequence[str], sampling: Sampling, seed: int) -> list[list[Sample]]:
+        self.calls += 1
+        if self.calls >= self.dies_at:
+            raise KeyboardInterrupt
+        samples = range(sampling.samples)
+        return [[Sample(f"{p} / {seed} / {i}", len(p), i == 0) for i in samples] for p in prompts]
+
+
+def run(folder: EvaluationFolder, engine: Any, samples: int = 1) -> list[Output]:
+    sampling = Sampling(samples, 1.0, 64)
+    return generate_all(
+        folder, lambda: engine, PROBLEMS, "plain", sampling,
+        batch_size=4, seed=7, progress=lambda done, total: None,
+    )  # fmt: skip
+
+
+def settings(**changed: Any) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"batch_size": 4, "seed": 7} | changed
+    return settings_of("m", "fake", "plain", PROBLEMS, Sampling(), **arguments)
+
+
+def claimed(path: Path) -> EvaluationFolder:
+    folder = EvaluationFolder(path)
+    folder.claim(settings())
+    return folder
+
+
+def test_outputs_come_in_the_problems_order(tmp_path: Path) -> None:
+    outputs = run(claimed(tmp_path / "a"), FakeEngine(), samples=2)
+    assert [(o.problem, o.sample) for o in outputs] == [
+        (str(i), j) for i in range(10) for j in (0, 1)
+    ]
+    assert all(o.response.startswith(PROBLEMS[int(o.problem)].text + " / ") for o in outputs)
+    assert [o.finished for o in outputs] == [True, False] * 10
+    assert outputs[0].answers == ("0",)
+
+
+def test_an_interrupted_run_equals_one_that_was_not(tmp_path: Path) -> None:
+    whole = run(claimed(tmp_path / "whole"), FakeEngine())
+    folder = claimed(tmp_path / "cut")
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, FakeEngine(dies_at=3))
+    assert sorted(path.name for path in folder.batches.iterdir()) == ["00000.jsonl", "00001.jsonl"]
+    (folder.batches / ".00002.jsonl.abc").write_text('{"group": "x/1", "sam')  # a kill -9
+    second = FakeEngine()
+    claimed(tmp_path / "cut")
+    assert run(folder, second) == whole
+    assert second.calls == 1
+    third = FakeEngine(dies_at=0)
+    assert run(folder, third) == whole
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"seed": 8}, "an evaluation with seed = 7, not 8; give another --output"),
+        ({"batch_size": 8}, "an evaluation with batch_size = 4, not 8"),
+    ],
+)
+def test_other_settings_are_refused(changed: dict[str, Any], message: str, tmp_path: Path) -> None:
+    claimed(tmp_path / "a")
+    with pytest.raises(InputError, match=message):
+        EvaluationFolder(tmp_path / "a").claim(settings(**changed))
+
+
+def test_other_problems_are_refused(tmp_path: Path) -> None:
+    claimed(tmp_path / "a")
+    other = [PROBLEMS[0]._replace(answers=("5",)), *PROBLEMS[1:]]
+    changed = settings_of("m", "fake", "plain", other, Sampling(), batch_size=4, seed=7)
+    with pytest.raises(InputError, match="an evaluation with problems = '10, sha256"):
+        EvaluationFolder(tmp_path / "a").claim(changed)
+
+
+def test_a_folder_with_something_else(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="is not an empty folder; give another --output"):
+        claimed(tmp_path)
+    with pytest.raises(InputError, match="cannot make folder"):
+        claimed(tmp_path / "notes.txt" / "a")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not a batch of ktae eval"),
+        ("5\n", "is not a batch of ktae eval"),
+        (json.dumps({"group": "x/77"}) + "\n", "holds other problems"),
+    ],
+)
+def test_a_broken_batch(content: str, message: str, tmp_path: Path) -> None:
+    folder = claimed(tmp_path / "a")
+    folder.batch(0).write_text(content)
+    with pytest.raises(InputError, match=message):
+        run(folder, FakeEngine())

@@ -1,0 +1,96 @@
+"""The figures, against direct counts and exact enumerations."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from ktae.evaluation.outputs import Output
+from ktae.evaluation.scores import majority, pass_at_k, score
+from ktae.grading import Outcome, Verdict
+
+RIGHT = Verdict(Outcome.CORRECT, "1")
+WRONG = Verdict(Outcome.INCORRECT, "2")
+SILENT = Verdict(Outcome.UNANSWERED)
+UNKNOWN = Verdict(Outcome.UNDECIDED)
+
+
+def outputs(benchmark: str, samples: list[int], **fields: object) -> list[Output]:
+    """One problem for each number of samples."""
+    return [
+        Output(benchmark, str(problem), i, "", ("1",), **fields)  # type: ignore[arg-type]
+        for problem, n in enumerate(samples)
+        for i in range(n)
+    ]
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+def test_pass_at_k_is_the_mean_over_all_subsets(n: int) -> None:
+    for c in range(n + 1):
+        results = [1] * c + [0] * (n - c)
+        for k in range(1, n + 1):
+            subsets = [any(subset) for subset in itertools.combinations(results, k)]
+            assert math.isclose(pass_at_k(n, c, k), np.mean(subsets), abs_tol=1e-12)
+
+
+def test_one_greedy_response_each() -> None:
+    verdicts = [RIGHT, WRONG, SILENT, RIGHT, UNKNOWN]
+    found = score(outputs("x", [1] * 5, tokens=10, finished=True), verdicts)
+    (only,) = found.scores
+    assert only.accuracy.value == found.mean.value == 0.5  # of the four decided ones
+    assert (only.unanswered, only.undecided, only.truncated) == (0.2, 0.2, 0.0)
+    assert (only.problems, only.samples, only.length) == (5, 1, 10)
+    assert (only.pass_at, only.majority) == ({}, None)
+    assert 0 <= only.accuracy.low < 0.5 < only.accuracy.high <= 1
+
+
+def test_several_samples() -> None:
+    """avg@4 (.5 + 0 + 1) / 3; the second problem's majority is right by half, on a tie."""
+    verdicts = [RIGHT, RIGHT, WRONG, SILENT] + [WRONG] * 4 + [RIGHT] * 4
+    (found,) = score(outputs("x", [4, 4, 4]), verdicts).scores
+    assert math.isclose(found.accuracy.value, 0.5)
+    assert sorted(found.pass_at) == [1, 2, 4]
+    assert math.isclose(found.pass_at[1].value, 0.5)
+    assert math.isclose(found.pass_at[2].value, (5 / 6 + 0 + 1) / 3)
+    assert math.isclose(found.pass_at[4].value, 2 / 3)
+    assert found.majority is not None and math.isclose(found.majority.value, 2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("answers", "correct", "expected"),
+    [
+        (["1/2", "0.5", "2"], [1, 1, 0], 1.0),
+        ([r"\frac12", "0.5", "2", "2", "2"], [1, 1, 0, 0, 0], 0.0),
+        (["1", "2"], [1, 0], 0.5),
+        (["1", "2", None, None, None], [1, 0, 0, 0, 0], 0.5),
+        ([None, None], [0, 0], 0.0),
+        ([r"\text{East}", "east", "west"], [1, 1, 0], 1.0),
+    ],
+)
+def test_majority(answers: list[str | None], correct: list[float], expected: float) -> None:
+    assert majority(answers, correct) == expected
+
+
+def test_the_mean_weighs_benchmarks_alike() -> None:
+    verdicts = [RIGHT] * 2 + [WRONG] * 30
+    found = score(outputs("a", [1] * 2) + outputs("b", [1] * 30), verdicts)
+    assert [s.benchmark for s in found.scores] == ["a", "b"]
+    assert found.mean == (0.5, 0.5, 0.5)
+
+
+def test_the_interval_covers_as_often_as_it_says() -> None:
+    """100 draws of 60 problems at 40 %: the 95 % interval covers 40 % in 88 of them at least."""
+    rng = np.random.default_rng(1)
+    covered = 0
+    for seed in range(100):
+        verdicts = [RIGHT if right else WRONG for right in rng.random(60) < 0.4]
+        low, high = score(outputs("x", [1] * 60), verdicts, seed=seed).mean[1:]
+        covered += low <= 0.4 <= high
+    assert 88 <= covered < 100
+
+
+def test_nothing_decided() -> None:
+    (found,) = score(outputs("x", [1, 1]), [UNKNOWN, UNKNOWN]).scores
+    assert math.isnan(found.accuracy.value)
+    assert found.undecided == 1

@@ -1,0 +1,77 @@
+"""Where the answer is looked for."""
+
+import pytest
+
+from ktae.grading.extraction import extract, last_boxed
+
+BOXES = [
+    (r"\boxed{1} then \boxed{2}", "2"),
+    (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+    (r"\boxed {5}", "5"),
+    (r"\fbox{5}", "5"),
+    (r"\boxed 5.", "5"),
+    (r"\boxed{3} and \boxed{4", "3"),  # the end cut it off
+    (r"\boxed{3", None),
+    (r"\boxed{}", None),
+    (r"put it within \boxed{}. \boxed{7}", "7"),
+    (r"\boxed{7} as asked, in \boxed{}", "7"),
+    (r"\boxed{\text{a } \boxed{3}}", r"\text{a } {3}"),
+    (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
+    (r"\boxed{\left\{x\right.}", r"\left\{x\right."),
+    (r"f = { x \boxed{5}", "5"),
+    (r"} } \boxed{5}}", "5"),
+    ("no box", None),
+    ("", None),
+]
+
+
+@pytest.mark.parametrize(("response", "expected"), BOXES)
+def test_last_box(response: str, expected: str | None) -> None:
+    assert last_boxed(response) == expected
+
+
+def test_boxes_50_deep() -> None:
+    inner = last_boxed(r"\boxed{" * 50 + "5" + "}" * 50)
+    assert inner is not None and inner.replace("{", "").replace("}", "") == "5"
+
+
+STATED = [
+    ("<answer> 12 </answer>", "12", "tag"),
+    ("so 6 * 7 = 42\n#### 42", "42", "hashes"),
+    ("#### Step 1:\nsome work", None, None),
+    ('{"reasoning": "...", "answer": "-35"}', "-35", "json"),
+    ('{"answer": 17, "confidence": 1}', "17", "json"),
+    (r'{"answer": "\\frac{1}{2}"}', r"\frac{1}{2}", "json"),
+    (r'{"answer": "\dfrac{1}{2}"}', r"\dfrac{1}{2}", "json"),
+    ('{"answer": "The perimeter is 4 * 13 = 52 units."}', "52", "json"),
+    ("**Answer:** 36", "36", "stated"),
+    ("**ANSWER: 3159**", "3159", "stated"),
+    ("ANSWER: 1,625 square centimeters of paper", "1,625", "stated"),
+    ("**Answer:** The original price of the shoes is $50.", "$50", "stated"),
+    (r"Answer: \( |z|^2 = 50 \)", "|z|^2 = 50", "stated"),
+    ("## Final Answer:\n\n7", "7", "stated"),
+    ("A: 18", "18", "stated"),
+    ("Therefore the answer is $\\frac{n}{2}$.", r"\frac{n}{2}", "stated"),
+    ("The final answer to the question is 12.", "12", "stated"),
+    ("Answer: Evelyn", "Evelyn", "stated"),
+    ("I first thought that the answer is 5. " + "But no, wait. " * 40, None, None),
+    ("and so we get 5 and 6", None, None),
+    ("the answer is", None, None),
+    ("Answer:", None, None),
+]
+
+
+@pytest.mark.parametrize(("response", "text", "rule"), STATED)
+def test_without_a_box(response: str, text: str | None, rule: str | None) -> None:
+    assert extract(response) == (None if text is None else (text, rule))
+    assert extract(response, "none") is None
+
+
+def test_a_box_comes_before_everything_else() -> None:
+    assert extract("\\boxed{5}\n\n**Answer:** 6\n#### 7") == ("5", "boxed")
+
+
+def test_the_last_number_only_where_asked_for() -> None:
+    assert extract("and so we get 5 and 1,234.5") is None
+    assert extract("and so we get 5 and 1,234.5 x", "last") == ("1,234.5", "last")
+    assert extract("nothing", "last") is None

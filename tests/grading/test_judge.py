@@ -1,0 +1,145 @@
+"""What agrees with what. Every pair was decided by hand."""
+
+import pytest
+
+pytest.importorskip("math_verify")
+
+from ktae.grading.judge import judge
+from ktae.grading.verdict import Outcome
+
+AGREE = [
+    ("5", "5"),
+    ("025", "25"),
+    ("142", "142.0"),
+    ("-3", "−3"),
+    ("0.5", r"\frac12"),
+    ("1/2", r"\dfrac{1}{2}"),
+    (r"\frac{7}{20}", "0.35"),
+    (r"2\frac{1}{2}", "2.5"),
+    ("0.333333", r"\frac{1}{3}"),
+    ("1e-5", "10^{-5}"),
+    (r"1e11", r"10^{11}"),
+    (r"4.5 \times 10^{33}", "4.5e33"),
+    # units, currency, percents, thousands
+    ("36", r"36 \text{ cm}^2"),
+    ("27", "27 miles"),
+    ("5 m/s", r"5 \mathrm{~m/s}"),
+    ("50", r"\$50"),
+    ("45", r"45^\circ"),
+    ("45", r"45^{\circ}"),
+    ("12", r"12^{\text{th}}"),
+    (r"0.003^{\prime \prime}", "0.003"),
+    ("10", r"10\%"),
+    (r"10 \%", "0.1"),
+    ("17.5%", "17.5"),
+    ("10080", r"10,\!080"),
+    ("10{,}000", "10000"),
+    ("32348", r"\$32,348"),
+    ("1234567", "1,234,567"),
+    # intervals, tuples, sets, lists
+    ("(1, 2)", r"\left(1,2\right)"),
+    ("[0, 4)", r"\left[0, 4\right)"),
+    (r"(-\infty, 2) \cup (3, \infty)", r"(-\infty,2)\cup(3,\infty)"),
+    (r"t(0,4]", "(0, 4]"),
+    (r"\left( 3, \frac{\pi}{2} \right)", "(3, 0.5\\pi)"),
+    (r"\{1, 2\}", "2, 1"),
+    ("1, 2, 3", r"3, 1 \text{ and } 2"),
+    ("-2,-2", "a = -2, b = -2"),
+    ("27,54,108,135,189", "27, 54, 108, 135, 189"),
+    ("1,-1,7,-7", r"\pm 1, \pm 7"),
+    (r"\pm 3", "3, -3"),
+    ("E_{1},E_{2}", r"E_1 \text{ and } E_2"),
+    # matrices and vectors
+    (
+        r"\begin{pmatrix} -1/3 \\ 2/3 \end{pmatrix}",
+        r"\begin{pmatrix} -\frac{1}{3} \\ \frac{2}{3} \end{pmatrix}",
+    ),
+    (
+        r"\begin{pmatrix}1&2\\3&4\end{pmatrix}",
+        r"\begin{bmatrix} 1 & 2 \\ 3 & 4 \end{bmatrix}",
+    ),
+    # expressions
+    ("x^2 + 2x + 1", "(x+1)^2"),
+    (r"2\sqrt{3}", r"\sqrt{12}"),
+    (r"\frac{\cos(2t)}{15}", r"\frac{1}{15} \cos(2t)"),
+    (r"\cosh(at)", r"\frac{1}{2}(e^{at} + e^{-at})"),
+    ("x = 5", "5"),
+    ("5", "x = 5"),
+    (r"m_{\max }=n^{2}-n-1", "n^2 - n - 1"),
+    # words
+    (r"\text{Evelyn}", "Evelyn"),
+    ("east", r"\textbf{East}"),
+    (r"\text{(A)}", "A"),
+    ("C", r"\text{(C)}"),
+]
+
+DIFFER = [
+    ("5", "6"),
+    ("3n", "3"),
+    ("3 n", "3"),
+    ("2 xy", "2"),
+    ("5.11 \\times 10^{-19}", "2.88 \\times 10^{-19}"),
+    (r"4.6 \times 10^{-24}", r"4.57 \times 10^{-24}"),
+    ("0.333", r"\frac{1}{3}"),
+    ("3.3e-10", r"1.0 \times 10^{33}\%"),
+    ("1000000", r"1 \text{ million}"),
+    ("3 million", "3"),
+    ("1234567", "1234568"),
+    ("1234567.0", "1234568.0"),
+    ("(1, 2)", "(2, 1)"),
+    ("(1, 2)", "[1, 2]"),
+    ("[0, 4)", "[0, 4]"),
+    ("1, 2", "1, 2, 3"),
+    ("1, 1, 2", "1, 2, 2"),
+    ("2", "2, 3"),
+    ("2, 3", "2"),
+    ("(1, 234)", "1234"),
+    (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{pmatrix}1&3\\2&4\end{pmatrix}"),
+    ("x + 1", "x - 1"),
+    ("x + 1", "y + 1"),
+    (r"\sqrt{2}", "1.41"),
+    ("east", "west"),
+    ("C", "D"),
+    ("5", r"\frac{1}{0}"),
+    ("7", ")("),
+]
+
+
+@pytest.mark.parametrize(("answer", "given"), AGREE)
+def test_agree(answer: str, given: str) -> None:
+    verdict = judge(rf"So it is \boxed{{{given}}}.", [answer])
+    assert verdict.outcome is Outcome.CORRECT, verdict
+
+
+@pytest.mark.parametrize(("answer", "given"), DIFFER)
+def test_differ(answer: str, given: str) -> None:
+    verdict = judge(rf"So it is \boxed{{{given}}}.", [answer])
+    assert verdict.outcome is Outcome.INCORRECT, verdict
+
+
+def test_one_of_several_answers_is_enough() -> None:
+    assert judge(r"\boxed{x-1}", ["y", "x - 1"]).outcome is Outcome.CORRECT
+    assert judge(r"\boxed{x-2}", ["y", "x - 1"]).outcome is Outcome.INCORRECT
+
+
+@pytest.mark.parametrize("gold", ["", "$$", r"\frac{1}{", r"}{", r"\sqrt{", r"a \text{ is } {"])
+def test_an_accepted_answer_that_does_not_parse_leaves_it_undecided(gold: str) -> None:
+    for response in (r"\boxed{5}", "I do not know."):
+        verdict = judge(response, [gold])
+        assert verdict.outcome is Outcome.UNDECIDED
+        assert verdict.correct is None
+        assert verdict.reason.startswith("the accepted answer does not parse: ")
+
+
+def test_an_unparsable_answer_beside_a_good_one() -> None:
+    assert judge(r"\boxed{5}", [r"\frac{1}{", "5"]).outcome is Outcome.CORRECT
+    assert judge(r"\boxed{6}", [r"\frac{1}{", "5"]).outcome is Outcome.UNDECIDED
+    assert judge("I do not know.", [r"\frac{1}{", "5"]).outcome is Outcome.UNANSWERED
+
+
+def test_the_verdict_names_answer_rule_and_comparison() -> None:
+    verdict = judge(r"\boxed{1} or rather \boxed{\frac12}", ["0.5"])
+    assert verdict == (Outcome.CORRECT, r"\frac12", "boxed, same number")
+    assert (verdict.correct, judge(r"\boxed{3}", ["0.5"]).correct) == (1.0, 0.0)
+    assert judge("Nothing to say.", ["0.5"]) == (Outcome.UNANSWERED, None, "no answer found")
+    assert judge("Nothing to say.", ["0.5"]).correct == 0.0

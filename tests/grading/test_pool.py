@@ -1,0 +1,176 @@
+"""The pool: time limits, isolation, threads, forks. No test asserts how fast it is."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("math_verify")
+
+from ktae.errors import InputError
+from ktae.grading import GradingPool, Outcome, Task, accuracy, grade
+from ktae.grading.rewards import verdicts
+
+TOWER = r"\boxed{9^{9^{9^9}}}"
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[GradingPool]:
+    with GradingPool(2, time_limit=3) as pool:
+        yield pool
+
+
+def test_verdicts_come_in_order(pool: GradingPool) -> None:
+    tasks = [Task(rf"\boxed{{{i}}}", [str(i - i % 3)]) for i in range(60)]
+    outcomes = [verdict.outcome for verdict in pool.grade_all(tasks)]
+    assert outcomes == ["correct", "incorrect", "incorrect"] * 20
+
+
+HOSTILE = [
+    (TOWER, "5"),
+    (r"\boxed{(((10^{10})!)!)!}", "5"),
+    (r"\boxed{\int_0^{99} x^{x^{x^x}} \sin(x^x) dx}", r"\int_0^1 e^{-x^x} dx"),
+    (r"\boxed{" + "+".join(rf"\sqrt{{{i}+x^{{{i}}}}}" for i in range(2, 90)) + "}", r"\sqrt{x}"),
+    (r"\boxed{\sum_{k=1}^{10^{12}} \frac{1}{k!}}", "2"),
+    (r"\boxed{\binom{10^{12}}{10^{11}}}", "7"),
+]
+
+
+@pytest.mark.parametrize(("response", "answer"), HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_expressions_cost_their_own_limit_only(
+    pool: GradingPool, response: str, answer: str
+) -> None:
+    """Whatever becomes of the hostile one, the others get their verdicts, and the pool lives."""
+    others = [Task(rf"\boxed{{x+{i}}}", [f"{i}+x"]) for i in range(8)]
+    hostile, *rest = pool.grade_all([Task(response, [answer]), *others])
+    assert [verdict.outcome for verdict in rest] == [Outcome.CORRECT] * 8
+    assert hostile.outcome in (Outcome.UNDECIDED, Outcome.INCORRECT)
+    if hostile.outcome is Outcome.UNDECIDED:
+        assert hostile.reason.startswith(("time limit of 3 s", "out of memory", "internal error"))
+
+
+def test_a_time_limit_is_undecided_and_not_incorrect() -> None:
+    """An endless grader, whatever sympy learns to shortcut: 0.2 s of computing, then a verdict."""
+    with GradingPool(1, time_limit=0.2) as pool:
+        pool.grade(r"\boxed{1}", "1")
+        verdict = pool.grade(
+            r"\boxed{" + "(" * 3 + r"\sin x+1)^{400})^{40})^{4}}", r"(\cos y)^{9999}+y"
+        )
+        slow = pool.grade(
+            r"\boxed{\frac{d^2 \theta}{dt^2} + \frac{g}{l} \sin(\theta) = 0}",
+            r"ml\ddot{\theta}(t) - mg\sin\theta(t) = f(t)\cos\theta(t)",
+        )
+        assert slow == (Outcome.UNDECIDED, None, "time limit of 0.2 s")
+        assert slow.correct is None
+        assert verdict.outcome is not Outcome.CORRECT
+        assert pool.grade(r"\boxed{1}", "1").outcome is Outcome.CORRECT
+
+
+@pytest.mark.parametrize(
+    ("response", "outcome"),
+    [
+        ("x" * 100_000, "unanswered"),
+        ("{" * 100_000, "unanswered"),
+        ("\\boxed{" * 14_000, "unanswered"),
+        ("answer: " * 12_500, None),
+        ("1,234," * 16_000 + r" \boxed{5}", "correct"),
+        ("\\boxed{5}" + "}" * 100_000, "correct"),
+        (r"\boxed{" * 50 + "5" + "}" * 50, "correct"),
+        ("\ud800 \\boxed{5} \x00", "correct"),
+        (r"\boxed{" + "(" * 5_000 + "5" + ")" * 5_000 + "}", None),
+        ("", "unanswered"),
+    ],
+    ids=range(10),
+)
+def test_strange_responses(pool: GradingPool, response: str, outcome: str | None) -> None:
+    verdict = pool.grade(response, "5")
+    if outcome is not None:
+        assert verdict.outcome == outcome
+    assert verdict.outcome is not Outcome.CORRECT or "5" in (verdict.extracted or "")
+
+
+def test_off_the_main_thread(pool: GradingPool) -> None:
+    results: list[str] = []
+
+    def work(i: int) -> None:
+        results.append(pool.grade(rf"\boxed{{{i}}}", str(i)).outcome)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert results == ["correct"] * 8
+
+
+def _grade_in_child(pool: GradingPool, results: "multiprocessing.SimpleQueue[str]") -> None:
+    results.put(pool.grade(r"\boxed{2}", "2").outcome)
+    pool.close()
+
+
+def test_in_a_forked_child_and_the_parent(pool: GradingPool) -> None:
+    assert pool.grade(r"\boxed{2}", "2").outcome is Outcome.CORRECT
+    context = multiprocessing.get_context("fork")
+    results = context.SimpleQueue()
+    child = context.Process(target=_grade_in_child, args=(pool, results), daemon=True)
+    child.start()
+    child.join(timeout=120)
+    assert child.exitcode == 0
+    assert results.get() == "correct"
+    assert pool.grade(r"\boxed{3}", "3").outcome is Outcome.CORRECT
+
+
+def test_a_killed_worker_is_replaced() -> None:
+    with GradingPool(1) as pool:
+        pool.grade(r"\boxed{1}", "1")
+        worker = pool._idle.get()
+        assert worker._process is not None
+        os.kill(worker._process.pid, signal.SIGKILL)
+        pool._idle.put(worker)
+        assert pool.grade(r"\boxed{1}", "1").outcome is Outcome.CORRECT
+
+
+def test_a_script_without_a_main_guard(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    script = tmp_path / "script.py"
+    script.write_text('from ktae.grading import grade\nprint(grade(r"\\boxed{1}", "1").outcome)\n')
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.stdout, done.stderr) == ("correct\n", "")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: GradingPool(0), "workers is 0; expected at least 1"),
+        (lambda: GradingPool(time_limit=0), "time_limit is 0; expected seconds, above 0"),
+        (lambda: GradingPool(grader="best"), "no grader 'best'; expected one of ktae, "),
+        (lambda: grade(5, "5"), "response is a int; expected text"),  # type: ignore[arg-type]
+        (lambda: grade("5", []), r"answer is \[\]; expected text, or texts"),
+        (lambda: grade("5", 5), "answer is 5; expected text"),  # type: ignore[arg-type]
+        (lambda: accuracy(["a"], []), "0 answers for 1 completions"),
+        (lambda: accuracy([{}], ["1"]), r"completion is {}; expected text, or messages"),
+    ],
+)
+def test_bad_arguments(call, message: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+def test_the_reward_is_the_verdict() -> None:
+    """TRL's reward function and `grade` are one grader: 1, 0 or None (left out of training)."""
+    completions = [
+        r"\boxed{1}",
+        [{"role": "assistant", "content": r"\boxed{2}"}],
+        "none",
+        r"\boxed{1}",
+    ]
+    answers = ["1", ["3", "x"], "1", r"\frac{1}{"]
+    assert accuracy(completions, answer=answers, prompts=None) == [1.0, 0.0, 0.0, None]
+    texts = [r"\boxed{1}", r"\boxed{2}", "none", r"\boxed{1}"]
+    assert verdicts(completions, answers) == [grade(*x) for x in zip(texts, answers, strict=True)]
