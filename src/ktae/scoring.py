@@ -124,7 +124,7 @@ def score(
     """
     config = config or KTAEConfig.paper()
     rollouts = record.conform(rollouts)
-    codes_b, first_rows = _group_codes(rollouts)
+    codes_b, first_rows = group_codes(rollouts)
     sizes = np.bincount(codes_b, minlength=len(first_rows))
     if sizes.max(initial=0) < 2:
         raise InputError(
@@ -249,8 +249,8 @@ def stratified_p_value(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarra
     return float(np.clip(pmf[no_more_probable].sum(), P_VALUE_FLOOR, 1.0))
 
 
-def _group_codes(rollouts: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(B,) group numbers by first appearance, and each group's first row."""
+def group_codes(rollouts: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(B,) group numbers by first appearance of (group, step), and each group's first row."""
     keys = [
         pc.dictionary_encode(rollouts[name].combine_chunks(), null_encoding="encode").indices
         for name in ("group", "step")

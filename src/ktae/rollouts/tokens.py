@@ -121,7 +121,7 @@ def _decode_each(
     tokenizer = fast(tokenizer)
     pieces = {token_id: piece for piece, token_id in tokenizer.get_vocab().items()}
     # SentencePiece drops a leading space at the start of a text, so decode after something.
-    anchor = tokenizer.encode("a", add_special_tokens=False).ids
+    anchor = _anchor(tokenizer, pieces)
     prefix = tokenizer.decode(anchor, skip_special_tokens=False)
     for token_id in map(int, token_ids):
         if token_id not in pieces:
@@ -129,6 +129,15 @@ def _decode_each(
             continue
         text = tokenizer.decode([*anchor, token_id], skip_special_tokens=False)
         yield pieces[token_id], text.removeprefix(prefix)
+
+
+def _anchor(tokenizer: Any, pieces: dict[int, str]) -> list[int]:
+    """Token ids of some text: "a", or the first token where the vocabulary cannot spell that."""
+    try:
+        ids: list[int] = tokenizer.encode("a", add_special_tokens=False).ids
+    except Exception:  # tokenizers raises Exception itself: a word level without unknown words
+        ids = []
+    return ids or [min(pieces)]
 
 
 _BYTE_PIECE = re.compile("<0x([0-9A-Fa-f]{2})>")
