@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ktae._version import __version__
-from ktae.cli import bench, demo, score, train
+from ktae.cli import bench, demo, report, score, train
 from ktae.errors import InputError
 
 app = typer.Typer(
@@ -19,6 +19,8 @@ app = typer.Typer(
 )
 app.command("train")(train.train)
 app.command("score")(score.score)
+app.command("report")(report.report)
+app.command("show")(report.show)
 app.command("bench")(bench.bench)
 app.add_typer(demo.app, name="demo")
 

@@ -119,9 +119,7 @@ def _mask(rollouts: Any, offsets_b: np.ndarray) -> np.ndarray:
     return mask_n
 
 
-def _signals(
-    rollouts: Any, offsets_b: np.ndarray
-) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+def _signals(rollouts: Any, offsets_b: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, int]]:
     signals: dict[str, np.ndarray] = {}
     misaligned: dict[str, int] = {}
     for row, name, values in _lists(rollouts["extra"]):

@@ -68,7 +68,11 @@ def contents(
         "flags": _flags(flags, shown_b, columns),
         "signals": sorted(signals),
         "totals": {"rollouts": len(shown_b), "tokens": int(columns.offsets_b[-1])},
-        "training": curves | {"of_tokens": over_steps | {"tokens": rank[np.array(over_steps["tokens"], dtype=np.int64)]}},
+        "training": curves
+        | {
+            "of_tokens": over_steps
+            | {"tokens": rank[np.array(over_steps["tokens"], dtype=np.int64)]}
+        },
     }
     blocks = {
         "meta": packing.json_block(meta),

@@ -51,15 +51,15 @@ def render(blocks: dict[str, str], title: str) -> str:
     style = (files / "page.css").read_text(encoding="utf-8")
     parts = [(files / name).read_text(encoding="utf-8") for name in SCRIPTS]
     script = '"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n"
-    environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
+    )
     template = environment.from_string((files / "page.html").read_text(encoding="utf-8"))
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
         "img-src 'none'; connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
-    return template.render(
-        title=title, policy=policy, style=style, script=script, blocks=blocks
-    )
+    return template.render(title=title, policy=policy, style=style, script=script, blocks=blocks)
 
 
 def _hash(text: str) -> str:

@@ -170,10 +170,14 @@ def presets_of(config: KTAEConfig | None, name: str) -> list[tuple[str, KTAEConf
     if config is None:
         return presets
     known = [preset for preset in presets if preset[1] == config]
-    return known + [preset for preset in presets if preset not in known] if known else [
-        (name, config),
-        *presets,
-    ]
+    return (
+        known + [preset for preset in presets if preset not in known]
+        if known
+        else [
+            (name, config),
+            *presets,
+        ]
+    )
 
 
 def as_dict(config: KTAEConfig) -> dict[str, Any]:

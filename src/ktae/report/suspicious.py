@@ -90,10 +90,10 @@ def _answer_stated(
         return None
     why = (
         f"It states the reference answer, with tokens that speak for correctness. Up to there "
-        f"(token {end:,} of {len(terms_t):,}) the terms add up to {before:+.2f}"
+        f"(token {end:,} of {len(terms_t):,}) the terms add up to {_signed(before, 2)}"
     )
     if after < 0 and n_after >= SHORTEST_TAIL:
-        why += f"; those of the {n_after:,} tokens after it, to {after:+.2f}. "
+        why += f"; those of the {n_after:,} tokens after it, to {_signed(after, 2)}. "
         why += "Did later text overwrite a right answer?"
         return Flag(row, 0, "overwritten", before / end - after / n_after, begin, why)
     why += ", and what follows does not speak against it. "
@@ -110,12 +110,16 @@ def _why_reads_right(
 ) -> str:
     ids_t = columns.ids_n[columns.offsets_b[row] : columns.offsets_b[row + 1]]
     why = (
-        f"Its tokens' mean term is {mean:+.3f}, although its own verdict counts against them; the "
-        f"median of the group's correct rollouts is {median:+.3f}."
+        f"Its tokens' mean term is {_signed(mean, 3)}, although its own verdict counts against them; the "
+        f"median of the group's correct rollouts is {_signed(median, 3)}."
     )
     if last is not None and ids_t[-1] != last:
         why += " It does not end as the correct rollouts do: was it cut off at the length limit?"
     return why
+
+
+def _signed(number: float, digits: int) -> str:
+    return f"{number:+.{digits}f}".replace("-", "−")
 
 
 def _usual_last_token(columns: Columns, right: np.ndarray) -> int | None:

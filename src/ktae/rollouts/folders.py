@@ -62,7 +62,8 @@ def read(
         parts = [readers.read([file], **options) for file in files]
         if len(files) > 1 and any(part["step"].null_count for part in parts):
             parts = [
-                readers.label(part, f"{file.name}:") for part, file in zip(parts, files, strict=True)
+                readers.label(part, f"{file.name}:")
+                for part, file in zip(parts, files, strict=True)
             ]
         prefix = f"{path}:" if len(inputs) > 1 else ""
         tables += [readers.label(part, prefix) if prefix else part for part in parts]
@@ -71,4 +72,6 @@ def read(
 
 def _natural(path: Path) -> list[tuple[int, str]]:
     """Sorts 2.jsonl before 10.jsonl."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)]
+    return [
+        (int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)
+    ]

@@ -156,9 +156,7 @@ def _table(rows: Iterable[tuple[object, str]], path: Path, options: Options) -> 
     return pa.concat_tables(tables)
 
 
-def _rollouts(
-    rows: Iterable[tuple[object, str]], options: Options
-) -> Iterator[dict[str, Any]]:
+def _rollouts(rows: Iterable[tuple[object, str]], options: Options) -> Iterator[dict[str, Any]]:
     for row, where in rows:
         try:
             plain = plain_row(row, where, options.correctness)

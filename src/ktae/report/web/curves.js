@@ -38,7 +38,7 @@ function span(values) {
   return [low, high];
 }
 
-const short = (x) => (x === 0 ? "0" : Math.abs(x) >= 100 ? x.toFixed(0) : Math.abs(x) >= 0.01 ? String(Number(x.toPrecision(2))) : x.toExponential(0)).replace("-", "−");
+const short = (x) => (x === 0 ? "0" : Math.abs(x) >= 100 ? x.toFixed(0) : Math.abs(x) >= 0.01 ? String(Number(x.toPrecision(2))) : x.toExponential(0)).replaceAll("-", "−");
 
 // Running mean of eleven steps.
 function smooth(points) {

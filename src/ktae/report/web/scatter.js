@@ -1,6 +1,7 @@
 // Tokens by the share of incorrect (across) and of correct rollouts (up) that contain them.
 
-const PAD = 44;
+const PAD = 58; // left and below
+const EDGE = 28; // right and above
 const scatterScale = { root: true };
 
 function scatter(rows, { onpick, picked }) {
@@ -47,28 +48,36 @@ function place(rows, width, height) {
   const spread = (n) => (((n * 2654435761) >>> 0) / 2 ** 32 - 0.5) * 10;
   return rows.map((row) => ({
     row,
-    x: PAD + stretch(row.shareFalse) * (width - PAD - 16) + spread(row.id),
-    y: height - PAD - stretch(row.shareTrue) * (height - PAD - 16) + spread(row.id + 7),
+    x: PAD + stretch(row.shareFalse) * (width - PAD - EDGE) + spread(row.id),
+    y: height - PAD - stretch(row.shareTrue) * (height - PAD - EDGE) + spread(row.id + 7),
   }));
 }
 
-const colourOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// A colour of the style sheet as the theme has it; a canvas does not know the style sheet's names.
+function colourOf(name) {
+  const probe = h("i", {});
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const colour = getComputedStyle(probe).color;
+  probe.remove();
+  return colour;
+}
 
 function drawAxes(context, width, height) {
   context.strokeStyle = colourOf("--line");
   context.fillStyle = colourOf("--quiet");
   context.font = "12px system-ui, sans-serif";
   context.lineWidth = 1;
-  const at = (share) => [PAD + stretch(share) * (width - PAD - 16), height - PAD - stretch(share) * (height - PAD - 16)];
+  const at = (share) => [PAD + stretch(share) * (width - PAD - EDGE), height - PAD - stretch(share) * (height - PAD - EDGE)];
   context.beginPath();
   for (const share of scatterScale.root ? [0, 0.01, 0.1, 0.3, 0.6, 1] : [0, 0.25, 0.5, 0.75, 1]) {
     const [x, y] = at(share);
-    context.moveTo(x, 16);
+    context.moveTo(x, EDGE);
     context.lineTo(x, height - PAD);
     context.moveTo(PAD, y);
-    context.lineTo(width - 16, y);
+    context.lineTo(width - EDGE, y);
     context.textAlign = "center";
-    context.fillText(`${100 * share} %`, x, height - PAD + 16);
+    context.fillText(`${100 * share} %`, x, height - PAD + 18);
     context.textAlign = "right";
     context.fillText(`${100 * share} %`, PAD - 6, y + 4);
   }
