@@ -21,8 +21,8 @@ from ktae.runs import RunFolder
 
 ROWS_PER_BATCH = 1024
 
-WORD = re.compile(r"\s*\w+|\s*[^\w\s]+|\s+")
-"""Without a tokenizer a text is cut so: words and runs of signs, each with the blanks before it."""
+WORD = re.compile(r"\w+|[^\w\s]|\s+")
+"""Without a tokenizer a text is cut so: into words, signs and blanks."""
 
 
 @dataclasses.dataclass

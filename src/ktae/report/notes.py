@@ -104,7 +104,7 @@ def _about_tokens(dump: Dump) -> list[Note]:
             Note(
                 True,
                 "No tokenizer: texts are cut at words",
-                "The dump holds text, so the page compares words (with the blanks before them) "
+                "The dump holds text, so the page compares words, signs and blanks "
                 "instead of the policy's tokens. Values of words are not the values that training "
                 "uses. Give --tokenizer, a folder or a hub name, for tokens.",
             )

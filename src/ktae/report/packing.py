@@ -1,7 +1,7 @@
 """A report's data as small blocks of base64: compressed JSON and compressed integers.
 
-In the page a block holds letters, digits, `+`, `/` and `=` and nothing else, so no text of a rollout
-can end a tag or start one.
+In the page a block holds letters, digits, `+`, `/` and `=` and nothing else, so no text of a
+rollout can end a tag or start one.
 """
 
 from __future__ import annotations

@@ -110,8 +110,8 @@ def _why_reads_right(
 ) -> str:
     ids_t = columns.ids_n[columns.offsets_b[row] : columns.offsets_b[row + 1]]
     why = (
-        f"Its tokens' mean term is {_signed(mean, 3)}, although its own verdict counts against them; the "
-        f"median of the group's correct rollouts is {_signed(median, 3)}."
+        f"Its tokens' mean term is {_signed(mean, 3)}, although its own verdict counts against "
+        f"them; the median of the group's correct rollouts is {_signed(median, 3)}."
     )
     if last is not None and ids_t[-1] != last:
         why += " It does not end as the correct rollouts do: was it cut off at the length limit?"

@@ -1,10 +1,10 @@
 """Rows of the dumps that TRL and verl write, as plain rows; and plain rows with gaps, completed.
 
-TRL (`log_completions`, `completions/*.parquet`): `step`, `prompt`, `completion`, one column a reward
-function, whatever the reward functions logged, `advantage`. verl (`trainer.rollout_data_dir`,
-`*.jsonl`): `input`, `output`, `gts`, `score`, `step`, and the reward function's further fields, such
-as `acc`. Both hold text and no token ids, and neither names the group: rollouts of one step with the
-same prompt are one group.
+TRL (`log_completions`, `completions/*.parquet`): `step`, `prompt`, `completion`, one column a
+reward function, whatever the reward functions logged, `advantage`. verl
+(`trainer.rollout_data_dir`, `*.jsonl`): `input`, `output`, `gts`, `score`, `step`, and the reward
+function's further fields, such as `acc`. Both hold text and no token ids, and neither names the
+group: rollouts of one step with the same prompt are one group.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TRL_FIELDS = ("step", "prompt", "completion", "advantage")
 VERL_FIELDS = ("step", "input", "output", "score")
 
 CORRECTNESS_NAMES = ("correct", "correctness", "correctness_reward", "accuracy", "accuracy_reward")
-"""Rewards of a TRL dump that are taken to say whether a rollout is correct, if one alone is there."""
+"""Rewards of a TRL dump that say whether a rollout is correct, if one alone is there."""
 
 
 def plain_row(row: object, where: str, correctness: str | None = None) -> object:
@@ -143,7 +143,7 @@ class Tolerance:
         if _is_missing(fields.get("reward")):
             known = not _is_missing(fields.get("correct"))
             self.without_reward += not known
-            fields["reward"] = float(fields["correct"]) if known else 0.0
+            fields["reward"] = fields["correct"] if known else 0.0
             fields.setdefault("correct", None)
         return fields
 

@@ -55,11 +55,13 @@ def read(
     """
     if not inputs:
         raise InputError("no files to read")
-    options = {"threshold": threshold, "correctness": correctness, "tolerance": tolerance}
     tables = []
     for path in inputs:
         files = rollout_files(path)
-        parts = [readers.read([file], **options) for file in files]
+        parts = [
+            readers.read([file], threshold=threshold, correctness=correctness, tolerance=tolerance)
+            for file in files
+        ]
         if len(files) > 1 and any(part["step"].null_count for part in parts):
             parts = [
                 readers.label(part, f"{file.name}:")

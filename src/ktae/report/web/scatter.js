@@ -98,10 +98,10 @@ function drawPoints(context, points, picked) {
   const scale = report.presets[state.preset].term_scale / 2;
   for (const { row, x, y } of points) {
     const strength = Math.abs(row.term) / scale;
-    context.globalAlpha = 0.25 + 0.7 * Math.min(1, strength);
+    context.globalAlpha = 0.45 + 0.5 * Math.min(1, strength);
     context.fillStyle = row.term === 0 ? none : strong[row.term > 0 ? "p" : "n"];
     context.beginPath();
-    context.arc(x, y, 2.5 + 1.5 * strength, 0, 7);
+    context.arc(x, y, 3 + 1.5 * strength, 0, 7);
     context.fill();
   }
   context.globalAlpha = 1;

@@ -17,12 +17,12 @@ function virtualTable({ label, columns, rows, sorted, onsort, onpick, pickLabel,
     const upTo = Math.min(rows.length, from + Math.ceil(height / ROW_HEIGHT) + 24);
     const cells = [];
     for (let i = from; i < upTo; i++) cells.push(bodyRow(rows[i], i, columns, onpick, pickLabel, picked));
-    body.replaceChildren(spacer(from, columns.length), ...cells, spacer(rows.length - upTo, columns.length));
+    body.replaceChildren(spacer(from), ...cells, spacer(rows.length - upTo));
   };
   scroller.addEventListener("scroll", () => requestAnimationFrame(fill), { passive: true });
   new ResizeObserver(() => { first = -1; fill(); }).observe(scroller);
   fill();
-  if (!rows.length) body.replaceChildren(h("tr", {}, h("td", { colspan: columns.length, class: "quiet" }, "Nothing fits the filter.")));
+  if (!rows.length) scroller.append(h("p", { class: "quiet" }, "Nothing fits the filter."));
   return scroller;
 }
 
@@ -45,8 +45,9 @@ function bodyRow(row, i, columns, onpick, pickLabel, picked) {
   return h("tr", { "aria-rowindex": i + 2, class: picked && picked(row) ? "picked" : null }, cells);
 }
 
-function spacer(n, width) {
-  const cell = h("td", { colspan: width });
+// One cell: where a narrow page hides columns, a wider one would bring them back, empty.
+function spacer(n) {
+  const cell = h("td", {});
   cell.style.height = `${n * ROW_HEIGHT}px`;
   return h("tr", { class: "spacer", "aria-hidden": "true", hidden: n === 0 }, cell);
 }

@@ -53,9 +53,8 @@ function barItem(row, most) {
   const id = report.vocabulary.id[row.rank];
   const bar = h("i", { class: row.impact > 0 ? "p6" : "n6", "aria-hidden": "true" });
   bar.style.width = `${(100 * Math.abs(row.impact)) / most}%`;
-  const label = tokenLabel(row.rank);
-  return h("li", {}, h("button", { type: "button", "aria-pressed": String(id === state.id), "aria-label": `${label}: impact ${signed(row.impact, 2)}`, onclick: () => go({ id }) },
-    h("code", { dir: "auto" }, label), h("span", { class: "track" }, bar), h("span", { class: "number" }, signed(row.impact, 2))));
+  return h("li", {}, h("button", { type: "button", "aria-pressed": String(id === state.id), title: `impact; term ${signed(row.term)}`, onclick: () => go({ id }) },
+    h("code", { dir: "auto" }, tokenLabel(row.rank)), h("span", { class: "track" }, bar), h("span", { class: "number" }, signed(row.impact, 2))));
 }
 
 // The picked token's term over all steps; else the strongest token's.
