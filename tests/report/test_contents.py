@@ -71,7 +71,7 @@ def test_nothing_is_said_of_a_whole_dump(run_folder):
 
 
 def test_kinds_of_suspicion(meta):
-    overwritten, stated = ROLLOUTS[3], ROLLOUTS[3] | {"response": "hence: the answer is 4"}
+    overwritten, stated = ROLLOUTS[3], ROLLOUTS[3] | {"response": ROLLOUTS[1]["response"]}
     flags = meta([*ROLLOUTS[:2], overwritten, stated, ROLLOUTS[2]])["flags"]
     assert {flag["number"]: flag["kind"] for flag in flags} == {
         2: "overwritten",
@@ -146,10 +146,7 @@ def test_sampling_rule():
     assert tokens_g[shown_g].sum() == 80
     assert mixed_g[shown_g].sum() == 6
     gaps = np.diff(np.flatnonzero(shown_g & mixed_g))
-    assert gaps.max() <= 30  # spread over the dump
-    assert (
-        sampling.choose(tokens_g, mixed_g, [], 80) == sampling.choose(tokens_g, mixed_g, [], 80)
-    ).all()
+    assert gaps.max() <= 2 * 100 / 6  # spread over the dump
     assert sampling.choose(tokens_g, mixed_g, [], 1000).all()
     assert sampling.choose(tokens_g, mixed_g, [], 1).sum() == 1
 

@@ -1,5 +1,6 @@
 """Rollouts are written by models, so a page may hold anything; none of it may run or hide."""
 
+import html
 import json
 
 import pytest
@@ -18,7 +19,8 @@ HOSTILE = [
     "over\u202eridden \u2066isolated zero\u200bwidth \ufeff soft\u00adhyphen",
     "line\u2028separator \u2029",
     "half \ud800 pair \udfff",
-    "family 👩‍👩‍👧 flag 🇫🇷 Devanagari हिन्दी क्षत्रिय Arabic العربية Hebrew עברית Thai ภาษาไทย Han 漢字",
+    "family 👩‍👩‍👧 flag 🇫🇷",
+    "Devanagari हिन्दी क्षत्रिय Arabic العربية Hebrew עברית Thai ภาษาไทย Han 漢字",
     "",
 ]
 
@@ -40,11 +42,11 @@ def hostile_page(tmp_path):
 
 def test_no_text_of_a_rollout_is_in_the_file(hostile_page):
     """All of it is in blocks of base64; the title is escaped."""
-    html = hostile_page.read_text(encoding="utf-8")
-    assert "owned" not in html
-    assert "hostile.jsonl" in html
-    assert "<b>hostile" not in html
-    assert html.count("<script") == html.count("</script>") == 5  # four blocks and the script
+    text = hostile_page.read_text(encoding="utf-8")
+    assert "owned" not in text
+    assert "hostile.jsonl" in text
+    assert "<b>hostile" not in text
+    assert text.count("<script") == text.count("</script>") == 5  # four blocks and the script
 
 
 def test_nothing_runs_in_any_view(hostile_page, open_page):
@@ -107,10 +109,10 @@ def test_scripts_are_not_broken_by_tokens(tmp_path, open_page, shared_data):
 
 def test_the_policy_stops_what_would_run(hostile_page, open_page, tmp_path, browser):
     """Even a script that got in would not run: the policy holds."""
-    html = hostile_page.read_text(encoding="utf-8")
+    text = hostile_page.read_text(encoding="utf-8")
     injected = tmp_path / "injected.html"
     injected.write_text(
-        html.replace("<noscript>", "<script>window.owned = 1</script><noscript>", 1),
+        text.replace("<noscript>", "<script>window.owned = 1</script><noscript>", 1),
         encoding="utf-8",
     )
     page = browser.new_page()
@@ -129,11 +131,11 @@ def test_the_policy_stops_what_would_run(hostile_page, open_page, tmp_path, brow
 
 
 def test_policy_names_hashes_only(hostile_page):
-    head = hostile_page.read_text(encoding="utf-8").split("</head>")[0]
+    head = html.unescape(hostile_page.read_text(encoding="utf-8").split("</head>")[0])
     policy = head.split('http-equiv="Content-Security-Policy" content="')[1].split('"')[0]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
-    assert rules["default-src"] == "&#39;none&#39;"
-    assert rules["connect-src"] == "&#39;none&#39;"
+    assert rules["default-src"] == "'none'"
+    assert rules["connect-src"] == "'none'"
     assert "unsafe" not in policy
     assert rules["script-src"].count("sha256-") == 1
 

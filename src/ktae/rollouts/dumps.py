@@ -143,7 +143,7 @@ class Tolerance:
         if _is_missing(fields.get("reward")):
             known = not _is_missing(fields.get("correct"))
             self.without_reward += not known
-            fields["reward"] = fields["correct"] if known else 0.0
+            fields["reward"] = float(known and fields["correct"] == 1)
             fields.setdefault("correct", None)
         return fields
 
