@@ -3,8 +3,8 @@
     python benchmarks/report.py rollouts.jsonl.gz --tokenizer FOLDER --copies 1
 
 Builds the page of a dump in a process of `ktae report` (`--copies` repeats its groups under other
-labels), opens it in headless Chromium and scrolls each long list for two seconds. Appends one row to
-results/report.csv. Needs playwright and a `chromium` on the path (or KTAE_CHROMIUM).
+labels), opens it in headless Chromium and scrolls each long list for two seconds. Appends one row
+to results/report.csv. Needs playwright and a `chromium` on the path (or KTAE_CHROMIUM).
 """
 
 import argparse

@@ -24,7 +24,9 @@ def main(run: Path) -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         path = Path(folder, "report.html")
         write_report(run, path, title="ktae report: the demo's run")
-        browser = driver.chromium.launch(executable_path=binary, args=["--headless", "--no-sandbox"])
+        browser = driver.chromium.launch(
+            executable_path=binary, args=["--headless", "--no-sandbox"]
+        )
         page = browser.new_page(viewport={"width": 1360, "height": 860})
         page.goto(path.as_uri())
         page.wait_for_selector("html[data-ready]")

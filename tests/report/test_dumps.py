@@ -32,6 +32,30 @@ def test_verl(tmp_path):
     assert json.loads(rows[2]["extra"])["pred"] == "5"
 
 
+def test_verl_keys_name_the_sample(tmp_path):
+    """The same prompt twice in a step is two groups, as in training."""
+    rows = [VERL | {"uid": uid} for uid in ("7f_a_0_0", "7f_a_1_0", "90_b_0_0", "odd")]
+    groups = [row["group"] for row in read(write_lines(tmp_path / "1.jsonl", rows))]
+    assert groups[:3] == ["7f_a", "7f_a", "90_b"]
+    assert groups[3].startswith("prompt ")
+
+
+def test_what_the_real_verl_writes(tmp_path):
+    pytest.importorskip("verl", reason="needs the extra 'verl'")
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+
+    texts = ["so 4", "hmm 5 é", "4"]
+    scores, verdicts = [1.0, -1.0, 0.0], [True, False, True]
+    arguments = (["2 + 2?"] * 3, texts, ["4"] * 3, scores, {"acc": verdicts}, str(tmp_path), 7)
+    RayPPOTrainer._write_generations(*arguments)
+    rows = read(tmp_path)
+    assert [row["response"] for row in rows] == texts
+    assert [row["reward"] for row in rows] == scores
+    assert [row["correct"] for row in rows] == [1.0, 0.0, 1.0]
+    assert {(row["step"], row["answer"], row["prompt"]) for row in rows} == {(7, "4", "2 + 2?")}
+    assert len({row["group"] for row in rows}) == 1
+
+
 def test_verl_folder_is_read_by_step(tmp_path):
     for step in (1, 2, 10):
         write_lines(tmp_path / f"{step}.jsonl", [VERL | {"step": step}])

@@ -34,14 +34,8 @@ def contents(
     require_rollouts(dump)
     without_rewards = dump.tolerance.without_reward == len(dump.rollouts)
     columns = columns_of(dump, without_rewards=without_rewards)
-    name = "chosen" if config else "run's own"
-    presets = summary.presets_of(config or dump.config, name)
-    scored, totals = [], []
-    for _, settings in presets:
-        scored.append(summary.score(columns, settings)._replace())
-        totals.append(summary.token_totals(scored[-1].table, dump.token_ids))
-        if len(scored) > 1:  # only the first preset's terms and table are used again
-            scored[-1] = scored[-1]._replace(terms_n=np.zeros(0, np.float32), table=None)
+    presets = summary.presets_of(config or dump.config, "chosen" if config else "run's own")
+    scored, totals = _score(columns, dump, [settings for _, settings in presets])
     which_n = np.searchsorted(dump.token_ids, columns.ids_n)
     places = suspicious.answer_places(columns, dump.texts, which_n)
     flags = suspicious.find(columns, scored[0], places)
@@ -63,7 +57,7 @@ def contents(
         "unit": dump.unit,
         "notes": [note.as_dict() for note in notes],
         "presets": [{"name": n, **summary.as_dict(settings)} for n, settings in presets],
-        "groups": _groups(columns, scored, shown_g, len(presets)),
+        "groups": _groups(columns, scored, shown_g),
         "rollouts": _rollouts(columns, shown_b),
         "flags": _flags(flags, shown_b, columns),
         "signals": sorted(signals),
@@ -83,6 +77,19 @@ def contents(
     return blocks | {name: packing.fixed_point_block(values) for name, values in signals.items()}
 
 
+def _score(
+    columns: Columns, dump: Dump, presets: list[KTAEConfig]
+) -> tuple[list[Scored], list[TokenTotals]]:
+    """Each preset's scores and totals; of the scores, only the first keep terms and table."""
+    scored: list[Scored] = []
+    totals = []
+    for settings in presets:
+        one = summary.score(columns, settings)
+        totals.append(summary.token_totals(one.table, dump.token_ids))
+        scored.append(one._replace(terms_n=one.terms_n[:0], table=None) if scored else one)
+    return scored, totals
+
+
 def _ranks(which: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Each token's rank by frequency, so that frequent tokens take one byte; and the inverse."""
     by_rank = np.argsort(-np.bincount(which, minlength=n), kind="stable")
@@ -91,9 +98,7 @@ def _ranks(which: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     return rank, by_rank
 
 
-def _groups(
-    columns: Columns, scored: list[Scored], shown_g: np.ndarray, n_presets: int
-) -> dict[str, Any]:
+def _groups(columns: Columns, scored: list[Scored], shown_g: np.ndarray) -> dict[str, Any]:
     size_g = np.diff(columns.starts_g)
     known_b = ~np.isnan(columns.correct_b)
     right_g = columns.sum_rollouts(columns.correct_b == 1)
@@ -107,7 +112,7 @@ def _groups(
         "known": known_g,
         "length": columns.sum_rollouts(columns.lengths()) / size_g,
         "reward": columns.sum_rollouts(columns.rollouts["reward"].to_numpy()) / size_g,
-        "term_abs": [scored[preset].term_abs_g for preset in range(n_presets)],
+        "term_abs": [one.term_abs_g for one in scored],
     }
 
 

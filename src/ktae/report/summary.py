@@ -169,15 +169,8 @@ def presets_of(config: KTAEConfig | None, name: str) -> list[tuple[str, KTAEConf
     presets = [("paper", KTAEConfig.paper()), ("released", KTAEConfig.released())]
     if config is None:
         return presets
-    known = [preset for preset in presets if preset[1] == config]
-    return (
-        known + [preset for preset in presets if preset not in known]
-        if known
-        else [
-            (name, config),
-            *presets,
-        ]
-    )
+    same = [preset for preset in presets if preset[1] == config]
+    return [*(same or [(name, config)]), *(p for p in presets if p not in same)]
 
 
 def as_dict(config: KTAEConfig) -> dict[str, Any]:

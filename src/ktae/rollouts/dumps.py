@@ -3,8 +3,9 @@
 TRL (`log_completions`, `completions/*.parquet`): `step`, `prompt`, `completion`, one column a
 reward function, whatever the reward functions logged, `advantage`. verl
 (`trainer.rollout_data_dir`, `*.jsonl`): `input`, `output`, `gts`, `score`, `step`, and the reward
-function's further fields, such as `acc`. Both hold text and no token ids, and neither names the
-group: rollouts of one step with the same prompt are one group.
+function's further fields, such as `acc` (the default trainer leaves those out and adds `uid`). Both
+hold text and no token ids. Where no `uid` tells the group, rollouts of one step with the same prompt
+are one group.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 from typing import Any
 
 from ktae.errors import InputError
 
 TRL_FIELDS = ("step", "prompt", "completion", "advantage")
 VERL_FIELDS = ("step", "input", "output", "score")
+
+VERL_KEY = re.compile(r"(.+)_\d+_\d+", re.DOTALL)
+"""verl's default trainer writes each rollout's key as `uid`: "{sample}_{rollout}_{output}"."""
 
 CORRECTNESS_NAMES = ("correct", "correctness", "correctness_reward", "accuracy", "accuracy_reward")
 """Rewards of a TRL dump that say whether a rollout is correct, if one alone is there."""
@@ -86,8 +91,9 @@ def _correctness_column(rest: dict[str, Any], where: str, correctness: str | Non
 
 def _from_verl(row: dict[str, Any]) -> dict[str, Any]:
     rest = {name: value for name, value in row.items() if name not in (*VERL_FIELDS, "gts")}
+    sample = VERL_KEY.fullmatch(str(rest.get("uid", "")))
     plain = rest | {
-        "group": str(rest["uid"]) if "uid" in rest else prompt_label(row["input"]),
+        "group": sample[1] if sample else prompt_label(row["input"]),
         "step": row["step"],
         "prompt": row["input"],
         "response": row["output"],

@@ -7,9 +7,9 @@ const GROUP_COLUMNS = [
   { name: "prompt", key: "prompt", class: "prompt-cell", cell: (row) => row.prompt, sort: (row) => row.prompt },
   { name: "rollouts", key: "size", class: "number wide", cell: (row) => String(row.size), sort: (row) => row.size },
   { name: "accuracy", key: "accuracy", class: "number", cell: (row) => accuracyCell(row), sort: (row) => row.accuracy },
-  { name: "length", key: "length", class: "number", title: "mean, in tokens", cell: (row) => plain(row.length, 0), sort: (row) => row.length },
+  { name: "length", key: "length", class: "number wide", title: "mean, in tokens", cell: (row) => plain(row.length, 0), sort: (row) => row.length },
   { name: "|term|", key: "term", class: "number", title: "mean over counted tokens", cell: (row) => plain(row.term), sort: (row) => row.term },
-  { name: "suspicious", key: "flags", class: "number", cell: (row) => (row.flags ? h("span", { class: "flag" }, String(row.flags)) : ""), sort: (row) => row.flags },
+  { name: "flags", key: "flags", class: "number", title: "suspicious rollouts", cell: (row) => (row.flags ? h("span", { class: "flag" }, String(row.flags)) : ""), sort: (row) => row.flags },
 ];
 
 function accuracyCell(row) {

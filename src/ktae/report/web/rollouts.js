@@ -21,7 +21,8 @@ function drawRollouts(main) {
     return;
   }
   const rows = Array.from({ length: groups.size[g] }, (_, i) => groups.first[g] + i);
-  const of = (verdict) => rows.filter((r) => report.rollouts.correct[r] === verdict);
+  const flaggedFirst = (x, y) => report.flagOf.has(y) - report.flagOf.has(x);
+  const of = (verdict) => rows.filter((r) => report.rollouts.correct[r] === verdict).sort(flaggedFirst);
   const panel = h("aside", { id: "card", "aria-label": "The token's numbers" }, emptyCard());
   const sides = [["Correct", of(1)], ["Incorrect", of(0)], ["Unknown", of(null)]];
   main.replaceChildren(h("div", { class: "with-card" },

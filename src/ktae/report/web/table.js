@@ -1,6 +1,7 @@
 // A table of any number of rows of which only those in sight exist.
 
 const ROW_HEIGHT = 34; // pixels, as in page.css
+const MARGIN = 24; // rows beyond those in sight
 
 // columns: [{ name, key, cell(row) -> node or text, sort(row) -> number or text, class }].
 function virtualTable({ label, columns, rows, sorted, onsort, onpick, pickLabel, picked }) {
@@ -8,13 +9,13 @@ function virtualTable({ label, columns, rows, sorted, onsort, onpick, pickLabel,
   const head = h("tr", {}, columns.map((column) => headCell(column, sorted, onsort)));
   const table = h("table", { "aria-rowcount": rows.length + 1, "aria-label": label }, h("thead", {}, head), body);
   const scroller = h("div", { class: "scroller", tabindex: 0, role: "region", "aria-label": `${label}, scrollable` }, table);
-  let first = -1;
+  let first = -1, last = -1;
   const fill = () => {
-    const height = scroller.clientHeight || 600;
-    const from = Math.max(0, Math.floor(scroller.scrollTop / ROW_HEIGHT) - 10) & ~1;
-    if (from === first) return;
-    first = from;
-    const upTo = Math.min(rows.length, from + Math.ceil(height / ROW_HEIGHT) + 24);
+    const top = Math.floor(scroller.scrollTop / ROW_HEIGHT);
+    const bottom = top + Math.ceil((scroller.clientHeight || 600) / ROW_HEIGHT);
+    if (first >= 0 && top >= first && Math.min(bottom, rows.length) <= last) return;
+    const from = (first = Math.max(0, top - MARGIN) & ~1); // even: stripes stay where they are
+    const upTo = (last = Math.min(rows.length, bottom + MARGIN));
     const cells = [];
     for (let i = from; i < upTo; i++) cells.push(bodyRow(rows[i], i, columns, onpick, pickLabel, picked));
     body.replaceChildren(spacer(from), ...cells, spacer(rows.length - upTo));
