@@ -11,6 +11,7 @@ import argparse
 import gzip
 import json
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -55,13 +56,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         dump, n_rollouts = copied(arguments.rollouts, arguments.copies, Path(folder))
         page = Path(folder, "report.html")
-        seconds = [build(dump, arguments.tokenizer, page) for _ in range(arguments.repeats)]
+        times = [build(dump, arguments.tokenizer, page) for _ in range(arguments.repeats)]
+        seconds, cpu_seconds = zip(*times, strict=True)
         row = {
             "dump": arguments.rollouts.name.split(".")[0],
             "copies": str(arguments.copies),
             "rollouts": str(n_rollouts),
             "build_s": f"{statistics.median(seconds):.1f}",
             "build_s_all": " ".join(f"{x:.1f}" for x in seconds),
+            "build_cpu_s": f"{statistics.median(cpu_seconds):.1f}",
+            "load_average": f"{os.getloadavg()[0]:.1f}",
             "file_mb": f"{page.stat().st_size / 1e6:.2f}",
             **in_browser(page, arguments.repeats),
         }
@@ -82,11 +86,14 @@ def copied(path: Path, copies: int, folder: Path) -> tuple[Path, int]:
     return out, copies * len(rows)
 
 
-def build(dump: Path, tokenizer: str, page: Path) -> float:
+def build(dump: Path, tokenizer: str, page: Path) -> tuple[float, float]:
+    """Seconds on the clock and of processor time; on a shared machine the first is the larger."""
     command = [sys.executable, "-m", "ktae", "report", str(dump), "--out", str(page)]
-    started = time.perf_counter()
+    started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([*command, "--tokenizer", tokenizer], check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.perf_counter() - started, cpu
 
 
 def in_browser(path: Path, repeats: int) -> dict[str, str]:

@@ -4,8 +4,8 @@ TRL (`log_completions`, `completions/*.parquet`): `step`, `prompt`, `completion`
 reward function, whatever the reward functions logged, `advantage`. verl
 (`trainer.rollout_data_dir`, `*.jsonl`): `input`, `output`, `gts`, `score`, `step`, and the reward
 function's further fields, such as `acc` (the default trainer leaves those out and adds `uid`). Both
-hold text and no token ids. Where no `uid` tells the group, rollouts of one step with the same prompt
-are one group.
+hold text and no token ids. Where no `uid` tells the group, rollouts of one step with the same
+prompt are one group.
 """
 
 from __future__ import annotations
