@@ -81,6 +81,13 @@ def test_kinds_of_suspicion(meta):
     assert [flag["number"] for flag in meta([*ROLLOUTS[:3], inside])["flags"]] == []
 
 
+def test_an_answer_that_the_prompt_asks_for_tells_nothing(meta):
+    asked = [ROLLOUTS[2] | {"response": f"try {i} the answer is 4"} for i in range(3)]
+    assert meta(ROLLOUTS)["flags"][0]["kind"] == "overwritten"
+    kinds = [flag["kind"] for flag in meta([*ROLLOUTS, *asked])["flags"]]
+    assert "overwritten" not in kinds and "answer stated" not in kinds
+
+
 def test_reads_right(meta):
     """One that has all the words of the correct rollouts, and was graded as wrong."""
     rows = [

@@ -4,7 +4,8 @@ There a rollout holds the right answer and gets no reward: the answer is in a fo
 does not parse, or later text overwrites it. Three signs are looked for in mixed groups; the first
 that holds is the flag. For the first two the reference answer must be stated as an answer (shortly
 after "answer", "boxed" or "####"), its tokens' mean term must be above 0, and the terms up to it
-must add up to more than 0.
+must add up to more than 0. An answer that more than half of the group's incorrect rollouts state (and more
+than two) tells nothing: the prompt asks for it, as in "make 24".
 
 - `overwritten`: the terms after the answer add up to less than 0.
 - `answer stated`: they do not, or nothing follows.
@@ -67,8 +68,10 @@ def find(columns: Columns, scored: Scored, answers: dict[int, tuple[int, int]]) 
         right = rows[(columns.correct_b[rows] == 1) & (counted_b[rows] > 0)]
         median = float(np.median(mean_b[right]))
         last = _usual_last_token(columns, right)
-        for row in rows[(columns.correct_b[rows] == 0) & (counted_b[rows] > 0)].tolist():
-            flag = _answer_stated(columns, scored, row, answers.get(row))
+        wrong = rows[(columns.correct_b[rows] == 0) & (counted_b[rows] > 0)].tolist()
+        tells = sum(row in answers for row in wrong) <= max(2, len(wrong) / 2)
+        for row in wrong:
+            flag = _answer_stated(columns, scored, row, answers.get(row)) if tells else None
             if flag is None and mean_b[row] > 0 and mean_b[row] >= median:
                 why = _why_reads_right(columns, row, mean_b[row], median, last)
                 flag = Flag(row, group, "reads right", float(mean_b[row] - median), 0, why)

@@ -71,7 +71,13 @@ function groupSummary(g, rows) {
   const text = `${groups.size[g]} rollouts, ${groups.right[g]} of ${groups.known[g]} correct; mean length ${plain(groups.length[g], 0)}; mean |term| ${plain(groups.term_abs[state.preset][g])}`;
   const list = flags.map((r) => h("li", {}, h("a", { href: fragment({ rollout: r - groups.first[g], token: report.flagOf.get(r).token }) }, `Rollout ${r - groups.first[g] + 1}`), ` (${report.flagOf.get(r).kind}): ${report.flagOf.get(r).why}`));
   const none = state.signal === "term" && !groupStatistics(g, state.preset).mixed ? h("p", { class: "warn" }, noComparison(groupStatistics(g, state.preset))) : null;
-  return h("div", { class: "summary" }, h("p", {}, text), none, list.length ? h("div", { class: "warn" }, h("b", {}, "Suspicious"), h("ul", {}, list)) : null);
+  return h("div", { class: "summary" }, h("p", {}, text), none, list.length ? h("div", { class: "warn" }, h("b", {}, "Suspicious"), h("ul", {}, list.slice(0, FLAGS_OPEN)), moreFlags(list)) : null);
+}
+
+const FLAGS_OPEN = 3;
+function moreFlags(list) {
+  if (list.length <= FLAGS_OPEN) return null;
+  return h("details", {}, h("summary", {}, `${list.length - FLAGS_OPEN} more`), h("ul", {}, list.slice(FLAGS_OPEN)));
 }
 
 function side(name, rows) {
