@@ -4,8 +4,8 @@ There a rollout holds the right answer and gets no reward: the answer is in a fo
 does not parse, or later text overwrites it. Three signs are looked for in mixed groups; the first
 that holds is the flag. For the first two the reference answer must be stated as an answer (shortly
 after "answer", "boxed" or "####"), its tokens' mean term must be above 0, and the terms up to it
-must add up to more than 0. An answer that more than half of the group's incorrect rollouts state (and more
-than two) tells nothing: the prompt asks for it, as in "make 24".
+must add up to more than 0. An answer that more than half of the group's incorrect rollouts state
+(and more than two) tells nothing: the prompt asks for it, as in "make 24".
 
 - `overwritten`: the terms after the answer add up to less than 0.
 - `answer stated`: they do not, or nothing follows.
