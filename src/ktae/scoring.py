@@ -124,7 +124,7 @@ def score(
     """
     config = config or KTAEConfig.paper()
     rollouts = record.conform(rollouts)
-    codes_b, first_rows = _group_codes(rollouts)
+    codes_b, first_rows = group_codes(rollouts)
     sizes = np.bincount(codes_b, minlength=len(first_rows))
     if sizes.max(initial=0) < 2:
         raise InputError(
@@ -173,13 +173,12 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
     a, b, c, d = (tokens[name].to_numpy().astype(np.int64) for name in ("a", "b", "c", "d"))
     mixed = np.flatnonzero((a + c > 0) & (b + d > 0))
     a, b, c, d = a[mixed], b[mixed], c[mixed], d[mixed]
-    term = tokens["term"].to_numpy()[mixed]
     ids, first, which = np.unique(
         tokens["token_id"].to_numpy()[mixed], return_index=True, return_inverse=True
     )
-    beyond_chance = (a * d - b * c) / (a + b + c + d)  # a - E[a], exactly 0 where it is
-    weight = np.bincount(which, np.abs(beyond_chance))
-    impact = np.bincount(which, term * np.abs(beyond_chance))
+    impacts, weights = impact(tokens["term"].to_numpy()[mixed], a, b, c, d)
+    weight = np.bincount(which, weights)
+    total = np.bincount(which, impacts)
 
     def describe(index: int) -> KeyToken:
         rows = np.flatnonzero(which == index)
@@ -188,8 +187,8 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
         return KeyToken(
             token_id=int(ids[index]),
             token=tokens["token"][int(mixed[first[index]])].as_py(),
-            impact=float(impact[index]),
-            term=float(impact[index] / weight[index]),
+            impact=float(total[index]),
+            term=float(total[index] / weight[index]),
             a=total_a,
             n_true=total_a + total_c,
             b=total_b,
@@ -198,11 +197,24 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
             p_value=stratified_p_value(*cells),
         )
 
-    rising, falling = (np.argsort(x, kind="stable")[:top] for x in (impact, -impact))
+    rising, falling = (np.argsort(x, kind="stable")[:top] for x in (total, -total))
     return Strongest(
-        [describe(i) for i in falling if impact[i] > 0],
-        [describe(i) for i in rising if impact[i] < 0],
+        [describe(i) for i in falling if total[i] > 0],
+        [describe(i) for i in rising if total[i] < 0],
     )
+
+
+def impact(
+    term: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """`KeyToken.impact` of tables in mixed groups: term * |a - E[a]|, and the weight |a - E[a]|.
+
+    Args:
+        term: (n_tables,) key-token terms.
+        a, b, c, d: (n_tables,) int64 counts.
+    """
+    weight = np.abs((a * d - b * c) / (a + b + c + d))  # exactly 0 where a = E[a]
+    return term * weight, weight
 
 
 def stratified_p_value(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> float:
@@ -237,8 +249,8 @@ def stratified_p_value(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarra
     return float(np.clip(pmf[no_more_probable].sum(), P_VALUE_FLOOR, 1.0))
 
 
-def _group_codes(rollouts: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(B,) group numbers by first appearance, and each group's first row."""
+def group_codes(rollouts: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(B,) group numbers by first appearance of (group, step), and each group's first row."""
     keys = [
         pc.dictionary_encode(rollouts[name].combine_chunks(), null_encoding="encode").indices
         for name in ("group", "step")

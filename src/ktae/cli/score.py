@@ -91,7 +91,7 @@ def score(
 
     if not math.isfinite(threshold):
         raise InputError(f"--threshold is {threshold}; expected a finite number")
-    config = KTAEConfig.preset(preset, **_overrides(settings or []))
+    config = KTAEConfig.preset(preset, **overrides(settings or []))
     if tokenizer is not None:
         check_local_or_hub("tokenizer", tokenizer)
     tokens_out = _output_paths(out, files)
@@ -109,7 +109,7 @@ def score(
     console.print(f"wrote {out} and {tokens_out}", soft_wrap=True)
 
 
-def _overrides(settings: list[str]) -> dict[str, Any]:
+def overrides(settings: list[str]) -> dict[str, Any]:
     """`h3=0` as {"h3": 0}: the value is JSON, or else text."""
     overrides: dict[str, Any] = {}
     for setting in settings:

@@ -1,6 +1,7 @@
 """From files to the rollout record. One function a format, in `READERS`.
 
-What a row's fields may be is said in `ktae.rollouts.rows`. A group never spans files: where several
+What a row's fields may be is said in `ktae.rollouts.rows`; rows of the dumps that TRL and verl
+write are turned into such rows by `ktae.rollouts.dumps`. A group never spans files: where several
 are read, each label gets its file's path in front ("runs/a.jsonl:7").
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,18 +24,38 @@ import pyarrow.parquet as pq
 
 from ktae.errors import InputError
 from ktae.rollouts import record
+from ktae.rollouts.dumps import Tolerance, plain_row
 from ktae.rollouts.rows import to_record_row
 
 ROWS_PER_BATCH = 1024
 """Rows that exist as Python objects at a time."""
 
 
-def read(paths: Sequence[str | Path], *, threshold: float = 0.0) -> Any:
+class Options(NamedTuple):
+    """How rows become rollouts."""
+
+    threshold: float = 0.0
+    """A rollout without a field `correct` is correct if its reward is above this."""
+    correctness: str | None = None
+    """The reward of a TRL dump that says whether a rollout is correct."""
+    tolerance: Tolerance | None = None
+    """Where given, what a row lacks is made up for and noted there, see `Tolerance`."""
+
+
+def read(
+    paths: Sequence[str | Path],
+    *,
+    threshold: float = 0.0,
+    correctness: str | None = None,
+    tolerance: Tolerance | None = None,
+) -> Any:
     """The rollouts of all files, in order, as one record (`ktae.rollouts.record.SCHEMA`).
 
     Args:
         paths: JSON Lines or Parquet files, by their names' ends; with `.gz` after that, gzip.
-        threshold: a rollout without a field `correct` is correct if its reward is above this.
+        threshold: see `Options`.
+        correctness: see `Options`.
+        tolerance: see `Options`.
 
     Raises:
         InputError: a file or a row cannot be used; it names the file and the line (or, in Parquet,
@@ -45,9 +66,10 @@ def read(paths: Sequence[str | Path], *, threshold: float = 0.0) -> Any:
         raise InputError("no files to read")
     if len({file.resolve() for file in files}) < len(files):
         raise InputError("the same file is given twice; its rollouts would count twice")
-    tables = [_reader_of(file)(file, threshold) for file in files]
+    options = Options(threshold, correctness, tolerance)
+    tables = [_reader_of(file)(file, options) for file in files]
     if len(files) > 1:
-        tables = [_label(table, f"{file}:") for table, file in zip(tables, files, strict=True)]
+        tables = [label(table, f"{file}:") for table, file in zip(tables, files, strict=True)]
     return pa.concat_tables(tables)
 
 
@@ -86,7 +108,7 @@ def read_json(path: Path) -> object:
         return _parse(stream.read(), str(path))
 
 
-def read_jsonl(path: Path, threshold: float) -> Any:
+def read_jsonl(path: Path, options: Options) -> Any:
     """JSON Lines: one object a line; blank lines are skipped."""
     with _open(path) as stream:
         rows = (
@@ -94,10 +116,10 @@ def read_jsonl(path: Path, threshold: float) -> Any:
             for number, line in enumerate(stream, start=1)
             if line.strip()
         )
-        return _table(rows, path, threshold)
+        return _table(rows, path, options)
 
 
-def read_parquet(path: Path, threshold: float) -> Any:
+def read_parquet(path: Path, options: Options) -> Any:
     """Parquet: a record that ktae has written, or any table with columns as above."""
     with _open(path) as stream:
         content = io.BytesIO(stream.read()) if isinstance(stream, gzip.GzipFile) else stream
@@ -110,18 +132,24 @@ def read_parquet(path: Path, threshold: float) -> Any:
                 return table.replace_schema_metadata(record.SCHEMA.metadata)
             rows = (row for batch in file.iter_batches(ROWS_PER_BATCH) for row in batch.to_pylist())
             named = ((row, f"{path}, row {number}") for number, row in enumerate(rows, start=1))
-            return _table(named, path, threshold)
+            return _table(named, path, options)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path}: broken Parquet: {' '.join(str(error).split())}") from None
 
 
-READERS: dict[str, Callable[[Path, float], Any]] = {
+READERS: dict[str, Callable[[Path, Options], Any]] = {
     ".jsonl": read_jsonl,
     ".parquet": read_parquet,
 }
 
 
-def _reader_of(path: Path) -> Callable[[Path, float], Any]:
+def label(table: Any, prefix: str) -> Any:
+    """`table` with `prefix` in front of every group's label."""
+    labels = pc.binary_join_element_wise(prefix, table["group"], "")
+    return table.set_column(0, record.SCHEMA.field("group"), labels)
+
+
+def _reader_of(path: Path) -> Callable[[Path, Options], Any]:
     if not os.path.exists(path):
         raise InputError(f"{path} does not exist")
     suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
@@ -150,20 +178,32 @@ def _open(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def _label(table: Any, prefix: str) -> Any:
-    labels = pc.binary_join_element_wise(prefix, table["group"], "")
-    return table.set_column(0, record.SCHEMA.field("group"), labels)
-
-
-def _table(rows: Iterable[tuple[object, str]], path: Path, threshold: float) -> Any:
+def _table(rows: Iterable[tuple[object, str]], path: Path, options: Options) -> Any:
     """The record of rows, each with the place that its errors name."""
-    rollouts = (to_record_row(row, where, threshold) for row, where in rows)
+    rollouts = _rollouts(rows, options)
     tables = []
     while batch := list(islice(rollouts, ROWS_PER_BATCH)):
         tables.append(pa.Table.from_pylist(batch, schema=record.SCHEMA))
     if not tables:
+        if options.tolerance and options.tolerance.rejected:
+            raise InputError(options.tolerance.rejected[0])
         raise InputError(f"{path} is empty: it holds no rollouts")
     return pa.concat_tables(tables)
+
+
+def _rollouts(rows: Iterable[tuple[object, str]], options: Options) -> Iterator[dict[str, Any]]:
+    for row, where in rows:
+        try:
+            plain = plain_row(row, where, options.correctness)
+            if options.tolerance is not None:
+                plain = options.tolerance.complete(plain, where)
+            rollout = to_record_row(plain, where, options.threshold)
+        except InputError as error:
+            if options.tolerance is None:
+                raise
+            options.tolerance.rejected.append(str(error))
+            continue
+        yield rollout
 
 
 def _parse(line: bytes, where: str) -> object:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,20 +87,72 @@ def token_texts(tokenizer: Any, token_ids: Iterable[int]) -> list[str | None]:
     A token that is part of a character only (byte-level vocabularies have them) has no text of its
     own: it is given as the vocabulary spells it.
     """
+    decoded = _decode_each(tokenizer, token_ids)
+    return [piece if text is not None and "\ufffd" in text else text for piece, text in decoded]
+
+
+def token_bytes(tokenizer: Any, token_ids: Iterable[int]) -> list[bytes | None]:
+    """Each token's bytes inside a response; None for an unknown id.
+
+    Joined, the bytes of a response's tokens are its text in UTF-8: a token that is part of a
+    character only has that part's bytes, so decode runs of tokens and never one alone. Bytes come
+    from GPT-2's byte alphabet or from SentencePiece's `<0xE4>`.
+    """
+    alphabet = _byte_alphabet()
+    found: list[bytes | None] = []
+    for piece, text in _decode_each(tokenizer, token_ids):
+        if text is None or piece is None:
+            found.append(None)
+        elif "\ufffd" not in text:
+            found.append(text.encode())
+        elif match := _BYTE_PIECE.fullmatch(piece):
+            found.append(bytes([int(match[1], 16)]))
+        elif all(character in alphabet for character in piece):
+            found.append(bytes(alphabet[character] for character in piece))
+        else:
+            found.append(piece.encode())
+    return found
+
+
+def _decode_each(
+    tokenizer: Any, token_ids: Iterable[int]
+) -> Iterator[tuple[str | None, str | None]]:
+    """Each token as the vocabulary spells it and as it is decoded alone; None for an unknown id."""
     tokenizer = fast(tokenizer)
     pieces = {token_id: piece for piece, token_id in tokenizer.get_vocab().items()}
     # SentencePiece drops a leading space at the start of a text, so decode after something.
-    anchor = tokenizer.encode("a", add_special_tokens=False).ids
+    anchor = _anchor(tokenizer, pieces)
     prefix = tokenizer.decode(anchor, skip_special_tokens=False)
-    texts: list[str | None] = []
     for token_id in map(int, token_ids):
         if token_id not in pieces:
-            texts.append(None)
+            yield None, None
             continue
         text = tokenizer.decode([*anchor, token_id], skip_special_tokens=False)
-        text = text.removeprefix(prefix)
-        texts.append(pieces[token_id] if "\ufffd" in text else text)
-    return texts
+        yield pieces[token_id], text.removeprefix(prefix)
+
+
+def _anchor(tokenizer: Any, pieces: dict[int, str]) -> list[int]:
+    """Token ids of some text: "a", or the first token where the vocabulary cannot spell that."""
+    try:
+        ids: list[int] = tokenizer.encode("a", add_special_tokens=False).ids
+    except Exception:  # tokenizers raises Exception itself: a word level without unknown words
+        ids = []
+    return ids or [min(pieces)]
+
+
+_BYTE_PIECE = re.compile("<0x([0-9A-Fa-f]{2})>")
+
+
+@functools.cache
+def _byte_alphabet() -> dict[str, int]:
+    """The character that stands for each byte in byte-level vocabularies (GPT-2's `encoder.py`):
+    printable Latin-1 stands for itself, the rest follows from U+0100 on.
+    """
+    itself = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in itself]
+    return {chr(byte): byte for byte in itself} | {
+        chr(0x100 + number): byte for number, byte in enumerate(others)
+    }
 
 
 def _first_line(error: Exception) -> str:

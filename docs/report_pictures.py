@@ -1,0 +1,49 @@
+"""The pictures of a report, from a run folder of the demo.
+
+    ktae train recipes/demo/grpo-ktae.yaml --output runs/demo
+    python docs/report_pictures.py runs/demo
+
+Needs playwright and a `chromium` on the path (or KTAE_CHROMIUM).
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+from ktae.report import write_report
+
+IMAGES = Path(__file__).parent / "images"
+
+
+def main(run: Path) -> None:
+    binary = os.environ.get("KTAE_CHROMIUM") or shutil.which("chromium")
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
+        path = Path(folder, "report.html")
+        write_report(run, path, title="ktae report: the demo's run")
+        browser = driver.chromium.launch(
+            executable_path=binary, args=["--headless", "--no-sandbox"]
+        )
+        page = browser.new_page(viewport={"width": 1360, "height": 860})
+        page.goto(path.as_uri())
+        page.wait_for_selector("html[data-ready]")
+        flag = page.evaluate("ktae.report.flags[0]")
+        where = f"group={flag['group']}&rollout={flag['number']}&token={flag['token']}"
+        for name, fragment in (
+            ("report", f"view=rollouts&{where}"),
+            ("report-tokens", "view=tokens"),
+            ("report-groups", "view=groups"),
+            ("report-training", "view=training&step=20"),
+        ):
+            page.evaluate(f"location.hash = '{fragment}'")
+            page.wait_for_timeout(800)
+            page.evaluate("scrollTo(0, 0)")
+            page.screenshot(path=IMAGES / f"{name}.png")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,110 @@
+"""The public functions: rollouts in, a page out."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ktae.atomic import atomic_write
+from ktae.config import KTAEConfig
+from ktae.report import inputs, sampling
+from ktae.report.contents import contents
+from ktae.report.page import render
+
+
+def write_report(
+    rollouts: Any,
+    out: str | Path,
+    *,
+    tokenizer: Any = None,
+    config: KTAEConfig | None = None,
+    threshold: float = 0.0,
+    correctness: str | None = None,
+    max_tokens: int = sampling.MAX_TOKENS,
+    title: str | None = None,
+) -> inputs.Dump:
+    """Write one self-contained HTML file that explains every token's value.
+
+    Args:
+        rollouts: a file or folder or a sequence of them (a run folder, TRL's `completions/`, verl's
+            `trainer.rollout_data_dir`, JSON Lines, Parquet), or a record in memory.
+        out: the file; it is replaced whole or not at all.
+        tokenizer: a loaded fast tokenizer, a folder or a hub name. Without one, tokens of a run
+            folder are read with the run's own; other dumps' texts are cut at words, and ids stay
+            numbers. The page says so.
+        config: the estimator's settings; those that the run was trained with, or the paper's.
+        threshold: a rollout without a verdict is correct if its reward is above this.
+        correctness: the reward of a TRL dump that says whether a rollout is correct.
+        max_tokens: bound on the response tokens in the page; above it whole groups are left out by
+            the rule in `ktae.report.sampling`, and the page says so.
+        title: the page's title; the inputs' names by default.
+
+    Returns:
+        What was read.
+
+    Raises:
+        InputError: nothing could be read, or `out` cannot be written.
+    """
+    dump = _dump(rollouts, tokenizer, threshold, correctness)
+    page = _page(dump, config, max_tokens, title)
+    with atomic_write(out) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return dump
+
+
+class Inline:
+    """A report that a notebook shows where it is the last value of a cell."""
+
+    def __init__(self, page: str, height: int) -> None:
+        self.page = page
+        self.height = height
+
+    def _repr_html_(self) -> str:
+        # Sandboxed: the page's script runs, but in an origin of its own.
+        return (
+            f'<iframe sandbox="allow-scripts" title="ktae report" width="100%" '
+            f'height="{self.height}" style="border: 1px solid #8888; border-radius: 6px" '
+            f'srcdoc="{html.escape(self.page)}"></iframe>'
+        )
+
+
+def show(
+    rollouts: Any,
+    *,
+    tokenizer: Any = None,
+    config: KTAEConfig | None = None,
+    threshold: float = 0.0,
+    correctness: str | None = None,
+    max_tokens: int = 500_000,
+    height: int = 720,
+) -> Inline:
+    """The report of `write_report` inside a notebook; the arguments are the same.
+
+    The page becomes part of the notebook's file, so fewer tokens are taken by default.
+
+    Args:
+        rollouts: as in `write_report`.
+        tokenizer: as in `write_report`.
+        config: as in `write_report`.
+        threshold: as in `write_report`.
+        correctness: as in `write_report`.
+        max_tokens: as in `write_report`.
+        height: of the frame, in pixels.
+    """
+    dump = _dump(rollouts, tokenizer, threshold, correctness)
+    return Inline(_page(dump, config, max_tokens, None), height)
+
+
+def _dump(rollouts: Any, tokenizer: Any, threshold: float, correctness: str | None) -> inputs.Dump:
+    if isinstance(rollouts, str | Path):
+        rollouts = [rollouts]
+    if isinstance(rollouts, Sequence):
+        return inputs.load(rollouts, tokenizer, threshold=threshold, correctness=correctness)
+    return inputs.from_record(rollouts, tokenizer)
+
+
+def _page(dump: inputs.Dump, config: KTAEConfig | None, max_tokens: int, title: str | None) -> str:
+    names = ", ".join(Path(name).name for name in dump.names) or "rollouts"
+    return render(contents(dump, config, max_tokens=max_tokens), title or f"ktae report: {names}")

@@ -1,0 +1,202 @@
+"""What a report's page holds: everything but its looks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ktae._version import __version__
+from ktae.config import KTAEConfig
+from ktae.report import packing, sampling, summary, suspicious
+from ktae.report.columns import Columns, columns_of
+from ktae.report.inputs import Dump, require_rollouts
+from ktae.report.notes import Note, notes_of
+from ktae.report.summary import Scored, TokenTotals
+
+LONGEST_PROMPT = 20_000
+"""Characters of a prompt that are in the page."""
+
+
+def contents(
+    dump: Dump, config: KTAEConfig | None = None, *, max_tokens: int = sampling.MAX_TOKENS
+) -> dict[str, str]:
+    """The page's data blocks, by name: see `ktae.report.packing`.
+
+    Args:
+        dump: what to report on.
+        config: the estimator's settings; those that the run was trained with, or the paper's.
+        max_tokens: bound on the response tokens in the page, see `ktae.report.sampling`.
+
+    Raises:
+        InputError: there is not a single rollout.
+    """
+    require_rollouts(dump)
+    without_rewards = dump.tolerance.without_reward == len(dump.rollouts)
+    columns = columns_of(dump, without_rewards=without_rewards)
+    presets = summary.presets_of(config or dump.config, "chosen" if config else "run's own")
+    scored, totals = _score(columns, dump, [settings for _, settings in presets])
+    which_n = np.searchsorted(dump.token_ids, columns.ids_n)
+    places = suspicious.answer_places(columns, dump.texts, which_n)
+    flags = suspicious.find(columns, scored[0], places)
+    mixed_g = (scored[0].n_true_g > 0) & (scored[0].n_false_g > 0)
+    tokens_g = columns.sum_rollouts(columns.lengths())
+    shown_g = sampling.choose(tokens_g, mixed_g, (flag.group for flag in flags), max_tokens)
+    shown_b = shown_g[columns.group_b]
+    shown_n = np.repeat(shown_b, columns.lengths())
+    rank, by_rank = _ranks(which_n[shown_n], len(dump.texts))
+    curves = summary.steps_of(columns, scored[0], dump.metrics)
+    over_steps = summary.tokens_over_steps(
+        scored[0].table, dump.token_ids, totals[0], curves["steps"]
+    )
+    notes = _sampling_note(shown_g, shown_b, max_tokens) + notes_of(dump, columns, scored[0])
+    signals = {name: values[shown_n] for name, values in columns.signals.items()}
+    meta = {
+        "version": __version__,
+        "names": dump.names,
+        "unit": dump.unit,
+        "notes": [note.as_dict() for note in notes],
+        "presets": [{"name": n, **summary.as_dict(settings)} for n, settings in presets],
+        "groups": _groups(columns, scored, shown_g),
+        "rollouts": _rollouts(columns, shown_b),
+        "flags": _flags(flags, shown_b, columns),
+        "signals": sorted(signals),
+        "totals": {"rollouts": len(shown_b), "tokens": int(columns.offsets_b[-1])},
+        "training": curves
+        | {
+            "of_tokens": over_steps
+            | {"tokens": rank[np.array(over_steps["tokens"], dtype=np.int64)]}
+        },
+    }
+    blocks = {
+        "meta": packing.json_block(meta),
+        "vocabulary": packing.json_block(_vocabulary(dump, by_rank, totals)),
+        "texts": packing.json_block(_texts(columns, shown_g)),
+        "tokens": packing.varint_block(rank[which_n[shown_n]]),
+    }
+    return blocks | {name: packing.fixed_point_block(values) for name, values in signals.items()}
+
+
+def _score(
+    columns: Columns, dump: Dump, presets: list[KTAEConfig]
+) -> tuple[list[Scored], list[TokenTotals]]:
+    """Each preset's scores and totals; of the scores, only the first keep terms and table."""
+    scored: list[Scored] = []
+    totals = []
+    for settings in presets:
+        one = summary.score(columns, settings)
+        totals.append(summary.token_totals(one.table, dump.token_ids))
+        scored.append(one._replace(terms_n=one.terms_n[:0], table=None) if scored else one)
+    return scored, totals
+
+
+def _ranks(which: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Each token's rank by frequency, so that frequent tokens take one byte; and the inverse."""
+    by_rank = np.argsort(-np.bincount(which, minlength=n), kind="stable")
+    rank = np.empty(n, dtype=np.int64)
+    rank[by_rank] = np.arange(n)
+    return rank, by_rank
+
+
+def _groups(columns: Columns, scored: list[Scored], shown_g: np.ndarray) -> dict[str, Any]:
+    size_g = np.diff(columns.starts_g)
+    known_b = ~np.isnan(columns.correct_b)
+    right_g = columns.sum_rollouts(columns.correct_b == 1)
+    known_g = columns.sum_rollouts(known_b)
+    return {
+        "label": columns.labels,
+        "step": columns.steps,
+        "shown": shown_g.astype(int),
+        "size": size_g,
+        "right": right_g,
+        "known": known_g,
+        "length": columns.sum_rollouts(columns.lengths()) / size_g,
+        "reward": columns.sum_rollouts(columns.rollouts["reward"].to_numpy()) / size_g,
+        "term_abs": [one.term_abs_g for one in scored],
+    }
+
+
+def _rollouts(columns: Columns, shown_b: np.ndarray) -> dict[str, Any]:
+    """One entry a shown rollout, in the order of the groups."""
+    rows = np.flatnonzero(shown_b)
+    models = columns.rollouts["model"].take(rows).to_pylist()
+    names = sorted({model for model in models if model is not None})
+    holes = {}
+    for place, row in enumerate(rows.tolist()):
+        mask_t = columns.mask_n[columns.offsets_b[row] : columns.offsets_b[row + 1]]
+        if not mask_t.all():
+            edges = np.flatnonzero(np.diff(np.concatenate([[True], mask_t, [True]])))
+            holes[place] = edges  # begin and end of every masked stretch, in turn
+    return {
+        "length": columns.lengths()[rows],
+        "reward": columns.rollouts["reward"].to_numpy()[rows],
+        "correct": columns.correct_b[rows],
+        "advantage": columns.advantage_b[rows],
+        "own_advantages": columns.own_advantages,
+        "models": names,
+        "model": [-1 if model is None else names.index(model) for model in models],
+        "holes": holes,
+    }
+
+
+def _flags(
+    flags: list[suspicious.Flag], shown_b: np.ndarray, columns: Columns
+) -> list[dict[str, Any]]:
+    place_b = np.cumsum(shown_b) - 1
+    return [
+        {
+            "group": flag.group,
+            "rollout": int(place_b[flag.rollout]) if shown_b[flag.rollout] else -1,
+            "number": int(flag.rollout - columns.starts_g[flag.group]),
+            "kind": flag.kind,
+            "token": flag.token,
+            "why": flag.why,
+        }
+        for flag in flags
+    ]
+
+
+def _vocabulary(dump: Dump, by_rank: np.ndarray, totals: list[TokenTotals]) -> dict[str, Any]:
+    return {
+        "id": dump.token_ids[by_rank],
+        "text": [_text(dump.texts[i]) for i in by_rank.tolist()],
+        "a": totals[0].a[by_rank],
+        "b": totals[0].b[by_rank],
+        "groups": totals[0].groups[by_rank],
+        "impact": [total.impact[by_rank] for total in totals],
+        "term": [total.term[by_rank] for total in totals],
+    }
+
+
+def _text(piece: bytes | None) -> str | list[int] | None:
+    """Text where the bytes are some, else the bytes: part of a character."""
+    if piece is None:
+        return None
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        return list(piece)
+
+
+def _texts(columns: Columns, shown_g: np.ndarray) -> dict[str, Any]:
+    """Prompt and reference answer of each group, those of its first rollout."""
+    first = columns.rollouts.select(["prompt", "answer"]).take(columns.starts_g[:-1])
+    prompts = [
+        prompt[:LONGEST_PROMPT] if prompt and shown else prompt and prompt[:200]
+        for prompt, shown in zip(first["prompt"].to_pylist(), shown_g.tolist(), strict=True)
+    ]
+    return {"prompt": prompts, "answer": first["answer"].to_pylist()}
+
+
+def _sampling_note(shown_g: np.ndarray, shown_b: np.ndarray, max_tokens: int) -> list[Note]:
+    if shown_g.all():
+        return []
+    return [
+        Note(
+            True,
+            f"{shown_b.sum():,} of {len(shown_b):,} rollouts are in this page",
+            f"They are whole groups, {shown_g.sum():,} of {len(shown_g):,}, up to {max_tokens:,} "
+            f"tokens. {sampling.RULE} Tokens, Groups and Training are computed from all rollouts; "
+            "contexts are looked for in those on the page.",
+        )
+    ]

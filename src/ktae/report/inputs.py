@@ -1,0 +1,169 @@
+"""From whatever lies on disk to what a report needs: rollouts with token ids, and their texts."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ktae.config import KTAEConfig
+from ktae.errors import InputError
+from ktae.rollouts import folders, record
+from ktae.rollouts.dumps import Tolerance
+from ktae.rollouts.tokens import load_tokenizer, token_bytes, tokenize
+from ktae.runs import RunFolder
+
+ROWS_PER_BATCH = 1024
+
+WORD = re.compile(r"\w+|[^\w\s]|\s+")
+"""Without a tokenizer a text is cut so: into words, signs and blanks."""
+
+
+@dataclasses.dataclass
+class Dump:
+    """Rollouts with token ids, and everything that came with them."""
+
+    rollouts: Any
+    """A record (`ktae.rollouts.record.SCHEMA`) whose `token_ids` are never null."""
+    unit: Literal["tokens", "words", "ids"]
+    """What a token id stands for: a token with text, a word (the dump holds text and there is no
+    tokenizer), or only its number (the dump holds ids and there is no tokenizer)."""
+    token_ids: np.ndarray
+    """(V,) the distinct token ids, ascending."""
+    texts: list[bytes | None]
+    """The bytes of each of those; None where there is no text."""
+    tolerance: Tolerance
+    names: list[str]
+    """The inputs, as they were given."""
+    made_ids: bool
+    """Whether the token ids were made from the text, and so may differ from the policy's own."""
+    metrics: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    """A run folder's metrics, one dict a training step."""
+    config: KTAEConfig | None = None
+    """The settings that a run folder was trained with; None elsewhere and for plain GRPO."""
+
+
+def load(
+    inputs: Sequence[str | Path],
+    tokenizer: Any = None,
+    *,
+    threshold: float = 0.0,
+    correctness: str | None = None,
+) -> Dump:
+    """Read run folders, TRL's or verl's dumps, or plain files, as far as they can be read.
+
+    Args:
+        inputs: files and folders, see `ktae.rollouts.folders`.
+        tokenizer: a folder's path or hub name, or a loaded tokenizer. A run folder's own is taken
+            where none is given.
+        threshold: a rollout without a verdict is correct if its reward is above this.
+        correctness: the reward of a TRL dump that says whether a rollout is correct.
+
+    Raises:
+        InputError: nothing can be read, or there is no such tokenizer.
+    """
+    paths = [Path(path) for path in inputs]
+    tolerance = Tolerance()
+    rollouts = folders.read(
+        paths, threshold=threshold, correctness=correctness, tolerance=tolerance
+    )
+    runs = [RunFolder(path) for path in paths if (path / "recipe.yaml").is_file()]
+    dump = from_record(rollouts, tokenizer if tokenizer is not None else _own_tokenizer(runs))
+    dump.tolerance = tolerance
+    dump.names = [str(path) for path in inputs]
+    if len(paths) == 1 and runs:
+        dump.metrics = runs[0].read_metrics()
+        dump.config = _trained_with(runs[0])
+    return dump
+
+
+def from_record(rollouts: Any, tokenizer: Any = None) -> Dump:
+    """The same for rollouts that are in memory: a record, with or without token ids.
+
+    Raises:
+        InputError: `rollouts` is not a record, or there is no such tokenizer.
+    """
+    rollouts = record.conform(rollouts)
+    if isinstance(tokenizer, str | Path):
+        tokenizer = load_tokenizer(str(tokenizer))
+    missing = rollouts["token_ids"].null_count
+    if missing and tokenizer is None:
+        return _in_words(rollouts)
+    if missing:
+        rollouts = _with_token_ids(rollouts, tokenizer)
+    distinct = np.unique(pc.list_flatten(rollouts["token_ids"]).to_numpy()).astype(np.int64)
+    if tokenizer is None:
+        texts: list[bytes | None] = [None] * len(distinct)
+        return Dump(rollouts, "ids", distinct, texts, Tolerance(), [], made_ids=False)
+    texts = token_bytes(tokenizer, distinct)
+    return Dump(rollouts, "tokens", distinct, texts, Tolerance(), [], made_ids=missing > 0)
+
+
+def _own_tokenizer(runs: list[RunFolder]) -> Any:
+    """The tokenizer of the first run folder's model or newest checkpoint, if it has one."""
+    for run in runs:
+        for folder in (run.model, run.last_checkpoint()):
+            if folder is not None and (folder / "tokenizer.json").is_file():
+                return load_tokenizer(str(folder))
+    return None
+
+
+def _trained_with(run: RunFolder) -> KTAEConfig | None:
+    from ktae import recipe as recipes
+
+    settings = recipes.load(run.recipe).ktae
+    return settings.config() if settings else None
+
+
+def _with_token_ids(rollouts: Any, tokenizer: Any) -> Any:
+    def ids_of(batch: Any) -> Any:
+        given = batch.column("token_ids")
+        made = iter(
+            tokenize(tokenizer, batch.column("response").filter(pc.is_null(given)).to_pylist())
+        )
+        ids = [x.values.to_numpy() if x.is_valid else next(made) for x in given]
+        return pa.array(ids, type=record.SCHEMA.field("token_ids").type)
+
+    return _replace_ids(rollouts, ids_of)
+
+
+def _in_words(rollouts: Any) -> Dump:
+    """Every response cut at words; a response that is null, beside ids, has none."""
+    number: dict[str, int] = {}
+
+    def ids_of(batch: Any) -> Any:
+        ids = [
+            [number.setdefault(word, len(number)) for word in WORD.findall(text or "")]
+            for text in batch.column("response").to_pylist()
+        ]
+        return pa.array(ids, type=record.SCHEMA.field("token_ids").type)
+
+    position = rollouts.column_names.index("mask")  # masks belong to the ids that are dropped
+    masks = pa.nulls(len(rollouts), record.SCHEMA.field("mask").type)
+    rollouts = rollouts.set_column(position, record.SCHEMA.field("mask"), masks)
+    rollouts = _replace_ids(rollouts, ids_of)
+    texts: list[bytes | None] = [word.encode() for word in number]
+    return Dump(rollouts, "words", np.arange(len(number)), texts, Tolerance(), [], made_ids=True)
+
+
+def _replace_ids(rollouts: Any, ids_of: Any) -> Any:
+    field = record.SCHEMA.field("token_ids")
+    batches = rollouts.select(["token_ids", "response"]).to_batches(ROWS_PER_BATCH)
+    column = pa.chunked_array([ids_of(batch) for batch in batches], type=field.type)
+    rollouts = rollouts.set_column(rollouts.column_names.index("token_ids"), field, column)
+    terms = record.SCHEMA.field("terms")  # of other ids, if there are any
+    return rollouts.set_column(
+        rollouts.column_names.index("terms"), terms, pa.nulls(len(rollouts), terms.type)
+    )
+
+
+def require_rollouts(dump: Dump) -> None:
+    """Raise an InputError for a dump without a single rollout."""
+    if not len(dump.rollouts):
+        raise InputError("there are no rollouts")

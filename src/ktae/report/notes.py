@@ -1,0 +1,176 @@
+"""What a page can and cannot say about a dump, in words."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ktae.report.columns import Columns
+from ktae.report.inputs import Dump
+from ktae.report.summary import Scored
+
+
+class Note(NamedTuple):
+    """One thing to know about the numbers on the page."""
+
+    severe: bool
+    """Whether something that a reader expects is missing; shown open."""
+    title: str
+    text: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """As the page's script reads it."""
+        return self._asdict()
+
+
+def notes_of(dump: Dump, columns: Columns, scored: Scored) -> list[Note]:
+    """All notes about a dump, the severe ones first."""
+    found = [*_about_rewards(dump, columns), *_about_groups(columns, scored)]
+    found += [*_about_tokens(dump), *_about_rows(dump), *_about_signals(columns)]
+    return sorted(found, key=lambda note: not note.severe)
+
+
+def _about_rewards(dump: Dump, columns: Columns) -> list[Note]:
+    missing, n = dump.tolerance.without_reward, len(columns.rollouts)
+    if missing == n:
+        return [
+            Note(
+                True,
+                "No rewards",
+                "No row has a reward or a verdict, so nothing can be compared: there are no terms, "
+                "p-values or advantages. Rollouts, lengths and how often tokens occur are shown. "
+                "Add a field reward (a number) or correct (true, false or null).",
+            )
+        ]
+    found = []
+    if missing:
+        found.append(
+            Note(
+                True,
+                f"{missing:,} of {n:,} rollouts have no reward",
+                "Their correctness is unknown: they are shown, left out of every table, and have "
+                "no terms.",
+            )
+        )
+    unknown = int(np.isnan(columns.correct_b).sum()) - missing
+    if unknown > 0:
+        found.append(
+            Note(
+                False,
+                f"{unknown:,} of {n:,} rollouts have no verdict",
+                "The verifier could not decide; they are left out of every table and have no "
+                "terms, and never count as incorrect.",
+            )
+        )
+    if not columns.own_advantages:
+        found.append(
+            Note(
+                False,
+                "Rollout advantages are computed here",
+                "The dump holds none, so they are GRPO's: (reward - mean) / (standard deviation + "
+                "1e-6) in the group.",
+            )
+        )
+    return found
+
+
+def _about_groups(columns: Columns, scored: Scored) -> list[Note]:
+    if np.diff(columns.starts_g).max(initial=0) < 2:
+        return [
+            Note(
+                True,
+                "One rollout a prompt",
+                "Every group has one rollout: there is nothing to compare it with, so there are no "
+                "terms. Rollouts of the same prompt need the same group, and at least two of them.",
+            )
+        ]
+    known = ~np.isnan(columns.correct_b)
+    if not known.any() or ((scored.n_true_g > 0) & (scored.n_false_g > 0)).any():
+        return []
+    verdicts = np.unique(columns.correct_b[known])
+    kind = {(1.0,): "correct", (0.0,): "incorrect"}.get(tuple(verdicts.tolist()))
+    text = (
+        "A term compares the correct rollouts of a prompt with its incorrect ones. Here no prompt "
+        "has both, so every term is 0; lengths and how often tokens occur are shown."
+    )
+    title = f"Every rollout is {kind}" if kind else "No group is mixed"
+    return [Note(True, title, text)]
+
+
+def _about_tokens(dump: Dump) -> list[Note]:
+    if dump.unit == "words":
+        return [
+            Note(
+                True,
+                "No tokenizer: texts are cut at words",
+                "The dump holds text, so the page compares words, signs and blanks "
+                "instead of the policy's tokens. Values of words are not the values that training "
+                "uses. Give --tokenizer, a folder or a hub name, for tokens.",
+            )
+        ]
+    if dump.unit == "ids":
+        return [
+            Note(
+                True,
+                "No tokenizer: tokens have numbers and no text",
+                "All values are computed. Give --tokenizer, a folder or a hub name, to read them.",
+            )
+        ]
+    if dump.made_ids:
+        return [
+            Note(
+                False,
+                "Token ids were made from the text",
+                "The dump holds text and no ids. Tokenising it again may cut it otherwise than the "
+                "policy did, and special tokens that the trainer removed (verl does) are missing.",
+            )
+        ]
+    return []
+
+
+def _about_rows(dump: Dump) -> list[Note]:
+    tolerance, found = dump.tolerance, []
+    if tolerance.rejected:
+        n = len(tolerance.rejected)
+        first = "; ".join(tolerance.rejected[:3])
+        rest = f"; and {n - 3:,} more" if n > 3 else ""
+        found.append(Note(True, f"{n:,} rows could not be used", f"{first}{rest}."))
+    if tolerance.without_group:
+        found.append(
+            Note(
+                False,
+                "Grouped by prompt",
+                f"{tolerance.without_group:,} rows name no group: those with the same prompt (and "
+                "step) are one group.",
+            )
+        )
+    if tolerance.alone:
+        found.append(
+            Note(
+                True,
+                f"{tolerance.alone:,} rows have neither group nor prompt",
+                "Each is a group of its own, so nothing can be said about its tokens.",
+            )
+        )
+    if tolerance.half_surrogates:
+        found.append(
+            Note(
+                False,
+                "Half surrogate pairs",
+                f"{tolerance.half_surrogates:,} rows hold halves of surrogate pairs, which are no "
+                "text; they are shown as U+FFFD.",
+            )
+        )
+    return found
+
+
+def _about_signals(columns: Columns) -> list[Note]:
+    return [
+        Note(
+            False,
+            f"{n:,} rollouts without {name.replace('_', '-')}",
+            "Their list has another length than their token ids, so it is not shown.",
+        )
+        for name, n in columns.misaligned.items()
+    ]

@@ -1,0 +1,67 @@
+"""Which groups' rollouts go into the page when there are too many for one file.
+
+Groups are taken whole, so every table, value and picture of a group in the page is exact; and what
+the page says over all groups (Tokens, Groups, Training) is computed from all rollouts beforehand.
+The rule draws nothing at random: the same dump gives the same page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+MAX_TOKENS = 6_000_000
+"""Response tokens in a page; about 1.5 bytes each in the file."""
+
+FLAGGED_SHARE = 0.25
+"""Of the tokens, how many may go to groups with suspicious rollouts, strongest first."""
+
+RULE = (
+    "First come groups with suspicious rollouts, strongest first, up to a quarter of the tokens; "
+    "then mixed groups, evenly spaced over the dump; then the others, evenly spaced, as long as "
+    "there is room."
+)
+
+
+def choose(
+    tokens_g: np.ndarray, mixed_g: np.ndarray, flagged: Iterable[int], max_tokens: int
+) -> np.ndarray:
+    """(G,) bool: the groups whose rollouts are in the page, by `RULE`.
+
+    Args:
+        tokens_g: (G,) tokens of each group.
+        mixed_g: (G,) bool, groups with correct and incorrect rollouts.
+        flagged: groups with suspicious rollouts, strongest first; repetitions are skipped.
+        max_tokens: the bound; the first group is taken even if it alone is above.
+    """
+    if tokens_g.sum() <= max_tokens:
+        return np.ones(len(tokens_g), dtype=bool)
+    chosen_g = np.zeros(len(tokens_g), dtype=bool)
+    _take(chosen_g, tokens_g, flagged, int(max_tokens * FLAGGED_SHARE))
+    for kind_g in (mixed_g, ~mixed_g):
+        _take(chosen_g, tokens_g, _evenly(np.flatnonzero(kind_g)), max_tokens)
+    if not chosen_g.any():
+        chosen_g[np.argmax(mixed_g)] = True
+    return chosen_g
+
+
+def _take(chosen_g: np.ndarray, tokens_g: np.ndarray, groups: Iterable[int], bound: int) -> None:
+    """Take groups in their order until one does not fit."""
+    used = int(tokens_g[chosen_g].sum())
+    for group in groups:
+        if chosen_g[group]:
+            continue
+        used += int(tokens_g[group])
+        if used > bound:
+            return
+        chosen_g[group] = True
+
+
+def _evenly(groups: np.ndarray) -> list[int]:
+    """Ordered so that every beginning of the list is spread evenly: by bit-reversed position."""
+    if not len(groups):
+        return []
+    bits = max(1, int(len(groups) - 1).bit_length())
+    reversed_ = [int(f"{i:0{bits}b}"[::-1], 2) for i in range(1 << bits)]
+    return [int(groups[i]) for i in reversed_ if i < len(groups)]

@@ -1,0 +1,178 @@
+"""What a report says over many rollouts: by token, by group and by training step."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ktae import scoring
+from ktae.config import KTAEConfig
+from ktae.report.columns import Columns
+
+TOKENS_OVER_STEPS = 300
+"""Tokens whose value is followed over training: those of greatest |impact| in the whole run."""
+
+
+class Scored(NamedTuple):
+    """The terms of one preset and what follows from them."""
+
+    terms_n: np.ndarray
+    """(N,) float32 key-token terms, 0 where masked."""
+    table: Any
+    """The key-token table of `ktae.scoring.score`; None where there is nothing to compare."""
+    term_abs_g: np.ndarray
+    """(G,) mean |term| over the counted tokens of each group."""
+    n_true_g: np.ndarray
+    """(G,) int64: correct rollouts with a counted token; 0 where nothing was compared."""
+    n_false_g: np.ndarray
+    """(G,) int64: incorrect ones."""
+
+
+class TokenTotals(NamedTuple):
+    """Each of V tokens over all mixed groups (`ktae.scoring.KeyToken` says what the words mean)."""
+
+    a: np.ndarray
+    b: np.ndarray
+    groups: np.ndarray
+    impact: np.ndarray
+    term: np.ndarray
+
+
+def score(columns: Columns, config: KTAEConfig) -> Scored:
+    """Score all groups; a dump of groups of one has terms 0 and no table."""
+    n_groups = len(columns.labels)
+    if np.diff(columns.starts_g).max(initial=0) < 2:
+        zeros_g = np.zeros(n_groups, dtype=np.int64)
+        terms_n = np.zeros(len(columns.ids_n), dtype=np.float32)
+        return Scored(terms_n, None, np.zeros(n_groups), zeros_g, zeros_g)
+    scores = scoring.score(columns.rollouts, None, config)
+    lists = scores.record["terms"].combine_chunks()
+    terms_n = lists.values.to_numpy() if len(lists) else np.zeros(0, dtype=np.float32)
+    counted_n = columns.mask_n & ~np.isin(columns.ids_n, config.ignore_token_ids)
+    tokens_g = columns.sum_rollouts(columns.sum_tokens(counted_n))
+    term_abs_g = columns.sum_rollouts(columns.sum_tokens(np.abs(terms_n)))
+    return Scored(
+        terms_n,
+        scores.tokens,
+        term_abs_g / np.maximum(tokens_g, 1),
+        np.array([group.n_true for group in scores.groups], dtype=np.int64),
+        np.array([group.n_false for group in scores.groups], dtype=np.int64),
+    )
+
+
+def token_totals(table: Any, token_ids: np.ndarray) -> TokenTotals:
+    """Totals of the tokens in `token_ids` (V,), ascending, over the mixed groups of a table."""
+    n = len(token_ids)
+    if table is None:
+        zeros = np.zeros(n)
+        return TokenTotals(zeros, zeros, zeros, zeros, zeros)
+    a, b, c, d = (table[name].to_numpy().astype(np.int64) for name in ("a", "b", "c", "d"))
+    mixed = (a + c > 0) & (b + d > 0)
+    which = np.searchsorted(token_ids, table["token_id"].to_numpy())[mixed]
+    a, b, c, d = a[mixed], b[mixed], c[mixed], d[mixed]
+    impact, weight = scoring.impact(table["term"].to_numpy()[mixed], a, b, c, d)
+    total_weight = np.bincount(which, weight, n)
+    total = np.bincount(which, impact, n)
+    return TokenTotals(
+        np.bincount(which, a, n),
+        np.bincount(which, b, n),
+        np.bincount(which, minlength=n),
+        total,
+        np.divide(total, total_weight, out=np.zeros(n), where=total_weight > 0),
+    )
+
+
+def steps_of(columns: Columns, scored: Scored, metrics: list[dict[str, Any]]) -> dict[str, Any]:
+    """Curves over training steps: what the rollouts tell, and what the trainer logged beside.
+
+    Returns:
+        `steps` and `series`, a list of {name, values} with null where a step has no value; no
+        steps at all where fewer than two are known.
+    """
+    step_g = np.array([-1 if step is None else step for step in columns.steps], dtype=np.int64)
+    logged = {line["step"]: line for line in metrics if isinstance(line.get("step"), int)}
+    steps = sorted({*step_g[step_g >= 0].tolist(), *logged})
+    if len(steps) < 2:
+        return {"steps": [], "series": []}
+    place = np.searchsorted(steps, step_g)
+    step_b = np.where(step_g >= 0, place, len(steps))[columns.group_b]
+
+    def mean(values_b: np.ndarray, counted_b: np.ndarray) -> list[float | None]:
+        total = np.bincount(step_b[counted_b], values_b[counted_b], len(steps) + 1)
+        number = np.bincount(step_b[counted_b], minlength=len(steps) + 1)
+        return [t / n if n else None for t, n in zip(total, number, strict=True)][: len(steps)]
+
+    every = np.ones(len(step_b), dtype=bool)
+    lengths_b = columns.lengths()
+    abs_b = columns.sum_tokens(np.abs(scored.terms_n)) / np.maximum(lengths_b, 1)
+    series = [
+        ("accuracy", mean(columns.correct_b, ~np.isnan(columns.correct_b))),
+        ("response length", mean(lengths_b.astype(float), every)),
+        ("reward", mean(columns.rollouts["reward"].to_numpy(), every)),
+        ("mean |term|", mean(abs_b, every)),
+    ]
+    for name, keys in LOGGED.items():
+        values = [_first(logged.get(step, {}), keys) for step in steps]
+        if any(value is not None for value in values):
+            series.append((name, values))
+    return {"steps": steps, "series": [{"name": n, "values": v} for n, v in series]}
+
+
+LOGGED = {
+    "entropy": ("entropy", "actor/entropy"),
+    "KL": ("kl", "actor/ppo_kl", "actor/kl_loss"),
+    "clip share": ("clip_ratio/region_mean", "clip_ratio", "actor/pg_clipfrac"),
+    "truncated share": ("completions/clipped_ratio", "response_length/clip_ratio"),
+    "gradient norm": ("grad_norm", "actor/grad_norm"),
+    "loss": ("loss", "actor/pg_loss"),
+}
+"""What only the trainer knows, under the names that TRL and verl log it by."""
+
+
+def _first(line: dict[str, Any], keys: tuple[str, ...]) -> float | None:
+    for key in keys:
+        if isinstance(line.get(key), int | float):
+            return float(line[key])
+    return None
+
+
+def tokens_over_steps(
+    table: Any, token_ids: np.ndarray, totals: TokenTotals, steps: list[int]
+) -> dict[str, Any]:
+    """How tokens' values changed: for the strongest tokens, one row a token, one column a step.
+
+    Returns:
+        `tokens`, indices into `token_ids`; `term` and `impact`, lists of rows with null where no
+        mixed group of the step has the token.
+    """
+    strongest = np.argsort(-np.abs(totals.impact), kind="stable")[:TOKENS_OVER_STEPS]
+    strongest = strongest[totals.impact[strongest] != 0]
+    if table is None or not steps or not len(strongest):
+        return {"tokens": [], "term": [], "impact": []}
+    step_of_row = table["step"].to_numpy(zero_copy_only=False)
+    shape = (len(strongest), len(steps))
+    term, impact = np.full(shape, np.nan), np.full(shape, np.nan)
+    for column, step in enumerate(steps):
+        rows = np.flatnonzero(step_of_row == step)
+        if len(rows):
+            at_step = token_totals(table.take(rows), token_ids)
+            seen = at_step.groups[strongest] > 0
+            term[seen, column] = at_step.term[strongest][seen]
+            impact[seen, column] = at_step.impact[strongest][seen]
+    return {"tokens": strongest.tolist(), "term": term, "impact": impact}
+
+
+def presets_of(config: KTAEConfig | None, name: str) -> list[tuple[str, KTAEConfig]]:
+    """The settings that a page switches between, its own first: `config` and both presets."""
+    presets = [("paper", KTAEConfig.paper()), ("released", KTAEConfig.released())]
+    if config is None:
+        return presets
+    same = [preset for preset in presets if preset[1] == config]
+    return [*(same or [(name, config)]), *(p for p in presets if p not in same)]
+
+
+def as_dict(config: KTAEConfig) -> dict[str, Any]:
+    """The settings as the page's script reads them."""
+    return dataclasses.asdict(config)

@@ -1,0 +1,123 @@
+// Everything about one token of one rollout: how its value came about.
+
+function tokenCard(rollout, t, { run } = {}) {
+  const g = report.groupOf[rollout];
+  const group = groupStatistics(g, state.preset);
+  const rank = idsOf(rollout)[t];
+  const mask = maskCache(rollout);
+  const correct = report.rollouts.correct[rollout];
+  const x = group.of(rank);
+  const card = h("div", { class: "card" }, cardTitle(rollout, t, rank), runParts(rollout, run, t));
+  const masked = mask && !mask[t];
+  const ignored = report.presets[state.preset].ignore_token_ids.includes(report.vocabulary.id[rank]);
+  if (masked || ignored) {
+    card.append(h("p", {}, masked
+      ? "This token is masked (the policy did not write it, or it was cut off): it neither counts nor gets a term."
+      : "This preset ignores this token: it neither counts nor gets a term."));
+    return card;
+  }
+  if (correct === null) card.append(h("p", {}, "This rollout's correctness is unknown: it is in no table and its terms are 0."));
+  if (!x || x.none) {
+    card.append(h("p", {}, noComparison(group)), advantageSum(rollout, x && correct !== null ? x.term : 0));
+    return card;
+  }
+  card.append(verdict(x, group), contingency(x, group), statistics(x));
+  card.append(advantageSum(rollout, correct === null ? 0 : x.term), signalsOf(rollout, t));
+  card.append(h("p", {}, h("a", { href: fragment({ view: "tokens", id: report.vocabulary.id[rank] }) }, "This token in all groups")));
+  return card;
+}
+
+function cardTitle(rollout, t, rank) {
+  const { groups, rollouts } = report;
+  const number = rollout - groups.first[report.groupOf[rollout]] + 1;
+  const verdict = { 1: "correct", 0: "incorrect" }[rollouts.correct[rollout]] ?? "unknown";
+  return h("div", {},
+    h("h3", {}, h("code", { class: "token", dir: "auto" }, tokenLabel(rank))),
+    h("p", { class: "quiet" }, `id ${report.vocabulary.id[rank]} · token ${thousands(t + 1)} of ${thousands(rollouts.length[rollout])} · rollout ${number}, ${verdict}`));
+}
+
+// The tokens of a run that one character is made of.
+function runParts(rollout, run, t) {
+  if (!run || run.count < 2) return null;
+  const ids = idsOf(rollout);
+  const parts = [];
+  for (let i = run.first; i < run.first + run.count; i++) {
+    parts.push(h("button", { type: "button", "aria-pressed": String(i === t), onclick: () => showCard(rollout, i, { run, pin: true }) }, tokenLabel(ids[i])));
+  }
+  return h("p", { class: "parts" }, `“${onOneLine(run.text)}” is made of ${run.count} tokens: `, parts);
+}
+
+function noComparison(group) {
+  if (group.nTrue + group.nFalse < 2) return "This group has fewer than two rollouts with a verdict: there is nothing to compare.";
+  return `All ${group.nTrue + group.nFalse} rollouts of this group are ${group.nTrue ? "correct" : "incorrect"}: there is nothing to compare, and every term is 0.`;
+}
+
+function verdict(x, group) {
+  const { nTrue, nFalse } = group;
+  if (x.term === 0) {
+    const all = x.a === nTrue && x.b === nFalse;
+    return h("p", { class: "verdict" }, all ? "Every rollout has it, so it says nothing: its term is 0." : "Presence does not go with correctness (p = 1, no information): its term is 0.");
+  }
+  const side = x.term > 0 ? "for" : "against";
+  const strength = Math.abs(x.term) > 0.9 * report.presets[state.preset].term_scale / 2 ? "as strongly as a term can" : x.p < 0.05 ? "strongly" : "weakly";
+  const chance = x.p >= 0.05 ? ` A split like this is common by chance (p = ${pText(x.p)}).` : "";
+  return h("p", { class: "verdict" }, h("b", { class: x.term > 0 ? "p6" : "n6" }, `Speaks ${side} correctness`),
+    `, ${strength}: ${x.a} of ${nTrue} correct and ${x.b} of ${nFalse} incorrect rollouts have it.${chance}`);
+}
+
+// The 2×2: a column for each class, filled as far as its rollouts have the token.
+function contingency(x, group) {
+  const { nTrue, nFalse } = group;
+  const cell = (n, total, name, sort) => {
+    const td = h("td", { class: `cell ${sort}` }, h("b", {}, String(n)), h("span", { class: "quiet" }, ` ${name}`));
+    td.style.setProperty("--share", total ? n / total : 0);
+    return td;
+  };
+  return h("table", { class: "contingency" },
+    h("caption", {}, "Rollouts of this group"),
+    h("thead", {}, h("tr", {}, h("td", {}), h("th", { scope: "col" }, "correct"), h("th", { scope: "col" }, "incorrect"))),
+    h("tbody", {},
+      h("tr", {}, h("th", { scope: "row" }, "with it"), cell(x.a, nTrue, "a", "for"), cell(x.b, nFalse, "b", "against")),
+      h("tr", {}, h("th", { scope: "row" }, "without"), cell(nTrue - x.a, nTrue, "c", "none"), cell(nFalse - x.b, nFalse, "d", "none"))));
+}
+
+function statistics(x) {
+  const s = report.presets[state.preset];
+  const rows = [
+    [s.fisher === "point" ? "p (this table)" : "p (Fisher, two-sided)", pText(x.p), ""],
+    ["Fisher score", plain(x.fisher), x.p === 1 ? "0 where p = 1" : "exp(−2p)"],
+    ["information gain", `${plain(x.gain)} bit`, "of correctness, by presence"],
+    ["association", plain(x.strength), `${s.h1}·Fisher + ${s.h2}·gain`],
+    ["frequency in correct", `${plain(1000 * x.tfTrue, 2)} ‰`, "of their tokens"],
+    ["frequency in incorrect", `${plain(1000 * x.tfFalse, 2)} ‰`, "of their tokens"],
+    ["effect size", signed(x.effect), "asin√(a/n) − asin√(b/n)"],
+    ["frequency contrast", big(x.contrast), "saturated, correct ÷ incorrect − inverse"],
+    ["direction", big(x.direction), `effect + ${s.h3}·contrast`],
+    ["value", big(x.value), s.normalize ? "association · direction ÷ (h₁ + h₂)" : "association · direction"],
+    ["term", signed(x.term), s.term_scale === 1 ? "σ(value) − ½" : `${s.term_scale}·(σ(value) − ½)`],
+  ];
+  return numbers("How the term came about", rows);
+}
+
+const big = (x) => (Math.abs(x) >= 1000 ? (x > 0 ? "+" : "−") + Math.abs(x).toExponential(1).replace("+", "") : signed(x));
+
+function numbers(caption, rows) {
+  return h("table", { class: "numbers" }, h("caption", {}, caption),
+    h("tbody", {}, rows.map(([name, number, note]) =>
+      h("tr", {}, h("th", { scope: "row" }, name, note ? h("small", {}, note) : null), h("td", {}, number)))));
+}
+
+function advantageSum(rollout, term) {
+  const advantage = report.rollouts.advantage[rollout];
+  if (advantage === null) return h("p", { class: "quiet" }, "No reward, so no advantage.");
+  return h("p", { class: "sum" },
+    h("span", {}, h("b", {}, signed(advantage)), h("small", {}, "rollout advantage")), " + ",
+    h("span", {}, h("b", {}, signed(term)), h("small", {}, "term")), " = ",
+    h("span", {}, h("b", {}, signed(advantage + term)), h("small", {}, "token advantage")));
+}
+
+function signalsOf(rollout, t) {
+  const at = report.offsets[rollout] + t;
+  const rows = report.signals.map((name) => [SIGNALS[name], plain(report[name][at], 2), "to 1/512"]);
+  return rows.length ? numbers("From the dump", rows) : "";
+}

@@ -1,0 +1,88 @@
+// Where the reader is: in the URL's fragment, so that every view, group and token has a link.
+
+const VIEWS = ["rollouts", "tokens", "groups", "training"];
+const SIGNALS = {
+  term: "term",
+  advantage: "token advantage",
+  p: "p-value",
+  gain: "information gain",
+  log_prob: "log-probability",
+  entropy: "entropy",
+  none: "no shading",
+};
+const state = {};
+const NUMBERS = ["group", "rollout", "token", "id", "step"];
+
+function readState(hash = location.hash) {
+  const given = new URLSearchParams(hash.slice(1));
+  const fresh = { view: "rollouts", signal: "term", preset: 0, group: null, rollout: null, token: null, id: null, step: null };
+  if (VIEWS.includes(given.get("view"))) fresh.view = given.get("view");
+  if (signalNames().includes(given.get("signal"))) fresh.signal = given.get("signal");
+  const preset = report.presets.findIndex((p) => p.name === given.get("preset"));
+  fresh.preset = Math.max(0, preset);
+  for (const name of NUMBERS) {
+    const text = given.get(name);
+    if (text !== null && /^\d{1,10}$/.test(text)) fresh[name] = Number(text);
+  }
+  if (!(fresh.group < report.groups.label.length) || fresh.group === null) fresh.group = firstGroup();
+  if (fresh.rollout !== null && fresh.rollout >= report.groups.size[fresh.group]) fresh.rollout = null;
+  if (fresh.rollout === null) fresh.token = null;
+  Object.assign(state, fresh);
+}
+
+function fragment(changes = {}) {
+  const all = { ...state, ...changes };
+  const parts = new URLSearchParams({ view: all.view });
+  if (all.view === "rollouts") {
+    parts.set("group", all.group);
+    if (all.rollout !== null) parts.set("rollout", all.rollout);
+    if (all.token !== null) parts.set("token", all.token);
+  }
+  if (all.id !== null && (all.view === "tokens" || all.view === "training")) parts.set("id", all.id);
+  if (all.step !== null && all.view === "training") parts.set("step", all.step);
+  if (all.signal !== "term") parts.set("signal", all.signal);
+  if (all.preset !== 0) parts.set("preset", report.presets[all.preset].name);
+  return `#${parts}`;
+}
+
+// Move; `quiet` leaves the view as it is drawn and only keeps the link right.
+function go(changes, { quiet = false } = {}) {
+  const other = ["view", "group"].some((name) => name in changes && changes[name] !== state[name]);
+  Object.assign(state, changes);
+  try {
+    history[other ? "pushState" : "replaceState"](null, "", fragment());
+  } catch { /* a notebook's frame has no address to change */ }
+  if (!quiet) draw();
+}
+
+// Follow a link within the page. Not left to the browser: in a notebook's frame it would leave it.
+function onLink(event) {
+  const link = event.target.closest?.('a[href^="#"]');
+  if (!link || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  const hash = link.getAttribute("href");
+  try {
+    history.pushState(null, "", hash);
+  } catch { /* as above */ }
+  readState(hash);
+  draw();
+  scrollTo(0, 0);
+}
+
+// The first flagged group on the page, else the first mixed one, else the first.
+function firstGroup() {
+  const { groups, flags } = report;
+  const shown = (g) => groups.first[g] >= 0;
+  const flag = flags.find((f) => shown(f.group));
+  if (flag) return flag.group;
+  const all = groups.label.map((_, g) => g).filter(shown);
+  return all.find(isMixed) ?? all[0] ?? 0;
+}
+
+const signalNames = () =>
+  Object.keys(SIGNALS).filter((name) => !["log_prob", "entropy"].includes(name) || report.signals.includes(name));
+
+function groupName(g) {
+  const { label, step } = report.groups;
+  return onOneLine(label[g]) + (step[g] === null ? "" : `, step ${step[g]}`);
+}

@@ -1,0 +1,113 @@
+// The estimator's formulas, as src/ktae/statistics.py has them, so that presets can be switched here.
+// The tests hold every number to ktae.key_token_table.
+
+function fisherPValue(a, b, nTrue, nFalse, point) {
+  const k = a + b;
+  let total = 1, asExtreme = 1, leftOut = 0, weight = 1;
+  const count = () => {
+    total += weight;
+    if (weight <= 1 + 1e-7) asExtreme += weight;
+    else leftOut++;
+  };
+  for (let x = a; x < Math.min(k, nTrue); x++) {
+    weight *= ((nTrue - x) * (k - x)) / ((x + 1) * (nFalse - k + x + 1));
+    count();
+  }
+  weight = 1;
+  for (let x = a; x > Math.max(0, k - nFalse); x--) {
+    weight *= (x * (nFalse - k + x)) / ((nTrue - x + 1) * (k - x + 1));
+    count();
+  }
+  if (point) return 1 / total;
+  return leftOut === 0 ? 1 : asExtreme / total;
+}
+
+function entropyBits(x, y) {
+  if (x === 0 || y === 0) return 0;
+  const p = x / (x + y), q = y / (x + y);
+  return -p * Math.log2(p) - q * Math.log2(q);
+}
+
+function informationGain(a, b, nTrue, nFalse) {
+  const n = nTrue + nFalse;
+  const withToken = ((a + b) / n) * entropyBits(a, b);
+  const without = ((n - a - b) / n) * entropyBits(nTrue - a, nFalse - b);
+  return Math.max(0, entropyBits(nTrue, nFalse) - withToken - without);
+}
+
+const saturate = (tf, relative, s) =>
+  ((s.k1 + 1) * tf) / (s.k1 * (1 - s.b_len + s.b_len * relative) + tf);
+
+// One token of a mixed group: every number from the counts to the term.
+function explain(counts, group, s) {
+  const { a, b, inTrue, inFalse } = counts;
+  const { nTrue, nFalse, lengthTrue, lengthFalse } = group;
+  const p = fisherPValue(a, b, nTrue, nFalse, s.fisher === "point");
+  const fisher = p === 1 ? 0 : Math.exp(-2 * p);
+  const gain = informationGain(a, b, nTrue, nFalse);
+  const mean = (lengthTrue + lengthFalse) / 2;
+  const tfTrue = inTrue / lengthTrue, tfFalse = inFalse / lengthFalse;
+  const satTrue = saturate(tfTrue, lengthTrue / mean, s);
+  const satFalse = saturate(tfFalse, lengthFalse / mean, s);
+  const effect = Math.asin(Math.sqrt(a / nTrue)) - Math.asin(Math.sqrt(b / nFalse));
+  const contrast = satTrue / (satFalse + s.eps) - satFalse / (satTrue + s.eps);
+  const direction = effect + s.h3 * contrast;
+  const strength = s.h1 * fisher + s.h2 * gain;
+  const value = (strength * direction) / (s.normalize ? s.h1 + s.h2 : 1);
+  const term = s.term_scale * 0.5 * Math.tanh(0.5 * value);
+  return { a, b, p, fisher, gain, tfTrue, tfFalse, effect, contrast, direction, strength, value, term };
+}
+
+// Counts of a group on the page under a preset: totals, and a table by token (its rank).
+function countGroup(g, s) {
+  const { groups, rollouts } = report;
+  const first = groups.first[g];
+  const ignored = new Set(s.ignore_token_ids);
+  const group = { nTrue: 0, nFalse: 0, lengthTrue: 0, lengthFalse: 0, counts: new Map() };
+  for (let r = first; r < first + groups.size[g]; r++) {
+    const correct = rollouts.correct[r];
+    if (correct === null) continue;
+    const ids = idsOf(r), mask = maskOf(r), seen = new Set();
+    let counted = 0;
+    for (let t = 0; t < ids.length; t++) {
+      if ((mask && !mask[t]) || (ignored.size && ignored.has(report.vocabulary.id[ids[t]]))) continue;
+      counted++;
+      let c = group.counts.get(ids[t]);
+      if (!c) group.counts.set(ids[t], (c = { a: 0, b: 0, inTrue: 0, inFalse: 0 }));
+      if (correct) c.inTrue++;
+      else c.inFalse++;
+      if (!seen.has(ids[t])) {
+        seen.add(ids[t]);
+        if (correct) c.a++;
+        else c.b++;
+      }
+    }
+    if (counted === 0) continue;
+    group[correct ? "nTrue" : "nFalse"]++;
+    group[correct ? "lengthTrue" : "lengthFalse"] += counted;
+  }
+  return group;
+}
+
+// A group with its explanations, made when asked for; the last few groups are kept.
+const groupCache = new Map();
+function groupStatistics(g, preset) {
+  const key = `${g}/${preset}`;
+  let found = groupCache.get(key);
+  if (found) return found;
+  const settings = report.presets[preset];
+  const group = countGroup(g, settings);
+  const explained = new Map();
+  group.mixed = group.nTrue > 0 && group.nFalse > 0;
+  group.of = (rank) => {
+    const counts = group.counts.get(rank);
+    if (!counts) return null;
+    if (!group.mixed) return { a: counts.a, b: counts.b, p: 1, fisher: 0, gain: 0, direction: 0, value: 0, term: 0, none: true };
+    let x = explained.get(rank);
+    if (!x) explained.set(rank, (x = explain(counts, group, settings)));
+    return x;
+  };
+  if (groupCache.size > 12) groupCache.delete(groupCache.keys().next().value);
+  groupCache.set(key, group);
+  return group;
+}

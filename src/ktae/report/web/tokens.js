@@ -1,0 +1,63 @@
+// All tokens: a scatter, a table, and the contexts of the one picked.
+
+const tokenView = { query: "", sorted: { key: "impact", down: true }, least: 2 };
+
+function tokenRows() {
+  const { vocabulary, groups } = report;
+  let nTrue = 0, nFalse = 0;
+  groups.right.forEach((right, g) => {
+    if (!isMixed(g)) return;
+    nTrue += right;
+    nFalse += groups.known[g] - right;
+  });
+  const rows = vocabulary.id.map((id, rank) => ({
+    id, rank, text: tokenLabel(rank),
+    a: vocabulary.a[rank], b: vocabulary.b[rank], groups: vocabulary.groups[rank],
+    impact: vocabulary.impact[state.preset][rank], term: vocabulary.term[state.preset][rank],
+    shareTrue: nTrue ? vocabulary.a[rank] / nTrue : 0, shareFalse: nFalse ? vocabulary.b[rank] / nFalse : 0,
+  }));
+  return { rows, nTrue, nFalse };
+}
+
+const TOKEN_COLUMNS = [
+  { name: "token", key: "text", class: "token-cell", cell: (row) => h("code", { dir: "auto" }, row.text), sort: (row) => row.text },
+  { name: "id", key: "id", class: "number wide", cell: (row) => String(row.id), sort: (row) => row.id },
+  { name: "impact", key: "impact", class: "number", title: "term × (correct rollouts with it − as many as chance gives), over groups", cell: (row) => signed(row.impact, 1), sort: (row) => Math.abs(row.impact) },
+  { name: "term", key: "term", class: "number", title: "mean over groups, weighted as the impact is", cell: (row) => h("span", { class: `pill ${shadeClass("term", row.term, report.presets[state.preset].term_scale / 2)}` }, signed(row.term)), sort: (row) => row.term },
+  { name: "correct", key: "shareTrue", class: "number", cell: (row) => percent(row.shareTrue), sort: (row) => row.shareTrue },
+  { name: "incorrect", key: "shareFalse", class: "number", cell: (row) => percent(row.shareFalse), sort: (row) => row.shareFalse },
+  { name: "groups", key: "groups", class: "number wide", title: "mixed groups in which it occurs", cell: (row) => thousands(row.groups), sort: (row) => row.groups },
+];
+
+function drawTokens(main) {
+  const { rows, nTrue, nFalse } = tokenRows();
+  const compared = rows.filter((row) => row.groups > 0);
+  const chosen = state.id === null ? null : rows.find((row) => row.id === state.id);
+  const pick = (row) => { go({ id: row.id }); document.getElementById("contexts")?.scrollIntoView({ block: "nearest" }); };
+  const holder = h("div", { class: "table-holder" });
+  const fill = () => {
+    const query = tokenView.query.toLowerCase();
+    const base = compared.length ? compared : rows;
+    const fits = base.filter((row) => (query === "" || row.text.toLowerCase().includes(query) || String(row.id) === query) && (row.a + row.b >= tokenView.least || !compared.length));
+    holder.replaceChildren(h("p", { class: "quiet", role: "status" }, `${thousands(fits.length)} of ${thousands(base.length)} ${compared.length ? "tokens in mixed groups" : "tokens"}`),
+      virtualTable({ label: "Tokens", columns: TOKEN_COLUMNS, rows: sortRows(fits, TOKEN_COLUMNS, tokenView.sorted), sorted: tokenView.sorted, onpick: pick, pickLabel: (row) => `Contexts of ${row.text}`, picked: (row) => row.id === state.id,
+        onsort: (key) => {
+          tokenView.sorted = { key, down: tokenView.sorted.key === key ? !tokenView.sorted.down : key !== "text" };
+          fill();
+          holder.querySelector(`button[data-key="${key}"]`)?.focus();
+        } }));
+  };
+  fill();
+  const search = h("input", { type: "search", class: "search", placeholder: "text or id", "aria-label": "Search tokens", value: tokenView.query, oninput: (event) => { tokenView.query = event.target.value; fill(); } });
+  const least = h("input", { type: "number", min: 1, value: String(tokenView.least), "aria-label": "Least number of rollouts with the token", onchange: (event) => { tokenView.least = Math.max(1, Number(event.target.value) || 1); drawTokens(main); } });
+  const root = h("input", { type: "checkbox", checked: scatterScale.root, onchange: (event) => { scatterScale.root = event.target.checked; plot.repaint(); } });
+  const plot = scatter(compared.filter((row) => row.a + row.b >= tokenView.least), { onpick: pick, picked: (row) => row.id === state.id });
+  const about = compared.length ? `Shares are of the ${thousands(nTrue)} correct and ${thousands(nFalse)} incorrect rollouts of mixed groups. Above the diagonal: more in correct ones.` : "No group has both correct and incorrect rollouts, so no token has a value.";
+  main.replaceChildren(h("div", { class: "two" },
+    h("section", { class: "pane", "aria-label": "Scatter of tokens" }, h("h2", {}, "Tokens"), h("p", { class: "quiet" }, about),
+      compared.length ? h("div", {}, h("label", { class: "check" }, root, " room for rare tokens (cube root)"), plot) : null),
+    h("section", { class: "pane", "aria-label": "Table of tokens" }, h("div", { class: "bar" }, search, h("label", {}, "in at least ", least, " rollouts")), holder)),
+  h("section", { class: "pane", id: "contexts", "aria-label": "Contexts" }, chosen
+    ? [h("h2", {}, "Contexts of ", h("code", { dir: "auto" }, chosen.text)), contextList(chosen.rank)]
+    : h("p", { class: "quiet" }, "Pick a token in the scatter or in the table to read where it occurs.")));
+}

@@ -1,0 +1,117 @@
+"""Dumps of every kind, and a real browser to open their pages in.
+
+The browser is Chromium, driven by playwright: `KTAE_CHROMIUM` names the binary, else `chromium` is
+looked for on the path. axe-core, for accessibility, is looked for in `node_modules/` (`npm install
+--no-save axe-core`) or where `KTAE_AXE` says.
+"""
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from dumps import ROLLOUTS, write_lines
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture
+def dump_file(tmp_path):
+    """A plain dump of one mixed group and one that is all incorrect."""
+    other = [{"group": "hard", "response": f"no idea {i}", "reward": 0} for i in range(2)]
+    return write_lines(tmp_path / "rollouts.jsonl", ROLLOUTS + other)
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory):
+    """A run folder as `ktae train` leaves it; its rollouts are the demo's worked solutions."""
+    pytest.importorskip("torch", reason="the demo's tokenizer needs the extra 'trl'")
+    import pyarrow as pa
+
+    from ktae.demo.language import extract_answer, train_problems, worked_solution
+    from ktae.demo.model import make_tokenizer
+    from ktae.runs import RunFolder
+
+    folder = RunFolder(tmp_path_factory.mktemp("runs") / "run")
+    recipe = (ROOT / "recipes/demo/grpo-ktae.yaml").read_text(encoding="utf-8")
+    folder.create(recipe)
+    tokenizer = make_tokenizer()
+    tokenizer.save_pretrained(folder.model)
+    rng = random.Random(0)
+    problems = train_problems(12, seed=0)
+    for step in range(1, 4):
+        rows = []
+        for group, problem in enumerate(problems[4 * step - 4 : 4 * step]):
+            for _ in range(6):
+                text = worked_solution(problem, rng)
+                ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+                correct = float(extract_answer(text) == problem.answer)
+                rows.append((str(group), problem.prompt, text, str(problem.answer), ids, correct))
+        names = ("group", "prompt", "response", "answer", "token_ids", "correct")
+        columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+        columns |= {"step": pa.array([step] * len(rows), pa.int32()), "reward": columns["correct"]}
+        folder.write_rollouts(step, pa.table(columns))
+        folder.append_metrics({"step": step, "entropy": 0.5 / step, "kl": 0.01 * step})
+    return folder.path
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Headless Chromium."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    binary = os.environ.get("KTAE_CHROMIUM") or shutil.which("chromium")
+    if binary is None:
+        pytest.skip("needs Chromium: no 'chromium' on the path, and KTAE_CHROMIUM is not set")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=binary, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Open a page at a fragment. Any console message of a problem, or any request, is a failure."""
+    contexts, troubles = [], []
+
+    def open_(path, fragment="", *, width=1280, height=900, scheme="light"):
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: troubles.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (troubles.append("a dialog"), dialog.dismiss()))
+        page.on("console", lambda m: m.type in ("error", "warning") and troubles.append(m.text))
+        page.on(
+            "request",
+            lambda r: r.url.split("#")[0] != path.as_uri() and troubles.append(f"request {r.url}"),
+        )
+        page.goto(f"{path.as_uri()}#{fragment}")
+        page.wait_for_selector("html[data-ready]")
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+@pytest.fixture(scope="session")
+def axe():
+    """The source of axe-core."""
+    path = Path(os.environ.get("KTAE_AXE", ROOT / "node_modules/axe-core/axe.min.js"))
+    if not path.is_file():
+        pytest.skip(f"needs axe-core at {path}: npm install --no-save axe-core, or set KTAE_AXE")
+    return path.read_text(encoding="utf-8")

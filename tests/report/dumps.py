@@ -1,0 +1,20 @@
+"""Small dumps for the tests of the report."""
+
+import json
+
+
+def write_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+# Two correct and two incorrect rollouts; the last states the right answer and goes on.
+ROLLOUTS = [
+    {"group": "sum", "prompt": "2 + 2?", "answer": "4", "response": text, "reward": reward}
+    for text, reward in (
+        ("two and two, so the answer is 4", 1),
+        ("it is easy: the answer is 4", 1),
+        ("maybe maybe the answer is 5", 0),
+        ("the answer is 4 hmm wait maybe the answer is 5 maybe", 0),
+    )
+]

@@ -1,0 +1,324 @@
+"""The page in a real browser: every view opened, hovered, clicked and filtered."""
+
+import json
+
+import numpy as np
+import pytest
+from dumps import ROLLOUTS, write_lines
+
+import ktae
+from ktae.report import inputs, write_report
+from ktae.report.columns import columns_of
+from ktae.rollouts import record
+
+VIEWS = ("rollouts", "tokens", "groups", "training")
+
+
+@pytest.fixture(scope="session")
+def run_page(run_folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("page") / "run.html"
+    write_report(run_folder, out)
+    return out
+
+
+@pytest.fixture
+def plain_page(dump_file, tmp_path):
+    out = tmp_path / "plain.html"
+    write_report(dump_file, out)
+    return out
+
+
+def test_every_number_is_the_estimators(run_folder, run_page, open_page):
+    """Counts, p, gain, direction, value and term of every token of every group, both presets."""
+    page = open_page(run_page)
+    dump = inputs.load([run_folder])
+    columns = columns_of(dump, without_rewards=False)
+    rank_to_id = page.evaluate("ktae.report.vocabulary.id")
+    compared = 0
+    for number, config in enumerate((ktae.KTAEConfig.paper(), ktae.KTAEConfig.released())):
+        found = page.evaluate(
+            """(preset) => ktae.report.groups.label.map((_, g) => {
+                 const group = ktae.groupStatistics(g, preset);
+                 return [...group.counts.keys()].map((rank) => [rank, group.of(rank)]);
+               })""",
+            number,
+        )
+        for group, rows in enumerate(found):
+            span = slice(columns.starts_g[group], columns.starts_g[group + 1])
+            ids = [x.values.to_numpy() for x in columns.rollouts["token_ids"][span]]
+            ids_bt, mask_bt = record.pad(ids)
+            table = ktae.key_token_table(
+                ids_bt, mask_bt, columns.correct_b[span], np.zeros(len(ids), int), config
+            )
+            of = {rank_to_id[rank]: x for rank, x in rows}
+            assert sorted(of) == table.token_id.tolist()
+            mixed = len(set(columns.correct_b[span].tolist())) == 2
+            for row, token_id in enumerate(table.token_id.tolist()):
+                x = of[token_id]
+                assert (x["a"], x["b"]) == (table.a[row], table.b[row])
+                for name, column in (
+                    ("p", "p_value"),
+                    ("fisher", "fisher_score"),
+                    ("gain", "information_gain"),
+                    ("direction", "direction"),
+                    ("value", "value"),
+                    ("term", "term"),
+                ):
+                    expected = getattr(table, column)[row]
+                    assert x[name] == pytest.approx(expected, rel=1e-9, abs=1e-12), (name, token_id)
+                    compared += mixed
+    assert compared > 1000
+
+
+def test_rollouts_hover_and_pin(plain_page, open_page):
+    page = open_page(plain_page, "view=rollouts&group=0")
+    assert page.locator(".side").nth(0).locator(".rollout").count() == 2
+    maybe = page.locator(".t", has_text="maybe").first
+    maybe.hover()
+    card = page.locator("#card")
+    assert "Speaks against correctness" in card.inner_text()
+    assert "0 of 2 correct and 2 of 2 incorrect" in card.inner_text()
+    # [[0, 2], [2, 0]]: one of six tables, and its mirror: p = 1/3, one bit of information.
+    assert "0.333" in card.inner_text()
+    assert "1.000 bit" in card.inner_text()
+    assert card.locator(".contingency td.cell b").all_inner_texts() == ["0", "2", "2", "0"]
+    maybe.click()
+    page.locator(".t", has_text="answer").first.hover()
+    assert "maybe" in card.locator(".token").inner_text()  # pinned
+    page.keyboard.press("Escape")
+    assert "Point at a token" in card.inner_text()
+
+
+def test_text_is_whole_and_shaded(plain_page, open_page):
+    page = open_page(plain_page, "view=rollouts&group=0")
+    shown = page.locator(".text").all_inner_texts()
+    assert sorted(text.strip() for text in shown) == sorted(row["response"] for row in ROLLOUTS)
+    against = page.locator(".t.n8").all_inner_texts()
+    assert "maybe" in against
+    page.select_option("#signal", "none")
+    assert page.locator(".t[class*=' n']").count() == 0
+
+
+def test_signals_and_presets_change_the_page(run_page, open_page):
+    page = open_page(run_page)
+    classes = {}
+    for signal in ("term", "advantage", "p", "gain", "none"):
+        page.select_option("#signal", signal)
+        page.wait_for_selector(".t")
+        classes[signal] = page.eval_on_selector_all(
+            ".t", "all => all.map((t) => t.className).join()"
+        )
+    assert len(set(classes.values())) == 5
+    assert "signal=none" in page.url
+    page.select_option("#signal", "term")
+    page.locator(".t.p8, .t.n8").first.click()
+    before = page.locator("#card").inner_text()
+    page.select_option("#preset", "1")
+    assert "preset=released" in page.url
+    assert page.locator("#card").inner_text() != before
+
+
+def test_log_probabilities_and_entropy(tmp_path, open_page):
+    rows = [
+        {"group": 0, "token_ids": [1, 2], "reward": 1, "log_probs": [-0.5, -2.25]},
+        {"group": 0, "token_ids": [1, 3], "reward": 0, "log_probs": [-0.5, -6], "entropy": [1, 2]},
+        {"group": 0, "token_ids": [1, 3], "reward": 0, "log_probs": [-0.5]},
+    ]
+    write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
+    page = open_page(tmp_path / "r.html", "view=rollouts&group=0&rollout=0&token=1")
+    assert "log-probability" in page.locator("#card").inner_text()
+    assert "−2.25" in page.locator("#card").inner_text()
+    page.select_option("#signal", "log_prob")
+    page.wait_for_selector(".t.s8")
+    page.select_option("#signal", "entropy")
+    page.wait_for_selector(".t.s5")
+    assert "1 rollouts without log-prob" in page.locator("#notes").text_content()
+
+
+def test_keys(run_page, open_page):
+    page = open_page(run_page, "view=rollouts&group=0")
+    page.keyboard.press("]")
+    assert "group=0&" not in page.url + "&"
+    page.locator(".text").first.focus()
+    first = page.locator(".active").inner_text()
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".active").inner_text() != first or page.locator(".active").count() == 1
+    page.keyboard.press("End")
+    assert "<eos>" in page.locator(".active").inner_text()
+    page.keyboard.press("Enter")
+    assert "token=" in page.url
+    page.keyboard.press("Escape")
+    for key, view in zip("1234", VIEWS, strict=True):
+        page.keyboard.press(key)
+        assert page.get_attribute("body", "data-view") == view
+    page.keyboard.press("3")
+    page.keyboard.press("/")
+    page.keyboard.type("step 2")
+    assert "4 of 12 groups" in page.locator("[role=status]").inner_text()
+
+
+def test_permalinks_lead_back(run_page, open_page):
+    page = open_page(
+        run_page, "view=rollouts&group=5&rollout=2&token=3&signal=gain&preset=released"
+    )
+    card = page.locator("#card").inner_text()
+    assert "token 4 of" in card
+    assert "rollout 3" in card
+    assert page.input_value("#signal") == "gain"
+    again = open_page(run_page, page.url.partition("#")[2])
+    assert again.locator("#card").inner_text() == card
+    page.click("#to-groups")
+    page.go_back()
+    page.wait_for_selector("#card.open")
+    assert page.locator("#card").inner_text() == card
+
+
+@pytest.mark.parametrize(
+    "fragment", ["view=nope&group=-1", "group=999999&rollout=99", "view=tokens&id=abc", "%%%&&="]
+)
+def test_broken_links_show_something(run_page, open_page, fragment):
+    page = open_page(run_page, fragment)
+    assert page.locator("main .pane").count() >= 1
+
+
+def test_tokens_view(plain_page, open_page):
+    page = open_page(plain_page, "view=tokens")
+    page.fill("input[type=search]", "maybe")
+    assert page.locator(".scroller tbody tr:not(.spacer)").count() >= 1
+    page.locator(".scroller tbody button").first.click()
+    assert "id=" in page.url
+    contexts = page.locator("#contexts").inner_text()
+    assert "Correct: 0 rollouts" in contexts and "Incorrect: 2 rollouts" in contexts
+    page.locator("#contexts a").first.click()
+    page.wait_for_selector("#card.open")
+    assert "maybe" in page.locator("#card .token").inner_text()
+
+
+def test_tokens_sort_and_scatter(run_page, open_page):
+    page = open_page(run_page, "view=tokens")
+    page.click("button[data-key=term]")
+    terms = page.locator(".scroller .pill").all_inner_texts()
+    numbers = [float(text.replace("−", "-")) for text in terms]
+    assert numbers == sorted(numbers, reverse=True) and len(set(numbers)) > 5
+    assert page.locator("th[aria-sort=descending]").inner_text().startswith("term")
+    box = page.locator(".scatter canvas").bounding_box()
+    painted = page.evaluate(
+        """() => { const c = document.querySelector('canvas');
+             const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+             const seen = new Set(); for (let i = 0; i < d.length; i += 4)
+               if (d[i + 3] > 100) {
+                 const warmth = d[i] - d[i + 2];
+                 seen.add(warmth > 40 ? 'orange' : warmth < -40 ? 'blue' : 'grey');
+               }
+             return [...seen].sort(); }"""
+    )
+    assert painted == ["blue", "grey", "orange"]
+    for x in range(int(box["x"]) + 62, int(box["x"] + box["width"]) - 30, 3):
+        y = (
+            box["y"]
+            + box["height"]
+            - 58
+            - (x - box["x"] - 58) * (box["height"] - 86) / (box["width"] - 86)
+        )
+        page.mouse.click(x, y)
+        if "id=" in page.url:
+            break
+    assert "id=" in page.url
+    assert page.locator("#contexts .contexts li").count() > 0
+
+
+def test_groups_view(run_page, open_page):
+    page = open_page(run_page, "view=groups")
+    assert page.locator(".facts-row").inner_text().split()[:2] == ["72", "rollouts"]
+    page.select_option("select[aria-label='Which groups']", "mixed")
+    n = int(page.locator("[role=status]").inner_text().split()[0])
+    assert 0 < n <= 12
+    page.click("button[data-key=accuracy]")
+    page.locator(".scroller tbody button").first.click()
+    assert page.get_attribute("body", "data-view") == "rollouts"
+
+
+def test_suspicious_rollout_is_found_and_explained(plain_page, open_page):
+    page = open_page(plain_page, "view=groups")
+    assert "Did later text overwrite a right answer?" in page.locator(".suspicious").inner_text()
+    page.locator(".suspicious a").first.click()
+    assert page.locator(".rollout .flag").inner_text() == "overwritten"
+    assert "4" in page.locator("#card .token").inner_text()
+
+
+def test_training_view(run_page, open_page):
+    page = open_page(run_page, "view=training")
+    assert page.locator("figure .curve").count() >= 6
+    captions = page.locator(".charts figcaption").all_inner_texts()
+    for name in ("accuracy", "response length", "reward", "entropy", "KL", "mean |term|"):
+        assert any(caption.startswith(name) for caption in captions), name
+    assert "Not in this dump: clip share" in page.locator("main").inner_text()
+    before = page.locator(".bars").inner_text()
+    page.locator("#step").fill("0")
+    assert page.locator(".slider output").inner_text() == "1"
+    assert page.locator(".bars").inner_text() != before
+    page.locator(".bar-list button").nth(1).click()
+    assert "step=1" in page.url and "id=" in page.url
+
+
+@pytest.mark.parametrize("width", [380, 1280, 2560])
+def test_nothing_is_wider_than_the_page(run_page, open_page, width):
+    page = open_page(run_page, "view=rollouts&rollout=0&token=0", width=width)
+    for view in VIEWS:
+        page.evaluate(f"location.hash = 'view={view}'")
+        page.wait_for_selector(f"body[data-view={view}]")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_axe_finds_nothing(run_page, open_page, axe, view, scheme):
+    page = open_page(run_page, f"view={view}&rollout=1&token=3", scheme=scheme)
+    for palette in ("safe", "paper"):
+        page.select_option("#palette", palette)
+        page.evaluate(axe)
+        found = page.evaluate(
+            "axe.run().then((r) => r.violations.map((v) => [v.id, v.help, v.nodes[0].html]))"
+        )
+        assert found == []
+
+
+def test_many_rows_are_virtual(tmp_path, open_page):
+    rows = [
+        {"group": group, "response": f"{'yes' if reward else 'no'} {group}", "reward": reward}
+        for group in range(3000)
+        for reward in (0, 1)
+    ]
+    write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
+    page = open_page(tmp_path / "r.html", "view=groups")
+    assert page.locator(".scroller tbody tr").count() < 100
+    page.eval_on_selector(".scroller", "(s) => s.scrollTo(0, s.scrollHeight)")
+    page.wait_for_selector("text=2999")
+
+
+def test_inside_a_notebook(dump_file, tmp_path, browser):
+    """The page runs in the sandboxed frame that a notebook gets, and its links stay in it."""
+    from ktae.report import show
+
+    outer = tmp_path / "notebook.html"
+    outer.write_text(f"<!doctype html><p>cell</p>{show(dump_file)._repr_html_()}")
+    page = browser.new_page()
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(outer.as_uri())
+    frame = page.frame_locator("iframe")
+    frame.locator(".t", has_text="maybe").first.hover()
+    assert "Speaks against" in frame.locator("#card").inner_text()
+    frame.locator("#to-groups").click()
+    assert "Suspicious rollouts" in frame.locator("main").inner_text()
+    page.close()
+    assert errors == []
+
+
+def test_json_of_the_page_is_the_dumps(plain_page, open_page):
+    page = open_page(plain_page)
+    assert page.evaluate("ktae.report.texts.prompt[0]") == "2 + 2?"
+    assert json.loads(page.evaluate("JSON.stringify(ktae.report.rollouts.correct)")) == [
+        *[1, 1, 0, 0],
+        *[0, 0],
+    ]

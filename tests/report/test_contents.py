@@ -1,0 +1,191 @@
+"""What a page says: about gaps, suspicious rollouts, samples; and how its data is packed."""
+
+import base64
+import json
+import zlib
+
+import numpy as np
+import pytest
+from dumps import ROLLOUTS, write_lines
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ktae
+from ktae.report import Inline, inputs, packing, sampling, show, write_report
+from ktae.report.contents import contents
+
+
+def unpack(block):
+    return zlib.decompress(base64.b64decode(block), -15)
+
+
+def meta_of(path, tmp_path, rows, **options):
+    dump = inputs.load([write_lines(path, rows)])
+    return json.loads(unpack(contents(dump, **options)["meta"]))
+
+
+@pytest.fixture
+def meta(tmp_path):
+    return lambda rows, **options: meta_of(tmp_path / "r.jsonl", tmp_path, rows, **options)
+
+
+def titles(meta):
+    return [note["title"] for note in meta["notes"] if note["severe"]]
+
+
+def without(rows, *names):
+    return [{k: v for k, v in row.items() if k not in names} for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("rows", "title"),
+    [
+        (without(ROLLOUTS, "reward"), "No rewards"),
+        ([row | {"group": i} for i, row in enumerate(ROLLOUTS)], "One rollout a prompt"),
+        ([row | {"reward": 1} for row in ROLLOUTS], "Every rollout is correct"),
+        ([row | {"reward": 0} for row in ROLLOUTS], "Every rollout is incorrect"),
+        ([*ROLLOUTS[:2], *[r | {"group": 2} for r in ROLLOUTS[2:]]], "No group is mixed"),
+        ([*ROLLOUTS, {"group": "sum", "response": "x"}], "1 of 5 rollouts have no reward"),
+        ([*ROLLOUTS, {"group": "sum", "reward": 1}], "1 rows could not be used"),
+        (without(ROLLOUTS, "group", "prompt"), "4 rows have neither group nor prompt"),
+        (ROLLOUTS, "No tokenizer: texts are cut at words"),
+        (
+            [{"group": 0, "token_ids": [i], "reward": i} for i in (0, 1)],
+            "No tokenizer: tokens have numbers and no text",
+        ),
+    ],
+)
+def test_the_page_says_what_it_cannot(meta, open_page, tmp_path, rows, title):
+    assert title in titles(meta(rows))
+    write_report(tmp_path / "r.jsonl", tmp_path / "r.html")
+    for view in ("rollouts", "tokens", "groups", "training"):
+        page = open_page(tmp_path / "r.html", f"view={view}")
+        assert title in page.locator("#notes").inner_text()
+        assert len(page.locator("main").inner_text()) > 40
+
+
+def test_nothing_is_said_of_a_whole_dump(run_folder):
+    dump = inputs.load([run_folder])
+    notes = json.loads(unpack(contents(dump)["meta"]))["notes"]
+    assert [note["title"] for note in notes] == ["Rollout advantages are computed here"]
+
+
+def test_kinds_of_suspicion(meta):
+    overwritten, stated = ROLLOUTS[3], ROLLOUTS[3] | {"response": ROLLOUTS[1]["response"]}
+    flags = meta([*ROLLOUTS[:2], overwritten, stated, ROLLOUTS[2]])["flags"]
+    assert {flag["number"]: flag["kind"] for flag in flags} == {
+        2: "overwritten",
+        3: "answer stated",
+    }
+    inside = ROLLOUTS[3] | {"response": "the answer is 14 or 4.5 or x4 wait"}
+    assert [flag["number"] for flag in meta([*ROLLOUTS[:3], inside])["flags"]] == []
+
+
+def test_an_answer_that_the_prompt_asks_for_tells_nothing(meta):
+    asked = [ROLLOUTS[2] | {"response": f"try {i} the answer is 4"} for i in range(3)]
+    assert meta(ROLLOUTS)["flags"][0]["kind"] == "overwritten"
+    kinds = [flag["kind"] for flag in meta([*ROLLOUTS, *asked])["flags"]]
+    assert "overwritten" not in kinds and "answer stated" not in kinds
+
+
+def test_reads_right(meta):
+    """One that has all the words of the correct rollouts, and was graded as wrong."""
+    rows = [
+        *[{"group": 0, "response": f"by the rule x{i} holds", "reward": 1} for i in range(6)],
+        *[{"group": 0, "response": f"guess no{i}", "reward": 0} for i in range(6)],
+        {"group": 0, "response": "by the rule holds", "reward": 0},
+    ]
+    (flag,) = meta(rows)["flags"]
+    assert (flag["number"], flag["kind"]) == (12, "reads right")
+    assert "its own verdict counts against them" in flag["why"]
+
+
+def test_flags_need_mixed_groups(meta):
+    assert meta([row | {"reward": 0} for row in ROLLOUTS])["flags"] == []
+
+
+def test_settings_of_the_run_come_first(run_folder):
+    dump = inputs.load([run_folder])
+    assert dump.config == ktae.KTAEConfig.paper()
+    presets = json.loads(unpack(contents(dump)["meta"]))["presets"]
+    assert [preset["name"] for preset in presets] == ["paper", "released"]
+    chosen = ktae.KTAEConfig.paper(h3=0)
+    presets = json.loads(unpack(contents(dump, chosen)["meta"]))["presets"]
+    assert [preset["name"] for preset in presets] == ["chosen", "paper", "released"]
+    assert presets[0]["h3"] == 0
+
+
+def test_own_advantages_are_kept(meta):
+    rows = [row | {"advantage": i / 4} for i, row in enumerate(ROLLOUTS)]
+    rollouts = meta(rows)["rollouts"]
+    assert rollouts["advantage"] == [0, 0.25, 0.5, 0.75]
+    grpo = meta(ROLLOUTS)["rollouts"]["advantage"]
+    # (1 - .5) / (sd of 1, 1, 0, 0 + 1e-6), sd = sqrt(1/3)
+    np.testing.assert_allclose(grpo, [0.866024, 0.866024, -0.866024, -0.866024], rtol=1e-5)
+
+
+def test_sample_says_so(meta, tmp_path):
+    rows = [row | {"group": group} for group in range(20) for row in ROLLOUTS]
+    whole, part = meta(rows), meta(rows, max_tokens=200)
+    assert sum(whole["groups"]["shown"]) == 20
+    assert 1 < sum(part["groups"]["shown"]) < 20
+    assert "of 80 rollouts are in this page" in titles(part)[0]
+    assert part["totals"] == whole["totals"]
+    assert part["groups"]["right"] == whole["groups"]["right"]
+    assert len(part["rollouts"]["length"]) == 4 * sum(part["groups"]["shown"])
+
+
+def test_sampled_page_in_a_browser(tmp_path, open_page):
+    rows = [row | {"group": group} for group in range(20) for row in ROLLOUTS]
+    path = write_lines(tmp_path / "r.jsonl", rows)
+    write_report(path, tmp_path / "r.html", max_tokens=200)
+    page = open_page(tmp_path / "r.html", "view=tokens")
+    assert "40 correct and 40 incorrect" in page.locator("main").inner_text()
+    left_out = page.evaluate("ktae.report.groups.shown.indexOf(0)")
+    page.evaluate(f"location.hash = 'view=rollouts&group={left_out}'")
+    page.wait_for_selector("text=not in this page")
+
+
+def test_sampling_rule():
+    tokens_g, mixed_g = np.full(100, 10), np.arange(100) % 2 == 0
+    shown_g = sampling.choose(tokens_g, mixed_g, [99, 97, 95], 80)
+    assert shown_g[[99, 97]].all() and not shown_g[95]  # a quarter of 80 tokens
+    assert tokens_g[shown_g].sum() == 80
+    assert mixed_g[shown_g].sum() == 6
+    gaps = np.diff(np.flatnonzero(shown_g & mixed_g))
+    assert gaps.max() <= 2 * 100 / 6  # spread over the dump
+    assert sampling.choose(tokens_g, mixed_g, [], 1000).all()
+    assert sampling.choose(tokens_g, mixed_g, [], 1).sum() == 1
+
+
+@given(st.lists(st.integers(0, 2**31 - 1)))
+def test_varints(numbers):
+    content = unpack(packing.varint_block(np.array(numbers, dtype=np.int64)))
+    found, number, shift = [], 0, 0
+    for byte in content:
+        number |= (byte & 127) << shift
+        shift += 7
+        if not byte & 128:
+            found.append(number)
+            number, shift = 0, 0
+    assert found == numbers
+
+
+def test_fixed_point():
+    content = unpack(packing.fixed_point_block(np.array([0, -0.5, -1e9, np.nan, 1 / 3])))
+    numbers = np.frombuffer(content, "<i2")
+    assert numbers.tolist() == [0, -256, -32767, -32768, 171]
+
+
+def test_writing_is_all_or_nothing(dump_file, tmp_path):
+    with pytest.raises(ktae.InputError, match="cannot write"):
+        write_report(dump_file, tmp_path / "none/page.html")
+    assert not (tmp_path / "none").exists()
+
+
+def test_inline_is_sandboxed_and_escaped(dump_file):
+    inline = show(dump_file, height=400)
+    assert isinstance(inline, Inline)
+    html = inline._repr_html_()
+    assert 'sandbox="allow-scripts"' in html and 'height="400"' in html
+    assert html.count("<") == 2  # the frame's own tag and its end

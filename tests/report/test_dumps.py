@@ -1,0 +1,198 @@
+"""What TRL and verl write, folders of it, and rows with gaps."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from dumps import ROLLOUTS, write_lines
+
+from ktae import InputError
+from ktae.report import inputs
+from ktae.rollouts import folders, readers
+
+VERL = {"input": "2 + 2?", "output": "4", "gts": "4", "score": 1.0, "step": 1, "acc": True}
+TRL = {"step": 1, "prompt": "2 + 2?", "completion": "4", "accuracy": 1.0, "advantage": 0.5}
+
+
+def read(path, **options):
+    return folders.read([path], **options).to_pylist()
+
+
+def test_verl(tmp_path):
+    late = VERL | {"output": "late 4", "score": 0.0, "acc": True}  # right, but over-long
+    other = VERL | {"input": "3 + 3?", "output": "5", "score": 0.0, "acc": False, "pred": "5"}
+    rows = read(write_lines(tmp_path / "1.jsonl", [VERL, late, other]))
+    assert [row["correct"] for row in rows] == [1.0, 1.0, 0.0]
+    assert [row["reward"] for row in rows] == [1.0, 0.0, 0.0]
+    assert rows[0]["group"] == rows[1]["group"] != rows[2]["group"]
+    assert rows[0]["prompt"] == "2 + 2?"
+    assert rows[0]["answer"] == "4"
+    assert json.loads(rows[2]["extra"])["pred"] == "5"
+
+
+def test_verl_keys_name_the_sample(tmp_path):
+    """The same prompt twice in a step is two groups, as in training."""
+    rows = [VERL | {"uid": uid} for uid in ("7f_a_0_0", "7f_a_1_0", "90_b_0_0", "odd")]
+    groups = [row["group"] for row in read(write_lines(tmp_path / "1.jsonl", rows))]
+    assert groups[:3] == ["7f_a", "7f_a", "90_b"]
+    assert groups[3].startswith("prompt ")
+
+
+def test_what_the_real_verl_writes(tmp_path):
+    pytest.importorskip("verl", reason="needs the extra 'verl'")
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+
+    texts = ["so 4", "hmm 5 é", "4"]
+    scores, verdicts = [1.0, -1.0, 0.0], [True, False, True]
+    arguments = (["2 + 2?"] * 3, texts, ["4"] * 3, scores, {"acc": verdicts}, str(tmp_path), 7)
+    RayPPOTrainer._write_generations(*arguments)
+    rows = read(tmp_path)
+    assert [row["response"] for row in rows] == texts
+    assert [row["reward"] for row in rows] == scores
+    assert [row["correct"] for row in rows] == [1.0, 0.0, 1.0]
+    assert {(row["step"], row["answer"], row["prompt"]) for row in rows} == {(7, "4", "2 + 2?")}
+    assert len({row["group"] for row in rows}) == 1
+
+
+def test_verl_folder_is_read_by_step(tmp_path):
+    for step in (1, 2, 10):
+        write_lines(tmp_path / f"{step}.jsonl", [VERL | {"step": step}])
+    rows = read(tmp_path)
+    assert [row["step"] for row in rows] == [1, 2, 10]
+    assert len({row["group"] for row in rows}) == 1
+
+
+def test_verl_without_verdict_goes_by_the_score(tmp_path):
+    row = {name: value for name, value in VERL.items() if name != "acc"} | {"score": -1.0}
+    assert read(write_lines(tmp_path / "1.jsonl", [row]))[0]["correct"] == 0.0
+
+
+def test_trl(tmp_path):
+    chat = [{"role": "assistant", "content": "the answer is 4"}]
+    rows = [TRL, TRL | {"completion": chat, "accuracy": None}, TRL | {"accuracy": 0.0}]
+    rows = read(write_lines(tmp_path / "c.jsonl", rows))
+    assert [row["correct"] for row in rows] == [1.0, None, 0.0]
+    assert rows[1]["response"] == "the answer is 4"
+    assert rows[0]["advantage"] == 0.5
+
+
+def test_trl_with_several_rewards_needs_to_be_told(tmp_path):
+    row = {**TRL, "length": 0.5, "format": 1.0}
+    path = write_lines(tmp_path / "c.jsonl", [row, row])
+    assert read(path)[0]["reward"] == 1.0  # accuracy says so by its name
+    assert read(path, correctness="format")[0]["reward"] == 1.0
+    assert read(path, correctness="length")[0]["reward"] == 0.5
+    with pytest.raises(InputError, match=r"correctness is 'nope'; expected .*'accuracy', 'length'"):
+        read(path, correctness="nope")
+    del row["accuracy"]
+    with pytest.raises(InputError, match=r"line 1: correctness is None; .*'length', 'format'"):
+        read(write_lines(path, [row]))
+
+
+def test_what_the_real_trl_writes(tmp_path):
+    """A step of the real trainer, and the same rollouts through the trainer's own callback."""
+    pytest.importorskip("trl", reason="needs the extra 'trl'")
+    from datasets import Dataset
+    from trl import GRPOConfig
+
+    from ktae.demo import train_problems
+    from ktae.demo.model import make_model, make_tokenizer
+    from ktae.trl import KTAETrainer
+
+    def even_start(completion_ids, **_):
+        return [float(ids[0] % 2 == 0) for ids in completion_ids]
+
+    kept = []
+    tokenizer = make_tokenizer()
+    trainer = KTAETrainer(
+        model=make_model(seed=0),
+        processing_class=tokenizer,
+        reward_funcs=even_start,
+        train_dataset=Dataset.from_dict({"prompt": [p.prompt for p in train_problems(8, seed=0)]}),
+        on_rollouts=kept.append,
+        args=GRPOConfig(
+            output_dir=str(tmp_path / "out"),
+            per_device_train_batch_size=8,
+            num_generations=4,
+            max_completion_length=12,
+            max_steps=1,
+            logging_steps=1,
+            log_completions=True,
+            report_to="none",
+            save_strategy="no",
+            disable_tqdm=True,
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+        ),
+    )
+    trainer.train()
+    rows = read(tmp_path / "out")
+    (batch,) = kept
+    assert len(rows) == 8
+    assert [row["correct"] for row in rows] == batch.correct.tolist()
+    np.testing.assert_allclose(
+        [row["advantage"] for row in rows], batch.advantages.tolist(), rtol=1e-6
+    )
+    assert [row["prompt"] for row in rows] == [row["prompt"] for row in batch.inputs]
+    labels = [row["group"] for row in rows]
+    assert len(set(labels[:4])) == 1 and len(set(labels)) == 2
+
+
+def test_trl_parquet_through_the_score_command_too(tmp_path):
+    pq.write_table(pa.Table.from_pylist([TRL, TRL | {"accuracy": 0.0}]), tmp_path / "c.parquet")
+    table = readers.read([tmp_path / "c.parquet"])
+    assert table["correct"].to_pylist() == [1.0, 0.0]
+
+
+def test_folders(tmp_path):
+    with pytest.raises(InputError, match="holds no rollouts"):
+        read(tmp_path)
+    (tmp_path / "completions").mkdir()
+    write_lines(tmp_path / "completions/c_2.jsonl", [TRL | {"step": 2}])
+    write_lines(tmp_path / "completions/c_10.jsonl", [TRL | {"step": 10}])
+    assert [row["step"] for row in read(tmp_path)] == [2, 10]
+    with pytest.raises(InputError, match="does not exist"):
+        read(tmp_path / "nope")
+
+
+def test_files_without_steps_do_not_share_groups(tmp_path):
+    for name in "ab":
+        write_lines(tmp_path / f"{name}.jsonl", ROLLOUTS)
+    assert len({row["group"] for row in read(tmp_path)}) == 2
+    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    assert len({row["group"] for row in folders.read(files).to_pylist()}) == 2
+
+
+def test_gaps_are_counted(tmp_path):
+    rows = [
+        {"prompt": "p", "response": "x"},
+        {"prompt": "p", "response": "y", "correct": True},
+        {"response": "alone", "reward": 1},
+        {"group": 1, "response": "half \ud800", "reward": 1},
+        {"group": 1, "reward": 1},
+        {"group": 1, "token_ids": [1], "mask": [1, 0], "reward": 1},
+        7,
+    ]
+    dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
+    found = dump.tolerance
+    assert (found.without_reward, found.without_group, found.alone) == (1, 2, 1)
+    assert found.half_surrogates == 1
+    assert len(found.rejected) == 3
+    assert "line 6: mask has 2 entries for 1 token_ids" in found.rejected[1]
+    kept = dump.rollouts.to_pylist()
+    assert [row["correct"] for row in kept] == [None, 1.0, 1.0, 1.0]
+    assert kept[0]["group"] == kept[1]["group"]
+    assert kept[3]["response"] == "half \ufffd"
+
+
+def test_nothing_usable_is_an_error(tmp_path):
+    with pytest.raises(InputError, match="line 1: no field 'response'"):
+        inputs.load([write_lines(tmp_path / "r.jsonl", [{"group": 1, "reward": 1}])])
+
+
+def test_words_give_the_text_back():
+    text = "\n two  words, and (3.5) é漢字\t!"
+    assert "".join(inputs.WORD.findall(text)) == text
