@@ -51,6 +51,9 @@ class Rollout(_Section):
     max_response_length: Positive = 64
     """Longest response, in tokens."""
 
+    max_prompt_length: Positive = 1024
+    """Longest prompt, in tokens; verl cuts longer ones on the left."""
+
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Sampling temperature."""
 
@@ -150,6 +153,37 @@ class Optimizer(_Section):
     """Training steps of linear warm-up; constant afterwards."""
 
 
+class Verl(_Section):
+    """What only the engine `verl` reads: the cluster, and how the work is laid out on it."""
+
+    mode: Literal["sync", "colocate_async", "separate_async"] = "sync"
+    """verl's trainer mode."""
+
+    nodes: Positive = 1
+    """Machines for the trainer."""
+
+    gpus_per_node: Positive = 8
+    """GPUs on each of them."""
+
+    rollout_engine: str = "vllm"
+    """`vllm`, `sglang` or `trtllm`: what samples the rollouts."""
+
+    tensor_parallel: Positive = 1
+    """GPUs that one copy of the rollout engine spans."""
+
+    gpu_memory: Annotated[float, Field(gt=0, lt=1)] = 0.6
+    """Share of a GPU's memory for the rollout engine."""
+
+    tokens_per_gpu: Positive = 16384
+    """Tokens in one forward or backward pass on a GPU."""
+
+    validate_every: Positive = 5
+    """Training steps between validations."""
+
+    overrides: dict[str, Any] = {}
+    """Any other key of verl's configuration, dotted or as sections, with its value."""
+
+
 class Trl(_Section):
     """What only the engine `trl` reads."""
 
@@ -185,8 +219,11 @@ class Recipe(_Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     """The run's name: letters, digits, `.`, `_`, `-`."""
 
-    task: Literal["demo"] = "demo"
+    task: Literal["demo", "math"] = "demo"
     """Where prompts, answers and the reward come from."""
+
+    data: str | None = None
+    """The folder that `ktae data prepare` wrote, for task `math`."""
 
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of sampling and data order."""
@@ -201,6 +238,7 @@ class Recipe(_Section):
     """The key-token estimator; null trains on the rollout advantages alone."""
     optimizer: Optimizer = Optimizer()
     trl: Trl = Trl()
+    verl: Verl = Verl()
     logging: Logging = Logging()
 
     @pydantic.model_validator(mode="after")
@@ -220,6 +258,15 @@ class Recipe(_Section):
             raise ValueError(
                 f"algorithm.overlong_buffer is {self.algorithm.overlong_buffer}; expected less "
                 f"than rollout.max_response_length, which is {longest}"
+            )
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _has_data(self) -> Recipe:
+        if (self.data is None) != (self.task == "demo"):
+            raise ValueError(
+                f"task is {self.task} and data is {self.data!r}; task math needs the folder that "
+                "`ktae data prepare` wrote, task demo makes its own problems"
             )
         return self
 

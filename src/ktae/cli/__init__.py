@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ktae._version import __version__
-from ktae.cli import bench, compare, demo, doctor, report, score, train
+from ktae.cli import bench, compare, data, demo, doctor, report, score, train
 from ktae.cli import eval as evaluate
 from ktae.errors import InputError
 
@@ -27,6 +27,7 @@ app.command("show")(report.show)
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)
 app.add_typer(demo.app, name="demo")
+app.add_typer(data.app, name="data")
 
 
 def _print_version(wanted: bool) -> None:

@@ -35,16 +35,41 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check and print the whole recipe; train nothing.")
     ] = False,
+    engine: Annotated[
+        str, typer.Option(help="trl (this machine) or verl (Ray, a cluster).")
+    ] = "trl",
 ) -> None:
-    """Train a recipe through TRL."""
+    """Train a recipe through TRL, or through verl on Ray."""
     from ktae.runs import RunFolder
+
+    if engine not in ("trl", "verl"):
+        raise InputError(f"--engine is {engine!r}; expected trl or verl")
 
     checked = recipes.load(recipe, overrides or ())
     folder = RunFolder(output or Path("runs") / f"{checked.name}-seed{checked.seed}")
+    if engine == "verl":
+        _train_with_verl(checked, folder, resume, dry_run)
+        return
+    if checked.task != "demo":
+        raise InputError(f"task {checked.task} trains through verl: add --engine verl")
     if dry_run:
         typer.echo(f"# would train into {folder.path}\n{recipes.dump(checked)}", nl=False)
         return
     _train(checked, folder, resume)
+
+
+def _train_with_verl(
+    recipe: recipes.Recipe, folder: RunFolder, resume: bool, dry_run: bool
+) -> None:
+    from ktae.verl import run, versions
+
+    versions.require()
+    if dry_run:
+        typer.echo(run.dry_run(recipe, folder))
+        return
+    if status := run.run(recipe, folder, resume=resume):
+        raise typer.Exit(status)
+    typer.echo(f"run folder: {folder.path}")
 
 
 def _train(recipe: recipes.Recipe, folder: RunFolder, resume: bool) -> None:

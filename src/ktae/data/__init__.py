@@ -1,0 +1,1 @@
+"""Training data: from a source of problems to the files that each engine reads."""

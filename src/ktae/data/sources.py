@@ -1,0 +1,179 @@
+"""Where problems come from: data sets of the Hugging Face hub by name, or a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ktae.errors import InputError
+
+Row = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """One problem."""
+
+    text: str
+    answer: str
+
+
+class Split(NamedTuple):
+    """The problems of a training or validation set."""
+
+    problems: list[Problem]
+    without_answer: int
+    """Rows left out because their answer is empty (MATH has some): nothing could be graded."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A data set of the hub."""
+
+    hub_name: str
+    config: str | None
+    data_source: str
+    """verl's name for it, by which it groups its validation metrics."""
+    read: Callable[[Row], Problem | None]
+    """From a row to its problem; None: the row is not part of the set. KeyError: a column is
+    missing."""
+    description: str
+
+
+def load(name: str) -> dict[str, Split]:
+    """The problems of a named source, `train` and `test`, from the hub.
+
+    Raises:
+        InputError: the hub cannot be reached, or the data set is not what it was.
+    """
+    try:
+        import datasets
+    except ModuleNotFoundError:
+        raise InputError(
+            "data from the hub needs `datasets`, which is not installed; pip install 'ktae[trl]', "
+            "or give a file of problems"
+        ) from None
+    source = SOURCES[name]
+    try:
+        loaded = datasets.load_dataset(source.hub_name, source.config)
+    except Exception as error:  # whatever the network or the hub's client comes up with
+        raise InputError(
+            f"cannot load {source.hub_name} from the hub: {' '.join(str(error).split())[:200]}; "
+            f"where there is no network, give a file of its problems instead of {name}"
+        ) from error
+    return {
+        split: _problems(loaded[split], source.read, f"{source.hub_name}, split {split}")
+        for split in ("train", "test")
+    }
+
+
+def load_file(path: Path) -> Split:
+    """The problems of a file: JSON lines (`.jsonl`, also `.gz`) or Parquet.
+
+    Each row has `problem` (or `question`, `prompt`) and `answer`: a string, a number, or worked
+    text that ends with `#### answer` as GSM8K's.
+
+    Raises:
+        InputError: no such file, broken JSON (with its line), a row without problem or answer.
+    """
+    if not path.is_file():
+        known = ", ".join(SOURCES)
+        raise InputError(f"no file {path} and no data set of that name; expected {known} or a file")
+    rows = _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
+    return _problems(rows, _any_row, str(path))
+
+
+def _problems(rows: Iterable[Row], read: Callable[[Row], Problem | None], where: str) -> Split:
+    problems, without_answer = [], 0
+    for number, row in enumerate(rows, start=1):
+        try:
+            problem = read(row)
+        except KeyError as error:
+            columns = ", ".join(row)
+            raise InputError(
+                f"{where}, row {number}: no {error.args[0]}; it has {columns or 'nothing'}"
+            ) from None
+        if problem is None:
+            continue
+        if not problem.text.strip():
+            raise InputError(f"{where}, row {number}: the problem is empty")
+        if problem.answer.strip():
+            problems.append(problem)
+        else:
+            without_answer += 1
+    if not problems:
+        raise InputError(f"{where} holds no problem with an answer")
+    return Split(problems, without_answer)
+
+
+def _parquet(path: Path) -> Iterator[Row]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        rows: list[Row] = pq.read_table(path).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"cannot read {path}: {' '.join(str(error).split())}") from None
+    return iter(rows)
+
+
+def _json_lines(path: Path) -> Iterator[Row]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if not line.strip():
+                    continue
+                try:
+                    row = json.loads(line)
+                except ValueError as error:
+                    raise InputError(f"{path}, line {number}: not JSON: {error}") from None
+                if not isinstance(row, dict):
+                    raise InputError(f"{path}, line {number}: expected an object")
+                yield row
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from None
+
+
+def _any_row(row: Row) -> Problem:
+    for name in ("problem", "question", "prompt"):
+        if isinstance(row.get(name), str):
+            return Problem(row[name], _answer(row))
+    raise KeyError("problem")
+
+
+def _answer(row: Row) -> str:
+    answer = row["answer"]
+    if isinstance(answer, bool) or not isinstance(answer, str | int | float):
+        raise KeyError("answer that is text or a number")
+    return str(answer).rsplit("####", 1)[-1].strip()
+
+
+def _math(row: Row) -> Problem:
+    return Problem(row["problem"], str(row["answer"]))
+
+
+def _math_level_3_to_5(row: Row) -> Problem | None:
+    hard = str(row["level"]).removeprefix("Level ") in ("3", "4", "5")
+    return _math(row) if hard else None
+
+
+def _gsm8k(row: Row) -> Problem:
+    return Problem(row["question"], _answer(row))
+
+
+_MATH = "nlile/hendrycks-MATH-benchmark"
+
+SOURCES = {
+    "math12k": Source(
+        _MATH, None, "math12k", _math, "MATH without the 500 problems of MATH-500 (12,000)"
+    ),
+    "math-l3-5": Source(
+        _MATH, None, "math-l3-5", _math_level_3_to_5, "its problems of level 3 to 5 (8,888)"
+    ),
+    "gsm8k": Source("openai/gsm8k", "main", "gsm8k", _gsm8k, "grade-school sums (7,473)"),
+}

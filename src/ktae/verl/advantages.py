@@ -1,0 +1,179 @@
+"""The estimator as verl calls it, and how it gets the token ids that verl does not hand over."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from ktae.errors import InputError
+from ktae.estimator import key_token_values
+from ktae.verl import options, plugin
+
+
+@dataclasses.dataclass
+class Rollouts:
+    """What the estimator needs of a batch beside what verl gives it."""
+
+    token_ids: torch.Tensor
+    """(B, T) responses, in the order and width of verl's response mask; 0 where padded."""
+    acc: np.ndarray | None
+    """(B,) the reward function's `acc`, NaN where it is unknown; None: the function gives none."""
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    """Filled in by the estimator."""
+
+
+_current: contextvars.ContextVar[Rollouts | None] = contextvars.ContextVar("rollouts", default=None)
+
+
+@contextlib.contextmanager
+def handed_over(rollouts: Rollouts) -> Iterator[Rollouts]:
+    """Within the block, `token_advantages` works on these rollouts."""
+    token = _current.set(rollouts)
+    try:
+        yield rollouts
+    finally:
+        _current.reset(token)
+
+
+def token_advantages(
+    *,
+    token_level_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    index: np.ndarray | None = None,
+    config: Any = None,
+    **_: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """verl's rollout advantages plus the key-token terms; verl's `adv_estimator=ktae`.
+
+    Args:
+        token_level_rewards: (B, T); their sum over T is the reward.
+        response_mask: (B, T), 0 where a token does not count. Rows that are 0 throughout, such as
+            the ones with which verl fills a batch up, are in no group and get 0.
+        index: (B,) the prompt's `uid`.
+        config: the node `algorithm` of verl's configuration.
+
+    Returns:
+        Advantages (B, T) float32, 0 where masked; and the same again, verl's "returns".
+
+    Raises:
+        InputError: no KTAE trainer mode, no `uid`, an unknown option, or arrays that do not fit.
+    """
+    rollouts = _rollouts_for(response_mask)
+    if index is None:
+        raise InputError(
+            "the batch has no uid, so nobody knows which rollouts belong together; "
+            "adv_estimator=ktae needs the uid of each rollout's prompt"
+        )
+    chosen = options.from_algorithm(config)
+    base = _rollout_advantages(chosen.base, token_level_rewards, response_mask, index, config)
+    started = time.perf_counter()
+    correct = _correct(rollouts.acc, token_level_rewards, chosen.threshold)
+    terms = key_token_values(
+        rollouts.token_ids,
+        response_mask,
+        correct,
+        np.asarray(index).astype(str),
+        chosen.config,
+        backend=chosen.backend,
+    )
+    rollouts.metrics |= _statistics(base, terms, response_mask)
+    rollouts.metrics["ktae/unknown"] = float(np.isnan(correct).mean())
+    terms += base  # in place: the batch is large
+    rollouts.metrics["ktae/seconds"] = time.perf_counter() - started
+    return terms, terms
+
+
+def _rollouts_for(mask: torch.Tensor) -> Rollouts:
+    """What was handed over, which has to be for a batch of that response mask."""
+    rollouts = _current.get()
+    if rollouts is None:
+        raise InputError(plugin.without_mode())
+    if rollouts.token_ids.shape != mask.shape:
+        raise InputError(
+            f"responses are {tuple(rollouts.token_ids.shape)} and the response mask is "
+            f"{tuple(mask.shape)}; expected equal shapes"
+        )
+    return rollouts
+
+
+def _rollout_advantages(
+    name: str, rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, config: Any
+) -> torch.Tensor:
+    from verl.trainer.ppo.core_algos import get_adv_estimator_fn  # it may be what imports us
+
+    kwargs = {"token_level_rewards": rewards, "response_mask": mask, "index": index}
+    if name.startswith("grpo"):
+        kwargs["norm_adv_by_std_in_grpo"] = config.get("norm_adv_by_std_in_grpo", True)
+    advantages: torch.Tensor = get_adv_estimator_fn(name)(config=config, **kwargs)[0]
+    return advantages
+
+
+def _correct(acc: np.ndarray | None, rewards: torch.Tensor, threshold: float) -> np.ndarray:
+    """(B,) 1, 0, or NaN for unknown."""
+    if acc is None:
+        _warn_of_rewards(threshold)
+        acc = rewards.sum(dim=-1).cpu().numpy()
+    return np.where(np.isnan(acc), np.nan, acc > threshold)
+
+
+_warned = False
+
+
+def _warn_of_rewards(threshold: float) -> None:
+    global _warned
+    if not _warned:
+        logging.getLogger(__name__).warning(
+            "the reward function gives no 'acc', so a rollout counts as correct where its reward "
+            "is above %g; with a shaped reward (DAPO's overlong penalty) that is wrong: let it "
+            "return {'score': ..., 'acc': ...}, as pkg://ktae.verl.reward does",
+            threshold,
+        )
+        _warned = True
+
+
+def _statistics(
+    base: torch.Tensor, terms: torch.Tensor, mask: torch.Tensor, rows: int = 1024
+) -> dict[str, float]:
+    """Metrics of at most so many rollouts, taken at even distances: over a whole batch they would
+    take five times as long as the terms themselves."""
+    some = slice(None, None, max(1, len(terms) // rows))
+    base, terms, mask = base[some], terms[some], mask[some]
+    tokens = max(int(mask.sum()), 1)
+    flipped = torch.count_nonzero(base * (base + terms) < 0)
+    return {
+        "ktae/term_abs": float(terms.abs().sum()) / tokens,
+        "ktae/sign_flips": int(flipped) / tokens,
+    }
+
+
+def rollouts_of_batch(data: Any) -> Rollouts:
+    """From a batch of verl's old trainer, which holds everything already."""
+    extra = data.non_tensor_batch
+    return Rollouts(data.batch["responses"], _known(extra.get("acc"), extra.get("undecided")))
+
+
+def rollouts_of_infos(token_ids: torch.Tensor, infos: list[dict[str, Any]]) -> Rollouts:
+    """From token ids and what the reward function said of each rollout."""
+    acc = [info.get("acc") for info in infos]
+    if all(value is None for value in acc):
+        return Rollouts(token_ids, None)
+    values = [np.nan if value is None else float(value) for value in acc]
+    return Rollouts(token_ids, _known(values, [info.get("undecided", False) for info in infos]))
+
+
+def _known(acc: Any, undecided: Any) -> np.ndarray | None:
+    """(B,) `acc`, NaN where the verifier could not tell."""
+    if acc is None:
+        return None
+    known = np.array(acc, dtype=np.float64)
+    if undecided is not None:
+        known[np.array(undecided, dtype=bool)] = np.nan
+    return known

@@ -1,0 +1,80 @@
+"""The options under `algorithm.ktae` of verl's configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from typing import Any
+
+from ktae.config import KTAEConfig
+from ktae.errors import InputError
+
+BASES = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized")
+"""Rollout advantages of verl that the terms can be added to."""
+
+_ESTIMATOR = {field.name for field in dataclasses.fields(KTAEConfig)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """All of `algorithm.ktae.*`."""
+
+    config: KTAEConfig
+    """From `preset` and any field of `KTAEConfig`."""
+    base: str = "grpo"
+    """The rollout advantage underneath, by verl's name for it."""
+    threshold: float = 0.0
+    """A rollout is correct where `acc` (or, without one, its reward) is above this."""
+    backend: str = "auto"
+    """What computes the terms; see `ktae.backends`."""
+
+
+def from_algorithm(algorithm: Any) -> Options:
+    """The options of a run, from the node `algorithm` of its configuration.
+
+    Raises:
+        InputError: an unknown option (the nearest known one is named) or a value out of range.
+    """
+    node = (algorithm or {}).get("ktae")
+    if node is None:
+        return Options(KTAEConfig.paper())
+    if not hasattr(node, "items"):
+        raise InputError(f"algorithm.ktae is {node!r}; expected options, such as algorithm.ktae.h2")
+    given = dict(node.items())
+    _refuse_unknown(given)
+    fields = {name: _plain(given[name]) for name in given if name in _ESTIMATOR}
+    own = {name: given[name] for name in ("base", "threshold", "backend") if name in given}
+    options = Options(KTAEConfig.preset(given.get("preset", "paper"), **fields), **own)
+    _check(options)
+    return options
+
+
+def _refuse_unknown(given: dict[str, Any]) -> None:
+    known = sorted(_ESTIMATOR | {"preset", "base", "threshold", "backend"})
+    for name in given:
+        if name not in known:
+            nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
+            hint = f"did you mean {nearest[0]!r}?" if nearest else f"expected {', '.join(known)}"
+            raise InputError(f"unknown option algorithm.ktae.{name}; {hint}")
+
+
+def _check(options: Options) -> None:
+    from ktae.backends import BACKENDS
+
+    if options.base not in BASES:
+        raise InputError(f"algorithm.ktae.base is {options.base!r}; expected {', '.join(BASES)}")
+    number = isinstance(options.threshold, int | float) and not isinstance(options.threshold, bool)
+    if not number or not math.isfinite(options.threshold):
+        raise InputError(f"algorithm.ktae.threshold is {options.threshold!r}; expected a number")
+    known = ("auto", *BACKENDS)
+    if options.backend not in known:
+        raise InputError(
+            f"algorithm.ktae.backend is {options.backend!r}; expected {', '.join(known)}"
+        )
+
+
+def _plain(value: Any) -> Any:
+    """A list node of the configuration as a tuple."""
+    is_list = not isinstance(value, str) and hasattr(value, "__iter__")
+    return tuple(value) if is_list else value

@@ -1,0 +1,259 @@
+"""From a recipe to overrides of verl's configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ktae.errors import InputError
+from ktae.recipe import Recipe
+from ktae.verl.plugin import ESTIMATOR
+
+LOSSES = {
+    "grpo": "seq-mean-token-mean",
+    "dapo": "token-mean",
+    "dr_grpo": "seq-mean-token-sum-norm",
+}
+"""The recipe's names for how token losses are averaged, and verl's."""
+
+IGNORED = ("custom_reward_function.", "reward_model.")
+"""Left in verl's configuration from an older one, and read by nobody."""
+
+PLAIN_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
+"""For the demo, whose prompts are complete as they are."""
+
+Overrides = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Paths:
+    """Where a run finds and leaves things."""
+
+    model: str
+    """A folder or a hub name."""
+    train: Path
+    """Parquet."""
+    test: Path
+    """Parquet."""
+    output: Path
+    """The run folder."""
+
+
+def overrides(recipe: Recipe, paths: Paths, *, resume: bool = False) -> Overrides:
+    """verl's keys (with Hydra's `+` where a key is new) and values for a recipe.
+
+    Raises:
+        InputError: the recipe asks for something that verl cannot do, or sets a key that verl
+            would ignore.
+    """
+    settings = (
+        _algorithm(recipe)
+        | _data(recipe, paths)
+        | _model(recipe, paths)
+        | _actor(recipe)
+        | _rollout(recipe)
+        | _reward(recipe)
+        | _trainer(recipe, paths, resume)
+    )
+    given = dict(_flat(recipe.verl.overrides))
+    for key in given:
+        if key.lstrip("+").startswith(IGNORED):
+            raise InputError(f"verl.overrides has {key}, which verl ignores; use reward.{key}")
+    for key in given:
+        # `+key` and `key` are the same setting: what the recipe gives replaces ours.
+        settings = {ours: v for ours, v in settings.items() if ours.lstrip("+") != key.lstrip("+")}
+    return settings | given
+
+
+def _flat(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys, whether they were given dotted or as sections."""
+    for key, value in content.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _algorithm(recipe: Recipe) -> Overrides:
+    settings: Overrides = {
+        "algorithm.adv_estimator": ESTIMATOR if recipe.ktae else "grpo",
+        "algorithm.norm_adv_by_std_in_grpo": recipe.algorithm.scale_by_std,
+        "algorithm.use_kl_in_reward": False,
+    }
+    if recipe.ktae:
+        chosen = {"preset": recipe.ktae.preset} | recipe.ktae.replaced()
+        settings |= {f"+algorithm.ktae.{name}": value for name, value in chosen.items()}
+    if recipe.algorithm.resampling_rounds:
+        # verl samples until the batch is full, however many rounds that takes.
+        settings |= {
+            "algorithm.filter_groups.enable": True,
+            "algorithm.filter_groups.metric": "acc",
+        }
+    return settings
+
+
+def _data(recipe: Recipe, paths: Paths) -> Overrides:
+    return {
+        "data.train_files": str(paths.train),
+        "data.val_files": str(paths.test),
+        "data.prompt_key": "prompt",
+        "data.train_batch_size": recipe.rollout.prompts_per_step,
+        "data.max_prompt_length": recipe.rollout.max_prompt_length,
+        "data.max_response_length": recipe.rollout.max_response_length,
+        "data.filter_overlong_prompts": False,
+        "data.truncation": "left",
+        "data.seed": recipe.seed,
+    }
+
+
+def _model(recipe: Recipe, paths: Paths) -> Overrides:
+    settings: Overrides = {
+        "actor_rollout_ref.model.path": paths.model,
+        "actor_rollout_ref.model.use_remove_padding": True,
+        "actor_rollout_ref.model.enable_gradient_checkpointing": True,
+    }
+    if recipe.model.lora_rank:  # on all linear layers, verl's default
+        settings |= {
+            "actor_rollout_ref.model.lora_rank": recipe.model.lora_rank,
+            "actor_rollout_ref.model.lora_alpha": 2 * recipe.model.lora_rank,
+        }
+    if recipe.task == "demo":
+        settings["actor_rollout_ref.model.custom_chat_template"] = PLAIN_TEMPLATE
+    return settings
+
+
+def _actor(recipe: Recipe) -> Overrides:
+    prompts, minibatches = recipe.rollout.prompts_per_step, recipe.algorithm.minibatches
+    if prompts % minibatches:
+        raise InputError(
+            f"algorithm.minibatches is {minibatches}; verl splits a step by prompts, so it "
+            f"expects a divisor of rollout.prompts_per_step, which is {prompts}"
+        )
+    optimizer = recipe.optimizer
+    actor = {
+        "strategy": "fsdp2",
+        "fsdp_config.strategy": "fsdp2",
+        "fsdp_config.seed": recipe.seed,
+        "optim.lr": optimizer.learning_rate,
+        "optim.betas": [optimizer.beta1, optimizer.beta2],
+        "optim.weight_decay": optimizer.weight_decay,
+        "optim.lr_warmup_steps": optimizer.warmup_steps,
+        "ppo_mini_batch_size": prompts // minibatches,
+        "ppo_epochs": recipe.algorithm.epochs,
+        "use_dynamic_bsz": True,
+        "ppo_max_token_len_per_gpu": recipe.verl.tokens_per_gpu,
+        "data_loader_seed": recipe.seed,
+        "loss_agg_mode": LOSSES[recipe.algorithm.loss],
+        "clip_ratio": recipe.algorithm.clip_low,
+        "clip_ratio_low": recipe.algorithm.clip_low,
+        "clip_ratio_high": recipe.algorithm.clip_high,
+        "use_kl_loss": recipe.algorithm.kl > 0,
+        "kl_loss_coef": recipe.algorithm.kl,
+        "entropy_coeff": 0,
+        "grad_clip": optimizer.max_grad_norm,
+    }
+    return {f"actor_rollout_ref.actor.{name}": value for name, value in actor.items()}
+
+
+def _rollout(recipe: Recipe) -> Overrides:
+    rollout = {
+        "name": recipe.verl.rollout_engine,
+        "n": recipe.rollout.group_size,
+        "temperature": recipe.rollout.temperature,
+        "top_p": 1.0,
+        "top_k": -1,
+        "seed": recipe.seed,
+        "tensor_model_parallel_size": recipe.verl.tensor_parallel,
+        "gpu_memory_utilization": recipe.verl.gpu_memory,
+        "log_prob_use_dynamic_bsz": True,
+        "log_prob_max_token_len_per_gpu": recipe.verl.tokens_per_gpu,
+        "val_kwargs.do_sample": False,
+        "val_kwargs.temperature": 0,
+        "val_kwargs.n": 1,
+    }
+    return {f"actor_rollout_ref.rollout.{name}": value for name, value in rollout.items()}
+
+
+def _reward(recipe: Recipe) -> Overrides:
+    settings: Overrides = {
+        "reward.custom_reward_function.path": "pkg://ktae.verl.reward",
+        "reward.custom_reward_function.name": "compute_score",
+    }
+    longest = recipe.rollout.max_response_length
+    if recipe.task == "demo":
+        kwargs = "+reward.custom_reward_function.reward_kwargs"
+        settings[f"{kwargs}.max_response_length"] = longest
+    if recipe.algorithm.overlong_buffer:
+        buffer = "+reward.reward_kwargs.overlong_buffer_cfg"
+        settings |= {
+            "reward.reward_manager.name": "dapo",
+            "+reward.reward_kwargs.max_resp_len": longest,
+            f"{buffer}.enable": True,
+            f"{buffer}.len": recipe.algorithm.overlong_buffer,
+            f"{buffer}.penalty_factor": 1.0,
+            f"{buffer}.log": True,
+        }
+    return settings
+
+
+def _trainer(recipe: Recipe, paths: Paths, resume: bool) -> Overrides:
+    mode = recipe.verl.mode
+    settings: Overrides = {
+        "trainer.use_v1": True,
+        "trainer.v1.trainer_mode": f"ktae_{mode}" if recipe.ktae else mode,
+        "trainer.nnodes": recipe.verl.nodes,
+        "trainer.n_gpus_per_node": recipe.verl.gpus_per_node,
+        "trainer.total_training_steps": recipe.steps,
+        "trainer.total_epochs": recipe.steps,  # no epoch is shorter than a step
+        "trainer.save_freq": recipe.logging.save_every,
+        "trainer.max_actor_ckpt_to_keep": recipe.logging.keep_checkpoints,
+        "trainer.test_freq": recipe.verl.validate_every,
+        "trainer.val_before_train": True,
+        "trainer.logger": ["console", "file", *recipe.logging.report_to],
+        "trainer.project_name": "ktae",
+        "trainer.experiment_name": f"{recipe.name}-seed{recipe.seed}",
+        "trainer.default_local_dir": str(paths.output / "checkpoints"),
+        "trainer.rollout_data_dir": str(paths.output / "rollouts"),
+        "trainer.resume_mode": "auto" if resume else "disable",
+    }
+    if recipe.verl.nodes > 1:
+        # The other nodes' processes do not inherit this one's environment.
+        variables = "+ray_kwargs.ray_init.runtime_env.env_vars"
+        settings[f"{variables}.VERL_USE_EXTERNAL_MODULES"] = "ktae.verl"
+    return settings
+
+
+def arguments(settings: Overrides) -> list[str]:
+    """The overrides as Hydra reads them from a command line."""
+    return [f"{key}={_hydra(value)}" for key, value in settings.items()]
+
+
+def _hydra(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(_hydra, value)) + "]"
+    if isinstance(value, str) and not _is_word(value):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
+
+
+def _is_word(text: str) -> bool:
+    """Whether Hydra's grammar takes the text as it is."""
+    return bool(text) and all(c.isalnum() or c in "-_./:@%+~" for c in text)
+
+
+def command(settings: Overrides, environment: dict[str, str]) -> str:
+    """A shell command that starts the run, one override a line."""
+    variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
+    lines = [
+        " ".join([*variables, "python -m verl.trainer.main_ppo"]),
+        *map(shlex.quote, arguments(settings)),
+    ]
+    return " \\\n  ".join(lines)

@@ -1,0 +1,123 @@
+"""What is added to verl, each part at the moment verl imports the place it goes to.
+
+Importing verl's trainers takes seconds and 144 MiB, and the plug-in is loaded in every Ray process
+while only the driver's needs them. So nothing of verl is imported here.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import logging
+import sys
+from types import ModuleType
+from typing import Any
+
+from ktae.errors import InputError
+from ktae.verl import versions
+from ktae.verl.lazy import when_imported
+
+ESTIMATOR = "ktae"
+"""Its name in `algorithm.adv_estimator`."""
+
+MODES = ("ktae_sync", "ktae_colocate_async", "ktae_separate_async")
+"""Trainer modes: verl's own of the same names, plus the token ids that the estimator needs."""
+
+
+def install() -> None:
+    """Register the estimator and the trainer modes with verl, now or when verl gets there.
+
+    Raises:
+        InputError: the verl that is being imported is of a version that is not supported.
+    """
+    verl = sys.modules.get("verl")
+    if verl is not None:
+        _check_version(verl)
+    when_imported("verl.utils.import_utils", _hide_trl_without_value_head)
+    when_imported("verl.trainer.ppo.core_algos", _add_estimator)
+    when_imported("verl.trainer.ppo.v1", _add_trainers)
+    when_imported("verl.trainer.ppo.ray_trainer", _wrap_old_trainer)
+
+
+def _check_version(verl: ModuleType) -> None:
+    try:
+        versions.check(verl.__version__)
+    except InputError as error:
+        # verl hides what a plug-in raises, and would only say later that it knows no "ktae".
+        logging.getLogger(__name__).warning("algorithm.adv_estimator=ktae is off: %s", error)
+        raise
+
+
+def _hide_trl_without_value_head(import_utils: Any) -> None:
+    """Let verl train where TRL is installed too.
+
+    verl 0.9 patches a model of TRL's wherever it finds TRL, and its actors fail to start with a TRL
+    that no longer has that model (1.16 does not). Only verl's critics would use it.
+    """
+    available = import_utils.is_trl_available
+
+    @functools.cache
+    def is_trl_available() -> bool:
+        return bool(available()) and (
+            importlib.util.find_spec("trl.experimental.ppo") is not None
+            or "AutoModelForCausalLMWithValueHead" in dir(importlib.import_module("trl"))
+        )
+
+    import_utils.is_trl_available = is_trl_available
+
+
+def _add_estimator(core_algos: ModuleType) -> None:
+    from ktae.verl.advantages import token_advantages
+
+    core_algos.register_adv_est(ESTIMATOR)(token_advantages)
+
+
+def _add_trainers(v1: ModuleType) -> None:
+    from ktae.verl.trainers import TRAINERS, KTAETrainer
+
+    for mode, trainer in TRAINERS.items():
+        v1.register_trainer(mode)(trainer)
+    _refuse_without_mode(v1.PPOTrainer, KTAETrainer)
+
+
+def _refuse_without_mode(stock: type, ours: type) -> None:
+    """Let verl's own trainer modes refuse `adv_estimator=ktae` at once.
+
+    Left alone they would fail too, but at the first advantages: after the models are loaded and a
+    batch is sampled.
+    """
+    start = stock.__init__  # type: ignore[misc]
+
+    @functools.wraps(start)
+    def __init__(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
+        if config.algorithm.adv_estimator == ESTIMATOR and not isinstance(self, ours):
+            raise InputError(without_mode(config.trainer.v1.trainer_mode))
+        start(self, config, *args, **kwargs)
+
+    stock.__init__ = __init__  # type: ignore[misc]
+
+
+def without_mode(mode: str | None = None) -> str:
+    """What to say where the estimator runs without the token ids of a KTAE trainer mode."""
+    found = f" with trainer.v1.trainer_mode={mode}" if mode else ""
+    return (
+        f"algorithm.adv_estimator=ktae{found} gets no token ids; set trainer.v1.trainer_mode to "
+        f"one of {', '.join(MODES)} (with trainer.use_v1=True)"
+    )
+
+
+def _wrap_old_trainer(ray_trainer: Any) -> None:
+    """The trainer of `trainer.use_v1=False` calls `compute_advantage` by this module's name."""
+    original = ray_trainer.compute_advantage
+
+    @functools.wraps(original)
+    def compute_advantage(data: Any, adv_estimator: Any, *args: Any, **kwargs: Any) -> Any:
+        if adv_estimator != ESTIMATOR or "responses" not in data.batch:
+            return original(data, adv_estimator, *args, **kwargs)
+        from ktae.verl.advantages import handed_over, rollouts_of_batch
+
+        with handed_over(rollouts_of_batch(data)):
+            return original(data, adv_estimator, *args, **kwargs)
+
+    ray_trainer.compute_advantage = compute_advantage

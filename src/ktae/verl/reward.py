@@ -1,0 +1,94 @@
+"""verl's reward function, `reward.custom_reward_function.path=pkg://ktae.verl.reward`."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+from ktae.demo.language import extract_answer, is_correct
+from ktae.errors import InputError
+
+DEMO = "ktae/demo"
+"""The `data_source` of the demo's rows; those of other data are graded as mathematics."""
+
+
+def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: dict[str, Any] | None = None,
+    *,
+    max_response_length: int | None = None,
+    **_: Any,
+) -> dict[str, float]:
+    """Grade one response.
+
+    Args:
+        data_source: which grader: `ktae/demo`, or mathematics for anything else.
+        solution_str: the response, without special tokens.
+        ground_truth: the answer, or a list of accepted ones.
+        extra_info: not used.
+        max_response_length: the limit in tokens, which the demo needs.
+
+    Returns:
+        `score` 1 or 0, the reward before any shaping; `acc`, the same, which verl's shaping leaves
+        alone and the estimator reads; `unanswered` 1 where no answer was found; `undecided` 1
+        where the grader could not tell: the estimator leaves such a rollout out of its statistics.
+
+    Raises:
+        InputError: the demo without its limit.
+    """
+    if data_source == DEMO:
+        return _demo(solution_str, ground_truth, max_response_length)
+    return _math(solution_str, ground_truth)
+
+
+def _demo(response: str, answer: Any, limit: int | None) -> dict[str, float]:
+    if limit is None:
+        raise InputError(
+            "the demo's reward needs "
+            "+reward.custom_reward_function.reward_kwargs.max_response_length"
+        )
+    # verl strips the <eos> that says whether the response came to its end. A word is a token, so a
+    # response that did is at least one word short of the limit.
+    finished = len(response.split()) < limit
+    correct = is_correct(response, int(answer), finished)
+    return _scores(correct=correct, unanswered=extract_answer(response) is None)
+
+
+def _math(response: str, answer: Any) -> dict[str, float]:
+    outcome = math_grader().grade(response, answer).outcome
+    return _scores(
+        correct=outcome == "correct",
+        unanswered=outcome == "unanswered",
+        undecided=outcome == "undecided",
+    )
+
+
+def math_grader() -> ModuleType:
+    """The project's grading of mathematics, with the libraries that it needs.
+
+    Raises:
+        InputError: one of them is not installed. verl would only note it, drop the rollout, and
+            sample another one for it, for ever: so ask before a run.
+    """
+    try:
+        return importlib.import_module("ktae.grading")
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"grading mathematics needs {error.name}, which is not installed; "
+            "pip install 'ktae[eval]' on every node"
+        ) from None
+
+
+def _scores(
+    *, correct: bool, unanswered: bool = False, undecided: bool = False
+) -> dict[str, float]:
+    """Numbers throughout: verl averages them over the validation set."""
+    return {
+        "score": float(correct),
+        "acc": float(correct),
+        "unanswered": float(unanswered),
+        "undecided": float(undecided),
+    }

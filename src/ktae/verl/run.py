@@ -1,0 +1,136 @@
+"""Train a recipe through verl, in a process of its own, into a run folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from ktae import recipe as recipes
+from ktae.errors import InputError
+from ktae.hub import check_local_or_hub
+from ktae.recipe import Recipe
+from ktae.runs import RunFolder
+from ktae.verl.check import compose
+from ktae.verl.overrides import Overrides, Paths, arguments, command, overrides
+from ktae.verl.reward import DEMO, math_grader
+
+MODULES = "VERL_USE_EXTERNAL_MODULES"
+
+
+def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> Overrides:
+    """The checked overrides of a run.
+
+    Raises:
+        InputError: verl is absent or of another version, a key is unknown to it, or the recipe
+            asks for what verl cannot do. Nothing is written.
+    """
+    paths = Paths(_model(recipe), *_data(recipe, folder), folder.path.absolute())
+    settings = overrides(recipe, paths, resume=resume)
+    compose(settings)
+    return settings
+
+
+def dry_run(recipe: Recipe, folder: RunFolder) -> str:
+    """The command that the run would start, to copy, after what has to be there for it."""
+    settings = plan(recipe, folder)
+    missing = [f"# {path} does not exist yet\n" for path in _absent(recipe, folder)]
+    return "".join(missing) + command(settings, _environment(folder, os.environ.get(MODULES)))
+
+
+def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
+    """Train; verl's exit status. Its output goes where this process's goes.
+
+    Raises:
+        InputError: as `plan`; the folder is taken, there is nothing to resume, or data is missing.
+    """
+    if resume:
+        _require_same(recipe, folder)
+    else:
+        folder.require_free()
+    settings = plan(recipe, folder, resume=resume)
+    if recipe.task != "demo":
+        _require_inputs(recipe, folder)
+    if resume:
+        _keep_metrics(folder)
+    else:
+        folder.create(recipes.dump(recipe))
+    if recipe.task == "demo":
+        _write_demo(recipe, folder)
+    environment = os.environ | _environment(folder, os.environ.get(MODULES))
+    program = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments(settings)]
+    return subprocess.run(program, env=environment, check=False).returncode
+
+
+def _environment(folder: RunFolder, modules: str | None) -> dict[str, str]:
+    """Loud loading of the plug-in, beside whatever else is asked for, and where metrics go."""
+    named = [name for name in (modules or "").split(",") if name and name != "ktae.verl"]
+    return {
+        MODULES: ",".join(["ktae.verl", *named]),
+        "VERL_FILE_LOGGER_PATH": str(folder.metrics.absolute()),
+    }
+
+
+def _model(recipe: Recipe) -> str:
+    name = recipe.model.path
+    if name == "demo":
+        from ktae.demo.pretrain import base_model
+
+        return str(base_model(seed=recipe.model.demo_seed))
+    check_local_or_hub("model", name)
+    return os.path.expanduser(name)
+
+
+def _data(recipe: Recipe, folder: RunFolder) -> tuple[Path, Path]:
+    """verl's training and validation files."""
+    root = (folder.path / "data") if recipe.data is None else Path(recipe.data).expanduser()
+    files = root.absolute() / "verl"
+    return files / "train.parquet", files / "test.parquet"
+
+
+def _absent(recipe: Recipe, folder: RunFolder) -> list[Path]:
+    return [path for path in _data(recipe, folder) if not path.is_file()]
+
+
+def _require_inputs(recipe: Recipe, folder: RunFolder) -> None:
+    if absent := _absent(recipe, folder):
+        raise InputError(f"{absent[0]} does not exist; `ktae data prepare` writes it")
+    math_grader()
+
+
+def _write_demo(recipe: Recipe, folder: RunFolder) -> None:
+    """The demo's problems: one for each prompt of the run, and the held-out ones."""
+    from ktae.data.prepare import write
+    from ktae.data.sources import Problem
+    from ktae.demo import language
+
+    n = recipe.steps * recipe.rollout.prompts_per_step
+    splits = {
+        "train": language.train_problems(n, seed=recipe.seed),
+        "test": language.test_problems(recipe.logging.eval_problems),
+    }
+    problems = {
+        split: [Problem(p.prompt, str(p.answer)) for p in some] for split, some in splits.items()
+    }
+    write(problems, folder.path / "data", data_source=DEMO, template="plain")
+
+
+def _require_same(recipe: Recipe, folder: RunFolder) -> None:
+    if not folder.recipe.exists():
+        raise InputError(f"{folder.path} holds no run to resume; leave --resume out to start one")
+    started = recipes.flat(recipes.load(folder.recipe))
+    here = recipes.flat(recipe)
+    changed = [key for key in {**started, **here} if started.get(key) != here.get(key)]
+    if changed:
+        raise InputError(
+            f"{folder.recipe} differs from the recipe given in {', '.join(changed)}; "
+            "resume with the recipe that the run was started with"
+        )
+
+
+def _keep_metrics(folder: RunFolder) -> None:
+    """verl begins its metrics file anew; the one of before gets a number."""
+    if folder.metrics.exists():
+        earlier = len(list(folder.path.glob("metrics-*.jsonl")))
+        folder.metrics.rename(folder.path / f"metrics-{earlier + 1}.jsonl")

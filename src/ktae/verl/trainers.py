@@ -1,0 +1,99 @@
+"""verl's trainer modes, with the token ids for the estimator."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+import transfer_queue as tq
+from omegaconf import open_dict
+from verl.trainer.ppo.v1 import (
+    PPOTrainerColocateAsync,
+    PPOTrainerSeparateAsync,
+    PPOTrainerSync,
+)
+
+from ktae.errors import InputError
+from ktae.verl import options, plugin
+from ktae.verl.advantages import Rollouts, handed_over, rollouts_of_infos
+
+
+class KTAETrainer:
+    """What the three modes have in common; it goes before a trainer of verl's.
+
+    Raises:
+        InputError: the estimator is not `ktae`, or an option of it is unknown or out of range;
+            before anything is loaded.
+    """
+
+    stock_mode: ClassVar[str]
+
+    def __init__(self, config: Any) -> None:
+        if config.algorithm.adv_estimator != plugin.ESTIMATOR:
+            raise InputError(
+                f"trainer.v1.trainer_mode={config.trainer.v1.trainer_mode} with "
+                f"algorithm.adv_estimator={config.algorithm.adv_estimator}; "
+                f"expected algorithm.adv_estimator=ktae, or trainer_mode={self.stock_mode}"
+            )
+        options.from_algorithm(config.algorithm)
+        with open_dict(config):
+            # verl picks the replay buffer and a mode's options by this name.
+            config.trainer.v1.trainer_mode = self.stock_mode
+        super().__init__(config)  # type: ignore[call-arg]
+
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        with handed_over(_fetch(batch)) as rollouts:
+            computed = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
+        metrics.update(rollouts.metrics)
+        return computed
+
+
+def _fetch(batch: Any) -> Rollouts:
+    """The batch's responses and verdicts, from TransferQueue: rows in the order of its keys."""
+    _refuse_several_outputs(batch.keys)
+    data = tq.kv_batch_get(
+        keys=batch.keys,
+        partition_id=batch.partition_id,
+        select_fields=["responses", "extra_fields"],
+    )
+    infos = [fields.get("reward_extra_info") or {} for fields in data.pop("extra_fields").tolist()]
+    # int32 holds every vocabulary, and padded to the longest response it is much to hold
+    responses = data["responses"].to(torch.int32).to_padded_tensor(0)
+    return rollouts_of_infos(responses, infos)
+
+
+def _refuse_several_outputs(keys: list[str]) -> None:
+    """Keys are `uid_session_output`; the outputs of one session would count as several rollouts."""
+    for key in keys:
+        if key.rsplit("_", 1)[-1] != "0":
+            raise InputError(
+                f"rollout {key} is one of several outputs of an agent's session; "
+                "adv_estimator=ktae needs agent loops with one output a session"
+            )
+
+
+class KTAETrainerSync(KTAETrainer, PPOTrainerSync):
+    """`trainer.v1.trainer_mode=ktae_sync`."""
+
+    stock_mode = "sync"
+
+
+class KTAETrainerColocateAsync(KTAETrainer, PPOTrainerColocateAsync):
+    """`trainer.v1.trainer_mode=ktae_colocate_async`."""
+
+    stock_mode = "colocate_async"
+
+
+class KTAETrainerSeparateAsync(KTAETrainer, PPOTrainerSeparateAsync):
+    """`trainer.v1.trainer_mode=ktae_separate_async`."""
+
+    stock_mode = "separate_async"
+
+
+TRAINERS: dict[str, type[KTAETrainer]] = dict(
+    zip(
+        plugin.MODES,
+        (KTAETrainerSync, KTAETrainerColocateAsync, KTAETrainerSeparateAsync),
+        strict=True,
+    )
+)

@@ -1,0 +1,202 @@
+"""One source of problems, and the files of both engines."""
+
+import gzip
+import importlib.util
+import json
+import sys
+import types
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ktae.cli import main
+from ktae.data import prepare, sources
+from ktae.data.sources import Problem
+from ktae.errors import InputError
+
+PROBLEMS = [Problem("What is 1 + 1?", "2"), Problem("And $\\frac{1}{2}$ of 8?", "4")]
+
+
+def ktae(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["ktae", *map(str, arguments)])
+    try:
+        main()
+    except SystemExit as exit_:
+        return exit_.code or 0
+    return 0
+
+
+def lines(path, rows):
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    return path
+
+
+def test_both_engines_get_the_same_problems_in_the_same_order(tmp_path):
+    counts = prepare.write(
+        {"train": PROBLEMS, "test": PROBLEMS[:1]}, tmp_path, data_source="x", template="qwen-math"
+    )
+    assert counts == {"train": 2, "test": 1}
+    verl = pq.read_table(tmp_path / "verl" / "train.parquet").to_pylist()
+    trl = pq.read_table(tmp_path / "trl" / "train.parquet").to_pylist()
+    assert [row["prompt"] for row in verl] == [row["prompt"] for row in trl]
+    truths = [row["reward_model"]["ground_truth"] for row in verl]
+    assert truths == [row["answer"] for row in trl] == ["2", "4"]
+    assert [row["extra_info"] for row in verl] == [
+        {"split": "train", "index": 0},
+        {"split": "train", "index": 1},
+    ]
+    assert {row["data_source"] for row in verl} == {"x"}
+
+
+def test_the_qwen_math_template_is_the_one_in_the_authors_outputs(shared_data):
+    """Their file holds whole prompts, written out by Qwen2.5-Math's chat template."""
+    with gzip.open(shared_data / "rollouts" / "ktae_eval_7B_k1.jsonl.gz", "rt") as file:
+        rows = [json.loads(line) for line in file]
+    for row in rows:
+        problem = row["problem"].split("<|im_start|>user\n")[1].split("<|im_end|>")[0]
+        written = "".join(
+            f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n"
+            for message in prepare.qwen_math(problem)
+        )
+        assert row["problem"] == written + "<|im_start|>assistant\n"
+    assert len(rows) == 1560
+
+
+def test_verl_reads_its_file(tmp_path):
+    if importlib.util.find_spec("verl") is None:
+        pytest.skip("needs the extra 'verl'")
+    from omegaconf import OmegaConf
+    from verl.utils.dataset.rl_dataset import RLHFDataset
+
+    prepare.write({"train": PROBLEMS}, tmp_path, data_source="x", template="plain")
+    config = OmegaConf.create({"filter_overlong_prompts": False, "cache_dir": str(tmp_path)})
+    data = RLHFDataset(str(tmp_path / "verl" / "train.parquet"), tokenizer=None, config=config)
+    assert len(data) == 2
+    assert data[1]["raw_prompt"] == prepare.plain(PROBLEMS[1].text)
+    assert data[1]["reward_model"]["ground_truth"] == "4"
+
+
+@pytest.mark.parametrize("name", ["p.jsonl", "p.jsonl.gz", "p.parquet"])
+def test_a_file_as_source(tmp_path, monkeypatch, capsys, name):
+    path = tmp_path / name
+    rows = [{"problem": "1 + 1?", "answer": 2}, {"problem": "2 + 2?", "answer": 4}]
+    if name.endswith("parquet"):
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        lines(path, rows)
+    test = lines(tmp_path / "test.jsonl", [{"question": "3 + 3?", "answer": "so #### 6"}])
+    out = tmp_path / "out"
+    assert ktae(monkeypatch, "data", "prepare", path, "--test", test, "--output", out) == 0
+    assert "2 train, 1 test problems" in capsys.readouterr().out
+    assert pq.read_table(out / "trl" / "train.parquet")["answer"].to_pylist() == ["2", "4"]
+    [row] = pq.read_table(out / "verl" / "test.parquet").to_pylist()
+    assert row["reward_model"]["ground_truth"] == "6" and row["data_source"] == "p"
+
+
+def test_named_sources_come_from_the_hub(tmp_path, monkeypatch):
+    asked = []
+
+    def load_dataset(name, config):
+        asked.append((name, config))
+        levels = [1, 3, 5, "Level 4", "Level ?"]
+        rows = [{"problem": f"p{level}", "answer": "1", "level": level} for level in levels]
+        return {"train": rows, "test": rows[:2]}
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
+    everything, hard = sources.load("math12k"), sources.load("math-l3-5")
+    assert [p.text for p in everything["train"].problems] == [
+        "p1",
+        "p3",
+        "p5",
+        "pLevel 4",
+        "pLevel ?",
+    ]
+    assert [p.text for p in hard["train"].problems] == ["p3", "p5", "pLevel 4"]
+    assert [p.text for p in hard["test"].problems] == ["p3"]
+    assert len({name for name, _ in asked}) == 1, "both are cut from one data set"
+
+
+def test_gsm8k_keeps_the_last_number_as_answer(monkeypatch):
+    row = {"question": "q", "answer": "1 + 1 = <<1+1=2>>2\n#### 1,002"}
+    hub = types.SimpleNamespace(load_dataset=lambda *_: {"train": [row], "test": [row]})
+    monkeypatch.setitem(sys.modules, "datasets", hub)
+    assert sources.load("gsm8k")["train"].problems == [Problem("q", "1,002")]
+
+
+def test_the_shared_copies_of_the_training_sets(shared_data):
+    folder = shared_data / "train"
+    math12k = sources.load_file(folder / "math12k.jsonl.gz")
+    assert len(math12k.problems) + math12k.without_answer == 12_000
+    assert 0 < math12k.without_answer < 10
+    level_3_to_5 = sources.load_file(folder / "math_lvl3to5_8k_limr.jsonl.gz")
+    assert len(level_3_to_5.problems) + level_3_to_5.without_answer == 8_523
+    gsm8k = sources.load_file(folder / "gsm8k_train.jsonl.gz").problems
+    assert len(gsm8k) == 7_473 and not any("####" in problem.answer for problem in gsm8k)
+
+
+def test_problems_without_an_answer_are_left_out_and_counted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    lines(tmp_path / "p.jsonl", [{"problem": "x", "answer": "1"}, {"problem": "y", "answer": ""}])
+    assert ktae(monkeypatch, "data", "prepare", "p.jsonl", "--test", "p.jsonl") == 0
+    printed = capsys.readouterr()
+    assert "1 train, 1 test problems" in printed.out
+    assert "1 train problems have no answer and are left out" in printed.err
+    assert pq.read_table("data/p/trl/train.parquet")["answer"].to_pylist() == ["1"]
+
+
+def test_a_hub_that_cannot_be_reached(monkeypatch):
+    def load_dataset(*_):
+        raise ConnectionError("no\nroute")
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
+    with pytest.raises(InputError, match="from the hub: no route; where there is no network"):
+        sources.load("gsm8k")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "holds no problem with an answer"),
+        ('{"problem": "x", "answer": "1"}\n{broken', "line 2: not JSON"),
+        ("[1]\n", "line 1: expected an object"),
+        ('{"answer": "1"}\n', "row 1: no problem; it has answer"),
+        ('{"problem": "x"}\n', "row 1: no answer; it has problem"),
+        ('{"problem": "x", "answer": null}\n', "row 1: no answer that is text or a number"),
+        ('{"problem": "x", "answer": " "}\n', "holds no problem with an answer"),
+        ('{"problem": "", "answer": "1"}\n', "row 1: the problem is empty"),
+    ],
+)
+def test_bad_files(tmp_path, content, message):
+    path = tmp_path / "p.jsonl"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        sources.load_file(path)
+
+
+@pytest.mark.parametrize("name", ["p.jsonl.gz", "p.parquet", "p.jsonl"])
+def test_files_that_cannot_be_read(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(b"\xff\xfe\x00garbage")
+    with pytest.raises(InputError, match="cannot read"):
+        sources.load_file(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing-there"], "no data set of that name; expected math12k, math-l3-5, gsm8k"),
+        (["p.jsonl"], "has no problems to validate on"),
+        (["p.jsonl", "--test", "p.jsonl", "--template", "x"], "no template 'x'"),
+        (["p.jsonl", "--test", "p.jsonl", "--output", "p.jsonl"], "cannot make folder"),
+    ],
+)
+def test_bad_arguments(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    lines(tmp_path / "p.jsonl", [{"problem": "x", "answer": "1"}])
+    assert ktae(monkeypatch, "data", "prepare", *arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert not (tmp_path / "data").exists() or arguments[0] != "nothing-there"

@@ -1,0 +1,65 @@
+"""Test equipment: what verl lacks to train on a CPU, through verl's own registries.
+
+Loaded in every Ray process by `VERL_USE_EXTERNAL_MODULES=...,verl_on_cpu`, with the folder that
+this one is in on PYTHONPATH and `VERL_PLATFORM=cpu`. It is here to run the real trainers in CI,
+where there is no GPU, and for nothing else: it is slow, and shards no rollout.
+
+Four things are missing, in the order in which verl stops for them:
+
+- a platform named `cpu` (`platform.py`);
+- process groups without NCCL: verl asks for `cpu:gloo,DEVICE:BACKEND`, which names the CPU twice;
+- an FSDP engine for it (`engine.py`), which also keeps what each update was given, for the tests;
+- a rollout backend (`rollout.py`): one Ray actor around `transformers.generate` for each rank.
+"""
+
+import os
+import tempfile
+
+from ktae.verl.lazy import when_imported
+
+
+def _add_platform(manager):
+    from verl_on_cpu.platform import CPUPlatform
+
+    manager.PlatformRegistry.register("cpu")(CPUPlatform)
+
+
+def _use_gloo(distributed):
+    start = distributed.initialize_global_process_group_ray
+
+    def start_with_gloo(timeout_second=None, backend=None):
+        # They meet at a file: the free port that verl chose seconds ago may be taken by now. All
+        # ranks have the same parent, Ray's daemon of this cluster.
+        name = f"ktae-test-{os.getppid()}-{os.environ['MASTER_PORT']}"
+        os.environ["DIST_INIT_METHOD"] = f"file://{os.path.join(tempfile.gettempdir(), name)}"
+        start(timeout_second=timeout_second, backend="cpu:gloo")
+
+    distributed.initialize_global_process_group_ray = start_with_gloo
+
+
+def _add_engine(module):
+    from verl_on_cpu.engine import make_engine
+
+    module.EngineRegistry.register("language_model", ["fsdp", "fsdp2"], device="cpu")(
+        make_engine(module.FSDPEngineWithLMHead)
+    )
+
+
+def _add_rollout(base):
+    base._ROLLOUT_REGISTRY["generate", "async"] = "verl_on_cpu.rollout.ServerAdapter"
+
+
+def _add_replica(replica):
+    def load():
+        from verl_on_cpu.rollout import GenerateReplica
+
+        return GenerateReplica
+
+    replica.RolloutReplicaRegistry.register("generate", load)
+
+
+when_imported("verl.plugin.platform.platform_manager", _add_platform)
+when_imported("verl.utils.distributed", _use_gloo)
+when_imported("verl.workers.engine.fsdp.transformer_impl", _add_engine)
+when_imported("verl.workers.rollout.base", _add_rollout)
+when_imported("verl.workers.rollout.replica", _add_replica)

@@ -1,0 +1,220 @@
+"""The estimator inside verl's own `compute_advantage`."""
+
+import numpy as np
+import pytest
+
+import ktae
+from ktae.errors import InputError
+
+pytestmark = pytest.mark.usefixtures("verl")
+
+GROUPS, SIZE, WIDTH = 6, 5, 12
+
+
+def batch(seed=0, pads=3):
+    """Rollouts as verl hands them over: rows of a group apart, with rows of padding at the end."""
+    import torch
+    from verl import DataProto
+
+    rng = np.random.default_rng(seed)
+    n = GROUPS * SIZE
+    lengths = rng.integers(1, WIDTH + 1, n)
+    mask = (np.arange(WIDTH) < lengths[:, None]).astype(np.int64)
+    ids = rng.integers(0, 9, (n, WIDTH)) * mask
+    acc = (rng.random(n) < 0.4).astype(np.float64)
+    uid = np.repeat([f"prompt-{i}" for i in range(GROUPS)], SIZE)
+    order = rng.permutation(n)
+    rewards = np.zeros((n, WIDTH))
+    rewards[np.arange(n), lengths - 1] = acc
+    empty = np.zeros((pads, WIDTH), dtype=np.int64)
+    tensors = {
+        "responses": np.concatenate([ids[order], empty]),
+        "response_mask": np.concatenate([mask[order], empty]),
+        "token_level_rewards": np.concatenate([rewards[order], empty]).astype(np.float32),
+    }
+    return DataProto.from_dict(
+        tensors={name: torch.from_numpy(array) for name, array in tensors.items()},
+        non_tensors={
+            "uid": np.concatenate([uid[order], ["pad0"] * pads]).astype(object),
+            "acc": np.concatenate([acc[order], [1.0] * pads]),
+        },
+    )
+
+
+def compute(data, **settings):
+    """The old trainer's call, by the name that it is called by."""
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo import ray_trainer
+
+    config = OmegaConf.create({"norm_adv_by_std_in_grpo": True} | settings)
+    done = ray_trainer.compute_advantage(data, adv_estimator="ktae", config=config)
+    return done.batch["advantages"].numpy()
+
+
+def expected(data, **settings):
+    tensors, rows = data.batch, data.non_tensor_batch
+    return ktae.token_advantages(
+        tensors["token_level_rewards"].sum(-1).numpy(),
+        tensors["responses"].numpy(),
+        tensors["response_mask"].numpy(),
+        rows["uid"].astype(str),
+        backend="naive",
+        **({"correct": rows["acc"]} | settings),
+    )
+
+
+def test_the_advantages_are_the_core_s():
+    data = batch()
+    used = compute(data)
+    np.testing.assert_allclose(used, expected(data), atol=1e-5)
+    assert np.abs(used).max() > 0.5
+    assert not used[-3:].any()
+
+
+def test_verl_s_switch_for_the_standard_deviation():
+    data = batch()
+    used = compute(data, norm_adv_by_std_in_grpo=False)
+    np.testing.assert_allclose(used, expected(data, base="dr_grpo"), atol=1e-5)
+
+
+@pytest.mark.parametrize("base", ["grpo", "grpo_vectorized", "rloo", "rloo_vectorized"])
+def test_other_rollout_advantages(base):
+    data = batch(pads=0)
+    used = compute(data, ktae={"base": base})
+    wanted = expected(data, base=base.removesuffix("_vectorized"))
+    np.testing.assert_allclose(used, wanted, atol=1e-5)
+
+
+def test_options_reach_the_estimator():
+    options = {"preset": "released", "h3": 0.5, "ignore_token_ids": [3, 4]}
+    config = ktae.KTAEConfig.released(h3=0.5, ignore_token_ids=(3, 4))
+    data = batch()
+    used = compute(data, ktae=options)
+    np.testing.assert_allclose(used, expected(data, config=config), atol=1e-5)
+    assert np.abs(used - compute(data)).max() > 0.01
+
+
+def test_a_mask_shrunk_by_rejection_sampling():
+    data = batch()
+    data.batch["response_mask"][:, 4:6] = 0
+    data.batch["response_mask"][0] = 0
+    data.batch["token_level_rewards"][0] = 0
+    used = compute(data)
+    mask = data.batch["response_mask"].numpy() > 0
+    terms = ktae.key_token_values(
+        data.batch["responses"].numpy(),
+        mask,
+        data.non_tensor_batch["acc"],
+        data.non_tensor_batch["uid"].astype(str),
+        backend="naive",
+    )
+    assert not used[~mask].any()
+    # verl's own advantages count a rejected rollout in its group; the terms do not
+    rollout = used - terms
+    assert np.ptp(np.where(mask, rollout, rollout[:, :1]), axis=1).max() < 1e-5
+
+
+def test_correctness_comes_from_acc_and_not_from_a_shaped_reward():
+    data = batch()
+    data.batch["token_level_rewards"] -= 0.2  # nobody's reward is right about correctness now
+    np.testing.assert_allclose(compute(data), expected(data), atol=1e-5)
+    assert not np.allclose(expected(data), expected(data, correct=None))
+
+
+def test_undecided_rollouts_are_unknown():
+    data = batch()
+    undecided = np.zeros(len(data), dtype=np.float64)
+    undecided[:7] = 1
+    data.non_tensor_batch["undecided"] = undecided
+    correct = np.where(undecided > 0, np.nan, data.non_tensor_batch["acc"])
+    used = compute(data)
+    np.testing.assert_allclose(used, expected(data, correct=correct), atol=1e-5)
+    assert np.ptp(used[0][data.batch["response_mask"][0].numpy() > 0]) < 1e-6
+
+
+def test_without_acc_it_warns_and_takes_the_reward(caplog, monkeypatch):
+    from ktae.verl import advantages
+
+    monkeypatch.setattr(advantages, "_warned", False)
+    data = batch()
+    wanted = expected(data)
+    del data.non_tensor_batch["acc"]
+    np.testing.assert_allclose(compute(data), wanted, atol=1e-5)
+    compute(data, ktae={"threshold": 0.5})
+    assert caplog.text.count("gives no 'acc'") == 1
+
+
+def test_a_batch_without_uid():
+    data = batch()
+    del data.non_tensor_batch["uid"]
+    with pytest.raises(InputError, match="no uid"):
+        compute(data)
+
+
+def test_without_token_ids_it_names_the_trainer_modes():
+    data = batch()
+    del data.batch["responses"]
+    with pytest.raises(InputError, match="trainer_mode to one of ktae_sync"):
+        compute(data)
+
+
+def test_token_ids_of_another_shape():
+    data = batch()
+    data.batch["responses"] = data.batch["responses"][:, :-1]
+    with pytest.raises(InputError, match=r"responses are \(33, 11\).*\(33, 12\)"):
+        compute(data)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"h22": 1}, r"unknown option algorithm\.ktae\.h22; did you mean 'h2'"),
+        ({"zzz": 1}, r"unknown option algorithm\.ktae\.zzz; expected b_len"),
+        ({"preset": "best"}, "no preset 'best'"),
+        ({"h1": -1}, "h1 is -1; expected a number"),
+        ({"base": "gae"}, r"algorithm\.ktae\.base is 'gae'; expected grpo"),
+        ({"threshold": "x"}, r"algorithm\.ktae\.threshold is 'x'"),
+        ({"backend": "gpu"}, r"algorithm\.ktae\.backend is 'gpu'; expected auto"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(InputError, match=message):
+        compute(batch(), ktae=options)
+
+
+def test_options_that_are_no_options():
+    with pytest.raises(InputError, match=r"algorithm\.ktae is 3; expected options"):
+        compute(batch(), ktae=3)
+
+
+def test_other_estimators_are_left_alone():
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo import ray_trainer
+    from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
+
+    data = batch()
+    wanted, _ = compute_grpo_outcome_advantage(
+        data.batch["token_level_rewards"], data.batch["response_mask"], data.non_tensor_batch["uid"]
+    )
+    done = ray_trainer.compute_advantage(data, adv_estimator="grpo", config=OmegaConf.create({}))
+    np.testing.assert_array_equal(done.batch["advantages"].numpy(), wanted.numpy())
+
+
+def test_verdicts_from_reward_infos():
+    import torch
+
+    from ktae.verl.advantages import rollouts_of_infos
+
+    ids = torch.zeros(4, 2)
+    infos = [{"acc": True}, {"acc": 0.0}, {"acc": 1.0, "undecided": 1.0}, {}]
+    acc = rollouts_of_infos(ids, infos).acc
+    np.testing.assert_array_equal(acc, [1, 0, np.nan, np.nan])
+    assert rollouts_of_infos(ids, [{}, {"score": 1.0}]).acc is None
+
+
+def test_several_outputs_of_one_session_are_refused():
+    from ktae.verl.trainers import _refuse_several_outputs
+
+    _refuse_several_outputs(["a_0_0", "a_1_0", "pad_0_0"])
+    with pytest.raises(InputError, match="a_1_1 is one of several outputs"):
+        _refuse_several_outputs(["a_0_0", "a_1_0", "a_1_1"])

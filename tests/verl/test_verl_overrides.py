@@ -1,0 +1,164 @@
+"""A recipe as overrides of the installed verl's configuration."""
+
+import dataclasses
+import importlib.util
+import shlex
+from pathlib import Path
+
+import pytest
+
+from ktae import recipe as recipes
+from ktae.errors import InputError
+from ktae.verl import options
+from ktae.verl.overrides import Paths, arguments, command, overrides
+
+ROOT = Path(__file__).resolve().parents[2]
+PAPER = sorted((ROOT / "recipes" / "paper").glob("*.yaml"))
+PATHS = Paths("a model/with a space", Path("/d/train.parquet"), Path("/d/test.parquet"), Path("/o"))
+
+needs_verl = pytest.mark.skipif(
+    importlib.util.find_spec("verl") is None, reason="needs the extra 'verl'"
+)
+
+
+def composed(recipe, **given):
+    from ktae.verl.check import compose
+
+    return compose(overrides(recipe, PATHS) | given)
+
+
+def demo(**given):
+    content = {"name": "x", "steps": 3} | given
+    return recipes.Recipe.model_validate(content)
+
+
+def test_there_is_a_recipe_for_each_run_of_the_paper():
+    methods = [f"{m}{k}-{size}" for m in ("grpo", "dapo") for k in ("", "-ktae") for size in SIZES]
+    ablations = [f"ablation-no-{part}-1.5b" for part in ("fisher", "ig", "tf")]
+    assert sorted(path.stem for path in PAPER) == sorted(methods + ablations)
+
+
+SIZES = {
+    "1.5b": ("Qwen/Qwen2.5-Math-1.5B", "data/math12k", 0.28),
+    "7b": ("Qwen/Qwen2.5-Math-7B", "data/math-l3-5", 0.24),
+}
+"""The paper's appendix: base model, training set, DAPO's upper clip."""
+
+
+@needs_verl
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_the_paper_s_hyper_parameters(path):
+    """The numbers are those of the paper's appendix, "Implementation Details"."""
+    recipe = recipes.load(path)
+    model, data, clip_high = SIZES[recipe.name.rpartition("-")[2]]
+    assert (recipe.name, recipe.model.path, recipe.data) == (path.stem, model, data)
+    config = composed(recipe)
+    actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
+    assert config.data.max_response_length == 3072 and config.data.max_prompt_length == 1024
+    assert config.data.train_batch_size == 1024 and rollout.n == 16
+    assert actor.optim.lr == 1e-6 and rollout.temperature == 1.0
+    assert config.data.seed == rollout.seed == actor.data_loader_seed == 0
+    assert config.trainer.n_gpus_per_node * config.trainer.nnodes == 8
+    assert not actor.use_kl_loss and not config.algorithm.use_kl_in_reward
+    is_dapo = path.stem.startswith("dapo")
+    assert actor.clip_ratio_low == 0.2
+    assert actor.clip_ratio_high == (clip_high if is_dapo else 0.2)
+    assert config.algorithm.filter_groups.enable == is_dapo
+    assert actor.loss_agg_mode == "token-mean"
+    if is_dapo:
+        shaping = config.reward.reward_kwargs
+        assert config.algorithm.filter_groups.metric == "acc"
+        assert config.reward.reward_manager.name == "dapo" and shaping.max_resp_len == 3072
+        assert shaping.overlong_buffer_cfg.len == 512
+        assert shaping.overlong_buffer_cfg.penalty_factor == 1.0
+    with_ktae = "ktae" in path.stem or "ablation" in path.stem
+    assert config.algorithm.adv_estimator == ("ktae" if with_ktae else "grpo")
+    assert config.trainer.v1.trainer_mode == ("ktae_sync" if with_ktae else "sync")
+    if with_ktae:
+        chosen = options.from_algorithm(config.algorithm).config
+        weights = {"h1": 1.0, "h2": 2.0, "h3": 1.0, "k1": 2.0, "b_len": 0.5}
+        without = {"fisher": "h1", "ig": "h2", "tf": "h3"}.get(path.stem.split("-")[2])
+        weights |= {without: 0.0} if without else {}
+        assert {name: getattr(chosen, name) for name in weights} == weights
+
+
+@needs_verl
+def test_values_survive_the_command_line():
+    config = composed(demo(ktae={"preset": "released", "ignore_token_ids": [2, 7]}))
+    template = config.actor_rollout_ref.model.custom_chat_template
+    assert template == "{% for message in messages %}{{ message.content }}{% endfor %}"
+    assert config.actor_rollout_ref.model.path == "a model/with a space"
+    assert list(config.actor_rollout_ref.actor.optim.betas) == [0.9, 0.999]
+    chosen = options.from_algorithm(config.algorithm).config
+    assert chosen == demo(ktae={"preset": "released", "ignore_token_ids": [2, 7]}).ktae.config()
+    assert list(config.trainer.logger) == ["console", "file"]
+
+
+def test_the_command_is_what_would_be_run():
+    settings = overrides(demo(ktae={}), PATHS)
+    words = shlex.split(command(settings, {"A": "1 2"}).replace("\\\n", " "))
+    assert words[:4] == ["A=1 2", "python", "-m", "verl.trainer.main_ppo"]
+    assert words[4:] == arguments(settings)
+
+
+@needs_verl
+def test_the_recipe_s_own_overrides_replace_ours():
+    more = {
+        "actor_rollout_ref": {"actor": {"clip_ratio_c": 10.0}},
+        "actor_rollout_ref.rollout.n": 3,
+        "algorithm.ktae.h1": 4.0,
+        "+new.key": None,
+    }
+    settings = overrides(demo(ktae={"h1": 1}, verl={"overrides": more}), PATHS)
+    assert settings["actor_rollout_ref.actor.clip_ratio_c"] == 10.0
+    assert settings["actor_rollout_ref.rollout.n"] == 3
+    assert "+algorithm.ktae.h1" not in settings and settings["algorithm.ktae.h1"] == 4.0
+
+
+@needs_verl
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (
+            "actor_rollout_ref.rollout.temprature",
+            r"no key .*temprature; did you mean .*temperature",
+        ),
+        ("zzz", r"no key zzz; to add a new one: \+zzz"),
+        ("+trainer.nnodes", "has trainer.nnodes already; leave out the +"),
+        ("+algorithm.ktae.h9", r"unknown option algorithm\.ktae\.h9"),
+    ],
+)
+def test_unknown_keys(key, message):
+    with pytest.raises(InputError, match=message):
+        composed(demo(ktae={}), **{key: 1})
+
+
+@pytest.mark.parametrize("key", ["custom_reward_function.path", "reward_model.reward_manager"])
+def test_keys_that_verl_ignores_are_refused(key):
+    recipe = demo(verl={"overrides": {key: "x"}})
+    with pytest.raises(InputError, match=f"{key}, which verl ignores; use reward.{key}"):
+        overrides(recipe, PATHS)
+
+
+def test_minibatches_of_whole_prompts():
+    recipe = demo(algorithm={"minibatches": 16})
+    with pytest.raises(InputError, match=r"minibatches is 16.*divisor.*which is 8"):
+        overrides(recipe, PATHS)
+
+
+@needs_verl
+def test_lora():
+    model = composed(demo(model={"lora_rank": 8})).actor_rollout_ref.model
+    assert (model.lora_rank, model.lora_alpha, model.target_modules) == (8, 16, "all-linear")
+    assert composed(demo()).actor_rollout_ref.model.lora_rank == 0
+
+
+def test_several_nodes_load_the_plug_in_everywhere():
+    key = "+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES"
+    assert overrides(demo(verl={"nodes": 2}), PATHS)[key] == "ktae.verl"
+    assert key not in overrides(demo(), PATHS)
+
+
+def test_every_estimator_setting_of_a_recipe_is_an_option():
+    fields = {field.name for field in dataclasses.fields(options.KTAEConfig)}
+    assert fields | {"preset"} == set(recipes.KTAE.model_fields)

@@ -1,0 +1,186 @@
+"""How the plug-in gets into verl, and what it says when it cannot."""
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ktae.errors import InputError
+from ktae.verl import lazy, plugin, versions
+
+LOADED = """
+import sys
+import {module}
+heavy = ["torch", "numba", "verl.trainer", "verl.trainer.ppo.core_algos", "ktae.verl.advantages"]
+print([name for name in heavy if name in sys.modules])
+"""
+
+
+def python(code, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+def test_importing_the_plug_in_imports_neither_verl_nor_torch():
+    done = python(LOADED.format(module="ktae.verl"))
+    assert done.stdout.strip() == "[]", done.stderr
+    assert "verl" not in sys.modules or "verl.trainer.ppo.v1" not in done.stdout
+
+
+def test_verl_finds_the_plug_in_by_its_entry_point():
+    found = importlib.metadata.entry_points(group="verl.plugins")
+    assert [(point.name, point.value) for point in found] == [("ktae", "ktae.verl")]
+
+
+@pytest.mark.usefixtures("verl")
+def test_the_plug_in_adds_no_module_of_verl_to_its_import():
+    code = "import sys, verl; print(*sorted(m for m in sys.modules if m.startswith('verl.')))"
+    with_it = python(code, VERL_USE_EXTERNAL_MODULES="ktae.verl")
+    without = python(code, VERL_USE_EXTERNAL_PLUGINS="none")
+    assert with_it.returncode == without.returncode == 0, with_it.stderr
+    assert "verl.protocol" in without.stdout
+    assert with_it.stdout == without.stdout
+
+
+def fake_verl(folder, version):
+    """A verl of that version that loads plug-ins as verl does."""
+    package = folder / "verl"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        f"__version__ = {version!r}\n"
+        "import importlib, os\n"
+        "for name in filter(None, os.getenv('VERL_USE_EXTERNAL_MODULES', '').split(',')):\n"
+        "    importlib.import_module(name)\n"
+        "try:\n"
+        "    importlib.import_module('ktae.verl')\n"
+        "except Exception:\n"
+        "    pass\n"
+    )
+    return os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+
+
+@pytest.mark.parametrize("version", ["0.8.1", "0.10.0", "1.0", "unknown"])
+def test_an_unsupported_version_is_refused_loudly(tmp_path, version):
+    path = fake_verl(tmp_path, version)
+    done = python("import verl", PYTHONPATH=path, VERL_USE_EXTERNAL_MODULES="ktae.verl")
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert f"verl {version} is installed" in last and versions.SUPPORTED in last
+
+
+def test_found_by_entry_point_it_warns_of_an_unsupported_version(tmp_path):
+    done = python("import verl", PYTHONPATH=fake_verl(tmp_path, "0.8.1"))
+    assert done.returncode == 0
+    assert "adv_estimator=ktae is off" in done.stderr and versions.SUPPORTED in done.stderr
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "0.9.1", "0.9.2.dev0"])
+def test_supported_versions(version):
+    versions.check(version)
+
+
+def test_verl_absent(monkeypatch):
+    def absent(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", absent)
+    with pytest.raises(InputError, match=r"not installed.*verl>=0\.9,<0\.10.*ktae\[verl\]"):
+        versions.require()
+
+
+def test_everything_is_registered(verl):
+    from verl.trainer.ppo.core_algos import get_adv_estimator_fn
+    from verl.trainer.ppo.v1 import get_trainer_cls
+
+    assert get_adv_estimator_fn("ktae").__module__ == "ktae.verl.advantages"
+    for mode in plugin.MODES:
+        stock = get_trainer_cls(mode.removeprefix("ktae_"))
+        assert issubclass(get_trainer_cls(mode), stock)
+
+
+def configuration(estimator, mode, **ktae):
+    from omegaconf import OmegaConf
+
+    return OmegaConf.create(
+        {
+            "algorithm": {"adv_estimator": estimator, "ktae": ktae},
+            "trainer": {"v1": {"trainer_mode": mode}},
+        }
+    )
+
+
+@pytest.mark.parametrize("mode", plugin.MODES)
+def test_a_mode_hands_verl_its_own_name_for_it(verl, monkeypatch, mode):
+    from verl.trainer.ppo.v1 import get_trainer_cls
+
+    stock = mode.removeprefix("ktae_")
+    started_as = []
+
+    def start(self, config):
+        started_as.append(config.trainer.v1.trainer_mode)
+
+    monkeypatch.setattr(get_trainer_cls(stock), "__init__", start)
+    get_trainer_cls(mode)(configuration("ktae", mode, h3=0))
+    assert started_as == [stock]
+
+
+@pytest.mark.parametrize("mode", ["sync", "colocate_async"])
+def test_without_its_trainer_mode_it_says_what_to_set(verl, mode):
+    from verl.trainer.ppo.v1 import get_trainer_cls
+
+    with pytest.raises(InputError, match=f"trainer_mode={mode} gets no token ids; set.*ktae_sync"):
+        get_trainer_cls(mode)(configuration("ktae", mode))
+
+
+def test_a_mode_refuses_before_it_starts(verl):
+    from verl.trainer.ppo.v1 import get_trainer_cls
+
+    trainer = get_trainer_cls("ktae_sync")
+    with pytest.raises(InputError, match=r"algorithm\.ktae\.h4; did you mean 'h"):
+        trainer(configuration("ktae", "ktae_sync", h4=1))
+    with pytest.raises(InputError, match=r"adv_estimator=grpo; expected algorithm\.adv_est"):
+        trainer(configuration("grpo", "ktae_sync"))
+
+
+def test_verl_uses_trl_only_where_it_has_the_model_it_wants(verl):
+    from verl.utils.import_utils import is_trl_available
+
+    try:
+        from trl.experimental.ppo import AutoModelForCausalLMWithValueHead
+    except ImportError:
+        AutoModelForCausalLMWithValueHead = None
+    assert is_trl_available() == (AutoModelForCausalLMWithValueHead is not None)
+
+
+def test_something_is_done_when_a_module_is_imported(tmp_path, monkeypatch):
+    (tmp_path / "awaited_module.py").write_text("value = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    seen = []
+    lazy.when_imported("awaited_module", lambda module: seen.append(module.value))
+    assert seen == []
+    import awaited_module
+
+    assert seen == [awaited_module.value] == [1]
+    lazy.when_imported("awaited_module", lambda module: seen.append("now"))
+    assert seen == [1, "now"]
+
+
+def test_what_it_raises_fails_the_import_each_time(tmp_path, monkeypatch):
+    (tmp_path / "failing_module.py").write_text("value = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def refuse(module):
+        raise InputError("no")
+
+    lazy.when_imported("failing_module", refuse)
+    for _ in range(2):
+        with pytest.raises(InputError, match="no"):
+            import failing_module  # noqa: F401

@@ -1,0 +1,87 @@
+"""The reward function that verl calls."""
+
+import sys
+import types
+
+import pytest
+
+from ktae.demo import train_problems, worked_solution
+from ktae.demo.language import EOS
+from ktae.errors import InputError
+from ktae.verl.reward import DEMO, compute_score
+
+
+def demo(response, answer="7", limit=8):
+    return compute_score(DEMO, response, answer, {"index": 0}, max_response_length=limit)
+
+
+def outcome(**ones):
+    names = ("score", "acc", "unanswered", "undecided")
+    return {name: float(ones.get(name, 0)) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        ("so box 7 }", outcome(score=1, acc=1)),
+        ("so box 8 }", outcome()),
+        ("box 7 } box 8 }", outcome()),
+        ("so box 7", outcome(unanswered=1)),
+        ("", outcome(unanswered=1)),
+        ("a a a a box 7 }", outcome(score=1, acc=1)),
+        ("a a a a a box 7 }", outcome()),  # at the limit: it never came to its end
+    ],
+)
+def test_the_demo(response, expected):
+    assert demo(response) == expected
+
+
+def test_the_demo_s_check_is_the_one_that_trl_uses():
+    import random
+
+    from ktae.demo import is_correct
+
+    rng = random.Random(0)
+    verdicts = set()
+    for problem in train_problems(200, seed=3):
+        response = worked_solution(problem, rng)
+        text = response.removesuffix(EOS).strip()
+        for limit in (16, 64):
+            finished = len(response.split()) <= limit
+            cut = " ".join(text.split()[:limit])
+            expected = is_correct(cut, problem.answer, finished)
+            verdicts.add(expected)
+            assert demo(cut, str(problem.answer), limit)["acc"] == expected
+    assert verdicts == {True, False}
+
+
+def test_the_demo_needs_its_limit():
+    with pytest.raises(InputError, match=r"reward_kwargs\.max_response_length"):
+        compute_score(DEMO, "box 7 }", "7")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        ("correct", outcome(score=1, acc=1)),
+        ("incorrect", outcome()),
+        ("unanswered", outcome(unanswered=1)),
+        ("undecided", outcome(undecided=1)),
+    ],
+)
+def test_mathematics_has_four_outcomes(monkeypatch, verdict, expected):
+    asked = []
+
+    def grade(response, answer):
+        asked.append((response, answer))
+        return types.SimpleNamespace(outcome=verdict)
+
+    monkeypatch.setitem(sys.modules, "ktae.grading", types.SimpleNamespace(grade=grade))
+    assert compute_score("math12k", "\\boxed{7}", "7", {}) == expected
+    assert asked == [("\\boxed{7}", "7")]
+
+
+def test_without_its_libraries_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ktae.grading", None)
+    with pytest.raises(InputError, match=r"ktae\[eval\]"):
+        compute_score("math12k", "\\boxed{7}", "7", {})

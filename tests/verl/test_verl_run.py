@@ -1,0 +1,139 @@
+"""`ktae train --engine verl` up to the point where verl starts."""
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shlex
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from ktae import recipe as recipes
+from ktae.cli import main
+from ktae.errors import InputError
+from ktae.runs import RunFolder
+from ktae.verl import run
+
+needs_verl = pytest.mark.skipif(
+    importlib.util.find_spec("verl") is None, reason="needs the extra 'verl'"
+)
+
+
+@pytest.fixture
+def recipe_file(tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    content = {
+        "name": "x",
+        "steps": 2,
+        "model": {"path": str(model)},
+        "ktae": {"preset": "paper"},
+        "logging": {"eval_problems": 4},
+    }
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return path
+
+
+def ktae(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["ktae", *map(str, arguments)])
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    return exit_.value.code or 0
+
+
+@needs_verl
+def test_dry_run_prints_a_command_and_writes_nothing(recipe_file, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "run"
+    arguments = ["train", recipe_file, "--engine", "verl", "--dry-run", "--output", out]
+    assert ktae(monkeypatch, *arguments) == 0
+    printed = capsys.readouterr().out
+    assert not out.exists()
+    words = shlex.split(printed.replace("\\\n", " "), comments=True)
+    assert words[0] == "VERL_USE_EXTERNAL_MODULES=ktae.verl"
+    assert "trainer.v1.trainer_mode=ktae_sync" in words
+    assert f"data.train_files={out / 'data/verl/train.parquet'}" in words
+
+
+def test_without_verl_it_says_what_to_install(recipe_file, monkeypatch, capsys):
+    def absent(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", absent)
+    assert ktae(monkeypatch, "train", recipe_file, "--engine", "verl", "--dry-run") == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "pip install 'ktae[verl]'" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--engine", "ray"], "--engine is 'ray'; expected trl or verl"),
+        (["task=math", "data=/none"], "task math trains through verl"),
+        (["task=math"], "task is math and data is None"),
+        (["data=x"], "task is demo and data is 'x'"),
+        (["verl.nods=2"], "unknown key 'verl.nods'; did you mean 'nodes'"),
+    ],
+)
+def test_bad_arguments(recipe_file, monkeypatch, capsys, arguments, message):
+    assert ktae(monkeypatch, "train", recipe_file, *arguments, "--dry-run") == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The processes that a run would have started."""
+    calls = []
+
+    def record(program, env, check):
+        calls.append((program, env))
+        return subprocess.CompletedProcess(program, 7)
+
+    monkeypatch.setattr(subprocess, "run", record)
+    return calls
+
+
+@needs_verl
+def test_a_run_writes_the_demo_s_problems_and_starts_verl(recipe_file, tmp_path, started):
+    recipe, folder = recipes.load(recipe_file), RunFolder(tmp_path / "run")
+    os.environ.pop("VERL_USE_EXTERNAL_MODULES", None)
+    assert run.run(recipe, folder, resume=False) == 7
+    [(program, environment)] = started
+    assert program[1:3] == ["-m", "verl.trainer.main_ppo"]
+    assert environment["VERL_USE_EXTERNAL_MODULES"] == "ktae.verl"
+    rows = pq.read_table(folder.path / "data" / "verl" / "train.parquet").to_pylist()
+    assert len(rows) == 2 * 8 and {row["data_source"] for row in rows} == {"ktae/demo"}
+    with pytest.raises(InputError, match="holds a run already"):
+        run.run(recipe, folder, resume=False)
+
+
+@needs_verl
+def test_resume_continues_the_same_recipe_only(recipe_file, tmp_path, started):
+    recipe, folder = recipes.load(recipe_file), RunFolder(tmp_path / "run")
+    with pytest.raises(InputError, match="no run to resume"):
+        run.run(recipe, folder, resume=True)
+    run.run(recipe, folder, resume=False)
+    folder.metrics.write_text(json.dumps({"step": 1}) + "\n")
+    run.run(recipe, folder, resume=True)
+    assert "trainer.resume_mode=auto" in started[-1][0]
+    assert (folder.path / "metrics-1.jsonl").exists() and not folder.metrics.exists()
+    with pytest.raises(InputError, match=r"differs from the recipe given in .*seed"):
+        run.run(recipes.load(recipe_file, ["seed=5"]), folder, resume=True)
+
+
+@needs_verl
+def test_data_that_is_not_there(recipe_file, tmp_path):
+    recipe = recipes.load(recipe_file, ["task=math", f"data={tmp_path / 'none'}"])
+    with pytest.raises(InputError, match=r"train\.parquet does not exist; `ktae data prepare`"):
+        run.run(recipe, RunFolder(tmp_path / "run"), resume=False)
+    assert not (tmp_path / "run").exists()
+
+
+def test_other_modules_are_loaded_too(tmp_path):
+    environment = run._environment(RunFolder(tmp_path), "mine,ktae.verl")
+    assert environment["VERL_USE_EXTERNAL_MODULES"] == "ktae.verl,mine"
