@@ -52,7 +52,7 @@ class Rollout(_Section):
     """Longest response, in tokens."""
 
     max_prompt_length: Positive = 1024
-    """Longest prompt, in tokens; verl cuts longer ones on the left."""
+    """Longest prompt, in tokens; verl cuts longer ones on the left, TRL takes them whole."""
 
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Sampling temperature."""

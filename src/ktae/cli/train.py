@@ -50,12 +50,7 @@ def train(
     if engine == "verl":
         _train_with_verl(checked, folder, resume, dry_run)
         return
-    if checked.task != "demo":
-        raise InputError(f"task {checked.task} trains through verl: add --engine verl")
-    if dry_run:
-        typer.echo(f"# would train into {folder.path}\n{recipes.dump(checked)}", nl=False)
-        return
-    _train(checked, folder, resume)
+    _train(checked, folder, resume, dry_run)
 
 
 def _train_with_verl(
@@ -72,18 +67,21 @@ def _train_with_verl(
     typer.echo(f"run folder: {folder.path}")
 
 
-def _train(recipe: recipes.Recipe, folder: RunFolder, resume: bool) -> None:
+def _train(recipe: recipes.Recipe, folder: RunFolder, resume: bool, dry: bool) -> None:
     from rich.console import Console
 
     # Under torchrun or accelerate launch, the first process speaks for all.
     console = Console(quiet=int(os.environ.get("RANK", "0")) > 0)
     try:
         with console.status("loading TRL"):
-            from ktae.trl.run import run
+            from ktae.trl.run import dry_run, run
     except ModuleNotFoundError as error:
         raise InputError(
-            f"training needs {error.name}, which is not installed; pip install 'ktae[trl]'"
+            f"training needs {error.name}, which is not installed; pip install 'ktae[trl,eval]'"
         ) from None
+    if dry:
+        typer.echo(dry_run(recipe, folder))
+        return
     with _Progress(console, recipe.steps) as on_step:
         finished = run(recipe, folder, resume=resume, on_step=on_step)
     if not finished:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import statistics
@@ -26,7 +27,7 @@ from ktae.recipe import Recipe
 from ktae.runs import RunFolder, write_json
 from ktae.trl.callbacks import OnStep, Patience, StepLogger, stop_on_interrupt
 from ktae.trl.settings import grpo_config, optimizer_steps
-from ktae.trl.tasks import TASKS, Task
+from ktae.trl.tasks import TASKS, Task, data_file, prompt_text
 from ktae.trl.trainer import KTAETrainer, RolloutBatch
 
 
@@ -79,6 +80,30 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> 
         _summarise(recipe, folder, task, trainer.model, tokenizer)
     trainer.accelerator.wait_for_everyone()
     return True
+
+
+def dry_run(recipe: Recipe, folder: RunFolder) -> str:
+    """The recipe, and what of TRL's configuration it sets; no model is loaded.
+
+    Raises:
+        InputError: TRL refuses a setting, or the model is a path that does not exist.
+    """
+    if recipe.model.path != "demo":
+        check_local_or_hub("model", recipe.model.path)
+    try:
+        config = grpo_config(recipe, folder.checkpoints)
+    except (ValueError, ImportError) as error:
+        raise InputError(f"TRL refuses the recipe: {_one_line(error)}") from error
+    lines = [f"# would train into {folder.path}", recipes.dump(recipe).rstrip()]
+    if recipe.task == "math" and not data_file(recipe, "train").is_file():
+        lines.append(f"# {data_file(recipe, 'train')} does not exist yet: see ktae data prepare")
+    lines.append("# TRL's GRPOConfig on this machine, where it differs from TRL's defaults:")
+    for field in dataclasses.fields(GRPOConfig):
+        value = getattr(config, field.name)
+        plain = isinstance(value, str | int | float | list)
+        if plain and field.default is not dataclasses.MISSING and value != field.default:
+            lines.append(f"#   {field.name}: {value}")
+    return "\n".join(lines)
 
 
 def _nothing_to_learn(recipe: Recipe, folder: RunFolder) -> str:
@@ -201,7 +226,7 @@ def _as_record(batch: RolloutBatch, step: int, recipe: Recipe, tokenizer: Any) -
         {
             "group": [str((batch.first_row + i) // group_size) for i in range(n)],
             "step": pa.array([step] * n, pa.int32()),
-            "prompt": [row["prompt"] for row in batch.inputs],
+            "prompt": [prompt_text(tokenizer, row["prompt"]) for row in batch.inputs],
             "response": tokenizer.batch_decode(batch.token_ids),
             "answer": [str(row["answer"]) for row in batch.inputs],
             "token_ids": batch.token_ids,

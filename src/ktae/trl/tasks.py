@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
@@ -12,6 +13,9 @@ from ktae.demo import is_correct, test_problems, train_problems
 from ktae.demo.evaluate import evaluate
 from ktae.demo.language import EOS, VOCABULARY
 from ktae.errors import InputError
+from ktae.evaluation.generation import generate
+from ktae.grading import Outcome, accuracy
+from ktae.grading.rewards import verdicts
 from ktae.recipe import Recipe
 
 RewardFunction = Callable[..., list[float | None]]
@@ -64,4 +68,79 @@ def _demo_evaluate(model: Any, tokenizer: Any, recipe: Recipe) -> dict[str, floa
     return evaluate(model, tokenizer, problems, seed=0, max_new_tokens=length)._asdict()
 
 
-TASKS = {"demo": Task(_demo_check, _demo_train_set, _demo_reward, _demo_evaluate)}
+def data_file(recipe: Recipe, split: str) -> Path:
+    """The file of a split that `ktae data prepare` wrote for TRL."""
+    return Path(recipe.data or "") / "trl" / f"{split}.parquet"
+
+
+def _math_problems(recipe: Recipe, split: str) -> Dataset:
+    """Rows with `prompt` (messages) and `answer`.
+
+    Raises:
+        InputError: no such file, or it has other columns.
+    """
+    file = data_file(recipe, split)
+    if not file.is_file():
+        raise InputError(f"{file} does not exist; `ktae data prepare` writes it")
+    problems = Dataset.from_parquet(str(file))
+    missing = {"prompt", "answer"} - set(problems.column_names)
+    if missing:
+        raise InputError(
+            f"{file} has the columns {', '.join(problems.column_names)}; "
+            f"expected {' and '.join(sorted(missing))}, as `ktae data prepare` writes them"
+        )
+    return problems
+
+
+def _math_check(tokenizer: Any) -> None:
+    if tokenizer.chat_template is None:
+        raise InputError(
+            f"task math has prompts of messages, and this tokenizer ({type(tokenizer).__name__}) "
+            "has no chat template"
+        )
+
+
+def _math_reward(tokenizer: Any) -> RewardFunction:
+    def correct(completions: list[Any], answer: list[str], **_: Any) -> list[float | None]:
+        """1.0 correct, 0.0 incorrect or unanswered, None where the grader cannot tell."""
+        return accuracy(completions, answer)
+
+    return correct
+
+
+def _math_evaluate(model: Any, tokenizer: Any, recipe: Recipe) -> dict[str, float]:
+    """One greedy response to each of the first test problems."""
+    problems = _math_problems(recipe, "test")
+    problems = problems.select(range(min(len(problems), recipe.logging.eval_problems)))
+    greedy = generate(
+        model,
+        tokenizer,
+        [prompt_text(tokenizer, prompt) for prompt in problems["prompt"]],
+        max_new_tokens=recipe.rollout.max_response_length,
+        temperature=0.0,
+        batch_size=64,
+        seed=0,
+    )
+    outcomes = [verdict.outcome for verdict in verdicts(greedy.texts, list(problems["answer"]))]
+    return {
+        "greedy_accuracy": outcomes.count(Outcome.CORRECT) / len(outcomes),
+        "unanswered": outcomes.count(Outcome.UNANSWERED) / len(outcomes),
+        "undecided": outcomes.count(Outcome.UNDECIDED) / len(outcomes),
+        "greedy_length": sum(map(len, greedy.token_ids)) / len(outcomes),
+    }
+
+
+def prompt_text(tokenizer: Any, prompt: Any) -> str:
+    """A prompt as the model sees it: messages go through the chat template."""
+    if isinstance(prompt, str):
+        return prompt
+    text: str = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+    return text
+
+
+TASKS = {
+    "demo": Task(_demo_check, _demo_train_set, _demo_reward, _demo_evaluate),
+    "math": Task(
+        _math_check, lambda recipe: _math_problems(recipe, "train"), _math_reward, _math_evaluate
+    ),
+}

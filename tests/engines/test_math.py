@@ -1,0 +1,96 @@
+"""Real mathematics through TRL: data prepare, the chat template, the grader, a tiny Qwen2."""
+
+import json
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("math_verify", reason="needs the extra 'eval'")
+
+
+def run(*arguments, **kwargs):
+    command = [sys.executable, "-m", "ktae", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **kwargs)
+
+
+@pytest.fixture(scope="module")
+def qwen(shared_data, tmp_path_factory):
+    """An untrained Qwen2 of two small layers, with the real Qwen2 tokenizer, in a folder."""
+    from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
+
+    tokenizer = AutoTokenizer.from_pretrained(shared_data / "tokenizer_qwen2")
+    if tokenizer.chat_template is None:
+        tokenizer.chat_template = (
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+            "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+        )
+    model = Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=len(tokenizer),
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=2,
+            intermediate_size=32,
+            eos_token_id=tokenizer.eos_token_id,
+        )
+    )
+    folder = tmp_path_factory.mktemp("qwen")
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def problems(tmp_path):
+    file = tmp_path / "sums.jsonl"
+    rows = [{"problem": f"What is {a} + {a}?", "answer": str(2 * a)} for a in range(6)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run("data", "prepare", file, "--test", file, "--output", tmp_path / "data")
+    assert done.returncode == 0, done.stderr
+    return tmp_path / "data"
+
+
+def test_paper_recipe_trains_a_tiny_qwen(request, qwen, problems, tmp_path):
+    recipe = request.config.rootpath / "recipes/paper/grpo-ktae-1.5b.yaml"
+    small = [
+        "steps=1", "rollout.prompts_per_step=2", "rollout.group_size=4",
+        "rollout.max_response_length=12", "algorithm.minibatches=2", "logging.eval_problems=4",
+        "trl.vllm=false", "trl.forward_rollouts=2", "algorithm.patience=9",
+    ]  # fmt: skip
+    paths = [f"data={problems}", f"model.path={qwen}"]
+    done = run(
+        "train", recipe, *small, *paths, "--output", tmp_path / "run", "algorithm.patience=9"
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert summary["after"].keys() >= {"greedy_accuracy", "unanswered", "undecided"}
+    (file,) = (tmp_path / "run/rollouts").iterdir()
+    rollouts = pq.read_table(file).to_pylist()
+    assert len(rollouts) == 8
+    for rollout in rollouts:
+        assert "What is" in rollout["prompt"]
+        assert "<|im_start|>assistant" in rollout["prompt"]
+        assert rollout["correct"] == 0, "an untrained model is not right"
+
+
+def test_dry_run_shows_the_configuration_without_a_model(request):
+    recipe = request.config.rootpath / "recipes/paper/grpo-ktae-1.5b.yaml"
+    done = run("train", recipe, "--engine", "trl", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "path: Qwen/Qwen2.5-Math-1.5B" in done.stdout
+    assert "#   max_completion_length: 3072" in done.stdout
+    assert "#   use_vllm: True" in done.stdout
+    assert "#   num_generations: 16" in done.stdout
+    assert "does not exist yet: see ktae data prepare" in done.stdout
+
+
+def test_missing_data_is_one_message(request, qwen, tmp_path):
+    recipe = request.config.rootpath / "recipes/paper/grpo-ktae-1.5b.yaml"
+    paths = [f"data={tmp_path / 'none'}", f"model.path={qwen}", "trl.vllm=false"]
+    done = run("train", recipe, *paths, "--output", tmp_path / "run")
+    assert done.returncode == 2
+    assert "does not exist; `ktae data prepare` writes it" in done.stderr
+    assert not (tmp_path / "run").exists()
