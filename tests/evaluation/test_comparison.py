@@ -84,7 +84,7 @@ def test_benchmarks_pooled_and_corrected() -> None:
     a = side({"x": [[0]] * 9 + [[1]] * 11, "y": [[1]] * 10})
     b = side({"x": [[1]] * 20, "y": [[1]] * 10})
     x, y, pooled = compare(a, b)
-    assert (x.name, y.name, pooled.name, pooled.problems) == ("x", "y", "all problems", 30)
+    assert (x.name, y.name, pooled.name, pooled.problems) == ("x", "y", "pooled", 30)
     assert x.p_value == pooled.p_value == pytest.approx(2**-8)
     assert (x.corrected, y.corrected) == (pytest.approx(3 * 2**-8), 1.0)
 

@@ -43,7 +43,7 @@ def compare(
     name_a, name_b = (path.name.partition(".")[0] for path in (a, b))
     if name_a == name_b:
         name_a, name_b = "A", "B"
-    columns = ("problems", "A", "B", "B - A", "95 %", "B better", "worse", "p", "p (Holm)")
+    columns = ("n", "A", "B", "B - A", "95 %", "up/down", "p", "Holm")
     table = make_table(f"A: {a}   B: {b}", columns)
     for row in found:
         difference, low, high = (100 * x for x in row.difference)
@@ -54,8 +54,7 @@ def compare(
             f"{100 * row.accuracy_b:.1f}",
             f"{difference:+.1f}",
             f"{low:+.1f} to {high:+.1f}",
-            str(row.better),
-            str(row.worse),
+            f"{row.better}/{row.worse}",
             f"{row.p_value:.2g}",
             f"{row.corrected:.2g}",
         )

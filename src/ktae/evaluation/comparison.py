@@ -24,7 +24,7 @@ from ktae.evaluation.scores import Interval, bootstrap_means, rates
 from ktae.grading import Verdict
 
 LEVEL = 0.05
-POOLED = "all problems"
+POOLED = "pooled"
 _EXACT_SPAN = 1 << 20
 _DRAWS = 100_000
 
