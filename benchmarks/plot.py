@@ -56,7 +56,7 @@ def usual(row: dict[str, str]) -> bool:
 def main(picture: Path) -> None:
     with RESULTS.open(newline="") as file:
         lines = series(csv.DictReader(file))
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    figure = Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.subplots()
     for label, points in lines.items():
         tokens, low, median, high = zip(*points, strict=True)
@@ -68,7 +68,7 @@ def main(picture: Path) -> None:
     axes.set(xscale="log", yscale="log", xlabel="unmasked tokens", ylabel="seconds (median)")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize=9)
+    axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1, 1))
     figure.savefig(picture, dpi=130)
 
 
