@@ -56,6 +56,7 @@ def test_dry_run_prints_a_command_and_writes_nothing(recipe_file, tmp_path, monk
     words = shlex.split(printed.replace("\\\n", " "), comments=True)
     assert words[0] == "VERL_USE_EXTERNAL_MODULES=ktae.verl"
     assert "trainer.v1.trainer_mode=ktae_sync" in words
+    assert f"hydra.run.dir={out / 'hydra'}" in words, "Hydra would log into the working folder"
     assert f"data.train_files={out / 'data/verl/train.parquet'}" in words
 
 

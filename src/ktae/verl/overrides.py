@@ -227,6 +227,11 @@ def _trainer(recipe: Recipe, paths: Paths, resume: bool) -> Overrides:
     return settings
 
 
+def starting(settings: Overrides, paths: Paths) -> Overrides:
+    """The overrides and, which are Hydra's own and no keys of verl's, where its logs go."""
+    return settings | {"hydra.run.dir": str(paths.output / "hydra")}
+
+
 def arguments(settings: Overrides) -> list[str]:
     """The overrides as Hydra reads them from a command line."""
     return [f"{key}={_hydra(value)}" for key, value in settings.items()]

@@ -13,7 +13,7 @@ from ktae.hub import check_local_or_hub
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder
 from ktae.verl.check import compose
-from ktae.verl.overrides import Overrides, Paths, arguments, command, overrides
+from ktae.verl.overrides import Overrides, Paths, arguments, command, overrides, starting
 from ktae.verl.reward import DEMO, math_grader
 
 MODULES = "VERL_USE_EXTERNAL_MODULES"
@@ -29,7 +29,7 @@ def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> Override
     paths = Paths(_model(recipe), *_data(recipe, folder), folder.path.absolute())
     settings = overrides(recipe, paths, resume=resume)
     compose(settings)
-    return settings
+    return starting(settings, paths)
 
 
 def dry_run(recipe: Recipe, folder: RunFolder) -> str:
