@@ -99,7 +99,7 @@ def list_differences(
 
 def write(path: Path, rows: list[dict[str, object]]) -> None:
     with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 

@@ -167,7 +167,7 @@ def append_rows(path: Path, rows: list[dict[str, Any]]) -> None:
         if header != list(rows[0]):
             raise InputError(f"{path} has other columns: {', '.join(header)}; give another file")
     with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         if new:
             writer.writeheader()
         writer.writerows(rows)
