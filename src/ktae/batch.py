@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.config import LARGEST
+from ktae.config import LARGEST, KTAEConfig
 from ktae.errors import InputError
 
 UNKNOWN = -1
@@ -21,7 +21,10 @@ class Batch(NamedTuple):
     mask: np.ndarray
     """(B, T); a position counts where it is not 0."""
     correct: np.ndarray
-    """(B,) int8: 1 correct, 0 incorrect, -1 unknown."""
+    """(B,) int8: 1 correct, 0 incorrect, -1 unknown. With `scores`: 0 known, -1 unknown."""
+    scores: np.ndarray | None
+    """(B,) float64 graded scores, 0 where unknown. None where every known one is 0 or 1, and
+    `correct` says it all."""
     group_ids: np.ndarray
     """(n_groups,) the caller's distinct group labels, sorted."""
     rows: np.ndarray
@@ -30,11 +33,11 @@ class Batch(NamedTuple):
     """(n_groups + 1,) where in `rows` each group begins."""
 
 
-def make_batch(token_ids: Any, mask: Any, correct: Any, groups: Any) -> Batch:
+def make_batch(token_ids: Any, mask: Any, correct: Any, groups: Any, config: KTAEConfig) -> Batch:
     """Check the four arrays and sort out the groups.
 
     Raises:
-        InputError: shapes or dtypes do not fit, or `correct` holds something but 0, 1 and NaN.
+        InputError: shapes or dtypes do not fit, or `correct` holds what the config does not allow.
     """
     token_ids, mask = as_array("token_ids", token_ids), as_array("mask", mask)
     check_tokens(token_ids, mask)
@@ -43,7 +46,8 @@ def make_batch(token_ids: Any, mask: Any, correct: Any, groups: Any) -> Batch:
     starts = np.zeros(len(group_ids) + 1, dtype=np.int64)
     np.cumsum(np.bincount(group_of_row, minlength=len(group_ids)), out=starts[1:])
     rows = np.argsort(group_of_row, kind="stable").astype(np.int64, copy=False)
-    return Batch(token_ids, mask, correctness(correct, n_rows), group_ids, rows, starts)
+    verdicts, scores = correctness(correct, n_rows, config)
+    return Batch(token_ids, mask, verdicts, scores, group_ids, rows, starts)
 
 
 def as_array(name: str, values: Any) -> np.ndarray:
@@ -85,17 +89,31 @@ def group_labels(groups: Any, n_rows: int) -> np.ndarray:
     return array
 
 
-def correctness(correct: Any, n_rows: int) -> np.ndarray:
-    """(B,) int8: 1 correct, 0 incorrect, -1 unknown."""
+def correctness(
+    correct: Any, n_rows: int, config: KTAEConfig
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """`Batch.correct` and `Batch.scores` of what the caller gave."""
     array = as_array("correct", correct)
     check_per_rollout("correct", array, n_rows, "biuf", "bool, or 0, 1 and NaN (unknown)")
-    unknown = np.isnan(array) if array.dtype.kind == "f" else np.zeros(n_rows, dtype=bool)
-    bad = np.flatnonzero(~unknown & (array != 0) & (array != 1))
+    values = array.astype(np.float64)
+    known = ~np.isnan(values)
+    is_verdict = (values == 0) | (values == 1)
+    allowed, expected = is_verdict, "0, 1 or NaN (unknown); other scores need a graded config"
+    if config.graded:
+        low, high = score_range(config)
+        allowed = (values >= low) & (values <= high)
+        expected = f"a number from {low:g} to {high:g}, or NaN (unknown)"
+    bad = np.flatnonzero(known & ~allowed)
     if bad.size:
-        raise InputError(f"correct[{bad[0]}] is {array[bad[0]]}; expected 0, 1 or NaN (unknown)")
-    result = np.full(n_rows, UNKNOWN, dtype=np.int8)
-    result[~unknown] = array[~unknown] != 0
-    return result
+        raise InputError(f"correct[{bad[0]}] is {array[bad[0]]}; expected {expected}")
+    if np.all(is_verdict | ~known):
+        return np.where(known, values, UNKNOWN).astype(np.int8), None
+    return np.where(known, 0, UNKNOWN).astype(np.int8), np.where(known, values, 0.0)
+
+
+def score_range(config: KTAEConfig) -> tuple[float, float]:
+    """What graded scores may be: shares of a contingency table, or any number for a z-score."""
+    return (-LARGEST, LARGEST) if config.statistic == "z" else (0.0, 1.0)
 
 
 def finite_per_rollout(name: str, values: Any, n_rows: int) -> np.ndarray:

@@ -7,7 +7,7 @@ import functools
 import numbers
 import operator
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 from ktae.errors import InputError
 
@@ -54,6 +54,27 @@ class KTAEConfig:
     term_scale: float = 1.0
     """The term is `term_scale · (σ(value) - 0.5)`: 1 in the paper, 2 in the released code."""
 
+    statistic: Literal["ktae", "z"] = "ktae"
+    """What a unit's occurrence in rollouts is worth. `ktae`: the paper's strength times direction,
+    squashed. `z`: the permutation z-score of the scores of the rollouts that hold the unit, times
+    `term_scale` (`ktae.statistics.presence_z`); h1 to eps, `fisher` and `normalize` play no part.
+    """
+
+    graded: bool = False
+    """Take correctness as a number and not as a verdict: anything from 0 to 1 with statistic
+    `ktae`, any finite number with `z`. Without it, anything but 0, 1 and NaN is an error."""
+
+    units: tuple[str, ...] = ("token",)
+    """What is counted, names in `ktae.units.UNITS`. With several, a token's term is the mean of
+    the terms of its units."""
+
+    control: Literal["none", "permuted-labels", "shuffled-values", "random-tokens"] = "none"
+    """A control experiment under the estimator's name (`ktae.controls`): what remains of an effect
+    when the evidence is destroyed."""
+
+    control_seed: int = 0
+    """Of the control's random numbers, which depend on it and the rollouts alone."""
+
     ignore_token_ids: tuple[int, ...] = ()
     """Token ids that are neither counted nor given a value, as if they were masked. The
     end-of-sequence token is in every finished rollout and in no truncated one, so its term is a
@@ -65,16 +86,23 @@ class KTAEConfig:
         for name in ("k1", "eps", "term_scale"):
             _require(self, name, 1 / LARGEST, LARGEST)
         _require(self, "b_len", 0, 1)
-        if not isinstance(self.normalize, bool):
-            raise InputError(f"normalize is {self.normalize!r}; expected true or false")
-        if self.fisher not in ("two-sided", "point"):
-            raise InputError(f"fisher is {self.fisher!r}; expected 'two-sided' or 'point'")
+        for name in ("normalize", "graded"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} is {getattr(self, name)!r}; expected true or false")
+        for name, choices in _choices().items():
+            if getattr(self, name) not in choices:
+                raise InputError(
+                    f"{name} is {getattr(self, name)!r}; expected one of {', '.join(choices)}"
+                )
+        if not _is_integer(self.control_seed) or self.control_seed < 0:
+            raise InputError(f"control_seed is {self.control_seed!r}; expected an integer from 0")
         if self.normalize and self.h1 + self.h2 < 1 / LARGEST:
             raise InputError(
                 f"normalize divides by h1 + h2, and that is {self.h1 + self.h2!r}; "
                 f"expected at least {1 / LARGEST:g}"
             )
         object.__setattr__(self, "ignore_token_ids", _token_ids(self.ignore_token_ids))
+        object.__setattr__(self, "units", _units(self.units))
 
     @classmethod
     def paper(cls, **overrides: Any) -> KTAEConfig:
@@ -98,6 +126,22 @@ class KTAEConfig:
         return cls(**(settings | overrides))
 
     @classmethod
+    def calibrated(cls, **overrides: Any) -> KTAEConfig:
+        """An estimator that is silent where the data are: its expected term under permuted labels
+        is exactly 0, whatever a token's frequency and the group's accuracy.
+
+        The statistic is linear in the scores, so it needs no correction for its mean, serves graded
+        rewards by the same line, and is bounded as GRPO's advantage is (by √(n - 1)). Both have
+        variance 1 under permutation, so `term_scale` is the term's weight relative to it.
+        """
+        settings: dict[str, Any] = {
+            "statistic": "z",
+            "term_scale": 0.3,
+            "units": ("token", "bigram"),
+        }
+        return cls(**(settings | overrides))
+
+    @classmethod
     def preset(cls, name: str, **overrides: Any) -> KTAEConfig:
         """The preset of that name (a key of `PRESETS`), with fields replaced by `overrides`.
 
@@ -116,6 +160,7 @@ class KTAEConfig:
 PRESETS: dict[str, Callable[..., KTAEConfig]] = {
     "paper": KTAEConfig.paper,
     "released": KTAEConfig.released,
+    "calibrated": KTAEConfig.calibrated,
     # The paper's ablations (sec. 4.4); any of them may be combined with other settings.
     "no-fisher": functools.partial(KTAEConfig, h1=0.0),
     "no-ig": functools.partial(KTAEConfig, h2=0.0),
@@ -128,6 +173,25 @@ def _require(config: KTAEConfig, name: str, low: float, high: float) -> None:
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not is_number or not low <= value <= high:
         raise InputError(f"{name} is {value!r}; expected a number from {low:g} to {high:g}")
+
+
+@functools.cache
+def _choices() -> dict[str, tuple[str, ...]]:
+    """The values that the fields with a closed set of them may have."""
+    hints = get_type_hints(KTAEConfig)
+    return {name: get_args(hints[name]) for name in ("fisher", "statistic", "control")}
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def _units(names: Any) -> tuple[str, ...]:
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"units is {names!r}; expected a tuple of names")
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"units is {names!r}; expected at least one name, and none twice")
+    return tuple(names)
 
 
 def _token_ids(ids: Any) -> tuple[int, ...]:

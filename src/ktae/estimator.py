@@ -135,9 +135,9 @@ def key_token_table(
     """
     if backend not in ("auto", "cpu", "naive"):
         raise InputError(f"backend is {backend!r}; a table is made by 'auto', 'cpu' or 'naive'")
-    batch = make_batch(*_to_numpy(token_ids, mask, correct, groups))
     if not isinstance(config, KTAEConfig):
         raise InputError(f"config is {config!r}; expected a KTAEConfig")
+    batch = make_batch(*_to_numpy(token_ids, mask, correct, groups), config=config)
     module = BACKENDS["cpu" if backend == "auto" else backend].load()
     table: KeyTokenTable = module.table(batch, config)
     return table
@@ -158,7 +158,7 @@ def _estimate(
     module = chosen.load()
     if chosen.arrays == "torch" and _stays_on_device(token_ids):
         return _on_device(module, arrays, config, rewards_and_base, bool(validate), memory_bytes)
-    batch = make_batch(*_to_numpy(*arrays))
+    batch = make_batch(*_to_numpy(*arrays), config=config)
     base_b = np.zeros(len(batch.correct))
     if rewards_and_base:
         base_b = _base_of_arrays(batch, *_to_numpy(*rewards_and_base))
@@ -195,7 +195,7 @@ def _on_device(
     """The same, all of it on the device of the token ids."""
     from ktae.backends import tensors
 
-    batch = tensors.on_device(*arrays, validate=validate)
+    batch = tensors.on_device(*arrays, config, validate=validate)
     base_b = batch.correct.new_zeros(batch.correct.shape).double()
     if rewards_and_base:
         base_b = tensors.base_on_device(batch, *rewards_and_base, validate=validate)

@@ -4,13 +4,15 @@ All are scalar functions over plain numbers that call nothing but `math`, so tha
 both readers: the naive backend calls them as they stand, the CPU backend compiles them with numba.
 
 Letters: of the `n_true` correct and `n_false` incorrect rollouts of a group, `a` and `b` contain
-the token at least once; c = n_true - a and d = n_false - b do not.
+the token at least once; c = n_true - a and d = n_false - b do not. With graded scores r from 0 to 1
+a rollout is correct by the share r and incorrect by 1 - r: `a` is then the sum of r over the
+rollouts that contain the token, `b` that of 1 - r, and so on.
 """
 
 import math
 
 
-def fisher_p_value(a: int, b: int, n_true: int, n_false: int, point: bool) -> float:
+def fisher_p_value(a: float, b: float, n_true: float, n_false: float, point: bool) -> float:
     """P-value of Fisher's exact test of the table [[a, b], [c, d]] (paper, eq. "fisher").
 
     With `point` it is the hypergeometric probability of this one table, as the paper prints it;
@@ -21,29 +23,36 @@ def fisher_p_value(a: int, b: int, n_true: int, n_false: int, point: bool) -> fl
     factorial is formed. Ratios of integers round the same way on both sides of a tie to a few
     units in the last place; the slack of 1e-7 absorbs that. The result is exactly 1.0 whenever
     every table counts. Time is linear in min(a + b, n_true, n_false).
+
+    Graded scores make the cells fractions. Then the tables are those whose `a` differs from this
+    one by an integer, and the ratios are those of the gamma function, Γ(x + 1) = x Γ(x).
     """
     k = a + b
-    low = max(0, k - n_false)
-    high = min(k, n_true)
+    low = max(0, k - n_false) - 1e-9  # sums of fractions may miss the last table by their rounding
+    high = min(k, n_true) + 1e-9
     total = 1.0
     as_extreme = 1.0
     left_out = 0
     weight = 1.0
-    for x in range(a, high):  # tables with more correct rollouts that contain the token
+    x = a
+    while x + 1 <= high:  # tables with more correct rollouts that contain the token
         weight *= (n_true - x) * (k - x) / ((x + 1) * (n_false - k + x + 1))
         total += weight
         if weight <= 1.0 + 1e-7:
             as_extreme += weight
         else:
             left_out += 1
+        x += 1
     weight = 1.0
-    for x in range(a, low, -1):  # tables with fewer
+    x = a
+    while x - 1 >= low:  # tables with fewer
         weight *= x * (n_false - k + x) / ((n_true - x + 1) * (k - x + 1))
         total += weight
         if weight <= 1.0 + 1e-7:
             as_extreme += weight
         else:
             left_out += 1
+        x -= 1
     if point:
         return 1.0 / total
     if left_out == 0:
@@ -56,13 +65,13 @@ def fisher_score(p_value: float) -> float:
     return 0.0 if p_value == 1.0 else math.exp(-2.0 * p_value)
 
 
-def information_gain(a: int, b: int, n_true: int, n_false: int) -> float:
+def information_gain(a: float, b: float, n_true: float, n_false: float) -> float:
     """IG = H(Y) - H(Y|X) in bits: Y the correctness, X the token's presence (paper, eq. 8 and 9).
 
     Never negative; exactly 0 for a token that every rollout contains.
     """
 
-    def entropy(x: int, y: int) -> float:
+    def entropy(x: float, y: float) -> float:
         bits = 0.0
         if x > 0 and y > 0:
             n = x + y
@@ -84,9 +93,11 @@ def saturated_term_frequency(tf: float, relative_length: float, k1: float, b_len
     return (k1 + 1.0) * tf / (k1 * (1.0 - b_len + b_len * relative_length) + tf)
 
 
-def effect_size(a: int, b: int, n_true: int, n_false: int) -> float:
+def effect_size(a: float, b: float, n_true: float, n_false: float) -> float:
     """Asin √(a / n_true) - asin √(b / n_false): half of Cohen's h (paper, eq. "direction")."""
-    return math.asin(math.sqrt(a / n_true)) - math.asin(math.sqrt(b / n_false))
+    share_true = min(1.0, max(0.0, a / n_true))  # sums of fractions may round to beyond
+    share_false = min(1.0, max(0.0, b / n_false))
+    return math.asin(math.sqrt(share_true)) - math.asin(math.sqrt(share_false))
 
 
 def frequency_contrast(tf_true: float, tf_false: float, eps: float) -> float:
@@ -100,3 +111,24 @@ def frequency_contrast(tf_true: float, tf_false: float, eps: float) -> float:
 def term(value: float, term_scale: float) -> float:
     """`term_scale · (σ(value) - 0.5)` (paper, eq. "advantage"), as a tanh: it cannot overflow."""
     return term_scale * 0.5 * math.tanh(0.5 * value)
+
+
+def presence_z(score_sum: float, m: float, n: float, mean: float, variance: float) -> float:
+    """Permutation z-score of the scores of the `m` rollouts of `n` that contain a token.
+
+    z = (Σ r - m r̄) / √(m (n - m) / (n - 1) · s²): the sum of a sample without replacement, less
+    its mean, over its standard deviation (Cochran, Sampling Techniques, theorem 2.2). Its mean
+    over all permutations of the scores is 0 and its variance 1. For scores 0 and 1 it is the
+    signed hypergeometric z; for m = 1 GRPO's advantage (with the population's deviation) of the
+    one rollout; |z| <= √(n - 1). A token in every rollout tells nothing: exactly 0.
+
+    Args:
+        score_sum: Σ r over the rollouts that contain the token.
+        m: how many these are.
+        n: the group's rollouts.
+        mean: r̄ of all n.
+        variance: s² of all n (divided by n, not by n - 1); not 0.
+    """
+    if m == n:
+        return 0.0
+    return (score_sum - m * mean) / math.sqrt(m * (n - m) / (n - 1.0) * variance)

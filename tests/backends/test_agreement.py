@@ -26,6 +26,10 @@ CONFIGS = {
     "no_information_gain": KTAEConfig(h2=0.0),
     "no_term_frequency": KTAEConfig(h3=0.0),
     "odd_numbers": KTAEConfig(h1=0.3, h2=1.7, h3=0.01, k1=1.2, b_len=0.75, eps=1e-3),
+    "z": KTAEConfig(statistic="z", term_scale=0.3, ignore_token_ids=(1,)),
+    "graded": KTAEConfig(graded=True, ignore_token_ids=(2,)),
+    "graded point": KTAEConfig.released(graded=True, fisher="point", h3=0.1),
+    "graded z": KTAEConfig(statistic="z", graded=True),
 }
 
 
@@ -66,6 +70,19 @@ def rollouts(
     return Rollouts(ids[order], mask[order], verdict[order], groups[order])
 
 
+def graded(batch: Rollouts, config: KTAEConfig) -> Rollouts:
+    """The batch with scores where the config takes them: some rewards of a group alike, some 0 and
+    1, and some groups of one reward alone."""
+    if not config.graded:
+        return batch
+    known = np.nan_to_num(batch.correct)
+    score = np.round(0.3 * known + 0.7 * np.random.default_rng(7).random(len(known)), 1)
+    score = np.where(batch.groups % 5 == 0, 0.1, np.where(batch.groups % 3 == 0, known, score))
+    if config.statistic == "z":
+        score = 20 * score - 7
+    return batch._replace(correct=np.where(np.isnan(batch.correct), np.nan, score))
+
+
 def distinct(n_tokens: int, n_rows: int = 4, seed: int = 0) -> Rollouts:
     """A group of so many distinct tokens, each of them twice, between two small groups."""
     rng = np.random.default_rng(seed)
@@ -104,7 +121,8 @@ BATCHES = {
 
 @functools.cache
 def oracle(batch_name: str, config_name: str) -> np.ndarray:
-    return key_token_values(*BATCHES[batch_name], CONFIGS[config_name], backend="naive")
+    config = CONFIGS[config_name]
+    return key_token_values(*graded(BATCHES[batch_name], config), config, backend="naive")
 
 
 def assert_same_terms(got: np.ndarray, expected: np.ndarray) -> None:
@@ -126,14 +144,16 @@ def assert_same_table(backend: str, batch: Rollouts, config: KTAEConfig) -> None
 @pytest.mark.parametrize("config_name", CONFIGS)
 @pytest.mark.parametrize("name", BATCHES)
 def test_terms(fast_backend: str, name: str, config_name: str) -> None:
-    got = key_token_values(*BATCHES[name], CONFIGS[config_name], backend=fast_backend)
+    config = CONFIGS[config_name]
+    got = key_token_values(*graded(BATCHES[name], config), config, backend=fast_backend)
     assert_same_terms(got, oracle(name, config_name))
 
 
 @pytest.mark.parametrize("config_name", CONFIGS)
 @pytest.mark.parametrize("name", BATCHES)
 def test_table(name: str, config_name: str) -> None:
-    assert_same_table("cpu", BATCHES[name], CONFIGS[config_name])
+    config = CONFIGS[config_name]
+    assert_same_table("cpu", graded(BATCHES[name], config), config)
 
 
 def test_batches_are_not_trivial() -> None:

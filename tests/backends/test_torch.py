@@ -44,7 +44,7 @@ def test_invalid_ids_harm_no_other_group(bad_id: int) -> None:
     ids = IDS.copy()
     row = 5 + int(np.argmax(BATCH.mask[5:8].sum(axis=1)))
     ids[row, np.flatnonzero(BATCH.mask[row])] = bad_id
-    tensors = on_device(torch.from_numpy(ids), *BATCH[1:], validate=False)
+    tensors = on_device(torch.from_numpy(ids), *BATCH[1:], KTAEConfig(), validate=False)
     base = torch.zeros(len(ids), dtype=torch.float64)
     got = backend.terms(tensors, KTAEConfig(), base, memory_bytes=2**20).numpy()
     assert np.isfinite(got).all()

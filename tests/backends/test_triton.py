@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_agreement import CONFIGS, Rollouts, rollouts
+from test_agreement import CONFIGS, Rollouts, graded, rollouts
 
 from ktae import KTAEConfig, key_token_values
 from ktae.backends import BACKENDS, naive
@@ -40,12 +40,14 @@ MEMORY = 2**24
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-def tensors(batch: Rollouts) -> Tensors:
+def tensors(batch: Rollouts, config: KTAEConfig = CONFIGS["paper"]) -> Tensors:
     """The batch as the kernels get it: sorted out, its token ids unchecked."""
-    arrays = make_batch(*batch)
+    arrays = make_batch(*batch, config)
     group_of = np.repeat(np.arange(len(arrays.group_ids)), np.diff(arrays.starts))
-    columns = (arrays.token_ids, arrays.mask, arrays.correct, arrays.rows, group_of)
-    return Tensors(*(torch.from_numpy(np.ascontiguousarray(column)) for column in columns))
+    columns = (arrays.token_ids, arrays.mask, arrays.correct, arrays.scores, arrays.rows, group_of)
+    return Tensors(
+        *(x if x is None else torch.from_numpy(np.ascontiguousarray(x)) for x in columns)
+    )
 
 
 def assert_agrees(
@@ -53,8 +55,8 @@ def assert_agrees(
 ) -> None:
     """`replaced` are tensors of the batch in another form."""
     base = np.random.default_rng(len(batch.groups)).normal(size=len(batch.groups))
-    expected = naive.terms(make_batch(*batch), config, base)
-    given = tensors(batch)._replace(**replaced)
+    expected = naive.terms(make_batch(*batch, config), config, base)
+    given = tensors(batch, config)._replace(**replaced)
     got = backend.terms(given, config, torch.from_numpy(base), memory_bytes=memory_bytes)
     assert got.dtype == torch.float32 and got.is_contiguous()
     np.testing.assert_allclose(got.numpy(), expected, rtol=0, atol=1e-6)  # float32
@@ -71,7 +73,8 @@ class TestInInterpreter:
 
     @pytest.mark.parametrize("name", list(CONFIGS))
     def test_configs(self, name: str) -> None:
-        assert_agrees(rollouts([4, 1, 12], 31, seed=3), CONFIGS[name])
+        batch = rollouts([4, 1, 12], 31, seed=3)
+        assert_agrees(graded(batch, CONFIGS[name]), CONFIGS[name])
 
     @pytest.mark.parametrize("options", [{"empty": 0.8}, {"unknown": 0.8}, {"empty": 1.0}])
     def test_mostly_empty_or_unknown(self, options: dict[str, float]) -> None:
@@ -152,20 +155,23 @@ class TestInInterpreter:
         np.testing.assert_allclose(got[:6].numpy(), expected[:6], rtol=0, atol=1e-6)  # float32
         assert torch.all(got.isfinite())
 
-    def test_host_waits_for_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("name", ["released", "graded", "graded z"])
+    def test_host_waits_for_nothing(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """None of the calls that copy from the device is made (the interpreter itself reads the
         memory by its address)."""
-        batch = tensors(rollouts([8, 8], 20))
+        batch = tensors(graded(rollouts([8, 8], 20), CONFIGS[name]), CONFIGS[name])
         base = torch.zeros(16, dtype=torch.float64)
         with monkeypatch.context() as patched:
-            for name in (
+            for method in (
                 *("item", "tolist", "cpu", "numpy", "nonzero", "unique", "to", "masked_select"),
                 *("__bool__", "__int__", "__float__", "__index__", "__iter__", "__getitem__"),
             ):
-                patched.setattr(torch.Tensor, name, _forbidden(name, getattr(torch.Tensor, name)))
-            for name in ("tensor", "as_tensor", "from_numpy"):
-                patched.setattr(torch, name, _forbidden(name, getattr(torch, name)))
-            got = backend.terms(batch, CONFIGS["released"], base, memory_bytes=MEMORY)
+                forbidden = _forbidden(method, getattr(torch.Tensor, method))
+                patched.setattr(torch.Tensor, method, forbidden)
+            for function in ("tensor", "as_tensor", "from_numpy"):
+                forbidden = _forbidden(function, getattr(torch, function))
+                patched.setattr(torch, function, forbidden)
+            got = backend.terms(batch, CONFIGS[name], base, memory_bytes=MEMORY)
         assert torch.any(got != 0)
 
 
@@ -203,17 +209,22 @@ class TestCompiled:
                 tensors(rollouts([3], 5)), KTAEConfig(), torch.zeros(3), memory_bytes=MEMORY
             )
 
-    def test_compiles_for_hopper(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        ("name", "has_scores"), [("released", False), ("graded", True), ("graded z", True)]
+    )
+    def test_compiles_for_hopper(
+        self, name: str, has_scores: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """To machine code: Triton brings the assembler, and no GPU is needed.
 
         The interpreter accepts some Python that the compiler does not, and it knows no threads, so
         a barrier that the compiler dropped would show nowhere else.
         """
         monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-        settings = backend._settings(CONFIGS["released"])
+        settings = backend._settings(CONFIGS[name], has_scores)
         matrix = kernels.Matrix("*i64", "i64", "i32")
-        groups = kernels.Groups("*i64", "*i32", "*i32", "*i64", "*fp64")
-        table = kernels.Table("*i64", "*i32", "*i64", "*fp32", "i32")
+        groups = kernels.Groups("*i64", "*i32", "*i32", "*i32", "*fp64", "*fp64", "*fp64")
+        table = kernels.Table("*i64", "*i32", "*i64", "*fp64", "*fp32", "i32")
         mask = matrix._replace(pointer="*u8")
         _compile(
             kernels.survey_rows,

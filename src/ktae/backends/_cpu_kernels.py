@@ -1,4 +1,4 @@
-"""The compiled inner loops of the CPU backend, with the formulas of `ktae.statistics`."""
+"""The compiled inner loops of the CPU backend: count a group's tokens, spread their terms."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ktae import statistics
+from ktae.backends._cpu_judging import (
+    IGNORED,
+    LOW,
+    MEMO_ENTRIES,
+    group_totals,
+    judge_group,
+    table_row,
+)
 from ktae.backends._kernel_cache import jit
-from ktae.config import MAX_TOKEN_ID, KTAEConfig
+from ktae.config import MAX_TOKEN_ID
 
 NO_ERROR = 2**62
 """In the row of a (row, column) of the first bad token id: there is none."""
 
 INITIAL_BITS = 10
-MEMO_ENTRIES = 1 << 12
 
 TOO_SMALL = -1
-IGNORED = 0
-"""The index of all ignored tokens together: nothing is counted there, and its term is 0."""
-LOW = 0xFFFFFFFF
 TOKEN_BITS = 31
 
 
@@ -43,60 +46,21 @@ class Workspace(NamedTuple):
     ones in the upper, so that a rollout's class is a shift and no branch. 0 between groups."""
     occurrences: np.ndarray
     """(n_slots,) int64: how often it occurs, likewise."""
+    scores: np.ndarray
+    """(n_slots, 2) float64, or no row without graded scores: their sum over the rollouts that hold
+    the token and over its occurrences. All rollouts then count as incorrect ones above. 0 between
+    groups."""
     terms: np.ndarray
     """(n_slots,) float32"""
 
 
-class Weights(NamedTuple):
-    """`KTAEConfig` as numba takes it."""
-
-    h1: float
-    h2: float
-    h3: float
-    k1: float
-    b_len: float
-    eps: float
-    value_scale: float
-    term_scale: float
-    point: bool
-
-
-def kernel_weights(config: KTAEConfig) -> tuple[Weights, np.ndarray]:
-    """The config's numbers as the kernels take them, and its ignored token ids."""
-    weights = Weights(
-        h1=float(config.h1),
-        h2=float(config.h2),
-        h3=float(config.h3),
-        k1=float(config.k1),
-        b_len=float(config.b_len),
-        eps=float(config.eps),
-        value_scale=1.0 / (config.h1 + config.h2) if config.normalize else 1.0,
-        term_scale=float(config.term_scale),
-        point=config.fisher == "point",
-    )
-    return weights, np.array(config.ignore_token_ids, dtype=np.int64)
-
-
 class GroupCounts(NamedTuple):
-    """What counting a group found."""
+    """How counting a group ended."""
 
-    n_true: int
-    n_false: int
-    length_true: int
-    length_false: int
     n_used: int
     """One more than the distinct tokens, or TOO_SMALL: the workspace is."""
     bad_row: int
     bad_column: int
-
-
-fisher_p_value = jit(statistics.fisher_p_value)
-fisher_score = jit(statistics.fisher_score)
-information_gain = jit(statistics.information_gain)
-saturated_term_frequency = jit(statistics.saturated_term_frequency)
-effect_size = jit(statistics.effect_size)
-frequency_contrast = jit(statistics.frequency_contrast)
-term = jit(statistics.term)
 
 
 @jit
@@ -122,12 +86,13 @@ def _end(mask):
 
 
 @jit
-def _count_rollout(ids, mask, indices, number, shift, ignored, stamp, space, n_used):
+def _count_rollout(ids, mask, indices, number, shift, score, ignored, stamp, space, n_used):
     """Count one rollout's tokens and leave each one's index in `indices`.
 
     About every second token of a rollout is new to its group, which no processor can predict, so
     no branch may depend on that: `differ` is 0 where the slot holds the token, below 2**31 where
-    it holds another one of this group, and above where it is free.
+    it holds another one of this group, and above where it is free. `score` is None without graded
+    scores, and its branch then not compiled.
 
     Returns the number of used indices, the tokens counted, and the position of a bad token id
     (-1: none).
@@ -163,11 +128,14 @@ def _count_rollout(ids, mask, indices, number, shift, ignored, stamp, space, n_u
         last[index] = number
         rollouts[index] += fresh << shift
         occurrences[index] += np.int64(1) << shift
+        if score is not None:
+            space.scores[index, 0] += fresh * score
+            space.scores[index, 1] += score
     return n_used, tokens, -1
 
 
 @jit
-def workspace(width, bits):
+def workspace(width, bits, graded):
     """At least 2**bits slots. Before each rollout at most half of them are used, so that with
     four times a rollout's length the table cannot fill up within one."""
     while 1 << bits < 4 * width:
@@ -176,7 +144,7 @@ def workspace(width, bits):
     return Workspace(
         bits, np.zeros(n_slots, dtype=np.uint64), np.zeros(n_slots, dtype=np.int32),
         np.zeros(n_slots, dtype=np.int64), np.zeros(n_slots, dtype=np.int64),
-        np.zeros(n_slots, dtype=np.float32),
+        np.zeros((n_slots if graded else 0, 2)), np.zeros(n_slots, dtype=np.float32),
     )  # fmt: skip
 
 
@@ -200,99 +168,38 @@ def _check_rollout(ids, mask):
 
 @jit
 def count_group(
-    ids, mask, id_rows, mask_rows, rows, first, correct, ignored, stamp, space, n_used, indices,
-    lengths,
+    ids, mask, id_rows, mask_rows, rows, first, correct, scores, ignored, stamp, space, n_used,
+    indices, lengths, tokens,
 ):  # fmt: skip
     """Fill `space` with the group's tokens and `indices` with the index of each position's.
 
     Its rows are `first` to `first + len(rows)` of the chunk. `lengths[i]` becomes one past the
-    last unmasked position of rollout i. Rollouts of unknown correctness are only checked. `n_used`
-    is IGNORED + 1, or what earlier rows of the group have left; other counts are these rows' alone.
+    last unmasked position of rollout i, and `tokens[i]` how many of its tokens count. Rollouts of
+    unknown correctness are only checked. `scores` is None without graded scores. `n_used` is
+    IGNORED + 1, or what earlier rows of the group have left.
     """
-    n_true, n_false, length_true, length_false = 0, 0, 0, 0
     for i in range(len(rows)):
         lengths[i] = _end(mask[mask_rows[i]])
         row_ids, row_mask = ids[id_rows[i], : lengths[i]], mask[mask_rows[i], : lengths[i]]
-        tokens = 0
+        tokens[i] = 0
+        number = np.int32(first + i + 1)
         if correct[i] < 0:
             bad = _check_rollout(row_ids, row_mask)
+        elif scores is not None:
+            n_used, tokens[i], bad = _count_rollout(
+                row_ids, row_mask, indices[rows[i]], number, np.int64(0), scores[i], ignored,
+                stamp, space, n_used,
+            )  # fmt: skip
         else:
-            n_used, tokens, bad = _count_rollout(
-                row_ids, row_mask, indices[rows[i]], np.int32(first + i + 1),
-                32 * np.int64(correct[i]), ignored, stamp, space, n_used,
+            n_used, tokens[i], bad = _count_rollout(
+                row_ids, row_mask, indices[rows[i]], number, 32 * np.int64(correct[i]), None,
+                ignored, stamp, space, n_used,
             )  # fmt: skip
         if bad >= 0:
-            return GroupCounts(0, 0, 0, 0, n_used, rows[i], bad)
+            return GroupCounts(n_used, rows[i], bad)
         if 2 * n_used > len(space.table):
-            return GroupCounts(0, 0, 0, 0, TOO_SMALL, NO_ERROR, 0)
-        if tokens > 0 and correct[i] == 1:
-            n_true += 1
-            length_true += tokens
-        elif tokens > 0:
-            n_false += 1
-            length_false += tokens
-    return GroupCounts(n_true, n_false, length_true, length_false, n_used, NO_ERROR, 0)
-
-
-@jit
-def _strength(a, b, n_true, n_false, weights):
-    p = fisher_p_value(a, b, n_true, n_false, weights.point)
-    fisher = fisher_score(p)
-    gain = information_gain(a, b, n_true, n_false)
-    # The released code divides by h1 + h2, the paper does not: value_scale.
-    return p, fisher, gain, (weights.h1 * fisher + weights.h2 * gain) * weights.value_scale
-
-
-@jit
-def _contrast(occur_true, occur_false, length_true, length_false, weights):
-    mean_length = (length_true + length_false) / 2
-    return frequency_contrast(
-        saturated_term_frequency(
-            occur_true / length_true, length_true / mean_length, weights.k1, weights.b_len
-        ),
-        saturated_term_frequency(
-            occur_false / length_false, length_false / mean_length, weights.k1, weights.b_len
-        ),
-        weights.eps,
-    )
-
-
-@jit
-def judge_group(counts, space, weights, memo):
-    """The term of every used index.
-
-    Strength and effect size depend on (a, b) alone, and so does the whole term of a token that no
-    rollout holds twice, which most are: each pair is computed once a group. NaN in `memo` means
-    not yet. Groups too large for the memo compute each token, which is linear too, since Fisher's
-    test takes no more steps than there are rollouts with the token.
-    """
-    n_true, n_false = counts.n_true, counts.n_false
-    if n_true == 0 or n_false == 0:
-        space.terms[: counts.n_used] = 0.0
-        return
-    n_pairs = (n_true + 1) * (n_false + 1)
-    remembered = n_pairs <= len(memo)
-    if remembered:
-        memo[:n_pairs] = np.nan
-    for index in range(IGNORED + 1, counts.n_used):
-        pair, occurrences = space.rollouts[index], space.occurrences[index]
-        a, b = pair >> 32, pair & LOW
-        entry = a * (n_false + 1) + b if remembered else 0
-        if occurrences == pair and remembered and not np.isnan(memo[entry, 2]):
-            space.terms[index] = memo[entry, 2]
-            continue
-        if not remembered or np.isnan(memo[entry, 0]):
-            memo[entry, 0] = _strength(a, b, n_true, n_false, weights)[3]
-            memo[entry, 1] = effect_size(a, b, n_true, n_false)
-        strength, direction = memo[entry, 0], memo[entry, 1]
-        if strength > 0.0 and weights.h3 > 0.0:
-            direction += weights.h3 * _contrast(
-                occurrences >> 32, occurrences & LOW,
-                counts.length_true, counts.length_false, weights,
-            )  # fmt: skip
-        space.terms[index] = term(strength * direction, weights.term_scale)
-        if occurrences == pair:
-            memo[entry, 2] = space.terms[index]
+            return GroupCounts(TOO_SMALL, NO_ERROR, 0)
+    return GroupCounts(n_used, NO_ERROR, 0)
 
 
 @jit
@@ -317,82 +224,79 @@ def spread_rows(mask, mask_rows, rows, verdicts, terms, base, lengths, indices, 
 
 @jit
 def score_groups(
-    ids, mask, id_rows, mask_rows, rows, starts, correct, ignored, weights, base, out, indices
-):
+    ids, mask, id_rows, mask_rows, rows, starts, correct, scores, ignored, weights, base, out,
+    indices,
+):  # fmt: skip
     """Write the terms plus `base` of the groups `rows[starts[g]:starts[g + 1]]` to `out`.
 
     `indices` is the memory of `out` seen as int32: between counting and spreading it holds the
     tokens' indices, so no token is looked up twice and no buffer of the batch's size is needed.
     Returns (row, column) of the bad token id with the smallest row, or (NO_ERROR, 0).
     """
-    space = workspace(ids.shape[1], INITIAL_BITS)
+    space = workspace(ids.shape[1], INITIAL_BITS, scores is not None)
     memo = np.empty((MEMO_ENTRIES, 3))
     lengths = np.empty(np.max(starts[1:] - starts[:-1]), dtype=np.int64)
+    tokens = np.empty_like(lengths)
     unknown = np.full(len(lengths), -1, dtype=np.int8)
     bad_row, bad_column = NO_ERROR, 0
     for g in range(len(starts) - 1):
         group = slice(starts[g], starts[g + 1])
         verdicts = correct[group]
-        if not (np.any(verdicts == 0) and np.any(verdicts == 1)):
+        own_scores = None if scores is None else scores[group]
+        if scores is None and not (np.any(verdicts == 0) and np.any(verdicts == 1)):
             verdicts = unknown[: len(verdicts)]  # nothing to compare: only check the token ids
         while True:
             counts = count_group(
                 ids, mask, id_rows[group], mask_rows[group], rows[group], starts[g],
-                verdicts, ignored, _stamp(g, space), space, IGNORED + 1, indices, lengths,
+                verdicts, own_scores, ignored, _stamp(g, space), space, IGNORED + 1, indices,
+                lengths, tokens,
             )  # fmt: skip
             if counts.n_used != TOO_SMALL:
                 break
-            space = workspace(ids.shape[1], space.bits + 1)
+            space = workspace(ids.shape[1], space.bits + 1, scores is not None)
         if counts.bad_row < bad_row:
             bad_row, bad_column = counts.bad_row, counts.bad_column
         if bad_row == NO_ERROR:
-            judge_group(counts, space, weights, memo)
+            totals = group_totals(tokens[: len(verdicts)], verdicts, own_scores)
+            judge_group(counts.n_used, totals, space, weights, memo)
             spread_rows(
                 mask, mask_rows[group], rows[group], verdicts, space.terms, base, lengths,
                 indices, out,
             )  # fmt: skip
         space.rollouts[: counts.n_used] = 0
         space.occurrences[: counts.n_used] = 0
+        space.scores[: counts.n_used] = 0.0
     return bad_row, bad_column
 
 
 @jit
-def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, ignored, weights):
-    """One group's columns token_id, a, b, c, d, and tf_true to term, in no particular order."""
-    space = workspace(ids.shape[1], INITIAL_BITS)
-    lengths = np.empty(len(rows), dtype=np.int64)
+def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, scores, ignored, weights):
+    """One group's token ids, a, b, c, d, and tf_true to term, in no particular order."""
+    space = workspace(ids.shape[1], INITIAL_BITS, scores is not None)
+    lengths, tokens = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
     indices = np.empty((len(rows), ids.shape[1]), dtype=np.int32)
     local = np.arange(len(rows))
     while True:
         counts = count_group(
-            ids, mask, id_rows, mask_rows, local, 0,
-            correct, ignored, np.uint64(1), space, IGNORED + 1, indices, lengths,
+            ids, mask, id_rows, mask_rows, local, 0, correct, scores, ignored,
+            np.uint64(1), space, IGNORED + 1, indices, lengths, tokens,
         )  # fmt: skip
         if counts.n_used != TOO_SMALL:
             break
-        space = workspace(ids.shape[1], space.bits + 1)
-    n_true, n_false = counts.n_true, counts.n_false
-    cells = np.empty((counts.n_used - 1, 5), dtype=np.int64)
-    judged = np.zeros((counts.n_used - 1, 8))
+        space = workspace(ids.shape[1], space.bits + 1, scores is not None)
+    totals = group_totals(tokens, correct, scores)
+    token_ids = np.empty(counts.n_used - 1, dtype=np.int64)
+    found = np.zeros((counts.n_used - 1, 12))
     for n, entry in enumerate(space.table[space.table != 0]):
-        token = np.int64(entry >> np.uint64(space.bits)) & MAX_TOKEN_ID
+        token_ids[n] = np.int64(entry >> np.uint64(space.bits)) & MAX_TOKEN_ID
         index = np.int64(entry) & (len(space.table) - 1)
         pair, occurrences = space.rollouts[index], space.occurrences[index]
-        a, b = pair >> 32, pair & LOW
-        cells[n, 0], cells[n, 1], cells[n, 2] = token, a, b
-        cells[n, 3], cells[n, 4] = n_true - a, n_false - b
-        occur_true, occur_false = occurrences >> 32, occurrences & LOW
-        judged[n, 0] = occur_true / max(counts.length_true, 1)
-        judged[n, 1] = occur_false / max(counts.length_false, 1)
-        judged[n, 2] = 1.0
-        if n_true > 0 and n_false > 0:
-            p, fisher, gain, strength = _strength(a, b, n_true, n_false, weights)
-            direction = effect_size(a, b, n_true, n_false) + weights.h3 * _contrast(
-                occur_true, occur_false, counts.length_true, counts.length_false, weights
-            )
-            value = strength * direction
-            judged[n, 2], judged[n, 3], judged[n, 4] = p, fisher, gain
-            judged[n, 5], judged[n, 6] = direction, value
-            judged[n, 7] = term(value, weights.term_scale)
+        m = float((pair >> 32) + (pair & LOW))
+        a, occur_true = float(pair >> 32), float(occurrences >> 32)
+        occur_false = float(occurrences & LOW)
+        if scores is not None:
+            a, occur_true = space.scores[index, 0], space.scores[index, 1]
+            occur_false -= occur_true
+        found[n] = table_row(a, m, occur_true, occur_false, totals, weights, scores is not None)
     bad_row = rows[counts.bad_row] if counts.bad_row != NO_ERROR else NO_ERROR
-    return cells, judged, (bad_row, counts.bad_column)
+    return token_ids, found, (bad_row, counts.bad_column)

@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 BACKENDS = Path(__file__).parent
 SOURCES = (
     BACKENDS / "_cpu_kernels.py",
+    BACKENDS / "_cpu_judging.py",
     BACKENDS.parent / "statistics.py",
     BACKENDS.parent / "config.py",
 )

@@ -29,9 +29,7 @@ EMPTY = tl.constexpr(-1)
 CLAIM = tl.constexpr(1 << 31)
 FIRST_OCCURRENCE = tl.constexpr(1 << 32 | 1)
 
-# Columns of a group's tallies, offset by 2 for correct rollouts.
-ROLLOUTS = tl.constexpr(0)
-TOKENS = tl.constexpr(1)
+TOTALS = tl.constexpr(5)  # the columns of a group's totals, the fields of `GroupTotals`
 
 
 class Matrix(NamedTuple):
@@ -51,8 +49,12 @@ class Groups(NamedTuple):
     """(B,) int32: one past the last counted column; negative: incorrect; 0: does not count."""
     starts: Any
     """(B + 1,) int32: the groups' first entries, B for all groups that there aren't."""
-    tallies: Any
-    """(B, 4) int64: the groups' rollouts and tokens, incorrect and correct."""
+    tokens: Any
+    """(B,) int32: the entries' counted tokens; 0 where the rollout does not count."""
+    totals: Any
+    """(B, 5) float64: the groups' `GroupTotals`."""
+    scores: Any
+    """(B,) float64: the rows' graded scores, if the settings are graded."""
     memo: Any
     """(B, MEMO_PER_ROLLOUT, 2) float64: strength and effect size of a group's pairs (a, b)."""
 
@@ -65,7 +67,10 @@ class Table(NamedTuple):
     last_entry: Any
     """(capacity,) int32: by index, the last entry that holds the token."""
     counts: Any
-    """(2, capacity) int64: by class and index, rollouts with the token above, occurrences below."""
+    """(2, capacity) int64: by class and index, rollouts with the token above, occurrences below.
+    With graded scores all count as incorrect here."""
+    scores: Any
+    """(2, capacity) float64: by index, graded scores summed over rollouts, and over occurrences."""
     terms: Any
     """(capacity,) float32: by index."""
     capacity: Any
@@ -95,7 +100,7 @@ def survey_rows(
     ids_bt, mask_bt, group_of, correct_b, base_b, out_bt, groups, n_columns,
     settings: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Program `entry` fills its row of `out_bt` and adds its part to `groups`, but for the memo.
+    """Program `entry` fills its row of `out_bt`, and reach, tokens and starts of `groups`.
 
     `out_bt` becomes the rollout's base where unmasked and 0 elsewhere, so that `score_groups` need
     visit only the tokens that have a value.
@@ -124,17 +129,22 @@ def survey_rows(
     tl.store(groups.reach + entry, sign * tl.max(reach, 0))
     is_first = group != tl.load(group_of + entry - 1, mask=entry > 0, other=-1)
     tl.store(groups.starts + group, entry, mask=is_first)
-    tally = groups.tallies + group * 4 + tl.where(verdict > 0, 2, 0)
-    tl.atomic_add(tally + ROLLOUTS, 1, mask=n_tokens > 0, sem="relaxed")
-    tl.atomic_add(tally + TOKENS, n_tokens.to(tl.int64), mask=n_tokens > 0, sem="relaxed")
+    tl.store(groups.tokens + entry, n_tokens)
 
 
 @triton.jit
-def _has_memo(tally, start, stop):
+def _load_totals(groups, group):
+    """N_true, n_false, length_true, length_false and the scores' variance."""
+    at = groups.totals + group.to(tl.int64) * TOTALS
+    return tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3), tl.load(at + 4)
+
+
+@triton.jit
+def _has_memo(totals, start, stop):
     """Whether the group has fewer pairs than tokens, and room for them."""
-    n_pairs = (tl.load(tally + ROLLOUTS) + 1) * (tl.load(tally + 2 + ROLLOUTS) + 1)
-    n_tokens = tl.load(tally + TOKENS) + tl.load(tally + 2 + TOKENS)
-    return n_pairs <= tl.minimum(n_tokens, (stop - start).to(tl.int64) * MEMO_PER_ROLLOUT)
+    n_pairs = (totals[0] + 1) * (totals[1] + 1)
+    n_tokens = totals[2] + totals[3]
+    return n_pairs <= tl.minimum(n_tokens, (stop - start).to(tl.float64) * MEMO_PER_ROLLOUT)
 
 
 @triton.jit
@@ -148,18 +158,19 @@ def tabulate_groups(groups, settings: tl.constexpr, BLOCK: tl.constexpr):
     group = tl.program_id(0).to(tl.int64)
     start = tl.load(groups.starts + group)
     stop = tl.load(groups.starts + group + 1)
-    tally = groups.tallies + group * 4
-    n_false = tl.load(tally + ROLLOUTS).to(tl.int32)
-    n_true = tl.load(tally + 2 + ROLLOUTS).to(tl.int32)
-    if (n_true > 0) & (n_false > 0) & _has_memo(tally, start, stop):
-        n_pairs = (n_true + 1) * (n_false + 1)
+    totals = _load_totals(groups, group)
+    if (totals[4] > 0) & _has_memo(totals, start, stop):
+        columns = totals[1].to(tl.int32) + 1
+        n_pairs = (totals[0].to(tl.int32) + 1) * columns
         memo = groups.memo + start.to(tl.int64) * (2 * MEMO_PER_ROLLOUT)
         for first in range(0, n_pairs, BLOCK):
             pair = first + tl.arange(0, BLOCK)
             inside = pair < n_pairs
-            a = tl.where(inside, pair // (n_false + 1), 0)
-            b = tl.where(inside, pair % (n_false + 1), 0)
-            strength, effect = strength_and_effect(a, b, n_true, n_false, settings)
+            a = tl.where(inside, pair // columns, 0)
+            m = tl.where(inside, a + pair % columns, 0)
+            strength, effect = strength_and_effect(
+                a.to(tl.float64), m.to(tl.float64), totals, settings
+            )
             tl.store(memo + 2 * pair, strength, mask=inside)
             tl.store(memo + 2 * pair + 1, effect, mask=inside)
 
@@ -223,7 +234,10 @@ def _find(token, wanted, slots, n_slots, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _count_block(token, counted, entry, is_true, table, n_slots, n_used, BLOCK: tl.constexpr):
+def _count_block(
+    token, counted, entry, is_true, score, table, n_slots, n_used,
+    settings: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Count a block of one rollout's tokens. Returns their indices and the tokens known now.
 
     A token that is new to the group costs no atomic on its counts: the lane that took its slot
@@ -239,6 +253,9 @@ def _count_block(token, counted, entry, is_true, table, n_slots, n_used, BLOCK: 
     tl.store(table.last_entry + index, entry, mask=took)
     tl.store(ours + index, FIRST_OCCURRENCE, mask=took)
     tl.store(theirs + index, 0, mask=took)
+    if settings.graded:
+        tl.store(table.scores + index, score, mask=took)
+        tl.store(table.scores + table.capacity + index, score, mask=took)
     tl.debug_barrier()
     known = counted & (took == 0)
     just_taken = known & ((content & CLAIM) != 0)
@@ -246,6 +263,11 @@ def _count_block(token, counted, entry, is_true, table, n_slots, n_used, BLOCK: 
     index = tl.where(known, content.to(tl.int32), index)
     fresh = tl.atomic_xchg(table.last_entry + index, entry, mask=known, sem="relaxed") != entry
     tl.atomic_add(ours + index, (fresh.to(tl.int64) << 32) | 1, mask=known, sem="relaxed")
+    if settings.graded:
+        scores = tl.where(known, score, 0.0)
+        tl.atomic_add(table.scores + index, scores, mask=known & fresh, sem="relaxed")
+        at = table.scores + table.capacity + index
+        tl.atomic_add(at, scores, mask=known, sem="relaxed")
     return index, n_used + tl.sum(is_new, 0)
 
 
@@ -268,6 +290,9 @@ def _count_group(
     for entry in range(start, stop):
         row = tl.load(groups.rows + entry)
         reach = tl.load(groups.reach + entry)
+        score = 0.0
+        if settings.graded:
+            score = tl.load(groups.scores + row)
         for first in range(0, tl.abs(reach), BLOCK):
             fits = tl.where(n_used + BLOCK <= n_slots // 4 * 3, fits, 0)
             if fits > 0:
@@ -277,7 +302,16 @@ def _count_group(
                     ids_bt, mask_bt, row, column, inside, True, part, log2_parts, settings
                 )
                 index, n_used = _count_block(
-                    token, counted, entry, reach > 0, table, n_slots, n_used, BLOCK
+                    token,
+                    counted,
+                    entry,
+                    reach > 0,
+                    score,
+                    table,
+                    n_slots,
+                    n_used,
+                    settings,
+                    BLOCK,
                 )
                 tl.store(index_bt + row * n_columns + column, index, mask=counted)
     tl.debug_barrier()
@@ -286,30 +320,32 @@ def _count_group(
 
 @triton.jit
 def _judge_tokens(
-    groups, group, start, table, n_used,
+    groups, totals, start, table, n_used,
     settings: tl.constexpr, BLOCK: tl.constexpr, REMEMBERED: tl.constexpr,
 ):  # fmt: skip
     """The terms of the table's tokens, by the memo or each by itself."""
-    tally = groups.tallies + group * 4
-    n_false = tl.load(tally + ROLLOUTS).to(tl.int32)
-    n_true = tl.load(tally + 2 + ROLLOUTS).to(tl.int32)
-    length_false = tl.load(tally + TOKENS).to(tl.float64)
-    length_true = tl.load(tally + 2 + TOKENS).to(tl.float64)
+    columns = totals[1].to(tl.int32) + 1
     memo = groups.memo + start.to(tl.int64) * (2 * MEMO_PER_ROLLOUT)
     for first in range(0, n_used, BLOCK):
         index = first + tl.arange(0, BLOCK)
         inside = index < n_used
         false = tl.load(table.counts + index, inside, other=0)
         true = tl.load(table.counts + table.capacity + index, inside, other=0)
-        a, b = (true >> 32).to(tl.int32), (false >> 32).to(tl.int32)
+        m = ((true >> 32) + (false >> 32)).to(tl.float64)
+        a = (true >> 32).to(tl.float64)
+        occur_true = (true & 0xFFFFFFFF).to(tl.float64)
+        occur_false = (false & 0xFFFFFFFF).to(tl.float64)
+        if settings.graded:
+            a = tl.load(table.scores + index, inside, other=0.0)
+            occur_true = tl.load(table.scores + table.capacity + index, inside, other=0.0)
+            occur_false -= occur_true
         if REMEMBERED:
-            pair = a * (n_false + 1) + b
+            pair = (true >> 32).to(tl.int32) * columns + (false >> 32).to(tl.int32)
             strength = tl.load(memo + 2 * pair, inside, other=0.0)
             effect = tl.load(memo + 2 * pair + 1, inside, other=0.0)
         else:
-            strength, effect = strength_and_effect(a, b, n_true, n_false, settings)
-        occurrences = (true & 0xFFFFFFFF, false & 0xFFFFFFFF)
-        value = term(strength, effect, occurrences, (length_true, length_false), settings)
+            strength, effect = strength_and_effect(a, m, totals, settings)
+        value = term(strength, effect, occur_true, occur_false, totals, settings)
         tl.store(table.terms + index, value, mask=inside)
 
 
@@ -357,6 +393,7 @@ def score_groups(
         slots=tables.slots + program * tables.capacity,
         last_entry=tables.last_entry + program * tables.capacity,
         counts=tables.counts + program * tables.capacity * 2,
+        scores=tables.scores + program * tables.capacity * 2,
         terms=tables.terms + program * tables.capacity,
         capacity=tables.capacity,
     )
@@ -364,26 +401,25 @@ def score_groups(
     start = tl.load(groups.starts + group)
     while start < n_rows:
         stop = tl.load(groups.starts + group + 1)
-        tally = groups.tallies + group.to(tl.int64) * 4
-        n_false = tl.load(tally + ROLLOUTS)
-        n_true = tl.load(tally + 2 + ROLLOUTS)
-        n_tokens = tl.load(tally + TOKENS) + tl.load(tally + 2 + TOKENS)
+        totals = _load_totals(groups, group)
+        n_tokens = totals[2] + totals[3]
         n_slots = 4 * BLOCK
         while (n_slots < n_tokens) & (n_slots < table.capacity):
             n_slots *= 2
         part = 0
         log2_parts = 0
-        is_mixed = (n_false > 0) & (n_true > 0)
-        while is_mixed & (part < (1 << log2_parts)):
+        while (totals[4] > 0) & (part < (1 << log2_parts)):
             n_used, fits = _count_group(
                 ids_bt, mask_bt, groups, start, stop, index_bt, n_columns, table, n_slots,
                 part, log2_parts, settings, BLOCK,
             )  # fmt: skip
             if fits > 0:
-                if _has_memo(tally, start, stop):
-                    _judge_tokens(groups, group, start, table, n_used, settings, BLOCK, True)
+                if settings.graded:
+                    _judge_tokens(groups, totals, start, table, n_used, settings, BLOCK, False)
+                elif _has_memo(totals, start, stop):
+                    _judge_tokens(groups, totals, start, table, n_used, settings, BLOCK, True)
                 else:
-                    _judge_tokens(groups, group, start, table, n_used, settings, BLOCK, False)
+                    _judge_tokens(groups, totals, start, table, n_used, settings, BLOCK, False)
                 tl.debug_barrier()
                 _spread_terms(
                     ids_bt, mask_bt, groups, start, stop, base_b, index_bt, out_bt, n_columns,

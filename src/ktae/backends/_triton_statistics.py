@@ -24,21 +24,23 @@ class Settings(NamedTuple):
     value_scale: float
     term_scale: float
     point: bool
+    z: bool
+    graded: bool
     ignored: tuple[int, ...]
 
 
 @triton.jit
 def fisher_score(a, b, n_true, n_false, settings: tl.constexpr):
-    """`statistics.fisher_p_value` and `fisher_score`, both tails in step, in float64."""
+    """`statistics.fisher_p_value` and `fisher_score`, both tails in step."""
     k = a + b
-    n_above = tl.minimum(k, n_true) - a
-    n_below = a - tl.maximum(k - n_false, 0)
-    c, d = (n_true - a).to(tl.float64), (n_false - b).to(tl.float64)
-    a, b = a.to(tl.float64), b.to(tl.float64)
+    c, d = n_true - a, n_false - b
+    # How many tables there are; sums of fractions may miss the last one by their rounding.
+    n_above = tl.floor(tl.minimum(k, n_true) - a + 1e-9).to(tl.int32)
+    n_below = tl.floor(a - tl.maximum(k - n_false, 0.0) + 1e-9).to(tl.int32)
     above = tl.full(a.shape, 1.0, dtype=tl.float64)
     below = above
     total, as_extreme = above, above
-    left_out = tl.zeros_like(k)
+    left_out = tl.zeros_like(n_above)
     for step in range(0, tl.max(tl.maximum(n_above, n_below), 0)):
         up = above * ((c - step) * (b - step) / ((a + step + 1.0) * (d + step + 1.0)))
         down = below * ((a - step) * (d - step) / ((c + step + 1.0) * (b + step + 1.0)))
@@ -64,9 +66,8 @@ def _entropy(x, y):
 @triton.jit
 def information_gain(a, b, n_true, n_false):
     """`statistics.information_gain`."""
-    a, b = a.to(tl.float64), b.to(tl.float64)
-    c, d = n_true.to(tl.float64) - a, n_false.to(tl.float64) - b
-    n = a + b + c + d
+    c, d = n_true - a, n_false - b
+    n = n_true + n_false
     gain = _entropy(a + c, b + d) - (a + b) / n * _entropy(a, b) - (c + d) / n * _entropy(c, d)
     # With the token in every rollout, or in none, X tells nothing: exactly 0, not to rounding.
     return tl.where((a + b == n) | (a + b == 0.0), 0.0, tl.maximum(gain, 0.0))
@@ -79,7 +80,7 @@ def _asin_sqrt(x, n):
     For the smaller of the two shares, three halvings sin(θ/2) = sin θ / √(2 + 2 cos θ) bring the
     sine below 0.1, where four terms of the series leave an error of 2e-12.
     """
-    x, n = x.to(tl.float64), n.to(tl.float64)
+    x = tl.minimum(tl.maximum(x, 0.0), n)  # sums of fractions may round to beyond
     is_large = x + x > n
     sine = tl.sqrt(tl.where(is_large, n - x, x) / n)
     for _ in tl.static_range(3):
@@ -91,15 +92,32 @@ def _asin_sqrt(x, n):
 
 
 @triton.jit
-def strength_and_effect(a, b, n_true, n_false, settings: tl.constexpr):
-    strength = tl.zeros_like(a).to(tl.float64)
-    if settings.h1 > 0:
-        strength += settings.h1 * fisher_score(a, b, n_true, n_false, settings)
-    if settings.h2 > 0:
-        strength += settings.h2 * information_gain(a, b, n_true, n_false)
-    # The released code divides by h1 + h2, the paper does not: value_scale.
-    effect = _asin_sqrt(a, n_true) - _asin_sqrt(b, n_false)
-    return strength * settings.value_scale, effect
+def presence_z(a, m, totals):
+    """`statistics.presence_z`."""
+    n = tl.floor(totals[0] + totals[1] + 0.5)
+    spread = m * (n - m) / tl.maximum(n - 1.0, 1.0) * totals[4]
+    z = (a - m * (totals[0] / n)) / tl.sqrt(tl.where(spread > 0.0, spread, 1.0))
+    return tl.where(spread > 0.0, z, 0.0)
+
+
+@triton.jit
+def strength_and_effect(a, m, totals, settings: tl.constexpr):
+    """What depends on the rollouts alone; `m` of them hold the token, of total score `a`."""
+    strength = tl.zeros_like(a)
+    if settings.z:
+        strength += 1.0
+        effect = presence_z(a, m, totals)
+    else:
+        n_true, n_false = totals[0], totals[1]
+        b = m - a
+        if settings.h1 > 0:
+            strength += settings.h1 * fisher_score(a, b, n_true, n_false, settings)
+        if settings.h2 > 0:
+            strength += settings.h2 * information_gain(a, b, n_true, n_false)
+        # The released code divides by h1 + h2, the paper does not: value_scale.
+        strength *= settings.value_scale
+        effect = _asin_sqrt(a, n_true) - _asin_sqrt(b, n_false)
+    return strength, effect
 
 
 @triton.jit
@@ -107,22 +125,24 @@ def _saturated(occurrences, length, mean_length, settings: tl.constexpr):
     """`statistics.saturated_term_frequency` of a class of `length` tokens, times length / length:
     that saves a division for each token."""
     saturation = settings.k1 * (1.0 - settings.b_len + settings.b_len * (length / mean_length))
-    count = occurrences.to(tl.float64)
-    return (settings.k1 + 1.0) * count / (saturation * length + count)
+    return (settings.k1 + 1.0) * occurrences / (saturation * length + occurrences)
 
 
 @triton.jit
-def term(strength, effect, occurrences, lengths, settings: tl.constexpr):
-    """`statistics.term`; occurrences and lengths are (correct, incorrect) pairs."""
+def term(strength, effect, occur_true, occur_false, totals, settings: tl.constexpr):
+    """`statistics.term`, or the z-score's own."""
     direction = effect
     if settings.h3 > 0:
-        mean_length = (lengths[0] + lengths[1]) / 2.0
-        true = _saturated(occurrences[0], lengths[0], mean_length, settings)
-        false = _saturated(occurrences[1], lengths[1], mean_length, settings)
+        mean_length = (totals[2] + totals[3]) / 2.0
+        true = _saturated(occur_true, totals[2], mean_length, settings)
+        false = _saturated(occur_false, totals[3], mean_length, settings)
         contrast = true / (false + settings.eps) - false / (true + settings.eps)
         direction += settings.h3 * contrast
     value = tl.where(strength > 0.0, strength * direction, 0.0)
-    # σ(v) - 0.5 = (1 - e) / (1 + e) / 2 with e = exp(-v), for |v| so that nothing overflows.
-    e = tl.exp(-tl.abs(value))
-    size = settings.term_scale * 0.5 * (1.0 - e) / (1.0 + e)
+    if settings.z:
+        size = settings.term_scale * tl.abs(value)
+    else:
+        # σ(v) - 0.5 = (1 - e) / (1 + e) / 2 with e = exp(-v), for |v| so that nothing overflows.
+        e = tl.exp(-tl.abs(value))
+        size = settings.term_scale * 0.5 * (1.0 - e) / (1.0 + e)
     return tl.where(value < 0.0, -size, size).to(tl.float32)

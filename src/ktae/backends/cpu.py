@@ -17,8 +17,10 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from ktae.backends import _cpu_judging as judging
 from ktae.backends import _cpu_kernels as kernels
-from ktae.backends._cpu_kernels import NO_ERROR, kernel_weights, score_groups, tabulate_group
+from ktae.backends._cpu_judging import kernel_weights
+from ktae.backends._cpu_kernels import NO_ERROR, score_groups, tabulate_group
 from ktae.batch import Batch, bad_token_id
 from ktae.config import MAX_TOKEN_ID, KTAEConfig
 from ktae.table import KeyTokenTable
@@ -42,6 +44,8 @@ class Chunk(NamedTuple):
     starts: np.ndarray
     """(n_groups + 1,) bounds of the groups within the n rollouts."""
     correct: np.ndarray
+    """(n,)"""
+    scores: np.ndarray | None
     """(n,)"""
 
 
@@ -73,29 +77,30 @@ def terms(
 def table(batch: Batch, config: KTAEConfig) -> KeyTokenTable:
     """The key-token table of the whole batch."""
     weights, ignored = kernel_weights(config)
-    counts = [np.empty((0, 5), dtype=np.int64)]
-    judged = [np.empty((0, 8))]
+    ids, found = [np.empty(0, dtype=np.int64)], [np.empty((0, 12))]
     sizes, errors = [], []
     for group in range(len(batch.group_ids)):
         chunk = _chunk(batch, slice(group, group + 1))
-        n_by_5, n_by_8, error = tabulate_group(
+        token_ids, n_by_12, error = tabulate_group(
             chunk.ids, chunk.mask, chunk.id_rows, chunk.mask_rows, chunk.rows, chunk.correct,
-            ignored, weights,
+            chunk.scores, ignored, weights,
         )  # fmt: skip
-        order = np.argsort(n_by_5[:, 0])
-        counts.append(n_by_5[order])
-        judged.append(n_by_8[order])
+        order = np.argsort(token_ids)
+        ids.append(token_ids[order])
+        found.append(n_by_12[order])
         sizes.append(len(order))
         errors.append(error)
     _raise_first(batch, errors)
     labels = np.repeat(batch.group_ids, sizes)
-    return KeyTokenTable(labels, *np.concatenate(counts).T, *np.concatenate(judged).T)
+    columns = np.concatenate(found).T
+    cells = columns[:4] if batch.scores is not None else columns[:4].astype(np.int64)
+    return KeyTokenTable(labels, np.concatenate(ids), *cells, *columns[4:])
 
 
 def _score_in_slices(
     batch: Batch,
     groups: slice,
-    weights: kernels.Weights,
+    weights: judging.Weights,
     ignored: np.ndarray,
     base_b: np.ndarray,
     out: np.ndarray,
@@ -105,13 +110,16 @@ def _score_in_slices(
     for group in range(groups.start, groups.stop):
         rows = batch.rows[batch.starts[group] : batch.starts[group + 1]]
         verdicts = batch.correct[rows]
-        if not (np.any(verdicts == 0) and np.any(verdicts == 1)):
+        scores = None if batch.scores is None else batch.scores[rows]
+        if scores is None and not (np.any(verdicts == 0) and np.any(verdicts == 1)):
             verdicts = np.full_like(verdicts, -1)  # nothing to compare: only check the token ids
-        lengths = np.empty(len(rows), dtype=np.int64)
-        counts, space = _count_slices(batch, rows, verdicts, ignored, out, lengths)
+        lengths, tokens = (np.empty(len(rows), dtype=np.int64) for _ in range(2))
+        counts, space = _count_slices(batch, rows, verdicts, scores, ignored, out, lengths, tokens)
         first = min(first, (counts.bad_row, counts.bad_column))
         if first[0] == NO_ERROR:
-            kernels.judge_group(counts, space, weights, np.empty((kernels.MEMO_ENTRIES, 3)))
+            totals = judging.group_totals(tokens, verdicts, scores)
+            memo = np.empty((judging.MEMO_ENTRIES, 3))
+            judging.judge_group(counts.n_used, totals, space, weights, memo)
             for part in _slices(batch, rows):
                 chunk = _convert(batch, rows[part], np.empty(0))
                 kernels.spread_rows(
@@ -125,27 +133,28 @@ def _count_slices(
     batch: Batch,
     rows: np.ndarray,
     verdicts: np.ndarray,
+    scores: np.ndarray | None,
     ignored: np.ndarray,
     out: np.ndarray,
     lengths: np.ndarray,
+    tokens: np.ndarray,
 ) -> tuple[kernels.GroupCounts, kernels.Workspace]:
     """`count_group` for one group, slice by slice, in a table that is large enough for it."""
     bits = kernels.INITIAL_BITS
     while True:
-        space = kernels.workspace(out.shape[1], bits)
-        totals, n_used = np.zeros(4, dtype=np.int64), kernels.IGNORED + 1
+        space = kernels.workspace(out.shape[1], bits, scores is not None)
+        counts = kernels.GroupCounts(judging.IGNORED + 1, NO_ERROR, 0)
         for part in _slices(batch, rows):
             chunk = _convert(batch, rows[part], np.empty(0))
-            counts = kernels.count_group(
+            counts = kernels.GroupCounts(*kernels.count_group(
                 chunk.ids, chunk.mask, chunk.id_rows, chunk.mask_rows, chunk.rows, part.start,
-                verdicts[part], ignored, np.uint64(1), space, n_used, out.view(np.int32),
-                lengths[part],
-            )  # fmt: skip
-            totals, n_used = totals + counts[:4], counts.n_used
-            if n_used == kernels.TOO_SMALL or counts.bad_row != NO_ERROR:
+                verdicts[part], None if scores is None else scores[part], ignored, np.uint64(1),
+                space, counts.n_used, out.view(np.int32), lengths[part], tokens[part],
+            ))  # fmt: skip
+            if counts.n_used == kernels.TOO_SMALL or counts.bad_row != NO_ERROR:
                 break
-        if n_used != kernels.TOO_SMALL:
-            return kernels.GroupCounts(*map(int, totals), *counts[4:]), space
+        if counts.n_used != kernels.TOO_SMALL:
+            return counts, space
         bits = space.bits + 1
 
 
@@ -194,7 +203,8 @@ def _convert(batch: Batch, rows: np.ndarray, starts: np.ndarray) -> Chunk:
     # All read-only: numba would compile the kernels once more for arrays of the other kind.
     ids, mask = ids.view(), mask.view(np.uint8)
     ids.flags.writeable = mask.flags.writeable = False
-    return Chunk(ids, mask, id_rows, mask_rows, rows, starts, batch.correct[rows])
+    scores = None if batch.scores is None else batch.scores[rows]
+    return Chunk(ids, mask, id_rows, mask_rows, rows, starts, batch.correct[rows], scores)
 
 
 def _fitting_ids(ids: np.ndarray) -> bool:

@@ -3,7 +3,7 @@ that every other backend is tested against."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ktae.batch import UNKNOWN, Batch, bad_token_id
 from ktae.config import MAX_TOKEN_ID, KTAEConfig
 from ktae.table import KeyTokenTable
 
-Row = tuple[int, int, int, int, int, float, float, float, float, float, float, float, float]
+Row = tuple[int, float, float, float, float, float, float, float, float, float, float, float, float]
 """token_id, a, b, c, d, tf_true, tf_false, p, F, IG, direction, value, term."""
 
 
@@ -41,7 +41,8 @@ def table(batch: Batch, config: KTAEConfig) -> KeyTokenTable:
         found += judged
         labels += [label] * len(judged)
     columns = zip(*found, strict=True) if found else [()] * 13
-    kinds = [np.int64] * 5 + [np.float64] * 8
+    cells = np.int64 if batch.scores is None else np.float64
+    kinds = [np.int64] + [cells] * 4 + [np.float64] * 8
     arrays = [np.array(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)]
     return KeyTokenTable(np.array(labels, dtype=batch.group_ids.dtype), *arrays)
 
@@ -68,45 +69,71 @@ def _tokens(batch: Batch) -> list[list[tuple[int, int]]]:
 def _judge(
     batch: Batch, rows: list[int], tokens_of: list[list[tuple[int, int]]], config: KTAEConfig
 ) -> list[Row]:
-    """Lines 2 to 10 of Algorithm 1 for one group: one row a distinct token, sorted by token."""
-    n = [0, 0]  # incorrect, correct rollouts
-    length = [0, 0]  # their tokens
-    contain: tuple[Counter[int], Counter[int]] = (Counter(), Counter())
-    occur: tuple[Counter[int], Counter[int]] = (Counter(), Counter())
+    """Lines 2 to 10 of Algorithm 1 for one group: one row a distinct token, sorted by token.
+
+    A rollout of score r counts as r correct and 1 - r incorrect ones; without graded scores that
+    is one or none.
+    """
+    scores: list[float] = []
+    length = [0.0, 0.0]  # tokens of the incorrect and the correct rollouts
+    contain: defaultdict[int, list[float]] = defaultdict(list)  # scores of the rollouts with it
+    occur: defaultdict[int, list[float]] = defaultdict(list)  # the same once an occurrence
     for i in rows:
         tokens = [token for _, token in tokens_of[i] if token not in config.ignore_token_ids]
         if batch.correct[i] == UNKNOWN or not tokens:
             continue
-        is_true = int(batch.correct[i])
-        n[is_true] += 1
-        length[is_true] += len(tokens)
-        contain[is_true].update(set(tokens))
-        occur[is_true].update(tokens)
-    n_false, n_true = n
+        score = float(batch.correct[i] if batch.scores is None else batch.scores[i])
+        scores.append(score)
+        length[0] += (1 - score) * len(tokens)
+        length[1] += score * len(tokens)
+        for token in tokens:
+            occur[token].append(score)
+        for token in set(tokens):
+            contain[token].append(score)
+    n_true = sum(scores)
+    n_false = len(scores) - n_true
     judged: list[Row] = []
-    for token in sorted(contain[0].keys() | contain[1].keys()):
-        a, b = contain[1][token], contain[0][token]
-        tf_false, tf_true = (occur[y][token] / max(length[y], 1) for y in (0, 1))
-        counts = (token, a, b, n_true - a, n_false - b, tf_true, tf_false)
-        if n_true == 0 or n_false == 0:
-            judged.append((*counts, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0))
-            continue
-        p = statistics.fisher_p_value(a, b, n_true, n_false, config.fisher == "point")
-        fisher = statistics.fisher_score(p)
-        gain = statistics.information_gain(a, b, n_true, n_false)
-        strength = config.h1 * fisher + config.h2 * gain
-        if config.normalize:  # the released code does, the paper does not
-            strength /= config.h1 + config.h2
-        mean_length = (length[0] + length[1]) / 2
-        saturated_true, saturated_false = (
-            statistics.saturated_term_frequency(
-                tf, length[y] / mean_length, config.k1, config.b_len
-            )
-            for tf, y in ((tf_true, 1), (tf_false, 0))
-        )
-        contrast = statistics.frequency_contrast(saturated_true, saturated_false, config.eps)
-        direction = statistics.effect_size(a, b, n_true, n_false) + config.h3 * contrast
-        value = strength * direction
-        term = statistics.term(value, config.term_scale)
-        judged.append((*counts, p, fisher, gain, direction, value, term))
+    for token in sorted(contain):
+        a = sum(contain[token])
+        b = len(contain[token]) - a
+        occur_true = sum(occur[token])
+        tf_true = occur_true / (length[1] or 1.0)
+        tf_false = (len(occur[token]) - occur_true) / (length[0] or 1.0)
+        row = (token, a, b, n_true - a, n_false - b, tf_true, tf_false)
+        if len(set(scores)) < 2:  # nothing to compare
+            judged.append((*row, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+        elif config.statistic == "z":
+            mean, variance = float(np.mean(scores)), float(np.var(scores))
+            z = statistics.presence_z(a, len(contain[token]), len(scores), mean, variance)
+            tests = (1.0, 0.0, 0.0)  # of verdicts only: other scores may be anything
+            if batch.scores is None:
+                tests = _key_token_value(row, length, config)[:3]
+            judged.append((*row, *tests, z, z, config.term_scale * z))
+        else:
+            judged.append((*row, *_key_token_value(row, length, config)))
     return judged
+
+
+def _key_token_value(
+    row: tuple[int, float, float, float, float, float, float],
+    length: list[float],
+    config: KTAEConfig,
+) -> tuple[float, float, float, float, float, float]:
+    """P-value, Fisher score, information gain, direction, value and term."""
+    _, a, b, c, d, tf_true, tf_false = row
+    n_true, n_false = a + c, b + d
+    p = statistics.fisher_p_value(a, b, n_true, n_false, config.fisher == "point")
+    fisher = statistics.fisher_score(p)
+    gain = statistics.information_gain(a, b, n_true, n_false)
+    strength = config.h1 * fisher + config.h2 * gain
+    if config.normalize:  # the released code does, the paper does not
+        strength /= config.h1 + config.h2
+    mean_length = (length[0] + length[1]) / 2
+    saturated_true, saturated_false = (
+        statistics.saturated_term_frequency(tf, of_class / mean_length, config.k1, config.b_len)
+        for tf, of_class in ((tf_true, length[1]), (tf_false, length[0]))
+    )
+    contrast = statistics.frequency_contrast(saturated_true, saturated_false, config.eps)
+    direction = statistics.effect_size(a, b, n_true, n_false) + config.h3 * contrast
+    value = strength * direction
+    return p, fisher, gain, direction, value, statistics.term(value, config.term_scale)

@@ -18,7 +18,7 @@ from ktae.batch import (
     finite_per_rollout,
     group_labels,
 )
-from ktae.config import MAX_TOKEN_ID
+from ktae.config import MAX_TOKEN_ID, KTAEConfig
 from ktae.rollout_advantages import rollout_advantages
 
 CHECKED_AT_ONCE = 1 << 20
@@ -59,7 +59,9 @@ class Tensors(NamedTuple):
     mask: torch.Tensor | HostRows
     """(B, T); a position counts where it is not 0."""
     correct: torch.Tensor
-    """(B,) int8: 1 correct, 0 incorrect, -1 unknown."""
+    """(B,) int8: 1 correct, 0 incorrect, -1 unknown. With `scores`: 0 known, -1 unknown."""
+    scores: torch.Tensor | None
+    """(B,) float64 graded scores, 0 where unknown."""
     rows: torch.Tensor
     """(B,) int64 row numbers, group by group."""
     group_of: torch.Tensor
@@ -76,14 +78,23 @@ def from_batch(batch: Batch) -> Tensors:
     tensors = Tensors(
         _lend(batch.token_ids),
         _lend(batch.mask, is_mask=True),
-        *map(torch.from_numpy, (batch.correct, batch.rows, group_of)),
+        torch.from_numpy(batch.correct),
+        None if batch.scores is None else torch.from_numpy(batch.scores),
+        torch.from_numpy(batch.rows),
+        torch.from_numpy(group_of),
     )
     _check_token_ids(tensors, batch.token_ids)
     return tensors
 
 
 def on_device(
-    token_ids: torch.Tensor, mask: Any, correct: Any, groups: Any, *, validate: bool
+    token_ids: torch.Tensor,
+    mask: Any,
+    correct: Any,
+    groups: Any,
+    config: KTAEConfig,
+    *,
+    validate: bool,
 ) -> Tensors:
     """A batch on the device of `token_ids`, without the host ever waiting for it.
 
@@ -92,8 +103,8 @@ def on_device(
     with `validate` only.
 
     Raises:
-        InputError: shapes or dtypes do not fit; a value of `correct` is something else than 0, 1
-            and NaN; with `validate`, a token id is out of range at an unmasked position.
+        InputError: shapes or dtypes do not fit; a value of `correct` is not what the config
+            allows; with `validate`, a token id is out of range at an unmasked position.
     """
     device, token_ids, mask = token_ids.device, token_ids.detach(), _on_host_or_tensor("mask", mask)
     check_tokens(token_ids, mask)
@@ -108,14 +119,14 @@ def on_device(
     ordered = groups[rows]
     group_of = torch.zeros_like(rows)
     group_of[1:] = (ordered[1:] != ordered[:-1]).cumsum(0)
-    correct = _correctness(correct, n_rows, device, validate)
+    correct, scores = _correctness(correct, n_rows, config, device, validate)
     mask = mask.to(device)
     if mask.dtype in SIGNED:
         mask = mask.view(SIGNED[mask.dtype])  # not 0 remains not 0
     ids = token_ids
     if ids.dtype in SIGNED:  # out of range remains out of range, but for 16 bits
         ids = ids.int() if ids.dtype == torch.uint16 else ids.view(SIGNED[ids.dtype])
-    tensors = Tensors(ids, mask, correct, rows, group_of)
+    tensors = Tensors(ids, mask, correct, scores, rows, group_of)
     if validate:
         _check_token_ids(tensors, token_ids)
     return tensors
@@ -142,16 +153,26 @@ def base_on_device(batch: Tensors, rewards: Any, base: Any, *, validate: bool) -
     return advantages_b
 
 
-def _correctness(correct: Any, n_rows: int, device: torch.device, validate: bool) -> torch.Tensor:
-    """(B,) int8 on the device; values are looked at if they are the host's, or with `validate`."""
+def _correctness(
+    correct: Any, n_rows: int, config: KTAEConfig, device: torch.device, validate: bool
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """`Tensors.correct` and `Tensors.scores`; values are looked at if they are the host's, or with
+    `validate`. Scores that stay on the device may be 0 and 1 alone: the host cannot know."""
     correct = _on_host_or_tensor("correct", correct)
     if not isinstance(correct, torch.Tensor):
-        return torch.from_numpy(correctness(correct, n_rows)).to(device)
+        verdicts, scores = correctness(correct, n_rows, config)
+        on_device = None if scores is None else torch.from_numpy(scores).to(device)
+        return torch.from_numpy(verdicts).to(device), on_device
     check_per_rollout("correct", correct, n_rows, "bif", "bool, or 0, 1 and NaN (unknown)")
     if validate:
-        correctness(_to_host(correct), n_rows)
+        correctness(_to_host(correct), n_rows, config)
+    correct = correct.to(device)
+    if config.graded:
+        numbers = correct.double()
+        unknown = numbers.isnan()
+        return torch.where(unknown, UNKNOWN, 0).to(torch.int8), numbers.nan_to_num(nan=0.0)
     known = (correct != 0).to(torch.int8)
-    return torch.where(correct.isnan(), UNKNOWN, known).to(torch.int8).to(device)
+    return torch.where(correct.isnan(), UNKNOWN, known).to(torch.int8), None
 
 
 def _numbers(name: str, values: Any, batch: Tensors, validate: bool) -> torch.Tensor:

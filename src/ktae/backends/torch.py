@@ -12,7 +12,13 @@ from typing import NamedTuple
 import torch
 
 from ktae import statistics
-from ktae.backends._torch_statistics import PairSettings, judge_pairs
+from ktae.backends._torch_statistics import (
+    GroupTotals,
+    PairSettings,
+    group_totals,
+    judge_pairs,
+    presence_z,
+)
 from ktae.backends.tensors import Tensors
 from ktae.config import MAX_TOKEN_ID, KTAEConfig
 
@@ -25,10 +31,13 @@ class _Runs(NamedTuple):
     """The key tokens of a chunk: one entry for each of its groups' distinct tokens."""
 
     group: torch.Tensor
+    m: torch.Tensor
+    """int64: rollouts that hold it."""
     a: torch.Tensor
-    b: torch.Tensor
+    """float64: their scores' sum."""
+    occurrences: torch.Tensor
     occur_true: torch.Tensor
-    occur_false: torch.Tensor
+    """float64: the sum of their scores, once for each occurrence."""
 
 
 def terms(
@@ -87,11 +96,11 @@ def _chunk_terms(
     group_of_run = key[new_run] >> 32
     del key
     run = new_run.cumsum(0) - 1
-    runs = _sum_runs(group_of_run, run, new_run, row, correct[row] == 1)
+    scores = batch.correct[rows].double() if batch.scores is None else batch.scores[rows]
+    runs = _sum_runs(group_of_run, run, new_run, row, scores)
     del row, new_run
-    rollouts_gy = _per_class(group_of_row, correct, counted.any(1).long())
-    lengths_gy = _per_class(group_of_row, correct, counted.sum(1))
-    term_of_run = _judge(runs, rollouts_gy, lengths_gy, config, memory_bytes)
+    totals = group_totals(group_of_row, scores, counted.sum(1))
+    term_of_run = _judge(runs, totals, batch.scores is None, config, memory_bytes)
     out.view(-1)[position] += term_of_run[run]
     return out
 
@@ -101,78 +110,72 @@ def _sum_runs(
     run: torch.Tensor,
     new_run: torch.Tensor,
     row: torch.Tensor,
-    is_true: torch.Tensor,
+    scores: torch.Tensor,
 ) -> _Runs:
     """Count each run's occurrences and rollouts. The sort is stable: a run's rows are in order, so
     a token is new to its rollout where the row changes."""
     fresh = new_run.clone()
     fresh[1:] |= row[1:] != row[:-1]
 
-    def total(flags: torch.Tensor) -> torch.Tensor:
-        sums = torch.zeros(len(group), dtype=torch.int64, device=run.device)
-        return sums.index_add_(0, run, flags.long())
+    def total(values: torch.Tensor) -> torch.Tensor:
+        return values.new_zeros(len(group)).index_add_(0, run, values)
 
+    score = scores[row]
     return _Runs(
-        group, total(fresh & is_true), total(fresh & ~is_true), total(is_true), total(~is_true)
+        group, total(fresh.long()), total(score * fresh), total(torch.ones_like(run)), total(score)
     )
-
-
-def _per_class(
-    group_of_row: torch.Tensor, correct: torch.Tensor, amount: torch.Tensor
-) -> torch.Tensor:
-    """(n_groups, 2) sums over the incorrect and the correct rollouts of each group."""
-    sums = torch.zeros(2 * (int(group_of_row[-1]) + 1), dtype=torch.int64, device=amount.device)
-    cell = 2 * group_of_row + correct.clamp(min=0)
-    return sums.index_add_(0, cell, torch.where(correct >= 0, amount, 0)).view(-1, 2)
 
 
 def _judge(
-    runs: _Runs,
-    rollouts_gy: torch.Tensor,
-    lengths_gy: torch.Tensor,
-    config: KTAEConfig,
-    memory_bytes: int,
+    runs: _Runs, totals: GroupTotals, verdicts: bool, config: KTAEConfig, memory_bytes: int
 ) -> torch.Tensor:
     """(n_runs,) float32 terms."""
-    strength, direction = _strength_and_effect(runs, rollouts_gy, config, memory_bytes)
-    length_false, length_true = lengths_gy[runs.group].double().clamp(min=1).unbind(1)
-    mean_length = (length_true + length_false) / 2
+    own = GroupTotals(*(values[runs.group] for values in totals))
+    if config.statistic == "z":
+        n = own.n_true + own.n_false
+        mean = own.n_true / n
+        z = presence_z(runs.a, runs.m, n, mean, own.variance)
+        return (config.term_scale * z).float()
+    settings = PairSettings(config.h1, config.h2, config.fisher == "point", config.normalize)
+    if verdicts:
+        judged = _judge_distinct(runs, totals, settings, memory_bytes)
+    else:
+        judged = judge_pairs(
+            runs.a, runs.m - runs.a, own.n_true, own.n_false, settings, memory_bytes=memory_bytes
+        )
+    strength, effect = judged.unbind(1)
+    mean_length = (own.length_true + own.length_false) / 2
     frequency_true, frequency_false = (
         statistics.saturated_term_frequency(
-            occurrences / length,
-            length / mean_length,
-            config.k1,
-            config.b_len,
+            occurrences / torch.where(length > 0, length, 1.0), length / mean_length,
+            config.k1, config.b_len,
         )
         for occurrences, length in (
-            (runs.occur_true, length_true),
-            (runs.occur_false, length_false),
+            (runs.occur_true, own.length_true),
+            (runs.occurrences - runs.occur_true, own.length_false),
         )
-    )
+    )  # fmt: skip
     contrast = statistics.frequency_contrast(frequency_true, frequency_false, config.eps)
-    value = strength * (direction + config.h3 * contrast)
-    return (config.term_scale * 0.5 * torch.tanh(0.5 * value)).float()
+    value = strength * (effect + config.h3 * contrast)
+    term = config.term_scale * 0.5 * torch.tanh(0.5 * value)
+    return torch.where(own.variance > 0, term, 0.0).float()
 
 
-def _strength_and_effect(
-    runs: _Runs, rollouts_gy: torch.Tensor, config: KTAEConfig, memory_bytes: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """(n_runs,) float64 each; 0 in groups that are all correct or all incorrect.
-
-    Both depend on (a, b) and the group's classes alone, so the few pairs that occur are judged and
-    looked up.
-    """
-    n_false, n_true = rollouts_gy.unbind(1)
+def _judge_distinct(
+    runs: _Runs, totals: GroupTotals, settings: PairSettings, memory_bytes: int
+) -> torch.Tensor:
+    """`judge_pairs` of the runs of verdicts: both results depend on (a, b) and the group's classes
+    alone, so the few pairs that occur are judged and looked up."""
+    n_true, n_false = totals.n_true.long(), totals.n_false.long()
     n_pairs = (n_true + 1) * (n_false + 1)
     offset = n_pairs.cumsum(0) - n_pairs
-    pair = offset[runs.group] + runs.a * (n_false[runs.group] + 1) + runs.b
+    a = runs.a.long()
+    pair = offset[runs.group] + a * (n_false[runs.group] + 1) + runs.m - a
     pair, place = pair.unique(return_inverse=True)
     group = torch.searchsorted(offset, pair, right=True) - 1
     a_and_b, columns = pair - offset[group], n_false[group] + 1
-    settings = PairSettings(config.h1, config.h2, config.fisher == "point", config.normalize)
     judged = judge_pairs(
-        a_and_b // columns, a_and_b % columns, n_true[group], n_false[group], settings,
-        memory_bytes=memory_bytes,
+        (a_and_b // columns).double(), (a_and_b % columns).double(),
+        totals.n_true[group], totals.n_false[group], settings, memory_bytes=memory_bytes,
     )  # fmt: skip
-    strength, effect = judged[place].unbind(1)
-    return strength, effect
+    return judged[place]

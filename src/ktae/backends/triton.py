@@ -12,6 +12,7 @@ import torch
 import triton
 
 from ktae.backends import _triton_kernels as kernels
+from ktae.backends._torch_statistics import group_totals
 from ktae.backends._triton_statistics import Settings
 from ktae.backends.tensors import Tensors
 from ktae.config import KTAEConfig
@@ -32,6 +33,9 @@ TABULATE_BLOCK = 128
 
 SLOT_BYTES = 8 + 4 + 2 * 8 + 4
 """Of a table, for each slot."""
+
+GRADED_SLOT_BYTES = 2 * 8
+"""The same for graded scores, in addition."""
 
 
 def terms(
@@ -54,7 +58,7 @@ def terms(
     out = torch.empty(n_rows, n_columns, dtype=torch.float32, device=device)
     if out.numel() > 0:
         with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
-            _launch(batch, _settings(config), base_b, out, memory_bytes)
+            _launch(batch, _settings(config, batch.scores is not None), base_b, out, memory_bytes)
     return out
 
 
@@ -66,16 +70,25 @@ def _launch(
     # [:] is the tensor itself, or the copy of a `HostRows`, which only the interpreter can meet.
     ids_bt, mask_bt = _matrix(batch.token_ids[:]), _matrix(batch.mask[:])
     base_b = base_b.contiguous()
-    groups, queue = _groups(batch.rows.contiguous())
+    groups = _groups(batch, settings.graded)
+    group_of = batch.group_of.contiguous()
     kernels.survey_rows[(n_rows,)](
-        ids_bt, mask_bt, batch.group_of.contiguous(), batch.correct.contiguous(), base_b, out,
+        ids_bt, mask_bt, group_of, batch.correct.contiguous(), base_b, out,
         groups, n_columns, settings=settings, BLOCK=SURVEY_BLOCK, num_warps=4,
     )  # fmt: skip
-    kernels.tabulate_groups[(n_rows,)](
-        groups, settings=settings, BLOCK=TABULATE_BLOCK, num_warps=TABULATE_BLOCK // 32
-    )
+    scores = batch.correct.double() if batch.scores is None else batch.scores
+    own = scores.gather(0, groups.rows)
+    totals = group_totals(group_of, own, groups.tokens, n_groups=n_rows)
+    groups = groups._replace(totals=torch.stack(totals, dim=1))
+    if not settings.graded:
+        kernels.tabulate_groups[(n_rows,)](
+            groups, settings=settings, BLOCK=TABULATE_BLOCK, num_warps=TABULATE_BLOCK // 32
+        )
     taken = sum(tensor.nbytes for tensor in groups)
-    n_programs, tables = _tables(n_rows, n_columns, out.device, max(0, memory_bytes - taken))
+    n_programs, tables = _tables(
+        n_rows, n_columns, out.device, max(0, memory_bytes - taken), settings.graded
+    )
+    queue = torch.zeros(1, dtype=torch.int32, device=out.device)
     kernels.score_groups[(n_programs,)](
         ids_bt, mask_bt, groups, base_b, out, out.view(torch.int32), queue, tables,
         n_rows, n_columns, settings=settings, BLOCK=BLOCK,
@@ -89,23 +102,25 @@ def _matrix(tensor_bt: torch.Tensor) -> kernels.Matrix:
     return kernels.Matrix(tensor_bt, *tensor_bt.stride())
 
 
-def _groups(rows: torch.Tensor) -> tuple[kernels.Groups, torch.Tensor]:
-    """Room for the survey and the memo, and the queue, a counter of the groups taken."""
+def _groups(batch: Tensors, graded: bool) -> kernels.Groups:
+    """Room for the survey and the memo."""
+    rows = batch.rows.contiguous()
     n_rows, device = len(rows), rows.device
-    n_pairs = n_rows * kernels.MEMO_PER_ROLLOUT.value
-    tallies = torch.zeros(n_rows + 1, 4, dtype=torch.int64, device=device)
-    groups = kernels.Groups(
+    n_pairs = 0 if graded else n_rows * kernels.MEMO_PER_ROLLOUT.value
+    nothing = torch.empty(1, dtype=torch.float64, device=device)
+    return kernels.Groups(
         rows=rows,
         reach=torch.empty(n_rows, dtype=torch.int32, device=device),
         starts=torch.full((n_rows + 1,), n_rows, dtype=torch.int32, device=device),
-        tallies=tallies,
-        memo=torch.empty(2 * n_pairs, dtype=torch.float64, device=device),
+        tokens=torch.empty(n_rows, dtype=torch.int32, device=device),
+        totals=nothing,  # once the survey is done
+        scores=nothing if batch.scores is None else batch.scores.contiguous(),
+        memo=torch.empty(2 * max(1, n_pairs), dtype=torch.float64, device=device),
     )
-    return groups, tallies[n_rows].view(torch.int32)
 
 
 def _tables(
-    n_rows: int, n_columns: int, device: torch.device, memory_bytes: int
+    n_rows: int, n_columns: int, device: torch.device, memory_bytes: int, graded: bool
 ) -> tuple[int, kernels.Table]:
     """The number of programs, and their tables.
 
@@ -118,8 +133,9 @@ def _tables(
         multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count
         n_programs = multiprocessors * PROGRAMS_PER_MULTIPROCESSOR
     smallest = 4 * BLOCK
-    n_programs = max(1, min(n_programs, n_rows, memory_bytes // (smallest * SLOT_BYTES)))
-    affordable = memory_bytes // n_programs // SLOT_BYTES
+    slot_bytes = SLOT_BYTES + (GRADED_SLOT_BYTES if graded else 0)
+    n_programs = max(1, min(n_programs, n_rows, memory_bytes // (smallest * slot_bytes)))
+    affordable = memory_bytes // n_programs // slot_bytes
     useful = n_rows * n_columns * 4 // 3 + 2 * BLOCK
     capacity = smallest
     while 2 * capacity <= affordable and capacity < useful and capacity < 2**30:
@@ -132,22 +148,25 @@ def _tables(
         slots=empty(1, torch.int64),
         last_entry=empty(1, torch.int32),
         counts=empty(2, torch.int64),
+        scores=empty(2 if graded else 0, torch.float64),
         terms=empty(1, torch.float32),
         capacity=capacity,
     )
     return n_programs, table
 
 
-def _settings(config: KTAEConfig) -> Settings:
+def _settings(config: KTAEConfig, graded: bool) -> Settings:
     return Settings(
         h1=float(config.h1),
         h2=float(config.h2),
-        h3=float(config.h3),
+        h3=0.0 if config.statistic == "z" else float(config.h3),
         k1=float(config.k1),
         b_len=float(config.b_len),
         eps=float(config.eps),
         value_scale=1.0 / (config.h1 + config.h2) if config.normalize else 1.0,
         term_scale=float(config.term_scale),
         point=config.fisher == "point",
+        z=config.statistic == "z",
+        graded=graded,
         ignored=config.ignore_token_ids,
     )
