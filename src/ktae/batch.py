@@ -33,7 +33,7 @@ class Batch(NamedTuple):
     """(n_groups + 1,) where in `rows` each group begins."""
 
 
-def make_batch(token_ids: Any, mask: Any, correct: Any, groups: Any, config: KTAEConfig) -> Batch:
+def make_batch(config: KTAEConfig, token_ids: Any, mask: Any, correct: Any, groups: Any) -> Batch:
     """Check the four arrays and sort out the groups.
 
     Raises:

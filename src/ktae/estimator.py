@@ -137,7 +137,7 @@ def key_token_table(
         raise InputError(f"backend is {backend!r}; a table is made by 'auto', 'cpu' or 'naive'")
     if not isinstance(config, KTAEConfig):
         raise InputError(f"config is {config!r}; expected a KTAEConfig")
-    batch = make_batch(*_to_numpy(token_ids, mask, correct, groups), config=config)
+    batch = make_batch(config, *_to_numpy(token_ids, mask, correct, groups))
     module = BACKENDS["cpu" if backend == "auto" else backend].load()
     table: KeyTokenTable = module.table(batch, config)
     return table
@@ -158,7 +158,7 @@ def _estimate(
     module = chosen.load()
     if chosen.arrays == "torch" and _stays_on_device(token_ids):
         return _on_device(module, arrays, config, rewards_and_base, bool(validate), memory_bytes)
-    batch = make_batch(*_to_numpy(*arrays), config=config)
+    batch = make_batch(config, *_to_numpy(*arrays))
     base_b = np.zeros(len(batch.correct))
     if rewards_and_base:
         base_b = _base_of_arrays(batch, *_to_numpy(*rewards_and_base))

@@ -42,7 +42,7 @@ on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA 
 
 def tensors(batch: Rollouts, config: KTAEConfig = CONFIGS["paper"]) -> Tensors:
     """The batch as the kernels get it: sorted out, its token ids unchecked."""
-    arrays = make_batch(*batch, config)
+    arrays = make_batch(config, *batch)
     group_of = np.repeat(np.arange(len(arrays.group_ids)), np.diff(arrays.starts))
     columns = (arrays.token_ids, arrays.mask, arrays.correct, arrays.scores, arrays.rows, group_of)
     return Tensors(
@@ -55,7 +55,7 @@ def assert_agrees(
 ) -> None:
     """`replaced` are tensors of the batch in another form."""
     base = np.random.default_rng(len(batch.groups)).normal(size=len(batch.groups))
-    expected = naive.terms(make_batch(*batch, config), config, base)
+    expected = naive.terms(make_batch(config, *batch), config, base)
     given = tensors(batch, config)._replace(**replaced)
     got = backend.terms(given, config, torch.from_numpy(base), memory_bytes=memory_bytes)
     assert got.dtype == torch.float32 and got.is_contiguous()
