@@ -1,0 +1,124 @@
+"""The compiled loops of `ktae.units`: every unmasked position's key, one row at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ktae.backends._cpu_kernels import NO_ERROR, _end
+from ktae.backends._kernel_cache import jit
+from ktae.config import MAX_TOKEN_ID
+
+MIX = 0x9E3779B97F4A7C15
+FINISH = 0xD6E8FEB86659FD93
+"""Odd, so that multiplying by them modulo 2**64 loses nothing."""
+
+FIRST_IS_WORD = 1 << 0
+LAST_IS_WORD = 1 << 1
+BLANK = 1 << 2
+LEAD_SHIFT = 3
+TAIL_SHIFT = 5
+MANY = 3
+"""In a token's byte of looks: does its text begin, end with a word character; is it blank; and two
+bits each for the line breaks before its first other character and, at most, within a later run of
+blanks. For a blank token all of its line breaks are before. Counts go up to `MANY`."""
+
+WORD_BREAKS = 0
+"""As `breaks`: units are words and not what lies between that many line breaks."""
+
+
+@jit
+def mix(state, number):
+    """The state after one more number from -1 on; mix(0, -1) is 0."""
+    state = (state ^ np.uint64(number + 1)) * np.uint64(MIX)
+    return state ^ state >> np.uint64(32)
+
+
+@jit
+def finish(state):
+    """31 bits of a state, as a token id."""
+    return np.int32((state * np.uint64(FINISH)) >> np.uint64(33))
+
+
+@jit
+def ngram_rows(ids, mask, n, out):
+    """Write the keys of bigrams (`n` 2) or trigrams (3); return the first bad (row, column)."""
+    for i in range(len(ids)):
+        one = two = np.uint64(0)  # the states of the last token, and of the last two
+        for t in range(_end(mask[i])):
+            if mask[i, t] == 0:
+                continue
+            token = np.int64(ids[i, t])
+            if token < 0 or token > MAX_TOKEN_ID:
+                return i, t
+            three = mix(two, token)
+            two = mix(one, token)
+            one = mix(np.uint64(0), token)
+            out[i, t] = finish(two if n == 2 else three)
+    return NO_ERROR, 0
+
+
+@jit
+def position_rows(ids, mask, bucket, out):
+    """Write the keys of (number of the bucket, token); return the first bad (row, column)."""
+    for i in range(len(ids)):
+        position = 0
+        for t in range(_end(mask[i])):
+            if mask[i, t] == 0:
+                continue
+            token = np.int64(ids[i, t])
+            if token < 0 or token > MAX_TOKEN_ID:
+                return i, t
+            out[i, t] = finish(mix(mix(np.uint64(0), position // bucket), token))
+            position += 1
+    return NO_ERROR, 0
+
+
+@jit
+def text_rows(ids, mask, looks, hashes, breaks, out):
+    """Write the keys of words, or of what lies between `breaks` line breaks.
+
+    `looks`, `hashes`: see `ktae.vocabulary.Vocabulary`. A unit's hash is that of its text without
+    blanks, as a polynomial over its bytes, whatever tokens it is made of. Where units begin cannot
+    be predicted, so no branch may depend on it. Returns the first bad (row, column).
+    """
+    unknown = len(looks) - 1
+    for i in range(len(ids)):
+        end = _end(mask[i])
+        pending = last = seen = np.int64(0)
+        state = np.uint64(0)
+        for t in range(end):
+            if mask[i, t] == 0:
+                continue
+            token = np.int64(ids[i, t])
+            if token < 0 or token > MAX_TOKEN_ID:
+                return i, t
+            known = min(token, unknown)
+            look = np.int64(looks[known])
+            if breaks == WORD_BREAKS:
+                begins = 1 - (last >> 1 & look & 1)
+                last = look
+            else:
+                pending += look >> LEAD_SHIFT & MANY
+                is_text = 1 - (look >> 2 & 1)
+                begins = seen & is_text & (pending >= breaks)
+                seen |= is_text
+                pending = look >> TAIL_SHIFT if is_text else pending
+            state = (state if begins == 0 else np.uint64(0)) * hashes[known, 1] + hashes[known, 0]
+            if known == unknown:
+                state = mix(state, token)
+            # The key of the unit so far; a negative number where a unit begins.
+            out[i, t] = finish(state) | np.int32(-begins) << np.int32(31)
+        _spread_back(mask[i], end, out[i])
+    return NO_ERROR, 0
+
+
+@jit
+def _spread_back(mask, end, out):
+    """Give every position the key that its unit has at its last one."""
+    key, ends = np.int32(0), True
+    for t in range(end - 1, -1, -1):
+        if mask[t] != 0:
+            found = out[t]
+            key = found & np.int32(MAX_TOKEN_ID) if ends else key
+            ends = found < 0
+            out[t] = key

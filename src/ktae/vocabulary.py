@@ -1,0 +1,115 @@
+"""What a tokenizer's tokens look like, as tables that a compiled loop reads by token id."""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ktae.backends._unit_kernels import (
+    BLANK,
+    FIRST_IS_WORD,
+    LAST_IS_WORD,
+    LEAD_SHIFT,
+    MANY,
+    TAIL_SHIFT,
+)
+from ktae.rollouts.tokens import fast, token_bytes
+
+BASE = 0x2545F4914F6CDD1D
+"""Of the polynomial over a text's bytes; odd, and so large that short texts do not collide."""
+
+_BLANKS = re.compile(r"\s+")
+_ALL = 2**64 - 1
+
+
+class Vocabulary(NamedTuple):
+    """V + 1 entries: one for each token id from 0, and a last one for every id above."""
+
+    looks: np.ndarray
+    """(V + 1,) uint8: see `ktae.backends._unit_kernels`."""
+    hashes: np.ndarray
+    """(V + 1, 2) uint64: the hash of the token's text without blanks, and what another hash is
+    multiplied by when that text is appended to its own."""
+
+
+def vocabulary_of(tokenizer: Any) -> Vocabulary:
+    """The tables of a tokenizer, kept for the last few; they take a second or two to make.
+
+    Args:
+        tokenizer: a `tokenizers.Tokenizer`, or a fast one of transformers.
+
+    Raises:
+        InputError: it is neither.
+    """
+    inner = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if not hasattr(inner, "get_added_tokens_decoder"):
+        fast(tokenizer)  # says what is wrong
+    # Tokens may be added to a tokenizer that was seen before. (The size with added tokens would be
+    # the same in one call that takes a tenth of a second.)
+    sizes = (inner.get_vocab_size(with_added_tokens=False), len(inner.get_added_tokens_decoder()))
+    return _vocabulary(tokenizer, sizes)
+
+
+@functools.lru_cache(maxsize=4)
+def _vocabulary(tokenizer: Any, sizes: tuple[int, int]) -> Vocabulary:
+    inner = fast(tokenizer)
+    n = max(inner.get_vocab().values(), default=-1) + 1
+    looks = np.zeros(n + 1, dtype=np.uint8)
+    hashes = np.tile(np.array([0, 1], dtype=np.uint64), (n + 1, 1))
+    for token_id, raw in enumerate(token_bytes(inner, range(n))):
+        # An id without a token has no text: it is told from others by its number.
+        text = f"\0{token_id}\0".encode() if raw is None else raw
+        looks[token_id] = looks_of(text)
+        hashes[token_id] = _hash(without_blanks(text))
+    return Vocabulary(looks, hashes)
+
+
+def looks_of(text: bytes) -> int:
+    """A token's byte of looks."""
+    characters = _characters(text)
+    if not characters.strip():
+        breaks = min(characters.count("\n"), MANY)
+        return BLANK | breaks << LEAD_SHIFT
+    first, last = characters[0], characters[-1]
+    runs = [run.group().count("\n") for run in _BLANKS.finditer(characters)]
+    lead = runs.pop(0) if first.isspace() else 0
+    return (
+        FIRST_IS_WORD * is_word_character(first)
+        | LAST_IS_WORD * is_word_character(last)
+        | min(lead, MANY) << LEAD_SHIFT
+        | min(max(runs, default=0), MANY) << TAIL_SHIFT
+    )
+
+
+def is_word_character(character: str) -> bool:
+    """Letters, their marks, numbers and the underscore."""
+    return character == "_" or unicodedata.category(character)[0] in "LMN"
+
+
+def without_blanks(text: bytes) -> bytes:
+    """The text by which units are compared."""
+    try:
+        return "".join(text.decode().split()).encode()
+    except UnicodeDecodeError:
+        return b"".join(text.split())
+
+
+def _characters(text: bytes) -> str:
+    """The text, with a letter for each byte that is part of a character only."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return "".join(chr(byte) if byte < 128 else "x" for byte in text)
+
+
+def _hash(text: bytes) -> tuple[int, int]:
+    state, power = 0, 1
+    for byte in text:
+        # From 1, so that no text is a prefix's hash.
+        state = (state * BASE + byte + 1) & _ALL
+        power = power * BASE & _ALL
+    return state, power

@@ -1,0 +1,212 @@
+"""Controls: what they keep, and what their draws depend on."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import ktae
+from ktae.controls import (
+    CONTROLS,
+    high_entropy,
+    permuted_labels,
+    random_tokens,
+    shuffled_values,
+)
+
+
+@pytest.fixture
+def batch():
+    """Twelve groups of eight, mixed up, some rollouts unknown, one empty."""
+    rng = np.random.default_rng(1)
+    ids = rng.integers(0, 30, (96, 20))
+    mask = (np.arange(20) < rng.integers(1, 21, (96, 1))) & (rng.random((96, 20)) < 0.9)
+    mask[7] = False
+    correct = rng.choice([0.0, 1.0, np.nan], 96, p=[0.45, 0.45, 0.1])
+    return ids, mask, correct, rng.permutation(np.repeat(np.arange(12), 8))
+
+
+def multiset(values):
+    return Counter(np.asarray(values).tolist())
+
+
+def each_group(groups):
+    return [np.flatnonzero(groups == group) for group in np.unique(groups)]
+
+
+def run(name, batch, seed=0):
+    ids, mask, correct, groups = batch
+    if name == "permuted-labels":
+        return CONTROLS[name](ids, mask, correct, groups, seed=seed)
+    terms = ktae.key_token_values(ids, mask, correct, groups)
+    if name == "shuffled-values":
+        return CONTROLS[name](terms, ids, mask, correct, groups, seed=seed)
+    return CONTROLS[name](terms, mask, token_ids=ids, seed=seed)
+
+
+def test_permuted_labels_keep_each_groups_labels(batch):
+    ids, mask, correct, groups = batch
+    found = permuted_labels(ids, mask, correct, groups, seed=0)
+    fixed = np.isnan(correct) | ~mask.any(axis=1)
+    np.testing.assert_array_equal(found[fixed], correct[fixed])
+    for rows in each_group(groups):
+        rows = rows[~fixed[rows]]
+        assert multiset(found[rows]) == multiset(correct[rows])
+    assert (found[~fixed] != correct[~fixed]).mean() > 0.3
+
+
+def test_permuted_labels_are_every_arrangement_equally_often():
+    """Two correct of four: six arrangements, each 1000 times of 6000 on average, deviation 29."""
+    ids, mask = np.arange(8).reshape(4, 2), np.ones((4, 2))
+    found = Counter(
+        tuple(permuted_labels(ids, mask, [1, 1, 0, 0], [0] * 4, seed=seed).tolist())
+        for seed in range(6000)
+    )
+    assert set(found) == set(itertools.permutations([1, 1, 0, 0]))
+    assert max(abs(n - 1000) for n in found.values()) < 150
+
+
+def test_shuffled_values_keep_the_values_of_the_distinct_tokens(batch):
+    ids, mask, correct, groups = batch
+    terms = ktae.key_token_values(ids, mask, correct, groups)
+    found = shuffled_values(terms, ids, mask, correct, groups, seed=0)
+    assert not found[~mask].any() and not found[np.isnan(correct)].any()
+    known = mask & ~np.isnan(correct)[:, None]
+    for rows in each_group(groups):
+        before = dict(zip(ids[rows][known[rows]], terms[rows][known[rows]], strict=True))
+        pairs = zip(ids[rows][known[rows]], found[rows][known[rows]], strict=True)
+        after = dict(set(pairs))
+        assert before.keys() == after.keys()
+        assert multiset(list(before.values())) == multiset(list(after.values()))
+        np.testing.assert_array_equal(
+            found[rows][known[rows]], [after[token] for token in ids[rows][known[rows]]]
+        )
+    assert (found != terms)[known].mean() > 0.3
+
+
+def test_random_tokens_keep_each_rollouts_terms(batch):
+    ids, mask, correct, groups = batch
+    terms = ktae.key_token_values(ids, mask, correct, groups)
+    found = random_tokens(terms, mask, token_ids=ids, seed=0)
+    assert not found[~mask].any()
+    for row in range(len(ids)):
+        assert multiset(found[row, mask[row]]) == multiset(terms[row, mask[row]])
+    assert (found != terms)[mask].mean() > 0.3
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_draws_depend_on_the_seed_and_the_ids_alone(name, batch):
+    expected = run(name, batch)
+    np.testing.assert_array_equal(run(name, batch), expected)
+    assert not np.array_equal(run(name, batch, seed=1), expected, equal_nan=True)
+    ids, mask, correct, groups = batch
+    # In another order, among others, with other padding, other dtypes and other names of groups.
+    order = np.random.default_rng(2).permutation(96)
+    order = order[np.isin(groups[order], [3, 5, 8])]
+    garbage = np.where(mask, ids, -100)[order]
+    padded = [np.pad(x, ((0, 2), (0, 3))) for x in (garbage.astype(np.int32), mask[order])]
+    names = np.array([f"prompt {11 - group}" for group in [*groups[order], 3, 3]])
+    found = run(name, (*padded, np.append(correct[order], [0, 1]), names))[: len(order)]
+    found = found[:, : ids.shape[1]] if found.ndim == 2 else found
+    np.testing.assert_array_equal(found, expected[order])
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_other_ids_are_drawn_for_anew(name, batch):
+    ids, mask, correct, groups = batch
+    one = next(rows for rows in each_group(groups) if not np.isnan(correct[rows]).any())
+    ids, mask, correct, groups = ids[one], np.ones_like(mask[one]), [0, 1] * 4, groups[one]
+    draws = set()
+    for step in range(8):  # renamed tokens: the same terms, and other rollouts
+        terms = np.tile(np.arange(20.0), (8, 1)) if name == "random-tokens" else None
+        if terms is not None:
+            found = random_tokens(terms, mask, token_ids=ids + step, seed=0)
+        else:
+            found = run(name, (ids + step, mask, correct, groups))
+        draws.add(found.tobytes())
+    assert len(draws) >= 6  # 70 labellings: two of eight draws are often equal
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_tensors_give_tensors_of_the_same_numbers(name, batch):
+    torch = pytest.importorskip("torch")
+    expected = run(name, batch)
+    found = run(name, tuple(map(torch.from_numpy, batch)))
+    assert isinstance(found, torch.Tensor)
+    np.testing.assert_array_equal(found.numpy(), expected)
+    ids, mask, correct, groups = map(torch.from_numpy, batch)
+    low = correct.nan_to_num().bfloat16()
+    assert permuted_labels(ids, mask, low, groups, seed=0).dtype == torch.bfloat16
+
+
+def test_graded_and_boolean_labels():
+    ids, mask, groups = np.arange(6)[:, None], np.ones((6, 1)), [0] * 6
+    graded = np.array([0.25, 1.0, np.nan, 0.5, 0.0, 0.75])
+    found = permuted_labels(ids, mask, graded, groups, seed=3)
+    assert np.isnan(found[2]) and sorted(found[[0, 1, 3, 4, 5]]) == [0, 0.25, 0.5, 0.75, 1]
+    boolean = permuted_labels(ids, mask, graded > 0.4, groups, seed=3)
+    assert boolean.dtype == bool and boolean.sum() == 3
+
+
+def test_permuted_labels_of_equal_rollouts_keep_their_number():
+    """Equal rollouts are one another's copies: which of them has which label says nothing."""
+    ids, mask = np.zeros((4, 2), dtype=int), np.ones((4, 2))
+    assert permuted_labels(ids, mask, [1, 1, 1, 0], [0] * 4, seed=5).sum() == 3
+
+
+def test_empty_batches():
+    ids, mask = np.zeros((0, 4), dtype=int), np.zeros((0, 4))
+    labels, groups = np.zeros(0), np.zeros(0, dtype=int)
+    assert permuted_labels(ids, mask, labels, groups, seed=0).shape == (0,)
+    terms = np.zeros((0, 4), dtype=np.float32)
+    assert shuffled_values(terms, ids, mask, labels, groups, seed=0).shape == (0, 4)
+    assert random_tokens(terms, mask, token_ids=ids, seed=0).shape == (0, 4)
+    assert high_entropy(terms, mask).shape == (0, 4)
+
+
+def test_high_entropy_takes_the_share_over_the_batch():
+    rng = np.random.default_rng(0)
+    entropies, mask = rng.random((10, 40)), rng.random((10, 40)) < 0.7
+    entropies[~mask] = np.nan
+    chosen = high_entropy(entropies, mask, share=0.2)
+    assert chosen.sum() == np.ceil(0.2 * mask.sum()) and not chosen[~mask].any()
+    assert entropies[chosen].min() > entropies[mask & ~chosen].max()
+    assert high_entropy(entropies, mask, share=1).sum() == mask.sum()
+    ties = high_entropy(np.array([[1.0, 1.0, 1.0, 0.0]]), [[1, 1, 0, 1]], share=0.2)
+    assert ties.tolist() == [[True, True, False, False]]
+
+
+def test_high_entropy_of_tensors():
+    torch = pytest.importorskip("torch")
+    entropies = torch.rand(4, 9)
+    found = high_entropy(entropies.bfloat16(), torch.ones(4, 9))
+    assert found.dtype == torch.bool and found.shape == (4, 9)
+
+
+IDS, MASK = [[1, 2], [3, 4]], [[1, 1], [1, 1]]
+DIFFERENT = np.array([[0.0, 0.5], [0.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: permuted_labels(IDS, MASK, [1], [0, 0], seed=0), "correct is .*shape"),
+        (lambda: permuted_labels(IDS, MASK, [1, 0], [0], seed=0), "groups is .*shape"),
+        (lambda: permuted_labels(IDS, [[1, 1]], [1, 0], [0, 0], seed=0), "mask is .*the shape"),
+        (lambda: permuted_labels(IDS, MASK, [1, 0], [0, 0], seed=-1), "seed is -1; expected an"),
+        (lambda: permuted_labels(IDS, MASK, [1, 0], [0, 0], seed=0.5), "seed is 0.5"),
+        (lambda: random_tokens([[0, 1]], MASK, token_ids=IDS, seed=0), "terms is int64 of shape"),
+        (
+            lambda: shuffled_values(DIFFERENT, [[1, 1], [2, 2]], MASK, [1, 0], [0, 0], seed=0),
+            "two values for token 1 in group 0; expected one",
+        ),
+        (lambda: high_entropy([[1, 2]], [[1, 1]]), "entropies is int64 of shape"),
+        (lambda: high_entropy([[1.0, 2]], [[1]]), "mask is .*shape of entropies"),
+        (lambda: high_entropy([[1.0, np.nan]], [[1, 1]]), r"entropies\[0, 1\] is nan"),
+        (lambda: high_entropy([[1.0]], [[1]], share=0), "share is 0; expected"),
+    ],
+)
+def test_bad_input(call, says):
+    with pytest.raises(ktae.InputError, match=says):
+        call()
