@@ -187,10 +187,15 @@ def _is_integer(value: Any) -> bool:
 
 
 def _units(names: Any) -> tuple[str, ...]:
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+    from ktae.units import UNITS  # which need this module
+
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise InputError(f"units is {names!r}; expected a tuple of names")
     if not names or len(set(names)) < len(names):
         raise InputError(f"units is {names!r}; expected at least one name, and none twice")
+    for name in names:
+        if name not in UNITS:
+            raise InputError(f"no unit {name!r}; expected one of {', '.join(UNITS)}")
     return tuple(names)
 
 

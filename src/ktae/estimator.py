@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from ktae.backends import BACKENDS, device_type, resolve
 from ktae.batch import Batch, as_array, finite_per_rollout, make_batch
+from ktae.composition import composed_terms, is_composed
 from ktae.config import KTAEConfig
 from ktae.errors import InputError
 from ktae.rollout_advantages import rollout_advantages
@@ -19,6 +20,15 @@ from ktae.table import KeyTokenTable
 Base = Literal["grpo", "dr_grpo", "rloo"]
 
 _PAPER = KTAEConfig.paper()
+
+
+class _How(NamedTuple):
+    """The arguments that say how to compute, and not what."""
+
+    backend: str
+    validate: bool | None
+    memory_bytes: int
+    tokenizer: Any
 
 
 def key_token_values(
@@ -31,6 +41,7 @@ def key_token_values(
     backend: str = "auto",
     validate: bool | None = None,
     memory_bytes: int = 2**30,
+    tokenizer: Any = None,
 ) -> Any:
     """Key-token terms: how much each token of each rollout speaks for a correct answer.
 
@@ -38,7 +49,8 @@ def key_token_values(
         token_ids: (B, T) integers, 0 to 2^31 - 1 where unmasked, anything elsewhere.
         mask: (B, T) bool, integers or floats; a position counts where it is not 0.
         correct: (B,) bool, or numbers 0, 1 and NaN. NaN is unknown (the verifier ran out of time):
-            the rollout is left out of the statistics and its terms are 0.
+            the rollout is left out of the statistics and its terms are 0. A graded config takes
+            other scores, too.
         groups: (B,) integers or strings, the prompt that each rollout answers. Rows of a group
             need not be adjacent, sizes may differ.
         config: weights and variants; `KTAEConfig.paper()` by default.
@@ -51,7 +63,9 @@ def key_token_values(
         memory_bytes: bound on the memory beyond the output in the torch and triton backends, as
             far as the largest group allows. The CPU backend needs its tables, at most 36 bytes a
             thread for four times the distinct tokens of the largest group (or four to eight times
-            the padded length, if that is more), and some megabytes to convert arrays.
+            the padded length, if that is more), and some megabytes to convert arrays. With units
+            other than tokens, or a control, a few arrays of the output's size come on top.
+        tokenizer: for units that are made of text (`ktae.units.unit_keys`).
 
     Returns:
         (B, T) float32, σ(v) - 0.5 of each token's key-token value v (twice that under
@@ -64,7 +78,7 @@ def key_token_values(
     Source: the KTAE paper, Algorithm 1 and the equations of its section 3.
     """
     arrays = (token_ids, mask, correct, groups)
-    return _estimate(arrays, config, None, backend, validate, memory_bytes)
+    return _estimate(arrays, config, None, _How(backend, validate, memory_bytes, tokenizer))
 
 
 def token_advantages(
@@ -80,6 +94,7 @@ def token_advantages(
     backend: str = "auto",
     validate: bool | None = None,
     memory_bytes: int = 2**30,
+    tokenizer: Any = None,
 ) -> Any:
     """Token advantages: the rollout advantage plus the key-token term (paper, eq. "advantage").
 
@@ -89,8 +104,9 @@ def token_advantages(
         mask: (B, T) bool, integers or floats.
         groups: (B,) integers or strings.
         correct: (B,) as in `key_token_values`. Without it a rollout counts as correct where its
-            reward is above `threshold`. Give it wherever the reward is shaped: under DAPO's
-            overlong penalty a correct but over-long rollout may have reward 0.
+            reward is above `threshold`; a graded config takes the rewards themselves. Give it
+            wherever the reward is shaped: under DAPO's overlong penalty a correct but over-long
+            rollout may have reward 0.
         threshold: used only without `correct`.
         config: weights and variants.
         base: the rollout advantage. `grpo`: (R - mean) / (std + 1e-6) in the group; `dr_grpo`:
@@ -98,6 +114,7 @@ def token_advantages(
         backend: as in `key_token_values`.
         validate: as in `key_token_values`.
         memory_bytes: as in `key_token_values`.
+        tokenizer: as in `key_token_values`.
 
     Returns:
         (B, T) float32, 0 where masked, of the type and on the device of `token_ids`.
@@ -114,9 +131,10 @@ def token_advantages(
         shape = getattr(token_ids, "shape", None) or as_array("token_ids", token_ids).shape
         rewards = finite_per_rollout("rewards", rewards, shape[0] if shape else 0)
     if correct is None:
-        correct = rewards > threshold
+        correct = rewards if getattr(config, "graded", False) else rewards > threshold
     arrays = (token_ids, mask, correct, groups)
-    return _estimate(arrays, config, (rewards, base), backend, validate, memory_bytes)
+    how = _How(backend, validate, memory_bytes, tokenizer)
+    return _estimate(arrays, config, (rewards, base), how)
 
 
 def key_token_table(
@@ -131,7 +149,8 @@ def key_token_table(
     """One row for each group and token: the counts, every statistic, the value and the term.
 
     Arguments and errors as in `key_token_values`; the columns are NumPy arrays whatever came. The
-    table is for people and files, so it is made on the host.
+    table is for people and files, so it is made on the host. It is of single tokens: the config's
+    other units and its control play no part.
     """
     if backend not in ("auto", "cpu", "naive"):
         raise InputError(f"backend is {backend!r}; a table is made by 'auto', 'cpu' or 'naive'")
@@ -147,28 +166,37 @@ def _estimate(
     arrays: tuple[Any, Any, Any, Any],
     config: KTAEConfig,
     rewards_and_base: tuple[Any, Any] | None,
-    backend: str,
-    validate: bool | None,
-    memory_bytes: int,
+    how: _How,
 ) -> Any:
     """Terms, plus the base advantages if there are rewards."""
-    _check_settings(config, validate, memory_bytes)
+    _check_settings(config, how.validate, how.memory_bytes)
     token_ids = arrays[0]
-    chosen = resolve(backend, token_ids)
+    chosen = resolve(how.backend, token_ids)
     module = chosen.load()
     if chosen.arrays == "torch" and _stays_on_device(token_ids):
-        return _on_device(module, arrays, config, rewards_and_base, bool(validate), memory_bytes)
+        return _on_device(module, arrays, config, rewards_and_base, how)
     batch = make_batch(config, *_to_numpy(*arrays))
+    group_b = np.empty(len(batch.rows), dtype=np.int64)
+    group_b[batch.rows] = np.repeat(np.arange(len(batch.group_ids)), np.diff(batch.starts))
     base_b = np.zeros(len(batch.correct))
     if rewards_and_base:
-        base_b = _base_of_arrays(batch, *_to_numpy(*rewards_and_base))
-    if chosen.arrays == "torch":
+        base_b = _base_of_arrays(batch, group_b, *_to_numpy(*rewards_and_base))
+
+    def terms(batch: Batch, config: KTAEConfig, base_b: np.ndarray) -> np.ndarray:
+        if chosen.arrays != "torch":
+            out: np.ndarray = module.terms(batch, config, base_b, memory_bytes=how.memory_bytes)
+            return out
         from ktae.backends.tensors import from_batch
 
         base = sys.modules["torch"].from_numpy(base_b)
-        out = module.terms(from_batch(batch), config, base, memory_bytes=memory_bytes).numpy()
+        tensors = from_batch(batch)
+        out = module.terms(tensors, config, base, memory_bytes=how.memory_bytes).numpy()
+        return out
+
+    if is_composed(config):
+        out = composed_terms(terms, batch, group_b, config, base_b, tokenizer=how.tokenizer)
     else:
-        out = module.terms(batch, config, base_b, memory_bytes=memory_bytes)
+        out = terms(batch, config, base_b)
     if _is_tensor(token_ids):
         return sys.modules["torch"].from_numpy(out).to(token_ids.device)
     return out
@@ -189,25 +217,31 @@ def _on_device(
     arrays: tuple[Any, Any, Any, Any],
     config: KTAEConfig,
     rewards_and_base: tuple[Any, Any] | None,
-    validate: bool,
-    memory_bytes: int,
+    how: _How,
 ) -> Any:
     """The same, all of it on the device of the token ids."""
     from ktae.backends import tensors
 
+    validate = bool(how.validate)
     batch = tensors.on_device(*arrays, config, validate=validate)
     base_b = batch.correct.new_zeros(batch.correct.shape).double()
     if rewards_and_base:
         base_b = tensors.base_on_device(batch, *rewards_and_base, validate=validate)
-    return module.terms(batch, config, base_b, memory_bytes=memory_bytes)
+
+    def terms(batch: Any, config: KTAEConfig, base_b: Any) -> Any:
+        return module.terms(batch, config, base_b, memory_bytes=how.memory_bytes)
+
+    if not is_composed(config):
+        return terms(batch, config, base_b)
+    group_b = tensors.group_of_rows(batch)
+    return composed_terms(terms, batch, group_b, config, base_b, tokenizer=how.tokenizer)
 
 
-def _base_of_arrays(batch: Batch, rewards_b: np.ndarray, base: Any) -> np.ndarray:
-    n_rows = len(batch.correct)
+def _base_of_arrays(
+    batch: Batch, group_b: np.ndarray, rewards_b: np.ndarray, base: Any
+) -> np.ndarray:
     if not isinstance(base, str):
-        return finite_per_rollout("base", base, n_rows)
-    group_b = np.empty(n_rows, dtype=np.int64)
-    group_b[batch.rows] = np.repeat(np.arange(len(batch.group_ids)), np.diff(batch.starts))
+        return finite_per_rollout("base", base, len(batch.correct))
     counted_b = np.any(batch.mask, axis=1).astype(np.float64)
     advantages_b: np.ndarray = rollout_advantages(
         base, rewards_b, counted_b, lambda x: np.bincount(group_b, x)[group_b]

@@ -132,6 +132,13 @@ def on_device(
     return tensors
 
 
+def group_of_rows(batch: Tensors) -> torch.Tensor:
+    """(B,) int64: each row's group, counted from 0."""
+    group_b = torch.empty_like(batch.rows)
+    group_b[batch.rows] = batch.group_of
+    return group_b
+
+
 def base_on_device(batch: Tensors, rewards: Any, base: Any, *, validate: bool) -> torch.Tensor:
     """(B,) float64 rollout advantages on the batch's device.
 
@@ -142,8 +149,7 @@ def base_on_device(batch: Tensors, rewards: Any, base: Any, *, validate: bool) -
     rewards_b = _numbers("rewards", rewards, batch, validate)
     if not isinstance(base, str):
         return _numbers("base", base, batch, validate)
-    group_b = torch.empty_like(batch.rows)
-    group_b[batch.rows] = batch.group_of
+    group_b = group_of_rows(batch)
 
     def group_total(x: torch.Tensor) -> torch.Tensor:
         return torch.zeros_like(x).index_add_(0, group_b, x)[group_b]
