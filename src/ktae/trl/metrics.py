@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -23,6 +24,8 @@ class Estimated(NamedTuple):
     """(m, T) of the m rollouts of the groups that this process's rows belong to."""
     mask: torch.Tensor
     """(m, T)"""
+    evidence: torch.Tensor
+    """(m,) what the estimator got for `correct`: scores with a graded config."""
     correct: torch.Tensor
     """(m,) 1, 0, or NaN for unknown."""
     groups: torch.Tensor
@@ -61,32 +64,48 @@ def step_metrics(
     rollouts = max(skipped.pop(), 1)
     reasons = ("all_correct", "all_incorrect", "unknown")
     metrics |= {f"skipped/{why}": n / rollouts for why, n in zip(reasons, skipped, strict=True)}
-    return metrics | _quantiles(terms.abs()[mask], config.term_scale / 2)
+    return metrics | _quantiles(terms.abs()[mask], _largest_term(batch, config))
+
+
+def _largest_term(batch: Estimated, config: KTAEConfig) -> float:
+    """What no term exceeds, the same on all processes: a z-score of n rollouts is at most √(n - 1),
+    a sigmoid's distance from its middle a half."""
+    largest_group = int(torch.bincount(batch.groups).max())
+    bound = math.sqrt(max(1, largest_group - 1)) if config.statistic == "z" else 0.5
+    return config.term_scale * bound
 
 
 def _significant(batch: Estimated, config: KTAEConfig) -> tuple[int, int]:
     """How many (group, token) pairs were tested, and how many have p < 0.05."""
     tested = batch.groups < batch.groups.min() + GROUPS_TESTED
-    arrays = (batch.token_ids, batch.mask, batch.correct, batch.groups)
-    ids, mask, correct, groups = (x[tested.to(x.device)].cpu() for x in arrays)
-    table = key_token_table(ids, mask, correct, groups, config)
+    arrays = (batch.token_ids, batch.mask, batch.evidence, batch.groups)
+    ids, mask, evidence, groups = (x[tested.to(x.device)].cpu() for x in arrays)
+    table = key_token_table(ids, mask, evidence, groups, config)
     return len(table.p_value), int((table.p_value < 0.05).sum())
 
 
 def _skipped(batch: Estimated) -> list[torch.Tensor]:
-    """This process's rollouts in groups that are all correct, all incorrect, or not known to be
-    either, whose terms are 0; and all of its rollouts."""
+    """This process's rollouts in groups of equal scores, whose terms are 0: all correct, none
+    correct, none known; and all of its rollouts."""
     group = batch.groups.to(batch.correct.device)
-    n_true, n_false = (
-        torch.zeros(int(group.max()) + 1, device=group.device).index_add_(0, group, flag.float())
-        for flag in (batch.correct == 1, batch.correct == 0)
+    n_groups = int(group.max()) + 1
+
+    def extreme(how: str, start: float) -> torch.Tensor:
+        scores = batch.evidence.double().nan_to_num(nan=start)
+        ends = torch.full((n_groups,), start, device=group.device, dtype=torch.float64)
+        return ends.scatter_reduce_(0, group, scores, how)
+
+    low, high = extreme("amin", float("inf")), extreme("amax", -float("inf"))
+    is_true = torch.zeros(n_groups, device=group.device).index_add_(
+        0, group, (batch.correct == 1).float()
     )
-    n_true, n_false = n_true[group[batch.own]], n_false[group[batch.own]]
+    own = group[batch.own]
+    equal, known = (low == high)[own], (low <= high)[own]
     return [
-        ((n_true > 0) & (n_false == 0)).sum(),
-        ((n_true == 0) & (n_false > 0)).sum(),
-        ((n_true == 0) & (n_false == 0)).sum(),
-        torch.tensor(len(n_true)),
+        (equal & (is_true[own] > 0)).sum(),
+        (equal & (is_true[own] == 0)).sum(),
+        (~known).sum(),
+        torch.tensor(len(own)),
     ]
 
 

@@ -47,6 +47,8 @@ class _Scored(NamedTuple):
     """0 where a tool wrote the token and not the policy."""
     rewards: torch.Tensor
     correct: torch.Tensor
+    evidence: torch.Tensor
+    """(n,) what the estimator gets for `correct`: the same, or with a graded config the scores."""
 
 
 class KTAETrainer(DynamicSampling, GRPOTrainer):
@@ -59,7 +61,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             `threshold` is correct, None (NaN) is unknown and stays unknown. It may be left out
             where there is one reward function. Not the sum of the rewards, since a length penalty
             in it would turn correct rollouts into incorrect ones.
-        threshold: rewards of the `correctness` function above it mean correct.
+        threshold: rewards of the `correctness` function above it mean correct. With a graded
+            config the estimator takes these rewards as they are.
         on_rollouts: called with every training batch of rollouts of this process.
         **kwargs: as for `trl.GRPOTrainer`, and `resampling_rounds` of `DynamicSampling`.
 
@@ -96,7 +99,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         """Load or compile the estimator now: it is no part of the first step."""
         ids = torch.tensor([[0], [1]], device=self.accelerator.device)
         mask, correct, groups = torch.ones_like(ids, dtype=torch.uint8), ids[:, 0], ids[:, 0] * 0
-        key_token_values(ids, mask, correct.double(), groups, ktae)
+        key_token_values(ids, mask, correct.double(), groups, ktae, tokenizer=self._tokenizer)
         key_token_table(ids.cpu(), mask.cpu(), correct.cpu(), groups.cpu(), ktae)
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
@@ -119,7 +122,14 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         correct = torch.where(verdict.isnan(), verdict, (verdict > self.threshold).to(verdict))
         token_ids = [list(ids) for ids in completion_ids_list]
         self._scored.append(
-            _Scored(inputs, token_ids, self._tool_mask, self._total_rewards[own], correct)
+            _Scored(
+                inputs,
+                token_ids,
+                self._tool_mask,
+                self._total_rewards[own],
+                correct,
+                verdict if self.ktae is not None and self.ktae.graded else correct,
+            )
         )
         return rewards
 
@@ -173,6 +183,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             else [(scored.tool_mask or [])[row] for scored, row in kept],
             torch.stack([scored.rewards[row] for scored, row in kept]),
             torch.stack([scored.correct[row] for scored, row in kept]),
+            torch.stack([scored.evidence[row] for scored, row in kept]),
         )
 
     def _token_mask(self, output: dict[str, Any], scored: _Scored) -> torch.Tensor:
@@ -198,17 +209,17 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         # As bytes: where accelerate pads a bool tensor it becomes int64, on some processes only.
         mask = self._token_mask(output, scored)
         mask = gather(self.accelerator.pad_across_processes(mask, dim=1))
-        correct = gather(scored.correct)
+        correct, evidence = gather(scored.correct), gather(scored.evidence)
         group_size = self.num_generations if mode == "train" else self.num_generations_eval
         first_row = self.accelerator.process_index * n
         start = first_row // group_size * group_size
         stop = -(-(first_row + n) // group_size) * group_size
         touched = slice(start, stop)
-        batch = (ids[touched], mask[touched], correct[touched])
+        batch = (ids[touched], mask[touched], evidence[touched])
         groups = torch.arange(stop - start) // group_size
-        terms = key_token_values(*batch, groups, self.ktae)
+        terms = key_token_values(*batch, groups, self.ktae, tokenizer=self._tokenizer)
         own = slice(first_row - start, first_row - start + n)
-        return Estimated(*batch, groups, own, terms)
+        return Estimated(*batch, correct[touched], groups, own, terms)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """TRL's, with the estimator's share of the time that the steps since the last took."""
