@@ -24,6 +24,11 @@ PAPER = {
     "fisher": "two-sided",
     "normalize": False,
     "term_scale": 1.0,
+    "statistic": "ktae",
+    "graded": False,
+    "units": ("token",),
+    "control": "none",
+    "control_seed": 0,
     "ignore_token_ids": (),
 }
 """Origin: docs/estimator.md."""
@@ -127,9 +132,33 @@ def test_integer_too_large_for_a_float(name: str) -> None:
 
 @pytest.mark.parametrize("value", ["twosided", "", None, 1, True])
 def test_unknown_fisher(value: Any) -> None:
-    with pytest.raises(InputError, match=r"expected 'two-sided' or 'point'") as caught:
+    with pytest.raises(InputError, match=r"expected one of two-sided, point") as caught:
         KTAEConfig(fisher=value)
     assert repr(value) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("statistic", "zz", "statistic is 'zz'; expected one of ktae, z"),
+        ("control", None, "control is None; expected one of none, permuted-labels"),
+        ("graded", 1, "graded is 1; expected true or false"),
+        ("control_seed", -1, "control_seed is -1; expected an integer from 0"),
+        ("units", "token", "units is 'token'; expected a tuple of names"),
+        ("units", (), "expected at least one name"),
+        ("units", ("token", "token"), "none twice"),
+        ("units", ["bigramm"], "no unit 'bigramm'; expected one of token, bigram"),
+    ],
+)
+def test_what_is_counted_and_how(field: str, value: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        KTAEConfig(**{field: value})
+
+
+def test_calibrated() -> None:
+    config = KTAEConfig.preset("calibrated", graded=True)
+    assert (config.statistic, config.graded) == ("z", True)
+    assert config == KTAEConfig.calibrated(graded=True)
 
 
 @pytest.mark.parametrize("h2", [0, 5e-324, 9e-31])

@@ -39,6 +39,7 @@ def test_public_names() -> None:
         "KeyTokenTable",
         "__version__",
         "backends",
+        "class_token_values",
         "key_token_table",
         "key_token_values",
         "token_advantages",

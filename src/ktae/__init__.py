@@ -1,6 +1,7 @@
 """Which tokens made the rollouts right: token-level advantages for GRPO and DAPO."""
 
 from ktae._version import __version__
+from ktae.classes import class_token_values
 from ktae.config import KTAEConfig
 from ktae.errors import InputError
 from ktae.estimator import key_token_table, key_token_values, token_advantages
@@ -15,6 +16,7 @@ __all__ = [
     "KeyTokenTable",
     "__version__",
     "backends",
+    "class_token_values",
     "key_token_table",
     "key_token_values",
     "token_advantages",

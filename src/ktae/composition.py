@@ -39,47 +39,50 @@ def composed_terms(
     from ktae import controls
     from ktae.units import unit_keys
 
+    seed = config.control_seed
     if config.control == "permuted-labels":
-        batch = _with_permuted_labels(batch, group_b, config)
-    single = dataclasses.replace(config, units=("token",), control="none")
+        batch = _with_permuted_labels(batch, group_b, seed)
+    of_unit = dataclasses.replace(config, units=("token",), control="none", ignore_token_ids=())
     counted_bt = batch.mask != 0
     for token_id in config.ignore_token_ids:
         counted_bt &= batch.token_ids != token_id
-    of_unit = dataclasses.replace(single, ignore_token_ids=())
     total_bt: Any = 0
     for unit in config.units:
         keys_bt = unit_keys(unit, batch.token_ids, counted_bt, tokenizer=tokenizer)
         own = batch._replace(token_ids=keys_bt, mask=counted_bt)
-        total_bt += terms(own, of_unit, 0 * base_b)
+        terms_bt = terms(own, of_unit, 0 * base_b)
+        if config.control == "shuffled-values":
+            terms_bt = controls.shuffled_values(
+                terms_bt, keys_bt, counted_bt, _evidence(batch), group_b, seed=seed
+            )
+        total_bt += terms_bt
     total_bt /= len(config.units)
-    where = {"token_ids": batch.token_ids, "mask": counted_bt}
-    if config.control == "shuffled-values":
-        total_bt = controls.shuffled_values(
-            total_bt, **where, groups=group_b, seed=config.control_seed
+    if config.control == "random-tokens":
+        total_bt = controls.random_tokens(
+            total_bt, counted_bt, token_ids=batch.token_ids, seed=seed
         )
-    elif config.control == "random-tokens":
-        total_bt = controls.random_tokens(total_bt, **where, seed=config.control_seed)
     total_bt += base_b[:, None]
     total_bt *= batch.mask != 0
     return total_bt
 
 
-def _with_permuted_labels(batch: Any, group_b: Any, config: KTAEConfig) -> Any:
-    from ktae.controls import permuted_labels
-
+def _evidence(batch: Any) -> Any:
+    """(B,) float64 verdicts or scores, NaN for unknown."""
     unknown_b = batch.correct == UNKNOWN
     values_b = batch.correct if batch.scores is None else batch.scores
-    values_b = (
-        np.where(unknown_b, np.nan, values_b)
-        if isinstance(unknown_b, np.ndarray)
-        else (values_b.double().masked_fill(unknown_b, float("nan")))
-    )
-    permuted_b = permuted_labels(
-        batch.token_ids, batch.mask, values_b, group_b, seed=config.control_seed
-    )
-    permuted_b[unknown_b] = 0
+    if isinstance(values_b, np.ndarray):
+        return np.where(unknown_b, np.nan, values_b)
+    return values_b.double().masked_fill(unknown_b, float("nan"))
+
+
+def _with_permuted_labels(batch: Any, group_b: Any, seed: int) -> Any:
+    from ktae.controls import permuted_labels
+
+    permuted_b = permuted_labels(batch.token_ids, batch.mask, _evidence(batch), group_b, seed=seed)
+    unknown_b = batch.correct == UNKNOWN
     if batch.scores is not None:
+        permuted_b[unknown_b] = 0
         return batch._replace(scores=permuted_b)
     permuted_b[unknown_b] = UNKNOWN
-    as_int8 = permuted_b.astype(np.int8) if isinstance(unknown_b, np.ndarray) else permuted_b.char()
-    return batch._replace(correct=as_int8)
+    is_array = isinstance(permuted_b, np.ndarray)
+    return batch._replace(correct=permuted_b.astype(np.int8) if is_array else permuted_b.char())

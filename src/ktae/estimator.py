@@ -261,7 +261,12 @@ def _stays_on_device(array: Any) -> bool:
 
 def _to_numpy(*arrays: Any) -> list[Any]:
     """Torch tensors as NumPy arrays (without a copy on the CPU); everything else as it is."""
-    return [_host_array(x) if _is_tensor(x) else x for x in arrays]
+    return [on_host(x) for x in arrays]
+
+
+def on_host(array: Any) -> Any:
+    """A torch tensor as a NumPy array; everything else as it is."""
+    return _host_array(array) if _is_tensor(array) else array
 
 
 def _host_array(tensor: Any) -> np.ndarray:
