@@ -39,6 +39,14 @@ class Model(_Section):
     """Train a LoRA adapter of that rank on all linear layers; 0 trains the whole model."""
 
 
+class Demo(_Section):
+    """The embedded task."""
+
+    language: Literal["sums", "lists"] = "sums"
+    """What its problems are about, and what its base models speak: `sums` (numbers, one after the
+    other) or `lists` (sequences of letters, rearranged)."""
+
+
 class Rollout(_Section):
     """How rollouts are sampled."""
 
@@ -231,6 +239,8 @@ class Recipe(_Section):
     steps: Positive
     """Training steps: batches of rollouts that are sampled."""
 
+    demo: Demo = Demo()
+    """For task `demo`."""
     model: Model = Model()
     rollout: Rollout = Rollout()
     algorithm: Algorithm = Algorithm()
@@ -258,6 +268,15 @@ class Recipe(_Section):
             raise ValueError(
                 f"algorithm.overlong_buffer is {self.algorithm.overlong_buffer}; expected less "
                 f"than rollout.max_response_length, which is {longest}"
+            )
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _demo_is_the_task(self) -> Recipe:
+        if self.demo != Demo() and self.task != "demo":
+            raise ValueError(
+                f"demo.language is {self.demo.language} and task is {self.task}; only task demo "
+                "has a language"
             )
         return self
 

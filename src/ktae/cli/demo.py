@@ -1,30 +1,41 @@
-"""`ktae demo`: the embedded language of sums and its base model."""
+"""`ktae demo`: the embedded languages and their base models."""
 
 from __future__ import annotations
 
 import random
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ktae.errors import InputError
 
+if TYPE_CHECKING:
+    from ktae.demo import Language
+
 app = typer.Typer(
-    help="The embedded demo: a tiny language of sums and a base model that solves some of them.",
+    help="The embedded demo: tiny languages, and base models that solve some of their problems.",
     no_args_is_help=True,
 )
+
+LanguageName = Annotated[
+    str, typer.Option("--language", help="sums (numbers) or lists (sequences of letters).")
+]
 
 
 @app.command()
 def pretrain(
+    language: LanguageName = "sums",
     seed: Annotated[int, typer.Option(min=0, help="Another seed, another base model.")] = 0,
     output: Annotated[
         Path | None, typer.Option(help="A new folder for the model [default: in the cache].")
     ] = None,
 ) -> None:
     """Pretrain the base model, about a minute once, and say where it is and how well it does."""
+    from ktae.demo import language_named
+
+    speaks = language_named(language)
     if output is not None and output.exists():
         raise InputError(f"{output} exists already; name a new folder")
     try:
@@ -35,26 +46,25 @@ def pretrain(
         ) from None
     started = time.perf_counter()
     if output is None:
-        folder = base_model(seed)
+        folder = base_model(speaks, seed)
     else:
         folder = output
-        write_base_model(folder, seed)
+        write_base_model(speaks, folder, seed)
     typer.echo(f"base model  {folder}  ({time.perf_counter() - started:.0f} s)")
-    _print_scores(folder)
+    _print_scores(speaks, folder)
 
 
-def _print_scores(folder: Path) -> None:
+def _print_scores(language: Language[Any], folder: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
     from ktae.demo.evaluate import evaluate
-    from ktae.demo.language import test_problems
 
     logging.disable_progress_bar()  # one about loading 20 weights
     started = time.perf_counter()
     model = AutoModelForCausalLM.from_pretrained(folder)
-    problems = test_problems()
-    scores = evaluate(model, AutoTokenizer.from_pretrained(folder), problems, seed=0)
+    problems = language.test_problems()
+    scores = evaluate(language, model, AutoTokenizer.from_pretrained(folder), problems, seed=0)
     for way, accuracy, length in (
         ("greedy", scores.greedy_accuracy, scores.greedy_length),
         ("sampled", scores.sampled_accuracy, scores.sampled_length),
@@ -67,16 +77,18 @@ def _print_scores(folder: Path) -> None:
 
 @app.command()
 def sample(
+    language: LanguageName = "sums",
     n: Annotated[int, typer.Option("-n", min=1, help="Problems to show.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="Another seed, other problems.")] = 0,
 ) -> None:
     """Show problems and worked solutions as the base model learns them, mistakes included."""
-    from ktae.demo.language import extract_answer, train_problems, worked_solution
+    from ktae.demo import language_named
 
+    speaks = language_named(language)
     rng = random.Random(seed)
-    for problem in train_problems(n, seed):
-        solution = worked_solution(problem, rng)
-        verdict = "right" if extract_answer(solution) == problem.answer else "wrong"
+    for problem in speaks.train_problems(n, seed):
+        solution = speaks.worked_solution(problem, rng)
+        verdict = "right" if speaks.extract_answer(solution) == problem.answer else "wrong"
         typer.echo(f"problem   {problem.prompt}")
         typer.echo(f"solution  {solution}")
         typer.echo(f"answer    {problem.answer}, so the solution is {verdict}\n")

@@ -1,25 +1,32 @@
-"""The embedded default: a tiny language of sums, and a base model that solves some of them.
+"""The embedded default: tiny languages, and for each a base model that solves some of its problems.
 
-The language costs nothing to import. What needs torch is in the modules `model` (tokenizer and
-model), `pretrain` (the base model) and `evaluate` (how well a model does).
+`LANGUAGES` has them by name: `sums` (numbers, one at a time) and `lists` (sequences of letters).
+They cost nothing to import. What needs torch is in the modules `model` (tokenizer and model),
+`pretrain` (the base model) and `evaluate` (how well a model does).
 """
 
-from ktae.demo.language import (
-    Problem,
-    extract_answer,
-    is_correct,
-    random_problem,
-    test_problems,
-    train_problems,
-    worked_solution,
-)
+from __future__ import annotations
 
-__all__ = [
-    "Problem",
-    "extract_answer",
-    "is_correct",
-    "random_problem",
-    "test_problems",
-    "train_problems",
-    "worked_solution",
-]
+from typing import Any
+
+from ktae.demo.language import Language
+from ktae.demo.lists import LISTS
+from ktae.demo.sums import SUMS
+from ktae.errors import InputError
+
+LANGUAGES: dict[str, Language[Any]] = {language.name: language for language in (SUMS, LISTS)}
+"""The languages, the default first."""
+
+
+def language_named(name: str) -> Language[Any]:
+    """The language of that name.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name not in LANGUAGES:
+        raise InputError(f"no demo language {name!r}; expected one of {', '.join(LANGUAGES)}")
+    return LANGUAGES[name]
+
+
+__all__ = ["LANGUAGES", "LISTS", "SUMS", "Language", "language_named"]

@@ -1,14 +1,14 @@
-"""How well a model does the demo's sums."""
+"""How well a model does the problems of a demo language."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ktae.demo.language import Problem, is_correct
+from ktae.demo.language import Language, Problem
 from ktae.demo.model import one_thread
 from ktae.evaluation.generation import Generations, generate
 
@@ -29,16 +29,18 @@ class DemoScores(NamedTuple):
 
 
 def evaluate(
+    language: Language[Any],
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     problems: Sequence[Problem],
     *,
     seed: int,
-    max_new_tokens: int = 64,
+    max_new_tokens: int | None = None,
 ) -> DemoScores:
     """Answer each problem greedily and once by sampling; a few seconds for 512 problems.
 
-    A response is correct if its last box is right and it came to its end within `max_new_tokens`.
+    A response is correct if its answer is right and it came to its end within `max_new_tokens`, the
+    language's own limit by default.
     """
 
     def answer(temperature: float) -> Generations:
@@ -46,7 +48,7 @@ def evaluate(
             model,
             tokenizer,
             [problem.prompt for problem in problems],
-            max_new_tokens=max_new_tokens,
+            max_new_tokens=max_new_tokens or language.max_response_length,
             temperature=temperature,
             batch_size=256,
             seed=seed,
@@ -55,14 +57,18 @@ def evaluate(
     with one_thread():
         greedy, sampled = answer(0.0), answer(1.0)
     return DemoScores(
-        greedy_accuracy=_accuracy(greedy, problems),
-        sampled_accuracy=_accuracy(sampled, problems),
+        greedy_accuracy=_accuracy(language, greedy, problems),
+        sampled_accuracy=_accuracy(language, sampled, problems),
         greedy_length=float(np.mean([len(ids) for ids in greedy.token_ids])),
         sampled_length=float(np.mean([len(ids) for ids in sampled.token_ids])),
         entropy=sampled.mean_entropy,
     )
 
 
-def _accuracy(generations: Generations, problems: Sequence[Problem]) -> float:
+def _accuracy(
+    language: Language[Any], generations: Generations, problems: Sequence[Problem]
+) -> float:
     responses = zip(problems, generations.texts, generations.finished, strict=True)
-    return float(np.mean([is_correct(text, p.answer, done) for p, text, done in responses]))
+    return float(
+        np.mean([language.is_correct(text, p.answer, done) for p, text, done in responses])
+    )

@@ -1,27 +1,28 @@
-"""The demo's tokenizer and model: a two-layer Llama of about 99,000 parameters, in the classes of
-transformers, so that everything that trains or serves a real model takes this one too."""
+"""A language's tokenizer and model: a two-layer Llama of about 99,000 parameters, in the classes
+of transformers, so that everything that trains or serves a real model takes this one too."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from ktae.demo.language import BOS, EOS, PAD, SPECIAL_TOKENS, VOCABULARY
+from ktae.demo.language import BOS, EOS, PAD, SPECIAL_TOKENS, Language
 
 CONTEXT = 256
 
 
-def make_tokenizer() -> PreTrainedTokenizerFast:
+def make_tokenizer(language: Language[Any]) -> PreTrainedTokenizerFast:
     """One token a word, split at whitespace.
 
     It adds no special token (prompts spell `<bos>` themselves), pads on the left, and raises an
     error for a word that is not of the language: an unknown token would hide the mistake.
     """
-    vocabulary = {word: i for i, word in enumerate(VOCABULARY)}
+    vocabulary = {word: i for i, word in enumerate(language.vocabulary)}
     words = Tokenizer(models.WordLevel(vocabulary))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(
@@ -35,15 +36,15 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def make_model(seed: int) -> LlamaForCausalLM:
+def make_model(language: Language[Any], seed: int) -> LlamaForCausalLM:
     """An untrained model; the same seed gives the same weights.
 
     Not a Qwen2, which would be as good: `AutoTokenizer` (transformers 5.10) reads every tokenizer
     beside a Qwen2 as Qwen's own, and this one's words would come out as pieces.
     """
-    pad, bos, eos = (VOCABULARY.index(token) for token in SPECIAL_TOKENS)
+    pad, bos, eos = (language.vocabulary.index(token) for token in SPECIAL_TOKENS)
     config = LlamaConfig(
-        vocab_size=len(VOCABULARY),
+        vocab_size=len(language.vocabulary),
         hidden_size=64,
         num_hidden_layers=2,
         num_attention_heads=4,

@@ -1,15 +1,17 @@
-"""The demo's base model: pretrained on noisy worked solutions on first use, then kept."""
+"""A language's base model: pretrained on noisy worked solutions on first use, then kept."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
 import math
 import os
 import random
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -17,34 +19,41 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging
 
-from ktae.demo import language, model
+from ktae.demo import language as languages
+from ktae.demo import model
+from ktae.demo.language import Language
 from ktae.errors import InputError
 
 Example = tuple[list[int], list[int]]
 """Token ids of a prompt and of a response."""
 
-STEPS, BATCH = 1000, 32
+BATCH = 32
 LEARNING_RATE, FINAL_LEARNING_RATE, WARM_UP = 4e-3, 0.05, 50
 BETAS = (0.9, 0.98)
 NO_LOSS = -100
 
 
 def pretrain(
-    seed: int, steps: int = STEPS, progress: Callable[[int, int], None] | None = None
+    language: Language[Any],
+    seed: int,
+    steps: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
     """Train a model from scratch on worked solutions; about a minute of one core for 1,000 steps.
 
     Test problems are never among them. The same seed gives the same weights on the same machine.
-    `progress` is called with the steps done and the steps in all.
+    `steps` are the language's own by default; `progress` is called with the steps done and the
+    steps in all.
     """
-    tokenizer, base = model.make_tokenizer(), model.make_model(seed)
-    rng = random.Random(f"ktae demo pretraining {seed}")
+    steps = language.pretraining_steps if steps is None else steps
+    tokenizer, base = model.make_tokenizer(language), model.make_model(language, seed)
+    rng = random.Random(f"{language.salt} pretraining {seed}")
     optimizer = torch.optim.AdamW(base.parameters(), lr=LEARNING_RATE, betas=BETAS)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, steps))
     base.train()
     with model.one_thread():
         for step in range(steps):
-            batch = _batch(rng, tokenizer)
+            batch = _batch(language, rng, tokenizer)
             n_tokens = sum(len(response) for _, response in batch)
             # Short responses, then long ones: padded to one width, half of it would be padding
             for half in (batch[: BATCH // 2], batch[BATCH // 2 :]):
@@ -66,7 +75,9 @@ def _rate(step: int, steps: int) -> float:
     return FINAL_LEARNING_RATE + (1 - FINAL_LEARNING_RATE) * cosine
 
 
-def _batch(rng: random.Random, tokenizer: PreTrainedTokenizerFast) -> list[Example]:
+def _batch(
+    language: Language[Any], rng: random.Random, tokenizer: PreTrainedTokenizerFast
+) -> list[Example]:
     """Prompts and responses as token ids, the shortest response first."""
     problems = language.train_problems(BATCH, rng.getrandbits(32))
     prompts = tokenizer([problem.prompt for problem in problems])["input_ids"]
@@ -89,10 +100,11 @@ def _tensors(examples: list[Example], pad: int) -> tuple[torch.Tensor, torch.Ten
     return ids_bt, labels_bt
 
 
-def base_model(seed: int = 0, cache: Path | None = None) -> Path:
+def base_model(language: Language[Any], seed: int = 0, cache: Path | None = None) -> Path:
     """The folder of the base model and its tokenizer, pretrained if it is not there yet.
 
     Args:
+        language: what it speaks.
         seed: another seed is another base model.
         cache: the folder that base models are kept in; `$XDG_CACHE_HOME/ktae/demo` or
             `~/.cache/ktae/demo` by default. A change of the recipe never meets an old model.
@@ -100,13 +112,18 @@ def base_model(seed: int = 0, cache: Path | None = None) -> Path:
     Raises:
         InputError: the cache folder cannot be written to.
     """
-    folder = (cache or _default_cache()) / f"base-seed{seed}-{_recipe_hash()}"
+    folder = (cache or _default_cache()) / folder_name(language, seed)
     if not folder.is_dir():
-        write_base_model(folder, seed)
+        write_base_model(language, folder, seed)
     return folder
 
 
-def write_base_model(folder: Path, seed: int) -> None:
+def folder_name(language: Language[Any], seed: int) -> str:
+    """The name of a base model's folder in the cache; sources that differ give another name."""
+    return f"base-{language.name}-seed{seed}-{_recipe_hash(language)}"
+
+
+def write_base_model(language: Language[Any], folder: Path, seed: int) -> None:
     """Pretrain a base model into `folder`, with a progress bar on stderr.
 
     The folder appears complete or not at all. If another process makes it meanwhile, its model
@@ -125,7 +142,7 @@ def write_base_model(folder: Path, seed: int) -> None:
         ) from None
     with beside as name:
         complete = Path(name) / folder.name
-        _save(*_pretrain_with_bar(seed), complete)
+        _save(*_pretrain_with_bar(language, seed), complete)
         try:
             complete.rename(folder)
         except OSError:
@@ -138,19 +155,26 @@ def _default_cache() -> Path:
 
 
 @functools.cache
-def _recipe_hash() -> str:
+def _recipe_hash(language: Language[Any]) -> str:
     """Changes with the source that determines the model: language, architecture, training."""
-    sources = (language.__file__, model.__file__, __file__)
+    words = inspect.getfile(language.worked_solution)
+    sources = (languages.__file__, words, model.__file__, __file__)
     content = b"".join(Path(source).read_bytes() for source in sources)
     return hashlib.sha256(content).hexdigest()[:10]
 
 
-def _pretrain_with_bar(seed: int) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
+def _pretrain_with_bar(
+    language: Language[Any], seed: int
+) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("pretraining the demo's base model (once)", total=None)
+        task = bar.add_task(
+            f"pretraining the demo's base model of {language.name} (once)", total=None
+        )
         return pretrain(
-            seed, progress=lambda done, steps: bar.update(task, completed=done, total=steps)
+            language,
+            seed,
+            progress=lambda done, steps: bar.update(task, completed=done, total=steps),
         )
 
 

@@ -19,7 +19,7 @@ from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOConfig
 
-from ktae.demo import train_problems
+from ktae.demo import SUMS
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.estimator import token_advantages
 from ktae.rollouts import record
@@ -92,10 +92,10 @@ def tiny_trainer(output: str, **settings: Any) -> dict[str, Any]:
     }
     if settings.get("loss_type") == "cispo":
         defaults["epsilon_high"] = 5.0
-    prompts = [problem.prompt for problem in train_problems(64, seed=0)]
+    prompts = [problem.prompt for problem in SUMS.train_problems(64, seed=0)]
     return {
-        "model": make_model(seed=0),
-        "processing_class": make_tokenizer(),
+        "model": make_model(SUMS, seed=0),
+        "processing_class": make_tokenizer(SUMS),
         "reward_funcs": even_start,
         "args": GRPOConfig(**(defaults | settings)),
         "train_dataset": Dataset.from_dict({"prompt": prompts}),

@@ -52,7 +52,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> 
     task = TASKS[recipe.task]
     with config.main_process_first(desc="loading the model"):
         model, tokenizer = _load_policy(recipe)
-    task.check(tokenizer)
+    task.check(tokenizer, recipe)
     steps = StepLogger(recipe, folder, on_step)
     patience = Patience(recipe.algorithm.patience, every=optimizer_steps(recipe))
     callbacks = [steps, patience]
@@ -130,7 +130,7 @@ def _make_trainer(
         if trainer.accelerator.is_main_process:
             folder.write_rollouts(step, pa.concat_tables(parts))
 
-    rewards = [task.reward(tokenizer)]
+    rewards = [task.reward(tokenizer, recipe)]
     if recipe.algorithm.overlong_buffer:
         length = recipe.rollout.max_response_length
         rewards.append(get_soft_overlong_punishment(length, recipe.algorithm.overlong_buffer))
@@ -198,10 +198,11 @@ def _load_policy(recipe: Recipe) -> tuple[Any, Any]:
     """Model and tokenizer."""
     name = recipe.model.path
     if name == "demo":
+        from ktae.demo import LANGUAGES
         from ktae.demo.pretrain import base_model
 
         torch.set_num_threads(1)  # two threads on so small a model only wait for each other
-        name = str(base_model(seed=recipe.model.demo_seed))
+        name = str(base_model(LANGUAGES[recipe.demo.language], recipe.model.demo_seed))
     else:
         check_local_or_hub("model", name)
         name = os.path.expanduser(name)

@@ -9,9 +9,9 @@ from typing import Any
 
 from datasets import Dataset
 
-from ktae.demo import is_correct, test_problems, train_problems
+from ktae.demo import LANGUAGES
 from ktae.demo.evaluate import evaluate
-from ktae.demo.language import EOS, VOCABULARY
+from ktae.demo.language import EOS
 from ktae.errors import InputError
 from ktae.evaluation.generation import generate
 from ktae.grading import Outcome, accuracy
@@ -25,37 +25,45 @@ RewardFunction = Callable[..., list[float | None]]
 class Task:
     """A task as TRL needs it."""
 
-    check: Callable[[Any], None]
+    check: Callable[[Any, Recipe], None]
     """Raises an InputError for a tokenizer that does not fit the task."""
     train_set: Callable[[Recipe], Dataset]
     """Rows with `prompt` and `answer`, one for every prompt of the run."""
-    reward: Callable[[Any], RewardFunction]
+    reward: Callable[[Any, Recipe], RewardFunction]
     """From the tokenizer to TRL's reward function; above 0 is correct, None is unknown."""
     evaluate: Callable[[Any, Any, Recipe], dict[str, float]]
     """Held-out scores of a model and its tokenizer."""
 
 
-def _demo_check(tokenizer: Any) -> None:
-    missing = sorted(set(VOCABULARY) - tokenizer.get_vocab().keys())
+def _demo_check(tokenizer: Any, recipe: Recipe) -> None:
+    words = LANGUAGES[recipe.demo.language].vocabulary
+    missing = sorted(set(words) - tokenizer.get_vocab().keys())
     if missing or tokenizer.eos_token != EOS:
         raise InputError(
-            f"task demo needs a tokenizer of its {len(VOCABULARY)} words that ends with {EOS}; "
+            f"task demo in the language {recipe.demo.language} needs a tokenizer of its "
+            f"{len(words)} words that ends with {EOS}; "
             f"this one ends with {tokenizer.eos_token} and lacks {' '.join(missing[:5]) or 'none'}"
         )
 
 
 def _demo_train_set(recipe: Recipe) -> Dataset:
-    problems = train_problems(recipe.steps * recipe.rollout.prompts_per_step, seed=recipe.seed)
+    language = LANGUAGES[recipe.demo.language]
+    n = recipe.steps * recipe.rollout.prompts_per_step
+    problems = language.train_problems(n, seed=recipe.seed)
     return Dataset.from_list([{"prompt": p.prompt, "answer": p.answer} for p in problems])
 
 
-def _demo_reward(tokenizer: Any) -> RewardFunction:
+def _demo_reward(tokenizer: Any, recipe: Recipe) -> RewardFunction:
+    language = LANGUAGES[recipe.demo.language]
+
     def correct(
-        completions: list[str], completion_ids: list[list[int]], answer: list[int], **_: Any
+        completions: list[str], completion_ids: list[list[int]], answer: list[int | str], **_: Any
     ) -> list[float | None]:
-        """1.0 where the last box is right and the response ended by itself, else 0.0."""
+        """1.0 where the answer is right and the response ended by itself, else 0.0."""
         return [
-            float(is_correct(text, expected, finished=ids[-1:] == [tokenizer.eos_token_id]))
+            float(
+                language.is_correct(text, expected, finished=ids[-1:] == [tokenizer.eos_token_id])
+            )
             for text, ids, expected in zip(completions, completion_ids, answer, strict=True)
         ]
 
@@ -63,9 +71,11 @@ def _demo_reward(tokenizer: Any) -> RewardFunction:
 
 
 def _demo_evaluate(model: Any, tokenizer: Any, recipe: Recipe) -> dict[str, float]:
-    problems = test_problems(recipe.logging.eval_problems)
+    language = LANGUAGES[recipe.demo.language]
+    problems = language.test_problems(recipe.logging.eval_problems)
     length = recipe.rollout.max_response_length
-    return evaluate(model, tokenizer, problems, seed=0, max_new_tokens=length)._asdict()
+    scores = evaluate(language, model, tokenizer, problems, seed=0, max_new_tokens=length)
+    return scores._asdict()
 
 
 def data_file(recipe: Recipe, split: str) -> Path:
@@ -92,7 +102,7 @@ def _math_problems(recipe: Recipe, split: str) -> Dataset:
     return problems
 
 
-def _math_check(tokenizer: Any) -> None:
+def _math_check(tokenizer: Any, _: Recipe) -> None:
     if tokenizer.chat_template is None:
         raise InputError(
             f"task math has prompts of messages, and this tokenizer ({type(tokenizer).__name__}) "
@@ -100,7 +110,7 @@ def _math_check(tokenizer: Any) -> None:
         )
 
 
-def _math_reward(tokenizer: Any) -> RewardFunction:
+def _math_reward(_: Any, __: Recipe) -> RewardFunction:
     def correct(completions: list[Any], answer: list[str], **_: Any) -> list[float | None]:
         """1.0 correct, 0.0 incorrect or unanswered, None where the grader cannot tell."""
         return accuracy(completions, answer)

@@ -6,11 +6,19 @@ import importlib
 from types import ModuleType
 from typing import Any
 
-from ktae.demo.language import extract_answer, is_correct
+from ktae.demo import LANGUAGES, SUMS, Language
 from ktae.errors import InputError
 
-DEMO = "ktae/demo"
-"""The `data_source` of the demo's rows; those of other data are graded as mathematics."""
+
+def demo_source(language: str) -> str:
+    """The `data_source` of a demo language's rows; those of other data are graded as mathematics.
+
+    The sums have the name that rows had before there was another language.
+    """
+    return "ktae/demo" if language == SUMS.name else f"ktae/demo-{language}"
+
+
+_DEMO: dict[str, Language[Any]] = {demo_source(name): LANGUAGES[name] for name in LANGUAGES}
 
 
 def compute_score(
@@ -25,7 +33,7 @@ def compute_score(
     """Grade one response.
 
     Args:
-        data_source: which grader: `ktae/demo`, or mathematics for anything else.
+        data_source: which grader: a `demo_source`, or mathematics for anything else.
         solution_str: the response, without special tokens.
         ground_truth: the answer, or a list of accepted ones.
         extra_info: not used.
@@ -39,12 +47,14 @@ def compute_score(
     Raises:
         InputError: the demo without its limit.
     """
-    if data_source == DEMO:
-        return _demo(solution_str, ground_truth, max_response_length)
+    if data_source in _DEMO:
+        return _demo(_DEMO[data_source], solution_str, ground_truth, max_response_length)
     return _math(solution_str, ground_truth)
 
 
-def _demo(response: str, answer: Any, limit: int | None) -> dict[str, float]:
+def _demo(
+    language: Language[Any], response: str, answer: Any, limit: int | None
+) -> dict[str, float]:
     if limit is None:
         raise InputError(
             "the demo's reward needs "
@@ -53,8 +63,8 @@ def _demo(response: str, answer: Any, limit: int | None) -> dict[str, float]:
     # verl strips the <eos> that says whether the response came to its end. A word is a token, so a
     # response that did is at least one word short of the limit.
     finished = len(response.split()) < limit
-    correct = is_correct(response, int(answer), finished)
-    return _scores(correct=correct, unanswered=extract_answer(response) is None)
+    correct = language.is_correct(response, answer, finished)
+    return _scores(correct=correct, unanswered=language.extract_answer(response) is None)
 
 
 def _math(response: str, answer: Any) -> dict[str, float]:

@@ -14,7 +14,7 @@ from ktae.recipe import Recipe
 from ktae.runs import RunFolder
 from ktae.verl.check import compose
 from ktae.verl.overrides import Overrides, Paths, arguments, command, overrides, starting
-from ktae.verl.reward import DEMO, math_grader
+from ktae.verl.reward import demo_source, math_grader
 
 MODULES = "VERL_USE_EXTERNAL_MODULES"
 
@@ -75,9 +75,10 @@ def _environment(folder: RunFolder, modules: str | None) -> dict[str, str]:
 def _model(recipe: Recipe) -> str:
     name = recipe.model.path
     if name == "demo":
+        from ktae.demo import LANGUAGES
         from ktae.demo.pretrain import base_model
 
-        return str(base_model(seed=recipe.model.demo_seed))
+        return str(base_model(LANGUAGES[recipe.demo.language], recipe.model.demo_seed))
     check_local_or_hub("model", name)
     return os.path.expanduser(name)
 
@@ -103,8 +104,9 @@ def _write_demo(recipe: Recipe, folder: RunFolder) -> None:
     """The demo's problems: one for each prompt of the run, and the held-out ones."""
     from ktae.data.prepare import write
     from ktae.data.sources import Problem
-    from ktae.demo import language
+    from ktae.demo import LANGUAGES
 
+    language = LANGUAGES[recipe.demo.language]
     n = recipe.steps * recipe.rollout.prompts_per_step
     splits = {
         "train": language.train_problems(n, seed=recipe.seed),
@@ -113,7 +115,7 @@ def _write_demo(recipe: Recipe, folder: RunFolder) -> None:
     problems = {
         split: [Problem(p.prompt, str(p.answer)) for p in some] for split, some in splits.items()
     }
-    write(problems, folder.path / "data", data_source=DEMO, template="plain")
+    write(problems, folder.path / "data", data_source=demo_source(language.name), template="plain")
 
 
 def _require_same(recipe: Recipe, folder: RunFolder) -> None:

@@ -1,0 +1,267 @@
+"""A language of small sums and of people who solve them noisily.
+
+A problem names someone who has a number and two to four things that happen to it, modulo 20:
+
+    <bos> tom has 7 . gets 5 . triples . how many ? <sol>
+
+A worked solution is how the base model learns to answer: mostly step by step, with filler, slips,
+second thoughts and two misconceptions (triples taken for doubles, gives taken for gets):
+
+    ok , 7 + 5 = 12 ; so we have 12 * 2 = 4 wait , 12 * 3 = 16 ; the answer is box 16 } <eos>
+
+The answer is the last box. Every word and every number is one token.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from ktae.demo.language import EOS, SPECIAL_TOKENS, Language, geometric
+
+MODULUS = 20
+NAMES = ("tom", "ann", "sam", "mia")
+NUMBERS = tuple(str(number) for number in range(MODULUS))
+
+VOCABULARY: tuple[str, ...] = (
+    *SPECIAL_TOKENS,
+    "<sol>",
+    *NUMBERS,
+    *NAMES,
+    *("has", "gets", "finds", "loses", "gives", "doubles", "triples", "flips"),
+    *("how", "many", "?", ".", ",", ";", "!", "+", "-", "*", "=", "box", "}"),
+    *("so", "the", "answer", "is", "total"),
+    *("let", "me", "think", "check", "ok", "well", "hmm", "now", "then", "next", "we", "have"),
+    *("but", "wait", "that", "wrong", "again", "easy", "just", "maybe"),
+)
+"""Every token, in the order of its id."""
+
+
+class Sum(NamedTuple):
+    """One sum on the value so far: `value sign n`, or `0 - value`."""
+
+    sign: Literal["+", "-", "*", "0-"]
+    n: int = 0
+
+    def result(self, value: int) -> int:
+        """What the sum makes of `value`, in 0..19."""
+        exact = {
+            "+": value + self.n,
+            "-": value - self.n,
+            "*": value * self.n,
+            "0-": -value,
+        }
+        return exact[self.sign] % MODULUS
+
+    def written(self, value: int, result: int) -> str:
+        """The sum as a step of a solution, whether `result` is right or not."""
+        left = f"0 - {value}" if self.sign == "0-" else f"{value} {self.sign} {self.n}"
+        return f"{left} = {result}"
+
+
+DOUBLE, TRIPLE, FLIP = Sum("*", 2), Sum("*", 3), Sum("0-")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A verb, with a number from 1 to 9 (`gets 5`) or without (n = 0, `triples`)."""
+
+    verb: str
+    n: int = 0
+
+    @property
+    def text(self) -> str:
+        """The words of the prompt."""
+        return f"{self.verb} {self.n}" if self.n else self.verb
+
+    @property
+    def sum(self) -> Sum:
+        """What the verb means."""
+        if self.verb in ("gets", "finds"):
+            return Sum("+", self.n)
+        if self.verb in ("loses", "gives"):
+            return Sum("-", self.n)
+        return {"doubles": DOUBLE, "triples": TRIPLE, "flips": FLIP}[self.verb]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Someone has `start`, then the operations happen; the answer is a number in 0..19."""
+
+    name: str
+    start: int
+    operations: tuple[Operation, ...]
+
+    @property
+    def prompt(self) -> str:
+        """The text that the model is given."""
+        story = " ".join(f"{operation.text} ." for operation in self.operations)
+        return f"<bos> {self.name} has {self.start} . {story} how many ? <sol>"
+
+    @property
+    def answer(self) -> int:
+        """The right result."""
+        value = self.start
+        for operation in self.operations:
+            value = operation.sum.result(value)
+        return value
+
+    @property
+    def story(self) -> tuple[int, tuple[Operation, ...]]:
+        """All but the name."""
+        return self.start, self.operations
+
+
+def random_problem(rng: random.Random) -> Problem:
+    """A problem of two to four operations, each kind of operation equally likely."""
+    operations = tuple(_random_operation(rng) for _ in range(rng.randint(2, 4)))
+    return Problem(rng.choice(NAMES), rng.randrange(MODULUS), operations)
+
+
+def _random_operation(rng: random.Random) -> Operation:
+    verbs = rng.choice(
+        (("gets", "finds"), ("loses", "gives"), ("doubles",), ("triples",), ("flips",))
+    )
+    verb = rng.choice(verbs)
+    return Operation(verb, rng.randint(1, 9) if len(verbs) == 2 else 0)
+
+
+def extract_answer(response: str) -> int | None:
+    """The number in the last `box X }`, or None if there is no such box."""
+    words = response.split()
+    for i in range(len(words) - 3, -1, -1):
+        box, number, close = words[i : i + 3]
+        if box == "box" and close == "}" and number in NUMBERS:
+            return int(number)
+    return None
+
+
+# How worked solutions are written: probabilities first, then phrases.
+
+GUESS, LUCKY_GUESS = 0.08, 0.30
+OPENER, ANOTHER_OPENER = 0.85, 0.30
+FILLER, AGAIN = 0.25, 0.08
+MISCONCEPTIONS = {"triples": 0.80, "gives": 0.75}
+REDO_WRONG, REDO_RIGHT = 0.50, 0.06
+RECHECK, RECHECKS, RAMBLE = 0.35, 2, 0.12
+
+SLIPS = (1, -1, 2, -2, 10, -10)
+FILLERS = ("now", "then", "next ,", "so we have", "hmm ,", "well ,")
+OPENERS = ("let me think .", "let me think .", "ok ,", "well ,", "hmm ,", "now ,", "so ,")
+CONCLUSIONS = ("so", "the answer is", "total")
+DOUBTS = ("but wait ,", "let me check .", "hmm , again .")
+
+
+class _Care(NamedTuple):
+    """How carefully a chain is worked: probabilities for each operation."""
+
+    skip: float
+    misread: float
+    slip: float
+
+
+_FIRST_TRY = _Care(skip=0.03, misread=0.05, slip=0.06)
+_SECOND_TRY = _Care(skip=0.06, misread=0.10, slip=0.12)
+
+
+def worked_solution(problem: Problem, rng: random.Random) -> str:
+    """A response as the base model learns it: noisy, often wrong, at its end `<eos>`."""
+    phrases = _guess(problem, rng) if rng.random() < GUESS else _reasoned(problem, rng)
+    for _ in range(RECHECKS):
+        if rng.random() >= RECHECK:
+            break
+        phrases.append(rng.choice(DOUBTS))
+        if rng.random() < RAMBLE:
+            phrases += [rng.choice(FILLERS) for _ in range(rng.randint(8, 30))]
+            break
+        phrases += _boxed(*_chain(problem, rng, _SECOND_TRY), rng)
+    return " ".join([*phrases, EOS])
+
+
+def _guess(problem: Problem, rng: random.Random) -> list[str]:
+    """`easy ! maybe box 7 }`: right at times, else half from a chain in the head, half random."""
+    if rng.random() < LUCKY_GUESS:
+        value = problem.answer
+    elif rng.random() < 0.5:
+        _, value = _chain(problem, rng, _FIRST_TRY)
+    else:
+        value = rng.randrange(MODULUS)
+    hedge = rng.choice((["just"], ["maybe"], []))
+    return ["easy", rng.choice("!,."), *hedge, f"box {value} }}"]
+
+
+def _reasoned(problem: Problem, rng: random.Random) -> list[str]:
+    phrases: list[str] = []
+    if rng.random() < OPENER:
+        phrases = [rng.choice(OPENERS), *geometric(OPENERS, ANOTHER_OPENER, rng)]
+    return phrases + _boxed(*_chain(problem, rng, _FIRST_TRY), rng)
+
+
+def _boxed(steps: list[str], value: int, rng: random.Random) -> list[str]:
+    return [*steps, rng.choice(CONCLUSIONS), f"box {value} }}"]
+
+
+def _chain(problem: Problem, rng: random.Random, care: _Care) -> tuple[list[str], int]:
+    """The steps from the start to a result, each working on the one before, right or wrong."""
+    phrases: list[str] = []
+    value = problem.start
+    for operation in problem.operations:
+        if rng.random() < care.skip:
+            continue
+        phrases += geometric(FILLERS, FILLER, rng)
+        step, result = _step(operation, value, rng, care)
+        phrases.append(step)
+        wrong = result != operation.sum.result(value)
+        if rng.random() < (REDO_WRONG if wrong else REDO_RIGHT):
+            phrases.append("wait ,")
+            if rng.random() < 0.5:
+                phrases.append("that is wrong .")
+            step, result = _step(operation, value, rng, care)
+            phrases.append(step)
+        phrases.append(";")
+        if rng.random() < AGAIN:
+            phrases += ["again", step, ";"]
+        value = result
+    return phrases, value
+
+
+def _step(operation: Operation, value: int, rng: random.Random, care: _Care) -> tuple[str, int]:
+    """One attempt at one operation: its text, and the result it arrives at."""
+    understood = _understood(operation, rng, care)
+    result = understood.result(value)
+    if rng.random() < care.slip:
+        result = (result + rng.choice(SLIPS)) % MODULUS
+    return understood.written(value, result), result
+
+
+def _understood(operation: Operation, rng: random.Random, care: _Care) -> Sum:
+    """The sum that the solver does for an operation, which need not be the right one."""
+    meant = operation.sum
+    if rng.random() < MISCONCEPTIONS.get(operation.verb, 0.0):
+        meant = DOUBLE if operation.verb == "triples" else Sum("+", operation.n)
+    if rng.random() < care.misread:
+        meant = _misread(meant)
+    return meant
+
+
+def _misread(meant: Sum) -> Sum:
+    """+ for - and - for +, 3 for 2 and 2 for 3, doubling for flipping."""
+    if meant in (FLIP, TRIPLE):
+        return DOUBLE
+    if meant == DOUBLE:
+        return TRIPLE
+    return Sum("-" if meant.sign == "+" else "+", meant.n)
+
+
+SUMS = Language(
+    name="sums",
+    about="small sums, modulo 20",
+    vocabulary=VOCABULARY,
+    max_response_length=64,
+    pretraining_steps=1000,
+    salt="ktae demo",
+    random_problem=random_problem,
+    worked_solution=worked_solution,
+    extract_answer=extract_answer,
+)
