@@ -15,7 +15,7 @@ import numpy as np
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ktae import KTAEConfig, key_token_values
-from ktae.demo import train_problems
+from ktae.demo import SUMS
 from ktae.demo.pretrain import base_model
 from ktae.evaluation.generation import generate
 
@@ -53,12 +53,12 @@ def main() -> None:
 
 def sample(n_groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(B, T) token ids and mask, and (B,) groups, of the base model at temperature 1."""
-    folder = base_model(0)
+    folder = base_model(SUMS)
     model, tokenizer = (
         AutoModelForCausalLM.from_pretrained(folder),
         AutoTokenizer.from_pretrained(folder),
     )
-    prompts = [problem.prompt for problem in train_problems(n_groups, 1) for _ in range(G)]
+    prompts = [problem.prompt for problem in SUMS.train_problems(n_groups, 1) for _ in range(G)]
     found = generate(
         model, tokenizer, prompts, max_new_tokens=64, temperature=1.0, batch_size=256, seed=0
     ).token_ids

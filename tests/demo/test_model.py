@@ -1,30 +1,34 @@
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ktae.demo import language
-from ktae.demo.language import VOCABULARY
+from ktae.demo import LANGUAGES, LISTS, SUMS, Language
 from ktae.demo.model import make_model, make_tokenizer, one_thread
 
+each_language = pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
 
-def texts(n: int) -> list[str]:
+
+def texts(language: Language[Any], n: int) -> list[str]:
     rng = random.Random(0)
     problems = language.train_problems(n, seed=0)
     return [f"{p.prompt} {language.worked_solution(p, rng)}" for p in problems]
 
 
-def test_every_word_is_one_token() -> None:
-    tokenizer = make_tokenizer()
-    assert tokenizer(list(VOCABULARY))["input_ids"] == [[i] for i in range(len(VOCABULARY))]
-    assert len(tokenizer) == len(VOCABULARY)
+@each_language
+def test_every_word_is_one_token(language: Language[Any]) -> None:
+    tokenizer, n = make_tokenizer(language), len(language.vocabulary)
+    assert tokenizer(list(language.vocabulary))["input_ids"] == [[i] for i in range(n)]
+    assert len(tokenizer) == n
 
 
-def test_round_trip() -> None:
-    tokenizer = make_tokenizer()
-    for text in texts(1000):
+@each_language
+def test_round_trip(language: Language[Any]) -> None:
+    tokenizer = make_tokenizer(language)
+    for text in texts(language, 1000):
         ids = tokenizer(text)["input_ids"]
         assert len(ids) == len(text.split())
         assert tokenizer.decode(ids) == text
@@ -32,11 +36,11 @@ def test_round_trip() -> None:
 
 def test_a_word_outside_the_language_is_an_error() -> None:
     with pytest.raises(Exception, match="Missing"):
-        make_tokenizer()("tom has 21 .")
+        make_tokenizer(SUMS)("tom has 21 .")
 
 
 def test_special_tokens() -> None:
-    tokenizer = make_tokenizer()
+    tokenizer = make_tokenizer(SUMS)
     assert (tokenizer.pad_token, tokenizer.bos_token, tokenizer.eos_token) == (
         "<pad>",
         "<bos>",
@@ -47,9 +51,10 @@ def test_special_tokens() -> None:
     assert tokenizer.decode(ids, skip_special_tokens=True) == "tom <sol> box"
 
 
-def test_model_size_and_special_ids() -> None:
-    model, tokenizer = make_model(0), make_tokenizer()
-    assert sum(p.numel() for p in model.parameters()) == 99_264
+@pytest.mark.parametrize(("language", "size"), [(SUMS, 99_264), (LISTS, 99_008)])
+def test_model_size_and_special_ids(language: Language[Any], size: int) -> None:
+    model, tokenizer = make_model(language, 0), make_tokenizer(language)
+    assert sum(p.numel() for p in model.parameters()) == size
     for config in (model.config, model.generation_config):
         assert config.pad_token_id == tokenizer.pad_token_id
         assert config.bos_token_id == tokenizer.bos_token_id
@@ -59,20 +64,20 @@ def test_model_size_and_special_ids() -> None:
 def test_the_seed_alone_decides_the_weights() -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    first = make_model(0).state_dict()
+    first = make_model(SUMS, 0).state_dict()
     assert torch.equal(torch.get_rng_state(), before)
-    again, other = make_model(0).state_dict(), make_model(1).state_dict()
+    again, other = make_model(SUMS, 0).state_dict(), make_model(SUMS, 1).state_dict()
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first["lm_head.weight"], other["lm_head.weight"])
 
 
 def test_saved_and_loaded_by_the_auto_classes(tmp_path: Path) -> None:
     """As a trainer loads it. Beside a Qwen2 the same tokenizer comes back as Qwen's BPE."""
-    model, tokenizer = make_model(0), make_tokenizer()
+    model, tokenizer = make_model(SUMS, 0), make_tokenizer(SUMS)
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
-    for text in texts(50):
+    for text in texts(SUMS, 50):
         ids = tokenizer(text)["input_ids"]
         assert loaded(text)["input_ids"] == ids
         assert loaded.decode(ids) == text

@@ -1,3 +1,4 @@
+import inspect
 import random
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from ktae.cli import demo as command
-from ktae.demo import language, pretrain
+from ktae.demo import LANGUAGES, LISTS, SUMS, Language, pretrain, sums
 from ktae.demo.evaluate import DemoScores, evaluate
+from ktae.demo.language import HELD_OUT
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.errors import InputError
 
@@ -19,16 +21,16 @@ def untrained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Pretraining takes no time and teaches nothing; the list collects the seeds."""
     seeds: list[int] = []
 
-    def instead(seed: int, **_: Any) -> tuple[Any, Any]:
+    def instead(language: Language[Any], seed: int, **_: Any) -> tuple[Any, Any]:
         seeds.append(seed)
-        return make_model(seed), make_tokenizer()
+        return make_model(language, seed), make_tokenizer(language)
 
     monkeypatch.setattr(pretrain, "pretrain", instead)
     return seeds
 
 
 def weights(seed: int, steps: int) -> dict[str, torch.Tensor]:
-    return pretrain.pretrain(seed, steps)[0].state_dict()
+    return pretrain.pretrain(SUMS, seed, steps)[0].state_dict()
 
 
 def test_the_seed_alone_decides_the_weights() -> None:
@@ -38,18 +40,18 @@ def test_the_seed_alone_decides_the_weights() -> None:
     again = weights(0, steps=3)
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first["lm_head.weight"], weights(1, steps=3)["lm_head.weight"])
-    assert torch.equal(weights(1, steps=0)["lm_head.weight"], make_model(1).lm_head.weight)
+    assert torch.equal(weights(1, steps=0)["lm_head.weight"], make_model(SUMS, 1).lm_head.weight)
 
 
 def test_it_learns_and_reports_its_steps() -> None:
     calls = []
-    model, tokenizer = pretrain.pretrain(0, 25, progress=lambda *call: calls.append(call))
+    model, tokenizer = pretrain.pretrain(SUMS, 0, 25, progress=lambda *call: calls.append(call))
     assert calls == [(step, 25) for step in range(1, 26)]
     assert not model.training
-    example = pretrain._batch(random.Random(0), tokenizer)
+    example = pretrain._batch(SUMS, random.Random(0), tokenizer)
     ids_bt, labels_bt = pretrain._tensors(example, tokenizer.pad_token_id)
     with torch.no_grad():
-        losses = [m(ids_bt, labels=labels_bt).loss.item() for m in (make_model(0), model)]
+        losses = [m(ids_bt, labels=labels_bt).loss.item() for m in (make_model(SUMS, 0), model)]
     assert losses[0] > 4  # ln 74 = 4.3: it knows nothing
     assert losses[1] < 3
 
@@ -74,20 +76,22 @@ def test_a_step_is_one_mean_over_the_batch(monkeypatch: pytest.MonkeyPatch) -> N
         return step(self, *args, **kwargs)
 
     monkeypatch.setattr(torch.optim.AdamW, "step", record)
-    pretrain.pretrain(0, 1)
-    model, tokenizer = make_model(0), make_tokenizer()
-    batch = pretrain._batch(random.Random("ktae demo pretraining 0"), tokenizer)
+    pretrain.pretrain(SUMS, 0, 1)
+    model, tokenizer = make_model(SUMS, 0), make_tokenizer(SUMS)
+    batch = pretrain._batch(SUMS, random.Random("ktae demo pretraining 0"), tokenizer)
     ids_bt, labels_bt = pretrain._tensors(batch, tokenizer.pad_token_id)
     model(ids_bt, labels=labels_bt).loss.backward()
     torch.testing.assert_close(gradients[0], next(model.parameters()).grad, rtol=1e-4, atol=1e-6)
 
 
-def test_no_test_problem_in_pretraining() -> None:
-    tokenizer = make_tokenizer()
-    held_out = {p.prompt.split(" ", 2)[2] for p in language.test_problems(language.HELD_OUT)}
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
+def test_no_test_problem_in_pretraining(language: Language[Any]) -> None:
+    tokenizer = make_tokenizer(language)
+    # the first two words are no part of the story: <bos>, and a name or `list`
+    held_out = {p.prompt.split(" ", 2)[2] for p in language.test_problems(HELD_OUT)}
     rng = random.Random(0)
     for _ in range(20):
-        for prompt, _response in pretrain._batch(rng, tokenizer):
+        for prompt, _response in pretrain._batch(language, rng, tokenizer):
             assert tokenizer.decode(prompt).split(" ", 2)[2] not in held_out
 
 
@@ -99,16 +103,16 @@ def test_learning_rate() -> None:
 
 def test_base_model_is_made_once_for_a_seed(tmp_path: Path, untrained: list[int]) -> None:
     cache = tmp_path / "not" / "there" / "yet"
-    folder = pretrain.base_model(3, cache)
+    folder = pretrain.base_model(SUMS, 3, cache)
     assert folder.parent == cache
-    assert pretrain.base_model(3, cache) == folder
-    assert pretrain.base_model(4, cache) != folder
+    assert pretrain.base_model(SUMS, 3, cache) == folder
+    assert pretrain.base_model(SUMS, 4, cache) != folder
     assert untrained == [3, 4]
     assert len(list(cache.iterdir())) == 2
     loaded = AutoModelForCausalLM.from_pretrained(folder)
-    assert torch.equal(loaded.lm_head.weight, make_model(3).lm_head.weight)
+    assert torch.equal(loaded.lm_head.weight, make_model(SUMS, 3).lm_head.weight)
     assert AutoTokenizer.from_pretrained(folder)("box")["input_ids"] == [
-        language.VOCABULARY.index("box")
+        SUMS.vocabulary.index("box")
     ]
 
 
@@ -116,26 +120,31 @@ def test_base_model_uses_the_users_cache_folder(
     tmp_path: Path, untrained: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert pretrain.base_model(0).parent == tmp_path / "cache" / "ktae" / "demo"
+    assert pretrain.base_model(SUMS, 0).parent == tmp_path / "cache" / "ktae" / "demo"
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert pretrain.base_model(0).parent == tmp_path / "home" / ".cache" / "ktae" / "demo"
+    assert pretrain.base_model(SUMS, 0).parent == tmp_path / "home" / ".cache" / "ktae" / "demo"
     assert untrained == [0, 0]
 
 
 def test_another_recipe_is_another_folder(
     tmp_path: Path, untrained: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = pretrain.base_model(0, tmp_path)
-    changed = tmp_path / "language.py"
-    changed.write_text(Path(language.__file__).read_text().replace("GUESS = 0.08", "GUESS = 0.09"))
-    monkeypatch.setattr(language, "__file__", str(changed))
+    folders = [pretrain.base_model(language, 0, tmp_path) for language in (SUMS, LISTS)]
+    changed = tmp_path / "sums.py"
+    changed.write_text(Path(sums.__file__).read_text().replace("GUESS, LUCKY", "LUCKY, GUESS"))
+    source = inspect.getfile
+    monkeypatch.setattr(
+        inspect, "getfile", lambda f: str(changed) if f is sums.worked_solution else source(f)
+    )
     pretrain._recipe_hash.cache_clear()
     try:
-        assert pretrain.base_model(0, tmp_path) != folder
+        again = [pretrain.base_model(language, 0, tmp_path) for language in (SUMS, LISTS)]
     finally:
         pretrain._recipe_hash.cache_clear()
-    assert untrained == [0, 0]
+    assert again[0] != folders[0], "its words changed"
+    assert again[1] == folders[1], "the other language is as it was"
+    assert untrained == [0, 0, 0]
 
 
 @pytest.mark.parametrize("at", ["pretrain", "save_pretrained"])
@@ -145,10 +154,10 @@ def test_an_interrupted_run_leaves_nothing(
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    tokenizer_class = type(make_tokenizer())  # it is saved after the model
+    tokenizer_class = type(make_tokenizer(SUMS))  # it is saved after the model
     monkeypatch.setattr(pretrain if at == "pretrain" else tokenizer_class, at, interrupt)
     with pytest.raises(KeyboardInterrupt):
-        pretrain.base_model(0, tmp_path)
+        pretrain.base_model(SUMS, 0, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -157,15 +166,15 @@ def test_a_model_made_meanwhile_by_another_process_stays(
 ) -> None:
     theirs = "made by the other process"
 
-    def other_process_is_faster(seed: int, **_: Any) -> tuple[Any, Any]:
+    def other_process_is_faster(language: Language[Any], seed: int, **_: Any) -> tuple[Any, Any]:
         assert not [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
-        folder = tmp_path / f"base-seed{seed}-{pretrain._recipe_hash()}"
+        folder = tmp_path / pretrain.folder_name(language, seed)
         folder.mkdir()
         (folder / "config.json").write_text(theirs)
-        return make_model(seed), make_tokenizer()
+        return make_model(language, seed), make_tokenizer(language)
 
     monkeypatch.setattr(pretrain, "pretrain", other_process_is_faster)
-    folder = pretrain.base_model(0, tmp_path)
+    folder = pretrain.base_model(SUMS, 0, tmp_path)
     assert (folder / "config.json").read_text() == theirs
     assert list(tmp_path.iterdir()) == [folder]
 
@@ -173,7 +182,7 @@ def test_a_model_made_meanwhile_by_another_process_stays(
 def test_an_unwritable_cache_says_what_to_do(tmp_path: Path, untrained: list[int]) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="Not a directory; set XDG_CACHE_HOME"):
-        pretrain.base_model(0, tmp_path / "file" / "cache")
+        pretrain.base_model(SUMS, 0, tmp_path / "file" / "cache")
     assert untrained == []  # it says so before the minute of pretraining, not after
 
 
@@ -182,7 +191,7 @@ def test_evaluate_knows_a_right_response(monkeypatch: pytest.MonkeyPatch) -> Non
     from ktae.demo import evaluate as module
     from ktae.evaluation.generation import Generations
 
-    problems = language.test_problems(4)
+    problems = SUMS.test_problems(4)
 
     def answers(*_: Any, temperature: float, max_new_tokens: int, **__: Any) -> Generations:
         boxes = [f"so box {p.answer} }}" for p in problems]
@@ -192,16 +201,16 @@ def test_evaluate_knows_a_right_response(monkeypatch: pytest.MonkeyPatch) -> Non
         return Generations(ids, wrong if temperature else boxes, done, 0.5 if temperature else 0.1)
 
     monkeypatch.setattr(module, "generate", answers)
-    scores = evaluate(None, None, problems, seed=0)
+    scores = evaluate(SUMS, None, None, problems, seed=0)
     assert scores == (1.0, 0.75, 5.0, 5.0, 0.5)
-    assert evaluate(None, None, problems, seed=0, max_new_tokens=4)[:2] == (0.0, 0.0)
+    assert evaluate(SUMS, None, None, problems, seed=0, max_new_tokens=4)[:2] == (0.0, 0.0)
 
 
 def test_evaluate_a_model() -> None:
-    model, tokenizer = make_model(0), make_tokenizer()
-    problems = language.test_problems(8)
-    scores = evaluate(model, tokenizer, problems, seed=0, max_new_tokens=8)
-    assert scores == evaluate(model, tokenizer, problems, seed=0, max_new_tokens=8)
+    model, tokenizer = make_model(SUMS, 0), make_tokenizer(SUMS)
+    problems = SUMS.test_problems(8)
+    scores = evaluate(SUMS, model, tokenizer, problems, seed=0, max_new_tokens=8)
+    assert scores == evaluate(SUMS, model, tokenizer, problems, seed=0, max_new_tokens=8)
     assert scores.greedy_accuracy == scores.sampled_accuracy == 0
     assert 3 < scores.entropy < 4.31  # untrained: near ln 74
     assert 0 < scores.sampled_length <= 8
@@ -227,13 +236,22 @@ def test_command_pretrain(
     assert isinstance(again.exception, InputError)
     assert f"{folder} exists already" in str(again.exception)
     cached = CliRunner().invoke(command.app, ["pretrain"])
-    assert str(tmp_path / "cache" / "ktae" / "demo" / "base-seed0-") in cached.stdout
+    assert str(tmp_path / "cache" / "ktae" / "demo" / "base-sums-seed0-") in cached.stdout
 
 
-def test_command_sample() -> None:
-    done = CliRunner().invoke(command.app, ["sample", "-n", "20"])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_command_sample(language: str) -> None:
+    arguments = ["sample", "-n", "20", "--language", language]
+    done = CliRunner().invoke(command.app, arguments)
     assert done.exit_code == 0, done.output
-    assert done.stdout == CliRunner().invoke(command.app, ["sample", "-n", "20"]).stdout
+    assert done.stdout == CliRunner().invoke(command.app, arguments).stdout
     assert done.stdout.count("problem   <bos> ") == done.stdout.count("solution  ") == 20
     assert "is right" in done.stdout
     assert "is wrong" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["sample", "pretrain"])
+def test_a_language_that_is_not_there(name: str) -> None:
+    done = CliRunner().invoke(command.app, [name, "--language", "latin"])
+    assert isinstance(done.exception, InputError)
+    assert str(done.exception) == "no demo language 'latin'; expected one of sums, lists"

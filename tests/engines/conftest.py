@@ -4,6 +4,7 @@ import pytest
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 
+from ktae.demo import SUMS
 from ktae.demo.pretrain import pretrain
 
 
@@ -11,7 +12,7 @@ from ktae.demo.pretrain import pretrain
 def base(tmp_path_factory):
     """A base model after a few seconds of pretraining: it ends its answers, and some are right."""
     folder = tmp_path_factory.mktemp("model")
-    model, tokenizer = pretrain(seed=0, steps=300)
+    model, tokenizer = pretrain(SUMS, seed=0, steps=300)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -8,14 +8,14 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig
 
-from ktae.demo import train_problems
+from ktae.demo import SUMS
 from ktae.trl import KTAETrainer
 from ktae.trl.alignment import KeepGradient
 
 
 def main(model: str, output: Path, rows_per_rank: int, group_size: int) -> None:
     batches, keep = [], FirstGradient()
-    problems = train_problems(64, seed=0)
+    problems = SUMS.train_problems(64, seed=0)
     trainer = KTAETrainer(
         model=AutoModelForCausalLM.from_pretrained(model),
         processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),

@@ -82,10 +82,11 @@ def recipe(base, name, *, ranks=1, algorithm=None, overrides=None, steps=2, prom
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     """Trained for longer than the other tests' model: most groups should have both outcomes."""
+    from ktae.demo import SUMS
     from ktae.demo.pretrain import pretrain
 
     folder = tmp_path_factory.mktemp("model")
-    model, tokenizer = pretrain(seed=0, steps=400)
+    model, tokenizer = pretrain(SUMS, seed=0, steps=400)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -39,24 +39,24 @@ def run_folder(tmp_path_factory):
     pytest.importorskip("torch", reason="the demo's tokenizer needs the extra 'trl'")
     import pyarrow as pa
 
-    from ktae.demo.language import extract_answer, train_problems, worked_solution
+    from ktae.demo import SUMS
     from ktae.demo.model import make_tokenizer
     from ktae.runs import RunFolder
 
     folder = RunFolder(tmp_path_factory.mktemp("runs") / "run")
     recipe = (ROOT / "recipes/demo/grpo-ktae.yaml").read_text(encoding="utf-8")
     folder.create(recipe)
-    tokenizer = make_tokenizer()
+    tokenizer = make_tokenizer(SUMS)
     tokenizer.save_pretrained(folder.model)
     rng = random.Random(0)
-    problems = train_problems(12, seed=0)
+    problems = SUMS.train_problems(12, seed=0)
     for step in range(1, 4):
         rows = []
         for group, problem in enumerate(problems[4 * step - 4 : 4 * step]):
             for _ in range(6):
-                text = worked_solution(problem, rng)
+                text = SUMS.worked_solution(problem, rng)
                 ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-                correct = float(extract_answer(text) == problem.answer)
+                correct = float(SUMS.extract_answer(text) == problem.answer)
                 rows.append((str(group), problem.prompt, text, str(problem.answer), ids, correct))
         names = ("group", "prompt", "response", "answer", "token_ids", "correct")
         columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))

@@ -97,7 +97,7 @@ def test_what_the_real_trl_writes(tmp_path):
     from datasets import Dataset
     from trl import GRPOConfig
 
-    from ktae.demo import train_problems
+    from ktae.demo import SUMS
     from ktae.demo.model import make_model, make_tokenizer
     from ktae.trl import KTAETrainer
 
@@ -105,12 +105,13 @@ def test_what_the_real_trl_writes(tmp_path):
         return [float(ids[0] % 2 == 0) for ids in completion_ids]
 
     kept = []
-    tokenizer = make_tokenizer()
+    problems = SUMS.train_problems(8, seed=0)
+    tokenizer = make_tokenizer(SUMS)
     trainer = KTAETrainer(
-        model=make_model(seed=0),
+        model=make_model(SUMS, seed=0),
         processing_class=tokenizer,
         reward_funcs=even_start,
-        train_dataset=Dataset.from_dict({"prompt": [p.prompt for p in train_problems(8, seed=0)]}),
+        train_dataset=Dataset.from_dict({"prompt": [p.prompt for p in problems]}),
         on_rollouts=kept.append,
         args=GRPOConfig(
             output_dir=str(tmp_path / "out"),

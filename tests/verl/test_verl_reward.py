@@ -5,14 +5,15 @@ import types
 
 import pytest
 
-from ktae.demo import train_problems, worked_solution
+from ktae.demo import LANGUAGES, SUMS
 from ktae.demo.language import EOS
 from ktae.errors import InputError
-from ktae.verl.reward import DEMO, compute_score
+from ktae.verl.reward import compute_score, demo_source
 
 
-def demo(response, answer="7", limit=8):
-    return compute_score(DEMO, response, answer, {"index": 0}, max_response_length=limit)
+def demo(response, answer="7", limit=8, language="sums"):
+    source = demo_source(language)
+    return compute_score(source, response, answer, {"index": 0}, max_response_length=limit)
 
 
 def outcome(**ones):
@@ -36,28 +37,27 @@ def test_the_demo(response, expected):
     assert demo(response) == expected
 
 
-def test_the_demo_s_check_is_the_one_that_trl_uses():
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
+def test_the_demo_s_check_is_the_one_that_trl_uses(language):
     import random
-
-    from ktae.demo import is_correct
 
     rng = random.Random(0)
     verdicts = set()
-    for problem in train_problems(200, seed=3):
-        response = worked_solution(problem, rng)
+    for problem in language.train_problems(200, seed=3):
+        response = language.worked_solution(problem, rng)
         text = response.removesuffix(EOS).strip()
         for limit in (16, 64):
             finished = len(response.split()) <= limit
             cut = " ".join(text.split()[:limit])
-            expected = is_correct(cut, problem.answer, finished)
+            expected = language.is_correct(cut, problem.answer, finished)
             verdicts.add(expected)
-            assert demo(cut, str(problem.answer), limit)["acc"] == expected
+            assert demo(cut, str(problem.answer), limit, language.name)["acc"] == expected
     assert verdicts == {True, False}
 
 
 def test_the_demo_needs_its_limit():
     with pytest.raises(InputError, match=r"reward_kwargs\.max_response_length"):
-        compute_score(DEMO, "box 7 }", "7")
+        compute_score(demo_source(SUMS.name), "box 7 }", "7")
 
 
 @pytest.mark.parametrize(

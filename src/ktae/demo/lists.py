@@ -26,6 +26,7 @@ from ktae.demo.language import EOS, SPECIAL_TOKENS, Language, geometric
 
 LETTERS = tuple("abcdefghij")
 SHORTEST, LONGEST = 2, 5
+N_OPERATIONS = (2, 2, 3, 3, 4)  # each as likely: the base model rarely solves four
 
 Items = tuple[str, ...]
 
@@ -38,10 +39,10 @@ MEANINGS: dict[str, Callable[[Items, str], Items]] = {
     "right": lambda items, _: items[-1:] + items[:-1],
     "append": lambda items, letter: (*items, letter),
     "prepend": lambda items, letter: (letter, *items),
-    "swap": lambda items, _: (items[-1], *items[1:-1], items[0]),
+    "swap": lambda items, _: items[-1:] + items[1:-1] + items[: len(items) > 1],
     "echo": lambda items, _: items + items[-1:],
 }
-"""What each verb does to a list of two letters or more; `swap` exchanges first and last."""
+"""What each verb does to a list; `swap` exchanges first and last."""
 
 WITH_LETTER = ("append", "prepend")
 
@@ -106,7 +107,7 @@ def random_problem(rng: random.Random) -> Problem:
     """Three or four different letters and two to four operations; lists keep 2 to 5 letters."""
     start = items = tuple(rng.sample(LETTERS, rng.randint(3, 4)))
     operations: list[Operation] = []
-    n = rng.randint(2, 4)
+    n = rng.choice(N_OPERATIONS)
     while len(operations) < n:
         verb = rng.choice(tuple(MEANINGS))
         operation = Operation(verb, rng.choice(LETTERS) if verb in WITH_LETTER else "")
@@ -134,10 +135,10 @@ GUESS = 0.06
 OPENER, ANOTHER_OPENER = 0.70, 0.25
 FILLER, SO_FAR = 0.20, 0.06
 MISCONCEPTIONS = {
-    "right": ("left", 0.65),
-    "prepend": ("append", 0.65),
-    "swap": ("reverse", 0.65),
-    "curtail": ("behead", 0.60),
+    "right": ("left", 0.55),
+    "prepend": ("append", 0.55),
+    "swap": ("reverse", 0.60),
+    "curtail": ("behead", 0.55),
 }
 TWO_AT_ONCE, ONE_FORGOTTEN = 0.12, 0.50
 REDO_WRONG, REDO_RIGHT = 0.50, 0.06
@@ -228,8 +229,9 @@ def _written(operations: list[Operation], result: Items) -> str:
 
 
 def _done(operations: list[Operation], items: Items) -> Items:
+    """What the operations make of the list; after mistakes, one letter can be too few for them."""
     for operation in operations:
-        items = operation.result(items)
+        items = operation.result(items) or items
     return items
 
 
@@ -237,7 +239,7 @@ def _attempt(operations: list[Operation], items: Items, rng: random.Random, care
     """The list that the solver arrives at, which need not be the right one; never empty."""
     if len(operations) > 1 and rng.random() < ONE_FORGOTTEN:
         operations = [rng.choice(operations)]
-    result = _done([_understood(operation, rng) for operation in operations], items) or items
+    result = _done([_understood(operation, rng) for operation in operations], items)
     return _slipped(result, rng) if rng.random() < care.slip else result
 
 

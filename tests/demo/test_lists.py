@@ -1,0 +1,206 @@
+import random
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ktae.demo import LISTS, lists
+from ktae.demo.lists import LETTERS, MEANINGS, Operation, Problem
+
+ROTATING = Problem(("c", "a", "f"), (Operation("append", "d"), Operation("right")))
+
+problems = st.integers(0, 2**32).map(lambda seed: lists.random_problem(random.Random(seed)))
+
+
+def solutions(problem: Problem, n: int = 4000) -> list[str]:
+    rng = random.Random(0)
+    return [lists.worked_solution(problem, rng) for _ in range(n)]
+
+
+def share(pattern: str, texts: list[str]) -> float:
+    return sum(bool(re.search(pattern, text)) for text in texts) / len(texts)
+
+
+def interpreted(prompt: str) -> str:
+    """The answer from the prompt's words alone: another program than the language's own."""
+    begin, *things, end = prompt.split(" . ")
+    assert begin.startswith("<bos> list ")
+    assert end == "result ? <sol>"
+    letters = begin.split()[2:]
+    for thing in things:
+        match thing.split():
+            case ["reverse"]:
+                letters.reverse()
+            case ["sort"]:
+                letters.sort()
+            case ["behead"]:
+                letters.pop(0)
+            case ["curtail"]:
+                letters.pop()
+            case ["left"]:
+                letters.append(letters.pop(0))
+            case ["right"]:
+                letters.insert(0, letters.pop())
+            case ["append", letter]:
+                letters.append(letter)
+            case ["prepend", letter]:
+                letters.insert(0, letter)
+            case ["swap"]:
+                letters[0], letters[-1] = letters[-1], letters[0]
+            case ["echo"]:
+                letters.append(letters[-1])
+            case other:
+                raise AssertionError(other)
+    return " ".join(letters)
+
+
+def test_prompt_and_answer() -> None:
+    assert ROTATING.prompt == "<bos> list c a f . append d . right . result ? <sol>"
+    assert ROTATING.answer == "d c a f"
+
+
+@given(problems)
+def test_answers_are_those_of_another_interpreter(problem: Problem) -> None:
+    assert problem.answer == interpreted(problem.prompt)
+
+
+def test_answers_of_the_test_problems() -> None:
+    test_problems = LISTS.test_problems(1024)
+    assert [p.answer for p in test_problems] == [interpreted(p.prompt) for p in test_problems]
+    # frozen: results on other machines and in other years are about the same problems
+    assert (
+        test_problems[0].prompt
+        == "<bos> list b d i j . curtail . swap . prepend d . result ? <sol>"
+    )
+    assert sum(len(p.answer.split()) for p in test_problems) == 3751
+
+
+@pytest.mark.parametrize(
+    ("operation", "result"),
+    [
+        (Operation("reverse"), "d a b c"),
+        (Operation("sort"), "a b c d"),
+        (Operation("behead"), "b a d"),
+        (Operation("curtail"), "c b a"),
+        (Operation("left"), "b a d c"),
+        (Operation("right"), "d c b a"),
+        (Operation("append", "e"), "c b a d e"),
+        (Operation("prepend", "e"), "e c b a d"),
+        (Operation("swap"), "d b a c"),
+        (Operation("echo"), "c b a d d"),
+    ],
+)
+def test_what_each_verb_means(operation: Operation, result: str) -> None:
+    assert " ".join(operation.result(("c", "b", "a", "d"))) == result
+
+
+@given(problems)
+def test_random_problems_are_of_the_language(problem: Problem) -> None:
+    assert 3 <= len(problem.start) == len(set(problem.start)) <= 4
+    assert 2 <= len(problem.operations) <= 4
+    items = problem.start
+    for operation in problem.operations:
+        assert (operation.letter in LETTERS) == (operation.verb in ("append", "prepend"))
+        items = operation.result(items)
+        assert 2 <= len(items) <= 5
+
+
+def test_random_problems_are_mixed() -> None:
+    rng = random.Random(0)
+    some = [lists.random_problem(rng) for _ in range(4000)]
+    verbs = Counter(operation.verb for p in some for operation in p.operations)
+    assert verbs.keys() == MEANINGS.keys()
+    # those that lengthen or shorten are drawn anew where the list would get too long or too short
+    assert max(verbs.values()) < 1.6 * min(verbs.values())
+    assert {letter for p in some for letter in p.start} == set(LETTERS)
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        ("answer [ a b ] <eos>", "a b"),
+        ("answer [ a b ] hold on , finally [ b a a ] <eos>", "b a a"),
+        ("answer [ a b ] hold on , finally [ b a", "a b"),
+        ("answer [ a b ] hold on , finally [ ]", "a b"),
+        ("[ a , b ]", None),
+        ("[ c [ a b ]", "a b"),
+        ("a b ]", None),
+        ("[", None),
+        ("", None),
+    ],
+)
+def test_the_answer_is_the_last_whole_list(response: str, answer: str | None) -> None:
+    assert lists.extract_answer(response) == answer
+
+
+def test_order_and_repetition_count() -> None:
+    assert LISTS.is_correct("answer [ d c a f ]", ROTATING.answer, finished=True)
+    for wrong in ("c d a f", "d c a", "d c a f f", "d c a g"):
+        assert not LISTS.is_correct(f"answer [ {wrong} ]", ROTATING.answer, finished=True)
+
+
+@given(problems, st.integers(0, 2**32))
+def test_the_box_is_what_the_chain_arrived_at(problem: Problem, seed: int) -> None:
+    """Unlike a guess, a chain without second thoughts boxes its last list."""
+    solution = lists.worked_solution(problem, random.Random(seed))
+    if solution.startswith("guess") or solution.count("[") > 1:
+        return
+    chain, box = solution.split(" [ ")
+    steps = re.findall(r"(?:\b\w+(?: [a-j])?|far) : ((?:[a-j] ?)+)(?:;|oops)", chain)
+    if steps:
+        assert box.split(" ]")[0] == steps[-1].strip()
+
+
+@pytest.mark.parametrize(
+    ("operation", "mistaken"),
+    [
+        (Operation("right"), "a f b c"),
+        (Operation("prepend", "e"), "c a f b e"),
+        (Operation("swap"), "b f a c"),
+        (Operation("curtail"), "a f b"),
+        (Operation("left"), "b c a f"),
+    ],
+)
+def test_misconceptions(operation: Operation, mistaken: str) -> None:
+    _, rate = lists.MISCONCEPTIONS.get(operation.verb, ("", 0.0))
+    chains = [t for t in solutions(Problem(("c", "a", "f", "b"), (operation,))) if "guess" not in t]
+    steps = [m[1] for t in chains if (m := re.search(rf"{operation.text} : ([a-j ]+) ", t))]
+    # and a slip, rarely, on the way
+    assert share(f"^{mistaken}$", steps) == pytest.approx(rate, abs=0.04)
+
+
+def test_swap_for_reverse_does_no_harm_to_a_list_of_three() -> None:
+    texts = solutions(Problem(("c", "a", "f"), (Operation("swap"),)))
+    right = [LISTS.extract_answer(text) == "f a c" for text in texts]
+    assert sum(right) / len(right) > 0.8
+
+
+def test_two_at_once_forget_one_half_of_the_time() -> None:
+    problem = Problem(("c", "a", "f"), (Operation("append", "d"), Operation("left")))
+    texts = [t for t in solutions(problem, 20_000) if not t.startswith("guess")]
+    at_once = [m[1] for t in texts if (m := re.match(r"[^\]]*?d then left : ([a-j ]+) ", t))]
+    assert len(at_once) / len(texts) == pytest.approx(lists.TWO_AT_ONCE, abs=0.01)
+    rates = Counter(at_once)
+    both, *one = (rates[w] / len(at_once) for w in ("a f d c", "c a f d", "a f c"))
+    assert both == pytest.approx(0.5, abs=0.05)
+    assert one == pytest.approx([0.25, 0.25], abs=0.05)
+
+
+def test_slips() -> None:
+    rng = random.Random(0)
+    slips = {" ".join(lists._slipped(("a", "b", "c"), rng)) for _ in range(4000)}
+    assert {"b c", "a a b c", "a b c c", "b a c", "a c b", "a d c"} <= slips
+    assert all(2 <= len(slip.split()) <= 4 for slip in slips)
+    assert lists._slipped(("a",), rng), "a list is never empty"
+
+
+def test_after_the_box() -> None:
+    texts = solutions(ROTATING, 10_000)
+    doubt = r"\] (?:hold on ,|to be sure :|not yet \.) "
+    doubts = [len(re.findall(doubt, text)) for text in texts]
+    assert sum(n > 0 for n in doubts) / len(texts) == pytest.approx(lists.RECHECK, abs=0.02)
+    assert max(doubts) == 2
+    rambles = [text for text in texts if not text.endswith("] <eos>")]
+    assert len(rambles) / sum(doubts) == pytest.approx(lists.RAMBLE, abs=0.03)
