@@ -49,6 +49,11 @@ def test_overrides_take_yaml_values_and_make_sections(write):
         (MINIMAL | {"steps": 0}, "steps is 0; expected greater than 0"),
         (MINIMAL | {"name": "../x"}, "name is '../x'; "),
         (MINIMAL | {"model": "demo"}, "model is 'demo'; expected a valid dictionary"),
+        (MINIMAL | {"demo": {"language": "latin"}}, "demo.language is 'latin'; expected 'sums' or"),
+        (
+            MINIMAL | {"task": "math", "data": "x", "demo": {"language": "lists"}},
+            "demo.language is lists and task is math; only task demo has a language",
+        ),
         (MINIMAL | {"logging": {"eval_problems": 5000}}, "logging.eval_problems is 5000; expected"),
         ("name: r\nsteps: 2020-13-45", "is not YAML"),
         (MINIMAL | {"algorithm": {"minibatches": 3}}, "expected a divisor of the 128 rollouts"),

@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 from ktae.demo.language import EOS, SPECIAL_TOKENS, Language, geometric
 
-LETTERS = tuple("abcdefghij")
-SHORTEST, LONGEST = 2, 5
+LETTERS = tuple("abcdefgh")
+SHORTEST, LONGEST = 2, 4
 N_OPERATIONS = (2, 2, 3, 3, 4)  # each as likely: the base model rarely solves four
 
 Items = tuple[str, ...]
@@ -104,7 +104,7 @@ class Problem:
 
 
 def random_problem(rng: random.Random) -> Problem:
-    """Three or four different letters and two to four operations; lists keep 2 to 5 letters."""
+    """Three or four different letters and two to four operations; lists keep 2 to 4 letters."""
     start = items = tuple(rng.sample(LETTERS, rng.randint(3, 4)))
     operations: list[Operation] = []
     n = rng.choice(N_OPERATIONS)

@@ -1,0 +1,103 @@
+"""The demo's languages as tasks for TRL, and a whole short run of the lists."""
+
+import json
+import random
+
+import pyarrow.parquet as pq
+import pytest
+from trl import GRPOConfig
+
+from ktae import InputError
+from ktae.demo import LANGUAGES, LISTS, SUMS
+from ktae.demo.model import make_tokenizer
+from ktae.demo.pretrain import pretrain
+from ktae.recipe import Recipe, load
+from ktae.runs import RunFolder
+from ktae.trl.run import run
+from ktae.trl.settings import grpo_config
+from ktae.trl.tasks import TASKS
+
+TASK = TASKS["demo"]
+
+each_language = pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
+
+
+def recipe_of(language, **fields):
+    return Recipe(name="r", steps=3, demo={"language": language.name}, **fields)
+
+
+@each_language
+def test_the_training_set_is_the_language_s(language):
+    rows = TASK.train_set(recipe_of(language, seed=2)).to_list()
+    problems = language.train_problems(3 * 8, seed=2)
+    assert rows == [{"prompt": p.prompt, "answer": p.answer} for p in problems]
+
+
+@each_language
+def test_the_reward_is_the_language_s_checker(language):
+    tokenizer = make_tokenizer(language)
+    reward = TASK.reward(tokenizer, recipe_of(language))
+    rng = random.Random(0)
+    problems = language.train_problems(300, seed=0)
+    texts = [language.worked_solution(problem, rng) for problem in problems]
+    ids = [tokenizer(text)["input_ids"][:64] for text in texts]
+    found = reward(
+        completions=tokenizer.batch_decode(ids, skip_special_tokens=True),
+        completion_ids=ids,
+        answer=[problem.answer for problem in problems],
+        prompts=[problem.prompt for problem in problems],
+    )
+    finished = [len(text.split()) <= 64 for text in texts]
+    pairs = zip(problems, texts, finished, strict=True)
+    assert found == [float(language.is_correct(text, p.answer, done)) for p, text, done in pairs]
+    assert 0 < sum(found) < len(found)
+
+
+def test_a_model_of_another_language_is_refused():
+    TASK.check(make_tokenizer(LISTS), recipe_of(LISTS))
+    message = "task demo in the language lists needs a tokenizer of its .* and lacks"
+    with pytest.raises(InputError, match=message):
+        TASK.check(make_tokenizer(SUMS), recipe_of(LISTS))
+
+
+def test_recipes_of_a_folder_differ_in_the_method_alone(request):
+    """So that a difference between two of them is a difference between methods."""
+    method = {"name", "algorithm", "ktae"}
+    for folder in ("lists", "demo/hard"):
+        paths = sorted((request.config.rootpath / "recipes" / folder).glob("*.yaml"))
+        recipes = [load(path) for path in paths]
+        assert {path.stem for path in paths} == {
+            *("grpo", "grpo-ktae", "grpo-calibrated", "dapo", "dapo-ktae")
+        }
+        assert len({recipe.model_dump_json(exclude=method) for recipe in recipes}) == 1
+        assert {recipe.demo.language for recipe in recipes} == {
+            "lists" if folder == "lists" else "sums"
+        }
+        assert len({(r.algorithm.minibatches, r.algorithm.epochs) for r in recipes}) == 1
+        for recipe in recipes:
+            assert isinstance(grpo_config(recipe, RunFolder(paths[0]).checkpoints), GRPOConfig)
+
+
+def test_a_run_of_the_lists(request, tmp_path):
+    model, tokenizer = pretrain(LISTS, seed=0, steps=40)
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    overrides = [
+        f"model.path={tmp_path / 'model'}",
+        "steps=2",
+        "rollout={prompts_per_step: 2, group_size: 4, max_response_length: 24}",
+        "algorithm.resampling_rounds=1",
+        "logging.eval_problems=8",
+    ]
+    recipe = load(request.config.rootpath / "recipes/lists/dapo-ktae.yaml", overrides)
+    folder, steps = RunFolder(tmp_path / "run"), []
+    assert run(recipe, folder, resume=False, on_step=steps.append)
+    assert [line["step"] for line in steps] == [1, 2]
+    assert json.loads(folder.summary.read_text())["after"].keys() >= {"greedy_accuracy"}
+    rollouts = pq.read_table(folder.rollouts / "step-00002.parquet").to_pylist()
+    assert len(rollouts) == 8
+    answers = {p.prompt: p.answer for p in LISTS.train_problems(4, seed=0)}
+    for row in rollouts:
+        assert answers[row["prompt"]] == row["answer"]
+        finished = row["token_ids"][-1] == tokenizer.eos_token_id
+        assert row["correct"] == LISTS.is_correct(row["response"], row["answer"], finished)
