@@ -21,7 +21,7 @@ from ktae.demo.model import one_thread
 from ktae.demo.pretrain import base_model
 from ktae.evaluation.generation import generate
 
-G, PROMPTS = 16, 128
+G, PROMPTS = 16, 64
 
 
 def main() -> None:

@@ -133,16 +133,16 @@ def extract_answer(response: str) -> str | None:
 
 GUESS = 0.06
 OPENER, ANOTHER_OPENER = 0.70, 0.25
-FILLER, SO_FAR = 0.20, 0.06
+FILLER, SO_FAR = 0.18, 0.04
 MISCONCEPTIONS = {
-    "right": ("left", 0.55),
-    "prepend": ("append", 0.55),
+    "right": ("left", 0.60),
+    "prepend": ("append", 0.60),
     "swap": ("reverse", 0.60),
-    "curtail": ("behead", 0.55),
+    "curtail": ("behead", 0.60),
 }
 TWO_AT_ONCE, ONE_FORGOTTEN = 0.12, 0.50
-REDO_WRONG, REDO_RIGHT = 0.50, 0.06
-RECHECK, RECHECKS, RAMBLE = 0.25, 2, 0.15
+REDO_WRONG, REDO_RIGHT = 0.50, 0.04
+RECHECK, RECHECKS, RAMBLE = 0.20, 2, 0.12
 
 OPENERS = ("let us see .", "let us see .", "start here :", "fine ,", "good ,", "first of all ,")
 FILLERS = ("after that", "and", "then", "go on ,", "um ,", "this is it :")
@@ -157,8 +157,8 @@ class _Care(NamedTuple):
     slip: float
 
 
-_FIRST_TRY = _Care(skip=0.02, slip=0.03)
-_SECOND_TRY = _Care(skip=0.04, slip=0.06)
+_FIRST_TRY = _Care(skip=0.01, slip=0.02)
+_SECOND_TRY = _Care(skip=0.02, slip=0.04)
 
 
 def worked_solution(problem: Problem, rng: random.Random) -> str:
