@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ktae._version import __version__
-from ktae.cli import bench, compare, data, demo, doctor, report, score, train
+from ktae.cli import align, bench, compare, data, demo, doctor, report, score, train
 from ktae.cli import eval as evaluate
 from ktae.errors import InputError
 
@@ -24,6 +24,7 @@ app.command("compare")(compare.compare)
 app.command("score")(score.score)
 app.command("report")(report.report)
 app.command("show")(report.show)
+app.command("align")(align.align)
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)
 app.add_typer(demo.app, name="demo")

@@ -51,7 +51,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> 
     config = grpo_config(recipe, folder.checkpoints)
     task = TASKS[recipe.task]
     with config.main_process_first(desc="loading the model"):
-        model, tokenizer = _load_policy(recipe)
+        model, tokenizer = load_policy(recipe)
     task.check(tokenizer)
     steps = StepLogger(recipe, folder, on_step)
     patience = Patience(recipe.algorithm.patience, every=optimizer_steps(recipe))
@@ -194,7 +194,7 @@ def _step_of(checkpoint: Path | None, recipe: Recipe) -> int:
     return int(checkpoint.name.split("-")[1]) // optimizer_steps(recipe) if checkpoint else 0
 
 
-def _load_policy(recipe: Recipe) -> tuple[Any, Any]:
+def load_policy(recipe: Recipe) -> tuple[Any, Any]:
     """Model and tokenizer."""
     name = recipe.model.path
     if name == "demo":
