@@ -16,7 +16,9 @@ def run(code: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("module", ["ktae", "ktae.backends", "ktae.backends.naive", "ktae.batch", "ktae.controls"])
+@pytest.mark.parametrize(
+    "module", ["ktae", "ktae.backends", "ktae.backends.naive", "ktae.batch", "ktae.controls"]
+)
 def test_import_loads_nothing_heavy(module: str) -> None:
     loaded = run(f"import {module}, sys; print([m for m in {HEAVY} if m in sys.modules])")
     assert loaded == "[]"
