@@ -11,7 +11,6 @@ from ktae.null import null
 from ktae.report import chance, inputs, summary, write_report
 from ktae.report.columns import columns_of
 
-
 PAPER = (ktae.KTAEConfig.paper(),)
 
 
