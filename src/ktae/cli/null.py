@@ -25,7 +25,7 @@ FDR           false discovery rate over all pairs, Benjamini and Hochberg
 """
 BIAS_LEGEND = """\
 Mean term of a pair, by the share of the group's rollouts that hold the token. By chance it
-should be 0: what is there instead depends on accuracy and frequency alone, not on evidence.
+should be 0: what is there instead follows from accuracy, frequency and length, not from evidence.
 """
 
 
