@@ -145,8 +145,9 @@ def null(
         max_positions: as in `ktae.scoring.score`.
 
     Raises:
-        InputError: `rollouts` is not a record, no group is mixed, a rollout has no token ids and
-            there is no tokenizer, or `permutations` is not a number from 1.
+        InputError: `rollouts` is not a record, no group is mixed, `correct` is neither 0, 1 nor
+            null, a rollout has no token ids and there is no tokenizer, or `permutations` is not a
+            number from 1.
     """
     config = config or KTAEConfig.paper()
     if isinstance(permutations, bool) or not isinstance(permutations, int) or permutations < 1:
@@ -259,6 +260,11 @@ def _mixed(rollouts: Any, tokenizer: Any, config: KTAEConfig) -> _Rollouts:
     if len(ignored):
         masks = [mask & ~np.isin(x, ignored) for x, mask in zip(ids, masks, strict=True)]
     correct_b = rollouts["correct"].to_numpy()
+    graded = correct_b[~np.isnan(correct_b) & (correct_b != 0) & (correct_b != 1)]
+    if len(graded):
+        raise InputError(
+            f"correct is {graded[0]:g} for a rollout; exact tests need 0, 1 or null (unknown)"
+        )
     known_b = ~np.isnan(correct_b) & np.array([mask.any() for mask in masks], dtype=bool)
     of_g = [
         np.bincount(codes_b[known_b & (correct_b == verdict)], minlength=len(first_rows))

@@ -184,7 +184,7 @@ def tensor_keys(unit: str, ids_bt: torch.Tensor, mask_bt: torch.Tensor) -> torch
     """
     import torch
 
-    ids_bt = torch.where(mask_bt, ids_bt, 0).long()
+    ids_bt = torch.where(mask_bt, ids_bt.long(), 0)  # torch computes with no unsigned ones
     nothing = torch.full_like(ids_bt[:, :1], -1)
     if unit == "position":
         bucket = (mask_bt.long().cumsum(1) - 1).div(POSITION_BUCKET, rounding_mode="floor")
