@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ktae.cli.report import Correctness, Inputs, Settings, Threshold, TokenizerName
+from ktae.cli.report import Correctness, Inputs, Preset, Settings, Threshold, TokenizerName
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ should be 0: what is there instead follows from accuracy, frequency and length, 
 def null(
     inputs: Inputs,
     tokenizer: TokenizerName = None,
-    preset: Annotated[
-        str | None, typer.Option(help="Estimator settings: paper or released [default: the run's].")
-    ] = None,
+    preset: Preset = None,
     settings: Settings = None,
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
