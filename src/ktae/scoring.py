@@ -131,12 +131,12 @@ def score(
             f"every group has one rollout ({len(sizes)} groups): there is nothing to compare; "
             "rollouts of the same prompt need the same group"
         )
-    ids = _token_ids(rollouts, tokenizer)
-    masks = _masks(rollouts)
+    ids = ids_of(rollouts, tokenizer)
+    masks = masks_of(rollouts)
     correct_b = rollouts["correct"].to_numpy()
     terms: list[Any] = [None] * len(ids)
     tables = []
-    for rows in _chunks(codes_b, np.array([len(x) for x in ids]), max_positions):
+    for rows in chunks_of(codes_b, np.array([len(x) for x in ids]), max_positions):
         ids_bt, mask_bt = record.pad([ids[row] for row in rows], [masks[row] for row in rows])
         batch = (ids_bt, mask_bt, correct_b[rows], codes_b[rows], config)
         terms_bt = key_token_values(*batch, backend=backend)
@@ -264,7 +264,7 @@ def group_codes(rollouts: Any) -> tuple[np.ndarray, np.ndarray]:
     return rank[code_b], first[by_appearance]
 
 
-def _token_ids(rollouts: Any, tokenizer: Any) -> list[np.ndarray]:
+def ids_of(rollouts: Any, tokenizer: Any) -> list[np.ndarray]:
     """Each rollout's token ids, those of the record where it has them."""
     missing = rollouts["token_ids"].null_count
     if missing and tokenizer is None:
@@ -281,12 +281,15 @@ def _token_ids(rollouts: Any, tokenizer: Any) -> list[np.ndarray]:
     return ids
 
 
-def _masks(rollouts: Any) -> list[np.ndarray | None]:
+def masks_of(rollouts: Any) -> list[np.ndarray | None]:
+    """Each rollout's mask; None where every token counts."""
     masks = rollouts["mask"]
     return [x.values.to_numpy(zero_copy_only=False) if x.is_valid else None for x in masks]
 
 
-def _chunks(codes_b: np.ndarray, lengths_b: np.ndarray, max_positions: int) -> Iterator[np.ndarray]:
+def chunks_of(
+    codes_b: np.ndarray, lengths_b: np.ndarray, max_positions: int
+) -> Iterator[np.ndarray]:
     """Row numbers of consecutive groups, at least one, padded at most `max_positions`."""
     order = np.argsort(codes_b, kind="stable")
     starts = np.flatnonzero(np.diff(codes_b[order], prepend=-1))

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ktae._version import __version__
-from ktae.cli import align, bench, compare, data, demo, doctor, report, score, train
+from ktae.cli import align, bench, compare, data, demo, doctor, null, report, score, train
 from ktae.cli import eval as evaluate
 from ktae.errors import InputError
 
@@ -22,6 +22,7 @@ app.command("train")(train.train)
 app.command("eval")(evaluate.eval_)
 app.command("compare")(compare.compare)
 app.command("score")(score.score)
+app.command("null")(null.null)
 app.command("report")(report.report)
 app.command("show")(report.show)
 app.command("align")(align.align)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ktae._version import __version__
 from ktae.config import KTAEConfig
-from ktae.report import packing, sampling, summary, suspicious
+from ktae.report import chance, packing, sampling, summary, suspicious
 from ktae.report.columns import Columns, columns_of
 from ktae.report.inputs import Dump, require_rollouts
 from ktae.report.notes import Note, notes_of
@@ -59,6 +59,7 @@ def contents(
         "presets": [{"name": n, **summary.as_dict(settings)} for n, settings in presets],
         "groups": _groups(columns, scored, shown_g),
         "rollouts": _rollouts(columns, shown_b),
+        "chance": chance.beside_chance(columns, mixed_g, [settings for _, settings in presets]),
         "flags": _flags(flags, shown_b, columns),
         "signals": sorted(signals),
         "totals": {"rollouts": len(shown_b), "tokens": int(columns.offsets_b[-1])},
