@@ -104,6 +104,12 @@ class KTAEConfig:
         object.__setattr__(self, "ignore_token_ids", _token_ids(self.ignore_token_ids))
         object.__setattr__(self, "units", _units(self.units))
 
+    def largest_term(self, n: Any) -> Any:
+        """What no |term| in a group of n rollouts exceeds; n is an int or an array of them."""
+        if self.statistic == "z":
+            return self.term_scale * (n - 1) ** 0.5
+        return 0 * n + self.term_scale / 2
+
     @classmethod
     def paper(cls, **overrides: Any) -> KTAEConfig:
         """The formulas as the paper prints them (the default)."""

@@ -17,7 +17,7 @@ from ktae.estimator import key_token_table
 from ktae.rollouts import record
 
 SATURATED = 0.9
-"""A term counts as saturated above this share of the largest that there can be, term_scale / 2."""
+"""A term counts as saturated above this share of the largest that there can be."""
 
 LEVEL = 0.05
 """Of the single tests and of the false discovery rate."""
@@ -153,8 +153,8 @@ def null(
     if isinstance(permutations, bool) or not isinstance(permutations, int) or permutations < 1:
         raise InputError(f"permutations is {permutations!r}; expected an integer from 1")
     mixed = _mixed(record.conform(rollouts), tokenizer, config)
-    margins_g = _margins(mixed.correct_b, mixed.codes_b)
-    cells = _all_cells(np.unique(margins_g, axis=0))
+    totalsg = _margins(mixed.correct_b, mixed.codes_b)
+    cells = _all_cells(np.unique(totalsg, axis=0))
     sums = [_Sums(cells, config) for _ in range(permutations + 1)]
     seeds = np.random.SeedSequence(seed).generate_state(permutations, np.uint64).tolist()
     lengths_b = np.array([len(x) for x in mixed.ids])
@@ -168,7 +168,7 @@ def null(
     return Null(
         real=sums[0].statistics(),
         chance=tuple(one.statistics() for one in sums[1:]),
-        groups=len(margins_g),
+        groups=len(totalsg),
         rollouts=len(mixed.ids),
         tokens=int(sums[0].tokens),
         pairs=int(real.sum()),
@@ -215,7 +215,8 @@ class _Sums:
         )
         self.tokens += occurs.sum()
         self.tokens_abs += (occurs * absolute).sum()
-        self.saturated += occurs[absolute > SATURATED * self.config.term_scale / 2].sum()
+        largest = self.config.largest_term(n_true + n_false)
+        self.saturated += occurs[absolute > SATURATED * largest].sum()
 
     def statistics(self) -> Statistics:
         pairs, tokens = max(int(self.pairs_c.sum()), 1), max(self.tokens, 1.0)
@@ -291,7 +292,7 @@ def _margins(correct_b: np.ndarray, codes_b: np.ndarray) -> np.ndarray:
 
 
 def _all_cells(margins: np.ndarray) -> _Cells:
-    from ktae.backends._cpu_kernels import fisher_p_value
+    from ktae.backends._cpu_judging import fisher_p_value
 
     first: dict[tuple[int, int], int] = {}
     p: list[np.ndarray] = []
@@ -299,8 +300,9 @@ def _all_cells(margins: np.ndarray) -> _Cells:
     for n_true, n_false in margins.tolist():
         first[n_true, n_false] = sum(len(done) for done in p)
         a, b = (x.ravel() for x in np.mgrid[: n_true + 1, : n_false + 1])
-        pairs = zip(a.tolist(), b.tolist(), strict=True)
-        p.append(np.array([fisher_p_value(x, y, n_true, n_false, False) for x, y in pairs]))
+        pairs = zip(a.astype(float).tolist(), b.astype(float).tolist(), strict=True)
+        totals = (float(n_true), float(n_false))
+        p.append(np.array([fisher_p_value(x, y, *totals, False) for x, y in pairs]))
         best_of = np.ones(n_true + n_false + 1)
         np.minimum.at(best_of, a + b, p[-1])
         best.append(best_of[a + b])
