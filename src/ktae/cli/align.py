@@ -131,6 +131,7 @@ def _write_json(
 
 
 def _print(console: Console, found: Alignment, table: list[Row]) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     for metric, reliability in found.reliability.items():
@@ -145,7 +146,7 @@ def _print(console: Console, found: Alignment, table: list[Row]) -> None:
         for row in (row for row in table if row.metric == metric):
             low, high = row.difference_low, row.difference_high
             shown.add_row(
-                row.estimator,
+                escape(row.estimator),
                 row.mixture,
                 f"{row.cosine:.3f}",
                 f"{row.difference:+.3f} ({low:+.3f} to {high:+.3f})",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LEGEND = """\
 by chance     mean over permutations of the labels within each group, and quantiles
-saturated     |term| above 90 % of the largest that there can be (.45 of .5)
+saturated     |term| above 90 % of the largest that there can be in the group
 pairs         (group, distinct token); p is two-sided and exact
 FDR           false discovery rate over all pairs, Benjamini and Hochberg
 """
