@@ -101,6 +101,19 @@ def test_graders_disagree(run: Run, tmp_path: Path) -> None:
     assert "own/3: 0 in the file, ours undecided (the accepted answer does not parse" in result.out
 
 
+def test_an_undecided_output_stays_undecided_in_its_record(run: Run, tmp_path: Path) -> None:
+    """Not 0 "in the file" when the evaluation's own record is graded again."""
+    broken = {"group": "own/9", "response": r"\boxed{1}", "answer": r"\frac{"}
+    file = write_lines(tmp_path / "a.jsonl", [*rows([1, 1]), broken])
+    assert run("eval", "--regrade", file, "--output", "out").status == 0
+    again = run("eval", "--regrade", "out", "--graders", "ktae,stored")
+    assert (again.status, again.err) == (0, "")
+    assert cells(again.out, "in the file") == ["100.0", "100.0"]
+    assert "0 outputs on which the file's reward and our verdict differ" in again.out
+    counts = again.out.split("outputs by grader")[1].split("accuracy")[0]
+    assert cells(counts, "stored") == ["2", "0", "0", "1"]
+
+
 def test_compare(run: Run, tmp_path: Path) -> None:
     a = write_lines(tmp_path / "old.jsonl", rows([0] * 12 + [1] * 8))
     b = write_lines(tmp_path / "new.jsonl", rows([1] * 20))

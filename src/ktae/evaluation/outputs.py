@@ -25,10 +25,13 @@ FIELDS = {
     "response": ("response", "completion", "output", "model_output"),
     "prompt": ("prompt", "problem", "input", "question"),
     "answer": ("answer", "answers", "gts", "gt", "ground_truth", "solution"),
-    "reward": ("reward", "score", "accuracy", "acc", "correct"),
+    "reward": ("reward", "score", "accuracy"),
     "benchmark": ("benchmark", "task_name", "data_source"),
 }
 """What a field may be called, in the order in which the names are tried."""
+
+VERDICTS = ("correct", "acc")
+"""Fields that say whether an output is correct; they come before any reward."""
 
 
 class Output(NamedTuple):
@@ -47,7 +50,7 @@ class Output(NamedTuple):
     finished: bool | None = None
     """Whether it ended by itself; None: not known."""
     reward: float | None = None
-    """What the file says; None: nothing."""
+    """What the file says; None: nothing, or that nobody knows."""
     verdict: Verdict | None = None
     """Where the file is a record that `ktae eval` has graded."""
 
@@ -175,7 +178,7 @@ class _Numbering:
             prompt,
             extra.get("tokens"),
             extra.get("finished"),
-            _reward(_field(row, "reward", where, needed=False), where),
+            _stored(row, where),
             _verdict(extra),
         )
 
@@ -263,6 +266,18 @@ def _text(value: object) -> str | None:
         content = value[-1].get("content")
         return content if isinstance(content, str) else None
     return None
+
+
+def _stored(row: dict[str, Any], where: str) -> float | None:
+    """The file's verdict if it holds one, else its reward.
+
+    A reward may be shaped (verl's overlong penalty), and a record that has no verdict for an
+    undecided output (`correct` is null there) still has to have a reward.
+    """
+    for name in VERDICTS:
+        if name in row:
+            return _reward(row[name], where)
+    return _reward(_field(row, "reward", where, needed=False), where)
 
 
 def _reward(value: object, where: str) -> float | None:
