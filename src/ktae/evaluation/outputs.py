@@ -19,6 +19,7 @@ from ktae.errors import InputError
 from ktae.evaluation.benchmarks import BENCHMARKS, canonical, parse_answers
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
+from ktae.rollouts.dumps import is_padding
 from ktae.rollouts.readers import iterate_rows, read_json
 
 FIELDS = {
@@ -73,7 +74,7 @@ def read(path: Path) -> list[Output]:
     name = path.name.removesuffix(".gz")
     rows = _authors(path) if name.endswith(".json") else iterate_rows(path)
     numbers = _Numbering(name.partition(".")[0])
-    outputs = [numbers.output(row, where) for row, where in rows]
+    outputs = [numbers.output(row, where) for row, where in rows if not is_padding(row)]
     if not outputs:
         raise InputError(f"{path} is empty: it holds no outputs")
     return outputs
