@@ -202,8 +202,10 @@ def test_gaps_are_counted(tmp_path):
 
 
 def test_nothing_usable_is_an_error(tmp_path):
-    with pytest.raises(InputError, match="line 1: no field 'response'"):
-        inputs.load([write_lines(tmp_path / "r.jsonl", [{"group": 1, "reward": 1}])])
+    rows = [{"prompt": "p", "completion": "x"}]
+    expected = r"line 1: no field 'response'; its fields are \[.prompt., .completion.\]$"
+    with pytest.raises(InputError, match=expected):
+        inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
 
 
 def test_words_give_the_text_back():

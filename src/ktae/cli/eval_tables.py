@@ -42,6 +42,7 @@ def make_table(heading: str, columns: Sequence[str]) -> Table:
         title_style="bold",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
+        min_width=len(heading),  # which rich would wrap
     )
     table.add_column("", no_wrap=True)
     for column in columns:

@@ -152,8 +152,8 @@ class Tolerance:
 
     def complete(self, row: object, where: str) -> object:
         """`row`, with whatever it lacks and can be done without."""
-        if not isinstance(row, dict):
-            return row
+        if not isinstance(row, dict) or not ("response" in row or "token_ids" in row):
+            return row  # refused, with the fields that it has
         fields = {name: self._whole(value) for name, value in row.items()}
         if any(fields[name] != value for name, value in row.items() if isinstance(value, str)):
             self.half_surrogates += 1
