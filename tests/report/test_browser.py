@@ -264,6 +264,9 @@ def test_training_view(run_page, open_page):
     for name in ("accuracy", "response length", "reward", "entropy", "KL", "mean |term|"):
         assert any(caption.startswith(name) for caption in captions), name
     assert "Not in this dump: clip share" in page.locator("main").inner_text()
+    # three steps: their running mean would be a flat line
+    assert page.locator(".charts .thin").count() == 0
+    assert "running mean" not in page.locator("main").inner_text()
     before = page.locator(".bars").inner_text()
     page.locator("#step").fill("0")
     assert page.locator(".slider output").inner_text() == "1"
