@@ -1,7 +1,6 @@
 """One source of problems, and the files of both engines."""
 
 import gzip
-import importlib.util
 import json
 import sys
 import types
@@ -9,6 +8,7 @@ import types
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from extras import require
 
 from ktae.cli import main
 from ktae.data import prepare, sources
@@ -66,8 +66,7 @@ def test_the_qwen_math_template_is_the_one_in_the_authors_outputs(shared_data):
 
 
 def test_verl_reads_its_file(tmp_path):
-    if importlib.util.find_spec("verl") is None:
-        pytest.skip("needs the extra 'verl'")
+    require("verl")
     from omegaconf import OmegaConf
     from verl.utils.dataset.rl_dataset import RLHFDataset
 

@@ -4,8 +4,8 @@
 update's loss was given; the tests hold their advantages against the core's own, row by row.
 """
 
+import collections
 import contextlib
-import importlib.util
 import json
 import os
 import signal
@@ -18,12 +18,14 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from extras import require
 
 import ktae
+from ktae.report import summary, write_report
+from ktae.report.columns import columns_of
 from ktae.rollouts import record
 
-if importlib.util.find_spec("verl") is None:
-    pytest.skip("needs the extra 'verl'", allow_module_level=True)
+require("verl")
 
 HERE = Path(__file__).parent
 TIME_LIMIT = 600
@@ -190,6 +192,29 @@ def test_grpo_on_two_ranks_with_padding_rows(base, tmp_path):
     assert [line["step"] for line in run.metrics()] == [1, 2]
     assert any(line["data"]["ktae/term_abs"] > 0 for line in run.metrics())
     assert run.checkpoints() == ["global_step_1", "global_step_2"]
+    check_report(run.output, steps, tmp_path / "report.html")
+
+
+def check_report(folder, steps, out):
+    """A report of the run folder: verl's own dump and metrics, read with the run's tokenizer."""
+    dump = write_report([folder], out)
+    assert (dump.unit, dump.made_ids, dump.tolerance.rejected) == ("tokens", True, [])
+    assert dump.tolerance.padding == sum(len(padding(step)) for step in steps) == 16
+    rows = dump.rollouts.to_pylist()
+    for number, step in enumerate(steps, start=1):
+        own = [row for row in rows if row["step"] == number]
+        kept = [i for i, uid in enumerate(step["uid"]) if not uid.startswith("pad")]
+        assert len(own) == len(kept) == 40
+        by_group = collections.Counter(row["group"] for row in own)
+        assert sorted(by_group.values()) == [8] * 5
+        assert sum(row["correct"] for row in own) == sum(step["infos"][i]["acc"] for i in kept)
+    dump_columns = columns_of(dump, without_rewards=False)
+    curves = summary.steps_of(
+        dump_columns, summary.score(dump_columns, ktae.KTAEConfig.paper()), dump.metrics
+    )
+    names = {series["name"] for series in curves["series"]}
+    assert names >= {"accuracy", "response length", "reward", "mean |term|", "entropy"}
+    assert names >= {"clip share", "KL", "gradient norm"}
 
 
 def merged(updates):

@@ -115,6 +115,19 @@ def test_settings_of_the_run_come_first(run_folder):
     assert presets[0]["h3"] == 0
 
 
+def test_signals_that_are_no_numbers_are_counted(meta):
+    rows = [
+        {"group": 0, "token_ids": [1, 2], "reward": 1, "entropy": [0.5, None]},
+        {"group": 0, "token_ids": [1, 2], "reward": 0, "entropy": ["high", "low"]},
+        {"group": 0, "token_ids": [1, 2], "reward": 0, "entropy": "high"},
+        {"group": 0, "token_ids": [1, 2], "reward": 0, "entropy": [[1], [2]]},
+        {"group": 0, "token_ids": [1, 2], "reward": 0, "entropy": [1]},
+    ]
+    found = meta(rows)
+    assert found["signals"] == ["entropy"]
+    assert "4 rollouts without entropy" in [note["title"] for note in found["notes"]]
+
+
 def test_own_advantages_are_kept(meta):
     rows = [row | {"advantage": i / 4} for i, row in enumerate(ROLLOUTS)]
     rollouts = meta(rows)["rollouts"]

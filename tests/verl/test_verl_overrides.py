@@ -1,11 +1,11 @@
 """A recipe as overrides of the installed verl's configuration."""
 
 import dataclasses
-import importlib.util
 import shlex
 from pathlib import Path
 
 import pytest
+from extras import installed
 
 from ktae import recipe as recipes
 from ktae.errors import InputError
@@ -16,9 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAPER = sorted((ROOT / "recipes" / "paper").glob("*.yaml"))
 PATHS = Paths("a model/with a space", Path("/d/train.parquet"), Path("/d/test.parquet"), Path("/o"))
 
-needs_verl = pytest.mark.skipif(
-    importlib.util.find_spec("verl") is None, reason="needs the extra 'verl'"
-)
+needs_verl = pytest.mark.skipif(not installed("verl"), reason="needs the extra 'verl'")
 
 
 def composed(recipe, **given):

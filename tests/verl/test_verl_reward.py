@@ -60,15 +60,15 @@ def test_the_demo_needs_its_limit():
         compute_score(DEMO, "box 7 }", "7")
 
 
-@pytest.mark.parametrize(
-    ("verdict", "expected"),
-    [
-        ("correct", outcome(score=1, acc=1)),
-        ("incorrect", outcome()),
-        ("unanswered", outcome(unanswered=1)),
-        ("undecided", outcome(undecided=1)),
-    ],
-)
+EXPECTED = {
+    "correct": {"score": 1, "acc": 1},
+    "incorrect": {},
+    "unanswered": {"unanswered": 1},
+    "undecided": {"undecided": 1},
+}
+
+
+@pytest.mark.parametrize(("verdict", "expected"), [(v, outcome(**x)) for v, x in EXPECTED.items()])
 def test_mathematics_has_four_outcomes(monkeypatch, verdict, expected):
     asked = []
 
@@ -79,6 +79,25 @@ def test_mathematics_has_four_outcomes(monkeypatch, verdict, expected):
     monkeypatch.setitem(sys.modules, "ktae.grading", types.SimpleNamespace(grade=grade))
     assert compute_score("math12k", "\\boxed{7}", "7", {}) == expected
     assert asked == [("\\boxed{7}", "7")]
+
+
+def test_the_reward_is_the_verdict_of_evaluation():
+    """verl's reward and `ktae eval` call one grader: the same texts, the same verdicts."""
+    pytest.importorskip("math_verify", reason="needs the extra 'eval'")
+    from ktae.grading import GradingPool, Task
+
+    tasks = [
+        Task(r"so \boxed{\frac{1}{2}}", "0.5"),
+        Task(r"so \boxed{2}", ["3", "x"]),
+        Task("no idea", "1"),
+        Task(r"\boxed{1}", r"\frac{1}{"),
+    ]
+    with GradingPool(1) as pool:
+        verdicts = list(pool.grade_all(tasks))
+    assert [v.outcome for v in verdicts] == ["correct", "incorrect", "unanswered", "undecided"]
+    for task, verdict in zip(tasks, verdicts, strict=True):
+        found = compute_score("math12k", task.response, task.answers, {})
+        assert found == outcome(**EXPECTED[verdict.outcome])
 
 
 def test_without_its_libraries_it_says_what_to_install(monkeypatch):

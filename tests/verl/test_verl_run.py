@@ -1,7 +1,6 @@
 """`ktae train --engine verl` up to the point where verl starts."""
 
 import importlib.metadata
-import importlib.util
 import json
 import os
 import shlex
@@ -11,6 +10,7 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from extras import installed
 
 from ktae import recipe as recipes
 from ktae.cli import main
@@ -18,9 +18,7 @@ from ktae.errors import InputError
 from ktae.runs import RunFolder
 from ktae.verl import run
 
-needs_verl = pytest.mark.skipif(
-    importlib.util.find_spec("verl") is None, reason="needs the extra 'verl'"
-)
+needs_verl = pytest.mark.skipif(not installed("verl"), reason="needs the extra 'verl'")
 
 
 @pytest.fixture

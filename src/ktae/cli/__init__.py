@@ -15,6 +15,7 @@ app = typer.Typer(
     name="ktae",
     help="Which tokens made the rollouts right: token-level advantages for GRPO and DAPO.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",  # in the default one, "[default: ...]" would be markup
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -118,12 +118,16 @@ def parse_answers(answer: object, where: str) -> tuple[str, ...]:
 
 
 def _printed_list(text: str) -> list[str] | None:
+    """The texts of a list that was printed, as JSON or by Python; None for any other text.
+
+    What neither parses is no list but an answer that begins with a bracket, such as an interval.
+    """
     if not text.lstrip().startswith("["):
         return None
     for parse in (json.loads, ast.literal_eval):
         try:
             content = parse(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
+        except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two: too deep
             continue
         if isinstance(content, list) and content and all(isinstance(x, str) for x in content):
             return content

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from ktae.errors import InputError
 from ktae.rollouts import record
-from ktae.rollouts.dumps import Tolerance, plain_row
+from ktae.rollouts.dumps import Tolerance, is_padding, plain_row
 from ktae.rollouts.rows import to_record_row
 
 ROWS_PER_BATCH = 1024
@@ -193,6 +193,10 @@ def _table(rows: Iterable[tuple[object, str]], path: Path, options: Options) -> 
 
 def _rollouts(rows: Iterable[tuple[object, str]], options: Options) -> Iterator[dict[str, Any]]:
     for row, where in rows:
+        if is_padding(row):
+            if options.tolerance is not None:
+                options.tolerance.padding += 1
+            continue
         try:
             plain = plain_row(row, where, options.correctness)
             if options.tolerance is not None:
