@@ -44,11 +44,11 @@ def eval_(
         str | None,
         typer.Option(
             help="Comma-separated: aime24, aime25, math500, amc, amc23, minerva, olympiadbench, "
-            "gsm8k [default: the paper's five; with --regrade all that are in the file]."
+            "gsm8k (default: the paper's five; with --regrade all that are in the file)."
         ),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder with the benchmarks' files [default: the hub].")
+        Path | None, typer.Option(help="Folder with the benchmarks' files (default: the hub).")
     ] = None,
     samples: Annotated[int, typer.Option(min=1, help="Responses to each problem.")] = 1,
     temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
@@ -56,14 +56,14 @@ def eval_(
     template: Annotated[str, typer.Option(help="qwen-math, plain or chat.")] = "qwen-math",
     engine: Annotated[str, typer.Option(help="transformers or vllm.")] = "transformers",
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Responses at once [default: 32, with vllm 512].")
+        int | None, typer.Option(min=1, help="Responses at once (default: 32, with vllm 512).")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the sampling.")] = 0,
     output: Annotated[
         Path | None,
         typer.Option(
             help="Folder for everything; an unfinished evaluation in it is continued "
-            "[default: evals/MODEL; with --regrade none]."
+            "(default: evals/MODEL; with --regrade none)."
         ),
     ] = None,
     tokenizer: Annotated[
@@ -83,7 +83,7 @@ def eval_(
     ] = False,
     time_limit: Annotated[float, typer.Option(help="Processor seconds to grade one output.")] = 5.0,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Grading processes [default: one a processor].")
+        int | None, typer.Option(min=1, help="Grading processes (default: one a processor).")
     ] = None,
     show: Annotated[int, typer.Option(min=0, help="Differing verdicts to print.")] = 20,
 ) -> None:

@@ -31,7 +31,7 @@ TokenizerName = Annotated[
     ),
 ]
 Preset = Annotated[
-    str | None, typer.Option(help="Estimator settings: paper or released [default: the run's].")
+    str | None, typer.Option(help="Estimator settings: paper or released (default: the run's).")
 ]
 Settings = Annotated[
     list[str] | None,
@@ -56,7 +56,7 @@ def report(
     settings: Settings = None,
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
-    title: Annotated[str | None, typer.Option(help="[default: the inputs' names]")] = None,
+    title: Annotated[str | None, typer.Option(help="(default: the inputs' names)")] = None,
     max_tokens: Annotated[
         int, typer.Option(min=1, help="Above this, whole groups are left out; the page says which.")
     ] = 6_000_000,
@@ -100,7 +100,7 @@ def report(
 
 def show(
     inputs: Inputs,
-    group: Annotated[str | None, typer.Option(help="Its label [default: the first mixed].")] = None,
+    group: Annotated[str | None, typer.Option(help="Its label (default: the first mixed).")] = None,
     step: Annotated[int | None, typer.Option(help="Its training step.")] = None,
     tokenizer: TokenizerName = None,
     preset: Preset = None,

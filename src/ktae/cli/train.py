@@ -27,13 +27,16 @@ def train(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="The run folder [default: runs/NAME-seedSEED].")
+        Path | None, typer.Option(help="The run folder (default: runs/NAME-seedSEED).")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in the folder.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check and print the whole recipe; train nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Check and print the whole recipe, or verl's command; train nothing."
+        ),
     ] = False,
     engine: Annotated[
         str, typer.Option(help="trl (this machine) or verl (Ray, a cluster).")
