@@ -20,6 +20,7 @@ from training import ktae, run
 if importlib.util.find_spec("verl") is None:
     pytest.skip("needs the extra 'verl'", allow_module_level=True)
 
+from tiny_qwen import make_qwen
 from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, recipe
 
 
@@ -104,11 +105,12 @@ def test_dapo(base, tmp_path):
 def test_mathematics_in_the_colocated_asynchronous_mode(base, tmp_path):
     r"""`ktae data prepare`, and the grader's own processes inside verl's reward worker.
 
-    The model is the demo's with another word for its box, so that its answers are LaTeX.
+    The model is a Qwen2, with which verl builds prompts as for those of the paper.
     """
-    model = boxing(base, tmp_path / "model")
-    content = recipe(model, "math")
-    content |= {"task": "math", "data": str(math_problems(model, tmp_path))}
+    model, tokenizer = make_qwen(base, tmp_path)
+    overrides = {"actor_rollout_ref.model.tokenizer_path": str(tokenizer)}
+    content = recipe(model, "math", overrides=overrides)
+    content |= {"task": "math", "data": str(math_problems(model, tokenizer, tmp_path))}
     content["rollout"]["max_response_length"] = SHORT
     content["verl"]["mode"] = "colocate_async"
     trained = Run(content, tmp_path).succeed()
@@ -143,24 +145,10 @@ def by_eye(output, answer):
     return float(bool(boxes) and boxes[-1].strip() == answer), float(answer == UNREADABLE)
 
 
-def boxing(base, folder):
-    r"""The base model, which says `\boxed{` where it said `box`, and takes messages as they are."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    AutoModelForCausalLM.from_pretrained(base).save_pretrained(folder)
-    tokenizer = AutoTokenizer.from_pretrained(base)
-    tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
-    tokenizer.save_pretrained(folder)
-    words = json.loads((folder / "tokenizer.json").read_text())
-    words["model"]["vocab"][r"\boxed{"] = words["model"]["vocab"].pop("box")
-    (folder / "tokenizer.json").write_text(json.dumps(words))
-    return folder
-
-
-def math_problems(model, folder):
+def math_problems(model, tokenizer, folder):
     """Eight of the demo's, prepared as a user prepares a file: five that the model sometimes
     solves, and three whose answer cannot be read."""
-    problems = sometimes_solved(model, 5)
+    problems = sometimes_solved(model, tokenizer, 5)
     rows = [{"problem": problem.prompt, "answer": problem.answer} for problem in problems]
     rows += [{"problem": problem.prompt, "answer": UNREADABLE} for problem in problems[:3]]
     file = folder / "sums.jsonl"
@@ -171,7 +159,7 @@ def math_problems(model, folder):
     return folder / "data"
 
 
-def sometimes_solved(model, n):
+def sometimes_solved(model, tokenizer, n):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from ktae.demo import train_problems
@@ -180,7 +168,7 @@ def sometimes_solved(model, n):
     problems = [problem for problem in train_problems(96, seed=0) for _ in range(8)]
     sampled = generate(
         AutoModelForCausalLM.from_pretrained(model),
-        AutoTokenizer.from_pretrained(model, padding_side="left"),
+        AutoTokenizer.from_pretrained(tokenizer, padding_side="left"),
         [problem.prompt for problem in problems],
         max_new_tokens=SHORT,
         temperature=1.0,
