@@ -134,6 +134,14 @@ def test_unknown_keys(key, message):
         composed(demo(ktae={}), **{key: 1})
 
 
+@needs_verl
+def test_verl_s_own_trainer_mode_is_refused_but_not_its_old_trainer():
+    with pytest.raises(InputError, match="trainer_mode=sync gets no token ids; set.*ktae_sync"):
+        composed(demo(ktae={}), **{"trainer.v1.trainer_mode": "sync"})
+    old = {"trainer.v1.trainer_mode": "sync", "trainer.use_v1": False}
+    assert composed(demo(ktae={}), **old).algorithm.adv_estimator == "ktae"
+
+
 @pytest.mark.parametrize("key", ["custom_reward_function.path", "reward_model.reward_manager"])
 def test_keys_that_verl_ignores_are_refused(key):
     recipe = demo(verl={"overrides": {key: "x"}})
