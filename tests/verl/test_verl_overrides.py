@@ -136,7 +136,7 @@ def test_unknown_keys(key, message):
 
 @needs_verl
 def test_verl_s_own_trainer_mode_is_refused_but_not_its_old_trainer():
-    with pytest.raises(InputError, match="trainer_mode=sync gets no token ids; set.*ktae_sync"):
+    with pytest.raises(InputError, match=r"trainer_mode=sync gets no token ids; set.*ktae_sync"):
         composed(demo(ktae={}), **{"trainer.v1.trainer_mode": "sync"})
     old = {"trainer.v1.trainer_mode": "sync", "trainer.use_v1": False}
     assert composed(demo(ktae={}), **old).algorithm.adv_estimator == "ktae"
