@@ -1,13 +1,16 @@
 """The reward function that verl calls."""
 
-import sys
+import importlib.util
 import types
 
+import numpy as np
 import pytest
 
 from ktae.demo import train_problems, worked_solution
 from ktae.demo.language import EOS
 from ktae.errors import InputError
+from ktae.grading import pool
+from ktae.verl import reward
 from ktae.verl.reward import DEMO, compute_score
 
 
@@ -76,7 +79,7 @@ def test_mathematics_has_four_outcomes(monkeypatch, verdict, expected):
         asked.append((response, answer))
         return types.SimpleNamespace(outcome=verdict)
 
-    monkeypatch.setitem(sys.modules, "ktae.grading", types.SimpleNamespace(grade=grade))
+    monkeypatch.setattr(reward, "default_pool", lambda: types.SimpleNamespace(grade=grade))
     assert compute_score("math12k", "\\boxed{7}", "7", {}) == expected
     assert asked == [("\\boxed{7}", "7")]
 
@@ -100,7 +103,37 @@ def test_the_reward_is_the_verdict_of_evaluation():
         assert found == outcome(**EXPECTED[verdict.outcome])
 
 
+@pytest.mark.parametrize(
+    ("answer", "asked"),
+    [
+        (7, "7"),
+        (0.5, "0.5"),
+        (["7", 8], ["7", "8"]),
+        (np.array(["7", "8"]), ["7", "8"]),
+        (np.int64(7), "7"),
+    ],
+)
+def test_numbers_and_arrays_are_answers(monkeypatch, answer, asked):
+    """verl hands over what the Parquet file holds, and drops the rollouts of a failing function."""
+    given = []
+
+    def grade(response, answer):
+        given.append(answer)
+        return types.SimpleNamespace(outcome="correct")
+
+    monkeypatch.setattr(reward, "default_pool", lambda: types.SimpleNamespace(grade=grade))
+    compute_score("math12k", "\\boxed{7}", answer)
+    assert given == [asked]
+
+
 def test_without_its_libraries_it_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ktae.grading", None)
-    with pytest.raises(InputError, match=r"ktae\[eval\]"):
+    find_spec = importlib.util.find_spec
+    absent = {"math_verify": None}
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name: absent[name] if name in absent else find_spec(name),
+    )
+    monkeypatch.setattr(pool, "_default", None)
+    with pytest.raises(InputError, match=r"needs math_verify.*ktae\[eval\]"):
         compute_score("math12k", "\\boxed{7}", "7", {})

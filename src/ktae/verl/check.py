@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.verl import options, versions
+from ktae.verl import options, plugin, versions
 from ktae.verl.overrides import Overrides, arguments
 
 
@@ -20,7 +20,7 @@ def compose(settings: Overrides) -> Any:
     Raises:
         InputError: verl is absent or of another version; a key is unknown to it (the nearest known
             one is named) or, given as new, is there already; an option of `algorithm.ktae` is
-            unknown.
+            unknown; the estimator is `ktae` and the trainer mode is not one of its own.
     """
     versions.require()
     from hydra import compose as hydra_compose
@@ -34,6 +34,10 @@ def compose(settings: Overrides) -> Any:
         except HydraException as error:
             raise InputError(f"verl refuses an override: {' '.join(str(error).split())}") from None
     options.from_algorithm(config.algorithm)
+    mode = config.trainer.v1.trainer_mode
+    is_ktae = config.algorithm.adv_estimator == plugin.ESTIMATOR
+    if is_ktae and config.trainer.use_v1 and mode not in plugin.MODES:
+        raise InputError(plugin.without_mode(mode))
     return config
 
 

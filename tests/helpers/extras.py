@@ -1,7 +1,6 @@
 """Is a library of an extra installed?
 
-Not asked by importing it: `tests/` is on the path, and without the library `import verl` would find
-the folder `tests/verl`.
+Not asked by importing it, which takes seconds and may find a folder of that name.
 """
 
 import importlib.metadata
