@@ -16,14 +16,13 @@ from pathlib import Path
 
 import pytest
 from extras import require
+from tiny_qwen import make_qwen
 from training import ktae, run
+from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, recipe
 
 import ktae as core
 from ktae.report import summary, write_report
 from ktae.report.columns import columns_of
-
-from tiny_qwen import make_qwen
-from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, recipe
 
 require("verl")
 
