@@ -11,6 +11,7 @@ from typing import Any
 
 from ktae.errors import InputError
 from ktae.recipe import Recipe
+from ktae.units import UNITS
 from ktae.verl.plugin import ESTIMATOR, REWARD
 
 LOSSES = {
@@ -120,6 +121,8 @@ def _algorithm(recipe: Recipe) -> Overrides:
     }
     if recipe.ktae:
         chosen = {"preset": recipe.ktae.preset} | recipe.ktae.replaced()
+        if any(UNITS[unit].needs_tokenizer for unit in recipe.ktae.config().units):
+            chosen["tokenizer"] = recipe.model.path
         settings |= {f"+algorithm.ktae.{name}": value for name, value in chosen.items()}
     if recipe.algorithm.resampling_rounds:
         # verl samples until the batch is full, however many rounds that takes.
