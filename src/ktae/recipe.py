@@ -92,7 +92,8 @@ class Algorithm(_Section):
     those that are left are dropped from the loss. 0 switches it off."""
 
     patience: Positive = 50
-    """Stop after so many training steps in a row in which no group had unequal rewards."""
+    """Stop after so many training steps in a row in which no group had unequal rewards. Only TRL
+    does; on verl a recipe that sets it gets a warning."""
 
 
 # A recipe may replace any field of KTAEConfig, so the fields are taken from there.
