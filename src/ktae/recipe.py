@@ -191,6 +191,10 @@ class Trl(_Section):
     forward_rollouts: Positive | None = None
     """Rollouts in one forward and backward pass of a process; null takes a whole minibatch."""
 
+    top_entropy: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Train on this share of the tokens, those where the policy's entropy is highest: at 0.2 the
+    80/20 baseline (arXiv:2506.01939), with or without KTAE."""
+
     vllm: bool = False
     """Sample with vLLM, on the GPUs that train."""
 
