@@ -12,7 +12,7 @@ import yaml
 from pydantic import Field
 
 from ktae.config import KTAEConfig
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 
 Positive = Annotated[int, Field(gt=0)]
 
@@ -291,7 +291,7 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     except UnicodeDecodeError:
         raise InputError(f"cannot read recipe {path}: it is not UTF-8 text") from None
     except BAD_YAML as error:
-        raise InputError(f"recipe {path} is not YAML: {_one_line(error)}") from None
+        raise InputError(f"recipe {path} is not YAML: {one_line(error)}") from None
     if not isinstance(content, dict):
         raise InputError(f"recipe {path} holds {_kind(content)}; expected a mapping of keys")
     for override in overrides:
@@ -329,7 +329,7 @@ def _apply(content: dict[str, Any], override: str) -> None:
     try:
         value = yaml.safe_load(text)
     except BAD_YAML as error:
-        raise InputError(f"override {override!r} is not YAML: {_one_line(error)}") from None
+        raise InputError(f"override {override!r} is not YAML: {one_line(error)}") from None
     *parents, last = key.split(".")
     section = content
     for parent in parents:
@@ -366,10 +366,6 @@ def _fields_of(location: list[str]) -> list[str]:
         assert isinstance(section, type) and issubclass(section, pydantic.BaseModel)
         fields = section.model_fields
     return list(fields)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
 
 
 def _kind(content: Any) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 
 Row = dict[str, Any]
 
@@ -60,7 +60,7 @@ def load(name: str) -> dict[str, Split]:
         loaded = datasets.load_dataset(source.hub_name, source.config)
     except Exception as error:  # whatever the network or the hub's client comes up with
         raise InputError(
-            f"cannot load {source.hub_name} from the hub: {' '.join(str(error).split())[:200]}; "
+            f"cannot load {source.hub_name} from the hub: {one_line(error, 200)}; "
             f"where there is no network, give a file of its problems instead of {name}"
         ) from error
     return {split: _split(loaded[split], source, split) for split in ("train", "test")}

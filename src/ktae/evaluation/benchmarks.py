@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 from ktae.rollouts.readers import READERS, iterate_rows
 
 
@@ -169,7 +169,7 @@ def _from_hub(name: str) -> Iterable[tuple[object, str]]:
     try:
         rows = load_dataset(path, config, split=split)
     except Exception as error:  # the library raises a dozen kinds
-        message = " ".join(str(error).split())[:200]
+        message = one_line(error, 200)
         raise InputError(
             f"{name}: cannot load {path} from the hub ({type(error).__name__}: {message}); "
             "a folder with the files can be given with --data"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 from ktae.hub import check_local_or_hub
 
 
@@ -161,5 +161,5 @@ def _loading(model: str, what: str, hint: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise InputError(f"{what} needs {error.name}, which is not installed; {hint}") from None
     except (OSError, ValueError, RuntimeError) as error:  # no such name, no such GPU, no memory
-        message = " ".join(str(error).split())[:300]
+        message = one_line(error)
         raise InputError(f"cannot load model {model}: {message}") from None

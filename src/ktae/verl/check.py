@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 from ktae.verl import options, plugin, versions
 from ktae.verl.overrides import Overrides, arguments
 
@@ -32,7 +32,7 @@ def compose(settings: Overrides) -> Any:
         try:
             config = hydra_compose("ppo_trainer", overrides=arguments(settings))
         except HydraException as error:
-            raise InputError(f"verl refuses an override: {' '.join(str(error).split())}") from None
+            raise InputError(f"verl refuses an override: {one_line(error, 2000)}") from None
     options.from_algorithm(config.algorithm)
     mode = config.trainer.v1.trainer_mode
     is_ktae = config.algorithm.adv_estimator == plugin.ESTIMATOR
