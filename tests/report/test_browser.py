@@ -29,13 +29,18 @@ def plain_page(dump_file, tmp_path):
 
 
 def test_every_number_is_the_estimators(run_folder, run_page, open_page):
-    """Counts, p, gain, direction, value and term of every token of every group, both presets."""
+    """Counts, p, gain, direction, value and term of every token of every group, all presets."""
     page = open_page(run_page)
     dump = inputs.load([run_folder])
     columns = columns_of(dump, without_rewards=False)
     rank_to_id = page.evaluate("ktae.report.vocabulary.id")
     compared = 0
-    for number, config in enumerate((ktae.KTAEConfig.paper(), ktae.KTAEConfig.released())):
+    presets = (
+        ktae.KTAEConfig.paper(),
+        ktae.KTAEConfig.released(),
+        ktae.KTAEConfig.calibrated(units=("token",)),
+    )
+    for number, config in enumerate(presets):
         found = page.evaluate(
             """(preset) => ktae.report.groups.label.map((_, g) => {
                  const group = ktae.groupStatistics(g, preset);

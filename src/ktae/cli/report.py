@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ktae.cli.score import overrides
+from ktae.config import PRESETS
 from ktae.errors import InputError
 from ktae.hub import check_local_or_hub
 
@@ -31,7 +32,8 @@ TokenizerName = Annotated[
     ),
 ]
 Preset = Annotated[
-    str | None, typer.Option(help="Estimator settings: paper or released (default: the run's).")
+    str | None,
+    typer.Option(help=f"Estimator settings: {', '.join(PRESETS)} (default: the run's)."),
 ]
 Settings = Annotated[
     list[str] | None,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ktae.config import PRESETS
 from ktae.errors import InputError
 from ktae.rollouts.text import printable, visible
 
@@ -53,7 +54,9 @@ def score(
             "shows tokens as text.",
         ),
     ] = None,
-    preset: Annotated[str, typer.Option(help="Estimator settings: paper or released.")] = "paper",
+    preset: Annotated[
+        str, typer.Option(help=f"Estimator settings: {', '.join(PRESETS)}.")
+    ] = "paper",
     settings: Annotated[
         list[str] | None,
         typer.Option(

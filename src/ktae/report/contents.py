@@ -50,6 +50,7 @@ def contents(
         scored[0].table, dump.token_ids, totals[0], curves["steps"]
     )
     notes = _sampling_note(shown_g, shown_b, max_tokens) + notes_of(dump, columns, scored[0])
+    notes += _settings_note(config or dump.config)
     signals = {name: values[shown_n] for name, values in columns.signals.items()}
     meta = {
         "version": __version__,
@@ -76,6 +77,17 @@ def contents(
         "tokens": packing.varint_block(rank[which_n[shown_n]]),
     }
     return blocks | {name: packing.fixed_point_block(values) for name, values in signals.items()}
+
+
+def _settings_note(config: KTAEConfig | None) -> list[Note]:
+    if config is None or config == summary.of_single_tokens(config):
+        return []
+    text = (
+        "The page explains single tokens by verdicts. The settings have units "
+        f"{', '.join(config.units)}, graded {str(config.graded).lower()} and control "
+        f"{config.control}: the terms that they give, and a trainer uses, are others."
+    )
+    return [Note(False, "Not the whole of the settings", text)]
 
 
 def _score(

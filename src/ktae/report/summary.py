@@ -164,12 +164,22 @@ def tokens_over_steps(
 
 
 def presets_of(config: KTAEConfig | None, name: str) -> list[tuple[str, KTAEConfig]]:
-    """The settings that a page switches between, its own first: `config` and both presets."""
-    presets = [("paper", KTAEConfig.paper()), ("released", KTAEConfig.released())]
+    """The settings that a page switches between, its own first: `config` and the presets."""
+    presets = [
+        ("paper", KTAEConfig.paper()),
+        ("released", KTAEConfig.released()),
+        ("calibrated, tokens", of_single_tokens(KTAEConfig.calibrated())),
+    ]
     if config is None:
         return presets
+    config = of_single_tokens(config)
     same = [preset for preset in presets if preset[1] == config]
     return [*(same or [(name, config)]), *(p for p in presets if p not in same)]
+
+
+def of_single_tokens(config: KTAEConfig) -> KTAEConfig:
+    """What a page can explain: single tokens and verdicts, and no control."""
+    return dataclasses.replace(config, units=("token",), graded=False, control="none")
 
 
 def as_dict(config: KTAEConfig) -> dict[str, Any]:

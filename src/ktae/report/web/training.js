@@ -65,7 +65,7 @@ function followed(step) {
   let i = state.id === null ? 0 : tokens.findIndex((rank) => report.vocabulary.id[rank] === state.id);
   const lost = i < 0;
   if (lost) i = 0;
-  const half = report.presets[0].term_scale / 2;
+  const half = largestOnPage(report.presets[0]);
   return h("figure", { class: "followed" },
     h("figcaption", {}, "Term of ", h("code", { dir: "auto" }, tokenLabel(tokens[i])), " over steps (mean over groups; a gap: in no mixed group). ", lost ? "The token picked is not among the 300 of greatest impact. " : "", "Pick another above."),
     curve(steps, term[i], { name: `term of ${tokenLabel(tokens[i])}`, at: step, range: [-half, half] }));
