@@ -138,7 +138,8 @@ def null(
 
     Args:
         rollouts: a record (`ktae.rollouts.record`, `ktae.rollouts.readers.read`).
-        config: `KTAEConfig.paper()` by default.
+        config: `KTAEConfig.paper()` by default. Tokens are tested one by one, so its units, graded
+            scores and control are left out (`KTAEConfig.for_single_tokens`).
         tokenizer: needed where a rollout has no token ids.
         permutations: how often the labels are permuted, from 1. Means settle after a few.
         seed: see `ktae.controls.permuted_labels`.
@@ -149,12 +150,12 @@ def null(
             null, a rollout has no token ids and there is no tokenizer, or `permutations` is not a
             number from 1.
     """
-    config = config or KTAEConfig.paper()
+    config = (config or KTAEConfig.paper()).for_single_tokens()
     if isinstance(permutations, bool) or not isinstance(permutations, int) or permutations < 1:
         raise InputError(f"permutations is {permutations!r}; expected an integer from 1")
     mixed = _mixed(record.conform(rollouts), tokenizer, config)
-    totalsg = _margins(mixed.correct_b, mixed.codes_b)
-    cells = _all_cells(np.unique(totalsg, axis=0))
+    margins_g = _margins(mixed.correct_b, mixed.codes_b)
+    cells = _all_cells(np.unique(margins_g, axis=0))
     sums = [_Sums(cells, config) for _ in range(permutations + 1)]
     seeds = np.random.SeedSequence(seed).generate_state(permutations, np.uint64).tolist()
     lengths_b = np.array([len(x) for x in mixed.ids])
@@ -168,7 +169,7 @@ def null(
     return Null(
         real=sums[0].statistics(),
         chance=tuple(one.statistics() for one in sums[1:]),
-        groups=len(totalsg),
+        groups=len(margins_g),
         rollouts=len(mixed.ids),
         tokens=int(sums[0].tokens),
         pairs=int(real.sum()),
@@ -261,11 +262,6 @@ def _mixed(rollouts: Any, tokenizer: Any, config: KTAEConfig) -> _Rollouts:
     if len(ignored):
         masks = [mask & ~np.isin(x, ignored) for x, mask in zip(ids, masks, strict=True)]
     correct_b = rollouts["correct"].to_numpy()
-    graded = correct_b[~np.isnan(correct_b) & (correct_b != 0) & (correct_b != 1)]
-    if len(graded):
-        raise InputError(
-            f"correct is {graded[0]:g} for a rollout; exact tests need 0, 1 or null (unknown)"
-        )
     known_b = ~np.isnan(correct_b) & np.array([mask.any() for mask in masks], dtype=bool)
     of_g = [
         np.bincount(codes_b[known_b & (correct_b == verdict)], minlength=len(first_rows))

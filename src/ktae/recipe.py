@@ -111,7 +111,7 @@ class KTAE(_Replacements):  # type: ignore[misc]
     """The key-token estimator: a preset, and any field of `KTAEConfig` replaced."""
 
     preset: str = "paper"
-    """`paper`, `released`, or the paper's ablations `no-fisher`, `no-ig` and `no-tf`."""
+    """`paper`, `released`, `calibrated`, or the paper's ablations `no-fisher`, `no-ig`, `no-tf`."""
 
     def replaced(self) -> dict[str, Any]:
         """The fields of `KTAEConfig` that the recipe replaces."""

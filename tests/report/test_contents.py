@@ -108,10 +108,11 @@ def test_settings_of_the_run_come_first(run_folder):
     dump = inputs.load([run_folder])
     assert dump.config == ktae.KTAEConfig.paper()
     presets = json.loads(unpack(contents(dump)["meta"]))["presets"]
-    assert [preset["name"] for preset in presets] == ["paper", "released"]
+    assert [preset["name"] for preset in presets] == ["paper", "released", "calibrated, tokens"]
     chosen = ktae.KTAEConfig.paper(h3=0)
     presets = json.loads(unpack(contents(dump, chosen)["meta"]))["presets"]
-    assert [preset["name"] for preset in presets] == ["chosen", "paper", "released"]
+    names = ["chosen", "paper", "released", "calibrated, tokens"]
+    assert [preset["name"] for preset in presets] == names
     assert presets[0]["h3"] == 0
 
 

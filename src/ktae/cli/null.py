@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ktae.cli.report import Correctness, Inputs, Preset, Settings, Threshold, TokenizerName
+from ktae.config import KTAEConfig
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def null(
 
     from ktae import null as nulls
     from ktae.cli.report import check, config_of
-    from ktae.config import KTAEConfig
+    from ktae.cli.score import note_single_tokens
     from ktae.report import inputs as reading
 
     check(tokenizer, threshold)
@@ -65,6 +66,7 @@ def null(
         found = nulls.null(dump.rollouts, config, permutations=permutations, seed=seed)
     if dump.unit == "words":
         typer.echo("ktae: no --tokenizer: words are compared, not the policy's tokens", err=True)
+    note_single_tokens(config)
     _print(console, found)
     if json_out is not None:
         _write(json_out, found)

@@ -6,12 +6,12 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ktae.cli.score import overrides
-from ktae.config import PRESETS
+from ktae.cli.score import note_single_tokens, overrides
+from ktae.config import PRESETS, KTAEConfig
 from ktae.errors import InputError
 from ktae.hub import check_local_or_hub
 
@@ -119,7 +119,10 @@ def show(
     check(tokenizer, threshold)
     dump = reading.load(inputs, tokenizer, threshold=threshold, correctness=correctness)
     console = Console(markup=False, emoji=False, highlight=False)
-    terminal.show_group(console, dump, group, step, config_of(preset, settings))
+    config = config_of(preset, settings)
+    terminal.show_group(console, dump, group, step, config)
+    if (used := config or dump.config) is not None:
+        note_single_tokens(used)
 
 
 def check(tokenizer: str | None, threshold: float) -> None:
@@ -130,10 +133,8 @@ def check(tokenizer: str | None, threshold: float) -> None:
         check_local_or_hub("tokenizer", tokenizer)
 
 
-def config_of(preset: str | None, settings: list[str] | None) -> Any:
+def config_of(preset: str | None, settings: list[str] | None) -> KTAEConfig | None:
     """The settings that were asked for; None where none were."""
-    from ktae.config import KTAEConfig
-
     if preset is None and not settings:
         return None
     return KTAEConfig.preset(preset or "paper", **overrides(settings or []))

@@ -80,7 +80,7 @@ def contents(
 
 
 def _settings_note(config: KTAEConfig | None) -> list[Note]:
-    if config is None or config == summary.of_single_tokens(config):
+    if config is None or config == config.for_single_tokens():
         return []
     text = (
         "The page explains single tokens by verdicts. The settings have units "

@@ -168,18 +168,13 @@ def presets_of(config: KTAEConfig | None, name: str) -> list[tuple[str, KTAEConf
     presets = [
         ("paper", KTAEConfig.paper()),
         ("released", KTAEConfig.released()),
-        ("calibrated, tokens", of_single_tokens(KTAEConfig.calibrated())),
+        ("calibrated, tokens", KTAEConfig.calibrated().for_single_tokens()),
     ]
     if config is None:
         return presets
-    config = of_single_tokens(config)
+    config = config.for_single_tokens()
     same = [preset for preset in presets if preset[1] == config]
     return [*(same or [(name, config)]), *(p for p in presets if p not in same)]
-
-
-def of_single_tokens(config: KTAEConfig) -> KTAEConfig:
-    """What a page can explain: single tokens and verdicts, and no control."""
-    return dataclasses.replace(config, units=("token",), graded=False, control="none")
 
 
 def as_dict(config: KTAEConfig) -> dict[str, Any]:

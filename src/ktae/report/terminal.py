@@ -44,7 +44,7 @@ def show_group(
     from rich.text import Text
 
     require_rollouts(dump)
-    settings = summary.of_single_tokens(config or dump.config or KTAEConfig.paper())
+    settings = (config or dump.config or KTAEConfig.paper()).for_single_tokens()
     without_rewards = dump.tolerance.without_reward == len(dump.rollouts)
     columns = columns_of(dump, without_rewards=without_rewards)
     group = _find(columns, label, step)

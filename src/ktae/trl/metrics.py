@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import torch
@@ -70,9 +71,10 @@ def step_metrics(
 def _significant(batch: Estimated, config: KTAEConfig) -> tuple[int, int]:
     """How many (group, token) pairs were tested, and how many have p < 0.05."""
     tested = batch.groups < batch.groups.min() + GROUPS_TESTED
-    arrays = (batch.token_ids, batch.mask, batch.evidence, batch.groups)
-    ids, mask, evidence, groups = (x[tested.to(x.device)].cpu() for x in arrays)
-    table = key_token_table(ids, mask, evidence, groups, config)
+    arrays = (batch.token_ids, batch.mask, batch.correct, batch.groups)
+    ids, mask, correct, groups = (x[tested.to(x.device)].cpu() for x in arrays)
+    of_verdicts = dataclasses.replace(config, graded=False)
+    table = key_token_table(ids, mask, correct, groups, of_verdicts)
     return len(table.p_value), int((table.p_value < 0.05).sum())
 
 
