@@ -171,7 +171,7 @@ class Verl(Section):
     validate_every: Positive = 5
     """Training steps between validations."""
 
-    overrides: dict[str, Any] = {}
+    overrides: dict[str, Any] = Field(default={})
     """Any other key of verl's configuration, dotted or as sections, with its value."""
 
 

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ktae._version import __version__
-from ktae.cli import bench, compare, data, demo, doctor, report, score, train
+from ktae.cli import bench, compare, data, demo, doctor, report, score, study, train
 from ktae.cli import eval as evaluate
 from ktae.errors import InputError
 
@@ -19,6 +19,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("train")(train.train)
+app.command("study")(study.study)
 app.command("eval")(evaluate.eval_)
 app.command("compare")(compare.compare)
 app.command("score")(score.score)
