@@ -1,7 +1,7 @@
 """`ktae train` without the training: the same arguments, the same files, numbers from the seed.
 
 Environment: FAKE_FAIL names a method and seed that fail, `grpo/seed3`; FAKE_STEP_SECONDS slows each
-step; every start is written to FAKE_STARTS.
+step; every start is written to FAKE_STARTS, and its process to FAKE_STARTS.pids.
 """
 
 import os
@@ -24,6 +24,8 @@ def main() -> None:
     recipe = recipes.load(arguments[0], arguments[1:at])
     with open(os.environ["FAKE_STARTS"], "a") as starts:
         starts.write(f"{recipe.name} {recipe.seed} {'resume' if resume else 'start'}\n")
+    with open(os.environ["FAKE_STARTS"] + ".pids", "a") as pids:
+        pids.write(f"{os.getpid()}\n")
     if os.environ.get("FAKE_FAIL") == f"{recipe.name}/seed{recipe.seed}":
         print("loading")
         raise ValueError("the disk is made of cheese")

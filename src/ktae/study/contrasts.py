@@ -86,9 +86,10 @@ def compare(matrix: Matrix, runs: Sequence[Run], announced: Announced) -> list[C
     return _corrected(found)
 
 
-def in_words(compared: Compared, unit: str = "") -> str:
+def in_words(compared: Compared) -> str:
     """What may be said, in one sentence."""
-    name = f"{compared.treatment} against {compared.baseline}, {compared.outcome}"
+    on_task = f" on {compared.task}" if compared.task else ""
+    name = f"{compared.treatment} against {compared.baseline}{on_task}, {compared.outcome}"
     if compared.interval is None:
         return (
             f"{name}: not enough, {len(compared.seeds)} of {compared.planned} pairs; "
@@ -100,7 +101,7 @@ def in_words(compared: Compared, unit: str = "") -> str:
         f"{compared.planned} pairs, corrected p = {compared.corrected:.2g})"
     )
     verdict = "a difference is shown" if compared.shown else "no difference can be shown"
-    return f"{name}: {verdict}, {numbers}{unit}"
+    return f"{name}: {verdict}, {numbers}"
 
 
 def as_json(compared: Compared) -> dict[str, Any]:

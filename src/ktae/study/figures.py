@@ -103,6 +103,9 @@ def curves(by_method: Mapping[str, Sequence[Run]], title: str) -> Any:
             values = np.stack([curve(run.lines[:shortest], name) for run in finished])
             mean, low, high = pointwise_band(values)
             look = {"color": COLORS[i % len(COLORS)]}
+            if len(values) < FEWEST_PAIRS:
+                axis.plot(steps, values.T, linewidth=0.6, alpha=0.6, **look)
+                low = high = mean
             counted = f"{method} ({len(finished)} of {len(runs)} runs)"
             axis.fill_between(steps, low, high, alpha=0.15, linewidth=0, **look)
             axis.plot(
@@ -110,7 +113,8 @@ def curves(by_method: Mapping[str, Sequence[Run]], title: str) -> Any:
             )
         axis.set_title(panel, fontsize=10, loc="left")
         axis.set_xlabel("training step")
-    _finish(figure, f"{title}: mean over seeds, 95 % interval at each step")
+    band = f"95 % interval at each step (from {FEWEST_PAIRS} runs on; of fewer, each run)"
+    _finish(figure, f"{title}: mean over seeds, {band}")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return figure
