@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from conftest import TRAIN, Silent
+from small import TRAIN, Silent
 
 from ktae.study import cells, matrix, runner
 from ktae.study.folder import StudyFolder

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import CONTENT, ROOT
+from small import CONTENT, ROOT
 
 from ktae.errors import InputError
 from ktae.study import cells as expansion

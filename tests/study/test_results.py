@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from conftest import CONTENT
+from small import CONTENT
 from typer.testing import CliRunner
 
 from ktae.cli import app
