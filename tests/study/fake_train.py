@@ -1,7 +1,8 @@
 """`ktae train` without the training: the same arguments, the same files, numbers from the seed.
 
-Environment: FAKE_FAIL names a method and seed that fail, `grpo/seed3`; FAKE_STEP_SECONDS slows each
-step; every start is written to FAKE_STARTS, and its process to FAKE_STARTS.pids.
+Environment: FAKE_FAIL names a method and seed that fail, `grpo/seed3`; with FAKE_GATE a run waits
+after its first step until there is such a file; every start is written to FAKE_STARTS, and its
+process to FAKE_STARTS.pids.
 """
 
 import os
@@ -37,6 +38,8 @@ def main() -> None:
 def train(recipe: recipes.Recipe, folder: RunFolder, done: int) -> None:
     stop = []
     signal.signal(signal.SIGINT, lambda *_: stop.append(True))
+    gate = Path(os.environ["FAKE_GATE"]) if "FAKE_GATE" in os.environ else None
+    began = time.monotonic()
     # A method's effect is the same at every seed but for a little: pairs are worth something.
     luck = zlib.crc32(str(recipe.seed).encode()) % 97 / 97
     effect = (
@@ -44,7 +47,9 @@ def train(recipe: recipes.Recipe, folder: RunFolder, done: int) -> None:
         + zlib.crc32(f"{recipe.name}{recipe.seed}".encode()) % 89 / 8900
     )
     for step in range(done + 1, recipe.steps + 1):
-        time.sleep(float(os.environ.get("FAKE_STEP_SECONDS", "0")))
+        while step == 2 and gate and not gate.exists() and not stop:
+            time.sleep(0.02)
+            assert time.monotonic() < began + 200, "nobody opened the gate"
         accuracy = 0.3 + 0.3 * luck + effect * step / recipe.steps
         line = {"rewards/correct/mean": accuracy, "reward": accuracy, "seconds": 0.1}
         line |= {"completions/mean_length": 30 - step * luck, "entropy": 0.5 - accuracy / 3}

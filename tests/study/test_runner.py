@@ -5,15 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from ktae.errors import InputError
-from ktae.study.folder import State
-
-SLOW = "0.25"
+from ktae.study.folder import State, try_lock
 
 
 def drive(study, *more):
@@ -106,9 +105,9 @@ def test_a_failed_run_is_counted_and_run_again_only_on_demand(make_study, starts
     assert len(starts()) == 7
 
 
-def test_ctrl_c_stops_after_the_step_and_resume_goes_on(make_study, starts, monkeypatch):
+def test_ctrl_c_stops_after_the_step_and_resume_goes_on(make_study, starts, monkeypatch, tmp_path):
     study = make_study(seeds=[1, 2], overrides={"steps": 8})
-    monkeypatch.setenv("FAKE_STEP_SECONDS", SLOW)
+    monkeypatch.setenv("FAKE_GATE", str(tmp_path / "gate"))
     process = drive(study)
     wait_for(lambda: has_steps(study, "grpo/seed1", "grpo-ktae/seed1"), process)
     process.send_signal(signal.SIGINT)
@@ -117,7 +116,7 @@ def test_ctrl_c_stops_after_the_step_and_resume_goes_on(make_study, starts, monk
     assert study.states()["grpo/seed1"] is State.INTERRUPTED
     assert study.states()["grpo-ktae/seed2"] is State.NEW
 
-    monkeypatch.setenv("FAKE_STEP_SECONDS", "0")
+    monkeypatch.delenv("FAKE_GATE")
     assert study.run(resume=True)
     assert starts() == [
         f"{method} {rest}"
@@ -128,14 +127,19 @@ def test_ctrl_c_stops_after_the_step_and_resume_goes_on(make_study, starts, monk
     assert [line["step"] for line in lines] == list(range(1, 9))
 
 
-def test_after_kill_9_the_runs_left_behind_are_waited_for(make_study, starts, monkeypatch):
+def test_after_kill_9_the_runs_left_behind_are_waited_for(
+    make_study, starts, monkeypatch, tmp_path
+):
     study = make_study(seeds=[1, 2], overrides={"steps": 8})
-    monkeypatch.setenv("FAKE_STEP_SECONDS", SLOW)
+    monkeypatch.setenv("FAKE_GATE", str(tmp_path / "gate"))
     process = drive(study)
     wait_for(lambda: has_steps(study, "grpo/seed1", "grpo-ktae/seed1"), process)
     process.kill()
     process.communicate(timeout=100)
+    opening = threading.Timer(0.5, (tmp_path / "gate").touch)
+    opening.start()
     assert study.run(resume=True)
+    opening.join()
     assert set(study.states().values()) == {State.FINISHED}
     assert starts() == [
         f"{method} {seed} start" for method in ("grpo", "grpo-ktae") for seed in (1, 2)
@@ -146,18 +150,30 @@ def test_after_kill_9_of_everything_only_the_runs_in_flight_go_on(
     make_study, starts, monkeypatch, tmp_path
 ):
     study = make_study(seeds=[1, 2], overrides={"steps": 8})
-    monkeypatch.setenv("FAKE_STEP_SECONDS", SLOW)
+    monkeypatch.setenv("FAKE_GATE", str(tmp_path / "gate"))
     process = drive(study)
     wait_for(lambda: has_steps(study, "grpo/seed1", "grpo-ktae/seed1"), process)
     process.kill()
     process.communicate(timeout=100)
     for pid in (tmp_path / "starts.pids").read_text().split():
         os.kill(int(pid), signal.SIGKILL)
-    monkeypatch.setenv("FAKE_STEP_SECONDS", "0")
+    monkeypatch.delenv("FAKE_GATE")
     assert study.run(resume=True)
     assert set(study.states().values()) == {State.FINISHED}
     assert starts()[:2] == ["grpo 1 resume", "grpo 1 start"]
     assert len(starts()) == 6
+
+
+def test_a_run_left_behind_that_dies_before_it_has_a_folder_is_run(make_study, starts):
+    study = make_study(seeds=[1])
+    study.folder.open(study.matrix, study.cells, resume=False).close()
+    lock = try_lock(study.folder.beside(study.cells[0], ".lock"))
+    release = threading.Timer(1.0, lock.close)
+    release.start()
+    assert study.run(resume=True)
+    release.join()
+    assert starts() == ["grpo 1 start", "grpo-ktae 1 start"]
+    assert set(study.states().values()) == {State.FINISHED}
 
 
 def test_what_an_earlier_attempt_left_before_its_recipe_is_removed(make_study, starts):

@@ -40,10 +40,11 @@ def draw_all(
         InputError: matplotlib is not installed, or a file cannot be written.
     """
     try:
+        import scipy  # noqa: F401  (the bands need it)
         from matplotlib import rc_context
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as error:
         raise InputError(
-            "the figures need matplotlib, which is not installed; pip install 'ktae[study]'"
+            f"the figures need {error.name}, which is not installed; pip install 'ktae[study]'"
         ) from None
     folder.mkdir(exist_ok=True)
     written = []

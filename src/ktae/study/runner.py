@@ -18,6 +18,7 @@ from ktae.study.provenance import commit, machine
 
 LAST_LINES = 15
 POLL_SECONDS = 0.2
+OVER = (State.FINISHED, State.FAILED)
 
 
 class Progress(Protocol):
@@ -54,8 +55,8 @@ def run(
 
     An interrupted run is resumed from its last checkpoint. A run that an earlier, killed `ktae
     study` left running is waited for. A failed one is run again, from its beginning, only with
-    `retry_failed`. Returns False where the user interrupted: the runs under way have then saved
-    a checkpoint and stopped.
+    `retry_failed`. Returns False where the user interrupted before the end: the runs under way
+    have then saved a checkpoint and stopped.
 
     Args:
         cells: whose folders hold no run with another recipe (`StudyFolder.open` has checked).
@@ -87,11 +88,11 @@ def run(
             for one in [one for one in running if _is_over(one, folder)]:
                 running.remove(one)
                 state = _close(one, folder, interrupted=bool(interrupts))
-                if state is State.INTERRUPTED and not interrupts:
+                if state in OVER or interrupts:
+                    progress.ended(one.cell, state, time.monotonic() - one.began)
+                else:
                     waiting.insert(0, one.cell)  # left behind, and then it was killed
-                    continue
-                progress.ended(one.cell, state, time.monotonic() - one.began)
-    return not interrupts
+    return not interrupts or all(folder.state(cell) in OVER for cell in cells)
 
 
 def _is_due(folder: StudyFolder, cell: Cell, retry_failed: bool) -> bool:
