@@ -10,6 +10,7 @@ from small import CONTENT
 from typer.testing import CliRunner
 
 from ktae.cli import app
+from ktae.cli.study import in_words as durations
 from ktae.evaluation.comparison import holm
 from ktae.runs import write_json
 from ktae.study import results
@@ -90,7 +91,7 @@ def test_a_missing_run_is_stated_with_its_reason(finished):
     assert "not enough, 5 of 7 pairs; 6 are needed" in in_words(found)
     content = json.loads(study.folder.results.read_text())
     assert content["runs"] == {
-        "planned": 14, "not started": 1, "finished": 12, "interrupted": 0, "failed": 1,
+        "planned": 14, "not started": 1, "finished": 12, "unfinished": 0, "failed": 1,
     }  # fmt: skip
     assert content["failures"] == [{"run": "grpo/seed2", "error": "ValueError: no"}]
 
@@ -185,3 +186,21 @@ def test_the_command_lists_and_summarises(finished):
     assert "14 runs planned: 1 not started, 13 finished" in done.output
     assert "6 of 7 pairs" in done.output
     assert study.folder.results.exists()
+
+
+def test_results_while_the_study_runs(finished):
+    study = finished()
+    arguments = ["study", str(study.path), "--output", str(study.output)]
+    with study.folder.open(study.matrix, study.cells, resume=True):
+        busy = CliRunner().invoke(app, [*arguments, "--resume"])
+        done = CliRunner().invoke(app, [*arguments, "--results-only"])
+    assert "another `ktae study` runs" in str(busy.exception)
+    assert done.exit_code == 0, done.output
+    assert "14 runs planned: 14 finished" in done.output
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(20, "20 s"), (100, "2 min"), (3600, "1 h 0 min"), (7500, "2 h 5 min")]
+)
+def test_durations_in_words(seconds, words):
+    assert durations(seconds) == words

@@ -70,7 +70,7 @@ def test_a_run_with_other_settings_is_refused(make_study, starts):
 
 def test_taken_and_missing_folders(make_study):
     study = make_study(seeds=[1])
-    with pytest.raises(InputError, match="holds no study to resume"):
+    with pytest.raises(InputError, match="holds no study yet"):
         study.run(resume=True)
     study.output.mkdir()
     (study.output / "letter.txt").write_text("dear")
@@ -113,7 +113,7 @@ def test_ctrl_c_stops_after_the_step_and_resume_goes_on(make_study, starts, monk
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=100)
     assert process.returncode == 130, err
-    assert study.states()["grpo/seed1"] is State.INTERRUPTED
+    assert study.states()["grpo/seed1"] is State.UNFINISHED
     assert study.states()["grpo-ktae/seed2"] is State.NEW
 
     monkeypatch.delenv("FAKE_GATE")

@@ -11,8 +11,10 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from ktae.study.cells import Cell
+    from ktae.study.contrasts import Compared
     from ktae.study.folder import State, StudyFolder
     from ktae.study.results import Results
 
@@ -55,14 +57,17 @@ def study(
     if dry_run:
         _list(console, cells, folder)
         return
-    with folder.open(loaded, cells, resume=resume or retry_failed or results_only):
-        finished = True
-        if not results_only:
+    finished = True
+    if results_only:  # without the lock: also while another process runs the study
+        folder.require_started(cells)
+        found = results.write(loaded, cells, folder)
+    else:
+        with folder.open(loaded, cells, resume=resume or retry_failed):
             with _Progress(console, cells, folder) as progress:
                 finished = run(
                     cells, folder, jobs=jobs, progress=progress, retry_failed=retry_failed
                 )
-        found = results.write(loaded, cells, folder)
+            found = results.write(loaded, cells, folder)
     _print(console, found, folder)
     if not finished:
         console.print("interrupted; --resume continues")
@@ -175,8 +180,6 @@ def _list(console: Console, cells: Sequence[Cell], folder: StudyFolder) -> None:
 
 
 def _print(console: Console, found: Results, folder: StudyFolder) -> None:
-    from rich.table import Table
-
     from ktae.study.contrasts import in_words as conclusion
     from ktae.study.folder import State
 
@@ -186,27 +189,38 @@ def _print(console: Console, found: Results, folder: StudyFolder) -> None:
         if run.state is State.FAILED:
             log = folder.beside(run.cell, ".log")
             console.print(f"  {run.cell.name} {run.why_missing}; see {log}", soft_wrap=True)
-    if found.compared:
-        table = Table("contrast", "outcome", "pairs", "difference", "95 % interval", "p", "Holm")
-        for one in found.compared:
-            name = f"{one.treatment} - {one.baseline}" + (f" ({one.task})" if one.task else "")
-            known = one.interval is not None
-            table.add_row(
-                f"{name}\n{one.kind}{', ' + one.note if one.note else ''}",
-                one.outcome,
-                f"{len(one.seeds)} of {one.planned}",
-                "" if one.difference is None else f"{one.difference:+.4g}",
-                f"{one.interval.low:+.4g} to {one.interval.high:+.4g}"
-                if one.interval
-                else "not enough",
-                f"{one.p_value:.2g}" if known else "",
-                f"{one.corrected:.2g}" if known else "",
-            )
-        console.print(table)
-        for one in found.compared:
-            console.print(conclusion(one), soft_wrap=True)
+    for kind in ("confirmatory", "exploratory"):
+        if of_kind := [one for one in found.compared if one.kind == kind]:
+            console.print(_table(kind, of_kind))
+    for one in found.compared:
+        if one.kind == "confirmatory" or one.note:
+            console.print(conclusion(one) + (f" ({one.note})" if one.note else ""), soft_wrap=True)
     console.print(
         f"wrote {folder.results}, {folder.runs_csv.name}, {folder.curves_csv.name} and "
         f"{len(found.pictures)} figures in {folder.figures}",
         soft_wrap=True,
     )
+
+
+def _table(kind: str, compared: Sequence[Compared]) -> Table:
+    """Comparisons of one kind, which are one family of Holm's correction."""
+    from rich.table import Table
+
+    table = Table(title=f"{kind}: p corrected for {compared[0].family} comparisons (Holm)")
+    for column in ("contrast", "outcome", "pairs", "difference", "95 % interval", "p", "Holm"):
+        table.add_column(column, overflow="fold")
+    for one in compared:
+        low_high, p, holm = "not enough", "", ""
+        if one.interval is not None:
+            low_high = f"{one.interval.low:+.3g} to {one.interval.high:+.3g}"
+            p, holm = f"{one.p_value:.2g}", f"{one.corrected:.2g}"
+        table.add_row(
+            f"{one.treatment} - {one.baseline}" + (f" ({one.task})" if one.task else ""),
+            one.outcome,
+            f"{len(one.seeds)} of {one.planned}",
+            "" if one.difference is None else f"{one.difference:+.3g}",
+            low_high,
+            p,
+            holm,
+        )
+    return table

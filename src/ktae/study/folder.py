@@ -25,7 +25,7 @@ class State(enum.Enum):
 
     NEW = "not started"
     FINISHED = "finished"
-    INTERRUPTED = "interrupted"
+    UNFINISHED = "unfinished"
     """Started, and neither finished nor failed: stopped, or running in another process."""
     FAILED = "failed"
 
@@ -62,9 +62,9 @@ class StudyFolder:
             InputError: the folder holds a study and `resume` is off, or the other way round;
                 another process runs it; a run in it was made with other settings.
         """
-        if resume and not self.announced.exists():
-            raise InputError(f"{self.path} holds no study to resume; leave --resume out")
-        if not resume and self.path.exists() and (self.path.is_file() or any(self.path.iterdir())):
+        if resume:
+            self.require_started(cells)
+        elif self.path.exists() and (self.path.is_file() or any(self.path.iterdir())):
             held = "holds a study already" if self.announced.exists() else "is no empty folder"
             raise InputError(
                 f"{self.path} {held}; add --resume to continue a study, or give another --output"
@@ -76,11 +76,16 @@ class StudyFolder:
         lock = try_lock(self.runs / ".lock")
         if lock is None:
             raise InputError(f"another `ktae study` runs in {self.path}")
-        for cell in cells:
-            self._require_same(cell)
         if not self.announced.exists():
             write_json(self.announced, _announcement(matrix).model_dump())
         return lock
+
+    def require_started(self, cells: Iterable[Cell]) -> None:
+        """Raise an InputError unless a study is here, and its runs are of these cells' recipes."""
+        if not self.announced.exists():
+            raise InputError(f"{self.path} holds no study yet; leave --resume out to start one")
+        for cell in cells:
+            self._require_same(cell)
 
     def announcement(self) -> Announced:
         """What was announced before the first run."""
@@ -102,7 +107,7 @@ class StudyFolder:
             return State.FINISHED
         if self.record(cell).get("error") is not None:
             return State.FAILED
-        return State.INTERRUPTED if run.path.exists() else State.NEW
+        return State.UNFINISHED if run.path.exists() else State.NEW
 
     def record(self, cell: Cell) -> dict[str, Any]:
         """Its processes: `attempts`, `seconds`, `error` (None: none), `machine`, `commit`."""

@@ -143,7 +143,7 @@ def _start(
     state, run = folder.state(cell), folder.run_folder(cell)
     if state is State.FINISHED:  # by a process that was left behind, a moment ago
         return _Running(cell, None, lock, began)
-    resume = state is State.INTERRUPTED and run.recipe.exists()
+    resume = state is State.UNFINISHED and run.recipe.exists()
     if not resume:
         folder.start_afresh(cell)
     folder.add_to_record(
