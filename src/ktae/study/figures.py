@@ -114,6 +114,7 @@ def curves(by_method: Mapping[str, Sequence[Run]], title: str) -> Any:
             )
         axis.set_title(panel, fontsize=10, loc="left")
         axis.set_xlabel("training step")
+        axis.xaxis.get_major_locator().set_params(integer=True)
     band = f"95 % interval at each step (from {FEWEST_PAIRS} runs on; of fewer, each run)"
     _finish(figure, f"{title}: mean over seeds, {band}")
     handles, labels = axes[0].get_legend_handles_labels()
