@@ -11,8 +11,8 @@ import yaml
 from pydantic import Field
 
 from ktae.config import KTAEConfig
-from ktae.errors import InputError
-from ktae.typed_file import BAD_YAML, Section, explain, one_line, read_mapping
+from ktae.errors import InputError, one_line
+from ktae.typed_file import BAD_YAML, Section, explain, read_mapping
 
 Positive = Annotated[int, Field(gt=0)]
 
@@ -83,7 +83,8 @@ class Algorithm(Section):
     those that are left are dropped from the loss. 0 switches it off."""
 
     patience: Positive = 50
-    """Stop after so many training steps in a row in which no group had unequal rewards."""
+    """Stop after so many training steps in a row in which no group had unequal rewards. Only TRL
+    does; on verl a recipe that sets it gets a warning."""
 
 
 # A recipe may replace any field of KTAEConfig, so the fields are taken from there.
@@ -101,7 +102,7 @@ class KTAE(_Replacements):  # type: ignore[misc]
     """The key-token estimator: a preset, and any field of `KTAEConfig` replaced."""
 
     preset: str = "paper"
-    """`paper`, `released`, or the paper's ablations `no-fisher`, `no-ig` and `no-tf`."""
+    """`paper`, `released`, `calibrated`, or the paper's ablations `no-fisher`, `no-ig`, `no-tf`."""
 
     def replaced(self) -> dict[str, Any]:
         """The fields of `KTAEConfig` that the recipe replaces."""
@@ -180,6 +181,10 @@ class Trl(Section):
 
     forward_rollouts: Positive | None = None
     """Rollouts in one forward and backward pass of a process; null takes a whole minibatch."""
+
+    top_entropy: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Train on this share of the tokens, those where the policy's entropy is highest: at 0.2 the
+    80/20 baseline (arXiv:2506.01939), with or without KTAE."""
 
     vllm: bool = False
     """Sample with vLLM, on the GPUs that train."""

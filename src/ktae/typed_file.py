@@ -11,7 +11,7 @@ from typing import Any
 import pydantic
 import yaml
 
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 
 BAD_YAML = (yaml.YAMLError, ValueError, RecursionError)
 """What PyYAML raises: ValueError for a date that is none, RecursionError for deep nesting."""
@@ -47,11 +47,6 @@ def read_mapping(path: Path, what: str) -> dict[str, Any]:
 def explain(error: pydantic.ValidationError, model: type[pydantic.BaseModel]) -> str:
     """All problems of a file of type `model`, each as `key: what is wrong`."""
     return "; ".join(_explain(problem, model) for problem in error.errors())
-
-
-def one_line(error: Exception) -> str:
-    """An exception's message without its line breaks."""
-    return " ".join(str(error).split())
 
 
 def _explain(problem: Any, model: type[pydantic.BaseModel]) -> str:

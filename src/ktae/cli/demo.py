@@ -21,7 +21,7 @@ app = typer.Typer(
 def pretrain(
     seed: Annotated[int, typer.Option(min=0, help="Another seed, another base model.")] = 0,
     output: Annotated[
-        Path | None, typer.Option(help="A new folder for the model [default: in the cache].")
+        Path | None, typer.Option(help="A new folder for the model (default: in the cache).")
     ] = None,
 ) -> None:
     """Pretrain the base model, about a minute once, and say where it is and how well it does."""
