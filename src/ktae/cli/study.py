@@ -158,7 +158,7 @@ class _Progress:
         )
         to_do = open_steps - sum(self.running.values())
         if not now:
-            return "time left unknown"
+            return "time left unknown" if to_do else "nothing left"
         return f"about {in_words((time.monotonic() - self.began) * to_do / now)} left"
 
 
