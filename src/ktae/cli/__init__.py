@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ktae._version import __version__
-from ktae.cli import align, bench, compare, data, demo, doctor, null, report, score, train
+from ktae.cli import align, bench, compare, data, demo, doctor, null, report, score, study, train
 from ktae.cli import eval as evaluate
 from ktae.errors import InputError
 
@@ -20,6 +20,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("train")(train.train)
+app.command("study")(study.study)
 app.command("eval")(evaluate.eval_)
 app.command("compare")(compare.compare)
 app.command("score")(score.score)
