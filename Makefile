@@ -2,17 +2,19 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 RECIPE ?= recipes/demo/grpo-ktae.yaml
+STUDIES ?= main ablations calibrated
+JOBS ?= 1
 ARGS ?=
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 
 # The demo's model is tiny: two threads would only wait for each other.
-train test: export OMP_NUM_THREADS ?= 1
+train test study study-smoke: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help train test lint format bench docs clean
+.PHONY: help train test lint format bench study study-smoke docs clean
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -37,6 +39,17 @@ format: .venv/installed ## Format the code
 
 bench: .venv/installed ## Measure the estimator's speed
 	$(BIN)/python benchmarks/estimator.py $(ARGS)
+
+study-smoke: .venv/installed ## Run a study of 2 methods × 2 seeds × 4 steps, in minutes
+	rm -rf runs/study-smoke
+	$(BIN)/ktae study study/smoke.yaml --output runs/study-smoke $(ARGS)
+
+study: $(STUDIES:%=study-%) ## Run or continue all studies, for hours (STUDIES=..., JOBS=...)
+
+# A matrix whose results are there already is continued: finished runs are kept.
+$(STUDIES:%=study-%): study-%: .venv/installed
+	$(BIN)/ktae study study/$*.yaml --output study/results/$* --jobs $(JOBS) \
+		$(if $(wildcard study/results/$*/announced.json),--resume) $(ARGS)
 
 docs: .venv/installed ## Build the documentation site into site/
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"

@@ -27,6 +27,7 @@ ESTIMATORS = {
     "released": KTAEConfig.released(),
     "no-tf": KTAEConfig(h3=0.0),
     "calibrated, tokens": KTAEConfig.calibrated(units=("token",)),
+    "calibrated": KTAEConfig.calibrated(),
 }
 
 

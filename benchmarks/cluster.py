@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ktae.bench import Batch, append_rows, machine, random_batch
+from ktae.bench import Rollouts, append_rows, machine, random_batch
 from ktae.estimator import key_token_values
 
 PAPER_GPUS, PAPER_PROMPTS, GROUP_SIZE, WIDTH = 8, 1024, 16, 3072
@@ -61,7 +61,7 @@ def main() -> None:
                 append_rows(arguments.csv, [row | machine()])
 
 
-def check_shards(batch: Batch, counts: list[int]) -> None:
+def check_shards(batch: Rollouts, counts: list[int]) -> None:
     """A group's terms depend on its own rollouts and nothing else, to the last bit."""
     whole = key_token_values(*batch)
     for count in counts:
@@ -72,7 +72,7 @@ def check_shards(batch: Batch, counts: list[int]) -> None:
         print(f"{count} shards of whole groups: bit for bit the same", flush=True)
 
 
-def seconds_per_token(batch: Batch, repeats: int = 7) -> float:
+def seconds_per_token(batch: Rollouts, repeats: int = 7) -> float:
     """Processor seconds, all threads together; the median of some rounds."""
     rounds = []
     for _ in range(repeats):
@@ -115,7 +115,7 @@ def simulate(
         "sharded_s": f"{sharded:.4f}",
         "sharded_share": f"{sharded / step:.6f}",
         "network_gb_s": f"{arguments.network:g}",
-        "cores": str(arguments.cores),
+        "driver_cores": str(arguments.cores),  # `cores` are those of the machine measured on
         "ns_per_token_and_core": f"{1e9 * core_seconds:.2f}",
     }
 

@@ -7,6 +7,7 @@ and steps need a tokenizer, whose tables are made before the clock starts.
 """
 
 import argparse
+import os
 import statistics
 import time
 from pathlib import Path
@@ -43,6 +44,7 @@ def main() -> None:
             "estimator_s": f"{terms_s:.4f}",
             "multiple": f"{(keys_s + terms_s) / sum(measured['token']):.2f}",
             "repeats": arguments.repeats,
+            "load_average": f"{os.getloadavg()[0]:.1f}",
         }
         for name, (keys_s, terms_s) in measured.items()
     ]

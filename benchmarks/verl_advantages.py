@@ -24,6 +24,7 @@ from ktae.bench import append_rows, machine, random_batch
 
 GIB = 2**30
 ESTIMATORS = ("grpo", "ktae")
+PAPER_PROMPTS = 1024
 PUBLISHED_STEP = {"7b": 559.36, "1.5b": 277.69}
 """Seconds of a GRPO step at that size on 8 H100 (the paper's table of training times)."""
 
@@ -31,11 +32,12 @@ PUBLISHED_STEP = {"7b": 559.36, "1.5b": 277.69}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, default=1, help="of the paper's 1,024 prompts")
+    parser.add_argument("--prompts", type=int, default=PAPER_PROMPTS, help="instead of 1,024")
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--csv", type=Path)
     arguments = parser.parse_args()
-    groups, left = divmod(1024 * arguments.times, arguments.shards)
+    groups, left = divmod(arguments.prompts * arguments.times, arguments.shards)
     assert not left, "shards of whole groups and equal size"
     shards = [measure(groups, seed, arguments.repeats) for seed in range(arguments.shards)]
     for name in ESTIMATORS:
@@ -101,13 +103,14 @@ def memory(field: str) -> float:
 def summarise(name: str, arguments: argparse.Namespace, shards: list[dict]) -> dict[str, str]:
     total = np.sum([shard["seconds"][name] for shard in shards], axis=0)
     (low, median, high), worked = np.percentile(total[:, 0], (20, 50, 80)), np.median(total[:, 1])
+    prompts = arguments.prompts * arguments.times
     shares = {
-        f"share_of_{size}_step": f"{median / seconds:.6f}" if arguments.times == 1 else ""
+        f"share_of_{size}_step": f"{median / seconds:.6f}" if prompts == PAPER_PROMPTS else ""
         for size, seconds in PUBLISHED_STEP.items()
     }
     return {
         "adv_estimator": name,
-        "prompts": str(1024 * arguments.times),
+        "prompts": str(prompts),
         "shards": str(arguments.shards),
         "rollouts": str(sum(shard["rollouts"] for shard in shards)),
         "tokens": str(sum(shard["tokens"] for shard in shards)),

@@ -74,7 +74,7 @@ def test_one_rollouts_token_has_its_rollouts_advantage(backend: str) -> None:
     rewards = np.array([0.2, 0.9, 0.4, 0.1])
     z = key_token_values(ids, ids >= 0, rewards, [0] * 4, GRADED_Z, backend=backend)
     advantage = (rewards - rewards.mean()) / rewards.std()
-    np.testing.assert_allclose(z, np.repeat(advantage[:, None], 3, axis=1), rtol=1e-6)
+    np.testing.assert_allclose(z, np.repeat(advantage[:, None], 3, axis=1), atol=1e-6)
     assert np.abs(z).max() <= math.sqrt(3)
 
 
@@ -87,11 +87,47 @@ def test_scale_and_origin_of_scores_do_not_matter(backend: str) -> None:
     np.testing.assert_allclose(one, -flipped, atol=1e-7)
 
 
+@pytest.mark.parametrize(
+    "scores",
+    [
+        [1e17, 2e17, 3e17, 0, 5e17, 1],
+        [1e30, 2, 3, 4, 5, 6],
+        [1e-200, 0, 0, 0, 3e-200, 0],
+        [1e4, 1e4 + 1, 1e4 + 2, 1e4, 1e4 + 5, 1e4 + 3],
+        [-1e30, 1e30, 0, 0, 0, 0],
+    ],
+)
+def test_scores_of_any_size(backend: str, scores: list[float]) -> None:
+    """As good as the same ones near 0, and never beyond the bound."""
+    small = (np.array(scores) - min(scores)) / (max(scores) - min(scores))
+    got = key_token_values(IDS, MASK, scores, GROUPS, GRADED_Z, backend=backend)
+    near_0 = key_token_values(IDS, MASK, small, GROUPS, GRADED_Z, backend=backend)
+    np.testing.assert_allclose(got, near_0, atol=1e-5)
+    assert np.abs(got).max() <= math.sqrt(N - 1) + 1e-6
+
+
+def test_rounding_is_no_credit(backend: str) -> None:
+    for scores in ([np.float32(0.1) + np.float32(0.2)] + [0.3] * 5, [1e16] * 5 + [1e16 + 2]):
+        got = key_token_values(IDS, MASK, scores, GROUPS, GRADED_Z, backend=backend)
+        assert np.all(got == 0)
+
+
+def test_an_empty_rollouts_score_changes_nothing(backend: str) -> None:
+    mask = MASK.copy()
+    mask[3] = False
+    scores = np.array([0.1, 0.7, 0.3, 1e20, 0.2, 0.4])
+    got = key_token_values(IDS, mask, scores, GROUPS, GRADED_Z, backend=backend)
+    scores[3] = 0.5
+    np.testing.assert_array_equal(
+        got, key_token_values(IDS, mask, scores, GROUPS, GRADED_Z, backend=backend)
+    )
+
+
 def test_token_of_all_rollouts_and_equal_scores_tell_nothing(backend: str) -> None:
     ids = np.array([[1, 2], [1, 3], [1, 4]])
     for config in (GRADED, GRADED_Z):
         terms = key_token_values(ids, ids > 0, [0.1, 0.7, 0.3], [0] * 3, config, backend=backend)
-        assert np.all(np.abs(terms[:, 0]) < 1e-12)
+        assert np.all(terms[:, 0] == 0)
         equal = key_token_values(ids, ids > 0, [0.1] * 3, [0] * 3, config, backend=backend)
         assert np.all(equal == 0)
 
@@ -130,20 +166,25 @@ def test_graded_table_counts_shares() -> None:
 
 
 def test_graded_verdicts_are_verdicts(backend: str) -> None:
+    """Beside a group of other scores, which makes the whole batch go the graded way."""
     y = [1, 0, 0, 1, 1, 0]
+    two = np.concatenate([GROUPS, GROUPS + 1])
+    ids, mask = np.concatenate([IDS, IDS]), np.concatenate([MASK, MASK])
     for plain, config in ((KTAEConfig(), GRADED), (Z, GRADED_Z)):
         expected = key_token_values(IDS, MASK, y, GROUPS, plain, backend=backend)
-        got = key_token_values(IDS, MASK, y, GROUPS, config, backend=backend)
-        np.testing.assert_array_equal(got, expected)
+        scores = [*y, 0.1, 0.2, 0.9, 0.5, 0.3, 0.4]
+        got = key_token_values(ids, mask, scores, two, config, backend=backend)
+        np.testing.assert_allclose(got[:N], expected, atol=1e-7)
+        assert not np.allclose(got[N:], expected)
 
 
 def test_scores_near_verdicts_have_nearly_their_terms(backend: str) -> None:
-    """The fractional formulas go over into the whole ones."""
+    """The fractional formulas go over into the whole ones. (Frequencies jump where a class has
+    none of a token, and information gain has a steep slope there: hence h3 and the tolerance.)"""
     y = np.array([1, 0, 0, 1, 1, 0])
-    weights = {"h1": 0.0, "h3": 0.0}  # Fisher's and the frequencies jump where a class is empty
-    config, graded = KTAEConfig(**weights), KTAEConfig(graded=True, **weights)
+    config, graded = KTAEConfig(h3=0.0), KTAEConfig(graded=True, h3=0.0)
     expected = key_token_values(IDS, MASK, y, GROUPS, config, backend=backend)
-    near = key_token_values(IDS, MASK, y * (1 - 1e-9), GROUPS, graded, backend=backend)
+    near = key_token_values(IDS, MASK, y * (1 - 1e-10), GROUPS, graded, backend=backend)
     np.testing.assert_allclose(near, expected, atol=1e-4)
 
 
@@ -165,6 +206,22 @@ def test_advantages_take_graded_rewards() -> None:
 def test_scores_out_of_range(config: KTAEConfig, score: float, message: str) -> None:
     with pytest.raises(InputError, match=message):
         key_token_values(IDS[:2], MASK[:2], [1.0, score], [0, 0], config)
+
+
+def test_rewards_out_of_range_are_named() -> None:
+    with pytest.raises(InputError, match=r"rewards\[1\] is -1\.0; with a graded config and no"):
+        token_advantages([1.0, -1.0], IDS[:2], MASK[:2], [0, 0], config=GRADED)
+
+
+def test_mean_is_zero_with_unknown_empty_and_ignored(backend: str) -> None:
+    mask = MASK.copy()
+    mask[1] = False
+    config = KTAEConfig(statistic="z", ignore_token_ids=(int(IDS[0, 0]),))
+    total = 0
+    for y in assignments([1.0, 1.0, 0.0, 0.0]):
+        correct = [y[0], 1.0, y[1], np.nan, y[2], y[3]]
+        total = total + key_token_values(IDS, mask, correct, GROUPS, config, backend=backend)
+    np.testing.assert_allclose(total, 0, atol=1e-6)  # float32
 
 
 def test_units_are_averaged_and_controls_keep_the_base() -> None:
@@ -201,7 +258,18 @@ class TestClasses:
         got = class_token_values(IDS, MASK, classes, rewards, GROUPS)
         np.testing.assert_allclose(got, expected, atol=1e-7)
 
+    def test_empty_rollouts_do_not_count(self) -> None:
+        classes, rewards = [0, 1, 2, 2, 1, 0], [0.0, 0.5, 1.0]
+        got = class_token_values(IDS, MASK, classes, rewards, GROUPS)
+        ids, mask = np.concatenate([IDS, IDS[:3]]), np.concatenate([MASK, MASK[:3] & False])
+        more = class_token_values(ids, mask, [*classes, 2, 2, 2], rewards, [0] * 9)
+        np.testing.assert_allclose(more[:N], got, atol=1e-7)
+
     def test_errors(self) -> None:
+        with pytest.raises(InputError, match="class_rewards is empty"):
+            class_token_values(IDS, MASK, [-1] * 6, [], GROUPS)
+        with pytest.raises(InputError, match="config is graded"):
+            class_token_values(IDS, MASK, [0] * 6, [1], GROUPS, GRADED)
         with pytest.raises(InputError, match=r"classes\[2\] is 3; expected 0 to 2"):
             class_token_values(IDS, MASK, [0, 1, 3, 0, 0, 0], [0, 1, 2], GROUPS)
         with pytest.raises(InputError, match=r"class_rewards\[1\] is nan"):
@@ -246,6 +314,18 @@ class TestControls:
         real = key_token_values(IDS, MASK, self.Y, GROUPS)
         got = key_token_values(IDS, MASK, self.Y, GROUPS, KTAEConfig(control="random-tokens"))
         np.testing.assert_array_equal(np.sort(got, axis=1), np.sort(real, axis=1))
+
+    def test_rollouts_of_ignored_tokens_take_no_label_away(self) -> None:
+        ids = np.array([[9, 9], [9, 9], [1, 2], [1, 3], [4, 2], [5, 6]])
+        for seed in range(10):
+            config = KTAEConfig(
+                statistic="z", ignore_token_ids=(9,), control="permuted-labels", control_seed=seed
+            )
+            terms = key_token_values(ids, ids > 0, [1, 0, 1, 1, 0, 0], [0] * 6, config)
+            # Two of the four that count are correct, whatever was drawn: their z is ±√3 at most.
+            assert np.abs(terms[2:]).max() == pytest.approx(math.sqrt(3), abs=0.75)
+            single = terms[[3, 4, 5, 5], [1, 0, 0, 1]]  # tokens of one rollout: its advantage, ±1
+            np.testing.assert_allclose(np.abs(single), 1, rtol=1e-6)
 
     def test_rollout_advantages_stay(self) -> None:
         y = [1.0, 0.0, 0.0, 1.0, 1.0, 0.0]

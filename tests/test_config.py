@@ -144,7 +144,7 @@ def test_unknown_fisher(value: Any) -> None:
         ("control", None, "control is None; expected one of none, permuted-labels"),
         ("graded", 1, "graded is 1; expected true or false"),
         ("control_seed", -1, "control_seed is -1; expected an integer from 0"),
-        ("units", "token", "units is 'token'; expected a tuple of names"),
+        ("units", 3, "units is 3; expected a tuple of names"),
         ("units", (), "expected at least one name"),
         ("units", ("token", "token"), "none twice"),
         ("units", ["bigramm"], "no unit 'bigramm'; expected one of token, bigram"),

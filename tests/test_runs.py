@@ -32,6 +32,22 @@ def test_a_line_cut_short_by_a_crash_is_left_out(folder):
     assert folder.read_metrics() == [{"step": 1}]
 
 
+def test_metrics_by_step_of_either_engine(folder):
+    folder.append_metrics({"step": 3, "loss": 1.0})
+    assert folder.metrics_by_step() == {3: {"step": 3, "loss": 1.0}}
+    for name, lines in (
+        ("metrics-1", [(1, 1), (2, 1)]),
+        ("metrics-2", [(2, 2), (3, 2)]),  # resumed after step 1
+        ("metrics-10", [(3, 10)]),
+        ("metrics", [(4, 11)]),
+    ):
+        rows = [{"step": step, "data": {"actor/entropy": value}} for step, value in lines]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder.path / f"{name}.jsonl").write_text(text)
+    found = {step: line["actor/entropy"] for step, line in folder.metrics_by_step().items()}
+    assert found == {1: 1, 2: 2, 3: 10, 4: 11}
+
+
 def test_forget_after_drops_what_will_run_again(folder):
     for step in (1, 2, 3):
         folder.append_metrics({"step": step})

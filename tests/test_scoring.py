@@ -61,6 +61,34 @@ def test_terms_are_the_oracles_however_the_file_is_cut(config, max_positions):
     assert np.abs(expected_bt).max() > 0.1
 
 
+@pytest.mark.parametrize("statistic", ["ktae", "z"])
+def test_graded_terms_are_of_the_rewards_and_the_table_of_verdicts(statistic):
+    rollouts = random_rollouts()
+    rewards = np.random.default_rng(1).random(len(rollouts))
+    rollouts = rollouts.set_column(
+        rollouts.column_names.index("reward"), "reward", pa.array(rewards)
+    )
+    config = KTAEConfig(graded=True, statistic=statistic, units=("token", "bigram"))
+    scores = score(rollouts, config=config)
+    ids_bt, mask_bt, correct, groups = arrays(rollouts)
+    evidence = np.where(np.isnan(correct), np.nan, rewards)
+    expected_bt = key_token_values(ids_bt, mask_bt, evidence, groups, config, backend="naive")
+    for terms, expected_t in zip(scores.record["terms"], expected_bt, strict=True):
+        terms = terms.as_py()
+        np.testing.assert_allclose(terms, expected_t[: len(terms)], rtol=0, atol=1e-6)
+    plain = score(rollouts, config=KTAEConfig(statistic=statistic))
+    assert scores.tokens["a"].equals(plain.tokens["a"])
+
+
+def test_rewards_that_a_graded_config_does_not_take():
+    rollouts = random_rollouts()
+    rewards = pa.array([2.5] * len(rollouts))
+    rollouts = rollouts.set_column(rollouts.column_names.index("reward"), "reward", rewards)
+    with pytest.raises(InputError, match=r"the reward of rollout \d+ is 2\.5; graded scores of"):
+        score(rollouts, config=KTAEConfig(graded=True))
+    score(rollouts, config=KTAEConfig(graded=True, statistic="z"))
+
+
 def test_no_more_is_padded_at_a_time_than_was_asked(monkeypatch):
     rollouts = random_rollouts(n_groups=40)
     shapes = []

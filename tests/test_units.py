@@ -265,8 +265,10 @@ def test_large_ids_agree_too():
     ids = rng.integers(0, 2**31, (20, 47))
     mask = rng.random(ids.shape) < 0.8
     for unit in IDS_ALONE[1:]:
-        tensors = tensor_keys(unit, torch.from_numpy(ids), torch.from_numpy(mask))
-        np.testing.assert_array_equal(tensors.numpy(), unit_keys(unit, ids, mask))
+        for dtype in (np.int64, np.uint32, np.int32):
+            tensor = torch.from_numpy(ids.astype(dtype))
+            tensors = tensor_keys(unit, tensor, torch.from_numpy(mask))
+            np.testing.assert_array_equal(tensors.numpy(), unit_keys(unit, ids, mask))
 
 
 def test_keys_spread_over_their_range():

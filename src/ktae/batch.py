@@ -11,6 +11,10 @@ from ktae.errors import InputError
 
 UNKNOWN = -1
 
+EQUAL = 1e-6
+"""Graded scores that differ by less than this share of the largest are equal: trainers keep rewards
+in single precision, and their sums round differently in another order."""
+
 
 class Batch(NamedTuple):
     """Rollouts of many groups, checked. Only the token ids' range is left to the backends, which
@@ -23,8 +27,9 @@ class Batch(NamedTuple):
     correct: np.ndarray
     """(B,) int8: 1 correct, 0 incorrect, -1 unknown. With `scores`: 0 known, -1 unknown."""
     scores: np.ndarray | None
-    """(B,) float64 graded scores, 0 where unknown. None where every known one is 0 or 1, and
-    `correct` says it all."""
+    """(B,) float64 graded scores from 0 to 1, 0 where unknown: the caller's, or of a z-score, which
+    does not mind, mapped to 0..1 in each group. None where every known one is 0 or 1, and `correct`
+    says it all."""
     group_ids: np.ndarray
     """(n_groups,) the caller's distinct group labels, sorted."""
     rows: np.ndarray
@@ -47,6 +52,13 @@ def make_batch(config: KTAEConfig, token_ids: Any, mask: Any, correct: Any, grou
     np.cumsum(np.bincount(group_of_row, minlength=len(group_ids)), out=starts[1:])
     rows = np.argsort(group_of_row, kind="stable").astype(np.int64, copy=False)
     verdicts, scores = correctness(correct, n_rows, config)
+    if scores is not None and config.statistic == "z":
+        counted_b = (verdicts != UNKNOWN) & np.any(mask, axis=1)
+        low_g, high_g = np.full((2, len(group_ids)), [[np.inf], [-np.inf]])
+        np.minimum.at(low_g, group_of_row[counted_b], scores[counted_b])
+        np.maximum.at(high_g, group_of_row[counted_b], scores[counted_b])
+        scores = from_0_to_1(scores, low_g[group_of_row], high_g[group_of_row], np)
+        scores[~counted_b] = 0.0
     return Batch(token_ids, mask, verdicts, scores, group_ids, rows, starts)
 
 
@@ -109,6 +121,19 @@ def correctness(
     if np.all(is_verdict | ~known):
         return np.where(known, values, UNKNOWN).astype(np.int8), None
     return np.where(known, 0, UNKNOWN).astype(np.int8), np.where(known, values, 0.0)
+
+
+def from_0_to_1(scores_b: Any, low_b: Any, high_b: Any, xp: Any) -> Any:
+    """Scores by where they are between their group's lowest and highest.
+
+    A z-score is the same for them, and no large or nearly equal numbers are left to lose digits.
+    Groups whose scores differ by no more than rounding has left of them have 0 throughout. `xp` is
+    NumPy or torch; empty groups have low = inf.
+    """
+    size_b = xp.maximum(abs(low_b), abs(high_b))
+    differ_b = high_b - low_b > EQUAL * size_b  # false for empty groups: inf and NaN
+    span_b = xp.where(differ_b, high_b - low_b, 1.0)
+    return xp.where(differ_b, (scores_b - low_b) / span_b, 0.0)
 
 
 def score_range(config: KTAEConfig) -> tuple[float, float]:

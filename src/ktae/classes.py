@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ktae.batch import as_array, check_per_rollout, finite_per_rollout, group_labels
+from ktae.batch import as_array, check_per_rollout, check_tokens, finite_per_rollout, group_labels
 from ktae.config import KTAEConfig
 from ktae.errors import InputError
 from ktae.estimator import key_token_values, on_host
@@ -48,7 +48,11 @@ def class_token_values(
     class_b, rewards_k = as_array("classes", on_host(classes)), on_host(class_rewards)
     n_rows = len(class_b) if class_b.ndim else 0
     check_per_rollout("classes", class_b, n_rows, "iu", "integers")
-    n_classes = len(as_array("class_rewards", rewards_k))
+    if isinstance(config, KTAEConfig) and config.graded:
+        raise InputError("config is graded; expected one of verdicts, since a class is one")
+    n_classes = as_array("class_rewards", rewards_k).size
+    if n_classes == 0:
+        raise InputError("class_rewards is empty; expected the reward of each class")
     rewards_k = finite_per_rollout("class_rewards", rewards_k, n_classes)
     bad = np.flatnonzero((class_b < -1) | (class_b >= n_classes))
     if bad.size:
@@ -56,10 +60,14 @@ def class_token_values(
             f"classes[{bad[0]}] is {class_b[bad[0]]}; expected 0 to {n_classes - 1}, the rows of "
             "class_rewards, or -1 (unknown)"
         )
+    mask_bt = as_array("mask", on_host(mask))
+    check_tokens(as_array("token_ids", on_host(token_ids)), mask_bt)
+    counted_b = np.any(mask_bt, axis=1) & (class_b >= 0)
     known_b = class_b >= 0
     _, group_b = np.unique(group_labels(on_host(groups), n_rows), return_inverse=True)
-    reward_b = np.where(known_b, rewards_k[class_b], 0.0)
-    mean_b = (np.bincount(group_b, reward_b) / np.bincount(group_b, known_b).clip(1))[group_b]
+    reward_b = np.zeros(n_rows)
+    reward_b[counted_b] = rewards_k[class_b[counted_b]]
+    mean_b = (np.bincount(group_b, reward_b) / np.bincount(group_b, counted_b).clip(1))[group_b]
     total: Any = 0
     for k, reward in enumerate(rewards_k):
         correct_b = np.where(known_b, class_b == k, np.nan)

@@ -39,30 +39,39 @@ def composed_terms(
     from ktae import controls
     from ktae.units import unit_keys
 
-    seed = config.control_seed
-    if config.control == "permuted-labels":
-        batch = _with_permuted_labels(batch, group_b, seed)
-    of_unit = dataclasses.replace(config, units=("token",), control="none", ignore_token_ids=())
-    counted_bt = batch.mask != 0
-    for token_id in config.ignore_token_ids:
+    seed, ignored = config.control_seed, config.ignore_token_ids
+    counted_bt = batch.mask if not ignored else (batch.mask != 0)
+    for token_id in ignored:
         counted_bt &= batch.token_ids != token_id
-    total_bt: Any = 0
+    counted = batch._replace(mask=counted_bt)
+    if config.control == "permuted-labels":
+        counted = _with_permuted_labels(counted, group_b, seed)
+    scale = config.term_scale / len(config.units)
+    of_unit = dataclasses.replace(
+        config, units=("token",), control="none", ignore_token_ids=(), term_scale=scale
+    )
+    # The backend adds the base in passing, unless the terms are still to be moved about.
+    base_later = bool(ignored) or config.control in ("shuffled-values", "random-tokens")
+    total_bt: Any = None
     for unit in config.units:
         keys_bt = unit_keys(unit, batch.token_ids, counted_bt, tokenizer=tokenizer)
-        own = batch._replace(token_ids=keys_bt, mask=counted_bt)
-        terms_bt = terms(own, of_unit, 0 * base_b)
+        own_base_b = base_b if total_bt is None and not base_later else 0 * base_b
+        terms_bt = terms(counted._replace(token_ids=keys_bt), of_unit, own_base_b)
         if config.control == "shuffled-values":
             terms_bt = controls.shuffled_values(
                 terms_bt, keys_bt, counted_bt, _evidence(batch), group_b, seed=seed
             )
-        total_bt += terms_bt
-    total_bt /= len(config.units)
+        if total_bt is None:
+            total_bt = terms_bt
+        else:
+            total_bt += terms_bt
     if config.control == "random-tokens":
         total_bt = controls.random_tokens(
             total_bt, counted_bt, token_ids=batch.token_ids, seed=seed
         )
-    total_bt += base_b[:, None]
-    total_bt *= batch.mask != 0
+    if base_later:
+        total_bt += base_b[:, None]
+        total_bt *= batch.mask != 0
     return total_bt
 
 

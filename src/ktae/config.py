@@ -104,6 +104,16 @@ class KTAEConfig:
         object.__setattr__(self, "ignore_token_ids", _token_ids(self.ignore_token_ids))
         object.__setattr__(self, "units", _units(self.units))
 
+    def largest_term(self, n: Any) -> Any:
+        """What no |term| in a group of n rollouts exceeds; n is an int or an array of them."""
+        if self.statistic == "z":
+            return self.term_scale * (n - 1) ** 0.5
+        return 0 * n + self.term_scale / 2
+
+    def for_single_tokens(self) -> KTAEConfig:
+        """The same statistic of single tokens and verdicts, without a control: what tables show."""
+        return dataclasses.replace(self, units=("token",), graded=False, control="none")
+
     @classmethod
     def paper(cls, **overrides: Any) -> KTAEConfig:
         """The formulas as the paper prints them (the default)."""
@@ -131,8 +141,11 @@ class KTAEConfig:
         is exactly 0, whatever a token's frequency and the group's accuracy.
 
         The statistic is linear in the scores, so it needs no correction for its mean, serves graded
-        rewards by the same line, and is bounded as GRPO's advantage is (by √(n - 1)). Both have
-        variance 1 under permutation, so `term_scale` is the term's weight relative to it.
+        rewards by the same line, and is bounded as GRPO's advantage is (by √(n - 1)). A unit's z
+        has variance 1 under permutation, as that advantage has over rollouts, so `term_scale` is
+        the term's weight relative to it where a unit tells anything; over all tokens the root mean
+        square is less (0.23 of it on random labels), since many are in every rollout and the units'
+        mean has a smaller variance.
         """
         settings: dict[str, Any] = {
             "statistic": "z",
@@ -189,6 +202,8 @@ def _is_integer(value: Any) -> bool:
 def _units(names: Any) -> tuple[str, ...]:
     from ktae.units import UNITS  # which need this module
 
+    if isinstance(names, str):
+        names = (names,)
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise InputError(f"units is {names!r}; expected a tuple of names")
     if not names or len(set(names)) < len(names):

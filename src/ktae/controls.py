@@ -15,7 +15,7 @@ import hashlib
 import math
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -44,20 +44,34 @@ def permuted_labels(token_ids: Any, mask: Any, correct: Any, groups: Any, *, see
     Raises:
         InputError: (a ValueError) shapes or dtypes do not fit.
     """
+    (labels_b,) = label_permutations(token_ids, mask, correct, groups, seeds=[seed])
+    return _like(correct, labels_b)
+
+
+def label_permutations(
+    token_ids: Any, mask: Any, correct: Any, groups: Any, *, seeds: Iterable[int]
+) -> Iterator[np.ndarray]:
+    """`permuted_labels` for many seeds, as arrays; the token ids are looked at once.
+
+    Arguments and errors as in `permuted_labels`.
+    """
     ids_bt, mask_bt = _tokens(token_ids, mask)
     labels_b = _numbers("correct", correct, (len(ids_bt),))
     groups_b = group_labels(_host(groups), len(ids_bt))
     known_b = _known(labels_b)
-    out_b = labels_b.copy()
+    contents, places = [], []
     for rows in _groups(groups_b, mask_bt):
         digests = [_rollout_digest(ids_bt, mask_bt, row) for row in rows]
-        rng = _generator(seed, b"".join(sorted(digests)))
+        contents.append(b"".join(sorted(digests)))
         # By content, so that the rows' order in the group does not matter either.
-        known = [(digest, labels_b[row], row) for digest, row in zip(digests, rows, strict=True)]
-        known = sorted(entry for entry in known if known_b[entry[2]])
-        places = np.array([row for *_, row in known], dtype=np.int64)
-        out_b[places] = labels_b[rng.permutation(places)]
-    return _like(correct, out_b)
+        order = zip(digests, labels_b[rows].tolist(), rows.tolist(), strict=True)
+        known = sorted(entry for entry in order if known_b[entry[2]])
+        places.append(np.array([row for *_, row in known], dtype=np.int64))
+    for seed in seeds:
+        out_b = labels_b.copy()
+        for content, rows in zip(contents, places, strict=True):
+            out_b[rows] = labels_b[_generator(seed, content).permutation(rows)]
+        yield out_b
 
 
 def shuffled_values(

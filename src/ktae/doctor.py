@@ -13,6 +13,7 @@ import numpy as np
 
 from ktae.backends import BACKENDS, Backend
 from ktae.config import KTAEConfig
+from ktae.errors import one_line
 from ktae.estimator import key_token_values
 
 TOLERANCE = 1e-6
@@ -86,7 +87,7 @@ def _on_its_device(backend: Backend, *arrays: np.ndarray) -> tuple[Any, ...]:
 
 
 def _said(failure: Exception) -> str:
-    return f"{type(failure).__name__}: {' '.join(str(failure).split())[:200]}"
+    return f"{type(failure).__name__}: {one_line(failure, 200)}"
 
 
 BUG = "please report this, with the output of ktae doctor"
@@ -116,10 +117,9 @@ def _trl() -> Iterator[Finding]:
     """A real training step of each loss type: does each token's credit arrive at that token?"""
     try:
         from ktae.trl import alignment
-    except ImportError as failure:
-        yield Finding(
-            "TRL", "wrong", f"cannot be imported: {failure}", "pip install -U 'ktae[trl]'"
-        )
+    except Exception as failure:  # a half-installed torch raises more than ImportError
+        detail = f"cannot be imported: {_said(failure)}"
+        yield Finding("TRL", "wrong", detail, "pip install -U 'ktae[trl]'")
         return
     for loss_type in alignment.WEIGHTS:
         subject = f"TRL, loss {loss_type}"

@@ -1,4 +1,4 @@
-"""The one exception that means "your input", as opposed to "our bug"."""
+"""The one exception that means "your input", as opposed to "our bug", and how it quotes others."""
 
 
 class InputError(ValueError):
@@ -6,3 +6,8 @@ class InputError(ValueError):
 
     The command line prints it as one line and exits with status 2.
     """
+
+
+def one_line(error: Exception, longest: int = 300) -> str:
+    """What an error of another library says, as part of a message of ours."""
+    return " ".join(str(error).split())[:longest]

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ktae.backends import BACKENDS, device_type, resolve
-from ktae.batch import Batch, as_array, finite_per_rollout, make_batch
+from ktae.batch import Batch, as_array, finite_per_rollout, make_batch, score_range
 from ktae.composition import composed_terms, is_composed
 from ktae.config import KTAEConfig
 from ktae.errors import InputError
@@ -131,10 +131,24 @@ def token_advantages(
         shape = getattr(token_ids, "shape", None) or as_array("token_ids", token_ids).shape
         rewards = finite_per_rollout("rewards", rewards, shape[0] if shape else 0)
     if correct is None:
-        correct = rewards if getattr(config, "graded", False) else rewards > threshold
+        correct = _correct_by(rewards, threshold, config)
     arrays = (token_ids, mask, correct, groups)
     how = _How(backend, validate, memory_bytes, tokenizer)
     return _estimate(arrays, config, (rewards, base), how)
+
+
+def _correct_by(rewards: Any, threshold: float, config: KTAEConfig) -> Any:
+    """What stands for `correct` where there are rewards alone."""
+    if not (isinstance(config, KTAEConfig) and config.graded):
+        return rewards > threshold
+    low, high = score_range(config)
+    if isinstance(rewards, np.ndarray) and np.any((rewards < low) | (rewards > high)):
+        bad = int(np.flatnonzero((rewards < low) | (rewards > high))[0])
+        raise InputError(
+            f"rewards[{bad}] is {rewards[bad]}; with a graded config and no `correct` they are the "
+            f"scores, from {low:g} to {high:g}: give `correct`, or statistic='z'"
+        )
+    return rewards
 
 
 def key_token_table(

@@ -82,12 +82,23 @@ class RunFolder:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """All lines; a last line cut short by a crash is left out."""
-        lines = []
-        if self.metrics.exists():
-            for line in self.metrics.read_text(encoding="utf-8").splitlines(keepends=True):
-                if line.endswith("\n"):
-                    lines.append(json.loads(line))
-        return lines
+        return _whole_lines(self.metrics) if self.metrics.exists() else []
+
+    def metrics_by_step(self) -> dict[int, dict[str, Any]]:
+        """Each training step's metrics by name, of either engine's run.
+
+        verl's lines have the metrics under `data`, and each start of a run has its file: those of
+        before a resumption are `metrics-1.jsonl` and so on. A step that was run again counts once.
+        """
+        earlier = sorted(
+            self.path.glob("metrics-*.jsonl"), key=lambda path: (len(path.name), path.name)
+        )
+        lines = [line for path in earlier for line in _whole_lines(path)] + self.read_metrics()
+        return {
+            line["step"]: line["data"] if isinstance(line.get("data"), dict) else line
+            for line in lines
+            if isinstance(line.get("step"), int)
+        }
 
     def forget_after(self, step: int) -> None:
         """Drop the metrics and rollouts of training steps after `step`: they are run again."""
@@ -107,3 +118,8 @@ def write_json(path: Path, content: Any) -> None:
     """Write JSON, atomically."""
     with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _whole_lines(path: Path) -> list[dict[str, Any]]:
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ktae.atomic import atomic_write
+from ktae.batch import score_range
 from ktae.config import KTAEConfig
 from ktae.errors import InputError
 from ktae.estimator import key_token_table, key_token_values
@@ -63,7 +64,8 @@ class Scores(NamedTuple):
     """The record with `token_ids` and `terms` filled; its metadata holds the config as JSON."""
     tokens: Any
     """The key-token table: the columns of `ktae.KeyTokenTable`, with `step` and, where there is a
-    tokenizer, the text of each token in `token`. Groups in the record's order, then token ids."""
+    tokenizer, the text of each token in `token`. Groups in the record's order, then token ids. It
+    is of single tokens and verdicts, also where the terms are of other units or graded scores."""
     groups: list[Group]
     """In the record's order."""
 
@@ -131,16 +133,21 @@ def score(
             f"every group has one rollout ({len(sizes)} groups): there is nothing to compare; "
             "rollouts of the same prompt need the same group"
         )
-    ids = _token_ids(rollouts, tokenizer)
-    masks = _masks(rollouts)
-    correct_b = rollouts["correct"].to_numpy()
+    ids = ids_of(rollouts, tokenizer)
+    masks = masks_of(rollouts)
+    correct_b, evidence_b = rollouts["correct"].to_numpy(), evidence(rollouts, config)
+    of_verdicts = dataclasses.replace(config, graded=False)
     terms: list[Any] = [None] * len(ids)
     tables = []
-    for rows in _chunks(codes_b, np.array([len(x) for x in ids]), max_positions):
+    for rows in chunks_of(codes_b, np.array([len(x) for x in ids]), max_positions):
         ids_bt, mask_bt = record.pad([ids[row] for row in rows], [masks[row] for row in rows])
-        batch = (ids_bt, mask_bt, correct_b[rows], codes_b[rows], config)
-        terms_bt = key_token_values(*batch, backend=backend)
-        tables.append(key_token_table(*batch, backend=backend))
+        codes = codes_b[rows]
+        terms_bt = key_token_values(
+            ids_bt, mask_bt, evidence_b[rows], codes, config, backend=backend, tokenizer=tokenizer
+        )
+        tables.append(
+            key_token_table(ids_bt, mask_bt, correct_b[rows], codes, of_verdicts, backend=backend)
+        )
         for row, terms_t in zip(rows, terms_bt, strict=True):
             terms[row] = terms_t[: len(ids[row])].copy()
     table = KeyTokenTable(*(np.concatenate(columns) for columns in zip(*tables, strict=True)))
@@ -264,7 +271,28 @@ def group_codes(rollouts: Any) -> tuple[np.ndarray, np.ndarray]:
     return rank[code_b], first[by_appearance]
 
 
-def _token_ids(rollouts: Any, tokenizer: Any) -> list[np.ndarray]:
+def evidence(rollouts: Any, config: KTAEConfig) -> np.ndarray:
+    """(B,) what the estimator gets for `correct`: the verdicts, or the rewards of those rollouts
+    that have one if the config is graded. NaN is unknown.
+
+    Raises:
+        InputError: a reward is out of the config's range.
+    """
+    verdicts_b: np.ndarray = rollouts["correct"].to_numpy()
+    if not config.graded:
+        return verdicts_b
+    rewards_b = np.where(np.isnan(verdicts_b), np.nan, rollouts["reward"].to_numpy())
+    low, high = score_range(config)
+    bad = np.flatnonzero((rewards_b < low) | (rewards_b > high))
+    if bad.size:
+        raise InputError(
+            f"the reward of rollout {bad[0]} is {rewards_b[bad[0]]:g}; graded scores of statistic "
+            f"{config.statistic!r} are from {low:g} to {high:g}"
+        )
+    return rewards_b
+
+
+def ids_of(rollouts: Any, tokenizer: Any) -> list[np.ndarray]:
     """Each rollout's token ids, those of the record where it has them."""
     missing = rollouts["token_ids"].null_count
     if missing and tokenizer is None:
@@ -281,12 +309,15 @@ def _token_ids(rollouts: Any, tokenizer: Any) -> list[np.ndarray]:
     return ids
 
 
-def _masks(rollouts: Any) -> list[np.ndarray | None]:
+def masks_of(rollouts: Any) -> list[np.ndarray | None]:
+    """Each rollout's mask; None where every token counts."""
     masks = rollouts["mask"]
     return [x.values.to_numpy(zero_copy_only=False) if x.is_valid else None for x in masks]
 
 
-def _chunks(codes_b: np.ndarray, lengths_b: np.ndarray, max_positions: int) -> Iterator[np.ndarray]:
+def chunks_of(
+    codes_b: np.ndarray, lengths_b: np.ndarray, max_positions: int
+) -> Iterator[np.ndarray]:
     """Row numbers of consecutive groups, at least one, padded at most `max_positions`."""
     order = np.argsort(codes_b, kind="stable")
     starts = np.flatnonzero(np.diff(codes_b[order], prepend=-1))

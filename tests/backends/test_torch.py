@@ -16,6 +16,7 @@ from ktae.backends import BACKENDS, resolve
 
 torch = pytest.importorskip("torch")
 
+from ktae.backends import tensors  # noqa: E402
 from ktae.backends import torch as backend  # noqa: E402
 from ktae.backends.tensors import HostRows, on_device  # noqa: E402
 
@@ -44,12 +45,51 @@ def test_invalid_ids_harm_no_other_group(bad_id: int) -> None:
     ids = IDS.copy()
     row = 5 + int(np.argmax(BATCH.mask[5:8].sum(axis=1)))
     ids[row, np.flatnonzero(BATCH.mask[row])] = bad_id
-    tensors = on_device(torch.from_numpy(ids), *BATCH[1:], KTAEConfig(), validate=False)
+    given = on_device(torch.from_numpy(ids), *BATCH[1:], KTAEConfig(), validate=False)
     base = torch.zeros(len(ids), dtype=torch.float64)
-    got = backend.terms(tensors, KTAEConfig(), base, memory_bytes=2**20).numpy()
+    got = backend.terms(given, KTAEConfig(), base, memory_bytes=2**20).numpy()
     assert np.isfinite(got).all()
     others = np.r_[0:5, 8:17]
     np.testing.assert_allclose(got[others], expected[others], rtol=0, atol=1e-6)  # float32
+
+
+@pytest.mark.usefixtures("on_a_device")
+@pytest.mark.parametrize(
+    "config",
+    [
+        KTAEConfig.calibrated(),
+        KTAEConfig.calibrated(graded=True),
+        KTAEConfig(graded=True, units=("trigram", "position"), ignore_token_ids=(1, 2)),
+        KTAEConfig(control="permuted-labels"),
+        KTAEConfig(control="permuted-labels", graded=True, ignore_token_ids=(1,)),
+        KTAEConfig(control="shuffled-values", units=("token", "bigram")),
+        KTAEConfig(control="random-tokens"),
+    ],
+    ids=lambda config: f"{config.statistic} {config.units} {config.control} {config.graded}",
+)
+def test_statistics_units_and_controls_on_a_device(config: KTAEConfig) -> None:
+    scores = np.round(np.random.default_rng(1).random(17), 2)
+    correct = np.where(np.isnan(BATCH.correct), np.nan, scores if config.graded else BATCH.correct)
+    expected = token_advantages(
+        np.arange(17.0), IDS, BATCH.mask, BATCH.groups, correct=correct, config=config,
+        backend="naive",
+    )  # fmt: skip
+    for form in (np.asarray, torch.tensor):
+        got = on_path(correct=form(correct), config=config)
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
+
+
+@pytest.mark.usefixtures("on_a_device")
+def test_scores_out_of_range_do_no_harm_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = tensors._on_host_or_tensor
+    monkeypatch.setattr(
+        tensors, "_on_host_or_tensor", lambda name, x: x if name == "correct" else seen(name, x)
+    )
+    for statistic in ("ktae", "z"):
+        config = KTAEConfig(graded=True, statistic=statistic)
+        got = on_path(correct=torch.linspace(-3, 1e38, 17), config=config)
+        assert np.isfinite(got).all()
+        assert np.ptp(got[BATCH.groups == BATCH.groups[0]]) > 0
 
 
 @pytest.mark.usefixtures("on_a_device")

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from extras import require
 from typer.testing import CliRunner
 
 from ktae import doctor
@@ -25,7 +26,7 @@ def test_this_installation_is_right():
     assert done.returncode == 0, done.stderr
     found = findings(done.stdout)
     assert found["backend naive"]["status"] == found["backend cpu"]["status"] == "ok"
-    pytest.importorskip("trl", reason="needs the extra 'trl'")
+    require("trl")
     for loss in ("grpo", "dapo", "dr_grpo", "vespo"):
         assert found[f"TRL, loss {loss}"]["status"] == "ok"
     for finding in found.values():
@@ -64,7 +65,7 @@ def test_what_is_absent_comes_with_a_remedy(monkeypatch, no_trl):
 
 
 def test_a_training_step_that_fails_is_a_finding(monkeypatch):
-    pytest.importorskip("trl", reason="needs the extra 'trl'")
+    require("trl")
     from ktae.trl import alignment
 
     def fail(loss_type):

@@ -1,7 +1,6 @@
 """One source of problems, and the files of both engines."""
 
 import gzip
-import importlib.util
 import json
 import sys
 import types
@@ -9,6 +8,7 @@ import types
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from extras import require
 
 from ktae.cli import main
 from ktae.data import prepare, sources
@@ -66,8 +66,7 @@ def test_the_qwen_math_template_is_the_one_in_the_authors_outputs(shared_data):
 
 
 def test_verl_reads_its_file(tmp_path):
-    if importlib.util.find_spec("verl") is None:
-        pytest.skip("needs the extra 'verl'")
+    require("verl")
     from omegaconf import OmegaConf
     from verl.utils.dataset.rl_dataset import RLHFDataset
 
@@ -159,14 +158,15 @@ def test_a_hub_that_cannot_be_reached(monkeypatch):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "holds no problem with an answer"),
-        ('{"problem": "x", "answer": "1"}\n{broken', "line 2: not JSON"),
-        ("[1]\n", "line 1: expected an object"),
-        ('{"answer": "1"}\n', "row 1: no problem; it has answer"),
-        ('{"problem": "x"}\n', "row 1: no answer; it has problem"),
-        ('{"problem": "x", "answer": null}\n', "row 1: no answer that is text or a number"),
+        ("", "is empty"),
+        ("\n", "holds no problem with an answer"),
+        ('{"problem": "x", "answer": "1"}\n{broken', "line 2: broken JSON"),
+        ("[1]\n", r"line 1: expected an object, found \[1\]"),
+        ('\n{"answer": "1"}\n', "line 2: no problem; it has answer"),
+        ('{"problem": "x"}\n', "line 1: no answer; it has problem"),
+        ('{"problem": "x", "answer": null}\n', "line 1: no answer that is text or a number"),
         ('{"problem": "x", "answer": " "}\n', "holds no problem with an answer"),
-        ('{"problem": "", "answer": "1"}\n', "row 1: the problem is empty"),
+        ('{"problem": "", "answer": "1"}\n', "line 1: the problem is empty"),
     ],
 )
 def test_bad_files(tmp_path, content, message):
@@ -176,11 +176,19 @@ def test_bad_files(tmp_path, content, message):
         sources.load_file(path)
 
 
-@pytest.mark.parametrize("name", ["p.jsonl.gz", "p.parquet", "p.jsonl"])
-def test_files_that_cannot_be_read(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("p.jsonl.gz", "broken gzip"),
+        ("p.parquet", "broken Parquet"),
+        ("p.jsonl", "line 1: broken JSON"),
+        ("p.csv", r"cannot tell the format; expected a name that ends in \.jsonl, \.parquet"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path, name, message):
     path = tmp_path / name
     path.write_bytes(b"\xff\xfe\x00garbage")
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match=message):
         sources.load_file(path)
 
 

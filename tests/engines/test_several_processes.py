@@ -12,6 +12,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import ktae
 from ktae.rollouts import record
+
+pytest.importorskip("trl", reason="needs the extra 'trl'")
+
 from ktae.trl.alignment import WEIGHTS, expected_gradient, relative_error
 
 

@@ -3,13 +3,16 @@
 import json
 import signal
 import subprocess
-import sys
 import time
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from training import ktae, metrics, run
 
+pytest.importorskip("trl", reason="needs the extra 'trl'")
+
+RECIPE = "grpo-ktae.yaml"
 SMALL = [
     "steps=6",
     "rollout.prompts_per_step=2",
@@ -18,27 +21,6 @@ SMALL = [
     "logging.save_every=2",
     "logging.eval_problems=8",
 ]
-
-
-@pytest.fixture
-def command(request, base):
-    """The command line that trains a small run into a folder."""
-    recipe = request.config.rootpath / "recipes/demo/grpo-ktae.yaml"
-
-    def make(output, *more):
-        overrides = [*SMALL, f"model.path={base}"]
-        arguments = ["train", recipe, *overrides, "--output", output, *more]
-        return [sys.executable, "-m", "ktae", *map(str, arguments)]
-
-    return make
-
-
-def run(command, **kwargs):
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, **kwargs)
-
-
-def metrics(folder):
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 def curve(folder):
@@ -143,6 +125,6 @@ def test_bad_input_is_one_message_and_status_2(command, tmp_path, more, message)
 
 
 def test_missing_recipe(tmp_path):
-    done = run([sys.executable, "-m", "ktae", "train", str(tmp_path / "none.yaml")])
+    done = run(ktae("train", tmp_path / "none.yaml"))
     assert done.returncode == 2
     assert "cannot read recipe" in done.stderr

@@ -1,250 +1,94 @@
 """Stock `verl.trainer.main_ppo` on Ray, with TransferQueue and FSDP2, trains the demo on the CPU.
 
 `verl_on_cpu` beside this file is what verl lacks for that. It also keeps the rows that each
-update's loss was given; the tests hold their advantages against the core's own, row by row.
+update's loss was given; the tests hold their advantages against the core's own, row by row. A start
+takes about a minute, nearly all of it imports in a dozen processes, so each run shows several
+things at once.
 """
 
-import contextlib
-import importlib.util
+import collections
 import json
 import os
+import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
-import yaml
+from extras import require
+from tiny_qwen import make_qwen
+from training import ktae, run
+from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, recipe
 
-import ktae
-from ktae.rollouts import record
+import ktae as core
+from ktae.report import summary, write_report
+from ktae.report.columns import columns_of
 
-if importlib.util.find_spec("verl") is None:
-    pytest.skip("needs the extra 'verl'", allow_module_level=True)
-
-HERE = Path(__file__).parent
-TIME_LIMIT = 600
-
-ON_THE_CPU = {
-    "trainer": {"device": "cpu", "val_before_train": False},
-    "data": {"dataloader_num_workers": 0},
-    "actor_rollout_ref": {
-        "model": {"use_remove_padding": False, "enable_gradient_checkpointing": False},
-        "actor": {
-            "fsdp_config": {"dtype": "float32", "use_torch_compile": False},
-            "use_torch_compile": False,
-        },
-        "rollout": {
-            "free_cache_engine": False,
-            "load_format": "auto",
-            "agent": {"num_workers": 1},
-        },
-    },
-    "+actor_rollout_ref.model.override_config.attn_implementation": "eager",
-    "reward.num_workers": 1,
-    "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
-    "ray_kwargs.ray_init.num_cpus": 8,
-    "+ray_kwargs": {
-        "ray_init": {"address": "local", "num_gpus": 2, "include_dashboard": False},
-        "ray_init.object_store_memory": 200_000_000,
-    },
-}
+require("verl")
 
 
-def recipe(base, name, *, ranks=1, algorithm=None, overrides=None, steps=2, prompts=4):
-    return {
-        "name": name,
-        "steps": steps,
-        "model": {"path": str(base)},
-        "rollout": {
-            "prompts_per_step": prompts,
-            "group_size": 8,
-            "max_response_length": 64,
-            "max_prompt_length": 64,
-        },
-        "algorithm": {"minibatches": 1} | (algorithm or {}),
-        "ktae": {"preset": "paper"},
-        "optimizer": {"learning_rate": 4e-4},
-        "logging": {"save_every": 1, "eval_problems": 8},
-        "verl": {
-            "rollout_engine": "generate",
-            "gpus_per_node": ranks,
-            "validate_every": steps,
-            "tokens_per_gpu": 2048,
-            "overrides": ON_THE_CPU | (overrides or {}),
-        },
-    }
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    """Trained for longer than the other tests' model: most groups should have both outcomes."""
-    from ktae.demo import SUMS
-    from ktae.demo.pretrain import pretrain
-
-    folder = tmp_path_factory.mktemp("model")
-    model, tokenizer = pretrain(SUMS, seed=0, steps=400)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-class Run:
-    """`ktae train --engine verl` in a process group of its own."""
-
-    def __init__(self, content, folder, *options):
-        folder.mkdir(exist_ok=True)
-        self.folder, self.output = folder, folder / "run"
-        self.record = folder / "record"
-        self.record.mkdir(exist_ok=True)
-        path = folder / "recipe.yaml"
-        path.write_text(yaml.safe_dump(content), encoding="utf-8")
-        command = [sys.executable, "-m", "ktae", "train", str(path), "--engine", "verl"]
-        self.log = folder / "log.txt"
-        with self.log.open("a", encoding="utf-8") as log:
-            self.process = subprocess.Popen(
-                [*command, "--output", str(self.output), *options],
-                env=self.environment(),
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    def environment(self):
-        paths = [str(HERE), os.environ.get("PYTHONPATH", "")]
-        return os.environ | {
-            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            "VERL_USE_EXTERNAL_MODULES": "verl_on_cpu",
-            "VERL_PLATFORM": "cpu",
-            "KTAE_TEST_RECORD": str(self.record),
-        }
-
-    def wait(self):
-        """The exit status and the output; nothing of the group is left after it."""
-        try:
-            status = self.process.wait(TIME_LIMIT)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-        return status, self.log.read_text(encoding="utf-8")
-
-    def succeed(self):
-        status, log = self.wait()
-        assert status == 0, log[-6000:]
-        return self
-
-    def updates(self):
-        """The rows that each update's loss was given, those of all ranks together."""
-        by_rank = {}
-        for path in sorted(self.record.glob("*.pt")):
-            rank = path.stem.rpartition("-")[2]
-            by_rank.setdefault(rank, []).append(torch.load(path, weights_only=False))
-        return [
-            {name: [row for part in parts for row in part[name]] for name in parts[0]}
-            for parts in zip(*by_rank.values(), strict=True)
-        ]
-
-    def metrics(self):
-        lines = (self.output / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines]
-
-    def checkpoints(self):
-        return sorted(path.name for path in (self.output / "checkpoints").glob("global_step_*"))
-
-
-def check_updates(updates):
-    """Of whole steps: the advantages are the core's, and some tokens differ within a rollout."""
-    within = 0.0
-    for update in updates:
-        ids_bt, _ = record.pad(update["responses"])
-        mask_bt, _ = record.pad(update["response_mask"])
-        rewards = np.array([sum(row) for row in update["rm_scores"]])
-        acc = np.array([info["acc"] for info in update["infos"]])
-        expected = ktae.token_advantages(
-            rewards, ids_bt, mask_bt, update["uid"], correct=acc, backend="naive"
-        )
-        for row, used in enumerate(update["advantages"]):
-            np.testing.assert_allclose(used, expected[row, : len(used)], atol=2e-5)
-        within = max(within, max(np.ptp(row) for row in update["advantages"] if row))
-    assert within > 0.01, "every rollout had one advantage: the terms never arrived"
-
-
-def padding(update):
-    return [i for i, uid in enumerate(update["uid"]) if uid.startswith("pad")]
-
-
-def test_grpo_on_two_ranks_with_padding_rows(base, tmp_path):
-    # 40 rollouts, in minibatches of 16: verl fills up to 48 with rows of its own
+def test_grpo_on_two_ranks_one_of_which_is_killed_and_the_run_resumes(base, tmp_path):
+    """With padding rows: 40 rollouts in minibatches of 16, so verl fills up to 48."""
     overrides = {"actor_rollout_ref.actor.ppo_mini_batch_size": 2}
-    run = Run(recipe(base, "grpo", ranks=2, prompts=5, overrides=overrides), tmp_path).succeed()
-    updates = run.updates()
-    steps = [merged(updates[i : i + 3]) for i in range(0, len(updates), 3)]
+    content = recipe(base, "grpo", ranks=2, prompts=5, overrides=overrides)
+    broken = Run(content, tmp_path / "broken")
+    wait_for_a_checkpoint(broken)
+    workers = [pid for pid in descendants(broken.process.pid) if "WorkerDict" in command(pid)]
+    assert len(workers) == 2
+    os.kill(workers[-1], signal.SIGKILL)
+    status, log = broken.wait()
+    assert status == 1 and "ActorDiedError" in log, log[-3000:]
+    assert broken.checkpoints()[0] == "global_step_1" and last_checkpoint(broken) == 1
+
+    os.rename(broken.output, tmp_path / "run")
+    resumed = Run(content, tmp_path, "--resume").succeed()
+    assert [line["step"] for line in resumed.metrics()] == [2]
+    assert "global_step_2" in resumed.checkpoints() and last_checkpoint(resumed) == 2
+
+    steps = [merged(broken.updates(first=3)), merged(resumed.updates())]
     assert [len(step["uid"]) for step in steps] == [48, 48]
     for step in steps:
         rows = padding(step)
         assert len(rows) == 8 and len(set(step["uid"])) == 5 + 1
         assert not any(any(step["advantages"][row]) for row in rows)
     check_updates(steps)
-    assert [line["step"] for line in run.metrics()] == [1, 2]
-    assert any(line["data"]["ktae/term_abs"] > 0 for line in run.metrics())
-    assert run.checkpoints() == ["global_step_1", "global_step_2"]
+    assert resumed.metrics()[0]["data"]["ktae/seconds"] > 0
+    check_report(resumed.output, steps, tmp_path / "report.html")
 
 
-def merged(updates):
-    return {name: [row for update in updates for row in update[name]] for name in updates[0]}
+def check_report(folder, steps, out):
+    """A report of the run folder: verl's own dump and metrics, read with the run's tokenizer."""
+    dump = write_report([folder], out)
+    assert (dump.unit, dump.made_ids, dump.tolerance.rejected) == ("tokens", True, [])
+    assert dump.tolerance.padding == sum(len(padding(step)) for step in steps) == 16
+    rows = dump.rollouts.to_pylist()
+    for number, step in enumerate(steps, start=1):
+        own = [row for row in rows if row["step"] == number]
+        kept = [i for i, uid in enumerate(step["uid"]) if not uid.startswith("pad")]
+        assert len(own) == len(kept) == 40
+        by_group = collections.Counter(row["group"] for row in own)
+        assert sorted(by_group.values()) == [8] * 5
+        assert sum(row["correct"] for row in own) == sum(step["infos"][i]["acc"] for i in kept)
+    dump_columns = columns_of(dump, without_rewards=False)
+    curves = summary.steps_of(
+        dump_columns, summary.score(dump_columns, core.KTAEConfig.paper()), dump.metrics
+    )
+    names = {series["name"] for series in curves["series"]}
+    assert names >= {"accuracy", "response length", "reward", "mean |term|", "entropy"}
+    assert names >= {"clip share", "KL", "gradient norm"}
 
 
-def test_dapo(base, tmp_path):
-    algorithm = {
-        "loss": "dapo",
-        "clip_high": 0.28,
-        "overlong_buffer": 56,  # a response of more than 8 tokens is penalised
-        "resampling_rounds": 3,
-    }
-    run = Run(recipe(base, "dapo", algorithm=algorithm), tmp_path).succeed()
-    updates = run.updates()
-    check_updates(updates)
-    shaped = 0
-    for update in updates:
-        infos = update["infos"]
-        shaped += sum(info["overlong"] for info in infos)
-        for uid in set(update["uid"]):
-            own = [i for i, other in enumerate(update["uid"]) if other == uid]
-            acc = {infos[i]["acc"] for i in own}
-            assert acc == {0.0, 1.0}, "dynamic sampling let a group of equal rewards through"
-    assert shaped > 0
+def last_checkpoint(run):
+    file = run.output / "checkpoints/latest_checkpointed_iteration.txt"
+    return int(file.read_text()) if file.exists() else 0
 
 
-def test_colocated_asynchronous_mode(base, tmp_path):
-    content = recipe(base, "async")
-    content["verl"]["mode"] = "colocate_async"
-    check_updates(Run(content, tmp_path).succeed().updates())
-
-
-def test_the_old_trainer(base, tmp_path):
-    overrides = {"trainer.use_v1": False}
-    run = Run(recipe(base, "old", overrides=overrides), tmp_path).succeed()
-    check_updates(run.updates())
-
-
-def test_a_killed_worker_fails_the_run_which_then_resumes(base, tmp_path):
-    content = recipe(base, "killed", steps=3)
-    run = Run(content, tmp_path)
+def wait_for_a_checkpoint(run):
     deadline = time.monotonic() + TIME_LIMIT
-    while "global_step_1" not in run.checkpoints() and time.monotonic() < deadline:
+    while not last_checkpoint(run):
+        assert run.process.poll() is None, run.log.read_text(encoding="utf-8")[-6000:]
+        assert time.monotonic() < deadline, "no checkpoint"
         time.sleep(0.1)
-    worker = next(pid for pid in descendants(run.process.pid) if "WorkerDict" in command(pid))
-    os.kill(worker, signal.SIGKILL)
-    status, log = run.wait()
-    assert status == 1 and "ActorDiedError" in log, log[-3000:]
-    done = int((run.output / "checkpoints" / "latest_checkpointed_iteration.txt").read_text())
-    assert done in (1, 2)
-    resumed = Run(content, tmp_path, "--resume").succeed()
-    assert [line["step"] for line in resumed.metrics()] == list(range(done + 1, 4))
-    check_updates(resumed.updates())
 
 
 def descendants(pid):
@@ -260,3 +104,111 @@ def command(pid):
         return Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
         return ""
+
+
+def test_dapo(base, tmp_path):
+    algorithm = {
+        "loss": "dapo",
+        "clip_high": 0.28,
+        "overlong_buffer": 56,  # a response of more than 8 tokens is penalised
+        "resampling_rounds": 3,
+    }
+    run = Run(recipe(base, "dapo", algorithm=algorithm), tmp_path).succeed()
+    updates = run.updates()
+    assert len(updates) == 2
+    check_updates(updates)
+    shaped = 0
+    for update in updates:
+        infos = update["infos"]
+        shaped += sum(info["overlong"] for info in infos)
+        for uid in set(update["uid"]):
+            own = [i for i, other in enumerate(update["uid"]) if other == uid]
+            acc = {infos[i]["acc"] for i in own}
+            assert acc == {0.0, 1.0}, "dynamic sampling let a group of equal rewards through"
+    assert shaped > 0
+
+
+def test_mathematics_in_the_colocated_asynchronous_mode(base, tmp_path):
+    r"""`ktae data prepare`, and the grader's own processes inside verl's reward worker.
+
+    The model is a Qwen2, with which verl builds prompts as for those of the paper.
+    """
+    model, tokenizer = make_qwen(base, tmp_path)
+    overrides = {"actor_rollout_ref.model.tokenizer_path": str(tokenizer)}
+    content = recipe(model, "math", overrides=overrides)
+    content |= {"task": "math", "data": str(math_problems(model, tokenizer, tmp_path))}
+    content["rollout"]["max_response_length"] = SHORT
+    content["verl"]["mode"] = "colocate_async"
+    trained = Run(content, tmp_path).succeed()
+    updates = trained.updates()
+    assert len(updates) == 2
+    check_updates(updates)
+
+    given = merged(updates)
+    acc, unanswered, undecided = (
+        [info[name] for info in given["infos"]] for name in ("acc", "unanswered", "undecided")
+    )
+    dumped = trained.dumped()
+    assert sorted(zip(given["uid"], acc, undecided, strict=True)) == sorted(
+        (row["uid"].rsplit("_", 2)[0], *by_eye(row["output"], row["gts"])) for row in dumped
+    )
+    assert 0 < sum(acc) < len(acc) - sum(undecided)
+    assert 0 < sum(unanswered) <= sum("}" not in row["output"] for row in dumped)
+    unknown = sum(line["data"]["ktae/unknown"] for line in trained.metrics()) / 2
+    assert 0 < unknown == pytest.approx(sum(undecided) / len(undecided))
+
+
+UNREADABLE = r"\frac{"
+"""An answer that nothing can be compared with."""
+
+SHORT = 40
+"""Tokens of a response: so few that some end before their answer."""
+
+
+def by_eye(output, answer):
+    """(acc, undecided), for answers that are whole numbers."""
+    boxes = re.findall(r"\\boxed\{([^{}]*)\}", output)
+    return float(bool(boxes) and boxes[-1].strip() == answer), float(answer == UNREADABLE)
+
+
+def math_problems(model, tokenizer, folder):
+    """Eight of the demo's, prepared as a user prepares a file: five that the model sometimes
+    solves, and three whose answer cannot be read."""
+    problems = sometimes_solved(model, tokenizer, 5)
+    rows = [{"problem": problem.prompt, "answer": problem.answer} for problem in problems]
+    rows += [{"problem": problem.prompt, "answer": UNREADABLE} for problem in problems[:3]]
+    file = folder / "sums.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    prepare = ("data", "prepare", file, "--test", file, "--template", "plain")
+    done = run(ktae(*prepare, "--output", folder / "data"))
+    assert done.returncode == 0, done.stderr
+    return folder / "data"
+
+
+def sometimes_solved(model, tokenizer, n):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from ktae.demo import SUMS
+    from ktae.evaluation.generation import generate
+
+    problems = [problem for problem in SUMS.train_problems(96, seed=0) for _ in range(8)]
+    sampled = generate(
+        AutoModelForCausalLM.from_pretrained(model),
+        AutoTokenizer.from_pretrained(tokenizer, padding_side="left"),
+        [problem.prompt for problem in problems],
+        max_new_tokens=SHORT,
+        temperature=1.0,
+        batch_size=len(problems),
+        seed=0,
+    )
+    solved = dict.fromkeys(problems, 0)
+    for problem, text in zip(problems, sampled.texts, strict=True):
+        solved[problem] += by_eye(text, str(problem.answer))[0]
+    return sorted(solved, key=lambda problem: abs(solved[problem] - 4))[:n]
+
+
+def test_the_old_trainer(base, tmp_path):
+    overrides = {"trainer.use_v1": False}
+    run = Run(recipe(base, "old", overrides=overrides), tmp_path).succeed()
+    assert len(run.updates()) == 2
+    check_updates(run.updates())

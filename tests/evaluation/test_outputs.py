@@ -92,6 +92,19 @@ def test_verl_rollout_dump(tmp_path: Path) -> None:
     ]
 
 
+def test_a_verdict_comes_before_a_shaped_reward(tmp_path: Path) -> None:
+    """verl's score under an overlong penalty, and a reward that only stands in for "unknown"."""
+    plain = {"group": "x/1", "response": "", "answer": "1"}
+    rows = [
+        plain | {"score": -0.5, "acc": True},
+        plain | {"reward": 0.0, "correct": None},
+        plain | {"reward": 0.25},
+    ]
+    path = tmp_path / "r.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [o.reward for o in read(path)] == [1.0, None, 0.25]
+
+
 def test_our_own_record_and_folder(tmp_path: Path) -> None:
     outputs = [
         Output("aime24", "3", 0, "a", ("1", "2"), "p", 5, True),
@@ -101,6 +114,7 @@ def test_our_own_record_and_folder(tmp_path: Path) -> None:
     record.write(to_record(outputs, verdicts, "m"), tmp_path / "outputs.parquet")
     back = read(tmp_path)
     assert [o.verdict for o in back] == verdicts
+    assert [o.reward for o in back] == [1.0, None]  # undecided is no 0 in the file's mean
     assert [o._replace(verdict=None, reward=None) for o in back] == outputs
     table = record.read_record(tmp_path / "outputs.parquet")
     assert table["correct"].to_pylist() == [1.0, None]

@@ -1,6 +1,9 @@
 """Generation on disk, batch by batch, and what a kill leaves."""
 
 import json
+import multiprocessing
+import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -76,6 +79,28 @@ def test_an_interrupted_run_equals_one_that_was_not(tmp_path: Path) -> None:
     assert second.calls == 1
     third = FakeEngine(dies_at=0)
     assert run(folder, third) == whole
+
+
+class KilledEngine(FakeEngine):
+    """Is killed while its third batch is generated."""
+
+    def generate(self, prompts: Sequence[str], sampling: Sampling, seed: int) -> list[list[Sample]]:
+        if self.calls == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().generate(prompts, sampling, seed)
+
+
+def test_kill_9_loses_the_batch_in_flight_only(tmp_path: Path) -> None:
+    whole = run(claimed(tmp_path / "whole"), FakeEngine())
+    child = multiprocessing.get_context("fork").Process(
+        target=lambda: run(claimed(tmp_path / "cut"), KilledEngine())
+    )
+    child.start()
+    child.join(timeout=60)
+    assert child.exitcode == -signal.SIGKILL
+    second = FakeEngine()
+    assert run(claimed(tmp_path / "cut"), second) == whole
+    assert second.calls == 1  # of three batches
 
 
 @pytest.mark.parametrize(

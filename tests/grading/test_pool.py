@@ -65,7 +65,8 @@ def test_a_time_limit_is_undecided_and_not_incorrect() -> None:
             r"\boxed{\frac{d^2 \theta}{dt^2} + \frac{g}{l} \sin(\theta) = 0}",
             r"ml\ddot{\theta}(t) - mg\sin\theta(t) = f(t)\cos\theta(t)",
         )
-        assert slow == (Outcome.UNDECIDED, None, "time limit of 0.2 s")
+        given = r"\frac{d^2 \theta}{dt^2} + \frac{g}{l} \sin(\theta) = 0"
+        assert slow == (Outcome.UNDECIDED, given, "time limit of 0.2 s")
         assert slow.correct is None
         assert verdict.outcome is not Outcome.CORRECT
         assert pool.grade(r"\boxed{1}", "1").outcome is Outcome.CORRECT
@@ -84,8 +85,11 @@ def test_a_time_limit_is_undecided_and_not_incorrect() -> None:
         ("\ud800 \\boxed{5} \x00", "correct"),
         (r"\boxed{" + "(" * 5_000 + "5" + ")" * 5_000 + "}", None),
         ("", "unanswered"),
+        # a rule that takes quadratic time, or cubic, would meet the limit: undecided
+        ("####x" + " " * 100_000 + "y\nend", "unanswered"),
+        ("<answer>" + "a" * 2_000 + " 1" * 1_000 + "{</answer>", "incorrect"),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 def test_strange_responses(pool: GradingPool, response: str, outcome: str | None) -> None:
     verdict = pool.grade(response, "5")

@@ -29,13 +29,18 @@ def plain_page(dump_file, tmp_path):
 
 
 def test_every_number_is_the_estimators(run_folder, run_page, open_page):
-    """Counts, p, gain, direction, value and term of every token of every group, both presets."""
+    """Counts, p, gain, direction, value and term of every token of every group, all presets."""
     page = open_page(run_page)
     dump = inputs.load([run_folder])
     columns = columns_of(dump, without_rewards=False)
     rank_to_id = page.evaluate("ktae.report.vocabulary.id")
     compared = 0
-    for number, config in enumerate((ktae.KTAEConfig.paper(), ktae.KTAEConfig.released())):
+    presets = (
+        ktae.KTAEConfig.paper(),
+        ktae.KTAEConfig.released(),
+        ktae.KTAEConfig.calibrated(units=("token",)),
+    )
+    for number, config in enumerate(presets):
         found = page.evaluate(
             """(preset) => ktae.report.groups.label.map((_, g) => {
                  const group = ktae.groupStatistics(g, preset);
@@ -157,6 +162,17 @@ def test_keys(run_page, open_page):
     assert "4 of 12 groups" in page.locator("[role=status]").inner_text()
 
 
+def test_groups_are_walked_through_where_none_is_mixed(tmp_path, open_page):
+    rows = [{"group": group, "response": f"yes {group}", "reward": 1} for group in range(3)]
+    write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
+    page = open_page(tmp_path / "r.html", "view=rollouts&group=0")
+    assert page.locator(".bar input[type=checkbox]").count() == 0
+    page.click("button[aria-label='Next group']")
+    page.wait_for_selector(".text >> text=yes 1")
+    page.keyboard.press("]")
+    page.wait_for_selector(".text >> text=yes 2")
+
+
 def test_permalinks_lead_back(run_page, open_page):
     page = open_page(
         run_page, "view=rollouts&group=5&rollout=2&token=3&signal=gain&preset=released"
@@ -253,6 +269,9 @@ def test_training_view(run_page, open_page):
     for name in ("accuracy", "response length", "reward", "entropy", "KL", "mean |term|"):
         assert any(caption.startswith(name) for caption in captions), name
     assert "Not in this dump: clip share" in page.locator("main").inner_text()
+    # three steps: their running mean would be a flat line
+    assert page.locator(".charts .thin").count() == 0
+    assert "running mean" not in page.locator("main").inner_text()
     before = page.locator(".bars").inner_text()
     page.locator("#step").fill("0")
     assert page.locator(".slider output").inner_text() == "1"

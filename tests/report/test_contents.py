@@ -108,11 +108,25 @@ def test_settings_of_the_run_come_first(run_folder):
     dump = inputs.load([run_folder])
     assert dump.config == ktae.KTAEConfig.paper()
     presets = json.loads(unpack(contents(dump)["meta"]))["presets"]
-    assert [preset["name"] for preset in presets] == ["paper", "released"]
+    assert [preset["name"] for preset in presets] == ["paper", "released", "calibrated, tokens"]
     chosen = ktae.KTAEConfig.paper(h3=0)
     presets = json.loads(unpack(contents(dump, chosen)["meta"]))["presets"]
-    assert [preset["name"] for preset in presets] == ["chosen", "paper", "released"]
+    names = ["chosen", "paper", "released", "calibrated, tokens"]
+    assert [preset["name"] for preset in presets] == names
     assert presets[0]["h3"] == 0
+
+
+def test_signals_that_are_no_numbers_are_counted(meta):
+    rows = [
+        {"group": 0, "token_ids": [1, 2], "reward": 1, "entropy": [0.5, None]},
+        {"group": 0, "token_ids": [1, 2], "reward": 0, "entropy": ["high", "low"]},
+        {"group": 0, "token_ids": [1, 2], "reward": 0, "entropy": "high"},
+        {"group": 0, "token_ids": [1, 2], "reward": 0, "entropy": [[1], [2]]},
+        {"group": 0, "token_ids": [1, 2], "reward": 0, "entropy": [1]},
+    ]
+    found = meta(rows)
+    assert found["signals"] == ["entropy"]
+    assert "4 rollouts without entropy" in [note["title"] for note in found["notes"]]
 
 
 def test_own_advantages_are_kept(meta):

@@ -7,8 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from dumps import ROLLOUTS, write_lines
+from extras import require
 
 from ktae import InputError
+from ktae.evaluation import outputs
 from ktae.report import inputs
 from ktae.rollouts import folders, readers
 
@@ -40,8 +42,19 @@ def test_verl_keys_name_the_sample(tmp_path):
     assert groups[3].startswith("prompt ")
 
 
+def test_verl_padding_rows_are_no_rollouts(tmp_path):
+    """As verl 0.9.1 dumps them; a real rollout may well be empty."""
+    padding = VERL | {"input": "", "output": "", "score": 0.0, "uid": f"pad{'0a' * 16}_3_0"}
+    empty = VERL | {"output": "", "uid": f"{'0a' * 16}_0_0"}
+    path = write_lines(tmp_path / "1.jsonl", [VERL, padding, padding, empty])
+    assert [row["response"] for row in read(path)] == ["4", ""]
+    dump = inputs.load([path])
+    assert (len(dump.rollouts), dump.tolerance.padding) == (2, 2)
+    assert len(outputs.read(path)) == 2
+
+
 def test_what_the_real_verl_writes(tmp_path):
-    pytest.importorskip("verl", reason="needs the extra 'verl'")
+    require("verl")
     from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 
     texts = ["so 4", "hmm 5 é", "4"]
@@ -93,7 +106,7 @@ def test_trl_with_several_rewards_needs_to_be_told(tmp_path):
 
 def test_what_the_real_trl_writes(tmp_path):
     """A step of the real trainer, and the same rollouts through the trainer's own callback."""
-    pytest.importorskip("trl", reason="needs the extra 'trl'")
+    require("trl")
     from datasets import Dataset
     from trl import GRPOConfig
 
@@ -190,8 +203,10 @@ def test_gaps_are_counted(tmp_path):
 
 
 def test_nothing_usable_is_an_error(tmp_path):
-    with pytest.raises(InputError, match="line 1: no field 'response'"):
-        inputs.load([write_lines(tmp_path / "r.jsonl", [{"group": 1, "reward": 1}])])
+    rows = [{"prompt": "p", "completion": "x"}]
+    expected = r"line 1: no field 'response'; its fields are \[.prompt., .completion.\]$"
+    with pytest.raises(InputError, match=expected):
+        inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
 
 
 def test_words_give_the_text_back():

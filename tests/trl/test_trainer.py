@@ -7,7 +7,7 @@ import pytest
 from trl import GRPOTrainer
 
 import ktae
-from ktae import InputError
+from ktae import InputError, KTAEConfig
 from ktae.rollouts import record
 from ktae.trl import KTAETrainer
 
@@ -28,10 +28,10 @@ def train(arguments, **more):
     return batches[0], trainer
 
 
-def expected_terms(batch, correct):
+def expected_terms(batch, correct, config=KTAEConfig()):  # noqa: B008  # frozen
     ids_bt, mask_bt = record.pad(batch.token_ids)
     groups = np.arange(len(ids_bt)) // 4
-    return ktae.key_token_values(ids_bt, mask_bt, correct, groups, backend="naive")
+    return ktae.key_token_values(ids_bt, mask_bt, correct, groups, config, backend="naive")
 
 
 def test_correctness_is_the_named_reward_not_the_sum(trainer_arguments):
@@ -54,6 +54,64 @@ def test_a_reward_of_none_is_unknown_not_incorrect(trainer_arguments):
     assert unknown.any()
     assert not batch.terms.numpy()[unknown].any()
     np.testing.assert_allclose(batch.terms, expected_terms(batch, correct), atol=1e-6)
+
+
+def graded(completion_ids, **_):
+    return [None if ids[0] % 7 == 0 else len(set(ids)) / len(ids) for ids in completion_ids]
+
+
+@pytest.mark.parametrize("statistic", ["ktae", "z"])
+def test_graded_rewards_are_the_evidence_and_verdicts_stay_verdicts(trainer_arguments, statistic):
+    arguments = trainer_arguments(logging_steps=1)
+    arguments["reward_funcs"] = graded
+    config = KTAEConfig(statistic=statistic, graded=True)
+    batch, trainer = train(arguments, ktae=config, threshold=0.9)
+    scores = np.array([math.nan if r is None else r for r in graded(batch.token_ids)])
+    assert len(np.unique(scores[~np.isnan(scores)])) > 2
+    np.testing.assert_allclose(batch.terms, expected_terms(batch, scores, config), atol=1e-5)
+    np.testing.assert_array_equal(batch.correct, np.where(np.isnan(scores), np.nan, scores > 0.9))
+    first = next(line for line in trainer.state.log_history if "ktae/term_abs" in line)
+    assert first["ktae/term_abs"] > 0 and first["ktae/correct"] == pytest.approx(
+        np.nanmean(batch.correct.numpy()), abs=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        KTAEConfig.calibrated(),
+        KTAEConfig(units=("trigram",)),
+        KTAEConfig(control="permuted-labels", control_seed=2),
+        KTAEConfig.calibrated(control="random-tokens"),
+    ],
+    ids=["calibrated", "trigrams", "permuted labels", "random tokens"],
+)
+def test_statistics_units_and_controls_are_the_cores(trainer_arguments, config):
+    batch, trainer = train(trainer_arguments(logging_steps=1), ktae=config)
+    correct = [float(ids[0] % 2 == 0) for ids in batch.token_ids]
+    expected = expected_terms(batch, correct, config)
+    assert np.abs(expected).max() > 0
+    np.testing.assert_allclose(batch.terms, expected, atol=1e-5)
+    first = next(line for line in trainer.state.log_history if "ktae/term_abs" in line)
+    # Each quantile to a thousandth of the largest that a term can be.
+    step = config.largest_term(4) / 1000
+    mask = record.pad(batch.token_ids)[1]
+    assert first["ktae/term_abs_p90"] == pytest.approx(
+        np.quantile(np.abs(expected)[mask], 0.9, method="inverted_cdf"), abs=step
+    )
+
+
+def test_units_of_text_take_the_trainers_tokenizer(trainer_arguments):
+    arguments = trainer_arguments()
+    tokenizer = arguments["processing_class"]
+    config = KTAEConfig(units=("word",))
+    batch, _ = train(arguments, ktae=config)
+    correct = [float(ids[0] % 2 == 0) for ids in batch.token_ids]
+    ids_bt, mask_bt = record.pad(batch.token_ids)
+    expected = ktae.key_token_values(
+        ids_bt, mask_bt, correct, np.arange(len(ids_bt)) // 4, config, tokenizer=tokenizer
+    )
+    np.testing.assert_allclose(batch.terms, expected, atol=1e-6)
 
 
 def test_truncated_rollouts_are_evidence_even_where_trl_masks_them(trainer_arguments):

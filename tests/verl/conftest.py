@@ -1,15 +1,13 @@
 """verl takes seconds to import: once, for the tests that need it."""
 
-import importlib.util
-
 import pytest
+from extras import require
 
 
 @pytest.fixture(scope="session")
 def verl():
     """The installed verl, with its trainers loaded and the plug-in in them."""
-    if importlib.util.find_spec("verl") is None:
-        pytest.skip("needs the extra 'verl'")
+    require("verl")
     import verl
     import verl.trainer.ppo.ray_trainer
     import verl.trainer.ppo.v1

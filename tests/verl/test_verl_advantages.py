@@ -94,6 +94,46 @@ def test_options_reach_the_estimator():
     assert np.abs(used - compute(data)).max() > 0.01
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"preset": "calibrated"},
+        {"preset": "calibrated", "units": ["trigram", "position"], "term_scale": 1.0},
+        {"control": "permuted-labels", "control_seed": 3},
+    ],
+)
+def test_statistics_units_and_controls(options):
+    data = batch()
+    fields = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
+    config = ktae.KTAEConfig.preset(fields.pop("preset", "paper"), **fields)
+    np.testing.assert_allclose(
+        compute(data, ktae=options), expected(data, config=config), atol=1e-5
+    )
+    assert not np.allclose(compute(data, ktae=options), compute(data))
+
+
+@pytest.mark.parametrize("statistic", ["ktae", "z"])
+def test_graded_scores_are_acc_as_it_is(statistic):
+    data = batch()
+    data.non_tensor_batch["acc"] = np.random.default_rng(5).random(len(data)).round(2)
+    config = ktae.KTAEConfig(statistic=statistic, graded=True)
+    used = compute(data, ktae={"statistic": statistic, "graded": True})
+    np.testing.assert_allclose(used, expected(data, config=config), atol=1e-5)
+
+
+def test_units_of_text_get_the_tokenizer(tmp_path):
+    from tokenizers import Tokenizer, models
+
+    words = {f"w{i}" if i % 3 else "\n": i for i in range(100)}
+    words |= {f"w{i}": i for i in range(100)}
+    tokenizer = Tokenizer(models.WordLevel(words))
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    data = batch()
+    config = ktae.KTAEConfig(units=("line",))
+    used = compute(data, ktae={"units": ["line"], "tokenizer": str(tmp_path)})
+    np.testing.assert_allclose(used, expected(data, config=config, tokenizer=tokenizer), atol=1e-5)
+
+
 def test_a_mask_shrunk_by_rejection_sampling():
     data = batch()
     data.batch["response_mask"][:, 4:6] = 0
@@ -172,6 +212,7 @@ def test_token_ids_of_another_shape():
         ({"zzz": 1}, r"unknown option algorithm\.ktae\.zzz; expected b_len"),
         ({"preset": "best"}, "no preset 'best'"),
         ({"h1": -1}, "h1 is -1; expected a number"),
+        ({"units": ["token", "word"]}, r"units has word.*expected algorithm\.ktae\.tokenizer"),
         ({"base": "gae"}, r"algorithm\.ktae\.base is 'gae'; expected grpo"),
         ({"threshold": "x"}, r"algorithm\.ktae\.threshold is 'x'"),
         ({"backend": "gpu"}, r"algorithm\.ktae\.backend is 'gpu'; expected auto"),

@@ -1,24 +1,23 @@
 """A recipe as overrides of the installed verl's configuration."""
 
 import dataclasses
-import importlib.util
+import json
 import shlex
 from pathlib import Path
 
 import pytest
+from extras import installed
 
 from ktae import recipe as recipes
 from ktae.errors import InputError
 from ktae.verl import options
-from ktae.verl.overrides import Paths, arguments, command, overrides
+from ktae.verl.overrides import TRACKERS, Paths, arguments, command, notes, overrides
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPER = sorted((ROOT / "recipes" / "paper").glob("*.yaml"))
 PATHS = Paths("a model/with a space", Path("/d/train.parquet"), Path("/d/test.parquet"), Path("/o"))
 
-needs_verl = pytest.mark.skipif(
-    importlib.util.find_spec("verl") is None, reason="needs the extra 'verl'"
-)
+needs_verl = pytest.mark.skipif(not installed("verl"), reason="needs the extra 'verl'")
 
 
 def composed(recipe, **given):
@@ -133,6 +132,14 @@ def test_unknown_keys(key, message):
         composed(demo(ktae={}), **{key: 1})
 
 
+@needs_verl
+def test_verl_s_own_trainer_mode_is_refused_but_not_its_old_trainer():
+    with pytest.raises(InputError, match=r"trainer_mode=sync gets no token ids; set.*ktae_sync"):
+        composed(demo(ktae={}), **{"trainer.v1.trainer_mode": "sync"})
+    old = {"trainer.v1.trainer_mode": "sync", "trainer.use_v1": False}
+    assert composed(demo(ktae={}), **old).algorithm.adv_estimator == "ktae"
+
+
 @pytest.mark.parametrize("key", ["custom_reward_function.path", "reward_model.reward_manager"])
 def test_keys_that_verl_ignores_are_refused(key):
     recipe = demo(verl={"overrides": {key: "x"}})
@@ -153,10 +160,75 @@ def test_lora():
     assert composed(demo()).actor_rollout_ref.model.lora_rank == 0
 
 
-def test_several_nodes_load_the_plug_in_everywhere():
-    key = "+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES"
-    assert overrides(demo(verl={"nodes": 2}), PATHS)[key] == "ktae.verl"
-    assert key not in overrides(demo(), PATHS)
+def test_the_environment_reaches_every_node():
+    key = "+ray_kwargs.ray_init.runtime_env.env_vars.A"
+    settings = overrides(demo(), PATHS, environment={"A": "ktae.verl,mine"})
+    assert f'{key}="ktae.verl,mine"' in arguments(settings)
+    own = demo(verl={"overrides": {key: "x"}})
+    assert overrides(own, PATHS, environment={"A": "1"})[key] == "x"
+
+
+@needs_verl
+def test_trackers_are_those_of_the_installed_verl():
+    from verl.utils.tracking import Tracking
+
+    assert sorted(TRACKERS) == sorted(Tracking.supported_backend)
+    logging = {"report_to": ["tensorboard", "file"]}
+    settings = overrides(demo(logging=logging), PATHS)
+    assert settings["trainer.logger"] == ["console", "file", "tensorboard"]
+    with pytest.raises(InputError, match=r"report_to has 'nonsense', which verl.*tensorboard"):
+        overrides(demo(logging={"report_to": ["nonsense"]}), PATHS)
+
+
+@needs_verl
+def test_dr_grpo_divides_by_a_constant():
+    config = composed(demo(algorithm={"loss": "dr_grpo"}, rollout={"max_response_length": 77}))
+    assert config.actor_rollout_ref.actor.loss_agg_mode == "seq-mean-token-sum-norm"
+    assert config.actor_rollout_ref.actor.loss_scale_factor == 77
+
+
+OTHER_VALUES = {
+    **{"name": "y", "steps": 4, "seed": 5, "task": "math", "data": "d", "ktae": {"h1": 3}},
+    **{"model.path": "elsewhere", "model.demo_seed": 1, "model.lora_rank": 4},
+    **{"rollout.prompts_per_step": 16, "rollout.group_size": 4, "rollout.temperature": 0.5},
+    **{"rollout.max_response_length": 70, "rollout.max_prompt_length": 99},
+    **{"algorithm.loss": "dapo", "algorithm.scale_by_std": False, "algorithm.clip_low": 0.1},
+    **{"algorithm.clip_high": 0.3, "algorithm.kl": 0.1, "algorithm.minibatches": 4},
+    **{"algorithm.epochs": 2, "algorithm.overlong_buffer": 8, "algorithm.resampling_rounds": 1},
+    **{"algorithm.patience": 3, "optimizer.learning_rate": 1e-3, "optimizer.beta1": 0.8},
+    **{"optimizer.beta2": 0.8, "optimizer.weight_decay": 0.1, "optimizer.max_grad_norm": 2.0},
+    **{"optimizer.warmup_steps": 7, "verl.mode": "colocate_async", "verl.nodes": 2},
+    **{"verl.gpus_per_node": 2, "verl.rollout_engine": "sglang", "verl.tensor_parallel": 2},
+    **{"verl.gpu_memory": 0.4, "verl.tokens_per_gpu": 99, "verl.validate_every": 3},
+    **{"verl.overrides": {"trainer.balance_batch": False}, "logging.save_every": 3},
+    **{"logging.keep_checkpoints": 5, "logging.eval_problems": 9},
+    **{"logging.report_to": ["wandb"]},
+}
+"""Every key of a recipe that a run on verl reads, with a value that is not the default."""
+
+ELSEWHERE = {"model.path", "model.demo_seed", "data"}
+"""Keys that decide on `Paths` (`ktae.verl.run`)."""
+
+
+@pytest.mark.parametrize("key", [key for key in OTHER_VALUES if key not in ELSEWHERE])
+def test_every_key_of_a_recipe_changes_what_verl_does_or_is_noted(key, tmp_path):
+    file = tmp_path / "recipe.yaml"
+    file.write_text("{name: x, steps: 3}")
+    more = ["data=d"] if key == "task" else []
+    changed = recipes.load(file, [f"{key}={json.dumps(OTHER_VALUES[key])}", *more])
+    before = recipes.load(file)
+    assert (overrides(changed, PATHS), notes(changed)) != (overrides(before, PATHS), notes(before))
+
+
+def test_every_key_of_a_recipe_is_among_these():
+    keys = {key for key in recipes.flat(demo()) if not key.startswith("trl.")}
+    assert keys | {"verl.overrides"} == set(OTHER_VALUES)
+
+
+def test_patience_is_noted_only_where_the_recipe_sets_it():
+    assert notes(demo()) == []
+    [note] = notes(demo(algorithm={"patience": 9}))
+    assert "algorithm.patience is 9" in note and "all of its 3 steps" in note
 
 
 def test_every_estimator_setting_of_a_recipe_is_an_option():

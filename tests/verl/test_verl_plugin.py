@@ -150,6 +150,33 @@ def test_a_mode_refuses_before_it_starts(verl):
         trainer(configuration("grpo", "ktae_sync"))
 
 
+def test_the_old_trainer_refuses_before_it_starts_too(verl):
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+
+    with pytest.raises(InputError, match=r"algorithm\.ktae\.h4; did you mean 'h"):
+        RayPPOTrainer(configuration("ktae", "sync", h4=1))
+
+
+@pytest.mark.parametrize("estimator", ["ktae", "grpo"])
+def test_a_reward_function_that_could_not_grade_is_refused(verl, monkeypatch, estimator):
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+
+    from ktae.verl import reward
+
+    def missing():
+        raise InputError("needs math_verify")
+
+    monkeypatch.setattr(reward, "default_pool", missing)
+    config = configuration(estimator, "sync")
+    function = {"path": "pkg://ktae.verl.reward"}
+    config.reward = {"custom_reward_function": function}
+    with pytest.raises(InputError, match="math_verify"):
+        RayPPOTrainer(config)
+    config.reward.custom_reward_function.reward_kwargs = {"max_response_length": 8}
+    with pytest.raises(TypeError, match="tokenizer"):  # verl's own: the checks are passed
+        RayPPOTrainer(config)
+
+
 def test_verl_uses_trl_only_where_it_has_the_model_it_wants(verl):
     from verl.utils.import_utils import is_trl_available
 

@@ -1,13 +1,16 @@
 """The reward function that verl calls."""
 
-import sys
+import importlib.util
 import types
 
+import numpy as np
 import pytest
 
 from ktae.demo import LANGUAGES, SUMS
 from ktae.demo.language import EOS
 from ktae.errors import InputError
+from ktae.grading import pool
+from ktae.verl import reward
 from ktae.verl.reward import compute_score, demo_source
 
 
@@ -60,15 +63,15 @@ def test_the_demo_needs_its_limit():
         compute_score(demo_source(SUMS.name), "box 7 }", "7")
 
 
-@pytest.mark.parametrize(
-    ("verdict", "expected"),
-    [
-        ("correct", outcome(score=1, acc=1)),
-        ("incorrect", outcome()),
-        ("unanswered", outcome(unanswered=1)),
-        ("undecided", outcome(undecided=1)),
-    ],
-)
+EXPECTED = {
+    "correct": {"score": 1, "acc": 1},
+    "incorrect": {},
+    "unanswered": {"unanswered": 1},
+    "undecided": {"undecided": 1},
+}
+
+
+@pytest.mark.parametrize(("verdict", "expected"), [(v, outcome(**x)) for v, x in EXPECTED.items()])
 def test_mathematics_has_four_outcomes(monkeypatch, verdict, expected):
     asked = []
 
@@ -76,12 +79,61 @@ def test_mathematics_has_four_outcomes(monkeypatch, verdict, expected):
         asked.append((response, answer))
         return types.SimpleNamespace(outcome=verdict)
 
-    monkeypatch.setitem(sys.modules, "ktae.grading", types.SimpleNamespace(grade=grade))
+    monkeypatch.setattr(reward, "default_pool", lambda: types.SimpleNamespace(grade=grade))
     assert compute_score("math12k", "\\boxed{7}", "7", {}) == expected
     assert asked == [("\\boxed{7}", "7")]
 
 
+def test_the_reward_is_the_verdict_of_evaluation():
+    """verl's reward and `ktae eval` call one grader: the same texts, the same verdicts."""
+    pytest.importorskip("math_verify", reason="needs the extra 'eval'")
+    from ktae.grading import GradingPool, Task
+
+    tasks = [
+        Task(r"so \boxed{\frac{1}{2}}", "0.5"),
+        Task(r"so \boxed{2}", ["3", "x"]),
+        Task("no idea", "1"),
+        Task(r"\boxed{1}", r"\frac{1}{"),
+    ]
+    with GradingPool(1) as pool:
+        verdicts = list(pool.grade_all(tasks))
+    assert [v.outcome for v in verdicts] == ["correct", "incorrect", "unanswered", "undecided"]
+    for task, verdict in zip(tasks, verdicts, strict=True):
+        found = compute_score("math12k", task.response, task.answers, {})
+        assert found == outcome(**EXPECTED[verdict.outcome])
+
+
+@pytest.mark.parametrize(
+    ("answer", "asked"),
+    [
+        (7, "7"),
+        (0.5, "0.5"),
+        (["7", 8], ["7", "8"]),
+        (np.array(["7", "8"]), ["7", "8"]),
+        (np.int64(7), "7"),
+    ],
+)
+def test_numbers_and_arrays_are_answers(monkeypatch, answer, asked):
+    """verl hands over what the Parquet file holds, and drops the rollouts of a failing function."""
+    given = []
+
+    def grade(response, answer):
+        given.append(answer)
+        return types.SimpleNamespace(outcome="correct")
+
+    monkeypatch.setattr(reward, "default_pool", lambda: types.SimpleNamespace(grade=grade))
+    compute_score("math12k", "\\boxed{7}", answer)
+    assert given == [asked]
+
+
 def test_without_its_libraries_it_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ktae.grading", None)
-    with pytest.raises(InputError, match=r"ktae\[eval\]"):
+    find_spec = importlib.util.find_spec
+    absent = {"math_verify": None}
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name: absent[name] if name in absent else find_spec(name),
+    )
+    monkeypatch.setattr(pool, "_default", None)
+    with pytest.raises(InputError, match=r"needs math_verify.*ktae\[eval\]"):
         compute_score("math12k", "\\boxed{7}", "7", {})

@@ -1,9 +1,7 @@
 """`ktae train --engine verl` up to the point where verl starts."""
 
 import importlib.metadata
-import importlib.util
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -11,16 +9,16 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from extras import installed
 
 from ktae import recipe as recipes
 from ktae.cli import main
 from ktae.errors import InputError
+from ktae.grading import pool
 from ktae.runs import RunFolder
 from ktae.verl import run
 
-needs_verl = pytest.mark.skipif(
-    importlib.util.find_spec("verl") is None, reason="needs the extra 'verl'"
-)
+needs_verl = pytest.mark.skipif(not installed("verl"), reason="needs the extra 'verl'")
 
 
 @pytest.fixture
@@ -56,8 +54,19 @@ def test_dry_run_prints_a_command_and_writes_nothing(recipe_file, tmp_path, monk
     words = shlex.split(printed.replace("\\\n", " "), comments=True)
     assert words[0] == "VERL_USE_EXTERNAL_MODULES=ktae.verl"
     assert "trainer.v1.trainer_mode=ktae_sync" in words
+    assert f"TENSORBOARD_DIR={out / 'tensorboard'}" in words
+    assert "test.parquet does not exist yet; `ktae train` writes it" in printed
     assert f"hydra.run.dir={out / 'hydra'}" in words, "Hydra would log into the working folder"
     assert f"data.train_files={out / 'data/verl/train.parquet'}" in words
+
+
+@needs_verl
+def test_what_verl_does_not_do_is_said(recipe_file, tmp_path, monkeypatch, capsys, started):
+    arguments = ["train", recipe_file, "--engine", "verl", "algorithm.patience=9"]
+    assert ktae(monkeypatch, *arguments, "--dry-run") == 0
+    assert capsys.readouterr().out.startswith("# algorithm.patience is 9, which verl has no")
+    assert ktae(monkeypatch, *arguments, "--output", tmp_path / "run") == 7
+    assert "ktae: warning: algorithm.patience is 9, which verl" in capsys.readouterr().err
 
 
 def test_without_verl_it_says_what_to_install(recipe_file, monkeypatch, capsys):
@@ -88,6 +97,7 @@ def test_bad_arguments(recipe_file, monkeypatch, capsys, arguments, message):
 @pytest.fixture
 def started(monkeypatch):
     """The processes that a run would have started."""
+    monkeypatch.delenv("VERL_USE_EXTERNAL_MODULES", raising=False)
     calls = []
 
     def record(program, env, check):
@@ -101,7 +111,6 @@ def started(monkeypatch):
 @needs_verl
 def test_a_run_writes_the_demo_s_problems_and_starts_verl(recipe_file, tmp_path, started):
     recipe, folder = recipes.load(recipe_file), RunFolder(tmp_path / "run")
-    os.environ.pop("VERL_USE_EXTERNAL_MODULES", None)
     assert run.run(recipe, folder, resume=False) == 7
     [(program, environment)] = started
     assert program[1:3] == ["-m", "verl.trainer.main_ppo"]
@@ -127,6 +136,34 @@ def test_resume_continues_the_same_recipe_only(recipe_file, tmp_path, started):
 
 
 @needs_verl
+def test_resume_refuses_a_run_of_trl(recipe_file, tmp_path, started):
+    recipe, folder = recipes.load(recipe_file), RunFolder(tmp_path / "run")
+    folder.create(recipes.dump(recipe))
+    (folder.checkpoints / "checkpoint-2").mkdir(parents=True)
+    (folder.checkpoints / "checkpoint-2" / "trainer_state.json").write_text("{}")
+    with pytest.raises(InputError, match=r"checkpoint-2 is TRL's.*--engine trl"):
+        run.run(recipe, folder, resume=True)
+    assert not started
+
+
+@needs_verl
+def test_without_the_grader_nothing_starts(recipe_file, tmp_path, monkeypatch, started):
+    find_spec = importlib.util.find_spec
+    absent = {"math_verify": None}
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name: absent[name] if name in absent else find_spec(name),
+    )
+    monkeypatch.setattr(pool, "_default", None)
+    monkeypatch.setattr(run, "_absent", lambda *_: [])
+    recipe = recipes.load(recipe_file, ["task=math", f"data={tmp_path}"])
+    with pytest.raises(InputError, match=r"needs math_verify.*ktae\[eval\]"):
+        run.run(recipe, RunFolder(tmp_path / "run"), resume=False)
+    assert not started and not (tmp_path / "run").exists()
+
+
+@needs_verl
 def test_data_that_is_not_there(recipe_file, tmp_path):
     recipe = recipes.load(recipe_file, ["task=math", f"data={tmp_path / 'none'}"])
     with pytest.raises(InputError, match=r"train\.parquet does not exist; `ktae data prepare`"):
@@ -134,6 +171,13 @@ def test_data_that_is_not_there(recipe_file, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_other_modules_are_loaded_too(tmp_path):
-    environment = run._environment(RunFolder(tmp_path), "mine,ktae.verl")
+@needs_verl
+def test_other_modules_are_loaded_too_on_every_node(recipe_file, tmp_path, monkeypatch, started):
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "mine,ktae.verl")
+    run.run(recipes.load(recipe_file), RunFolder(tmp_path / "run"), resume=False)
+    [(program, environment)] = started
     assert environment["VERL_USE_EXTERNAL_MODULES"] == "ktae.verl,mine"
+    variables = "+ray_kwargs.ray_init.runtime_env.env_vars"
+    assert f'{variables}.VERL_USE_EXTERNAL_MODULES="ktae.verl,mine"' in program
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    assert f"{variables}.VERL_FILE_LOGGER_PATH={metrics}" in program

@@ -16,7 +16,9 @@ from ktae.batch import (
     check_tokens,
     correctness,
     finite_per_rollout,
+    from_0_to_1,
     group_labels,
+    score_range,
 )
 from ktae.config import MAX_TOKEN_ID, KTAEConfig
 from ktae.rollout_advantages import rollout_advantages
@@ -126,6 +128,8 @@ def on_device(
     ids = token_ids
     if ids.dtype in SIGNED:  # out of range remains out of range, but for 16 bits
         ids = ids.int() if ids.dtype == torch.uint16 else ids.view(SIGNED[ids.dtype])
+    if scores is not None and config.statistic == "z":
+        scores = _from_0_to_1(scores, (correct != UNKNOWN) & (mask != 0).any(dim=1), rows, group_of)
     tensors = Tensors(ids, mask, correct, scores, rows, group_of)
     if validate:
         _check_token_ids(tensors, token_ids)
@@ -176,9 +180,25 @@ def _correctness(
     if config.graded:
         numbers = correct.double()
         unknown = numbers.isnan()
-        return torch.where(unknown, UNKNOWN, 0).to(torch.int8), numbers.nan_to_num(nan=0.0)
+        # What nobody looks at must do no harm.
+        numbers = numbers.nan_to_num(nan=0.0).clamp(*score_range(config))
+        return torch.where(unknown, UNKNOWN, 0).to(torch.int8), numbers
     known = (correct != 0).to(torch.int8)
     return torch.where(correct.isnan(), UNKNOWN, known).to(torch.int8), None
+
+
+def _from_0_to_1(
+    scores: torch.Tensor, counted: torch.Tensor, rows: torch.Tensor, group_of: torch.Tensor
+) -> torch.Tensor:
+    group_b = torch.empty_like(rows).scatter_(0, rows, group_of)
+
+    def extreme(how: str, start: float) -> torch.Tensor:
+        values = scores.masked_fill(~counted, start)
+        ends = torch.full_like(scores, start).scatter_reduce_(0, group_b, values, how)
+        return ends.gather(0, group_b)
+
+    low, high = extreme("amin", float("inf")), extreme("amax", -float("inf"))
+    return torch.where(counted, from_0_to_1(scores, low, high, torch), 0.0)
 
 
 def _numbers(name: str, values: Any, batch: Tensors, validate: bool) -> torch.Tensor:

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ktae._version import __version__
-from ktae.cli import bench, compare, data, demo, doctor, report, score, train
+from ktae.cli import align, bench, compare, data, demo, doctor, null, report, score, study, train
 from ktae.cli import eval as evaluate
 from ktae.errors import InputError
 
@@ -15,15 +15,19 @@ app = typer.Typer(
     name="ktae",
     help="Which tokens made the rollouts right: token-level advantages for GRPO and DAPO.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",  # in the default one, "[default: ...]" would be markup
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("train")(train.train)
+app.command("study")(study.study)
 app.command("eval")(evaluate.eval_)
 app.command("compare")(compare.compare)
 app.command("score")(score.score)
+app.command("null")(null.null)
 app.command("report")(report.report)
 app.command("show")(report.show)
+app.command("align")(align.align)
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)
 app.add_typer(demo.app, name="demo")

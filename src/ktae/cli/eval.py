@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from ktae.cli import eval_options as options
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,61 +30,24 @@ class _Grading:
 
 
 def eval_(
-    model: Annotated[str | None, typer.Argument(help="Model folder or Hugging Face name.")] = None,
-    regrade: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Grade saved outputs instead: the authors' .json, TRL's .parquet, verl's .jsonl, "
-            "or a folder of ktae eval.",
-        ),
-    ] = None,
-    benchmarks: Annotated[
-        str | None,
-        typer.Option(
-            help="Comma-separated: aime24, aime25, math500, amc, amc23, minerva, olympiadbench, "
-            "gsm8k [default: the paper's five; with --regrade all that are in the file]."
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder with the benchmarks' files [default: the hub].")
-    ] = None,
-    samples: Annotated[int, typer.Option(min=1, help="Responses to each problem.")] = 1,
-    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest response.")] = 3000,
-    template: Annotated[str, typer.Option(help="qwen-math, plain or chat.")] = "qwen-math",
-    engine: Annotated[str, typer.Option(help="transformers or vllm.")] = "transformers",
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Responses at once [default: 32, with vllm 512].")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the sampling.")] = 0,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for everything; an unfinished evaluation in it is continued "
-            "[default: evals/MODEL; with --regrade none]."
-        ),
-    ] = None,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(help="With --regrade: counts the lengths that the file does not hold."),
-    ] = None,
-    graders: Annotated[
-        str,
-        typer.Option(
-            help="Comma-separated; with several, a table of where they disagree: ktae, ktae-boxed, "
-            "ktae-last, math-verify, strict-boxed, stored. The first one's verdicts count."
-        ),
-    ] = "ktae",
-    partial: Annotated[
-        bool,
-        typer.Option("--partial", help="With --regrade: problems may be missing or unbalanced."),
-    ] = False,
-    time_limit: Annotated[float, typer.Option(help="Processor seconds to grade one output.")] = 5.0,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Grading processes [default: one a processor].")
-    ] = None,
-    show: Annotated[int, typer.Option(min=0, help="Differing verdicts to print.")] = 20,
+    model: options.Model = None,
+    regrade: options.Regrade = None,
+    benchmarks: options.Benchmarks = None,
+    data: options.Data = None,
+    samples: options.Samples = 1,
+    temperature: options.Temperature = 0.0,
+    max_new_tokens: options.MaxNewTokens = 3000,
+    template: options.Template = "qwen-math",
+    engine: options.EngineName = "transformers",
+    batch_size: options.BatchSize = None,
+    seed: options.Seed = 0,
+    output: options.Output = None,
+    tokenizer: options.TokenizerName = None,
+    graders: options.Graders = "ktae",
+    partial: options.Partial = False,
+    time_limit: options.TimeLimit = 5.0,
+    workers: options.Workers = None,
+    show: options.Show = 20,
 ) -> None:
     """Evaluate a model on benchmarks; or, with --regrade, outputs that are there already."""
     from rich.console import Console

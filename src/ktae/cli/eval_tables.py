@@ -42,6 +42,7 @@ def make_table(heading: str, columns: Sequence[str]) -> Table:
         title_style="bold",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
+        min_width=len(heading),  # which rich would wrap
     )
     table.add_column("", no_wrap=True)
     for column in columns:
@@ -50,13 +51,16 @@ def make_table(heading: str, columns: Sequence[str]) -> Table:
 
 
 def stored_verdicts(outputs: Sequence[Output]) -> list[Verdict]:
-    """The file's rewards as verdicts: above 0 is correct.
+    """The file's own verdicts, or else its rewards as such: above 0 is correct.
 
     Raises:
         InputError: an output has no reward.
     """
     verdicts = []
     for output in outputs:
+        if output.verdict is not None:
+            verdicts.append(output.verdict)
+            continue
         if output.reward is None:
             raise InputError(f"grader stored: {output.group} has no reward in the file")
         right = output.reward > 0

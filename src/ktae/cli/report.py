@@ -6,11 +6,12 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ktae.cli.score import overrides
+from ktae.cli.score import note_single_tokens, overrides
+from ktae.config import PRESETS, KTAEConfig
 from ktae.errors import InputError
 from ktae.hub import check_local_or_hub
 
@@ -31,7 +32,8 @@ TokenizerName = Annotated[
     ),
 ]
 Preset = Annotated[
-    str | None, typer.Option(help="Estimator settings: paper or released [default: the run's].")
+    str | None,
+    typer.Option(help=f"Estimator settings: {', '.join(PRESETS)} (default: the run's)."),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -56,7 +58,7 @@ def report(
     settings: Settings = None,
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
-    title: Annotated[str | None, typer.Option(help="[default: the inputs' names]")] = None,
+    title: Annotated[str | None, typer.Option(help="(default: the inputs' names)")] = None,
     max_tokens: Annotated[
         int, typer.Option(min=1, help="Above this, whole groups are left out; the page says which.")
     ] = 6_000_000,
@@ -66,7 +68,7 @@ def report(
 
     from ktae.report import write_report
 
-    _check(tokenizer, threshold)
+    check(tokenizer, threshold)
     for path in inputs:
         if os.path.realpath(path) == os.path.realpath(out):
             raise InputError(f"--out would overwrite {out}, which is one of the inputs")
@@ -78,7 +80,7 @@ def report(
             inputs,
             out,
             tokenizer=tokenizer,
-            config=_config(preset, settings),
+            config=config_of(preset, settings),
             threshold=threshold,
             correctness=correctness,
             max_tokens=max_tokens,
@@ -100,7 +102,7 @@ def report(
 
 def show(
     inputs: Inputs,
-    group: Annotated[str | None, typer.Option(help="Its label [default: the first mixed].")] = None,
+    group: Annotated[str | None, typer.Option(help="Its label (default: the first mixed).")] = None,
     step: Annotated[int | None, typer.Option(help="Its training step.")] = None,
     tokenizer: TokenizerName = None,
     preset: Preset = None,
@@ -114,23 +116,25 @@ def show(
     from ktae.report import inputs as reading
     from ktae.report import terminal
 
-    _check(tokenizer, threshold)
+    check(tokenizer, threshold)
     dump = reading.load(inputs, tokenizer, threshold=threshold, correctness=correctness)
     console = Console(markup=False, emoji=False, highlight=False)
-    terminal.show_group(console, dump, group, step, _config(preset, settings))
+    config = config_of(preset, settings)
+    terminal.show_group(console, dump, group, step, config)
+    if (used := config or dump.config) is not None:
+        note_single_tokens(used)
 
 
-def _check(tokenizer: str | None, threshold: float) -> None:
+def check(tokenizer: str | None, threshold: float) -> None:
+    """Raise an InputError for options that cannot be meant."""
     if not math.isfinite(threshold):
         raise InputError(f"--threshold is {threshold}; expected a finite number")
     if tokenizer is not None:
         check_local_or_hub("tokenizer", tokenizer)
 
 
-def _config(preset: str | None, settings: list[str] | None) -> Any:
+def config_of(preset: str | None, settings: list[str] | None) -> KTAEConfig | None:
     """The settings that were asked for; None where none were."""
-    from ktae.config import KTAEConfig
-
     if preset is None and not settings:
         return None
     return KTAEConfig.preset(preset or "paper", **overrides(settings or []))

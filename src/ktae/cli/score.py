@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ktae.config import PRESETS, KTAEConfig
 from ktae.errors import InputError
 from ktae.rollouts.text import printable, visible
 
@@ -53,7 +54,9 @@ def score(
             "shows tokens as text.",
         ),
     ] = None,
-    preset: Annotated[str, typer.Option(help="Estimator settings: paper or released.")] = "paper",
+    preset: Annotated[
+        str, typer.Option(help=f"Estimator settings: {', '.join(PRESETS)}.")
+    ] = "paper",
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -85,7 +88,6 @@ def score(
     from rich.console import Console
 
     from ktae import scoring
-    from ktae.config import KTAEConfig
     from ktae.hub import check_local_or_hub
     from ktae.rollouts import readers, tokens
 
@@ -105,8 +107,20 @@ def score(
         scoring.write(scores, out, tokens_out)
     _print_header(console, scores, time.perf_counter() - started)
     _warn(scores, tokenizer)
+    note_single_tokens(config)
     _print_strongest(console, scores, top, groups)
     console.print(f"wrote {out} and {tokens_out}", soft_wrap=True)
+
+
+def note_single_tokens(config: KTAEConfig) -> None:
+    """Say on stderr what of the settings a table of single tokens leaves out."""
+    if config != config.for_single_tokens():
+        typer.echo(
+            f"ktae: single tokens and verdicts are shown; the settings have units "
+            f"{', '.join(config.units)}, graded {str(config.graded).lower()}, control "
+            f"{config.control}",
+            err=True,
+        )
 
 
 def overrides(settings: list[str]) -> dict[str, Any]:

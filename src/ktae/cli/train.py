@@ -27,13 +27,16 @@ def train(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="The run folder [default: runs/NAME-seedSEED].")
+        Path | None, typer.Option(help="The run folder (default: runs/NAME-seedSEED).")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in the folder.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check and print the whole recipe; train nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Check and print the whole recipe, or verl's command; train nothing."
+        ),
     ] = False,
     engine: Annotated[
         str, typer.Option(help="trl (this machine) or verl (Ray, a cluster).")
@@ -57,11 +60,14 @@ def _train_with_verl(
     recipe: recipes.Recipe, folder: RunFolder, resume: bool, dry_run: bool
 ) -> None:
     from ktae.verl import run, versions
+    from ktae.verl.overrides import notes
 
     versions.require()
     if dry_run:
         typer.echo(run.dry_run(recipe, folder))
         return
+    for note in notes(recipe):
+        typer.echo(f"ktae: warning: {note}", err=True)
     if status := run.run(recipe, folder, resume=resume):
         raise typer.Exit(status)
     typer.echo(f"run folder: {folder.path}")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
-import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 
 Row = dict[str, Any]
 
@@ -62,45 +60,55 @@ def load(name: str) -> dict[str, Split]:
         loaded = datasets.load_dataset(source.hub_name, source.config)
     except Exception as error:  # whatever the network or the hub's client comes up with
         raise InputError(
-            f"cannot load {source.hub_name} from the hub: {' '.join(str(error).split())[:200]}; "
+            f"cannot load {source.hub_name} from the hub: {one_line(error, 200)}; "
             f"where there is no network, give a file of its problems instead of {name}"
         ) from error
-    return {
-        split: _problems(loaded[split], source.read, f"{source.hub_name}, split {split}")
-        for split in ("train", "test")
-    }
+    return {split: _split(loaded[split], source, split) for split in ("train", "test")}
+
+
+def _split(rows: Iterable[Row], source: Source, split: str) -> Split:
+    where = f"{source.hub_name}, split {split}"
+    named = ((row, f"{where}, row {number}") for number, row in enumerate(rows, start=1))
+    return _problems(named, source.read, where)
 
 
 def load_file(path: Path) -> Split:
-    """The problems of a file: JSON lines (`.jsonl`, also `.gz`) or Parquet.
+    """The problems of a file: JSON lines (`.jsonl`) or Parquet (`.parquet`), or that and `.gz`.
 
     Each row has `problem` (or `question`, `prompt`) and `answer`: a string, a number, or worked
     text that ends with `#### answer` as GSM8K's.
 
     Raises:
-        InputError: no such file, broken JSON (with its line), a row without problem or answer.
+        InputError: no such file or of another kind, broken JSON (with its line), a row without
+            problem or answer.
     """
+    from ktae.rollouts.readers import iterate_rows  # pyarrow takes half a second
+
     if not path.is_file():
         known = ", ".join(SOURCES)
         raise InputError(f"no file {path} and no data set of that name; expected {known} or a file")
-    rows = _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
-    return _problems(rows, _any_row, str(path))
+    return _problems(iterate_rows(path), _any_row, str(path))
 
 
-def _problems(rows: Iterable[Row], read: Callable[[Row], Problem | None], where: str) -> Split:
+def _problems(
+    rows: Iterable[tuple[object, str]], read: Callable[[Row], Problem | None], where: str
+) -> Split:
+    """The problems of rows, each with the place for errors; `where` is that of all."""
     problems, without_answer = [], 0
-    for number, row in enumerate(rows, start=1):
+    for row, place in rows:
+        if not isinstance(row, dict):
+            raise InputError(f"{place}: expected an object, found {row!r:.50}")
         try:
             problem = read(row)
         except KeyError as error:
             columns = ", ".join(row)
             raise InputError(
-                f"{where}, row {number}: no {error.args[0]}; it has {columns or 'nothing'}"
+                f"{place}: no {error.args[0]}; it has {columns or 'nothing'}"
             ) from None
         if problem is None:
             continue
         if not problem.text.strip():
-            raise InputError(f"{where}, row {number}: the problem is empty")
+            raise InputError(f"{place}: the problem is empty")
         if problem.answer.strip():
             problems.append(problem)
         else:
@@ -108,35 +116,6 @@ def _problems(rows: Iterable[Row], read: Callable[[Row], Problem | None], where:
     if not problems:
         raise InputError(f"{where} holds no problem with an answer")
     return Split(problems, without_answer)
-
-
-def _parquet(path: Path) -> Iterator[Row]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        rows: list[Row] = pq.read_table(path).to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"cannot read {path}: {' '.join(str(error).split())}") from None
-    return iter(rows)
-
-
-def _json_lines(path: Path) -> Iterator[Row]:
-    opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rt", encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                except ValueError as error:
-                    raise InputError(f"{path}, line {number}: not JSON: {error}") from None
-                if not isinstance(row, dict):
-                    raise InputError(f"{path}, line {number}: expected an object")
-                yield row
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from None
 
 
 def _any_row(row: Row) -> Problem:

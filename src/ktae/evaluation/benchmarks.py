@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 from ktae.rollouts.readers import READERS, iterate_rows
 
 
@@ -118,12 +118,16 @@ def parse_answers(answer: object, where: str) -> tuple[str, ...]:
 
 
 def _printed_list(text: str) -> list[str] | None:
+    """The texts of a list that was printed, as JSON or by Python; None for any other text.
+
+    What neither parses is no list but an answer that begins with a bracket, such as an interval.
+    """
     if not text.lstrip().startswith("["):
         return None
     for parse in (json.loads, ast.literal_eval):
         try:
             content = parse(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
+        except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two: too deep
             continue
         if isinstance(content, list) and content and all(isinstance(x, str) for x in content):
             return content
@@ -165,7 +169,7 @@ def _from_hub(name: str) -> Iterable[tuple[object, str]]:
     try:
         rows = load_dataset(path, config, split=split)
     except Exception as error:  # the library raises a dozen kinds
-        message = " ".join(str(error).split())[:200]
+        message = one_line(error, 200)
         raise InputError(
             f"{name}: cannot load {path} from the hub ({type(error).__name__}: {message}); "
             "a folder with the files can be given with --data"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 from ktae.hub import check_local_or_hub
 
 
@@ -53,22 +55,14 @@ class TransformersEngine:
         Raises:
             InputError: there is no such model, or transformers is not installed.
         """
-        check_local_or_hub("model", model)
-        try:
+        with _loading(model, "evaluation", "pip install 'ktae[eval]'"):
             import torch
             from transformers import AutoModelForCausalLM, AutoTokenizer
             from transformers.utils import logging
-        except ModuleNotFoundError as error:
-            raise InputError(
-                f"evaluation needs {error.name}, which is not installed; pip install 'ktae[eval]'"
-            ) from None
-        logging.disable_progress_bar()  # the command line shows one of its own
-        try:
+
+            logging.disable_progress_bar()  # the command line shows one of its own
             self._tokenizer = AutoTokenizer.from_pretrained(model)
             self.model = AutoModelForCausalLM.from_pretrained(model, dtype="auto")
-        except (OSError, ValueError) as error:
-            message = " ".join(str(error).split())[:300]
-            raise InputError(f"cannot load model {model}: {message}") from None
         if torch.cuda.is_available():
             self.model.to("cuda")
 
@@ -109,16 +103,12 @@ class VLLMEngine:
         Raises:
             InputError: there is no such model, or vLLM is not installed.
         """
-        check_local_or_hub("model", model)
-        try:
+        hint = "install vllm, or use --engine transformers"
+        with _loading(model, "--engine vllm", hint):
             import vllm
-        except ModuleNotFoundError as error:
-            raise InputError(
-                f"--engine vllm needs {error.name}, which is not installed; install vllm, or use "
-                "--engine transformers"
-            ) from None
-        self._vllm = vllm
-        self._llm = vllm.LLM(model=model, enable_prefix_caching=True)
+
+            self._vllm = vllm
+            self._llm = vllm.LLM(model=model, enable_prefix_caching=True)
 
     @property
     def tokenizer(self) -> Any:
@@ -126,15 +116,29 @@ class VLLMEngine:
         return self._llm.get_tokenizer()
 
     def generate(self, prompts: Sequence[str], sampling: Sampling, seed: int) -> list[list[Sample]]:
-        """See `Engine`. Only the model's own end-of-sequence tokens end a response."""
-        params = self._vllm.SamplingParams(
-            n=sampling.samples,
-            temperature=sampling.temperature,
-            top_p=1.0,
-            max_tokens=sampling.max_new_tokens,
-            seed=seed,
+        """See `Engine`. Only the model's own end-of-sequence tokens end a response.
+
+        Prompts are encoded here, as for transformers: given text, vLLM would put a bos token in
+        front of one that a chat template has put there already. Each prompt has a seed of its own,
+        since vLLM would draw the same random numbers for all prompts of one seed; of the n samples
+        it gives the i-th the seed plus i.
+        """
+        from ktae.evaluation.generation import encode
+
+        encoded = [encode(self.tokenizer, prompts, i) for i in range(len(prompts))]
+        params = [
+            self._vllm.SamplingParams(
+                n=sampling.samples,
+                temperature=sampling.temperature,
+                top_p=1.0,
+                max_tokens=sampling.max_new_tokens,
+                seed=random.Random(f"{seed}/{i}").getrandbits(31),
+            )
+            for i in range(len(prompts))
+        ]
+        answers = self._llm.generate(
+            [{"prompt_token_ids": ids} for ids in encoded], params, use_tqdm=False
         )
-        answers = self._llm.generate(list(prompts), params, use_tqdm=False)
         return [
             [Sample(o.text, len(o.token_ids), o.finish_reason == "stop") for o in answer.outputs]
             for answer in answers
@@ -146,3 +150,16 @@ ENGINES: dict[str, Callable[[str], Engine]] = {
     "vllm": VLLMEngine,
 }
 """By name; each loads a model."""
+
+
+@contextmanager
+def _loading(model: str, what: str, hint: str) -> Iterator[None]:
+    """Import a library and load a model; what goes wrong there is an InputError of one line."""
+    check_local_or_hub("model", model)
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise InputError(f"{what} needs {error.name}, which is not installed; {hint}") from None
+    except (OSError, ValueError, RuntimeError) as error:  # no such name, no such GPU, no memory
+        message = one_line(error)
+        raise InputError(f"cannot load model {model}: {message}") from None

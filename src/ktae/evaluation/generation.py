@@ -66,7 +66,7 @@ def generate(
         InputError: a setting is out of range, or a prompt has no token.
     """
     _check(max_new_tokens, temperature, batch_size)
-    prompt_ids = [_encode(tokenizer, prompts, i) for i in range(len(prompts))]
+    prompt_ids = [encode(tokenizer, prompts, i) for i in range(len(prompts))]
     settings = _settings(model, tokenizer, max_new_tokens, temperature)
     token_ids: list[list[int]] = []
     entropy_sum = 0.0
@@ -96,7 +96,12 @@ def _check(max_new_tokens: int, temperature: float, batch_size: int) -> None:
         raise InputError(f"temperature is {temperature}; expected a finite number, at least 0")
 
 
-def _encode(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str], i: int) -> list[int]:
+def encode(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str], i: int) -> list[int]:
+    """The token ids of `prompts[i]`: special tokens are added unless it begins with bos itself.
+
+    Raises:
+        InputError: it has no token.
+    """
     spelt_out = tokenizer.bos_token is not None and prompts[i].startswith(tokenizer.bos_token)
     ids: list[int] = tokenizer(prompts[i], add_special_tokens=not spelt_out)["input_ids"]
     if not ids:

@@ -19,16 +19,20 @@ from ktae.errors import InputError
 from ktae.evaluation.benchmarks import BENCHMARKS, canonical, parse_answers
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
+from ktae.rollouts.dumps import is_padding
 from ktae.rollouts.readers import iterate_rows, read_json
 
 FIELDS = {
     "response": ("response", "completion", "output", "model_output"),
     "prompt": ("prompt", "problem", "input", "question"),
     "answer": ("answer", "answers", "gts", "gt", "ground_truth", "solution"),
-    "reward": ("reward", "score", "accuracy", "acc", "correct"),
+    "reward": ("reward", "score", "accuracy"),
     "benchmark": ("benchmark", "task_name", "data_source"),
 }
 """What a field may be called, in the order in which the names are tried."""
+
+VERDICTS = ("correct", "acc")
+"""Fields that say whether an output is correct; they come before any reward."""
 
 
 class Output(NamedTuple):
@@ -47,7 +51,7 @@ class Output(NamedTuple):
     finished: bool | None = None
     """Whether it ended by itself; None: not known."""
     reward: float | None = None
-    """What the file says; None: nothing."""
+    """What the file says; None: nothing, or that nobody knows."""
     verdict: Verdict | None = None
     """Where the file is a record that `ktae eval` has graded."""
 
@@ -70,7 +74,7 @@ def read(path: Path) -> list[Output]:
     name = path.name.removesuffix(".gz")
     rows = _authors(path) if name.endswith(".json") else iterate_rows(path)
     numbers = _Numbering(name.partition(".")[0])
-    outputs = [numbers.output(row, where) for row, where in rows]
+    outputs = [numbers.output(row, where) for row, where in rows if not is_padding(row)]
     if not outputs:
         raise InputError(f"{path} is empty: it holds no outputs")
     return outputs
@@ -175,7 +179,7 @@ class _Numbering:
             prompt,
             extra.get("tokens"),
             extra.get("finished"),
-            _reward(_field(row, "reward", where, needed=False), where),
+            _stored(row, where),
             _verdict(extra),
         )
 
@@ -263,6 +267,18 @@ def _text(value: object) -> str | None:
         content = value[-1].get("content")
         return content if isinstance(content, str) else None
     return None
+
+
+def _stored(row: dict[str, Any], where: str) -> float | None:
+    """The file's verdict if it holds one, else its reward.
+
+    A reward may be shaped (verl's overlong penalty), and a record that has no verdict for an
+    undecided output (`correct` is null there) still has to have a reward.
+    """
+    for name in VERDICTS:
+        if name in row:
+            return _reward(row[name], where)
+    return _reward(_field(row, "reward", where, needed=False), where)
 
 
 def _reward(value: object, where: str) -> float | None:

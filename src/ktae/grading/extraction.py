@@ -28,7 +28,7 @@ Fallback = Literal["none", "stated", "last"]
 _BRACES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$\\]+)")
 _TAG = re.compile(r"<answer>([^<]*)</answer>", re.IGNORECASE)
-_HASHES = re.compile(r"^####[ \t]*(\S[^\n]*)\s*\Z", re.MULTILINE)
+_HASHES = re.compile(r"####[ \t]*(\S.*)")
 _JSON = re.compile(r'"?answer"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?[\d.]+(?:[eE][-+]?\d+)?))')
 _LABEL = re.compile(
     r"^[ \t>#*_-]*(?:(?:the|my)[ \t]+)?(?:final[ \t]+)?(?:answer|A)[ \t]*[*_]{0,3}:[ \t*_]*"
@@ -47,7 +47,7 @@ _NUMBER = re.compile(
     r"(?<![\w.])[-−+]?[$€£]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:/\d+)?(?:[ \t]?\\?%)?"
     r"|(?<![\w.])[-−+]?\.\d+"
 )
-_A_SENTENCE_HAS_WORDS = re.compile(r"[^\W\d_]{2,}[^\n]*\s[^\n]*[^\W\d_]{2,}|\\\(|\$")
+_WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 class Extracted(NamedTuple):
@@ -64,8 +64,12 @@ def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
         return Extracted(boxed, "boxed")
     if fallback == "none":
         return None
-    for rule, pattern in (("tag", _TAG), ("hashes", _HASHES), ("json", _JSON)):
-        text = _payload(_unescaped(_last(pattern, response), rule))
+    for rule, found in (
+        ("tag", _last(_TAG, response)),
+        ("hashes", _after_hashes(response)),
+        ("json", _unescaped(_last(_JSON, response))),
+    ):
+        text = _payload(found)
         if text:
             return Extracted(text, rule)
     text = _payload(_last(_LABEL, response))
@@ -116,20 +120,33 @@ def _last(pattern: re.Pattern[str], text: str) -> str:
     return next((group.strip() for group in groups if group), "")
 
 
-def _unescaped(text: str, rule: str) -> str:
+def _after_hashes(response: str) -> str:
+    """What follows `####` in the last line that is not blank, if it begins so."""
+    found = _HASHES.match(response.rstrip().rpartition("\n")[2])
+    return found.group(1) if found else ""
+
+
+def _unescaped(text: str) -> str:
     """The content of a JSON string; as it stands where a model wrote its backslashes bare."""
-    if rule == "json":
-        with contextlib.suppress(ValueError):
-            return str(json.loads(f'"{text}"'))
+    with contextlib.suppress(ValueError):
+        return str(json.loads(f'"{text}"'))
     return text
 
 
 def _payload(statement: str) -> str:
     """The answer in what was stated: all of it, or the last formula or number of a sentence."""
     statement = statement.strip().strip("*_ \t").rstrip(".,;")
-    if not _A_SENTENCE_HAS_WORDS.search(statement):
+    if not _is_sentence(statement):
         return statement.strip("*_ \t")
     formula = _last(_FORMULA, statement)
     if formula:
         return formula
     return _last(_NUMBER, statement) or statement
+
+
+def _is_sentence(statement: str) -> bool:
+    """Whether there are words around the answer, or a formula's delimiters."""
+    if "$" in statement or r"\(" in statement:
+        return True
+    words = [match.span() for match in _WORD.finditer(statement)]
+    return bool(words) and re.search(r"\s", statement[words[0][1] : words[-1][0]]) is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-from ktae.grading.extraction import last_boxed
+from ktae.grading.extraction import Fallback, extract, last_boxed
 from ktae.grading.judge import judge
 from ktae.grading.verdict import Outcome, Verdict
 
@@ -42,12 +42,22 @@ def strict_boxed(response: str, answers: Sequence[str]) -> Verdict:
     return Verdict(Outcome.CORRECT if same else Outcome.INCORRECT, boxed, "characters")
 
 
+FALLBACKS: dict[str, Fallback] = {DEFAULT: "stated", "ktae-boxed": "none", "ktae-last": "last"}
+"""How far those of ktae's own go to find an answer."""
+
 GRADERS: dict[str, Grader] = {
-    DEFAULT: judge,
-    "ktae-boxed": functools.partial(judge, fallback="none"),
-    "ktae-last": functools.partial(judge, fallback="last"),
+    **{name: functools.partial(judge, fallback=how) for name, how in FALLBACKS.items()},
     "math-verify": math_verify_alone,
     "strict-boxed": strict_boxed,
 }
 """`ktae` is the grader of training and evaluation; `ktae-boxed` takes boxes only, `ktae-last` also
 the last number of a response; `math-verify` is the library alone; `strict-boxed` compares text."""
+
+
+def extracted(grader: str, response: str) -> str | None:
+    """What a grader of ours would have judged, for a verdict that the time limit cut off.
+
+    Takes linear time, so it needs no limit of its own. None for the other graders.
+    """
+    found = extract(response, FALLBACKS[grader]) if grader in FALLBACKS else None
+    return found.text if found else None

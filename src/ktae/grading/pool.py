@@ -150,13 +150,18 @@ class GradingPool:
                 outcome, extracted, reason = reply["verdict"]
                 return Verdict(Outcome(outcome), extracted, reason), worker
             if "error" in reply:
-                return _undecided(f"internal error: {reply['error']}"), worker
+                return self._undecided(task, f"internal error: {reply['error']}"), worker
             worker.kill()
             if reply.get("signal") in (signal.SIGPROF, signal.SIGALRM):
-                return _undecided(f"time limit of {self.time_limit:g} s"), worker
+                return self._undecided(task, f"time limit of {self.time_limit:g} s"), worker
             if fresh:
                 found = "out of memory" if "memory" in reply else f"worker died: {reply}"
-                return _undecided(found), worker
+                return self._undecided(task, found), worker
+
+    def _undecided(self, task: Task, reason: str) -> Verdict:
+        from ktae.grading.graders import extracted
+
+        return Verdict(Outcome.UNDECIDED, extracted(self.grader, task.response), reason)
 
 
 class _Worker:
@@ -225,10 +230,6 @@ def _task(response: str, answer: str | Sequence[str]) -> Task:
             f"answer is {answer!r:.100}; expected text, or texts of which one is enough"
         )
     return Task(response, list(answers))
-
-
-def _undecided(reason: str) -> Verdict:
-    return Verdict(Outcome.UNDECIDED, None, reason)
 
 
 _default: GradingPool | None = None

@@ -25,7 +25,7 @@ class Verdict(NamedTuple):
 
     outcome: Outcome
     extracted: str | None = None
-    """The answer found in the response, as it stands there."""
+    """The answer found in the response, as it stands there; None where none was."""
     reason: str = ""
     """Which rule found the answer and which decided, or why nothing could be decided."""
 

@@ -49,7 +49,7 @@ class Columns(NamedTuple):
     signals: dict[str, np.ndarray]
     """(N,) float32, NaN where a rollout has none: `log_prob` and `entropy`, where the dump does."""
     misaligned: dict[str, int]
-    """Signals' rollouts whose list is not as long as their token ids, left out."""
+    """Signals' rollouts that hold something else than a number for each token id, left out."""
 
     def lengths(self) -> np.ndarray:
         """(B,) tokens of each rollout, masked ones included."""
@@ -124,7 +124,7 @@ def _signals(rollouts: Any, offsets_b: np.ndarray) -> tuple[dict[str, np.ndarray
     misaligned: dict[str, int] = {}
     for row, name, values in _lists(rollouts["extra"]):
         start, stop = offsets_b[row], offsets_b[row + 1]
-        if len(values) != stop - start:
+        if values is None or len(values) != stop - start:
             misaligned[name] = misaligned.get(name, 0) + 1
             continue
         column = signals.setdefault(name, np.full(offsets_b[-1], np.nan, dtype=np.float32))
@@ -132,17 +132,24 @@ def _signals(rollouts: Any, offsets_b: np.ndarray) -> tuple[dict[str, np.ndarray
     return signals, misaligned
 
 
-def _lists(extra: Any) -> Iterator[tuple[int, str, list[float]]]:
-    """Row, signal and values of every list of numbers under one of the names in `SIGNALS`."""
+def _lists(extra: Any) -> Iterator[tuple[int, str, list[float] | None]]:
+    """Row, signal and values of whatever is under one of the names in `SIGNALS`; None for the
+    values where it is no list of numbers."""
     pattern = "|".join(f'"{name}"' for names in SIGNALS.values() for name in names)
     for row in np.flatnonzero(
         pc.fill_null(pc.match_substring_regex(extra, pattern), False).to_numpy()
     ).tolist():
         fields = json.loads(extra[row].as_py())
         for signal, names in SIGNALS.items():
-            values = next((fields[name] for name in names if name in fields), None)
-            if isinstance(values, list):
-                try:
-                    yield row, signal, [np.nan if x is None else float(x) for x in values]
-                except (TypeError, ValueError):
-                    continue
+            given = next((name for name in names if name in fields), None)
+            if given is not None:
+                yield row, signal, _numbers(fields[given])
+
+
+def _numbers(values: object) -> list[float] | None:
+    if not isinstance(values, list):
+        return None
+    try:
+        return [np.nan if x is None else float(x) for x in values]
+    except (TypeError, ValueError):  # texts or lists in it: the page says that it is left out
+        return None

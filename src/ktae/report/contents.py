@@ -8,7 +8,7 @@ import numpy as np
 
 from ktae._version import __version__
 from ktae.config import KTAEConfig
-from ktae.report import packing, sampling, summary, suspicious
+from ktae.report import chance, packing, sampling, summary, suspicious
 from ktae.report.columns import Columns, columns_of
 from ktae.report.inputs import Dump, require_rollouts
 from ktae.report.notes import Note, notes_of
@@ -50,6 +50,7 @@ def contents(
         scored[0].table, dump.token_ids, totals[0], curves["steps"]
     )
     notes = _sampling_note(shown_g, shown_b, max_tokens) + notes_of(dump, columns, scored[0])
+    notes += _settings_note(config or dump.config)
     signals = {name: values[shown_n] for name, values in columns.signals.items()}
     meta = {
         "version": __version__,
@@ -59,6 +60,7 @@ def contents(
         "presets": [{"name": n, **summary.as_dict(settings)} for n, settings in presets],
         "groups": _groups(columns, scored, shown_g),
         "rollouts": _rollouts(columns, shown_b),
+        "chance": chance.beside_chance(columns, mixed_g, [settings for _, settings in presets]),
         "flags": _flags(flags, shown_b, columns),
         "signals": sorted(signals),
         "totals": {"rollouts": len(shown_b), "tokens": int(columns.offsets_b[-1])},
@@ -75,6 +77,17 @@ def contents(
         "tokens": packing.varint_block(rank[which_n[shown_n]]),
     }
     return blocks | {name: packing.fixed_point_block(values) for name, values in signals.items()}
+
+
+def _settings_note(config: KTAEConfig | None) -> list[Note]:
+    if config is None or config == config.for_single_tokens():
+        return []
+    text = (
+        "The page explains single tokens by verdicts. The settings have units "
+        f"{', '.join(config.units)}, graded {str(config.graded).lower()} and control "
+        f"{config.control}: the terms that they give, and a trainer uses, are others."
+    )
+    return [Note(False, "Not the whole of the settings", text)]
 
 
 def _score(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ktae import recipe as recipes
 from ktae.config import KTAEConfig
 from ktae.errors import InputError
 from ktae.rollouts import folders, record
@@ -43,8 +44,8 @@ class Dump:
     """The inputs, as they were given."""
     made_ids: bool
     """Whether the token ids were made from the text, and so may differ from the policy's own."""
-    metrics: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    """A run folder's metrics, one dict a training step."""
+    metrics: dict[int, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """A run folder's metrics by training step."""
     config: KTAEConfig | None = None
     """The settings that a run folder was trained with; None elsewhere and for plain GRPO."""
 
@@ -78,7 +79,7 @@ def load(
     dump.tolerance = tolerance
     dump.names = [str(path) for path in inputs]
     if len(paths) == 1 and runs:
-        dump.metrics = runs[0].read_metrics()
+        dump.metrics = runs[0].metrics_by_step()
         dump.config = _trained_with(runs[0])
     return dump
 
@@ -106,17 +107,25 @@ def from_record(rollouts: Any, tokenizer: Any = None) -> Dump:
 
 
 def _own_tokenizer(runs: list[RunFolder]) -> Any:
-    """The tokenizer of the first run folder's model or newest checkpoint, if it has one."""
+    """That of the first run folder that holds one, or whose base model is a folder that does."""
     for run in runs:
-        for folder in (run.model, run.last_checkpoint()):
-            if folder is not None and (folder / "tokenizer.json").is_file():
+        for folder in _model_folders(run):
+            if (folder / "tokenizer.json").is_file():
                 return load_tokenizer(str(folder))
     return None
 
 
-def _trained_with(run: RunFolder) -> KTAEConfig | None:
-    from ktae import recipe as recipes
+def _model_folders(run: RunFolder) -> Iterator[Path]:
+    """Where a run's tokenizer may lie: all hold the same one."""
+    yield run.model
+    trl = run.last_checkpoint()
+    if trl is not None:
+        yield trl
+    yield from run.checkpoints.glob("global_step_*/actor/huggingface")  # as verl saves them
+    yield Path(recipes.load(run.recipe).model.path).expanduser()
 
+
+def _trained_with(run: RunFolder) -> KTAEConfig | None:
     settings = recipes.load(run.recipe).ktae
     return settings.config() if settings else None
 

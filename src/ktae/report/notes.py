@@ -136,6 +136,15 @@ def _about_rows(dump: Dump) -> list[Note]:
         first = "; ".join(tolerance.rejected[:3])
         rest = f"; and {n - 3:,} more" if n > 3 else ""
         found.append(Note(True, f"{n:,} rows could not be used", f"{first}{rest}."))
+    if tolerance.padding:
+        found.append(
+            Note(
+                False,
+                f"{tolerance.padding:,} padding rows were left out",
+                "verl fills a batch up to a multiple of its ranks with rows that are no rollouts, "
+                "and dumps them as well.",
+            )
+        )
     if tolerance.without_group:
         found.append(
             Note(
@@ -170,7 +179,7 @@ def _about_signals(columns: Columns) -> list[Note]:
         Note(
             False,
             f"{n:,} rollouts without {name.replace('_', '-')}",
-            "Their list has another length than their token ids, so it is not shown.",
+            "What they hold is not a list of one number for each token id, so it is not shown.",
         )
         for name, n in columns.misaligned.items()
     ]

@@ -20,6 +20,7 @@ SCRIPTS = (
     "contexts.js",
     "scatter.js",
     "tokens.js",
+    "chance.js",
     "groups.js",
     "curves.js",
     "training.js",

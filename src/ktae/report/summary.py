@@ -84,7 +84,7 @@ def token_totals(table: Any, token_ids: np.ndarray) -> TokenTotals:
     )
 
 
-def steps_of(columns: Columns, scored: Scored, metrics: list[dict[str, Any]]) -> dict[str, Any]:
+def steps_of(columns: Columns, scored: Scored, logged: dict[int, dict[str, Any]]) -> dict[str, Any]:
     """Curves over training steps: what the rollouts tell, and what the trainer logged beside.
 
     Returns:
@@ -92,7 +92,6 @@ def steps_of(columns: Columns, scored: Scored, metrics: list[dict[str, Any]]) ->
         steps at all where fewer than two are known.
     """
     step_g = np.array([-1 if step is None else step for step in columns.steps], dtype=np.int64)
-    logged = {line["step"]: line for line in metrics if isinstance(line.get("step"), int)}
     steps = sorted({*step_g[step_g >= 0].tolist(), *logged})
     if len(steps) < 2:
         return {"steps": [], "series": []}
@@ -122,7 +121,7 @@ def steps_of(columns: Columns, scored: Scored, metrics: list[dict[str, Any]]) ->
 
 LOGGED = {
     "entropy": ("entropy", "actor/entropy"),
-    "KL": ("kl", "actor/ppo_kl", "actor/kl_loss"),
+    "KL": ("kl", "actor/kl_loss", "actor/ppo_kl"),
     "clip share": ("clip_ratio/region_mean", "clip_ratio", "actor/pg_clipfrac"),
     "truncated share": ("completions/clipped_ratio", "response_length/clip_ratio"),
     "gradient norm": ("grad_norm", "actor/grad_norm"),
@@ -165,10 +164,15 @@ def tokens_over_steps(
 
 
 def presets_of(config: KTAEConfig | None, name: str) -> list[tuple[str, KTAEConfig]]:
-    """The settings that a page switches between, its own first: `config` and both presets."""
-    presets = [("paper", KTAEConfig.paper()), ("released", KTAEConfig.released())]
+    """The settings that a page switches between, its own first: `config` and the presets."""
+    presets = [
+        ("paper", KTAEConfig.paper()),
+        ("released", KTAEConfig.released()),
+        ("calibrated, tokens", KTAEConfig.calibrated().for_single_tokens()),
+    ]
     if config is None:
         return presets
+    config = config.for_single_tokens()
     same = [preset for preset in presets if preset[1] == config]
     return [*(same or [(name, config)]), *(p for p in presets if p not in same)]
 

@@ -44,12 +44,13 @@ def show_group(
     from rich.text import Text
 
     require_rollouts(dump)
-    settings = config or dump.config or KTAEConfig.paper()
+    settings = (config or dump.config or KTAEConfig.paper()).for_single_tokens()
     without_rewards = dump.tolerance.without_reward == len(dump.rollouts)
     columns = columns_of(dump, without_rewards=without_rewards)
     group = _find(columns, label, step)
     columns = _only(dump, columns, group)
     scored = summary.score(columns, settings)
+    largest = settings.largest_term(max(2, int(scored.n_true_g[0] + scored.n_false_g[0])))
     texts = dict(zip(dump.token_ids.tolist(), dump.texts, strict=True))
     when = "" if columns.steps[0] is None else f", step {columns.steps[0]}"
     console.print(Text(f"Group {printable(columns.labels[0])}{when}", style="bold"))
@@ -68,7 +69,7 @@ def show_group(
             console.print(Text(head, style="bold"))
             span = slice(columns.offsets_b[row], columns.offsets_b[row + 1])
             ids_t = columns.ids_n[span].tolist()
-            console.print(_shaded(ids_t, scored.terms_n[span], texts, settings), soft_wrap=False)
+            console.print(_shaded(ids_t, scored.terms_n[span], texts, largest), soft_wrap=False)
 
 
 def _find(columns: Columns, label: str | None, step: int | None) -> int:
@@ -104,7 +105,7 @@ def _shaded(
     ids_t: list[int],
     terms_t: np.ndarray,
     texts: dict[int, bytes | None],
-    settings: KTAEConfig,
+    largest: float,
 ) -> Text:
     """Tokens with backgrounds; those that make up one character together share the strongest."""
     from rich.text import Text
@@ -121,7 +122,7 @@ def _shaded(
             if len(pending) < 8 and place + 1 < len(ids_t):
                 continue
             text = pending.decode(errors="replace")
-        line.append(_printable_lines(text), style=_style(strongest / (settings.term_scale / 2)))
+        line.append(_printable_lines(text), style=_style(strongest / largest))
         pending, strongest = b"", 0.0
     return line
 

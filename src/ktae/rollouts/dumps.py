@@ -5,7 +5,8 @@ reward function, whatever the reward functions logged, `advantage`. verl
 (`trainer.rollout_data_dir`, `*.jsonl`): `input`, `output`, `gts`, `score`, `step`, and the reward
 function's further fields, such as `acc` (the default trainer leaves those out and adds `uid`). Both
 hold text and no token ids. Where no `uid` tells the group, rollouts of one step with the same
-prompt are one group.
+prompt are one group. verl fills a batch up to a multiple of its ranks with rows that are no
+rollouts, and dumps those too (`is_padding`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ VERL_FIELDS = ("step", "input", "output", "score")
 
 VERL_KEY = re.compile(r"(.+)_\d+_\d+", re.DOTALL)
 """verl's default trainer writes each rollout's key as `uid`: "{sample}_{rollout}_{output}"."""
+
+VERL_PADDING = re.compile(r"pad[0-9a-f]{32}_\d+_\d+")
+"""The `uid` of the rows with which verl's default trainer fills up a batch."""
 
 CORRECTNESS_NAMES = ("correct", "correctness", "correctness_reward", "accuracy", "accuracy_reward")
 """Rewards of a TRL dump that say whether a rollout is correct, if one alone is there."""
@@ -48,6 +52,16 @@ def plain_row(row: object, where: str, correctness: str | None = None) -> object
     if all(name in row for name in VERL_FIELDS):
         return _from_verl(row)
     return row
+
+
+def is_padding(row: object) -> bool:
+    """Whether a row of verl's dump is no rollout: its key says so, and it holds no text."""
+    return (
+        isinstance(row, dict)
+        and VERL_PADDING.fullmatch(str(row.get("uid"))) is not None
+        and not row.get("input")
+        and not row.get("output")
+    )
 
 
 def prompt_label(prompt: object) -> str:
@@ -131,13 +145,15 @@ class Tolerance:
     """Rows with neither group nor prompt, each a group of its own."""
     half_surrogates: int = 0
     """Rows whose text held half a surrogate pair, which is no text; shown as U+FFFD."""
+    padding: int = 0
+    """verl's padding rows, which are left out."""
     rejected: list[str] = dataclasses.field(default_factory=list)
     """What was wrong with the rows that could not be used."""
 
     def complete(self, row: object, where: str) -> object:
         """`row`, with whatever it lacks and can be done without."""
-        if not isinstance(row, dict):
-            return row
+        if not isinstance(row, dict) or not ("response" in row or "token_ids" in row):
+            return row  # refused, with the fields that it has
         fields = {name: self._whole(value) for name, value in row.items()}
         if any(fields[name] != value for name, value in row.items() if isinstance(value, str)):
             self.half_surrogates += 1

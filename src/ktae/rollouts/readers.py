@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 from ktae.rollouts import record
-from ktae.rollouts.dumps import Tolerance, plain_row
+from ktae.rollouts.dumps import Tolerance, is_padding, plain_row
 from ktae.rollouts.rows import to_record_row
 
 ROWS_PER_BATCH = 1024
@@ -95,7 +95,7 @@ def iterate_rows(path: Path) -> Iterator[tuple[object, str]]:
             for number, row in enumerate(rows, start=1):
                 yield row, f"{path}, row {number}"
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: broken Parquet: {' '.join(str(error).split())}") from None
+            raise InputError(f"{path}: broken Parquet: {one_line(error)}") from None
 
 
 def read_json(path: Path) -> object:
@@ -134,7 +134,7 @@ def read_parquet(path: Path, options: Options) -> Any:
             named = ((row, f"{path}, row {number}") for number, row in enumerate(rows, start=1))
             return _table(named, path, options)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: broken Parquet: {' '.join(str(error).split())}") from None
+            raise InputError(f"{path}: broken Parquet: {one_line(error)}") from None
 
 
 READERS: dict[str, Callable[[Path, Options], Any]] = {
@@ -193,6 +193,10 @@ def _table(rows: Iterable[tuple[object, str]], path: Path, options: Options) -> 
 
 def _rollouts(rows: Iterable[tuple[object, str]], options: Options) -> Iterator[dict[str, Any]]:
     for row, where in rows:
+        if is_padding(row):
+            if options.tolerance is not None:
+                options.tolerance.padding += 1
+            continue
         try:
             plain = plain_row(row, where, options.correctness)
             if options.tolerance is not None:

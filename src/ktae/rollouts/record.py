@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from ktae.atomic import atomic_write
 from ktae.config import MAX_TOKEN_ID
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 
 VERSION = "1"
 VERSION_KEY = b"ktae.rollouts.version"
@@ -101,7 +101,7 @@ def read_record(path: str | Path) -> Any:
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise InputError(f"cannot read {path}: {' '.join(str(error).split())}") from None
+        raise InputError(f"cannot read {path}: {one_line(error)}") from None
     return parse_record(table, str(path))
 
 

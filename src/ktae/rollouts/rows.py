@@ -50,8 +50,8 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
         if fields.get(name) is None and alias in fields:
             fields[name] = fields.pop(alias)
     for name, needed in (
-        ("group", "group" in fields),
         ("response", "response" in fields or "token_ids" in fields),
+        ("group", "group" in fields),
         ("reward", "reward" in fields),
     ):
         if not needed:

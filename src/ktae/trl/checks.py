@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import torch
 from trl import GRPOConfig, GRPOTrainer
 
+from ktae.batch import score_range
 from ktae.config import KTAEConfig
 from ktae.errors import InputError
 
@@ -76,6 +78,21 @@ def correctness_column(names: list[str], correctness: str | None) -> int:
             f"rollout is correct: {', '.join(map(repr, names))}"
         )
     return names.index(correctness)
+
+
+def check_scores(scores: torch.Tensor, ktae: KTAEConfig, name: str) -> None:
+    """Raise an InputError if a graded score of this process's rollouts is out of range.
+
+    The estimator would find it on the CPU and let it pass on a GPU, where looking makes it wait.
+    """
+    low, high = score_range(ktae)
+    known = scores[~scores.isnan()]
+    outside = known[(known < low) | (known > high)]
+    if len(outside):
+        raise InputError(
+            f"the reward function {name} gave {outside[0].item():g}; with a graded config of "
+            f"statistic {ktae.statistic!r} its rewards are the scores, from {low:g} to {high:g}"
+        )
 
 
 def check_padding(tokenizer: Any) -> None:

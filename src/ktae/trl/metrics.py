@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from typing import NamedTuple
 
 import torch
@@ -64,23 +64,17 @@ def step_metrics(
     rollouts = max(skipped.pop(), 1)
     reasons = ("all_correct", "all_incorrect", "unknown")
     metrics |= {f"skipped/{why}": n / rollouts for why, n in zip(reasons, skipped, strict=True)}
-    return metrics | _quantiles(terms.abs()[mask], _largest_term(batch, config))
-
-
-def _largest_term(batch: Estimated, config: KTAEConfig) -> float:
-    """What no term exceeds, the same on all processes: a z-score of n rollouts is at most √(n - 1),
-    a sigmoid's distance from its middle a half."""
-    largest_group = int(torch.bincount(batch.groups).max())
-    bound = math.sqrt(max(1, largest_group - 1)) if config.statistic == "z" else 0.5
-    return config.term_scale * bound
+    largest = config.largest_term(int(torch.bincount(batch.groups).max()))
+    return metrics | _quantiles(terms.abs()[mask], largest or 1.0)
 
 
 def _significant(batch: Estimated, config: KTAEConfig) -> tuple[int, int]:
     """How many (group, token) pairs were tested, and how many have p < 0.05."""
     tested = batch.groups < batch.groups.min() + GROUPS_TESTED
-    arrays = (batch.token_ids, batch.mask, batch.evidence, batch.groups)
-    ids, mask, evidence, groups = (x[tested.to(x.device)].cpu() for x in arrays)
-    table = key_token_table(ids, mask, evidence, groups, config)
+    arrays = (batch.token_ids, batch.mask, batch.correct, batch.groups)
+    ids, mask, correct, groups = (x[tested.to(x.device)].cpu() for x in arrays)
+    of_verdicts = dataclasses.replace(config, graded=False)
+    table = key_token_table(ids, mask, correct, groups, of_verdicts)
     return len(table.p_value), int((table.p_value < 0.05).sum())
 
 

@@ -21,7 +21,7 @@ from trl.rewards import get_soft_overlong_punishment
 from ktae import recipe as recipes
 from ktae.atomic import atomic_folder
 from ktae.curves import draw
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 from ktae.hub import check_local_or_hub
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder, write_json
@@ -51,7 +51,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> 
     config = grpo_config(recipe, folder.checkpoints)
     task = TASKS[recipe.task]
     with config.main_process_first(desc="loading the model"):
-        model, tokenizer = _load_policy(recipe)
+        model, tokenizer = load_policy(recipe)
     task.check(tokenizer, recipe)
     steps = StepLogger(recipe, folder, on_step)
     patience = Patience(recipe.algorithm.patience, every=optimizer_steps(recipe))
@@ -93,7 +93,7 @@ def dry_run(recipe: Recipe, folder: RunFolder) -> str:
     try:
         config = grpo_config(recipe, folder.checkpoints)
     except (ValueError, ImportError) as error:
-        raise InputError(f"TRL refuses the recipe: {_one_line(error)}") from error
+        raise InputError(f"TRL refuses the recipe: {one_line(error)}") from error
     lines = [f"# would train into {folder.path}", recipes.dump(recipe).rstrip()]
     if recipe.task == "math" and not data_file(recipe, "train").is_file():
         lines.append(f"# {data_file(recipe, 'train')} does not exist yet: see ktae data prepare")
@@ -149,7 +149,7 @@ def _make_trainer(
             peft_config=_lora(recipe.model.lora_rank),
         )
     except (ValueError, ImportError) as error:
-        raise InputError(f"TRL refuses the recipe: {_one_line(error)}") from error
+        raise InputError(f"TRL refuses the recipe: {one_line(error)}") from error
     if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         raise InputError(
             "ktae train keeps the whole model in each process; for FSDP and DeepSpeed use "
@@ -194,7 +194,7 @@ def _step_of(checkpoint: Path | None, recipe: Recipe) -> int:
     return int(checkpoint.name.split("-")[1]) // optimizer_steps(recipe) if checkpoint else 0
 
 
-def _load_policy(recipe: Recipe) -> tuple[Any, Any]:
+def load_policy(recipe: Recipe) -> tuple[Any, Any]:
     """Model and tokenizer."""
     name = recipe.model.path
     if name == "demo":
@@ -210,12 +210,8 @@ def _load_policy(recipe: Recipe) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(name, padding_side="left")
         model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise InputError(f"cannot load model.path {name!r}: {_one_line(error)}") from error
+        raise InputError(f"cannot load model.path {name!r}: {one_line(error)}") from error
     return model, tokenizer
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
 
 
 def _as_record(batch: RolloutBatch, step: int, recipe: Recipe, tokenizer: Any) -> pa.Table:
@@ -252,7 +248,7 @@ def _summarise(recipe: Recipe, folder: RunFolder, task: Task, model: Any, tokeni
             "steps": recipe.steps,
             "before": json.loads(folder.before.read_text(encoding="utf-8")),
             "after": task.evaluate(model, tokenizer, recipe),
-            # Medians: the first step compiles, and a checkpoint now and then takes a moment.
+            # Medians: a checkpoint now and then takes a moment.
             "seconds_per_step": statistics.median(line["seconds"] for line in lines),
             "ktae_seconds_per_step": statistics.median(ktae_seconds) if ktae_seconds else None,
         },

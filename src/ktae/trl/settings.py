@@ -60,6 +60,7 @@ def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
         epsilon=recipe.algorithm.clip_low,
         epsilon_high=recipe.algorithm.clip_high,
         beta=recipe.algorithm.kl,
+        top_entropy_quantile=recipe.trl.top_entropy,
         learning_rate=recipe.optimizer.learning_rate,
         adam_beta1=recipe.optimizer.beta1,
         adam_beta2=recipe.optimizer.beta2,

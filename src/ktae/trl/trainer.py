@@ -12,7 +12,7 @@ from trl import GRPOTrainer
 
 from ktae.config import KTAEConfig
 from ktae.estimator import key_token_table, key_token_values
-from ktae.trl.checks import check_arguments, check_padding, correctness_column
+from ktae.trl.checks import check_arguments, check_padding, check_scores, correctness_column
 from ktae.trl.dynamic_sampling import DynamicSampling
 from ktae.trl.metrics import Estimated, step_metrics
 
@@ -119,6 +119,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         first_row = self.accelerator.process_index * len(inputs)
         own = slice(first_row, first_row + len(inputs))
         verdict = rewards[own, self._correctness_column]
+        if self.ktae is not None and self.ktae.graded:
+            check_scores(verdict, self.ktae, self.reward_func_names[self._correctness_column])
         correct = torch.where(verdict.isnan(), verdict, (verdict > self.threshold).to(verdict))
         token_ids = [list(ids) for ids in completion_ids_list]
         self._scored.append(

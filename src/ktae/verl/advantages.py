@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
+import functools
 import logging
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import torch
 
 from ktae.errors import InputError
 from ktae.estimator import key_token_values
+from ktae.rollouts.tokens import load_tokenizer
 from ktae.verl import options, plugin
 
 
@@ -75,7 +77,7 @@ def token_advantages(
     chosen = options.from_algorithm(config)
     base = _rollout_advantages(chosen.base, token_level_rewards, response_mask, index, config)
     started = time.perf_counter()
-    correct = _correct(rollouts.acc, token_level_rewards, chosen.threshold)
+    correct = _correct(rollouts.acc, token_level_rewards, chosen)
     terms = key_token_values(
         rollouts.token_ids,
         response_mask,
@@ -83,6 +85,7 @@ def token_advantages(
         np.asarray(index).astype(str),
         chosen.config,
         backend=chosen.backend,
+        tokenizer=_tokenizer(chosen.tokenizer) if chosen.tokenizer else None,
     )
     rollouts.metrics |= _statistics(base, terms, response_mask)
     rollouts.metrics["ktae/unknown"] = float(np.isnan(correct).mean())
@@ -116,12 +119,18 @@ def _rollout_advantages(
     return advantages
 
 
-def _correct(acc: np.ndarray | None, rewards: torch.Tensor, threshold: float) -> np.ndarray:
-    """(B,) 1, 0, or NaN for unknown."""
+def _correct(acc: np.ndarray | None, rewards: torch.Tensor, chosen: options.Options) -> np.ndarray:
+    """(B,) 1, 0, or NaN for unknown; with a graded config the scores themselves."""
     if acc is None:
-        _warn_of_rewards(threshold)
+        _warn_of_rewards(chosen.threshold)
         acc = rewards.sum(dim=-1).cpu().numpy()
-    return np.where(np.isnan(acc), np.nan, acc > threshold)
+    known = acc if chosen.config.graded else acc > chosen.threshold
+    return np.where(np.isnan(acc), np.nan, known)
+
+
+@functools.cache
+def _tokenizer(name: str) -> Any:
+    return load_tokenizer(name)
 
 
 _warned = False

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ktae.errors import InputError
-from ktae.verl import options, versions
+from ktae.errors import InputError, one_line
+from ktae.verl import options, plugin, versions
 from ktae.verl.overrides import Overrides, arguments
 
 
@@ -20,7 +20,7 @@ def compose(settings: Overrides) -> Any:
     Raises:
         InputError: verl is absent or of another version; a key is unknown to it (the nearest known
             one is named) or, given as new, is there already; an option of `algorithm.ktae` is
-            unknown.
+            unknown; the estimator is `ktae` and the trainer mode is not one of its own.
     """
     versions.require()
     from hydra import compose as hydra_compose
@@ -32,8 +32,12 @@ def compose(settings: Overrides) -> Any:
         try:
             config = hydra_compose("ppo_trainer", overrides=arguments(settings))
         except HydraException as error:
-            raise InputError(f"verl refuses an override: {' '.join(str(error).split())}") from None
+            raise InputError(f"verl refuses an override: {one_line(error, 2000)}") from None
     options.from_algorithm(config.algorithm)
+    mode = config.trainer.v1.trainer_mode
+    is_ktae = config.algorithm.adv_estimator == plugin.ESTIMATOR
+    if is_ktae and config.trainer.use_v1 and mode not in plugin.MODES:
+        raise InputError(plugin.without_mode(mode))
     return config
 
 

@@ -13,6 +13,7 @@ from ktae.errors import InputError
 BASES = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized")
 """Rollout advantages of verl that the terms can be added to."""
 
+_OWN = ("base", "threshold", "backend", "tokenizer")
 _ESTIMATOR = {field.name for field in dataclasses.fields(KTAEConfig)}
 
 
@@ -28,6 +29,8 @@ class Options:
     """A rollout is correct where `acc` (or, without one, its reward) is above this."""
     backend: str = "auto"
     """What computes the terms; see `ktae.backends`."""
+    tokenizer: str | None = None
+    """The model's folder or hub name, for units that are made of text."""
 
 
 def from_algorithm(algorithm: Any) -> Options:
@@ -44,14 +47,14 @@ def from_algorithm(algorithm: Any) -> Options:
     given = dict(node.items())
     _refuse_unknown(given)
     fields = {name: _plain(given[name]) for name in given if name in _ESTIMATOR}
-    own = {name: given[name] for name in ("base", "threshold", "backend") if name in given}
+    own = {name: given[name] for name in _OWN if name in given}
     options = Options(KTAEConfig.preset(given.get("preset", "paper"), **fields), **own)
     _check(options)
     return options
 
 
 def _refuse_unknown(given: dict[str, Any]) -> None:
-    known = sorted(_ESTIMATOR | {"preset", "base", "threshold", "backend"})
+    known = sorted(_ESTIMATOR | {"preset", *_OWN})
     for name in given:
         if name not in known:
             nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
@@ -62,6 +65,7 @@ def _refuse_unknown(given: dict[str, Any]) -> None:
 def _check(options: Options) -> None:
     from ktae.backends import BACKENDS
 
+    _check_tokenizer(options)
     if options.base not in BASES:
         raise InputError(f"algorithm.ktae.base is {options.base!r}; expected {', '.join(BASES)}")
     number = isinstance(options.threshold, int | float) and not isinstance(options.threshold, bool)
@@ -71,6 +75,17 @@ def _check(options: Options) -> None:
     if options.backend not in known:
         raise InputError(
             f"algorithm.ktae.backend is {options.backend!r}; expected {', '.join(known)}"
+        )
+
+
+def _check_tokenizer(options: Options) -> None:
+    from ktae.units import UNITS
+
+    of_text = [name for name in options.config.units if UNITS[name].needs_tokenizer]
+    if of_text and not options.tokenizer:
+        raise InputError(
+            f"algorithm.ktae.units has {', '.join(of_text)}, which is made of text; expected "
+            "algorithm.ktae.tokenizer, the model's folder or hub name, too"
         )
 
 

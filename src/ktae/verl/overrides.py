@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError
 from ktae.recipe import Recipe
-from ktae.verl.plugin import ESTIMATOR
+from ktae.units import UNITS
+from ktae.verl.plugin import ESTIMATOR, REWARD
 
 LOSSES = {
     "grpo": "seq-mean-token-mean",
@@ -22,6 +23,12 @@ LOSSES = {
 
 IGNORED = ("custom_reward_function.", "reward_model.")
 """Left in verl's configuration from an older one, and read by nobody."""
+
+TRACKERS = (
+    *("clearml", "mlflow", "rl_insight", "swanlab", "tensorboard", "trackio", "vemlp_wandb"),
+    *("wandb", "console", "file"),
+)
+"""What verl 0.9 can report to; it would refuse others only after the models are loaded."""
 
 PLAIN_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
 """For the demo, whose prompts are complete as they are."""
@@ -43,8 +50,21 @@ class Paths:
     """The run folder."""
 
 
-def overrides(recipe: Recipe, paths: Paths, *, resume: bool = False) -> Overrides:
+def overrides(
+    recipe: Recipe,
+    paths: Paths,
+    *,
+    resume: bool = False,
+    environment: Mapping[str, str] | None = None,
+) -> Overrides:
     """verl's keys (with Hydra's `+` where a key is new) and values for a recipe.
+
+    Args:
+        recipe: what to run.
+        paths: where it finds and leaves things.
+        resume: continue from the last checkpoint.
+        environment: variables for every process of the run, on whatever node Ray starts it; those
+            of a cluster that is up already inherit nothing from the process that asks it for work.
 
     Raises:
         InputError: the recipe asks for something that verl cannot do, or sets a key that verl
@@ -58,6 +78,10 @@ def overrides(recipe: Recipe, paths: Paths, *, resume: bool = False) -> Override
         | _rollout(recipe)
         | _reward(recipe)
         | _trainer(recipe, paths, resume)
+        | {
+            f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}": value
+            for name, value in (environment or {}).items()
+        }
     )
     given = dict(_flat(recipe.verl.overrides))
     for key in given:
@@ -67,6 +91,17 @@ def overrides(recipe: Recipe, paths: Paths, *, resume: bool = False) -> Override
         # `+key` and `key` are the same setting: what the recipe gives replaces ours.
         settings = {ours: v for ours, v in settings.items() if ours.lstrip("+") != key.lstrip("+")}
     return settings | given
+
+
+def notes(recipe: Recipe) -> list[str]:
+    """What the recipe says and verl does not do, for whoever starts the run."""
+    if "patience" not in recipe.algorithm.model_fields_set:
+        return []
+    return [
+        f"algorithm.patience is {recipe.algorithm.patience}, which verl has no counterpart for: "
+        f"the run goes on for all of its {recipe.steps} steps, whether or not there is something "
+        "to learn"
+    ]
 
 
 def _flat(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -86,6 +121,8 @@ def _algorithm(recipe: Recipe) -> Overrides:
     }
     if recipe.ktae:
         chosen = {"preset": recipe.ktae.preset} | recipe.ktae.replaced()
+        if any(UNITS[unit].needs_tokenizer for unit in recipe.ktae.config().units):
+            chosen["tokenizer"] = recipe.model.path
         settings |= {f"+algorithm.ktae.{name}": value for name, value in chosen.items()}
     if recipe.algorithm.resampling_rounds:
         # verl samples until the batch is full, however many rounds that takes.
@@ -106,6 +143,7 @@ def _data(recipe: Recipe, paths: Paths) -> Overrides:
         "data.max_response_length": recipe.rollout.max_response_length,
         "data.filter_overlong_prompts": False,
         "data.truncation": "left",
+        "data.val_max_samples": recipe.logging.eval_problems,
         "data.seed": recipe.seed,
     }
 
@@ -156,6 +194,8 @@ def _actor(recipe: Recipe) -> Overrides:
         "entropy_coeff": 0,
         "grad_clip": optimizer.max_grad_norm,
     }
+    if recipe.algorithm.loss == "dr_grpo":  # left alone, verl divides by each batch's own width
+        actor["loss_scale_factor"] = recipe.rollout.max_response_length
     return {f"actor_rollout_ref.actor.{name}": value for name, value in actor.items()}
 
 
@@ -180,7 +220,7 @@ def _rollout(recipe: Recipe) -> Overrides:
 
 def _reward(recipe: Recipe) -> Overrides:
     settings: Overrides = {
-        "reward.custom_reward_function.path": "pkg://ktae.verl.reward",
+        "reward.custom_reward_function.path": REWARD,
         "reward.custom_reward_function.name": "compute_score",
     }
     longest = recipe.rollout.max_response_length
@@ -202,7 +242,7 @@ def _reward(recipe: Recipe) -> Overrides:
 
 def _trainer(recipe: Recipe, paths: Paths, resume: bool) -> Overrides:
     mode = recipe.verl.mode
-    settings: Overrides = {
+    return {
         "trainer.use_v1": True,
         "trainer.v1.trainer_mode": f"ktae_{mode}" if recipe.ktae else mode,
         "trainer.nnodes": recipe.verl.nodes,
@@ -213,18 +253,23 @@ def _trainer(recipe: Recipe, paths: Paths, resume: bool) -> Overrides:
         "trainer.max_actor_ckpt_to_keep": recipe.logging.keep_checkpoints,
         "trainer.test_freq": recipe.verl.validate_every,
         "trainer.val_before_train": True,
-        "trainer.logger": ["console", "file", *recipe.logging.report_to],
+        "trainer.logger": _trackers(recipe),
         "trainer.project_name": "ktae",
         "trainer.experiment_name": f"{recipe.name}-seed{recipe.seed}",
         "trainer.default_local_dir": str(paths.output / "checkpoints"),
         "trainer.rollout_data_dir": str(paths.output / "rollouts"),
         "trainer.resume_mode": "auto" if resume else "disable",
     }
-    if recipe.verl.nodes > 1:
-        # The other nodes' processes do not inherit this one's environment.
-        variables = "+ray_kwargs.ray_init.runtime_env.env_vars"
-        settings[f"{variables}.VERL_USE_EXTERNAL_MODULES"] = "ktae.verl"
-    return settings
+
+
+def _trackers(recipe: Recipe) -> list[str]:
+    for name in recipe.logging.report_to:
+        if name not in TRACKERS:
+            raise InputError(
+                f"logging.report_to has {name!r}, which verl cannot report to; "
+                f"expected some of {', '.join(TRACKERS)}"
+            )
+    return list(dict.fromkeys(["console", "file", *recipe.logging.report_to]))
 
 
 def starting(settings: Overrides, paths: Paths) -> Overrides:

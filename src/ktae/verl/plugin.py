@@ -21,6 +21,9 @@ from ktae.verl.lazy import when_imported
 ESTIMATOR = "ktae"
 """Its name in `algorithm.adv_estimator`."""
 
+REWARD = "pkg://ktae.verl.reward"
+"""The reward function, in `reward.custom_reward_function.path`."""
+
 MODES = ("ktae_sync", "ktae_colocate_async", "ktae_separate_async")
 """Trainer modes: verl's own of the same names, plus the token ids that the estimator needs."""
 
@@ -78,24 +81,39 @@ def _add_trainers(v1: ModuleType) -> None:
 
     for mode, trainer in TRAINERS.items():
         v1.register_trainer(mode)(trainer)
-    _refuse_without_mode(v1.PPOTrainer, KTAETrainer)
+    _check_first(v1.PPOTrainer, needed=KTAETrainer)
 
 
-def _refuse_without_mode(stock: type, ours: type) -> None:
-    """Let verl's own trainer modes refuse `adv_estimator=ktae` at once.
+def _check_first(trainer: Any, needed: type | None = None) -> None:
+    """Let verl's trainers refuse at once what they cannot do, under their own names too.
 
-    Left alone they would fail too, but at the first advantages: after the models are loaded and a
-    batch is sampled.
+    Left alone they would fail as well, but at the first rewards and advantages: after the models
+    are loaded and a batch is sampled.
     """
-    start = stock.__init__  # type: ignore[misc]
+    start = trainer.__init__
 
     @functools.wraps(start)
     def __init__(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
-        if config.algorithm.adv_estimator == ESTIMATOR and not isinstance(self, ours):
-            raise InputError(without_mode(config.trainer.v1.trainer_mode))
+        _check(config, has_token_ids=needed is None or isinstance(self, needed))
         start(self, config, *args, **kwargs)
 
-    stock.__init__ = __init__  # type: ignore[misc]
+    trainer.__init__ = __init__
+
+
+def _check(config: Any, *, has_token_ids: bool) -> None:
+    """Raise an InputError for a configuration that would fail later."""
+    if config.algorithm.adv_estimator == ESTIMATOR:
+        if not has_token_ids:
+            raise InputError(without_mode(config.trainer.v1.trainer_mode))
+        from ktae.verl import options
+
+        options.from_algorithm(config.algorithm)
+    function = (config.get("reward") or {}).get("custom_reward_function") or {}
+    is_demo = "max_response_length" in (function.get("reward_kwargs") or {})
+    if function.get("path") == REWARD and not is_demo:
+        from ktae.verl.reward import math_grader
+
+        math_grader()
 
 
 def without_mode(mode: str | None = None) -> str:
@@ -109,6 +127,7 @@ def without_mode(mode: str | None = None) -> str:
 
 def _wrap_old_trainer(ray_trainer: Any) -> None:
     """The trainer of `trainer.use_v1=False` calls `compute_advantage` by this module's name."""
+    _check_first(ray_trainer.RayPPOTrainer)
     original = ray_trainer.compute_advantage
 
     @functools.wraps(original)

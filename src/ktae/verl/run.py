@@ -13,7 +13,15 @@ from ktae.hub import check_local_or_hub
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder
 from ktae.verl.check import compose
-from ktae.verl.overrides import Overrides, Paths, arguments, command, overrides, starting
+from ktae.verl.overrides import (
+    Overrides,
+    Paths,
+    arguments,
+    command,
+    notes,
+    overrides,
+    starting,
+)
 from ktae.verl.reward import demo_source, math_grader
 
 MODULES = "VERL_USE_EXTERNAL_MODULES"
@@ -27,16 +35,20 @@ def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> Override
             asks for what verl cannot do. Nothing is written.
     """
     paths = Paths(_model(recipe), *_data(recipe, folder), folder.path.absolute())
-    settings = overrides(recipe, paths, resume=resume)
+    settings = overrides(recipe, paths, resume=resume, environment=_environment(folder))
     compose(settings)
     return starting(settings, paths)
 
 
 def dry_run(recipe: Recipe, folder: RunFolder) -> str:
-    """The command that the run would start, to copy, after what has to be there for it."""
+    """The command that the run would start, to copy, after what there is to know of it."""
     settings = plan(recipe, folder)
-    missing = [f"# {path} does not exist yet\n" for path in _absent(recipe, folder)]
-    return "".join(missing) + command(settings, _environment(folder, os.environ.get(MODULES)))
+    writer = "ktae train" if recipe.task == "demo" else "ktae data prepare"
+    missing = [
+        f"{path} does not exist yet; `{writer}` writes it" for path in _absent(recipe, folder)
+    ]
+    comments = [f"# {line}\n" for line in (*notes(recipe), *missing)]
+    return "".join(comments) + command(settings, _environment(folder))
 
 
 def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
@@ -47,6 +59,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
     """
     if resume:
         _require_same(recipe, folder)
+        _require_verl_s(folder)
     else:
         folder.require_free()
     settings = plan(recipe, folder, resume=resume)
@@ -58,17 +71,19 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
         folder.create(recipes.dump(recipe))
     if recipe.task == "demo":
         _write_demo(recipe, folder)
-    environment = os.environ | _environment(folder, os.environ.get(MODULES))
+    environment = os.environ | _environment(folder)
     program = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments(settings)]
     return subprocess.run(program, env=environment, check=False).returncode
 
 
-def _environment(folder: RunFolder, modules: str | None) -> dict[str, str]:
+def _environment(folder: RunFolder) -> dict[str, str]:
     """Loud loading of the plug-in, beside whatever else is asked for, and where metrics go."""
-    named = [name for name in (modules or "").split(",") if name and name != "ktae.verl"]
+    modules = os.environ.get(MODULES, "").split(",")
+    others = [name for name in modules if name and name != "ktae.verl"]
     return {
-        MODULES: ",".join(["ktae.verl", *named]),
+        MODULES: ",".join(["ktae.verl", *others]),
         "VERL_FILE_LOGGER_PATH": str(folder.metrics.absolute()),
+        "TENSORBOARD_DIR": str((folder.path / "tensorboard").absolute()),
     }
 
 
@@ -128,6 +143,15 @@ def _require_same(recipe: Recipe, folder: RunFolder) -> None:
         raise InputError(
             f"{folder.recipe} differs from the recipe given in {', '.join(changed)}; "
             "resume with the recipe that the run was started with"
+        )
+
+
+def _require_verl_s(folder: RunFolder) -> None:
+    """verl would overlook TRL's checkpoints and start from the beginning."""
+    if checkpoint := folder.last_checkpoint():
+        raise InputError(
+            f"{checkpoint} is TRL's, so verl cannot continue from it; "
+            "resume with --engine trl, or give another --output"
         )
 
 

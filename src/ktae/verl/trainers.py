@@ -14,7 +14,7 @@ from verl.trainer.ppo.v1 import (
 )
 
 from ktae.errors import InputError
-from ktae.verl import options, plugin
+from ktae.verl import plugin
 from ktae.verl.advantages import Rollouts, handed_over, rollouts_of_infos
 
 
@@ -35,7 +35,6 @@ class KTAETrainer:
                 f"algorithm.adv_estimator={config.algorithm.adv_estimator}; "
                 f"expected algorithm.adv_estimator=ktae, or trainer_mode={self.stock_mode}"
             )
-        options.from_algorithm(config.algorithm)
         with open_dict(config):
             # verl picks the replay buffer and a mode's options by this name.
             config.trainer.v1.trainer_mode = self.stock_mode

@@ -53,13 +53,12 @@ class GenerateServer:
     """Gathers the requests of a moment into one batch."""
 
     def __init__(self, path, response_length, seed):
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoModelForCausalLM
 
         torch.set_num_threads(1)
         torch.manual_seed(seed)
-        tokenizer = AutoTokenizer.from_pretrained(path)
-        self.pad, self.eos = tokenizer.pad_token_id, tokenizer.eos_token_id
         self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+        self.pad, self.eos = self.model.config.pad_token_id, self.model.config.eos_token_id
         self.response_length = response_length
         self.global_steps = None
         self.waiting = []

@@ -56,10 +56,10 @@ function verdict(x, group) {
   const { nTrue, nFalse } = group;
   if (x.term === 0) {
     const all = x.a === nTrue && x.b === nFalse;
-    return h("p", { class: "verdict" }, all ? "Every rollout has it, so it says nothing: its term is 0." : "Presence does not go with correctness (p = 1, no information): its term is 0.");
+    return h("p", { class: "verdict" }, all ? "Every rollout has it, so it says nothing: its term is 0." : "Presence does not go with correctness: its term is 0.");
   }
   const side = x.term > 0 ? "for" : "against";
-  const strength = Math.abs(x.term) > 0.9 * report.presets[state.preset].term_scale / 2 ? "as strongly as a term can" : x.p < 0.05 ? "strongly" : "weakly";
+  const strength = Math.abs(x.term) > 0.9 * largestTerm(report.presets[state.preset], nTrue + nFalse) ? "as strongly as a term can" : x.p < 0.05 ? "strongly" : "weakly";
   const chance = x.p >= 0.05 ? ` A split like this is common by chance (p = ${pText(x.p)}).` : "";
   return h("p", { class: "verdict" }, h("b", { class: x.term > 0 ? "p6" : "n6" }, `Speaks ${side} correctness`),
     `, ${strength}: ${x.a} of ${nTrue} correct and ${x.b} of ${nFalse} incorrect rollouts have it.${chance}`);
@@ -83,6 +83,11 @@ function contingency(x, group) {
 
 function statistics(x) {
   const s = report.presets[state.preset];
+  if (s.statistic === "z") return numbers("How the term came about", [
+    ["p (Fisher, two-sided)", pText(x.p), "for comparison; not in the term"],
+    ["z", signed(x.value), "of the verdicts of the rollouts that have it, over permuted verdicts"],
+    ["term", signed(x.term), `${s.term_scale}·z`],
+  ]);
   const rows = [
     [s.fisher === "point" ? "p (this table)" : "p (Fisher, two-sided)", pText(x.p), ""],
     ["Fisher score", plain(x.fisher), x.p === 1 ? "0 where p = 1" : "exp(−2p)"],

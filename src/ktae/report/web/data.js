@@ -56,6 +56,7 @@ async function readFrame() {
   for (let g = 0; g < n; g++) {
     if (groups.first[g] >= 0) report.groupOf.fill(g, groups.first[g], groups.first[g] + groups.size[g]);
   }
+  report.anyMixed = groups.label.some((_, g) => isMixed(g));
   report.flagOf = new Map(report.flags.filter((f) => f.rollout >= 0).map((f) => [f.rollout, f]));
   report.flagged = new Set(report.flags.map((f) => f.group));
 }

@@ -60,7 +60,7 @@ function drawGroups(main) {
     Object.entries(GROUP_KINDS).map(([key, [name, fits]]) => h("option", { value: key, selected: key === groupView.kind }, `${name} (${thousands(rows.filter(fits).length)})`)));
   main.replaceChildren(
     h("section", { class: "pane", "aria-label": "Groups" }, h("h2", {}, "Groups"), overview(rows), h("div", { class: "bar" }, search, kinds), holder),
-    suspiciousList());
+    ...[besideChance()].filter((section) => section !== null), suspiciousList());
 }
 
 function overview(rows) {
@@ -70,6 +70,8 @@ function overview(rows) {
     [thousands(rows.length), "groups"], [known ? percent(right / known) : "–", "correct"],
     [thousands(rows.filter((row) => isMixed(row.g)).length), "mixed groups"], [thousands(report.flags.length), "suspicious rollouts"],
   ];
+  const found = byChance()?.term_abs;
+  if (found) facts.push([plain(found.real), `mean |term|; by chance ${plain(found.mean)}`]);
   return h("div", { class: "facts-row" }, facts.map(([number, name]) => h("div", {}, h("b", {}, number), h("span", {}, name))));
 }
 

@@ -45,7 +45,7 @@ function groupBar(g) {
     h("button", { type: "button", "aria-label": "Previous group", onclick: () => step(-1) }, "‹"),
     h("span", {}, "Group ", input, ` of ${thousands(report.groups.label.length)}`),
     h("button", { type: "button", "aria-label": "Next group", onclick: () => step(1) }, "›"),
-    h("label", { class: "check" }, mixedOnly, " mixed only"),
+    report.anyMixed ? h("label", { class: "check" }, mixedOnly, " mixed only") : null,
     h("strong", { class: "group-name", dir: "auto" }, groupName(g)), legend(state.signal, g));
 }
 
@@ -53,7 +53,7 @@ const skip = { mixed: true };
 function neighbour(g, by) {
   const n = report.groups.label.length;
   for (let next = g + by; next >= 0 && next < n; next += by) {
-    if (report.groups.first[next] >= 0 && (!skip.mixed || isMixed(next))) return next;
+    if (report.groups.first[next] >= 0 && (!skip.mixed || !report.anyMixed || isMixed(next))) return next;
   }
   return g;
 }
@@ -68,7 +68,7 @@ function promptBox(g) {
 function groupSummary(g, rows) {
   const flags = rows.filter((r) => report.flagOf.has(r));
   const { groups } = report;
-  const text = `${groups.size[g]} rollouts, ${groups.right[g]} of ${groups.known[g]} correct; mean length ${plain(groups.length[g], 0)}; mean |term| ${plain(groups.term_abs[state.preset][g])}`;
+  const text = `${groups.size[g]} ${groups.size[g] === 1 ? "rollout" : "rollouts"}, ${groups.right[g]} of ${groups.known[g]} correct; mean length ${plain(groups.length[g], 0)}; mean |term| ${plain(groups.term_abs[state.preset][g])}`;
   const list = flags.map((r) => h("li", {}, h("a", { href: fragment({ rollout: r - groups.first[g], token: report.flagOf.get(r).token }) }, `Rollout ${r - groups.first[g] + 1}`), ` (${report.flagOf.get(r).kind}): ${report.flagOf.get(r).why}`));
   const none = state.signal === "term" && !groupStatistics(g, state.preset).mixed ? h("p", { class: "warn" }, noComparison(groupStatistics(g, state.preset))) : null;
   return h("div", { class: "summary" }, h("p", {}, text), none, list.length ? h("div", { class: "warn" }, h("b", {}, "Suspicious"), h("ul", {}, list.slice(0, FLAGS_OPEN)), moreFlags(list)) : null);

@@ -95,7 +95,7 @@ function drawAxes(context, width, height) {
 
 function drawPoints(context, points, picked) {
   const strong = { p: colourOf("--for-strong"), n: colourOf("--against-strong") }, none = colourOf("--line");
-  const scale = report.presets[state.preset].term_scale / 2;
+  const scale = largestOnPage(report.presets[state.preset]);
   for (const { row, x, y } of points) {
     const strength = Math.abs(row.term) / scale;
     context.globalAlpha = 0.45 + 0.5 * Math.min(1, strength);

@@ -37,7 +37,7 @@ function maskCache(rollout) {
 
 function fullShade(signal, g) {
   const settings = report.presets[state.preset];
-  const half = settings.term_scale / 2;
+  const half = largestOnPage(settings);
   if (signal === "term") return half;
   if (signal === "advantage") {
     let most = 0;

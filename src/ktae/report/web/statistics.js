@@ -38,6 +38,19 @@ function informationGain(a, b, nTrue, nFalse) {
 const saturate = (tf, relative, s) =>
   ((s.k1 + 1) * tf) / (s.k1 * (1 - s.b_len + s.b_len * relative) + tf);
 
+// What no |term| in a group of n rollouts exceeds.
+const largestTerm = (s, n) => s.term_scale * (s.statistic === "z" ? Math.sqrt(Math.max(1, n - 1)) : 0.5);
+
+// The same for the largest group on the page.
+const largestOnPage = (s) => largestTerm(s, report.groups.size.reduce((x, y) => Math.max(x, y), 2));
+
+// Permutation z-score of the verdicts of the m rollouts that have the token.
+function presenceZ(a, m, nTrue, n) {
+  if (m === n) return 0;
+  const mean = nTrue / n;
+  return (a - m * mean) / Math.sqrt(((m * (n - m)) / (n - 1)) * mean * (1 - mean));
+}
+
 // One token of a mixed group: every number from the counts to the term.
 function explain(counts, group, s) {
   const { a, b, inTrue, inFalse } = counts;
@@ -45,6 +58,10 @@ function explain(counts, group, s) {
   const p = fisherPValue(a, b, nTrue, nFalse, s.fisher === "point");
   const fisher = p === 1 ? 0 : Math.exp(-2 * p);
   const gain = informationGain(a, b, nTrue, nFalse);
+  if (s.statistic === "z") {
+    const z = presenceZ(a, a + b, nTrue, nTrue + nFalse);
+    return { a, b, p, fisher, gain, direction: z, value: z, term: s.term_scale * z };
+  }
   const mean = (lengthTrue + lengthFalse) / 2;
   const tfTrue = inTrue / lengthTrue, tfFalse = inFalse / lengthFalse;
   const satTrue = saturate(tfTrue, lengthTrue / mean, s);

@@ -23,7 +23,7 @@ const TOKEN_COLUMNS = [
   { name: "token", key: "text", class: "token-cell", cell: (row) => h("code", { dir: "auto" }, row.text), sort: (row) => row.text },
   { name: "id", key: "id", class: "number wide", cell: (row) => String(row.id), sort: (row) => row.id },
   { name: "impact", key: "impact", class: "number", title: "term × (correct rollouts with it − as many as chance gives), over groups", cell: (row) => signed(row.impact, 1), sort: (row) => Math.abs(row.impact) },
-  { name: "term", key: "term", class: "number", title: "mean over groups, weighted as the impact is", cell: (row) => h("span", { class: `pill ${shadeClass("term", row.term, report.presets[state.preset].term_scale / 2)}` }, signed(row.term)), sort: (row) => row.term },
+  { name: "term", key: "term", class: "number", title: "mean over groups, weighted as the impact is", cell: (row) => h("span", { class: `pill ${shadeClass("term", row.term, largestOnPage(report.presets[state.preset]))}` }, signed(row.term)), sort: (row) => row.term },
   { name: "correct", key: "shareTrue", class: "number", cell: (row) => percent(row.shareTrue), sort: (row) => row.shareTrue },
   { name: "incorrect", key: "shareFalse", class: "number", cell: (row) => percent(row.shareFalse), sort: (row) => row.shareFalse },
   { name: "groups", key: "groups", class: "number wide", title: "mixed groups in which it occurs", cell: (row) => thousands(row.groups), sort: (row) => row.groups },

@@ -31,7 +31,9 @@ function drawTraining(main) {
   const missing = ["entropy", "KL", "clip share"].filter((name) => !series.some((line) => line.name === name));
   main.replaceChildren(
     h("section", { class: "pane", "aria-label": "Curves" }, h("h2", {}, "Training"), h("div", { class: "bar slider" }, h("label", { for: "step" }, "Step "), slider, output), charts,
-      missing.length ? h("p", { class: "quiet" }, `Not in this dump: ${missing.join(", ")}. Thin lines are steps, thick ones a running mean of eleven.`) : h("p", { class: "quiet" }, "Thin lines are steps, thick ones a running mean of eleven.")),
+      h("p", { class: "quiet" },
+        missing.length ? `Not in this dump: ${missing.join(", ")}. ` : "",
+        steps.length > SMOOTHED ? `Thin lines are steps, thick ones a running mean of ${SMOOTHED}.` : "")),
     h("section", { class: "pane", "aria-label": "Tokens over steps" }, h("h2", {}, "Tokens at this step"),
       tokens.tokens.length ? h("div", {}, bars, line) : h("p", { class: "quiet" }, "No step has a mixed group, so no token has a value.")));
 }
@@ -63,7 +65,7 @@ function followed(step) {
   let i = state.id === null ? 0 : tokens.findIndex((rank) => report.vocabulary.id[rank] === state.id);
   const lost = i < 0;
   if (lost) i = 0;
-  const half = report.presets[0].term_scale / 2;
+  const half = largestOnPage(report.presets[0]);
   return h("figure", { class: "followed" },
     h("figcaption", {}, "Term of ", h("code", { dir: "auto" }, tokenLabel(tokens[i])), " over steps (mean over groups; a gap: in no mixed group). ", lost ? "The token picked is not among the 300 of greatest impact. " : "", "Pick another above."),
     curve(steps, term[i], { name: `term of ${tokenLabel(tokens[i])}`, at: step, range: [-half, half] }));

@@ -1,0 +1,90 @@
+"""Policy gradients of weighted log-probabilities, and the geometry in which they are compared."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from ktae.align.rollouts import Rollouts
+
+EPS = 1e-8
+"""Adam's."""
+
+
+def policy_gradient(
+    model: Any, rollouts: Rollouts, weight_bt: torch.Tensor, *, rows_at_once: int
+) -> torch.Tensor:
+    """(n_parameters,) float32: ∇ Σ_{i,t} weight(i, t) · log π(token(i, t)), on the policy.
+
+    `weight_bt` is (B, T); rollouts whose weights are all 0 cost nothing.
+    """
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    weight_bt = torch.where(rollouts.mask_bt, weight_bt.float(), 0.0)
+    rows = weight_bt.any(dim=1).nonzero().flatten().tolist()
+    rows.sort(key=lambda i: int(rollouts.mask_bt[i].sum()))
+    for parameter in parameters:
+        parameter.grad = None
+    for start in range(0, len(rows), rows_at_once):
+        part = rows[start : start + rows_at_once]
+        logprob_bt, own = _log_probabilities(model, rollouts, part)
+        (logprob_bt * weight_bt[part][:, :own].to(logprob_bt)).sum().backward()
+    gradient = torch.cat(
+        [(torch.zeros_like(p) if p.grad is None else p.grad).flatten().float() for p in parameters]
+    )
+    for parameter in parameters:
+        parameter.grad = None
+    return gradient
+
+
+def _log_probabilities(model: Any, rollouts: Rollouts, rows: list[int]) -> tuple[torch.Tensor, int]:
+    """(n, t) of the responses' tokens, and t, the longest of these rows' responses."""
+    longest = int(rollouts.mask_bt[rows].sum(dim=1).max())
+    prompts = [rollouts.prompt_ids[i] for i in rows]
+    width = max(map(len, prompts))
+    ids = torch.zeros(len(rows), width + longest, dtype=torch.int64)
+    mask = torch.zeros_like(ids)
+    for n, prompt in enumerate(prompts):
+        ids[n, width - len(prompt) : width] = torch.tensor(prompt)
+        mask[n, width - len(prompt) : width] = 1
+    ids[:, width:] = rollouts.ids_bt[rows, :longest]
+    mask[:, width:] = rollouts.mask_bt[rows, :longest]
+    position = (mask.cumsum(dim=1) - 1).clamp(min=0)
+    ids, mask, position = (x.to(model.device) for x in (ids, mask, position))
+    logits = model(
+        input_ids=ids, attention_mask=mask, position_ids=position, logits_to_keep=longest + 1
+    ).logits[:, :-1]
+    logprobs = torch.log_softmax(logits.float(), dim=-1)
+    return logprobs.gather(2, ids[:, width:, None]).squeeze(2), longest
+
+
+class Reference(NamedTuple):
+    """A large-sample gradient of the expected reward."""
+
+    halves: tuple[torch.Tensor, torch.Tensor]
+    """(n_parameters,) each, of different prompts."""
+    second_moment: torch.Tensor
+    """(n_parameters,) the mean square of the gradients of single batches: Adam's v, if it stood
+    still here."""
+
+    @property
+    def gradient(self) -> torch.Tensor:
+        """Of both halves."""
+        return self.halves[0] + self.halves[1]
+
+    def metrics(self) -> dict[str, torch.Tensor | None]:
+        """What multiplies the products of two gradients: nothing, or Adam's 1 / (√v + ε), in whose
+        metric Adam's step is the steepest."""
+        return {"raw": None, "adam": 1.0 / (self.second_moment.sqrt() + EPS)}
+
+
+def product(x: torch.Tensor, y: torch.Tensor, metric: torch.Tensor | None) -> float:
+    """Σ x · metric · y, in float64 where it is added up."""
+    terms = x * y if metric is None else x * y * metric
+    return float(terms.sum(dtype=torch.float64))
+
+
+def cosine(x: torch.Tensor, y: torch.Tensor, metric: torch.Tensor | None) -> float:
+    """Of the angle between two gradients; 0 if one of them is 0."""
+    norms = product(x, x, metric) * product(y, y, metric)
+    return product(x, y, metric) / norms**0.5 if norms > 0 else 0.0

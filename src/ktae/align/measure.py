@@ -1,0 +1,195 @@
+"""Measure estimators on a model: reference gradient, batches, products."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from ktae.align.gradients import Reference, cosine, policy_gradient, product
+from ktae.align.rollouts import Rollouts, Sampler
+from ktae.config import KTAEConfig
+from ktae.errors import InputError
+from ktae.estimator import key_token_values
+from ktae.recipe import Recipe
+from ktae.rollout_advantages import rollout_advantages
+
+BASE = "grpo"
+"""The name of the rollout advantage alone, which every estimator is compared with."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How much to sample."""
+
+    batches: int = 60
+    """Small batches of the recipe's `rollout.prompts_per_step` prompts."""
+    reference_prompts: int = 768
+    rows_at_once: int = 64
+    """Rollouts in one forward and backward pass."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Products:
+    """The inner products from which the cosine of every mixture follows, in one metric.
+
+    Of one batch and estimator: b is the gradient of the rollout advantages, t that of the
+    estimator's terms, r the reference.
+    """
+
+    bb: float
+    bt: float
+    tt: float
+    br: float
+    tr: float
+    rr: float
+
+    def cosine(self, base_weight: float, term_weight: float) -> float:
+        """Of base_weight · b + term_weight · t with r; 0 where either is 0."""
+        x, y = base_weight, term_weight
+        norm = x * x * self.bb + 2 * x * y * self.bt + y * y * self.tt
+        if norm <= 0 or self.rr <= 0:
+            return 0.0
+        return float((x * self.br + y * self.tr) / (norm * self.rr) ** 0.5)
+
+    def equal_norm(self) -> float:
+        """The term's weight that makes its gradient as long as the rollout advantage's."""
+        return float((self.bb / self.tt) ** 0.5) if self.tt > 0 else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Alignment:
+    """What was measured."""
+
+    reliability: dict[str, float]
+    """The cosine of the reference's two halves, by metric."""
+    products: dict[str, dict[str, list[Products]]]
+    """By metric and estimator, one entry a batch."""
+    accuracy: float
+    """Of all sampled rollouts whose correctness is known."""
+
+
+def measure(
+    model: Any,
+    tokenizer: Any,
+    recipe: Recipe,
+    estimators: Mapping[str, KTAEConfig],
+    plan: Plan,
+    progress: Progress,
+) -> Alignment:
+    """Sample on the policy, and compare each estimator's gradient with the reference.
+
+    Raises:
+        InputError: too few prompts, or no rewards differ, so that there is no gradient.
+    """
+    per_batch = recipe.rollout.prompts_per_step
+    chunks = max(2, plan.reference_prompts // per_batch)
+    sampler = Sampler(model, tokenizer, recipe, (chunks + plan.batches) * per_batch)
+    rewards: list[np.ndarray] = []
+    reference = _reference(model, sampler, recipe, chunks, plan, progress, rewards)
+    metrics = reference.metrics()
+    products: dict[str, dict[str, list[Products]]] = {
+        metric: {name: [] for name in estimators} for metric in metrics
+    }
+    for done in range(plan.batches):
+        rollouts = sampler.draw(per_batch)
+        rewards.append(rollouts.reward_b)
+        base_bt, terms = token_weights(rollouts, recipe, estimators, tokenizer)
+        base = policy_gradient(model, rollouts, base_bt, rows_at_once=plan.rows_at_once)
+        for name, term_bt in terms.items():
+            term = policy_gradient(model, rollouts, term_bt, rows_at_once=plan.rows_at_once)
+            for metric, scale in metrics.items():
+                products[metric][name].append(_products(base, term, reference.gradient, scale))
+        progress("batches", done + 1, plan.batches)
+    reliability = {name: cosine(*reference.halves, scale) for name, scale in metrics.items()}
+    return Alignment(reliability, products, float(np.nanmean(np.concatenate(rewards) > 0)))
+
+
+def _reference(
+    model: Any,
+    sampler: Sampler,
+    recipe: Recipe,
+    chunks: int,
+    plan: Plan,
+    progress: Progress,
+    rewards: list[np.ndarray],
+) -> Reference:
+    """Leave-one-out REINFORCE, unbiased: no division by lengths or by a standard deviation."""
+    halves: list[Any] = [0.0, 0.0]
+    squares: Any = 0.0
+    for chunk in range(chunks):
+        rollouts = sampler.draw(recipe.rollout.prompts_per_step)
+        rewards.append(rollouts.reward_b)
+        advantage_b = _rollout_advantages("rloo", rollouts)
+        weight_bt = torch.from_numpy(advantage_b / len(advantage_b)).float()[:, None]
+        gradient = policy_gradient(
+            model,
+            rollouts,
+            weight_bt.expand(rollouts.mask_bt.shape),
+            rows_at_once=plan.rows_at_once,
+        )
+        halves[chunk % 2] = halves[chunk % 2] + gradient / chunks
+        squares = squares + gradient**2 / chunks
+        progress("reference", chunk + 1, chunks)
+    if not all(bool(half.any()) for half in halves):
+        raise InputError(
+            "the reference gradient is 0: in no group of one half did the rewards differ; "
+            "more prompts, or a task that the model sometimes solves, would give one"
+        )
+    return Reference((halves[0], halves[1]), squares)
+
+
+def token_weights(
+    rollouts: Rollouts, recipe: Recipe, estimators: Mapping[str, KTAEConfig], tokenizer: Any
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """(B, T) weights of the log-probabilities: of the rollout advantages, and of each
+    estimator's terms, averaged over tokens as the recipe's loss averages."""
+    base = "grpo" if recipe.algorithm.scale_by_std else "dr_grpo"
+    advantage_b = torch.from_numpy(_rollout_advantages(base, rollouts)).float()
+    mask_bt = rollouts.mask_bt.float()
+    n_rows, n_tokens = len(mask_bt), mask_bt.sum()
+    scale_bt = {
+        "grpo": mask_bt / mask_bt.sum(dim=1, keepdim=True).clamp(min=1) / n_rows,
+        "dapo": mask_bt / n_tokens,
+        "dr_grpo": mask_bt / (n_rows * recipe.rollout.max_response_length),
+    }[recipe.algorithm.loss]
+    verdict_b = np.where(np.isnan(rollouts.reward_b), np.nan, rollouts.reward_b > 0)
+    terms = {}
+    for name, config in estimators.items():
+        evidence_b = rollouts.reward_b if config.graded else verdict_b
+        terms[name] = scale_bt * key_token_values(
+            rollouts.ids_bt, rollouts.mask_bt, evidence_b, rollouts.group_b, config,
+            tokenizer=tokenizer,
+        )  # fmt: skip
+    return scale_bt * advantage_b[:, None], terms
+
+
+def _rollout_advantages(base: str, rollouts: Rollouts) -> np.ndarray:
+    """(B,) 0 for rollouts that nobody could grade, which do not count in their group either."""
+    known_b = ~np.isnan(rollouts.reward_b)
+    advantages_b: np.ndarray = rollout_advantages(
+        base,
+        np.where(known_b, rollouts.reward_b, 0.0),
+        known_b.astype(np.float64),
+        lambda x: np.bincount(rollouts.group_b, x)[rollouts.group_b],
+    )
+    return advantages_b
+
+
+def _products(
+    base: torch.Tensor, term: torch.Tensor, reference: torch.Tensor, scale: torch.Tensor | None
+) -> Products:
+    return Products(
+        bb=product(base, base, scale),
+        bt=product(base, term, scale),
+        tt=product(term, term, scale),
+        br=product(base, reference, scale),
+        tr=product(term, reference, scale),
+        rr=product(reference, reference, scale),
+    )

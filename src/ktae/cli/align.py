@@ -1,0 +1,183 @@
+"""`ktae align`: which estimator's gradient points to higher reward, on your own model."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import yaml
+
+from ktae import recipe as recipes
+from ktae.config import PRESETS, KTAEConfig
+from ktae.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ktae.align.measure import Alignment
+    from ktae.align.summary import Row
+
+ESTIMATORS = "paper,calibrated,paper:control=permuted-labels,calibrated:control=permuted-labels"
+
+
+def align(
+    recipe: Annotated[Path, typer.Argument(help="A recipe (YAML): model, task, rollouts, loss.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]...",
+            help="Replace keys; model.path=RUN/checkpoints/checkpoint-50 looks along a run.",
+        ),
+    ] = None,
+    estimators: Annotated[
+        str, typer.Option(help="Presets, each with settings: paper,calibrated:term_scale=1.")
+    ] = ESTIMATORS,
+    weights: Annotated[
+        str, typer.Option(help="Norms of the terms' gradient, in multiples of GRPO's.")
+    ] = "0.3,1,2",
+    batches: Annotated[int, typer.Option(min=2, help="Small batches to compare.")] = 60,
+    reference_prompts: Annotated[
+        int, typer.Option(min=2, help="Prompts behind the reference gradient.")
+    ] = 768,
+    rows_at_once: Annotated[int, typer.Option(min=1, help="Rollouts in one backward pass.")] = 64,
+    output: Annotated[Path, typer.Option(help="Folder for the JSON and the figure.")] = Path(
+        "align"
+    ),
+) -> None:
+    """Compare estimators by the cosine of their gradients to the true policy gradient.
+
+    A large sample gives a reference gradient of the expected reward; small batches of the recipe's
+    size give each estimator's. No training, minutes on a small model.
+    """
+    from rich.console import Console
+
+    checked = recipes.load(recipe, overrides or ())
+    configs = _estimators(estimators)
+    factors = _numbers(weights)
+    console = Console()
+    try:
+        from ktae.align.measure import Plan, measure
+        from ktae.align.summary import draw, rows
+        from ktae.trl.run import load_policy
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"ktae align needs {error.name}, which is not installed; pip install 'ktae[trl,eval]'"
+        ) from None
+    model, tokenizer = load_policy(checked)
+    plan = Plan(batches, reference_prompts, rows_at_once)
+    with _Progress(console) as progress:
+        found = measure(model, tokenizer, checked, configs, plan, progress)
+    table = rows(found, factors)
+    output.mkdir(parents=True, exist_ok=True)
+    _write_json(output / "align.json", checked, configs, plan, found, table)
+    for suffix in ("png", "svg"):
+        draw(table, output / f"align.{suffix}", title=f"{checked.name}: {checked.model.path}")
+    _print(console, found, table)
+    console.print(f"{output}/align.json, align.png, align.svg", highlight=False)
+
+
+def _estimators(text: str) -> dict[str, KTAEConfig]:
+    """`preset` or `preset:key=value:key=value`, separated by commas."""
+    configs = {}
+    for name in text.split(","):
+        preset, *settings = name.strip().split(":")
+        fields: dict[str, Any] = {}
+        for setting in settings:
+            key, equals, value = setting.partition("=")
+            if not equals:
+                raise InputError(
+                    f"--estimators has {setting!r} in {name!r}; expected preset:key=value, with a "
+                    f"preset of {', '.join(PRESETS)}"
+                )
+            fields[key] = yaml.safe_load(value)
+        configs[name.strip()] = KTAEConfig.preset(preset, **fields)
+    return configs
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--weights is {text!r}; expected numbers with commas between") from None
+    if not all(0 < number < float("inf") for number in numbers):
+        raise InputError(f"--weights is {text!r}; expected finite numbers above 0")
+    return numbers
+
+
+def _write_json(
+    path: Path,
+    recipe: recipes.Recipe,
+    configs: dict[str, KTAEConfig],
+    plan: Any,
+    found: Alignment,
+    table: list[Row],
+) -> None:
+    from ktae.bench import machine
+    from ktae.runs import write_json
+
+    write_json(
+        path,
+        {
+            "recipe": recipe.model_dump(mode="json"),
+            "estimators": {name: dataclasses.asdict(config) for name, config in configs.items()},
+            "plan": dataclasses.asdict(plan),
+            "machine": machine(),
+            "rows": [dataclasses.asdict(row) for row in table],
+            **dataclasses.asdict(found),
+        },
+    )
+
+
+def _print(console: Console, found: Alignment, table: list[Row]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    for metric, reliability in found.reliability.items():
+        shown = Table(
+            title=f"cosine with the reference gradient, {metric} "
+            f"(the reference's own halves: {reliability:.2f}; accuracy {found.accuracy:.2f})"
+        )
+        shown.add_column("estimator", overflow="fold")
+        shown.add_column("mixture", no_wrap=True)
+        for column in ("cosine", "minus grpo (95 %)"):
+            shown.add_column(column, justify="right", no_wrap=True)
+        for row in (row for row in table if row.metric == metric):
+            low, high = row.difference_low, row.difference_high
+            shown.add_row(
+                escape(row.estimator),
+                row.mixture,
+                f"{row.cosine:.3f}",
+                f"{row.difference:+.3f} ({low:+.3f} to {high:+.3f})",
+            )
+        console.print(shown)
+
+
+class _Progress:
+    """A bar for each of the two phases; plain lines where the output is no terminal."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import TimeRemainingColumn as TimeLeft
+
+        self.console = console
+        self.bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeLeft(),
+            console=console, disable=not console.is_terminal,
+        )  # fmt: skip
+        self.tasks: dict[str, Any] = {}
+
+    def __enter__(self) -> Any:
+        self.bar.start()
+        return self.show
+
+    def __exit__(self, *_: Any) -> None:
+        self.bar.stop()
+
+    def show(self, phase: str, done: int, total: int) -> None:
+        if phase not in self.tasks:
+            self.tasks[phase] = self.bar.add_task(phase, total=total)
+        self.bar.update(self.tasks[phase], completed=done)
+        if not self.console.is_terminal and (done == total or done % max(1, total // 5) == 0):
+            self.console.print(f"{phase} {done}/{total}", highlight=False)

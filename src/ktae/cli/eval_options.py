@@ -1,0 +1,64 @@
+"""The options of `ktae eval`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Model = Annotated[str | None, typer.Argument(help="Model folder or Hugging Face name.")]
+Regrade = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Grade saved outputs instead: the authors' .json, TRL's .parquet, verl's .jsonl, "
+        "or a folder of ktae eval.",
+    ),
+]
+Benchmarks = Annotated[
+    str | None,
+    typer.Option(
+        help="Comma-separated: aime24, aime25, math500, amc, amc23, minerva, olympiadbench, "
+        "gsm8k [default: the paper's five; with --regrade all that are in the file]."
+    ),
+]
+Data = Annotated[
+    Path | None, typer.Option(help="Folder with the benchmarks' files [default: the hub].")
+]
+Samples = Annotated[int, typer.Option(min=1, help="Responses to each problem.")]
+Temperature = Annotated[float, typer.Option(min=0, help="0 is greedy.")]
+MaxNewTokens = Annotated[int, typer.Option(min=1, help="Longest response.")]
+Template = Annotated[str, typer.Option(help="qwen-math, plain or chat.")]
+EngineName = Annotated[str, typer.Option(help="transformers or vllm.")]
+BatchSize = Annotated[
+    int | None, typer.Option(min=1, help="Responses at once [default: 32, with vllm 512].")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Of the sampling.")]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder for everything; an unfinished evaluation in it is continued "
+        "[default: evals/MODEL; with --regrade none]."
+    ),
+]
+TokenizerName = Annotated[
+    str | None,
+    typer.Option(help="With --regrade: counts the lengths that the file does not hold."),
+]
+Graders = Annotated[
+    str,
+    typer.Option(
+        help="Comma-separated; with several, a table of where they disagree: ktae, ktae-boxed, "
+        "ktae-last, math-verify, strict-boxed, stored. The first one's verdicts count."
+    ),
+]
+Partial = Annotated[
+    bool,
+    typer.Option("--partial", help="With --regrade: problems may be missing or unbalanced."),
+]
+TimeLimit = Annotated[float, typer.Option(help="Processor seconds to grade one output.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Grading processes [default: one a processor].")
+]
+Show = Annotated[int, typer.Option(min=0, help="Differing verdicts to print.")]

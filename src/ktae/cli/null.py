@@ -1,0 +1,158 @@
+"""`ktae null`: how much of the terms and of the significant tokens chance gives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ktae.cli.report import Correctness, Inputs, Preset, Settings, Threshold, TokenizerName
+from ktae.config import KTAEConfig
+from ktae.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from ktae.null import Null
+
+LEGEND = """\
+by chance     mean over permutations of the labels within each group, and quantiles
+saturated     |term| above 90 % of the largest that there can be in the group
+pairs         (group, distinct token); p is two-sided and exact
+FDR           false discovery rate over all pairs, Benjamini and Hochberg
+"""
+BIAS_LEGEND = """\
+Mean term of a pair, by the share of the group's rollouts that hold the token. By chance it
+should be 0: what is there instead follows from accuracy, frequency and length, not from evidence.
+"""
+
+
+def null(
+    inputs: Inputs,
+    tokenizer: TokenizerName = None,
+    preset: Preset = None,
+    settings: Settings = None,
+    threshold: Threshold = 0.0,
+    correctness: Correctness = None,
+    permutations: Annotated[
+        int, typer.Option(min=1, help="How often the labels are permuted.")
+    ] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Of the permutations.")] = 0,
+    json_out: Annotated[
+        Path | None, typer.Option("--json", metavar="OUT", help="Everything, as JSON.")
+    ] = None,
+) -> None:
+    """How much |term|, and how many significant tokens, chance gives in a rollout dump."""
+    from rich.console import Console
+
+    from ktae import null as nulls
+    from ktae.cli.report import check, config_of
+    from ktae.cli.score import note_single_tokens
+    from ktae.report import inputs as reading
+
+    check(tokenizer, threshold)
+    asked = config_of(preset, settings)
+    if json_out is not None and not json_out.parent.is_dir():
+        raise InputError(f"--json {json_out}: folder {json_out.parent} does not exist")
+    console = Console(markup=False, emoji=False, highlight=False)
+    with Console(stderr=True).status("reading") as status:
+        dump = reading.load(inputs, tokenizer, threshold=threshold, correctness=correctness)
+        reading.require_rollouts(dump)
+        config = asked or dump.config or KTAEConfig.paper()
+        status.update("permuting")
+        found = nulls.null(dump.rollouts, config, permutations=permutations, seed=seed)
+    if dump.unit == "words":
+        typer.echo("ktae: no --tokenizer: words are compared, not the policy's tokens", err=True)
+    note_single_tokens(config)
+    _print(console, found)
+    if json_out is not None:
+        _write(json_out, found)
+        console.print(f"wrote {json_out}", soft_wrap=True)
+
+
+def _print(console: Console, found: Null) -> None:
+    console.print(
+        f"{found.groups:,} mixed groups, {found.rollouts:,} rollouts, {found.tokens:,} tokens, "
+        f"{found.pairs:,} pairs, {len(found.chance):,} permutations",
+        soft_wrap=True,
+    )
+    console.print(_beside(found))
+    console.print(LEGEND, style="dim", soft_wrap=True)
+    console.print(_possible(found) + "\n", soft_wrap=True)
+    for table in _bias(found):
+        console.print(table)
+    console.print(BIAS_LEGEND, style="dim", soft_wrap=True)
+
+
+def _possible(found: Null) -> str:
+    """What the tests could show at best."""
+    where = "At these group sizes, accuracies and frequencies"
+    if not found.testable:
+        return f"{where} no pair can have p below .05: the smallest is {found.smallest_p:.2g}."
+    return (
+        f"{where} {100 * found.testable:.1f} % of pairs could have p below .05; "
+        f"the smallest that there can be is {found.smallest_p:.2g}."
+    )
+
+
+def _beside(found: Null) -> Table:
+    table = _table("Real beside chance", ("", "real", "by chance", "5 %", "95 %", "real / chance"))
+    for name, title, decimals, unit in (
+        ("term_abs", "mean |term|", 4, ""),
+        ("saturated", "saturated tokens", 1, " %"),
+        ("no_evidence", "pairs with p = 1", 1, " %"),
+        ("significant", "pairs with p < .05", 2, " %"),
+        ("discoveries", "pairs at an FDR of 5 %", 1, ""),
+    ):
+        scale = 100 if unit else 1
+        real = getattr(found.real, name)
+        mean, low, high = found.quantiles(name)
+        numbers = [f"{scale * x:,.{decimals}f}{unit}" for x in (mean, low, high)]
+        digits = 0 if name == "discoveries" else decimals
+        shown = f"{scale * real:,.{digits}f}{unit}"
+        table.add_row(title, shown, *numbers, f"{real / mean:.2f}" if mean > 0 else "")
+    return table
+
+
+def _bias(found: Null) -> list[Table]:
+    """Two tables: rows are accuracies of the group, columns are frequencies of the token."""
+    from ktae.null import FREQUENCIES
+
+    titles = {"1": "in 1 rollout", "to 1/4": "to 1/4", "to 3/4": "to 3/4", "above": "more"}
+    columns = [titles.get(name, f"in {name}") for name in FREQUENCIES]
+    cells = {(one.accuracy, one.frequency): one for one in found.bins}
+    tables = []
+    for title, field in (("Term, real", "term"), ("Term, by chance", "term_by_chance")):
+        table = _table(title, ("correct in the group", *columns))
+        for accuracy in sorted({accuracy for accuracy, _ in cells}):
+            ones = [cells.get((accuracy, name)) for name in FREQUENCIES]
+            means = [f"{getattr(one, field):+.3f}" if one else "" for one in ones]
+            table.add_row(f"{100 * accuracy[0]:.0f} to {100 * accuracy[1]:.0f} %", *means)
+        tables.append(table)
+    return tables
+
+
+def _table(title: str, columns: tuple[str, ...]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="right" if number else "left", no_wrap=number > 0)
+    return table
+
+
+def _write(path: Path, found: Null) -> None:
+    from ktae.atomic import atomic_write
+
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(found.as_dict(), indent=1) + "\n", encoding="utf-8")

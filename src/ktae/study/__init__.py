@@ -1,0 +1,1 @@
+"""Experiment matrices: what to run, the runs as processes, and what they show."""

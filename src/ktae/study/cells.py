@@ -1,0 +1,125 @@
+"""The runs of a matrix: one cell for each task, method, seed and base model."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from ktae import recipe as recipes
+from ktae.errors import InputError
+from ktae.recipe import Recipe
+from ktae.study.matrix import Matrix
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One run of a study."""
+
+    task: str
+    """Empty where the matrix names no tasks."""
+    method: str
+    seed: int
+    base: str
+    """`demo:0`, or a path; empty where the matrix lists no base models."""
+    path: PurePosixPath
+    """Of its run folder, within the study's."""
+    recipe_file: Path
+    overrides: tuple[str, ...]
+    """`key=value`, as `ktae train` takes them."""
+    recipe: Recipe
+    """With all of that applied."""
+
+    @property
+    def name(self) -> str:
+        """As messages and tables call it."""
+        return str(self.path)
+
+    @property
+    def digest(self) -> str:
+        """Changes with any setting of the run."""
+        return digest(self.recipe)
+
+    @property
+    def model_key(self) -> str:
+        """The same for runs that start from the same model."""
+        return json.dumps([self.recipe.task, self.recipe.model.model_dump(mode="json")])
+
+
+def digest(recipe: Recipe) -> str:
+    """Of the whole recipe, defaults included."""
+    content = json.dumps(recipe.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def expand(matrix: Matrix, matrix_file: Path) -> list[Cell]:
+    """All runs, seed by seed: a study that is stopped early has whole pairs of the first seeds.
+
+    Raises:
+        InputError: a recipe cannot be read, or an override does not fit it; the message names the
+            matrix and the method.
+    """
+    cells = []
+    for i, seed in enumerate(matrix.seeds):
+        for task in matrix.tasks or [""]:
+            for base, overrides in _bases(matrix, i):
+                for method in matrix.methods:
+                    cells.append(_cell(matrix, matrix_file, task, method, seed, base, overrides))
+    return cells
+
+
+def planned_units(matrix: Matrix) -> dict[int, list[str]]:
+    """For each seed, the base models that it is run on."""
+    return {seed: [base for base, _ in _bases(matrix, i)] for i, seed in enumerate(matrix.seeds)}
+
+
+def _bases(matrix: Matrix, i: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Name and overrides of the base models of the i-th seed."""
+    if matrix.base_models is None:
+        yield "", {}
+        return
+    every = matrix.base_models.overrides()
+    chosen = every if matrix.base_models.pairing == "crossed" else [every[i % len(every)]]
+    for overrides in chosen:
+        path = overrides["model.path"]
+        yield (f"demo:{overrides['model.demo_seed']}" if path == "demo" else path), overrides
+
+
+def _cell(
+    matrix: Matrix,
+    matrix_file: Path,
+    task: str,
+    method: str,
+    seed: int,
+    base: str,
+    base_overrides: Mapping[str, Any],
+) -> Cell:
+    arm = matrix.methods[method]
+    recipe_file = matrix_file.parent / arm.recipe
+    merged = dict(matrix.overrides)
+    merged |= matrix.tasks[task].overrides if task else {}
+    merged |= arm.overrides
+    # A section before the keys in it, so that `ktae: {...}` does not undo `ktae.control: ...`.
+    merged = dict(sorted(merged.items(), key=lambda item: item[0].count(".")))
+    merged |= {"name": method, "seed": seed, **base_overrides}
+    overrides = tuple(f"{key}={_as_yaml(value)}" for key, value in merged.items())
+    try:
+        recipe = recipes.load(recipe_file, overrides)
+    except InputError as error:
+        raise InputError(f"matrix {matrix_file}, method {method}: {error}") from None
+    within = PurePosixPath(task) / method / f"seed{seed}"
+    if base and matrix.base_models is not None and matrix.base_models.pairing == "crossed":
+        names = [name for name, _ in _bases(matrix, 0)]
+        within = within.with_name(f"{within.name}-base{names.index(base)}")
+    return Cell(task, method, seed, base, within, recipe_file, overrides, recipe)
+
+
+def _as_yaml(value: Any) -> str:
+    """On one line."""
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=float("inf"))
+    return text.removesuffix("\n").removesuffix("\n...")

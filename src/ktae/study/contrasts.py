@@ -1,0 +1,172 @@
+"""The announced comparisons: methods paired by seed, and what may be said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from ktae.evaluation.comparison import holm
+from ktae.study.cells import planned_units
+from ktae.study.collect import Run
+from ktae.study.folder import Announced
+from ktae.study.matrix import Matrix
+from ktae.study.statistics import FEWEST_PAIRS, LEVEL, Interval, mean_interval, sign_flip_p_value
+
+Kind = Literal["confirmatory", "exploratory"]
+
+
+class Missing(NamedTuple):
+    """A seed that is not in a comparison."""
+
+    seed: int
+    why: str
+
+
+class Compared(NamedTuple):
+    """Treatment minus baseline in one outcome on one task."""
+
+    task: str
+    treatment: str
+    baseline: str
+    outcome: str
+    kind: Kind
+    note: str
+    """Why the kind is not the one in the matrix; empty: it is."""
+    planned: int
+    """Seeds of the matrix."""
+    seeds: tuple[int, ...]
+    """Those that are paired."""
+    missing: tuple[Missing, ...]
+    differences: tuple[float, ...]
+    """One a seed; over several base models, their mean."""
+    treatment_mean: float | None
+    baseline_mean: float | None
+    interval: Interval | None
+    """None: too few pairs."""
+    p_value: float | None
+    corrected: float | None = None
+    """`p_value` after Holm's correction for all comparisons of this kind."""
+    family: int = 0
+    """How many those are."""
+
+    @property
+    def difference(self) -> float | None:
+        """Its mean."""
+        return float(np.mean(self.differences)) if self.differences else None
+
+    @property
+    def shown(self) -> bool:
+        """Whether a difference is shown at the 5 % level."""
+        return self.corrected is not None and self.corrected < LEVEL
+
+
+def compare(matrix: Matrix, runs: Sequence[Run], announced: Announced) -> list[Compared]:
+    """All contrasts of the matrix on all of its tasks.
+
+    A contrast that was not announced as confirmatory before the first run is exploratory, whatever
+    the matrix says now. Comparisons without enough pairs count in Holm's correction all the same,
+    as if their p were 1: they were announced.
+    """
+    by_place = {(r.cell.task, r.cell.method, r.cell.seed, r.cell.base): r for r in runs}
+    found = []
+    for contrast in matrix.contrasts:
+        for outcome in contrast.outcomes:
+            triple = (contrast.treatment, contrast.baseline, outcome)
+            late = contrast.kind == "confirmatory" and triple not in announced.confirmatory
+            kind: Kind = "exploratory" if late else contrast.kind
+            note = "not announced as confirmatory before the first run" if late else ""
+            for task in matrix.tasks or [""]:
+                sides = [
+                    {key[2:]: run for key, run in by_place.items() if key[:2] == (task, method)}
+                    for method in triple[:2]
+                ]
+                found.append(_compare(matrix, task, triple, kind, note, sides))
+    return _corrected(found)
+
+
+def in_words(compared: Compared) -> str:
+    """What may be said, in one sentence."""
+    on_task = f" on {compared.task}" if compared.task else ""
+    name = f"{compared.treatment} against {compared.baseline}{on_task}, {compared.outcome}"
+    if compared.interval is None:
+        return (
+            f"{name}: not enough, {len(compared.seeds)} of {compared.planned} pairs; "
+            f"{FEWEST_PAIRS} are needed to say anything"
+        )
+    mean, low, high = compared.interval
+    numbers = (
+        f"{mean:+.3g} (95 % interval {low:+.3g} to {high:+.3g}, {len(compared.seeds)} of "
+        f"{compared.planned} pairs, corrected p = {compared.corrected:.2g})"
+    )
+    verdict = "a difference is shown" if compared.shown else "no difference can be shown"
+    return f"{name}: {verdict}, {numbers}"
+
+
+def as_json(compared: Compared) -> dict[str, Any]:
+    """Everything, for programs."""
+    interval = compared.interval
+    return compared._asdict() | {
+        "missing": [missing._asdict() for missing in compared.missing],
+        "difference": compared.difference,
+        "interval": None if interval is None else [interval.low, interval.high],
+        "shown": compared.shown,
+        "in_words": in_words(compared),
+    }
+
+
+def _compare(
+    matrix: Matrix,
+    task: str,
+    triple: tuple[str, str, str],
+    kind: Kind,
+    note: str,
+    sides: Sequence[Mapping[tuple[int, str], Run]],
+) -> Compared:
+    treatment, baseline, outcome = triple
+    seeds, values, missing = [], [], []
+    for seed, bases in planned_units(matrix).items():
+        pairs = [[side[seed, base] for side in sides] for base in bases]
+        why = [_why(run, outcome) for pair in pairs for run in pair]
+        if any(why):
+            missing.append(Missing(seed, "; ".join(reason for reason in why if reason)))
+            continue
+        seeds.append(seed)
+        values.append([[run.outcomes[outcome] for run in pair] for pair in pairs])
+    # (seeds, 2): base models of a seed share its prompts, so they are not independent
+    means = np.array([np.mean(np.array(value, dtype=float), axis=0) for value in values])
+    means = means.reshape(-1, 2)
+    differences = means[:, 0] - means[:, 1]
+    enough = len(seeds) >= FEWEST_PAIRS
+    return Compared(
+        task, treatment, baseline, outcome, kind, note,
+        planned=len(matrix.seeds),
+        seeds=tuple(seeds),
+        missing=tuple(missing),
+        differences=tuple(differences.tolist()),
+        treatment_mean=float(means[:, 0].mean()) if seeds else None,
+        baseline_mean=float(means[:, 1].mean()) if seeds else None,
+        interval=mean_interval(differences) if enough else None,
+        p_value=sign_flip_p_value(differences) if enough else None,
+    )  # fmt: skip
+
+
+def _why(run: Run, outcome: str) -> str:
+    """Why a run has no such outcome; empty: it has."""
+    if run.outcomes[outcome] is not None:
+        return ""
+    where = " ".join(x for x in (run.cell.method, run.cell.base) if x)
+    has_ended = bool(run.summary)
+    return f"{where}: {f'its run has no {outcome}' if has_ended else run.why_missing}"
+
+
+def _corrected(found: Sequence[Compared]) -> list[Compared]:
+    done = list(found)
+    for kind in ("confirmatory", "exploratory"):
+        family = [i for i, compared in enumerate(found) if compared.kind == kind]
+        p_values = [found[i].p_value for i in family]
+        for i, p in zip(family, holm([1.0 if p is None else p for p in p_values]), strict=True):
+            known = found[i].p_value is not None
+            done[i] = found[i]._replace(corrected=p if known else None, family=len(family))
+    return done

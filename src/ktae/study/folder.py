@@ -1,0 +1,169 @@
+"""What a study leaves on disk, and how a cell's state is told from it."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import fcntl
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any
+
+import pydantic
+
+from ktae import recipe as recipes
+from ktae.errors import InputError
+from ktae.runs import RunFolder, write_json
+from ktae.study.cells import Cell, digest
+from ktae.study.matrix import Matrix
+
+
+class State(enum.Enum):
+    """Of one cell."""
+
+    NEW = "not started"
+    FINISHED = "finished"
+    UNFINISHED = "unfinished"
+    """Started, and neither finished nor failed: stopped, or running in another process."""
+    FAILED = "failed"
+
+
+class Announced(pydantic.BaseModel):
+    """The comparisons as they were before the first run."""
+
+    date: str
+    confirmatory: list[tuple[str, str, str]]
+    """Treatment, baseline, outcome."""
+
+
+class StudyFolder:
+    """Paths and files of one study.
+
+    `runs/` one run folder a cell, with its log and its record beside it; `announced.json` the
+    comparisons as they were before the first run; `runs.csv`, `curves.csv`, `results.json` and
+    `figures/` what came out.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.runs = path / "runs"
+        self.announced = path / "announced.json"
+        self.runs_csv = path / "runs.csv"
+        self.curves_csv = path / "curves.csv"
+        self.results = path / "results.json"
+        self.figures = path / "figures"
+
+    def open(self, matrix: Matrix, cells: Iterable[Cell], *, resume: bool) -> IO[str]:
+        """Make or continue the study; the file returned is its lock, held until it is closed.
+
+        Raises:
+            InputError: the folder holds a study and `resume` is off, or the other way round;
+                another process runs it; a run in it was made with other settings.
+        """
+        if resume:
+            self.require_started(cells)
+        elif self.path.exists() and (self.path.is_file() or any(self.path.iterdir())):
+            held = "holds a study already" if self.announced.exists() else "is no empty folder"
+            raise InputError(
+                f"{self.path} {held}; add --resume to continue a study, or give another --output"
+            )
+        try:
+            self.runs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot make study folder {self.path}: {error.strerror}") from None
+        lock = try_lock(self.runs / ".lock")
+        if lock is None:
+            raise InputError(f"another `ktae study` runs in {self.path}")
+        if not self.announced.exists():
+            write_json(self.announced, _announcement(matrix).model_dump())
+        return lock
+
+    def require_started(self, cells: Iterable[Cell]) -> None:
+        """Raise an InputError unless a study is here, and its runs are of these cells' recipes."""
+        if not self.announced.exists():
+            raise InputError(f"{self.path} holds no study yet; leave --resume out to start one")
+        for cell in cells:
+            self._require_same(cell)
+
+    def announcement(self) -> Announced:
+        """What was announced before the first run."""
+        return Announced.model_validate_json(self.announced.read_text(encoding="utf-8"))
+
+    def run_folder(self, cell: Cell) -> RunFolder:
+        """The cell's."""
+        return RunFolder(self.runs / cell.path)
+
+    def beside(self, cell: Cell, suffix: str) -> Path:
+        """The cell's `.log`, `.json` (its record) or `.lock`."""
+        folder = self.runs / cell.path
+        return folder.with_name(folder.name + suffix)
+
+    def state(self, cell: Cell) -> State:
+        """From the summary of its run, and from its record where that is missing."""
+        run = self.run_folder(cell)
+        if run.summary.exists():
+            return State.FINISHED
+        if self.record(cell).get("error") is not None:
+            return State.FAILED
+        return State.UNFINISHED if run.path.exists() else State.NEW
+
+    def record(self, cell: Cell) -> dict[str, Any]:
+        """Its processes: `attempts`, `seconds`, `error` (None: none), `machine`, `commit`."""
+        path = self.beside(cell, ".json")
+        if not path.exists():
+            return {}
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return content
+
+    def add_to_record(self, cell: Cell, **content: Any) -> None:
+        """Replace some of its entries."""
+        write_json(self.beside(cell, ".json"), self.record(cell) | content)
+
+    def start_afresh(self, cell: Cell) -> None:
+        """Remove what an earlier attempt left."""
+        shutil.rmtree(self.run_folder(cell).path, ignore_errors=True)
+
+    def _require_same(self, cell: Cell) -> None:
+        """Raise an InputError if the cell's run was made with other settings."""
+        run = self.run_folder(cell)
+        if not run.recipe.exists():
+            return
+        there = recipes.load(run.recipe)
+        if digest(there) == cell.digest:
+            return
+        old, new = recipes.flat(there), recipes.flat(cell.recipe)
+        changed = [
+            f"{key} ({old.get(key)!r} there, {new.get(key)!r} here)"
+            for key in sorted({*old, *new})
+            if old.get(key) != new.get(key)
+        ]
+        raise InputError(
+            f"the run in {run.path} was made with another recipe: {', '.join(changed)}. Go back to "
+            "the old matrix, remove that run, or give another --output"
+        )
+
+
+def try_lock(path: Path) -> IO[str] | None:
+    """The file, locked until every process that inherited it has ended; None: it is locked."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.open("a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
+
+
+def _announcement(matrix: Matrix) -> Announced:
+    return Announced(
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        confirmatory=[
+            (contrast.treatment, contrast.baseline, outcome)
+            for contrast in matrix.contrasts
+            if contrast.kind == "confirmatory"
+            for outcome in contrast.outcomes
+        ],
+    )

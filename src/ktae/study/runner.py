@@ -1,0 +1,237 @@
+"""Run the cells that are not done, each as a process of `ktae train`, some at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any, NamedTuple, Protocol
+
+from ktae.study.cells import Cell
+from ktae.study.folder import State, StudyFolder, try_lock
+from ktae.study.provenance import commit, machine
+
+LAST_LINES = 15
+POLL_SECONDS = 0.2
+OVER = (State.FINISHED, State.FAILED)
+
+
+class Progress(Protocol):
+    """Who is told how it goes."""
+
+    def started(self, cell: Cell) -> None:
+        """A process of it was started."""
+
+    def steps(self, done: Mapping[str, int]) -> None:
+        """Training steps that each running cell has done."""
+
+    def ended(self, cell: Cell, state: State, seconds: float) -> None:
+        """Its process is over."""
+
+
+class _Running(NamedTuple):
+    cell: Cell
+    process: subprocess.Popen[bytes] | None
+    """None: a process that an earlier `ktae study` left behind."""
+    lock: IO[str] | None
+    began: float
+
+
+def run(
+    cells: Sequence[Cell],
+    folder: StudyFolder,
+    *,
+    jobs: int,
+    progress: Progress,
+    retry_failed: bool = False,
+    command: Sequence[str] = (sys.executable, "-m", "ktae", "train"),
+) -> bool:
+    """Bring every cell to an end, `jobs` at a time, in their order; finished ones are left alone.
+
+    An interrupted run is resumed from its last checkpoint. A run that an earlier, killed `ktae
+    study` left running is waited for. A failed one is run again, from its beginning, only with
+    `retry_failed`. Returns False where the user interrupted before the end: the runs under way
+    have then saved a checkpoint and stopped.
+
+    Args:
+        cells: whose folders hold no run with another recipe (`StudyFolder.open` has checked).
+        folder: the study's.
+        jobs: processes at a time.
+        progress: is told how it goes.
+        retry_failed: run failed cells again.
+        command: what trains, before the recipe and its overrides.
+    """
+    waiting = [cell for cell in cells if _is_due(folder, cell, retry_failed)]
+    environment = _environment(jobs)
+    facts = {"machine": machine(), "commit": commit()}
+    running: list[_Running] = []
+    loaded: set[str] = set()
+    n_passed_on = 0
+    with _interrupts() as interrupts:
+        while running or (waiting and not interrupts):
+            while len(running) < jobs and not interrupts:
+                cell = _next(waiting, running, loaded, folder)
+                if cell is None:
+                    break
+                waiting.remove(cell)
+                running.append(_start(cell, folder, command, environment, facts))
+                progress.started(cell)
+            time.sleep(POLL_SECONDS)
+            _stop(running, since=n_passed_on, now=len(interrupts))
+            n_passed_on = len(interrupts)
+            progress.steps({one.cell.name: _steps_done(folder, one.cell) for one in running})
+            for one in [one for one in running if _is_over(one, folder)]:
+                running.remove(one)
+                state = _close(one, folder, interrupted=bool(interrupts))
+                if state in OVER or interrupts:
+                    progress.ended(one.cell, state, time.monotonic() - one.began)
+                else:
+                    waiting.insert(0, one.cell)  # left behind, and then it was killed
+    return not interrupts or all(folder.state(cell) in OVER for cell in cells)
+
+
+def _is_due(folder: StudyFolder, cell: Cell, retry_failed: bool) -> bool:
+    state = folder.state(cell)
+    return state is not State.FINISHED and (state is not State.FAILED or retry_failed)
+
+
+def _environment(jobs: int) -> dict[str, str]:
+    """The cores shared evenly, unless the user said otherwise: two runs on all of them would only
+    wait for each other."""
+    share = str(max(1, len(os.sched_getaffinity(0)) // jobs))
+    return {"OMP_NUM_THREADS": share, "NUMBA_NUM_THREADS": share, **os.environ}
+
+
+def _next(
+    waiting: Sequence[Cell], running: Sequence[_Running], loaded: set[str], folder: StudyFolder
+) -> Cell | None:
+    """The first cell that may start now.
+
+    A model that nobody has loaded yet is loaded by one run alone: it may have to be downloaded, or
+    pretrained, and that once. A run has loaded its model when its recipe is in its folder.
+    """
+    loading = set()
+    for one in running:
+        if folder.run_folder(one.cell).recipe.exists():
+            loaded.add(one.cell.model_key)
+        else:
+            loading.add(one.cell.model_key)
+    return next((c for c in waiting if c.model_key in loaded or c.model_key not in loading), None)
+
+
+def _start(
+    cell: Cell,
+    folder: StudyFolder,
+    command: Sequence[str],
+    environment: dict[str, str],
+    facts: Mapping[str, object],
+) -> _Running:
+    """Its process, or the wait for one that is still there.
+
+    The lock is inherited: as long as a process of the run lives, whoever started it, nobody else
+    starts one in its folder.
+    """
+    began = time.monotonic()
+    lock = try_lock(folder.beside(cell, ".lock"))
+    if lock is None:
+        return _Running(cell, None, None, began)
+    state, run = folder.state(cell), folder.run_folder(cell)
+    if state is State.FINISHED:  # by a process that was left behind, a moment ago
+        return _Running(cell, None, lock, began)
+    resume = state is State.UNFINISHED and run.recipe.exists()
+    if not resume:
+        folder.start_afresh(cell)
+    folder.add_to_record(
+        cell, attempts=folder.record(cell).get("attempts", 0) + 1, error=None, **facts
+    )
+    arguments = [str(cell.recipe_file), *cell.overrides, "--output", str(run.path)]
+    with folder.beside(cell, ".log").open("ab") as log:
+        process = subprocess.Popen(
+            [*command, *arguments, *(["--resume"] if resume else [])],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            pass_fds=[lock.fileno()],
+            start_new_session=True,  # Ctrl-C reaches us alone, and we pass it on once
+        )
+    return _Running(cell, process, lock, began)
+
+
+def _is_over(one: _Running, folder: StudyFolder) -> bool:
+    if one.process is not None:
+        return one.process.poll() is not None
+    lock = try_lock(folder.beside(one.cell, ".lock"))
+    if lock is not None:
+        lock.close()
+    return lock is not None or one.lock is not None
+
+
+def _close(one: _Running, folder: StudyFolder, *, interrupted: bool) -> State:
+    """Record how it ended."""
+    if one.lock is not None:
+        one.lock.close()
+    seconds = time.monotonic() - one.began
+    if one.process is None:
+        return folder.state(one.cell)
+    status = one.process.returncode
+    total = folder.record(one.cell).get("seconds", 0.0) + seconds
+    folder.add_to_record(one.cell, seconds=round(total, 1))
+    if not folder.run_folder(one.cell).summary.exists() and not interrupted:
+        folder.add_to_record(one.cell, error=_error(one.cell, folder, status))
+    return folder.state(one.cell)
+
+
+def _error(cell: Cell, folder: StudyFolder, status: int) -> str:
+    """How the process ended, and the last lines it wrote."""
+    how = f"ended by signal {-status}" if status < 0 else f"exit status {status}"
+    text = folder.beside(cell, ".log").read_text(encoding="utf-8", errors="replace")
+    return "\n".join([how, *text.splitlines()[-LAST_LINES:]])
+
+
+def _steps_done(folder: StudyFolder, cell: Cell) -> int:
+    path = folder.run_folder(cell).metrics
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """The signals (Ctrl-C, termination) that came; the usual handlers are back afterwards."""
+    came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+    usual: dict[signal.Signals, Any] = {}
+
+    def on_signal(number: int, _: object) -> None:
+        came.append(number)
+        what = "stopping the runs after their step; once more stops them at once"
+        sys.stderr.write(f"\n{what}\n" if len(came) == 1 else "\nstopping the runs at once\n")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        usual[number] = signal.signal(number, on_signal)
+    try:
+        yield came
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+
+
+def _stop(running: list[_Running], *, since: int, now: int) -> None:
+    """Pass interrupts on: the first as one Ctrl-C, after which a run saves and stops; the second
+    kills. Processes that an earlier study left behind are not ours: they go on."""
+    if now == since:
+        return
+    running[:] = [one for one in running if one.process is not None]
+    for one in running:
+        assert one.process is not None
+        if one.process.poll() is None and now == 1:
+            one.process.send_signal(signal.SIGINT)
+        elif one.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(one.process.pid, signal.SIGKILL)

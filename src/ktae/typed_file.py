@@ -1,0 +1,102 @@
+"""Typed YAML files: read one as a mapping, and say what is wrong with it in the user's words."""
+
+from __future__ import annotations
+
+import difflib
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import yaml
+
+from ktae.errors import InputError, one_line
+
+BAD_YAML = (yaml.YAMLError, ValueError, RecursionError)
+"""What PyYAML raises: ValueError for a date that is none, RecursionError for deep nesting."""
+
+
+class Section(pydantic.BaseModel):
+    """Part of a typed file: frozen, no unknown keys, finite numbers."""
+
+    model_config = pydantic.ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+
+def read_mapping(path: Path, what: str) -> dict[str, Any]:
+    """The mapping in a YAML file; `what` (`recipe`, `matrix`) begins the message of an error.
+
+    Raises:
+        InputError: no such file, broken YAML, or it holds something else.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {what} {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"cannot read {what} {path}: it is not UTF-8 text") from None
+    except BAD_YAML as error:
+        raise InputError(f"{what} {path} is not YAML: {one_line(error)}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{what} {path} holds {_kind(content)}; expected a mapping of keys")
+    return content
+
+
+def explain(error: pydantic.ValidationError, model: type[pydantic.BaseModel]) -> str:
+    """All problems of a file of type `model`, each as `key: what is wrong`."""
+    return "; ".join(_explain(problem, model) for problem in error.errors())
+
+
+def _explain(problem: Any, model: type[pydantic.BaseModel]) -> str:
+    location = [str(part) for part in problem["loc"]]
+    where = ".".join(location)
+    if problem["type"] == "extra_forbidden":
+        known = _fields_of(location[:-1], model)
+        nearest = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.5)
+        hint = f"did you mean {nearest[0]!r}?" if nearest else f"expected one of {', '.join(known)}"
+        return f"unknown key {where!r}; {hint}"
+    message = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    if problem["type"] == "value_error":
+        return f"{where}: {message}" if where else message
+    if problem["type"] == "missing":
+        return f"{where} is missing"
+    return f"{where} is {problem['input']!r}; expected {message}"
+
+
+def _fields_of(location: list[str], model: type[pydantic.BaseModel]) -> list[str]:
+    """The keys that the section at `location` may have."""
+    annotation: Any = model
+    for part in location:
+        annotation = _within(annotation, part)
+    section = _section(annotation)
+    assert section is not None
+    return list(section.model_fields)
+
+
+def _within(annotation: Any, part: str) -> Any:
+    """The type of what is under the key or index `part`."""
+    section = _section(annotation)
+    if section is not None:
+        return section.model_fields[part].annotation
+    return typing.get_args(annotation)[1 if _is_mapping(annotation) else 0]
+
+
+def _section(annotation: Any) -> type[pydantic.BaseModel] | None:
+    """The section itself, also of `Section | None`."""
+    for one in (annotation, *typing.get_args(annotation)):
+        if isinstance(one, type) and issubclass(one, pydantic.BaseModel):
+            container = typing.get_origin(annotation)
+            is_collection = isinstance(container, type) and issubclass(container, Mapping | tuple)
+            return None if is_collection else one
+    return None
+
+
+def _is_mapping(annotation: Any) -> bool:
+    origin = typing.get_origin(annotation)
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
+def _kind(content: Any) -> str:
+    return "nothing" if content is None else f"a {type(content).__name__}"

@@ -1,0 +1,203 @@
+"""Gradients against an independent one, mixtures against their definition, the whole on a model
+that knows nothing yet."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from ktae import KTAEConfig, token_advantages
+from ktae import recipe as recipes
+from ktae.align import measure as measuring
+from ktae.align.gradients import Reference, cosine, policy_gradient, product
+from ktae.align.measure import Plan, Products, measure, token_weights
+from ktae.align.rollouts import Rollouts
+from ktae.align.summary import rows
+from ktae.cli import app
+from ktae.demo import SUMS
+from ktae.demo.model import make_model, make_tokenizer
+from ktae.errors import InputError
+from ktae.trl.tasks import TASKS
+
+RECIPE = Path(__file__).parents[2] / "recipes/demo/grpo.yaml"
+SMALL = ["rollout.prompts_per_step=2", "rollout.group_size=4", "rollout.max_response_length=6"]
+ESTIMATORS = {"paper": KTAEConfig.paper(), "calibrated": KTAEConfig.calibrated()}
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return make_model(SUMS, 0)
+
+
+@pytest.fixture
+def rollouts() -> Rollouts:
+    rng = np.random.default_rng(0)
+    lengths = torch.tensor([5, 1, 3, 5, 2, 4, 0, 5])
+    mask = torch.arange(5) < lengths[:, None]
+    return Rollouts(
+        prompt_ids=[rng.integers(3, 70, n).tolist() for n in (4, 4, 4, 4, 7, 7, 7, 7)],
+        ids_bt=torch.from_numpy(rng.integers(3, 70, (8, 5))) * mask,
+        mask_bt=mask,
+        reward_b=np.array([1, 0, 0, 1, np.nan, 1, 0, 0.0]),
+        group_b=np.repeat([0, 1], 4),
+    )
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 3, 8])
+def test_gradient_is_that_of_each_rollout_alone(
+    model: Any, rollouts: Rollouts, rows_at_once: int
+) -> None:
+    weight_bt = torch.randn(8, 5, generator=torch.Generator().manual_seed(1))
+    got = policy_gradient(model, rollouts, weight_bt, rows_at_once=rows_at_once)
+    model.zero_grad()
+    for i, prompt in enumerate(rollouts.prompt_ids):
+        ids = rollouts.ids_bt[i][rollouts.mask_bt[i]].tolist()
+        if ids:
+            logits = model(input_ids=torch.tensor([prompt + ids])).logits[0]
+            for t, token in enumerate(ids):
+                logprob = torch.log_softmax(logits[len(prompt) - 1 + t], dim=-1)[token]
+                (weight_bt[i, t] * logprob).backward(retain_graph=True)
+    expected = torch.cat([p.grad.flatten() for p in model.parameters()])
+    model.zero_grad()
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)  # float32 sums
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_no_weights_no_gradient(model: Any, rollouts: Rollouts) -> None:
+    assert not policy_gradient(model, rollouts, torch.zeros(8, 5), rows_at_once=4).any()
+
+
+@pytest.mark.parametrize("loss", ["grpo", "dapo", "dr_grpo"])
+def test_weights_are_the_losses_token_advantages(rollouts: Rollouts, loss: str) -> None:
+    recipe = recipes.load(RECIPE, [*SMALL, f"algorithm.loss={loss}"])
+    base_bt, terms = token_weights(rollouts, recipe, ESTIMATORS, None)
+    known = ~np.isnan(rollouts.reward_b)
+    rewards = np.nan_to_num(rollouts.reward_b)
+    kept = (known & rollouts.mask_bt.any(dim=1).numpy()).nonzero()[0]
+    expected = token_advantages(
+        rewards[kept], rollouts.ids_bt[kept], rollouts.mask_bt[kept], rollouts.group_b[kept]
+    )
+    lengths = rollouts.mask_bt.sum(dim=1, keepdim=True)
+    share = {"grpo": 1 / (8 * lengths), "dapo": 1 / lengths.sum(), "dr_grpo": torch.tensor(1 / 48)}
+    scale = share[loss] if share[loss].ndim == 0 else share[loss][kept]
+    # Empty rollouts have no place in GRPO's mean here; they do where the trainer counts them.
+    first = kept < 4
+    torch.testing.assert_close(
+        (base_bt + terms["paper"])[kept][first], (expected * scale)[first], rtol=1e-5, atol=1e-7
+    )
+
+
+def test_mixtures_follow_from_products() -> None:
+    base, term, reference = torch.randn(3, 50, generator=torch.Generator().manual_seed(0))
+    for scale in (None, torch.rand(50)):
+        pairs = {"bb": (base, base), "bt": (base, term), "tt": (term, term)}
+        pairs |= {"br": (base, reference), "tr": (term, reference), "rr": (reference, reference)}
+        products = Products(**{name: product(*pair, scale) for name, pair in pairs.items()})
+        expected = cosine(base + 0.7 * term, reference, scale)
+        assert products.cosine(1, 0.7) == pytest.approx(expected, rel=1e-5)
+        weight = products.equal_norm()
+        assert product(weight * term, weight * term, scale) == pytest.approx(products.bb, rel=1e-5)
+    assert Products(0, 0, 0, 0, 0, 1).cosine(1, 1) == 0
+
+
+def test_adams_metric() -> None:
+    reference = Reference((torch.ones(2), torch.ones(2)), torch.tensor([4.0, 0.25]))
+    metric = reference.metrics()["adam"]
+    torch.testing.assert_close(metric, torch.tensor([0.5, 2.0]))
+    assert reference.metrics()["raw"] is None
+
+
+@pytest.fixture
+def parity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reward that a model which knows nothing earns half of the time."""
+
+    def reward(tokenizer: Any, recipe: Any) -> Callable[..., list[float | None]]:
+        return lambda completion_ids, **_: [float(sum(ids) % 2) for ids in completion_ids]
+
+    monkeypatch.setitem(TASKS, "demo", dataclasses.replace(TASKS["demo"], reward=reward))
+
+
+@pytest.mark.usefixtures("parity")
+def test_measure(model: Any) -> None:
+    recipe = recipes.load(RECIPE, SMALL)
+    seen: list[tuple[str, int, int]] = []
+    found = measure(
+        model, make_tokenizer(SUMS), recipe, ESTIMATORS, Plan(3, 8), lambda *x: seen.append(x)
+    )
+    assert seen[-1] == ("batches", 3, 3) and ("reference", 4, 4) in seen
+    assert list(found.products) == ["raw", "adam"]
+    assert all(list(own) == list(ESTIMATORS) for own in found.products.values())
+    assert 0.1 < found.accuracy < 0.9
+    table = rows(found, [0.5])
+    assert len(table) == 2 * (1 + 2 * 3)
+    for row in table:
+        assert row.low <= row.cosine <= row.high
+        assert row.difference_low <= row.difference <= row.difference_high
+    assert [row.difference for row in table if row.estimator == "grpo"] == [0, 0]
+
+
+@pytest.mark.usefixtures("parity")
+def test_the_references_own_rollouts_point_to_it(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Advantages without a standard deviation, over a constant: the reference but for a factor."""
+    overrides = ["algorithm.loss=dr_grpo", "algorithm.scale_by_std=false"]
+    recipe = recipes.load(RECIPE, [*SMALL, *overrides])
+
+    class Same(measuring.Sampler):
+        once: Rollouts | None = None
+
+        def draw(self, n_prompts: int) -> Rollouts:
+            Same.once = Same.once or super().draw(n_prompts)
+            return Same.once
+
+    monkeypatch.setattr(measuring, "Sampler", Same)
+    found = measure(model, make_tokenizer(SUMS), recipe, ESTIMATORS, Plan(2, 4), lambda *_: None)
+    for metric in ("raw", "adam"):
+        assert found.reliability[metric] == pytest.approx(1, abs=1e-6)
+        for products in found.products[metric]["paper"]:
+            assert products.cosine(1, 0) == pytest.approx(1, abs=1e-6)
+            assert products.cosine(0, 1) < 0.99
+
+
+def test_nothing_to_learn_is_an_error(model: Any) -> None:
+    recipe = recipes.load(RECIPE, SMALL)
+    with pytest.raises(InputError, match="the reference gradient is 0"):
+        measure(model, make_tokenizer(SUMS), recipe, ESTIMATORS, Plan(2, 4), lambda *_: None)
+
+
+@pytest.mark.usefixtures("parity")
+def test_command(model: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    model.save_pretrained(folder)
+    make_tokenizer(SUMS).save_pretrained(folder)
+    command = ["align", str(RECIPE), *SMALL, f"model.path={folder}", "--batches", "2"]
+    command += ["--reference-prompts", "4", "--output", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert done.exit_code == 0 and "as trained" in done.stdout
+    report = json.loads((tmp_path / "out/align.json").read_text())
+    assert len(report["products"]["raw"]["paper"]) == 2
+    assert report["estimators"]["calibrated"]["statistic"] == "z"
+    assert (tmp_path / "out/align.png").read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in (tmp_path / "out/align.svg").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--estimators", "papr"], "no preset 'papr'; expected one of paper"),
+        (["--estimators", "paper:h3"], "'h3' in 'paper:h3'; expected preset:key=value"),
+        (["--estimators", "paper:h9=1"], "no KTAE setting 'h9'"),
+        (["--weights", "1,x"], "--weights is '1,x'; expected numbers"),
+        (["--weights", "-1"], "expected finite numbers above 0"),
+    ],
+)
+def test_bad_input(options: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        CliRunner().invoke(app, ["align", str(RECIPE), *options], catch_exceptions=False)

@@ -1,0 +1,104 @@
+"""`ktae null` as a user runs it: arguments in; exit status, output and files out."""
+
+import json
+import sys
+from typing import NamedTuple
+
+import pytest
+
+from ktae import cli
+
+GROUP = [
+    {"group": "g", "token_ids": [7, 1, 1], "reward": 1},
+    {"group": "g", "token_ids": [7, 2], "reward": 0},
+    {"group": "g", "token_ids": [7, 1], "reward": 1},
+    {"group": "g", "token_ids": [7, 2, 3], "reward": 0},
+]
+
+
+class Result(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capfd):
+    """Run `ktae null` in an empty folder; an exception that it lets through is a failure."""
+    monkeypatch.chdir(tmp_path)
+
+    def run_null(*arguments):
+        monkeypatch.setattr(sys, "argv", ["ktae", "null", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        return Result(exit_.value.code or 0, *capfd.readouterr())
+
+    return run_null
+
+
+@pytest.fixture
+def dump(tmp_path):
+    path = tmp_path / "r.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in GROUP), encoding="utf-8")
+    return path
+
+
+def line_of(text, start):
+    return next(line.split() for line in text.splitlines() if line.strip().startswith(start))
+
+
+def test_real_beside_chance(run, dump):
+    result = run("r.jsonl", "--permutations", 30)
+    assert (result.status, result.err) == (0, "")
+    assert result.out.startswith(
+        "1 mixed groups, 4 rollouts, 10 tokens, 4 pairs, 30 permutations\n"
+    )
+    # Of ten tokens, six (1 and 2 in one class only, 3 once) have terms: the ten tokens' mean.
+    assert line_of(result.out, "pairs with p = 1")[5:7] == ["50.0", "%"]
+    assert "no pair can have p below .05: the smallest is 0.33." in result.out
+    assert line_of(result.out, "40 to 60 %")[4].startswith("-0.")  # 3, in an incorrect one only
+    assert sorted(path.name for path in dump.parent.iterdir()) == ["r.jsonl"]
+
+
+def test_json(run, dump):
+    assert run("r.jsonl", "--json", "null.json", "--permutations", 7, "--seed", 3).status == 0
+    found = json.loads((dump.parent / "null.json").read_text(encoding="utf-8"))
+    assert found["pairs"] == 4 and len(found["chance"]) == 7
+    assert 0 <= found["by_chance"]["term_abs"]["mean"] <= 0.5
+    assert {one["frequency"] for one in found["bins"]} == {"1", "to 3/4", "all"}
+
+
+def test_settings_are_the_estimators(run, dump):
+    def term_abs(*arguments):
+        assert run("r.jsonl", "--json", "null.json", "--permutations", 1, *arguments).status == 0
+        return json.loads((dump.parent / "null.json").read_text())["real"]["term_abs"]
+
+    paper = term_abs()
+    assert term_abs("--preset", "released") > paper
+    assert term_abs("--set", "h3=0") < paper
+    assert term_abs("--set", "ignore_token_ids=[1]") != paper
+
+
+def test_text_without_a_tokenizer_is_cut_at_words(run, tmp_path):
+    rows = [{"group": "g", "response": f"it is {n}", "reward": n % 2} for n in range(4)]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    result = run("t.jsonl")
+    assert result.status == 0
+    assert "words are compared" in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["none.jsonl"], "none.jsonl"),
+        (["r.jsonl", "--threshold", "5"], "none of 1 groups has both correct and incorrect"),
+        (["r.jsonl", "--set", "h9=1"], "no KTAE setting 'h9'"),
+        (["r.jsonl", "--preset", "best"], "no preset 'best'"),
+        (["r.jsonl", "--json", "no/where.json"], "folder no does not exist"),
+        (["r.jsonl", "--permutations", "0"], "--permutations"),
+    ],
+)
+def test_bad_input_is_one_line(run, dump, arguments, says):
+    result = run(*arguments)
+    assert result.status == 2
+    assert says in result.err and "Traceback" not in result.err

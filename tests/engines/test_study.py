@@ -1,0 +1,77 @@
+"""`ktae study` as a user runs it, on the committed smoke matrix with a smaller base model."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import yaml
+
+
+def study(path, output, *more):
+    arguments = ["study", path, "--output", output, "--jobs", "2", *more]
+    return [sys.executable, "-m", "ktae", *map(str, arguments)]
+
+
+def test_smoke_matrix_interrupted_and_resumed(request, base, tmp_path):
+    root = request.config.rootpath
+    content = yaml.safe_load((root / "study/smoke.yaml").read_text())
+    for method in content["methods"].values():
+        method["recipe"] = str(root / "study" / method["recipe"])
+    content["base_models"] = {"paths": [str(base)], "pairing": "cycled"}
+    content["overrides"] |= {
+        "steps": 3,
+        "rollout.prompts_per_step": 2,
+        "rollout.group_size": 4,
+        "rollout.max_response_length": 32,
+        "logging.save_every": 1,
+        "logging.eval_problems": 8,
+    }
+    matrix, output = tmp_path / "smoke.yaml", tmp_path / "study"
+    matrix.write_text(yaml.safe_dump(content))
+
+    process = subprocess.Popen(
+        study(matrix, output), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 250
+    while not list(output.glob("runs/*/*/metrics.jsonl")):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=250)
+    assert process.returncode == 130, err
+    assert b"--resume continues" in out
+
+    done = subprocess.run(
+        study(matrix, output, "--resume"), capture_output=True, text=True, timeout=500, check=False
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "4 runs planned: 4 finished" in done.stdout
+    assert "2 of 2" in done.stdout
+    assert "not enough" in done.stdout
+
+    with (output / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["state"] for row in rows] == ["finished"] * 4
+    for row in rows:
+        for outcome in (
+            "sampled_accuracy",
+            "greedy_accuracy",
+            "length",
+            "entropy",
+            "mean_accuracy",
+        ):
+            assert row[f"outcome.{outcome}"] != "", outcome
+    with (output / "curves.csv").open() as file:
+        curves = list(csv.DictReader(file))
+    assert len(curves) == 4 * 3
+    assert all(row["accuracy"] and row["length"] and row["entropy"] for row in curves)
+    results = json.loads((output / "results.json").read_text())
+    assert results["runs"]["finished"] == results["runs"]["planned"] == 4
+    assert sum(one["runs"] for one in results["trained_by"]) == 4
+    assert sorted(path.name for path in (output / "figures").glob("*.png")) == [
+        "bars-smoke.png", "curves-smoke.png", "differences.png",
+    ]  # fmt: skip

@@ -1,0 +1,69 @@
+"""`ktae train` without the training: the same arguments, the same files, numbers from the seed.
+
+Environment: FAKE_FAIL names a method and seed that fail, `grpo/seed3`; with FAKE_GATE a run waits
+after its first step until there is such a file; every start is written to FAKE_STARTS, and its
+process to FAKE_STARTS.pids.
+"""
+
+import os
+import signal
+import sys
+import time
+import zlib
+from pathlib import Path
+
+from ktae import recipe as recipes
+from ktae.runs import RunFolder, write_json
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    resume = "--resume" in arguments
+    arguments = [a for a in arguments if a != "--resume"]
+    at = arguments.index("--output")
+    folder = RunFolder(Path(arguments[at + 1]))
+    recipe = recipes.load(arguments[0], arguments[1:at])
+    with open(os.environ["FAKE_STARTS"], "a") as starts:
+        starts.write(f"{recipe.name} {recipe.seed} {'resume' if resume else 'start'}\n")
+    with open(os.environ["FAKE_STARTS"] + ".pids", "a") as pids:
+        pids.write(f"{os.getpid()}\n")
+    if os.environ.get("FAKE_FAIL") == f"{recipe.name}/seed{recipe.seed}":
+        print("loading")
+        raise ValueError("the disk is made of cheese")
+    if not resume:
+        folder.create(recipes.dump(recipe))
+    train(recipe, folder, len(folder.read_metrics()))
+
+
+def train(recipe: recipes.Recipe, folder: RunFolder, done: int) -> None:
+    stop = []
+    signal.signal(signal.SIGINT, lambda *_: stop.append(True))
+    gate = Path(os.environ["FAKE_GATE"]) if "FAKE_GATE" in os.environ else None
+    began = time.monotonic()
+    # A method's effect is the same at every seed but for a little: pairs are worth something.
+    luck = zlib.crc32(str(recipe.seed).encode()) % 97 / 97
+    effect = (
+        0.1 * (recipe.ktae is not None)
+        + zlib.crc32(f"{recipe.name}{recipe.seed}".encode()) % 89 / 8900
+    )
+    for step in range(done + 1, recipe.steps + 1):
+        while step == 2 and gate and not gate.exists() and not stop:
+            time.sleep(0.02)
+            assert time.monotonic() < began + 200, "nobody opened the gate"
+        accuracy = 0.3 + 0.3 * luck + effect * step / recipe.steps
+        line = {"rewards/correct/mean": accuracy, "reward": accuracy, "seconds": 0.1}
+        line |= {"completions/mean_length": 30 - step * luck, "entropy": 0.5 - accuracy / 3}
+        folder.append_metrics({"step": step} | line)
+        if stop:
+            sys.exit(130)
+    after = {"sampled_accuracy": accuracy, "greedy_accuracy": accuracy + 0.05, "entropy": 0.2}
+    after |= {"sampled_length": 30 - recipe.steps * luck}
+    write_json(
+        folder.summary,
+        {"recipe": recipe.name, "seed": recipe.seed, "steps": recipe.steps, "after": after}
+        | {"seconds_per_step": 0.1, "ktae_seconds_per_step": None},
+    )
+
+
+if __name__ == "__main__":
+    main()

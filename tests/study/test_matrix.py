@@ -1,0 +1,166 @@
+"""The matrix file: what it expands to, and what it says about bad input."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from small import CONTENT, ROOT
+
+from ktae.errors import InputError
+from ktae.study import cells as expansion
+from ktae.study import matrix as matrices
+
+
+@pytest.fixture
+def expand(tmp_path):
+    def expand(**changes):
+        path = tmp_path / "matrix.yaml"
+        path.write_text(yaml.safe_dump(CONTENT | changes))
+        return expansion.expand(matrices.load(path), path)
+
+    return expand
+
+
+def test_seed_by_seed_over_all_methods(expand):
+    assert [cell.name for cell in expand(seeds={"first": 100, "count": 2})] == [
+        "grpo/seed100",
+        "grpo-ktae/seed100",
+        "grpo/seed101",
+        "grpo-ktae/seed101",
+    ]
+
+
+def test_cycled_base_models_take_turns_over_the_seeds(expand):
+    found = expand(seeds=[5, 6, 7], base_models={"demo_seeds": [0, 9], "pairing": "cycled"})
+    assert [(c.seed, c.base) for c in found if c.method == "grpo"] == [
+        (5, "demo:0"), (6, "demo:9"), (7, "demo:0"),
+    ]  # fmt: skip
+    assert [c.recipe.model.demo_seed for c in found if c.method == "grpo"] == [0, 9, 0]
+    assert [c.recipe.seed for c in found if c.method == "grpo"] == [5, 6, 7]
+
+
+def test_crossed_base_models_meet_every_seed(expand):
+    found = expand(seeds=[5, 6], base_models={"paths": ["a", "b"], "pairing": "crossed"})
+    assert [cell.name for cell in found if cell.method == "grpo"] == [
+        "grpo/seed5-base0", "grpo/seed5-base1", "grpo/seed6-base0", "grpo/seed6-base1",
+    ]  # fmt: skip
+    assert {cell.recipe.model.path for cell in found} == {"a", "b"}
+
+
+def test_a_method_wins_over_a_task_and_a_task_over_the_rest(expand):
+    methods = {
+        "plain": {"recipe": str(ROOT / "recipes/demo/grpo.yaml")},
+        "own": {"recipe": str(ROOT / "recipes/demo/grpo.yaml"), "overrides": {"steps": 9}},
+    }
+    found = expand(
+        methods=methods,
+        contrasts=[],
+        overrides={"steps": 3, "optimizer.learning_rate": 1e-5},
+        tasks={"short": {"overrides": {"steps": 5}}, "usual": {}},
+        seeds=[1],
+    )
+    assert {cell.name: cell.recipe.steps for cell in found} == {
+        "short/plain/seed1": 5, "short/own/seed1": 9, "usual/plain/seed1": 3, "usual/own/seed1": 9,
+    }  # fmt: skip
+    assert {cell.recipe.optimizer.learning_rate for cell in found} == {1e-5}
+
+
+def test_a_section_comes_before_the_keys_in_it(expand):
+    overrides = {"ktae.control": "permuted-labels", "ktae": {"preset": "released"}}
+    cell = expand(overrides=overrides)[0]
+    assert cell.recipe.ktae.config().control == "permuted-labels"
+    assert cell.recipe.ktae.config().term_scale == 2
+
+
+def test_recipes_are_relative_to_the_matrix(tmp_path):
+    (tmp_path / "r.yaml").write_text("name: r\nsteps: 2\n")
+    (tmp_path / "deep").mkdir()
+    path = tmp_path / "deep/m.yaml"
+    path.write_text("name: m\nmethods: {a: {recipe: ../r.yaml}}\nseeds: [0]\n")
+    assert expansion.expand(matrices.load(path), path)[0].recipe.steps == 2
+
+
+def test_the_digest_follows_every_setting(expand):
+    digests = {cell.digest for cell in expand()} | {
+        cell.digest for cell in expand(overrides={"steps": 3, "algorithm.clip_high": 0.3})
+    }
+    assert len(digests) == 12
+    assert {cell.digest for cell in expand()} <= digests
+
+
+BASES = {"demo_seeds": [0], "pairing": "cycled"}
+METHOD = CONTENT["methods"]["grpo"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seed": [1]}, "unknown key 'seed'; did you mean 'seeds'?"),
+        ({"methods": {"a": {"recipy": "x"}}}, "unknown key 'methods.a.recipy'; did you mean 'rec"),
+        ({"methods": {"a b": METHOD}}, "methods.a b"),
+        ({"methods": {}}, "methods is {}"),
+        ({"seeds": {"first": 1, "cuont": 2}}, "is no range of seeds; expected {first: 100, count"),
+        ({"seeds": {"first": 1, "count": 0}}, "count is 0; expected 1 or more"),
+        ({"seeds": [1, 1]}, "the seed 1 is there twice"),
+        ({"seeds": []}, "seeds is []"),
+        ({"seeds": [-1]}, "seeds.0 is -1"),
+        ({"base_models": {"demo_seeds": [0]}}, "base_models.pairing is missing"),
+        ({"base_models": {"pairing": "cycled"}}, "expected either demo_seeds or paths"),
+        ({"outcomes": {"x": {"curve": "entropy", "summary": "after.entropy"}}}, "either summary"),
+        ({"outcomes": {"x": {"summary": "after.entropy", "last": 3}}}, "which averages a curve"),
+        ({"groups": {"g": ["grpoo"]}}, "groups.g names no method: 'grpoo'; did you mean 'grpo'?"),
+        ({"overrides": {"seed": 3}}, "overrides sets seed, which the matrix sets itself"),
+        (
+            {"base_models": BASES, "overrides": {"model.path": "x"}},
+            "overrides sets model.path, which the matrix",
+        ),
+    ],
+)
+def test_bad_input(expand, changes, message):
+    with pytest.raises(InputError) as caught:
+        expand(contrasts=[], **changes)
+    assert message in str(caught.value)
+    assert "matrix.yaml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"treatment": "grpo-kate"}, "names no method: 'grpo-kate'; did you mean 'grpo-ktae'?"),
+        ({"outcomes": ["sampled_acuracy"]}, "did you mean 'sampled_accuracy'?"),
+        ({"outcomes": []}, "contrasts.0.outcomes"),
+        ({"treatment": "grpo"}, "compares grpo with itself"),
+        ({"kind": "sure"}, "expected 'confirmatory' or 'exploratory'"),
+        ({"kindd": "sure"}, "unknown key 'contrasts.0.kindd'; did you mean 'kind'?"),
+    ],
+)
+def test_bad_contrasts(expand, changes, message):
+    with pytest.raises(InputError) as caught:
+        expand(contrasts=[CONTENT["contrasts"][0] | changes])
+    assert message in str(caught.value)
+
+
+def test_what_was_found_on_some_seeds_is_confirmed_on_others(expand):
+    with pytest.raises(InputError, match="2 of the seeds are explored_seeds, such as 2; confirma"):
+        expand(explored_seeds={"first": 2, "count": 5})
+    exploratory = CONTENT["contrasts"][0] | {"kind": "exploratory"}
+    assert expand(explored_seeds={"first": 2, "count": 5}, contrasts=[exploratory])
+    assert expand(explored_seeds={"first": 4, "count": 5})
+
+
+def test_a_bad_override_names_matrix_method_and_recipe(expand):
+    with pytest.raises(InputError, match=r"matrix.yaml, method grpo: recipe .*'stepz'; did you me"):
+        expand(overrides={"stepz": 3})
+    with pytest.raises(InputError, match=r"method a: cannot read recipe .*none.yaml"):
+        expand(methods={"a": {"recipe": "none.yaml"}}, contrasts=[])
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "study").glob("*.yaml")), ids=lambda path: path.name
+)
+def test_committed_matrices(path: Path):
+    matrix = matrices.load(path)
+    found = expansion.expand(matrix, path)
+    assert matrix.name == path.stem
+    assert len({cell.path for cell in found}) == len(found)
+    assert len({cell.digest for cell in found}) == len(found)

@@ -1,0 +1,206 @@
+"""From run folders to rows, comparisons and figures."""
+
+import csv
+import json
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from small import CONTENT
+from typer.testing import CliRunner
+
+from ktae.cli import app
+from ktae.cli.study import in_words as durations
+from ktae.evaluation.comparison import holm
+from ktae.runs import write_json
+from ktae.study import results
+from ktae.study.collect import measure
+from ktae.study.contrasts import in_words
+from ktae.study.matrix import Outcome
+from ktae.study.statistics import mean_interval, sign_flip_p_value
+
+CONTRAST = CONTENT["contrasts"][0]
+ACCURACY = {  # by hand; greedy accuracy is .1 more
+    "grpo": [0.40, 0.50, 0.60, 0.45, 0.55, 0.50, 0.52],
+    "grpo-ktae": [0.45, 0.52, 0.63, 0.49, 0.62, 0.49, 0.58],
+}
+
+
+@pytest.fixture
+def finished(make_study):
+    """A study whose runs are all there, with the accuracies above; `leave_out` names some that
+    are not."""
+
+    def finished(leave_out=(), announced=None, **changes):
+        study = make_study(**{"seeds": list(range(1, 8))} | changes)
+        study.folder.open(announced or study.matrix, study.cells, resume=False).close()
+        for cell in study.cells:
+            if cell.name not in leave_out:
+                accuracy = ACCURACY[cell.method][cell.seed - 1]
+                if cell.base.endswith("1"):
+                    accuracy += 0.1
+                write(study.folder.run_folder(cell), cell, accuracy)
+        return study
+
+    return finished
+
+
+def write(folder, cell, accuracy):
+    folder.path.mkdir(parents=True)
+    after = {"sampled_accuracy": accuracy, "greedy_accuracy": accuracy + 0.1}
+    write_json(folder.summary, {"recipe": cell.method, "seed": cell.seed, "after": after})
+    for step in (1, 2, 3):
+        line = {"step": step, "rewards/correct/mean": accuracy * step, "entropy": 0.1 * step}
+        folder.append_metrics(line | {"completions/mean_length": 20.0})
+
+
+def summarise(study):
+    return results.write(study.matrix, study.cells, study.folder)
+
+
+def test_differences_are_paired_by_seed(finished):
+    study = finished()
+    found = summarise(study).compared
+    expected = np.subtract(ACCURACY["grpo-ktae"], ACCURACY["grpo"])
+    first, second = found
+    assert first.outcome == "sampled_accuracy"
+    np.testing.assert_allclose(first.differences, expected)
+    assert first.interval == pytest.approx(mean_interval(expected))
+    assert first.p_value == sign_flip_p_value(expected)
+    # The curve is accuracy × (1, 2, 3), so its mean is twice the accuracy.
+    np.testing.assert_allclose(second.differences, 2 * expected)
+    assert [one.corrected for one in found] == holm([one.p_value for one in found])
+    assert first.family == 2
+    assert first.treatment_mean - first.baseline_mean == pytest.approx(expected.mean())
+    assert "7 of 7 pairs" in in_words(first)
+
+
+def test_a_missing_run_is_stated_with_its_reason(finished):
+    study = finished(leave_out=["grpo/seed2", "grpo-ktae/seed5"])
+    failed = next(cell for cell in study.cells if cell.name == "grpo/seed2")
+    study.folder.beside(failed, ".json").write_text('{"error": "exit status 1\\nValueError: no"}')
+    found = summarise(study).compared[0]
+    assert found.seeds == (1, 3, 4, 6, 7)
+    assert found.missing == (
+        (2, "grpo: failed (ValueError: no)"),
+        (5, "grpo-ktae: not started"),
+    )
+    assert found.interval is None
+    assert found.p_value is None
+    assert found.difference == pytest.approx(np.mean([0.05, 0.03, 0.04, -0.01, 0.06]))
+    assert "not enough, 5 of 7 pairs; 6 are needed" in in_words(found)
+    content = json.loads(study.folder.results.read_text())
+    assert content["runs"] == {
+        "planned": 14, "not started": 1, "finished": 12, "unfinished": 0, "failed": 1,
+    }  # fmt: skip
+    assert content["failures"] == [{"run": "grpo/seed2", "error": "ValueError: no"}]
+
+
+def test_announced_comparisons_without_pairs_count_in_holms_correction(finished):
+    methods = CONTENT["methods"] | {"other": CONTENT["methods"]["grpo"]}
+    contrasts = [CONTRAST, CONTRAST | {"treatment": "other", "outcomes": ["sampled_accuracy"]}]
+    missing = [f"other/seed{seed}" for seed in range(1, 8)]
+    found = summarise(finished(leave_out=missing, methods=methods, contrasts=contrasts)).compared
+    assert [one.family for one in found] == [3, 3, 3]
+    # The two that could be computed have the same p: three times it, for three announced.
+    assert found[0].corrected == pytest.approx(3 * found[0].p_value)
+    assert (found[2].difference, found[2].corrected) == (None, None)
+
+
+def test_several_base_models_of_a_seed_are_one_unit(finished):
+    bases = {"demo_seeds": [0, 1], "pairing": "crossed"}
+    study = finished(base_models=bases, leave_out=["grpo/seed3-base1"])
+    found = summarise(study).compared[0]
+    assert found.seeds == (1, 2, 4, 5, 6, 7)
+    assert found.missing == ((3, "grpo demo:1: not started"),)
+    expected = np.delete(np.subtract(ACCURACY["grpo-ktae"], ACCURACY["grpo"]), 2)
+    np.testing.assert_allclose(found.differences, expected)
+
+
+def test_a_contrast_that_was_not_announced_is_exploratory(finished, make_study):
+    before = make_study(contrasts=[CONTRAST | {"outcomes": ["mean_accuracy"]}]).matrix
+    sampled, mean = summarise(finished(announced=before)).compared
+    assert (mean.kind, mean.note, mean.family) == ("confirmatory", "", 1)
+    assert (sampled.kind, sampled.family) == ("exploratory", 1)
+    assert "not announced as confirmatory before the first run" in sampled.note
+
+
+def test_rows(finished):
+    study = finished(leave_out=["grpo/seed2"])
+    summarise(study)
+    with study.folder.runs_csv.open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 14
+    by_run = {(row["method"], row["seed"]): row for row in rows}
+    assert by_run["grpo", "3"]["outcome.sampled_accuracy"] == "0.6"
+    assert by_run["grpo", "3"]["after.greedy_accuracy"] == "0.7"
+    assert by_run["grpo", "2"]["state"] == "not started"
+    assert by_run["grpo", "2"]["outcome.sampled_accuracy"] == ""
+    with study.folder.curves_csv.open() as file:
+        curves = list(csv.DictReader(file))
+    assert len(curves) == 13 * 3
+    assert curves[1] == {
+        "task": "", "method": "grpo", "seed": "1", "base_model": "", "step": "2",
+        "accuracy": "0.8", "length": "20", "entropy": "0.2",
+    }  # fmt: skip
+
+
+def test_figures_are_png_and_svg(finished):
+    study = finished(groups={"both": ["grpo", "grpo-ktae"], "one": ["grpo"]})
+    pictures = summarise(study).pictures
+    names = ["bars-both", "bars-one", "curves-both", "curves-one", "differences"]
+    assert sorted(picture.stem for picture in pictures) == names
+    for picture in pictures:
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert ET.parse(picture.with_suffix(".svg")).getroot().tag.endswith("svg")
+    assert "grpo-ktae (7 of 7 runs)" in pictures[0].with_suffix(".svg").read_text()
+
+
+def test_without_finished_runs_there_are_no_figures(make_study):
+    study = make_study()
+    study.folder.open(study.matrix, study.cells, resume=False).close()
+    found = summarise(study)
+    assert found.pictures == []
+    assert {one.difference for one in found.compared} == {None}
+
+
+def test_outcomes_of_curves():
+    lines = [{"step": t, "rewards/correct/mean": value} for t, value in enumerate((0.1, 0.2, 0.6))]
+    assert measure(Outcome(curve="accuracy"), {}, lines) == pytest.approx(0.3)
+    assert measure(Outcome(curve="accuracy", last=2), {}, lines) == pytest.approx(0.4)
+    assert measure(Outcome(curve="accuracy", last=4), {}, lines) is None
+    assert measure(Outcome(curve="entropy"), {}, lines) is None
+    assert measure(Outcome(summary="after.x"), {"after.x": 2}, lines) == 2
+    assert measure(Outcome(summary="after.y"), {"after.x": 2}, lines) is None
+
+
+def test_the_command_lists_and_summarises(finished):
+    study = finished(leave_out=["grpo/seed2"])
+    arguments = ["study", str(study.path), "--output", str(study.output)]
+    listed = CliRunner().invoke(app, [*arguments, "--dry-run"])
+    assert listed.exit_code == 0, listed.output
+    assert "grpo/seed2 (not started)" in listed.output
+    assert "14 runs, 42 training steps" in listed.output
+    done = CliRunner().invoke(app, [*arguments, "--results-only"])
+    assert done.exit_code == 0, done.output
+    assert "14 runs planned: 1 not started, 13 finished" in done.output
+    assert "6 of 7 pairs" in done.output
+    assert study.folder.results.exists()
+
+
+def test_results_while_the_study_runs(finished):
+    study = finished()
+    arguments = ["study", str(study.path), "--output", str(study.output)]
+    with study.folder.open(study.matrix, study.cells, resume=True):
+        busy = CliRunner().invoke(app, [*arguments, "--resume"])
+        done = CliRunner().invoke(app, [*arguments, "--results-only"])
+    assert "another `ktae study` runs" in str(busy.exception)
+    assert done.exit_code == 0, done.output
+    assert "14 runs planned: 14 finished" in done.output
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(20, "20 s"), (100, "2 min"), (3600, "1 h 0 min"), (7500, "2 h 5 min")]
+)
+def test_durations_in_words(seconds, words):
+    assert durations(seconds) == words
