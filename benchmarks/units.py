@@ -1,23 +1,24 @@
-"""How long larger units take: keys and estimator, as a multiple of the tokens' time.
+"""How long larger units take, as a multiple of the tokens' time.
 
     python benchmarks/units.py [--tokenizer FOLDER]
 
-On the paper's batch and the CPU backend. Appends one row a unit to results/units.csv; words, lines
-and steps need a tokenizer, whose tables are made before the clock starts.
+On the paper's batch and the CPU backend, by the call that users make: a config with that unit, and
+the preset `calibrated`. Appends one row a config to results/units.csv; words, lines and steps need
+a tokenizer, whose tables are made before the clock starts.
 """
 
 import argparse
 import os
-import statistics
 import time
 from pathlib import Path
 
 import numba
+import numpy as np
 
-from ktae import key_token_values
+from ktae import KTAEConfig, key_token_values
 from ktae.bench import Rollouts, append_rows, machine, random_batch
 from ktae.rollouts.tokens import load_tokenizer
-from ktae.units import UNITS, unit_keys
+from ktae.units import UNITS
 
 HERE = Path(__file__).parent
 
@@ -31,22 +32,28 @@ def main() -> None:
     arguments = parser.parse_args()
     tokenizer = load_tokenizer(arguments.tokenizer) if arguments.tokenizer else None
     batch = random_batch(groups=arguments.groups)
-    names = [name for name, unit in UNITS.items() if tokenizer or not unit.needs_tokenizer]
-    measured = measure(batch, names, tokenizer, arguments.repeats)
+    configs = {
+        name: KTAEConfig(units=(name,))
+        for name, unit in UNITS.items()
+        if tokenizer or not unit.needs_tokenizer
+    }
+    configs["calibrated"] = KTAEConfig.calibrated()
+    measured = measure(batch, configs, tokenizer, arguments.repeats)
     rows = [
         {
-            "unit": name,
+            "config": name,
             "rollouts": batch.token_ids.shape[0],
             "width": batch.token_ids.shape[1],
             "tokens": int(batch.mask.sum()),
             "threads": numba.config.NUMBA_NUM_THREADS,
-            "keys_s": f"{keys_s:.4f}",
-            "estimator_s": f"{terms_s:.4f}",
-            "multiple": f"{(keys_s + terms_s) / sum(measured['token']):.2f}",
+            "p20_s": f"{np.quantile(seconds, 0.2):.4f}",
+            "median_s": f"{np.median(seconds):.4f}",
+            "p80_s": f"{np.quantile(seconds, 0.8):.4f}",
+            "multiple": f"{np.median(seconds) / np.median(measured['token']):.2f}",
             "repeats": arguments.repeats,
             "load_average": f"{os.getloadavg()[0]:.1f}",
         }
-        for name, (keys_s, terms_s) in measured.items()
+        for name, seconds in measured.items()
     ]
     for row in rows:
         print(row, flush=True)
@@ -54,22 +61,17 @@ def main() -> None:
 
 
 def measure(
-    batch: Rollouts, names: list[str], tokenizer: object, repeats: int
-) -> dict[str, tuple[float, float]]:
-    """Median seconds of keys and of terms; all units in every round, so all see one machine."""
-    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    batch: Rollouts, configs: dict[str, KTAEConfig], tokenizer: object, repeats: int
+) -> dict[str, list[float]]:
+    """Seconds of each round; all configs in every round, so all see one machine."""
+    seconds: dict[str, list[float]] = {name: [] for name in configs}
     for round_number in range(repeats + 1):
-        for name in names:
+        for name, config in configs.items():
             started = time.perf_counter()
-            keys = unit_keys(name, batch.token_ids, batch.mask, tokenizer=tokenizer)
-            between = time.perf_counter()
-            key_token_values(keys, batch.mask, batch.correct, batch.groups)
+            key_token_values(*batch, config, tokenizer=tokenizer)
             if round_number > 0:  # the first compiles
-                seconds[name].append((between - started, time.perf_counter() - between))
-    return {
-        name: (statistics.median(x for x, _ in both), statistics.median(x for _, x in both))
-        for name, both in seconds.items()
-    }
+                seconds[name].append(time.perf_counter() - started)
+    return seconds
 
 
 if __name__ == "__main__":
