@@ -164,3 +164,13 @@ def test_committed_matrices(path: Path):
     assert matrix.name == path.stem
     assert len({cell.path for cell in found}) == len(found)
     assert len({cell.digest for cell in found}) == len(found)
+
+
+def test_some_methods_only(expand):
+    cells = expand(seeds=[100, 101])
+    assert [cell.name for cell in expansion.of_methods(cells, ["grpo-ktae"])] == [
+        "grpo-ktae/seed100",
+        "grpo-ktae/seed101",
+    ]
+    with pytest.raises(InputError, match=r"--methods names 'grop'; the matrix has grpo, grpo-ktae"):
+        expansion.of_methods(cells, ["grop"])

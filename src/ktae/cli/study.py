@@ -34,6 +34,10 @@ def study(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the matrix and list its runs; run nothing.")
     ] = False,
+    methods: Annotated[
+        str | None,
+        typer.Option(help="Run these methods only, for now: names with commas between them."),
+    ] = None,
     results_only: Annotated[
         bool,
         typer.Option(
@@ -53,9 +57,10 @@ def study(
     console = Console(highlight=False, markup=False)
     loaded = matrices.load(matrix)
     cells = expansion.expand(loaded, matrix)
+    due = expansion.of_methods(cells, methods.split(",")) if methods is not None else cells
     folder = StudyFolder(output or Path("studies") / loaded.name)
     if dry_run:
-        _list(console, cells, folder)
+        _list(console, due, folder)
         return
     finished = True
     if results_only:  # without the lock: also while another process runs the study
@@ -63,10 +68,8 @@ def study(
         found = results.write(loaded, cells, folder)
     else:
         with folder.open(loaded, cells, resume=resume or retry_failed):
-            with _Progress(console, cells, folder) as progress:
-                finished = run(
-                    cells, folder, jobs=jobs, progress=progress, retry_failed=retry_failed
-                )
+            with _Progress(console, due, folder) as progress:
+                finished = run(due, folder, jobs=jobs, progress=progress, retry_failed=retry_failed)
             found = results.write(loaded, cells, folder)
     _print(console, found, folder)
     if not finished:

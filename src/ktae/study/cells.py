@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -71,6 +71,19 @@ def expand(matrix: Matrix, matrix_file: Path) -> list[Cell]:
                 for method in matrix.methods:
                     cells.append(_cell(matrix, matrix_file, task, method, seed, base, overrides))
     return cells
+
+
+def of_methods(cells: Sequence[Cell], methods: Sequence[str]) -> list[Cell]:
+    """Those of some methods, in their order.
+
+    Raises:
+        InputError: a name is no method of the cells.
+    """
+    known = dict.fromkeys(cell.method for cell in cells)
+    for name in methods:
+        if name not in known:
+            raise InputError(f"--methods names {name!r}; the matrix has {', '.join(known)}")
+    return [cell for cell in cells if cell.method in methods]
 
 
 def planned_units(matrix: Matrix) -> dict[int, list[str]]:
