@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,9 +113,9 @@ def correctness(
     is_verdict = (values == 0) | (values == 1)
     allowed, expected = is_verdict, "0, 1 or NaN (unknown); other scores need a graded config"
     if config.graded:
-        low, high = score_range(config)
-        allowed = (values >= low) & (values <= high)
-        expected = f"a number from {low:g} to {high:g}, or NaN (unknown)"
+        allowed = np.ones(n_rows, dtype=bool)
+        allowed[out_of_range(values, config)] = False
+        expected = f"a number {score_bounds(config)}, or NaN (unknown)"
     bad = np.flatnonzero(known & ~allowed)
     if bad.size:
         raise InputError(f"correct[{bad[0]}] is {array[bad[0]]}; expected {expected}")
@@ -139,6 +140,17 @@ def from_0_to_1(scores_b: Any, low_b: Any, high_b: Any, xp: Any) -> Any:
 def score_range(config: KTAEConfig) -> tuple[float, float]:
     """What graded scores may be: shares of a contingency table, or any number for a z-score."""
     return (-LARGEST, LARGEST) if config.statistic == "z" else (0.0, 1.0)
+
+
+def score_bounds(config: KTAEConfig) -> str:
+    """`score_range` in words."""
+    return "from {:g} to {:g}".format(*score_range(config))
+
+
+def out_of_range(scores: np.ndarray, config: KTAEConfig) -> np.ndarray:
+    """The places of graded scores that the config does not take; NaN is none of them."""
+    low, high = score_range(config)
+    return np.flatnonzero((scores < low) | (scores > high))
 
 
 def finite_per_rollout(name: str, values: Any, n_rows: int) -> np.ndarray:
@@ -174,3 +186,19 @@ def kind(array: Any) -> str:
 def describe(array: Any) -> str:
     """Dtype and shape of an array or a tensor, for messages."""
     return f"{array.dtype} of shape {tuple(array.shape)}"
+
+
+def is_tensor(array: Any) -> bool:
+    """Whether it is a torch tensor."""
+    torch = sys.modules.get("torch")  # whoever has a tensor has imported torch
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def on_host(array: Any) -> Any:
+    """A torch tensor as a NumPy array (without a copy on the CPU); everything else as it is."""
+    if not is_tensor(array):
+        return array
+    tensor = array.detach().cpu()
+    if str(tensor.dtype) == "torch.bfloat16":  # NumPy has none
+        tensor = tensor.float()
+    return tensor.numpy()

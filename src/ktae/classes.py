@@ -6,10 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ktae.batch import as_array, check_per_rollout, check_tokens, finite_per_rollout, group_labels
+from ktae.batch import (
+    as_array,
+    check_per_rollout,
+    check_tokens,
+    finite_per_rollout,
+    group_labels,
+    on_host,
+)
 from ktae.config import KTAEConfig
 from ktae.errors import InputError
-from ktae.estimator import key_token_values, on_host
+from ktae.estimator import key_token_values
 
 _PAPER = KTAEConfig.paper()
 

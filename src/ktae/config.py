@@ -104,6 +104,19 @@ class KTAEConfig:
         object.__setattr__(self, "ignore_token_ids", _token_ids(self.ignore_token_ids))
         object.__setattr__(self, "units", _units(self.units))
 
+    def numbers(self) -> dict[str, Any]:
+        """The formulas' settings as plain floats and bools, for compiled backends."""
+        names = ("h1", "h2", "h3", "k1", "b_len", "eps", "term_scale")
+        floats = {name: float(getattr(self, name)) for name in names}
+        z = self.statistic == "z"
+        if z:
+            floats["h3"] = 0.0  # its direction is the z-score alone
+        return floats | {
+            "value_scale": 1.0 / (self.h1 + self.h2) if self.normalize else 1.0,
+            "point": self.fisher == "point",
+            "z": z,
+        }
+
     def largest_term(self, n: Any) -> Any:
         """What no |term| in a group of n rollouts exceeds; n is an int or an array of them."""
         if self.statistic == "z":

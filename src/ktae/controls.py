@@ -20,7 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from ktae.batch import as_array, check_per_rollout, check_tokens, describe, group_labels, kind
+from ktae.batch import (
+    as_array,
+    check_per_rollout,
+    check_tokens,
+    describe,
+    group_labels,
+    kind,
+    on_host,
+)
 from ktae.errors import InputError
 
 
@@ -57,7 +65,7 @@ def label_permutations(
     """
     ids_bt, mask_bt = _tokens(token_ids, mask)
     labels_b = _numbers("correct", correct, (len(ids_bt),))
-    groups_b = group_labels(_host(groups), len(ids_bt))
+    groups_b = group_labels(on_host(groups), len(ids_bt))
     known_b = _known(labels_b)
     contents, places = [], []
     for rows in _groups(groups_b, mask_bt):
@@ -100,7 +108,7 @@ def shuffled_values(
     ids_bt, mask_bt = _tokens(token_ids, mask)
     terms_bt = _numbers("terms", terms, ids_bt.shape)
     labels_b = _numbers("correct", correct, (len(ids_bt),))
-    groups_b = group_labels(_host(groups), len(ids_bt))
+    groups_b = group_labels(on_host(groups), len(ids_bt))
     known_b = _known(labels_b)
     out_bt = np.zeros_like(terms_bt)
     for rows in _groups(groups_b, mask_bt):
@@ -175,7 +183,10 @@ def high_entropy(entropies: Any, mask: Any, *, share: float = 0.2) -> Any:
     is_number = isinstance(share, int | float) and not isinstance(share, bool)
     if not is_number or not 0 < share <= 1:
         raise InputError(f"share is {share!r}; expected a number above 0 and at most 1")
-    entropies_bt, mask_bt = as_array("entropies", _host(entropies)), as_array("mask", _host(mask))
+    entropies_bt, mask_bt = (
+        as_array("entropies", on_host(entropies)),
+        as_array("mask", on_host(mask)),
+    )
     if entropies_bt.ndim != 2 or entropies_bt.dtype.kind != "f":
         raise InputError(f"entropies is {describe(entropies_bt)}; expected floats of shape (B, T)")
     mask_bt = _mask("entropies", entropies_bt, mask_bt)
@@ -193,7 +204,7 @@ def high_entropy(entropies: Any, mask: Any, *, share: float = 0.2) -> Any:
 
 
 def _tokens(token_ids: Any, mask: Any) -> tuple[np.ndarray, np.ndarray]:
-    ids_bt, mask_bt = as_array("token_ids", _host(token_ids)), as_array("mask", _host(mask))
+    ids_bt, mask_bt = as_array("token_ids", on_host(token_ids)), as_array("mask", on_host(mask))
     check_tokens(ids_bt, mask_bt)
     return ids_bt, np.not_equal(mask_bt, 0)
 
@@ -209,7 +220,7 @@ def _mask(name: str, array: np.ndarray, mask_bt: np.ndarray) -> np.ndarray:
 
 
 def _numbers(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
-    array = as_array(name, _host(values))
+    array = as_array(name, on_host(values))
     if len(shape) == 1:
         check_per_rollout(name, array, shape[0], "biuf", "bool or numbers; NaN is unknown")
     elif array.shape != shape or array.dtype.kind != "f":
@@ -244,15 +255,6 @@ def _generator(seed: int, content: bytes) -> np.random.Generator:
         raise InputError(f"seed is {seed!r}; expected an integer from 0")
     words = np.frombuffer(_digest(content), dtype="<u4").tolist()
     return np.random.default_rng([operator.index(seed), *words])
-
-
-def _host(values: Any) -> Any:
-    """A tensor as an array; anything else as it is."""
-    torch = sys.modules.get("torch")  # whoever has a tensor has imported torch
-    if torch is None or not isinstance(values, torch.Tensor):
-        return values
-    values = values.detach().cpu()
-    return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
 
 
 def _like(given: Any, array: np.ndarray) -> Any:

@@ -10,7 +10,16 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ktae.backends import BACKENDS, device_type, resolve
-from ktae.batch import Batch, as_array, finite_per_rollout, make_batch, score_range
+from ktae.batch import (
+    Batch,
+    as_array,
+    finite_per_rollout,
+    is_tensor,
+    make_batch,
+    on_host,
+    out_of_range,
+    score_bounds,
+)
 from ktae.composition import composed_terms, is_composed
 from ktae.config import KTAEConfig
 from ktae.errors import InputError
@@ -141,13 +150,12 @@ def _correct_by(rewards: Any, threshold: float, config: KTAEConfig) -> Any:
     """What stands for `correct` where there are rewards alone."""
     if not (isinstance(config, KTAEConfig) and config.graded):
         return rewards > threshold
-    low, high = score_range(config)
-    if isinstance(rewards, np.ndarray) and np.any((rewards < low) | (rewards > high)):
-        bad = int(np.flatnonzero((rewards < low) | (rewards > high))[0])
-        raise InputError(
-            f"rewards[{bad}] is {rewards[bad]}; with a graded config and no `correct` they are the "
-            f"scores, from {low:g} to {high:g}: give `correct`, or statistic='z'"
-        )
+    if isinstance(rewards, np.ndarray):
+        for i in out_of_range(rewards, config)[:1]:
+            raise InputError(
+                f"rewards[{i}] is {rewards[i]}; with a graded config and no `correct` they are the "
+                f"scores, {score_bounds(config)}: give `correct`, or statistic='z'"
+            )
     return rewards
 
 
@@ -211,7 +219,7 @@ def _estimate(
         out = composed_terms(terms, batch, group_b, config, base_b, tokenizer=how.tokenizer)
     else:
         out = terms(batch, config, base_b)
-    if _is_tensor(token_ids):
+    if is_tensor(token_ids):
         return sys.modules["torch"].from_numpy(out).to(token_ids.device)
     return out
 
@@ -263,29 +271,11 @@ def _base_of_arrays(
     return advantages_b
 
 
-def _is_tensor(array: Any) -> bool:
-    torch = sys.modules.get("torch")  # whoever has a tensor has imported torch
-    return torch is not None and isinstance(array, torch.Tensor)
-
-
 def _stays_on_device(array: Any) -> bool:
     """Whether it is a tensor in other memory than the host's: a GPU's, of whatever make."""
-    return _is_tensor(array) and device_type(array) != "cpu"
+    return is_tensor(array) and device_type(array) != "cpu"
 
 
 def _to_numpy(*arrays: Any) -> list[Any]:
     """Torch tensors as NumPy arrays (without a copy on the CPU); everything else as it is."""
     return [on_host(x) for x in arrays]
-
-
-def on_host(array: Any) -> Any:
-    """A torch tensor as a NumPy array; everything else as it is."""
-    return _host_array(array) if _is_tensor(array) else array
-
-
-def _host_array(tensor: Any) -> np.ndarray:
-    tensor = tensor.detach().cpu()
-    if str(tensor.dtype) == "torch.bfloat16":  # NumPy has none
-        tensor = tensor.float()
-    array: np.ndarray = tensor.numpy()
-    return array

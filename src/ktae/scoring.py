@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ktae.atomic import atomic_write
-from ktae.batch import score_range
+from ktae.batch import out_of_range, score_bounds
 from ktae.config import KTAEConfig
 from ktae.errors import InputError
 from ktae.estimator import key_token_table, key_token_values
@@ -282,12 +282,11 @@ def evidence(rollouts: Any, config: KTAEConfig) -> np.ndarray:
     if not config.graded:
         return verdicts_b
     rewards_b = np.where(np.isnan(verdicts_b), np.nan, rollouts["reward"].to_numpy())
-    low, high = score_range(config)
-    bad = np.flatnonzero((rewards_b < low) | (rewards_b > high))
+    bad = out_of_range(rewards_b, config)
     if bad.size:
         raise InputError(
             f"the reward of rollout {bad[0]} is {rewards_b[bad[0]]:g}; graded scores of statistic "
-            f"{config.statistic!r} are from {low:g} to {high:g}"
+            f"{config.statistic!r} are {score_bounds(config)}"
         )
     return rewards_b
 

@@ -27,7 +27,7 @@ IDS = np.where(BATCH.mask, BATCH.token_ids, 0)
 @pytest.fixture
 def on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """CPU tensors take the path of those on a GPU."""
-    monkeypatch.setattr(estimator, "_stays_on_device", estimator._is_tensor)
+    monkeypatch.setattr(estimator, "_stays_on_device", estimator.is_tensor)
 
 
 def on_path(token_ids: Any = None, **arguments: Any) -> np.ndarray:

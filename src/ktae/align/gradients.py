@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ktae.align.rollouts import Rollouts
+from ktae.evaluation.generation import pad_left
 
 EPS = 1e-8
 """Adam's."""
@@ -40,15 +41,10 @@ def policy_gradient(
 def _log_probabilities(model: Any, rollouts: Rollouts, rows: list[int]) -> tuple[torch.Tensor, int]:
     """(n, t) of the responses' tokens, and t, the longest of these rows' responses."""
     longest = int(rollouts.mask_bt[rows].sum(dim=1).max())
-    prompts = [rollouts.prompt_ids[i] for i in rows]
-    width = max(map(len, prompts))
-    ids = torch.zeros(len(rows), width + longest, dtype=torch.int64)
-    mask = torch.zeros_like(ids)
-    for n, prompt in enumerate(prompts):
-        ids[n, width - len(prompt) : width] = torch.tensor(prompt)
-        mask[n, width - len(prompt) : width] = 1
-    ids[:, width:] = rollouts.ids_bt[rows, :longest]
-    mask[:, width:] = rollouts.mask_bt[rows, :longest]
+    prompts, prompt_mask = pad_left([rollouts.prompt_ids[i] for i in rows], 0)
+    width = prompts.shape[1]
+    ids = torch.cat([prompts, rollouts.ids_bt[rows, :longest]], dim=1)
+    mask = torch.cat([prompt_mask, rollouts.mask_bt[rows, :longest].long()], dim=1)
     position = (mask.cumsum(dim=1) - 1).clamp(min=0)
     ids, mask, position = (x.to(model.device) for x in (ids, mask, position))
     logits = model(

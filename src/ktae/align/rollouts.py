@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ktae.errors import InputError
-from ktae.evaluation.generation import generate
+from ktae.evaluation.generation import encode, generate
 from ktae.recipe import Recipe
 from ktae.trl.tasks import TASKS, prompt_text
 
@@ -72,15 +72,9 @@ class Sampler:
         ids_bt = torch.zeros(mask_bt.shape, dtype=torch.int64)
         ids_bt[mask_bt] = torch.tensor([token for ids in found.token_ids for token in ids])
         return Rollouts(
-            prompt_ids=[self._encode(prompt) for prompt in prompts],
+            prompt_ids=encode(self._tokenizer, prompts),
             ids_bt=ids_bt,
             mask_bt=mask_bt,
             reward_b=np.array([np.nan if r is None else r for r in rewards], dtype=np.float64),
             group_b=np.repeat(np.arange(n_prompts), size),
         )
-
-    def _encode(self, prompt: str) -> list[int]:
-        bos = self._tokenizer.bos_token
-        spelt_out = bos is not None and prompt.startswith(bos)
-        ids: list[int] = self._tokenizer(prompt, add_special_tokens=not spelt_out)["input_ids"]
-        return ids

@@ -35,19 +35,7 @@ class Weights(NamedTuple):
 
 def kernel_weights(config: KTAEConfig) -> tuple[Weights, np.ndarray]:
     """The config's numbers as the kernels take them, and its ignored token ids."""
-    weights = Weights(
-        h1=float(config.h1),
-        h2=float(config.h2),
-        h3=0.0 if config.statistic == "z" else float(config.h3),
-        k1=float(config.k1),
-        b_len=float(config.b_len),
-        eps=float(config.eps),
-        value_scale=1.0 / (config.h1 + config.h2) if config.normalize else 1.0,
-        term_scale=float(config.term_scale),
-        point=config.fisher == "point",
-        z=config.statistic == "z",
-    )
-    return weights, np.array(config.ignore_token_ids, dtype=np.int64)
+    return Weights(**config.numbers()), np.array(config.ignore_token_ids, dtype=np.int64)
 
 
 class GroupTotals(NamedTuple):

@@ -18,6 +18,7 @@ from ktae.batch import (
     finite_per_rollout,
     from_0_to_1,
     group_labels,
+    on_host,
     score_range,
 )
 from ktae.config import MAX_TOKEN_ID, KTAEConfig
@@ -175,7 +176,7 @@ def _correctness(
         return torch.from_numpy(verdicts).to(device), on_device
     check_per_rollout("correct", correct, n_rows, "bif", "bool, or 0, 1 and NaN (unknown)")
     if validate:
-        correctness(_to_host(correct), n_rows, config)
+        correctness(on_host(correct), n_rows, config)
     correct = correct.to(device)
     if config.graded:
         numbers = correct.double()
@@ -209,7 +210,7 @@ def _numbers(name: str, values: Any, batch: Tensors, validate: bool) -> torch.Te
         return torch.from_numpy(finite_per_rollout(name, values, n_rows)).to(device)
     check_per_rollout(name, values, n_rows, "bif", "numbers")
     if validate:
-        finite_per_rollout(name, _to_host(values), n_rows)
+        finite_per_rollout(name, on_host(values), n_rows)
     return values.double().to(device)
 
 
@@ -217,13 +218,7 @@ def _on_host_or_tensor(name: str, values: Any) -> Any:
     """An array of whatever is in the host's memory; a tensor of other memory as it is."""
     if not isinstance(values, torch.Tensor):
         return as_array(name, values)
-    return values.detach() if values.device.type != "cpu" else _to_host(values)
-
-
-def _to_host(tensor: torch.Tensor) -> np.ndarray:
-    tensor = tensor.detach().cpu()
-    array: np.ndarray = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-    return array
+    return values.detach() if values.device.type != "cpu" else on_host(values)
 
 
 class _Writable:

@@ -156,17 +156,4 @@ def _tables(
 
 
 def _settings(config: KTAEConfig, graded: bool) -> Settings:
-    return Settings(
-        h1=float(config.h1),
-        h2=float(config.h2),
-        h3=0.0 if config.statistic == "z" else float(config.h3),
-        k1=float(config.k1),
-        b_len=float(config.b_len),
-        eps=float(config.eps),
-        value_scale=1.0 / (config.h1 + config.h2) if config.normalize else 1.0,
-        term_scale=float(config.term_scale),
-        point=config.fisher == "point",
-        z=config.statistic == "z",
-        graded=graded,
-        ignored=config.ignore_token_ids,
-    )
+    return Settings(**config.numbers(), graded=graded, ignored=config.ignore_token_ids)

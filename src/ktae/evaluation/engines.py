@@ -125,7 +125,7 @@ class VLLMEngine:
         """
         from ktae.evaluation.generation import encode
 
-        encoded = [encode(self.tokenizer, prompts, i) for i in range(len(prompts))]
+        encoded = encode(self.tokenizer, prompts)
         params = [
             self._vllm.SamplingParams(
                 n=sampling.samples,

@@ -66,7 +66,7 @@ def generate(
         InputError: a setting is out of range, or a prompt has no token.
     """
     _check(max_new_tokens, temperature, batch_size)
-    prompt_ids = [encode(tokenizer, prompts, i) for i in range(len(prompts))]
+    prompt_ids = encode(tokenizer, prompts)
     settings = _settings(model, tokenizer, max_new_tokens, temperature)
     token_ids: list[list[int]] = []
     entropy_sum = 0.0
@@ -96,17 +96,19 @@ def _check(max_new_tokens: int, temperature: float, batch_size: int) -> None:
         raise InputError(f"temperature is {temperature}; expected a finite number, at least 0")
 
 
-def encode(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str], i: int) -> list[int]:
-    """The token ids of `prompts[i]`: special tokens are added unless it begins with bos itself.
+def encode(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str]) -> list[list[int]]:
+    """Each prompt's token ids; special tokens are added unless it begins with bos itself.
 
     Raises:
-        InputError: it has no token.
+        InputError: a prompt has no token.
     """
-    spelt_out = tokenizer.bos_token is not None and prompts[i].startswith(tokenizer.bos_token)
-    ids: list[int] = tokenizer(prompts[i], add_special_tokens=not spelt_out)["input_ids"]
-    if not ids:
-        raise InputError(f"prompts[{i}] is {prompts[i]!r}, which has no token")
-    return ids
+    rows: list[list[int]] = []
+    for i, prompt in enumerate(prompts):
+        spelt_out = tokenizer.bos_token is not None and prompt.startswith(tokenizer.bos_token)
+        rows.append(tokenizer(prompt, add_special_tokens=not spelt_out)["input_ids"])
+        if not rows[-1]:
+            raise InputError(f"prompts[{i}] is {prompt!r}, which has no token")
+    return rows
 
 
 def _settings(
@@ -152,7 +154,7 @@ def _generate_batch(
     model: PreTrainedModel, prompt_ids: list[list[int]], settings: GenerationConfig
 ) -> tuple[list[list[int]], float]:
     """The answers' token ids, and the sum of the entropies at their tokens."""
-    ids_bt, mask_bt = _pad_left(prompt_ids, settings.pad_token_id)
+    ids_bt, mask_bt = pad_left(prompt_ids, settings.pad_token_id)
     entropies: list[torch.Tensor] = []
 
     def record_entropy(_: torch.Tensor, logits_bv: torch.Tensor) -> torch.Tensor:
@@ -174,7 +176,7 @@ def _generate_batch(
     return answers, entropy
 
 
-def _pad_left(rows: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
+def pad_left(rows: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
     """(B, T) token ids with the padding in front, and 1 where there is a token."""
     width = max(map(len, rows))
     ids = [[pad] * (width - len(row)) + row for row in rows]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import torch
 from trl import GRPOConfig, GRPOTrainer
 
-from ktae.batch import score_range
+from ktae.batch import on_host, out_of_range, score_bounds
 from ktae.config import KTAEConfig
 from ktae.errors import InputError
 
@@ -80,18 +79,17 @@ def correctness_column(names: list[str], correctness: str | None) -> int:
     return names.index(correctness)
 
 
-def check_scores(scores: torch.Tensor, ktae: KTAEConfig, name: str) -> None:
+def check_scores(scores: Any, ktae: KTAEConfig, name: str) -> None:
     """Raise an InputError if a graded score of this process's rollouts is out of range.
 
     The estimator would find it on the CPU and let it pass on a GPU, where looking makes it wait.
     """
-    low, high = score_range(ktae)
-    known = scores[~scores.isnan()]
-    outside = known[(known < low) | (known > high)]
+    scores = on_host(scores)
+    outside = scores[out_of_range(scores, ktae)]
     if len(outside):
         raise InputError(
-            f"the reward function {name} gave {outside[0].item():g}; with a graded config of "
-            f"statistic {ktae.statistic!r} its rewards are the scores, from {low:g} to {high:g}"
+            f"the reward function {name} gave {outside[0]:g}; with a graded config of "
+            f"statistic {ktae.statistic!r} its rewards are the scores, {score_bounds(ktae)}"
         )
 
 
