@@ -179,11 +179,13 @@ def test_command(model: Any, tmp_path: Path) -> None:
     make_tokenizer(SUMS).save_pretrained(folder)
     command = ["align", str(RECIPE), *SMALL, f"model.path={folder}", "--batches", "2"]
     command += ["--reference-prompts", "4", "--output", str(tmp_path / "out")]
+    command += ["--estimators", "paper,calibrated:units=[token,trigram]"]
     done = CliRunner().invoke(app, command, catch_exceptions=False)
     assert done.exit_code == 0 and "as trained" in done.stdout
     report = json.loads((tmp_path / "out/align.json").read_text())
     assert len(report["products"]["raw"]["paper"]) == 2
-    assert report["estimators"]["calibrated"]["statistic"] == "z"
+    trigrams = report["estimators"]["calibrated:units=[token,trigram]"]
+    assert (trigrams["statistic"], trigrams["units"]) == ("z", ["token", "trigram"])
     assert (tmp_path / "out/align.png").read_bytes().startswith(b"\x89PNG")
     assert b"<svg" in (tmp_path / "out/align.svg").read_bytes()
 

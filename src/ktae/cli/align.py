@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,9 +80,9 @@ def align(
 
 
 def _estimators(text: str) -> dict[str, KTAEConfig]:
-    """`preset` or `preset:key=value:key=value`, separated by commas."""
+    """`preset` or `preset:key=value:key=value`, separated by commas (but for those in brackets)."""
     configs = {}
-    for name in text.split(","):
+    for name in re.split(r",(?![^\[]*\])", text):
         preset, *settings = name.strip().split(":")
         fields: dict[str, Any] = {}
         for setting in settings:
