@@ -3,42 +3,25 @@
 import csv
 import gzip
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 pytest.importorskip("math_verify")
 
-from ktae import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Result(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Result]
+Run = Callable[..., Any]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    monkeypatch.chdir(tmp_path)
+def run(command: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("COLUMNS", "80")
-
-    def run_cli(*arguments: object) -> Result:
-        monkeypatch.setattr(sys, "argv", ["ktae", *map(str, arguments)])
-        capfd.readouterr()  # what fixtures have printed
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        return Result(int(exit_.value.code or 0), *capfd.readouterr())
-
-    return run_cli
+    return command
 
 
 def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:

@@ -1,39 +1,15 @@
 """`ktae null` as a user runs it: arguments in; exit status, output and files out."""
 
+import functools
 import json
-import sys
-from typing import NamedTuple
 
 import pytest
-
-from ktae import cli
-
-GROUP = [
-    {"group": "g", "token_ids": [7, 1, 1], "reward": 1},
-    {"group": "g", "token_ids": [7, 2], "reward": 0},
-    {"group": "g", "token_ids": [7, 1], "reward": 1},
-    {"group": "g", "token_ids": [7, 2, 3], "reward": 0},
-]
-
-
-class Result(NamedTuple):
-    status: int
-    out: str
-    err: str
+from dumps import GROUP
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capfd):
-    """Run `ktae null` in an empty folder; an exception that it lets through is a failure."""
-    monkeypatch.chdir(tmp_path)
-
-    def run_null(*arguments):
-        monkeypatch.setattr(sys, "argv", ["ktae", "null", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        return Result(exit_.value.code or 0, *capfd.readouterr())
-
-    return run_null
+def run(command):
+    return functools.partial(command, "null")
 
 
 @pytest.fixture

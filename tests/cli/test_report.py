@@ -1,11 +1,8 @@
 """`ktae report` and `ktae show` as a user runs them."""
 
 import json
-import sys
 
 import pytest
-
-from ktae import cli
 
 ROWS = [
     {"group": "g", "response": "so 4", "reward": 1},
@@ -15,18 +12,9 @@ ROWS = [
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capfd):
-    """Run a command in an empty folder; an exception that it lets through is a failure."""
-    monkeypatch.chdir(tmp_path)
+def run(command, tmp_path):
     (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-
-    def run_command(*arguments):
-        monkeypatch.setattr(sys, "argv", ["ktae", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        return (exit_.value.code or 0, *capfd.readouterr())
-
-    return run_command
+    return command
 
 
 def test_report(run, tmp_path):

@@ -1,45 +1,22 @@
 """`ktae score` as a user runs it: arguments in; exit status, output and files out."""
 
+import functools
 import gzip
 import json
-import sys
 import time
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from dumps import GROUP
 
 import ktae
-from ktae import cli
 from ktae.rollouts import record
-
-GROUP = [
-    {"group": "g", "token_ids": [7, 1, 1], "reward": 1},
-    {"group": "g", "token_ids": [7, 2], "reward": 0},
-    {"group": "g", "token_ids": [7, 1], "reward": 1},
-    {"group": "g", "token_ids": [7, 2, 3], "reward": 0},
-]
-
-
-class Result(NamedTuple):
-    status: int
-    out: str
-    err: str
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capfd):
-    """Run `ktae score` in an empty folder; an exception that it lets through is a failure."""
-    monkeypatch.chdir(tmp_path)
-
-    def run_score(*arguments):
-        monkeypatch.setattr(sys, "argv", ["ktae", "score", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        return Result(exit_.value.code or 0, *capfd.readouterr())
-
-    return run_score
+def run(command):
+    return functools.partial(command, "score")
 
 
 def write_lines(path, rows):

@@ -127,15 +127,21 @@ def test_ctrl_c_stops_after_the_step_and_resume_goes_on(make_study, starts, monk
     assert [line["step"] for line in lines] == list(range(1, 9))
 
 
-def test_after_kill_9_the_runs_left_behind_are_waited_for(
-    make_study, starts, monkeypatch, tmp_path
-):
+def killed_half_way(make_study, monkeypatch, gate):
+    """A study whose `ktae study` got kill -9 with the first two runs waiting at the gate."""
     study = make_study(seeds=[1, 2], overrides={"steps": 8})
-    monkeypatch.setenv("FAKE_GATE", str(tmp_path / "gate"))
+    monkeypatch.setenv("FAKE_GATE", str(gate))
     process = drive(study)
     wait_for(lambda: has_steps(study, "grpo/seed1", "grpo-ktae/seed1"), process)
     process.kill()
     process.communicate(timeout=100)
+    return study
+
+
+def test_after_kill_9_the_runs_left_behind_are_waited_for(
+    make_study, starts, monkeypatch, tmp_path
+):
+    study = killed_half_way(make_study, monkeypatch, tmp_path / "gate")
     opening = threading.Timer(0.5, (tmp_path / "gate").touch)
     opening.start()
     assert study.run(resume=True)
@@ -149,12 +155,7 @@ def test_after_kill_9_the_runs_left_behind_are_waited_for(
 def test_after_kill_9_of_everything_only_the_runs_in_flight_go_on(
     make_study, starts, monkeypatch, tmp_path
 ):
-    study = make_study(seeds=[1, 2], overrides={"steps": 8})
-    monkeypatch.setenv("FAKE_GATE", str(tmp_path / "gate"))
-    process = drive(study)
-    wait_for(lambda: has_steps(study, "grpo/seed1", "grpo-ktae/seed1"), process)
-    process.kill()
-    process.communicate(timeout=100)
+    study = killed_half_way(make_study, monkeypatch, tmp_path / "gate")
     for pid in (tmp_path / "starts.pids").read_text().split():
         os.kill(int(pid), signal.SIGKILL)
     monkeypatch.delenv("FAKE_GATE")
