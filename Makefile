@@ -2,7 +2,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 RECIPE ?= recipes/demo/grpo-ktae.yaml
-STUDIES ?= main
+STUDIES ?= main successor long
 JOBS ?= 1
 ARGS ?=
 export HF_HUB_DISABLE_TELEMETRY ?= 1
