@@ -88,7 +88,7 @@ def copied(path: Path, copies: int, folder: Path) -> tuple[Path, int]:
 
 def build(dump: Path, tokenizer: str, page: Path) -> tuple[float, float]:
     """Seconds on the clock and of processor time; on a shared machine the first is the larger."""
-    command = [sys.executable, "-m", "ktae", "report", str(dump), "--out", str(page)]
+    command = [sys.executable, "-m", "ktae", "report", str(dump), "--output", str(page)]
     started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([*command, "--tokenizer", tokenizer], check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

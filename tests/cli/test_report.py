@@ -31,8 +31,8 @@ def test_report(run, tmp_path):
     ("arguments", "message"),
     [
         (["report", "none.jsonl"], "none.jsonl does not exist"),
-        (["report", "r.jsonl", "--out", "r.jsonl"], "would overwrite r.jsonl"),
-        (["report", "r.jsonl", "--out", "no/r.html"], "folder no does not exist"),
+        (["report", "r.jsonl", "--output", "r.jsonl"], "would overwrite r.jsonl"),
+        (["report", "r.jsonl", "--output", "no/r.html"], "folder no does not exist"),
         (["report", "r.jsonl", "--threshold", "nan"], "expected a finite number"),
         (["report", "r.jsonl", "--preset", "nope"], "no preset 'nope'"),
         (["report", "r.jsonl", "-s", "h9=1"], "no KTAE setting 'h9'"),

@@ -69,7 +69,7 @@ def test_the_strongest_tokens_over_the_file_and_per_group(run, tmp_path):
 def test_preset_settings_threshold_and_out(run, tmp_path):
     write_lines(tmp_path / "r.jsonl", [row | {"reward": row["reward"] - 5} for row in GROUP])
     options = ("--preset", "released", "-s", "h3=0", "--set", "fisher=point", "--threshold", -4.5)
-    result = run("r.jsonl", *options, "-s", "ignore_token_ids=[1]", "--out", "deep.parquet")
+    result = run("r.jsonl", *options, "-s", "ignore_token_ids=[1]", "--output", "deep.parquet")
     assert result.status == 0
     scored = record.read_record(tmp_path / "deep.parquet")
     config = json.loads(scored.schema.metadata[b"ktae.config"])
@@ -121,8 +121,12 @@ TEXT = '{"group": "g", "response": "a", "reward": 1}\n'
         (LINE * 2, ["-s", "h4=1"], "no KTAE setting 'h4'; expected one of h1,"),
         (LINE * 2, ["-s", "h3"], "--set h3: expected KEY=VALUE"),
         (LINE * 2, ["-s", "h3=much"], "h3 is 'much'; expected a number from 0"),
-        (LINE * 2, ["--out", "no/where.parquet"], "--out no/where.parquet: folder no does not"),
-        (LINE * 2, ["--out", "scores.csv"], "--out scores.csv: expected a name that ends in"),
+        (
+            LINE * 2,
+            ["--output", "no/where.parquet"],
+            "--output no/where.parquet: folder no does not",
+        ),
+        (LINE * 2, ["--output", "scores.csv"], "--output scores.csv: expected a name that ends in"),
         (LINE * 2, ["r.jsonl"], "the same file is given twice"),
     ],
 )
@@ -153,9 +157,9 @@ def test_an_input_is_not_overwritten(run, tmp_path):
     before = (tmp_path / "scores.parquet").read_bytes()
     result = run("scores.parquet")
     assert result.status == 2
-    assert "--out would overwrite scores.parquet, which is one of the inputs" in result.err
+    assert "--output would overwrite scores.parquet, which is one of the inputs" in result.err
     assert (tmp_path / "scores.parquet").read_bytes() == before
-    assert run("scores.parquet", "--out", "again.parquet").status == 0
+    assert run("scores.parquet", "--output", "again.parquet").status == 0
     again = record.read_record(tmp_path / "again.parquet")
     assert again.equals(record.read_record(tmp_path / "scores.parquet"))
 

@@ -20,13 +20,13 @@ def bench(
         list[str] | None,
         typer.Argument(
             help="Backends, copy, 'torch sort', 'verl grpo', 'verl grpo_vectorized' "
-            "(default: all but naive and the sort)."
+            "[default: all but naive and the sort]."
         ),
     ] = None,
     groups: Annotated[
         list[int] | None,
         typer.Option(
-            min=1, help="Groups of 16 rollouts; repeat it for several sizes (default: 1024)."
+            min=1, help="Groups of 16 rollouts; repeat it for several sizes [default: 1024]."
         ),
     ] = None,
     vocabulary: Annotated[int, typer.Option(min=1, help="Distinct token ids.")] = 151_643,

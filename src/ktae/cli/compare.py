@@ -19,7 +19,7 @@ def compare(
     ] = False,
     time_limit: Annotated[float, typer.Option(help="Processor seconds to grade one output.")] = 5.0,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Grading processes (default: one a processor).")
+        int | None, typer.Option(min=1, help="Grading processes [default: one a processor].")
     ] = None,
 ) -> None:
     """Compare two models on the same problems: exact paired tests, with 95 % intervals."""

@@ -23,14 +23,14 @@ def prepare(
         str, typer.Argument(help="math12k, math-l3-5 or gsm8k (from the hub), or a file.")
     ],
     output: Annotated[
-        Path | None, typer.Option(help="Folder to write to (default: data/SOURCE).")
+        Path | None, typer.Option(help="Folder to write to [default: data/SOURCE].")
     ] = None,
     test: Annotated[
         Path | None, typer.Option(help="A file of problems to validate on, instead of its own.")
     ] = None,
     template: Annotated[str, typer.Option(help="qwen-math or plain.")] = "qwen-math",
     name: Annotated[
-        str | None, typer.Option(help="verl's data_source (default: SOURCE's name).")
+        str | None, typer.Option(help="verl's data_source [default: SOURCE's name].")
     ] = None,
 ) -> None:
     """Write the Parquet files that verl and TRL train from, out of one source.

@@ -33,7 +33,7 @@ TokenizerName = Annotated[
 ]
 Preset = Annotated[
     str | None,
-    typer.Option(help=f"Estimator settings: {', '.join(PRESETS)} (default: the run's)."),
+    typer.Option(help=f"Estimator settings: {', '.join(PRESETS)} [default: the run's]."),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -53,12 +53,12 @@ Correctness = Annotated[
 def report(
     inputs: Inputs,
     tokenizer: TokenizerName = None,
-    out: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
+    output: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
     preset: Preset = None,
     settings: Settings = None,
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
-    title: Annotated[str | None, typer.Option(help="(default: the inputs' names)")] = None,
+    title: Annotated[str | None, typer.Option(help="[default: the inputs' names]")] = None,
     max_tokens: Annotated[
         int, typer.Option(min=1, help="Above this, whole groups are left out; the page says which.")
     ] = 6_000_000,
@@ -70,15 +70,15 @@ def report(
 
     check(tokenizer, threshold)
     for path in inputs:
-        if os.path.realpath(path) == os.path.realpath(out):
-            raise InputError(f"--out would overwrite {out}, which is one of the inputs")
-    if not out.parent.is_dir():
-        raise InputError(f"--out {out}: folder {out.parent} does not exist")
+        if os.path.realpath(path) == os.path.realpath(output):
+            raise InputError(f"--output would overwrite {output}, which is one of the inputs")
+    if not output.parent.is_dir():
+        raise InputError(f"--output {output}: folder {output.parent} does not exist")
     started = time.perf_counter()
     with Console(stderr=True).status("reading and scoring"):
         dump = write_report(
             inputs,
-            out,
+            output,
             tokenizer=tokenizer,
             config=config_of(preset, settings),
             threshold=threshold,
@@ -96,13 +96,13 @@ def report(
         )
     typer.echo(
         f"{len(dump.rollouts):,} rollouts in {time.perf_counter() - started:.1f} s; "
-        f"wrote {out} ({out.stat().st_size / 1e6:.1f} MB)"
+        f"wrote {output} ({output.stat().st_size / 1e6:.1f} MB)"
     )
 
 
 def show(
     inputs: Inputs,
-    group: Annotated[str | None, typer.Option(help="Its label (default: the first mixed).")] = None,
+    group: Annotated[str | None, typer.Option(help="Its label [default: the first mixed].")] = None,
     step: Annotated[int | None, typer.Option(help="Its training step.")] = None,
     tokenizer: TokenizerName = None,
     preset: Preset = None,

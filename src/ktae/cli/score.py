@@ -70,7 +70,7 @@ def score(
         float,
         typer.Option(help="Without a field correct: a rollout is correct if its reward is above."),
     ] = 0.0,
-    out: Annotated[
+    output: Annotated[
         Path,
         typer.Option(
             help="One row a rollout; the key-token table goes beside it, to *.tokens.parquet."
@@ -96,7 +96,7 @@ def score(
     config = KTAEConfig.preset(preset, **overrides(settings or []))
     if tokenizer is not None:
         check_local_or_hub("tokenizer", tokenizer)
-    tokens_out = _output_paths(out, files)
+    tokens_out = _output_paths(output, files)
     console = Console(markup=False, emoji=False, highlight=False)
     started = time.perf_counter()
     with Console(stderr=True).status("reading") as status:
@@ -104,12 +104,12 @@ def score(
         loaded = tokens.load_tokenizer(tokenizer) if tokenizer is not None else None
         status.update("scoring")
         scores = scoring.score(rollouts, loaded, config, backend=backend.value)
-        scoring.write(scores, out, tokens_out)
+        scoring.write(scores, output, tokens_out)
     _print_header(console, scores, time.perf_counter() - started)
     _warn(scores, tokenizer)
     note_single_tokens(config)
     _print_strongest(console, scores, top, groups)
-    console.print(f"wrote {out} and {tokens_out}", soft_wrap=True)
+    console.print(f"wrote {output} and {tokens_out}", soft_wrap=True)
 
 
 def note_single_tokens(config: KTAEConfig) -> None:
@@ -137,16 +137,16 @@ def overrides(settings: list[str]) -> dict[str, Any]:
     return overrides
 
 
-def _output_paths(out: Path, files: list[Path]) -> Path:
-    """Where the key-token table goes; an InputError, before any work, if `out` cannot be used."""
-    if out.suffix != ".parquet":
-        raise InputError(f"--out {out}: expected a name that ends in .parquet")
-    if not out.parent.is_dir():
-        raise InputError(f"--out {out}: folder {out.parent} does not exist")
-    tokens_out = out.with_suffix(".tokens.parquet")
-    for path in (out, tokens_out):
+def _output_paths(output: Path, files: list[Path]) -> Path:
+    """Where the key-token table goes; an InputError, before any work, if it cannot be written."""
+    if output.suffix != ".parquet":
+        raise InputError(f"--output {output}: expected a name that ends in .parquet")
+    if not output.parent.is_dir():
+        raise InputError(f"--output {output}: folder {output.parent} does not exist")
+    tokens_out = output.with_suffix(".tokens.parquet")
+    for path in (output, tokens_out):
         if os.path.realpath(path) in [os.path.realpath(file) for file in files]:
-            raise InputError(f"--out would overwrite {path}, which is one of the inputs")
+            raise InputError(f"--output would overwrite {path}, which is one of the inputs")
     return tokens_out
 
 
