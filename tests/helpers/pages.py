@@ -6,6 +6,7 @@ from pathlib import Path
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 _FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_BAR = re.compile(r"(?<!\\)\|")
 _TABLE = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
 
 
@@ -28,12 +29,16 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def tables(text: str) -> list[list[list[str]]]:
-    """The tables: rows of cells without backticks, the heading first."""
+    """The tables: rows of cells, the heading first; a cell that is all code has no backticks."""
     found = []
     for table in _TABLE.findall(_without_blocks(text)):
-        rows = [[cell.strip(" `") for cell in line[1:-1].split("|")] for line in table.splitlines()]
+        rows = [[_plain(cell) for cell in _BAR.split(line)[1:-1]] for line in table.splitlines()]
         found.append([rows[0], *rows[2:]])
     return found
+
+
+def _plain(cell: str) -> str:
+    return re.sub(r"^`([^`]*)`$", r"\1", cell.strip())
 
 
 def _without_blocks(text: str) -> str:
