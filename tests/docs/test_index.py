@@ -102,12 +102,8 @@ def test_your_own(source: str, folder: Path, tokenizer: str) -> None:
     write_dumps(folder)
     (table,) = pages.tables(pages.section(TEXT, "## 4. Your own"))
     command = next(row[-1] for row in table if row[0] == source)
-    replaced: dict[str, Any] = {
-        "OUTPUT_DIR": "out",
-        "MODEL": tokenizer,
-        "FILE...": "rollouts.jsonl",
-    }
-    for name, value in replaced.items():
+    given = {"OUTPUT_DIR": "out", "MODEL": tokenizer, "FILE...": "rollouts.jsonl"}
+    for name, value in given.items():
         command = command.replace(name, value)
     printed = run(command + (" --correctness accuracy" if source == "TRL" else ""))
     assert re.match(r"[26] rollouts in .* wrote report.html", printed)
