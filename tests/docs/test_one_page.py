@@ -105,22 +105,20 @@ def check_settings(text: str) -> None:
 
 def check_constants(text: str) -> None:
     group = group_of(text)
-    names, values = pages.tables(text)[1]
+    rows = pages.tables(text)[1][1:]
     advantage = group.rewards - group.rewards.mean()
     advantage /= group.rewards.std(ddof=1)
     expected = {
-        "n_true": group.n_true,
-        "n_false": group.n_false,
-        "L_true": group.length[0],
-        "L_false": group.length[1],
-        "L_avg": Fraction(sum(group.length), 2),
-        "H(n_true, n_false)": bits(group.n_true, group.n_false),
-        "A_rollout, correct": advantage[0],
-        "A_rollout, incorrect": advantage[-1],
+        "n_true, n_false": [group.n_true, group.n_false],
+        "L_true, L_false": group.length,
+        "L_avg": [Fraction(sum(group.length), 2)],
+        "H(n_true, n_false)": [bits(group.n_true, group.n_false)],
+        "A_rollout of correct, incorrect rollouts": [advantage[0], advantage[-1]],
     }
-    assert names == list(expected)
-    for cell, (name, value) in zip(values, expected.items(), strict=True):
-        assert_shown(cell, value, name)
+    assert [row[0] for row in rows] == list(expected)
+    for name, cell in rows:
+        for shown, value in zip(cell.split(", "), expected[name], strict=True):
+            assert_shown(shown, value, name)
 
 
 def check_ways(text: str) -> None:
@@ -156,8 +154,8 @@ def check_every_step(text: str) -> None:
         f" - {n - k}/{n} · {bits(n_true - a, n_false - b):g} = {gain:.4f}",
         f"TF_true  = 3 · {tf[0]} / {saturations[0]}{tf[0]}) = {full[0]}",
         f"TF_false = 3 · {tf[1]} / {saturations[1]}{tf[1]}) = {full[1]}",
-        f"D        = asin √({a}/{n_true}) - asin √({b}/{n_false})"
-        f" + {full[0]} / ({full[1]} + ε) - {full[1]} / ({full[0]} + ε)",
+        f"D        = asin √({a}/{n_true}) - asin √({b}/{n_false})",
+        f"           + {full[0]} / ({full[1]} + ε) - {full[1]} / ({full[0]} + ε)",
         f"         = {shares:.4f} - {-frequencies:.4f} = {direction:.4f}",
         f"v        = (1 · {fisher:.4f} + 2 · {gain:.4f}) · {direction:.4f} = {value:.4f}",
         f"term     = σ({value:.4f}) - 0.5 = {term:.4f}",
