@@ -99,3 +99,18 @@ def test_local_links_of_what_lies_outside_the_site(name: str) -> None:
         return
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", SOURCES[name]):
         assert (ROOT / Path(target)).exists(), f"{name}.md links to {target}"
+
+
+@pytest.mark.parametrize(
+    "package", ["ktae", "ktae.demo", "ktae.grading", "ktae.report", "ktae.trl"]
+)
+def test_every_public_name_is_in_the_reference(package: str) -> None:
+    module = importlib.import_module(package)
+    public = set(getattr(module, "__all__", ())) - {"__version__"}
+    text = SOURCES["reference"]
+    named = re.findall(r"^::: (ktae[\w.]+)", text, re.MULTILINE)
+    shown = {name.rpartition(".")[2] for name in named}
+    for members in re.findall(r"members: \[(.*)\]", text):
+        shown |= set(members.split(", "))
+    assert public - {"backends"} <= shown
+    assert "`ktae.backends()` is:" in text
