@@ -1,0 +1,262 @@
+"""What each difference between the paper, its authors' code and ktae does to the terms.
+
+    python benchmarks/differences.py                                   # the demo's base model
+    python benchmarks/differences.py FILE --tokenizer FOLDER --append  # a rollout dump
+
+Every row of results/differences.csv compares one change with the preset `paper`, over all tokens of
+the mixed groups. Two changes are no settings of ktae and are computed here: Fisher's test in single
+precision, and mean lengths in the term frequency. `tables of 16` counts, over all 935 contingency
+tables of 16 rollouts with both classes, what single precision makes of Fisher's test.
+"""
+
+import argparse
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from bias import G, sample
+
+from ktae import KTAEConfig, key_token_table, statistics
+from ktae.demo import SUMS
+from ktae.demo.model import make_tokenizer
+from ktae.rollouts import record
+from ktae.rollouts.readers import read
+from ktae.rollouts.tokens import load_tokenizer, tokenize
+from ktae.table import KeyTokenTable
+
+PAPER = KTAEConfig.paper()
+CHANGES = {
+    "released": KTAEConfig.released(),
+    "h2 = 1": KTAEConfig(h2=1.0),
+    "divided by h1 + h2": KTAEConfig(normalize=True),
+    "doubled": KTAEConfig(term_scale=2.0),
+    "fisher = point": KTAEConfig(fisher="point"),
+    "eps = 1e-3": KTAEConfig(eps=1e-3),
+    "without frequencies": KTAEConfig(h3=0.0),
+}
+MOVED = 0.05
+SATURATED = 0.9  # of the largest term that there can be
+COLUMNS = (
+    "rollouts",
+    "change",
+    "groups",
+    "tokens",
+    "mean_abs_term",
+    "saturated",
+    "mean_abs_difference",
+    "moved",
+    "other_sign",
+    "note",
+)
+
+
+class Rollouts(NamedTuple):
+    """Arguments of `key_token_table`, and the end-of-sequence token if there is one."""
+
+    token_ids: np.ndarray
+    mask: np.ndarray
+    correct: np.ndarray
+    groups: np.ndarray
+    end: int | None
+
+
+class Counted(NamedTuple):
+    """The key-token table of the mixed groups, and what it does not hold."""
+
+    table: KeyTokenTable
+    occurrences: np.ndarray
+    length: np.ndarray
+    """(rows, 2) tokens of the group's correct and incorrect rollouts."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path, nargs="?", help="(default: sample from the demo)")
+    parser.add_argument("--tokenizer")
+    parser.add_argument("--append", action="store_true", help="to the CSV, instead of anew")
+    parser.add_argument(
+        "--csv", type=Path, default=Path(__file__).parent / "results/differences.csv"
+    )
+    arguments = parser.parse_args()
+    if arguments.file:
+        name = arguments.file.name.partition(".")[0]
+        rollouts = from_file(arguments.file, arguments.tokenizer)
+    else:
+        name, rollouts = "demo", from_demo()
+    rows = [] if arguments.append else [single_precision_tables()]
+    rows += compare(name, rollouts)
+    with arguments.csv.open("a" if arguments.append else "w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        if not arguments.append:
+            writer.writeheader()
+        writer.writerows(rows)
+    for row in rows:
+        print("  ".join(f"{key} {value}" for key, value in row.items()))
+
+
+def from_demo(n_groups: int = 256) -> Rollouts:
+    """Rollouts of the demo's base model, graded."""
+    tokenizer = make_tokenizer(SUMS)
+    ids, mask, groups = sample(n_groups)
+    problems = SUMS.train_problems(n_groups, 1)
+    correct = [
+        SUMS.is_correct(
+            tokenizer.decode(row[counted]),
+            problems[group].answer,
+            finished=bool(row[counted][-1] == tokenizer.eos_token_id),
+        )
+        for row, counted, group in zip(ids, mask, groups, strict=True)
+    ]
+    assert len(ids) == n_groups * G
+    return Rollouts(ids, mask, np.array(correct), groups, tokenizer.eos_token_id)
+
+
+def from_file(path: Path, tokenizer: str | None) -> Rollouts:
+    """A dump's rollouts, tokenised where it holds text."""
+    rollouts = read([path])
+    if rollouts["token_ids"].null_count:
+        loaded = load_tokenizer(tokenizer or "")
+        lists = tokenize(loaded, rollouts["response"].to_pylist())
+    else:
+        lists = rollouts["token_ids"].to_pylist()
+    ids, mask = record.pad([list(row) for row in lists])
+    correct = np.array([np.nan if x is None else x for x in rollouts["correct"].to_pylist()], float)
+    return Rollouts(ids, mask, correct, np.array(rollouts["group"].to_pylist()), None)
+
+
+def compare(name: str, rollouts: Rollouts) -> list[dict[str, str]]:
+    counted = count(rollouts)
+    paper = counted.table.term
+    configs = dict(CHANGES)
+    if rollouts.end is not None:
+        configs["end token ignored"] = KTAEConfig(ignore_token_ids=(rollouts.end,))
+    found = {"paper": (paper, PAPER)}
+    for change, config in configs.items():
+        found[change] = terms_of(rollouts, config, counted), config
+    assert np.allclose(recomputed(counted), paper, rtol=0, atol=1e-9)
+    found["float32 Fisher"] = recomputed(counted, p=single_precision(counted)), PAPER
+    found["mean lengths"] = recomputed(counted, relative=mean_lengths(counted)), PAPER
+    weights = counted.occurrences
+    return [
+        {
+            "rollouts": name,
+            "change": change,
+            "groups": str(len(np.unique(counted.table.group))),
+            "tokens": f"{weights.sum():.0f}",
+            "mean_abs_term": f"{np.average(abs(terms), weights=weights):.4f}",
+            "saturated": share(abs(terms) > SATURATED * config.term_scale / 2, weights),
+            "mean_abs_difference": f"{np.average(abs(terms - paper), weights=weights):.4f}",
+            "moved": share(abs(terms - paper) > MOVED, weights),
+            "other_sign": share(np.sign(terms) * np.sign(paper) < 0, weights),
+            "note": "",
+        }
+        for change, (terms, config) in found.items()
+    ]
+
+
+def share(which: np.ndarray, weights: np.ndarray) -> str:
+    return f"{np.average(which, weights=weights):.4f}"
+
+
+def count(rollouts: Rollouts) -> Counted:
+    """The table under `paper`, of the groups that have both classes."""
+    ids, mask, correct, groups, _ = rollouts
+    table = key_token_table(ids, mask, correct, groups)
+    mixed = (table.a + table.c > 0) & (table.b + table.d > 0)
+    table = KeyTokenTable(*(column[mixed] for column in table))
+    labels, which = np.unique(groups, return_inverse=True)
+    n_tokens = mask.sum(axis=1)
+    totals = [np.bincount(which, n_tokens * (correct == x), len(labels)) for x in (1, 0)]
+    length = np.stack(totals, axis=1)[np.searchsorted(labels, table.group)]
+    occurrences = np.round(table.tf_true * length[:, 0] + table.tf_false * length[:, 1])
+    assert occurrences.min() >= 1
+    return Counted(table, occurrences, length)
+
+
+def terms_of(rollouts: Rollouts, config: KTAEConfig, counted: Counted) -> np.ndarray:
+    """The terms of the table's rows under another config; 0 where it ignores the token."""
+    table = key_token_table(*rollouts[:4], config)
+    mixed = (table.a + table.c > 0) & (table.b + table.d > 0)
+    kept = ~np.isin(counted.table.token_id, config.ignore_token_ids)
+    terms = np.zeros(len(kept))
+    assert np.array_equal(table.token_id[mixed], counted.table.token_id[kept])
+    terms[kept] = table.term[mixed]
+    return terms
+
+
+def recomputed(
+    counted: Counted, p: np.ndarray | None = None, relative: np.ndarray | None = None
+) -> np.ndarray:
+    """Terms under `paper`, with other p-values, or other lengths (rows, 2) relative to L_avg."""
+    t = counted.table
+    if p is None:
+        p = t.p_value
+    if relative is None:
+        relative = 2 * counted.length / counted.length.sum(axis=1, keepdims=True)
+    strength = PAPER.h1 * np.where(p == 1.0, 0.0, np.exp(-2 * p)) + PAPER.h2 * t.information_gain
+    full_true, full_false = (
+        statistics.saturated_term_frequency(tf, length, PAPER.k1, PAPER.b_len)
+        for tf, length in ((t.tf_true, relative[:, 0]), (t.tf_false, relative[:, 1]))
+    )
+    contrast = statistics.frequency_contrast(full_true, full_false, PAPER.eps)
+    shares = np.arcsin(np.sqrt(t.a / (t.a + t.c))) - np.arcsin(np.sqrt(t.b / (t.b + t.d)))
+    return 0.5 * np.tanh(0.5 * strength * (shares + PAPER.h3 * contrast))
+
+
+def mean_lengths(counted: Counted) -> np.ndarray:
+    """The paper's sentence taken at its word: a class's mean length over that of all rollouts."""
+    t = counted.table
+    n_b = np.stack([t.a + t.c, t.b + t.d], axis=1)
+    of_all = counted.length.sum(axis=1, keepdims=True) / n_b.sum(axis=1, keepdims=True)
+    return counted.length / n_b / of_all
+
+
+def single_precision(counted: Counted) -> np.ndarray:
+    """P-values of Fisher's test by log-gamma in float32, tables compared by `<=`."""
+    t = counted.table
+    cells = np.stack([t.a, t.b, t.a + t.c, t.b + t.d], axis=1)
+    distinct, which = np.unique(cells, axis=0, return_inverse=True)
+    return np.array([single_precision_p(*map(int, row)) for row in distinct])[which.ravel()]
+
+
+def single_precision_p(a: int, b: int, n_true: int, n_false: int) -> float:
+    k, n = a + b, n_true + n_false
+    low, high = max(0, k - n_false), min(k, n_true)
+    x = torch.arange(low, high + 1, dtype=torch.float32)
+
+    def log_factorial(number: torch.Tensor | int) -> torch.Tensor:
+        return torch.lgamma(torch.as_tensor(number, dtype=torch.float32) + 1)
+
+    def log_binomial(n: torch.Tensor | int, k: torch.Tensor | int) -> torch.Tensor:
+        return log_factorial(n) - log_factorial(k) - log_factorial(n - k)
+
+    log = log_binomial(k, x) + log_binomial(n - k, n_true - x) - log_binomial(n, n_true)
+    probability = log.exp()
+    return float(probability[probability <= probability[a - low]].sum())
+
+
+def single_precision_tables() -> dict[str, str]:
+    wrong = no_association = off = 0
+    worst = 0.0
+    for n_true in range(1, 16):
+        for a in range(n_true + 1):
+            for b in range(16 - n_true + 1):
+                exact = statistics.fisher_p_value(a, b, n_true, 16 - n_true, False)
+                p = single_precision_p(a, b, n_true, 16 - n_true)
+                no_association += exact == 1.0 and a + b > 0
+                wrong += exact == 1.0 and a + b > 0 and p != 1.0
+                off += abs(p - exact) > 1e-3
+                worst = max(worst, abs(p - exact))
+    note = f"{wrong} of {no_association} tables with p = 1 score e^-2; "
+    note += f"{off} of 935 p-values are off by more than 1e-3, worst {worst:.3f}"
+    return dict.fromkeys(COLUMNS, "") | {
+        "rollouts": "tables of 16",
+        "change": "float32 Fisher",
+        "note": note,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""The five minutes of docs/index.md: every command is run, on what the page makes and names."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pages
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from ktae.cli import app
+
+tokenizers = pytest.importorskip("tokenizers", reason="the page installs the extra 'report'")
+pytest.importorskip("jinja2", reason="the page installs the extra 'report'")
+
+TEXT = pages.page("index")
+HUB_NAME = "Qwen/Qwen2.5-Math-1.5B"
+
+
+def run(command: str) -> str:
+    program, *arguments = shlex.split(command, comments=True)
+    assert program == "ktae", command
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the page's script has been run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    (script,) = pages.blocks(TEXT, "python")
+    assert 'title="make_dump.py"' in TEXT
+    exec(script, {})
+    return tmp_path
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path) -> str:
+    """A folder with a tokenizer of words, in place of a model's."""
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"?": 0}, unk_token="?"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    rows = map(json.loads, (tmp_path / "rollouts.jsonl").read_text("utf-8").splitlines())
+    trainer = tokenizers.trainers.WordLevelTrainer(special_tokens=["?"])
+    made.train_from_iterator([row["response"] for row in rows], trainer)
+    (tmp_path / "tokenizer").mkdir()
+    made.save(str(tmp_path / "tokenizer" / "tokenizer.json"))
+    return "tokenizer"
+
+
+def test_every_command(folder: Path, tokenizer: str) -> None:
+    lines = [line for block in pages.blocks(TEXT, "sh") for line in block.splitlines()]
+    assert lines[:2] == ["pip install 'ktae[report]'", "python make_dump.py"]
+    printed = {line.split()[1]: run(line.replace(HUB_NAME, tokenizer)) for line in lines[2:]}
+    assert list(printed) == ["show", "report", "score", "null"]
+    assert "rollout 4: reward 0" in printed["show"] and "words" in printed["show"]
+    assert "3 + 4 * 2" in printed["show"]
+    assert "6 rollouts" in printed["report"]
+    assert (folder / "report.html").stat().st_size > 50_000
+    terms = pq.read_table(folder / "scores.parquet")["terms"].to_pylist()
+    assert [len(row) for row in terms] == [7, 5, 6, 11, 7, 9]
+    assert terms[0][4] > 0.4 and terms[3][2] < -0.4, "8 and 4"
+    assert "no pair can have p below .05" in printed["null"]
+
+
+def test_the_table_that_score_prints(folder: Path, shared_data: Path) -> None:
+    command = next(
+        line
+        for block in pages.blocks(TEXT, "sh")
+        for line in block.splitlines()
+        if HUB_NAME in line
+    )
+    printed = run(command.replace(HUB_NAME, str(shared_data / "tokenizer_qwen2")))
+    (on_the_page,) = pages.blocks(TEXT, "text")
+    found = [line.split() for line in printed.splitlines()]
+    for line in on_the_page.splitlines():
+        if set(line) - set(" ─"):
+            assert line.split() in found, line
+
+
+TRL = {"step": 1, "prompt": "1 + 1?", "accuracy": 1.0, "advantage": 1.0}
+VERL = {"input": "1 + 1?", "gts": "2", "step": 1}
+
+
+def write_dumps(folder: Path) -> None:
+    """What stands for OUTPUT_DIR and dump in the page's table."""
+    (folder / "out" / "completions").mkdir(parents=True)
+    texts = ("so 8 = 2", 1.0), ("so 4", 0.0)
+    rows = [TRL | {"completion": text, "accuracy": r, "length": -0.1} for text, r in texts]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "out/completions/completions_00001.parquet")
+    (folder / "dump").mkdir()
+    lines = [json.dumps(VERL | {"output": text, "score": r}) for text, r in texts]
+    (folder / "dump" / "1.jsonl").write_text("\n".join(lines), encoding="utf-8")
+
+
+@pytest.mark.parametrize("source", ["TRL", "verl", "anything else"])
+def test_your_own(source: str, folder: Path, tokenizer: str) -> None:
+    write_dumps(folder)
+    (table,) = pages.tables(pages.section(TEXT, "## 4. Your own"))
+    command = next(row[-1] for row in table if row[0] == source)
+    given = {"OUTPUT_DIR": "out", "MODEL": tokenizer, "FILE...": "rollouts.jsonl"}
+    for name, value in given.items():
+        command = command.replace(name, value)
+    printed = run(command + (" --correctness accuracy" if source == "TRL" else ""))
+    assert re.match(r"[26] rollouts in .* wrote report.html", printed)

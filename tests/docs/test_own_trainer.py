@@ -1,0 +1,161 @@
+"""The code of docs/own-trainer.md, run as it stands there."""
+
+import contextlib
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pages
+import pytest
+
+from ktae import token_advantages
+
+torch = pytest.importorskip("torch", reason="the page's trainer is written in torch")
+
+TEXT = pages.page("own-trainer")
+SCRIPT = next(block for block in pages.blocks(TEXT, "python") if "class Policy" in block)
+GATHER = next(block for block in pages.blocks(TEXT, "python") if "def gathered" in block)
+
+
+@pytest.fixture
+def trainer() -> dict[str, Any]:
+    namespace: dict[str, Any] = {"__name__": "own_trainer"}
+    exec(SCRIPT, namespace)
+    torch.manual_seed(3)
+    return namespace
+
+
+class Spied:
+    """One `step` of the page: what its functions were given and gave."""
+
+    def __init__(self, trainer: dict[str, Any]) -> None:
+        self.calls: dict[str, list[tuple[Any, Any]]] = {}
+        for name in ("sample", "grade", "policy_loss"):
+            self.calls[name] = []
+            trainer[name] = self._recorded(name, trainer[name])
+        policy = trainer["Policy"]()
+        trainer["step"](policy, torch.optim.Adam(policy.parameters(), lr=1e-2))
+
+    def _recorded(self, name: str, function: Any) -> Any:
+        def recorded(*arguments: Any) -> Any:
+            result = function(*arguments)
+            self.calls[name].append((arguments, result))
+            return result
+
+        return recorded
+
+
+def test_each_tokens_advantage_reaches_the_loss_at_that_token(trainer: dict[str, Any]) -> None:
+    """The gradient of the loss by the log-probabilities is minus the advantages over the tokens'
+    number; the advantages are the oracle's, of the rewards, verdicts and groups of the step."""
+    spied = Spied(trainer)
+    (_, (token_ids, mask)), ((prompts, *_), correct) = (
+        spied.calls["sample"][0],
+        spied.calls["grade"][0],
+    )
+    groups = torch.arange(8).repeat_interleave(16)
+    assert all(len(prompts[groups == group].unique()) == 1 for group in range(8))
+    rewards = correct.float() - 0.02 * mask.sum(1)
+    expected = torch.from_numpy(
+        token_advantages(
+            rewards.numpy(),
+            token_ids.numpy(),
+            mask.numpy(),
+            groups.numpy(),
+            correct=correct.numpy(),
+            backend="naive",
+        )
+    )
+    assert 0.02 < correct.float().mean() < 0.98, "or there would be nothing to compare"
+    first = expected[:, :1]
+    assert ((expected != first) & mask).any(), "the tokens of a rollout do not differ"
+    (_, old, advantages, loss_mask), _ = spied.calls["policy_loss"][0]
+    new = old.clone().requires_grad_()
+    trainer["policy_loss"](new, old, advantages, loss_mask).backward()
+    torch.testing.assert_close(new.grad, -expected * mask / mask.sum(), rtol=0, atol=1e-7)
+
+
+def test_clipping_goes_by_the_sign_at_each_token(trainer: dict[str, Any]) -> None:
+    advantages = torch.tensor([[1.0, -1.0, 0.5, -0.5]])
+    old, mask = torch.zeros(1, 4), torch.tensor([[True, True, True, False]])
+    new = torch.tensor([[0.5, 0.5, -0.5, 0.5]], requires_grad=True)  # ratios 1.65 and 0.61
+    trainer["policy_loss"](new, old, advantages, mask).backward()
+    ratio = new.detach().exp()
+    expected = torch.tensor([[0.0, -1.0, 0.5, 0.0]]) * ratio / -3  # 1.65 is clipped where A > 0
+    torch.testing.assert_close(new.grad, expected)
+
+
+def test_masks_count_the_end_and_nothing_behind_it(trainer: dict[str, Any]) -> None:
+    (_, (token_ids, mask)) = Spied(trainer).calls["sample"][0]
+    for ids, counted in zip(token_ids.tolist(), mask.tolist(), strict=True):
+        length = ids.index(0) + 1 if 0 in ids else len(ids)
+        assert counted == [t < length for t in range(len(ids))]
+
+
+def test_the_script_learns_what_the_page_says() -> None:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(SCRIPT, {"__name__": "__main__"})
+    on_the_page = pages.blocks(TEXT, "text")[0]
+    found, said = (
+        [int(line.split()[2].rstrip("%")) for line in text.splitlines()]
+        for text in (printed.getvalue(), on_the_page)
+    )
+    assert len(found) == len(said) == 6
+    assert found[-1] > found[0] + 30  # other versions of torch draw other numbers
+    assert said[-1] > said[0] + 30
+
+
+@pytest.mark.parametrize("hidden", [-100, 5])
+def test_padding_may_be_on_either_side(hidden: int) -> None:
+    ids = torch.tensor([[7, 5, 9, 2], [7, 5, 9, 0], [7, 6, 8, 2], [7, 6, 5, 8]])
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1]]).bool()
+    rewards, groups = torch.tensor([1.0, 1.0, 0.0, 0.0]), torch.zeros(4).long()
+    right = token_advantages(rewards, ids.where(mask, hidden), mask, groups)
+    left_ids, left_mask = ids.clone(), mask.clone()
+    left_ids[1], left_mask[1] = ids[1].roll(1), mask[1].roll(1)
+    left = token_advantages(rewards, left_ids.where(left_mask, hidden), left_mask, groups)
+    left[1] = left[1].roll(-1)
+    torch.testing.assert_close(left, right, rtol=0, atol=0)
+    assert len(right[mask].unique()) > 2
+
+
+RANK = """
+import sys, torch, torch.distributed as dist
+rank, folder = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+exec(open(f"{folder}/gather.py").read())
+rollouts = torch.load(f"{folder}/rollouts.pt", weights_only=True)
+own = {name: tensor[rank::2] for name, tensor in rollouts.items()}  # every group on both ranks
+width = int(own["mask"].sum(1).max())  # and another width on each
+own |= {name: own[name][:, :width] for name in ("token_ids", "mask")}
+torch.save(token_advantages(**own), f"{folder}/{rank}.pt")
+"""
+
+
+def test_ranks_that_share_groups_get_what_one_process_gets(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.tensor([5, 8, 3, 7, 4, 8, 5, 6])
+    rollouts = {
+        "rewards": torch.rand(8, generator=generator),
+        "token_ids": torch.randint(9, (8, 8), generator=generator),
+        "mask": torch.arange(8) < lengths[:, None],
+        "groups": torch.tensor([4, 4, 4, 4, 1, 1, 1, 1]),
+        "correct": torch.tensor([1, 1, 0, 0, 1, 0, 0, 0]).bool(),
+    }
+    torch.save(rollouts, tmp_path / "rollouts.pt")
+    (tmp_path / "gather.py").write_text(GATHER, encoding="utf-8")
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", RANK, str(rank), str(tmp_path)])
+        for rank in range(2)
+    ]
+    assert [rank.wait(timeout=120) for rank in ranks] == [0, 0]
+    expected = token_advantages(**rollouts)
+    widths = set()
+    for rank in range(2):
+        got = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        widths.add(got.shape[1])
+        torch.testing.assert_close(got, expected[rank::2, : got.shape[1]], rtol=0, atol=0)
+    assert len(widths) == 2

@@ -1,0 +1,46 @@
+"""Reading the documentation's pages: their tables and code blocks."""
+
+import re
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+_FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_BAR = re.compile(r"(?<!\\)\|")
+_TABLE = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
+
+
+def page(name: str) -> str:
+    """The text of a page."""
+    return (DOCS / f"{name}.md").read_text(encoding="utf-8")
+
+
+def section(text: str, heading: str) -> str:
+    """What stands under a heading, up to the next one of the same or a higher level."""
+    level = len(heading) - len(heading.lstrip("#"))
+    start = text.index(f"\n{heading}\n") + len(heading) + 2
+    following = re.compile(rf"^#{{1,{level}}} ", re.MULTILINE).search(_without_blocks(text), start)
+    return text[start : following.start() if following else len(text)]
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The contents of the code blocks of a language, in order."""
+    return [content for name, content in _FENCE.findall(text) if name == language]
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    """The tables: rows of cells, the heading first; a cell that is all code has no backticks."""
+    found = []
+    for table in _TABLE.findall(_without_blocks(text)):
+        rows = [[_plain(cell) for cell in _BAR.split(line)[1:-1]] for line in table.splitlines()]
+        found.append([rows[0], *rows[2:]])
+    return found
+
+
+def _plain(cell: str) -> str:
+    return re.sub(r"^`([^`]*)`$", r"\1", cell.strip())
+
+
+def _without_blocks(text: str) -> str:
+    """The text with its code blocks blanked: a comment there is no heading, a bar no table."""
+    return _FENCE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
