@@ -1,0 +1,41 @@
+"""The tables of docs/results.md are those of the committed results."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def tables():
+    spec = importlib.util.spec_from_file_location("results_tables", ROOT / "docs/results_tables.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_has_the_numbers_of_the_files(tables):
+    page = tables.PAGE.read_text(encoding="utf-8")
+    assert len(re.findall(r"^\| ---", page, flags=re.MULTILINE)) >= 3
+    assert tables.filled(page) == page, "run python docs/results_tables.py"
+
+
+def test_a_table_is_replaced_and_the_text_stays(tables):
+    page = "a\n<!-- table: paper-step-time -->\nold\n<!-- end -->\nb\n"
+    filled = tables.filled(page)
+    assert filled.startswith("a\n") and filled.endswith("\nb\n") and "old" not in filled
+    assert "| 1.5B | GRPO | 278 s | 372 s | 94 s (34%) |" in filled
+
+
+def test_the_error_of_an_average_by_hand(tables):
+    rows = [{"accuracy": "50", "problems": "100"}] * 2 + [{"accuracy": "20", "problems": "16"}] * 2
+    # Two models on two benchmarks: standard errors of 5 and 10 points each.
+    assert tables._standard_error(rows, 2) == pytest.approx((2 * 25 + 2 * 100) ** 0.5 / 2)
+
+
+def test_an_unknown_table_is_an_error(tables):
+    with pytest.raises(KeyError, match="nothing"):
+        tables.filled("<!-- table: nothing -->\n<!-- end -->")
