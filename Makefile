@@ -8,10 +8,10 @@ ARGS ?=
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 
 # The demo's model is tiny: two threads would only wait for each other.
-train test study study-smoke: export OMP_NUM_THREADS ?= 1
+train test study study-smoke notebooks: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help train test lint format bench study study-smoke docs clean
+.PHONY: help train test lint format bench study study-smoke docs notebooks clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -54,6 +54,9 @@ $(STUDIES:%=study-%): study-%: .venv/installed
 docs: .venv/installed ## Build the documentation site into site/
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
 	$(BIN)/mkdocs build --strict
+
+notebooks: .venv/installed ## Execute the notebooks in place, a few minutes
+	$(BIN)/python notebooks/execute.py
 
 clean: ## Remove the environment and everything built
 	rm -rf .venv site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

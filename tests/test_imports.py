@@ -18,7 +18,15 @@ def run(code: str) -> str:
 
 @pytest.mark.parametrize(
     "module",
-    ["ktae", "ktae.backends", "ktae.backends.naive", "ktae.batch", "ktae.units", "ktae.controls"],
+    [
+        "ktae",
+        "ktae.backends",
+        "ktae.backends.naive",
+        "ktae.batch",
+        "ktae.units",
+        "ktae.controls",
+        "ktae.custom",
+    ],
 )
 def test_import_loads_nothing_heavy(module: str) -> None:
     loaded = run(f"import {module}, sys; print([m for m in {HEAVY} if m in sys.modules])")

@@ -203,3 +203,30 @@ def test_command(model: Any, tmp_path: Path) -> None:
 def test_bad_input(options: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         CliRunner().invoke(app, ["align", str(RECIPE), *options], catch_exceptions=False)
+
+
+def first_token(token_ids: Any, mask: Any, correct: Any, groups: Any) -> Any:
+    """1 for the first token of correct rollouts, -1 for that of incorrect ones."""
+    return np.where(np.arange(token_ids.shape[1]) == 0, np.where(correct, 1.0, -1.0)[:, None], 0)
+
+
+def test_a_function_is_weighted_as_a_config_is(rollouts: Rollouts) -> None:
+    recipe = recipes.load(RECIPE, [*SMALL, "algorithm.loss=dapo"])
+    _, terms = token_weights(rollouts, recipe, {"own": first_token}, None)
+    n_tokens = float(rollouts.mask_bt.sum())
+    expected = torch.zeros(8, 5)
+    # Rollout 4 nobody could grade, 6 has no token.
+    expected[[0, 3, 5], 0], expected[[1, 2, 7], 0] = 1 / n_tokens, -1 / n_tokens
+    torch.testing.assert_close(terms["own"], expected)
+
+
+@pytest.mark.usefixtures("parity")
+def test_measure_a_function_beside_a_config(model: Any) -> None:
+    recipe = recipes.load(RECIPE, SMALL)
+    estimators = {"own": first_token, "paper": KTAEConfig.paper()}
+    found = measure(model, make_tokenizer(SUMS), recipe, estimators, Plan(2, 4), lambda *_: None)
+    assert [len(found.products["raw"][name]) for name in estimators] == [2, 2]
+    assert all(products.tt > 0 for products in found.products["raw"]["own"])
+    for bad in ("paper", KTAEConfig.paper):
+        with pytest.raises(InputError, match=r"estimators\['bad'\] is .*expected a KTAEConfig, or"):
+            measure(None, None, recipe, {"bad": bad}, Plan(2, 4), lambda *_: None)  # type: ignore[dict-item]

@@ -201,5 +201,7 @@ def test_inline_is_sandboxed_and_escaped(dump_file):
     inline = show(dump_file, height=400)
     assert isinstance(inline, Inline)
     html = inline._repr_html_()
+    size = len(inline.page.encode())
+    assert repr(inline) == f"<ktae report of {size:,} bytes; a notebook shows it>"
     assert 'sandbox="allow-scripts"' in html and 'height="400"' in html
     assert html.count("<") == 2  # the frame's own tag and its end

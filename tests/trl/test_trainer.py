@@ -194,7 +194,11 @@ def test_evaluation_uses_its_own_group_size(trainer_arguments):
     [
         ({"importance_sampling_level": "sequence"}, {}, "averages token advantages away; set it"),
         ({"use_liger_kernel": True}, {}, "takes one advantage a rollout, .* unset it"),
-        ({}, {"ktae": {"h1": 1}}, "expected a KTAEConfig, or None"),
+        (
+            {},
+            {"ktae": {"h1": 1}},
+            "expected a KTAEConfig, or a function .*, or None for plain GRPO",
+        ),
         ({}, {"correctness": "accuracy"}, "correctness is 'accuracy'; expected the reward funct"),
     ],
 )

@@ -11,9 +11,8 @@ import torch
 
 from ktae.align.gradients import Reference, cosine, policy_gradient, product
 from ktae.align.rollouts import Rollouts, Sampler
-from ktae.config import KTAEConfig
+from ktae.custom import Estimator, check_estimator, estimator_terms, takes_scores
 from ktae.errors import InputError
-from ktae.estimator import key_token_values
 from ktae.recipe import Recipe
 from ktae.rollout_advantages import rollout_advantages
 
@@ -79,15 +78,27 @@ def measure(
     model: Any,
     tokenizer: Any,
     recipe: Recipe,
-    estimators: Mapping[str, KTAEConfig],
+    estimators: Mapping[str, Estimator],
     plan: Plan,
     progress: Progress,
 ) -> Alignment:
     """Sample on the policy, and compare each estimator's gradient with the reference.
 
+    Args:
+        model: the policy.
+        tokenizer: the policy's.
+        recipe: task, rollouts and loss.
+        estimators: by name, ktae's by its settings or functions of your own
+            (`ktae.custom.TermFunction`).
+        plan: how much to sample.
+        progress: called as it goes.
+
     Raises:
-        InputError: too few prompts, or no rewards differ, so that there is no gradient.
+        InputError: too few prompts, no rewards differ, so that there is no gradient, or an
+            estimator is no estimator or gives something else than terms.
     """
+    for name, estimator in estimators.items():
+        check_estimator(f"estimators[{name!r}]", estimator)
     per_batch = recipe.rollout.prompts_per_step
     chunks = max(2, plan.reference_prompts // per_batch)
     sampler = Sampler(model, tokenizer, recipe, (chunks + plan.batches) * per_batch)
@@ -146,7 +157,7 @@ def _reference(
 
 
 def token_weights(
-    rollouts: Rollouts, recipe: Recipe, estimators: Mapping[str, KTAEConfig], tokenizer: Any
+    rollouts: Rollouts, recipe: Recipe, estimators: Mapping[str, Estimator], tokenizer: Any
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """(B, T) weights of the log-probabilities: of the rollout advantages, and of each
     estimator's terms, averaged over tokens as the recipe's loss averages."""
@@ -161,10 +172,10 @@ def token_weights(
     }[recipe.algorithm.loss]
     verdict_b = np.where(np.isnan(rollouts.reward_b), np.nan, rollouts.reward_b > 0)
     terms = {}
-    for name, config in estimators.items():
-        evidence_b = rollouts.reward_b if config.graded else verdict_b
-        terms[name] = scale_bt * key_token_values(
-            rollouts.ids_bt, rollouts.mask_bt, evidence_b, rollouts.group_b, config,
+    for name, estimator in estimators.items():
+        evidence_b = rollouts.reward_b if takes_scores(estimator) else verdict_b
+        terms[name] = scale_bt * estimator_terms(
+            estimator, rollouts.ids_bt, rollouts.mask_bt, evidence_b, rollouts.group_b,
             tokenizer=tokenizer,
         )  # fmt: skip
     return scale_bt * advantage_b[:, None], terms

@@ -61,6 +61,9 @@ class Inline:
         self.page = page
         self.height = height
 
+    def __repr__(self) -> str:
+        return f"<ktae report of {len(self.page.encode()):,} bytes; a notebook shows it>"
+
     def _repr_html_(self) -> str:
         # Sandboxed: the page's script runs, but in an origin of its own.
         return (

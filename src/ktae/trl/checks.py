@@ -9,6 +9,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from ktae.batch import on_host, out_of_range, score_bounds
 from ktae.config import KTAEConfig
+from ktae.custom import check_estimator
 from ktae.errors import InputError
 
 
@@ -18,8 +19,8 @@ def check_arguments(ktae: Any, *args: Any, **kwargs: Any) -> None:
     Raises:
         InputError: a setting contradicts token advantages, or the training set is of no use.
     """
-    if ktae is not None and not isinstance(ktae, KTAEConfig):
-        raise InputError(f"ktae is {ktae!r}; expected a KTAEConfig, or None for plain GRPO")
+    if ktae is not None:
+        check_estimator("ktae", ktae, otherwise=", or None for plain GRPO")
     kwargs = {key: value for key, value in kwargs.items() if key != "resampling_rounds"}
     arguments = inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments
     _check_data_set(arguments)

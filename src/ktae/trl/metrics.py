@@ -9,6 +9,7 @@ import torch
 from accelerate.utils import gather
 
 from ktae.config import KTAEConfig
+from ktae.custom import Estimator
 from ktae.estimator import key_token_table
 
 QUANTILES = (0.5, 0.9, 0.99)
@@ -37,7 +38,7 @@ class Estimated(NamedTuple):
 
 
 def step_metrics(
-    batch: Estimated, rollout_advantages: torch.Tensor, config: KTAEConfig
+    batch: Estimated, rollout_advantages: torch.Tensor, estimator: Estimator
 ) -> dict[str, float]:
     """Metrics over all processes' rollouts; every process has to call it.
 
@@ -48,7 +49,7 @@ def step_metrics(
     advantages = rollout_advantages.unsqueeze(1)
     flipped = (advantages * (advantages + terms) < 0) & mask
     known = ~correct.isnan()
-    pairs, significant = _significant(batch, config)
+    pairs, significant = _significant(batch, table_config(estimator))
     sums = [
         terms.abs().sum(), flipped.sum(), mask.sum(), (correct == 1).sum(), known.sum(),
         torch.tensor(significant), torch.tensor(pairs), *_skipped(batch),
@@ -64,8 +65,24 @@ def step_metrics(
     rollouts = max(skipped.pop(), 1)
     reasons = ("all_correct", "all_incorrect", "unknown")
     metrics |= {f"skipped/{why}": n / rollouts for why, n in zip(reasons, skipped, strict=True)}
-    largest = config.largest_term(int(torch.bincount(batch.groups).max()))
-    return metrics | _quantiles(terms.abs()[mask], largest or 1.0)
+    absolute = terms.abs()[mask]
+    return metrics | _quantiles(absolute, _largest(batch, absolute, estimator) or 1.0)
+
+
+def table_config(estimator: Estimator) -> KTAEConfig:
+    """Of the key-token table, which is of verdicts; the paper's beside a function of the user's."""
+    if isinstance(estimator, KTAEConfig):
+        return dataclasses.replace(estimator, graded=False)
+    return KTAEConfig.paper()
+
+
+def _largest(batch: Estimated, absolute: torch.Tensor, estimator: Estimator) -> float:
+    """What no |term| exceeds: a config's bound, or the largest of all processes' terms."""
+    if isinstance(estimator, KTAEConfig):
+        bound: float = estimator.largest_term(int(torch.bincount(batch.groups).max()))
+        return bound
+    own = absolute.max() if len(absolute) else absolute.new_zeros(())
+    return float(gather(own.reshape(1)).max())
 
 
 def _significant(batch: Estimated, config: KTAEConfig) -> tuple[int, int]:
@@ -73,8 +90,7 @@ def _significant(batch: Estimated, config: KTAEConfig) -> tuple[int, int]:
     tested = batch.groups < batch.groups.min() + GROUPS_TESTED
     arrays = (batch.token_ids, batch.mask, batch.correct, batch.groups)
     ids, mask, correct, groups = (x[tested.to(x.device)].cpu() for x in arrays)
-    of_verdicts = dataclasses.replace(config, graded=False)
-    table = key_token_table(ids, mask, correct, groups, of_verdicts)
+    table = key_token_table(ids, mask, correct, groups, config)
     return len(table.p_value), int((table.p_value < 0.05).sum())
 
 

@@ -11,10 +11,11 @@ from accelerate.utils import gather, gather_object
 from trl import GRPOTrainer
 
 from ktae.config import KTAEConfig
-from ktae.estimator import key_token_table, key_token_values
+from ktae.custom import Estimator, estimator_terms, takes_scores
+from ktae.estimator import key_token_table
 from ktae.trl.checks import check_arguments, check_padding, check_scores, correctness_column
 from ktae.trl.dynamic_sampling import DynamicSampling
-from ktae.trl.metrics import Estimated, step_metrics
+from ktae.trl.metrics import Estimated, step_metrics, table_config
 
 
 class RolloutBatch(NamedTuple):
@@ -56,7 +57,9 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
 
     Args:
         *args: as for `trl.GRPOTrainer`.
-        ktae: the estimator's settings; None trains on TRL's advantages, untouched.
+        ktae: the estimator's settings, or a function of your own from rollouts to terms
+            (`ktae.custom.TermFunction`), which is tried on two rollouts of one token when the
+            trainer is made; None trains on TRL's advantages, untouched.
         correctness: the name of the reward function that says whether a rollout is correct: above
             `threshold` is correct, None (NaN) is unknown and stays unknown. It may be left out
             where there is one reward function. Not the sum of the rewards, since a length penalty
@@ -77,7 +80,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
     def __init__(
         self,
         *args: Any,
-        ktae: KTAEConfig | None = KTAEConfig.paper(),  # noqa: B008  # frozen
+        ktae: Estimator | None = KTAEConfig.paper(),  # noqa: B008  # frozen
         correctness: str | None = None,
         threshold: float = 0.0,
         on_rollouts: Callable[[RolloutBatch], None] | None = None,
@@ -95,12 +98,16 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         if ktae is not None:
             self._warm_up(ktae)
 
-    def _warm_up(self, ktae: KTAEConfig) -> None:
-        """Load or compile the estimator now: it is no part of the first step."""
+    def _warm_up(self, ktae: Estimator) -> None:
+        """Load or compile the estimator now: it is no part of the first step.
+
+        A function of the user's that gives something else than terms shows it here.
+        """
         ids = torch.tensor([[0], [1]], device=self.accelerator.device)
         mask, correct, groups = torch.ones_like(ids, dtype=torch.uint8), ids[:, 0], ids[:, 0] * 0
-        key_token_values(ids, mask, correct.double(), groups, ktae, tokenizer=self._tokenizer)
-        key_token_table(ids.cpu(), mask.cpu(), correct.cpu(), groups.cpu(), ktae)
+        estimator_terms(ktae, ids, mask, correct.double(), groups, tokenizer=self._tokenizer)
+        config = table_config(ktae)
+        key_token_table(ids.cpu(), mask.cpu(), correct.cpu(), groups.cpu(), config)
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's. Its third result is the tool mask, which it may zero later on."""
@@ -119,7 +126,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         first_row = self.accelerator.process_index * len(inputs)
         own = slice(first_row, first_row + len(inputs))
         verdict = rewards[own, self._correctness_column]
-        if self.ktae is not None and self.ktae.graded:
+        if takes_scores(self.ktae):
             check_scores(verdict, self.ktae, self.reward_func_names[self._correctness_column])
         correct = torch.where(verdict.isnan(), verdict, (verdict > self.threshold).to(verdict))
         token_ids = [list(ids) for ids in completion_ids_list]
@@ -130,7 +137,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
                 self._tool_mask,
                 self._total_rewards[own],
                 correct,
-                verdict if self.ktae is not None and self.ktae.graded else correct,
+                verdict if takes_scores(self.ktae) else correct,
             )
         )
         return rewards
@@ -219,7 +226,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         touched = slice(start, stop)
         batch = (ids[touched], mask[touched], evidence[touched])
         groups = torch.arange(stop - start) // group_size
-        terms = key_token_values(*batch, groups, self.ktae, tokenizer=self._tokenizer)
+        terms = estimator_terms(self.ktae, *batch, groups, tokenizer=self._tokenizer)
         own = slice(first_row - start, first_row - start + n)
         return Estimated(*batch, correct[touched], groups, own, terms)
 

@@ -1,0 +1,167 @@
+"""What a function of the user's is given in the place of a config, and what it must give."""
+
+import numpy as np
+import pytest
+
+import ktae
+from ktae import InputError, KTAEConfig
+from ktae.custom import check_estimator, estimator_terms, takes_scores
+
+NAN = float("nan")
+IDS = np.array([[5, 6, 7], [5, 6, -9], [6, 7, 7], [5, 5, 6], [-1, -1, -1], [6, 5, 7]])
+MASK = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 1]], dtype=bool)
+CORRECT = np.array([1, 0, NAN, 0, 1, 1])
+GROUPS = np.array(["b", "a", "b", "b", "a", "a"])
+EVIDENCE = [0, 1, 3, 5]  # not 2, which nobody could grade, nor 4, which has no token
+BATCH = (IDS, MASK, CORRECT, GROUPS)
+
+
+def presence(token_ids, mask, correct, groups):
+    """The token's share of correct rollouts that hold it, less its share of incorrect ones."""
+    terms = np.zeros(token_ids.shape)
+    for i, t in np.argwhere(mask):
+        holds = ((token_ids == token_ids[i, t]) & mask).any(axis=1)
+        own = groups == groups[i]
+        terms[i, t] = holds[own & correct].mean() - holds[own & ~correct].mean()
+    return terms
+
+
+def test_it_is_given_the_rollouts_that_can_be_evidence():
+    seen = []
+
+    def estimate(*arrays):
+        seen.append(arrays)
+        return np.full(arrays[0].shape, 7.0)
+
+    terms = estimator_terms(estimate, *BATCH)
+    ((token_ids, mask, correct, groups),) = seen
+    assert (token_ids.dtype, mask.dtype, correct.dtype) == (np.int64, bool, bool)
+    np.testing.assert_array_equal(token_ids[mask], IDS[EVIDENCE][MASK[EVIDENCE]])
+    np.testing.assert_array_equal(mask, MASK[EVIDENCE])
+    np.testing.assert_array_equal(correct, [True, False, False, True])
+    assert (groups[:, None] == groups).tolist() == (
+        GROUPS[EVIDENCE][:, None] == GROUPS[EVIDENCE]
+    ).tolist()
+    assert terms.dtype == np.float32
+    expected = np.where(MASK & np.isin(np.arange(6), EVIDENCE)[:, None], 7, 0)
+    np.testing.assert_array_equal(terms, expected)
+
+
+def test_its_terms_are_the_ones_that_count():
+    terms = estimator_terms(presence, *BATCH)
+    # Group b: rollout 0 is correct, 3 is not; a: 5 is, 1 is not. Token 7 is in the correct ones.
+    expected = [[0, 0, 1], [0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 1]]
+    np.testing.assert_array_equal(terms, expected)
+
+
+def test_tensors_for_tensors():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    tensors = (torch.tensor(IDS), torch.tensor(MASK), torch.tensor(CORRECT), GROUPS)
+    terms = estimator_terms(lambda *x: torch.from_numpy(presence(*x)).half(), *tensors)
+    assert terms.dtype == torch.float32
+    np.testing.assert_array_equal(terms.numpy(), estimator_terms(presence, *BATCH))
+
+
+def test_a_config_is_ktaes_own_estimator():
+    config = KTAEConfig.calibrated()
+    np.testing.assert_array_equal(
+        estimator_terms(config, *BATCH), ktae.key_token_values(*BATCH, config)
+    )
+
+
+def test_a_function_may_write_into_what_it_is_given():
+    def estimate(token_ids, mask, correct, groups):
+        terms = presence(token_ids, mask, correct, groups)
+        for array in (token_ids, mask, correct, groups):
+            array[:] = 0
+        return terms
+
+    before = [array.copy() for array in BATCH]
+    np.testing.assert_array_equal(
+        estimator_terms(estimate, *BATCH), estimator_terms(presence, *BATCH)
+    )
+    for array, old in zip(BATCH, before, strict=True):
+        np.testing.assert_array_equal(array, old)
+
+
+def test_without_evidence_it_is_not_called():
+    def never(*_):
+        raise AssertionError
+
+    unknown = np.full(6, NAN)
+    assert not estimator_terms(never, IDS, MASK, unknown, GROUPS).any()
+    nothing = np.zeros((0, 3), dtype=int)
+    assert estimator_terms(never, nothing, nothing, np.zeros(0), np.zeros(0, int)).shape == (0, 3)
+
+
+def infinite(token_ids, mask, correct, groups):
+    """In a group without incorrect rollouts."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return presence(token_ids, mask, correct, groups) / np.where(groups, 1.0, 0.0)[:, None]
+
+
+def at_masked_positions(token_ids, mask, correct, groups):
+    return np.where(mask, 1.0, NAN)
+
+
+def test_what_it_gives_at_masked_positions_does_not_matter():
+    terms = estimator_terms(at_masked_positions, *BATCH)
+    np.testing.assert_array_equal(terms[EVIDENCE], MASK[EVIDENCE])
+
+
+@pytest.mark.parametrize(
+    ("estimate", "message"),
+    [
+        (lambda i, m, c, g: c, r"<lambda> gave bool of shape \(4,\); expected numbers of shape \("),
+        (lambda i, m, c, g: i[:, :2], r"int64 of shape \(4, 2\); expected .* shape \(4, 3\)"),
+        (lambda i, m, c, g: None, r"gave object of shape \(\)"),
+        (lambda i, m, c, g: i.astype(str), r"shape \(4, 3\); expected numbers"),
+        (lambda i, m, c, g: [[1.0], []] * 2, "what .*<lambda> gave is ragged"),
+        (
+            infinite,
+            r"infinite gave nan for token 5 of rollout 1 in group a \(1 of 2 correct\); "
+            r"expected a finite number",
+        ),
+    ],
+    ids=["a number a rollout", "other length", "nothing", "text", "ragged", "not finite"],
+)
+def test_what_is_no_terms_is_refused(estimate, message):
+    with pytest.raises(InputError, match=message):
+        estimator_terms(estimate, *BATCH)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ((IDS, MASK[:, :2], CORRECT, GROUPS), "mask is bool of shape"),
+        ((IDS, MASK, CORRECT / 2, GROUPS), r"correct\[0\] is 0.5; expected 0, 1 or NaN"),
+        ((IDS - 6, MASK, CORRECT, GROUPS), r"token_ids\[0, 0\] is -1; expected 0 to 2\^31 - 1"),
+    ],
+)
+def test_arrays_are_checked_as_for_a_config(arrays, message):
+    for estimator in (presence, KTAEConfig.paper()):
+        with pytest.raises(InputError, match=message):
+            estimator_terms(estimator, *arrays)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        ("paper", "here is 'paper'; expected a KTAEConfig, or a function"),
+        (KTAEConfig.paper, r"KTAEConfig.paper\(.*which does not take four arrays"),
+        (KTAEConfig, "KTAEConfig.*does not take four arrays"),
+        (lambda ids, mask: 0, r"<lambda>\(ids, mask\), which does not take four arrays"),
+    ],
+    ids=["name", "preset, not called", "class", "two arguments"],
+)
+def test_what_is_no_estimator_is_refused(estimator, message):
+    with pytest.raises(InputError, match=message):
+        check_estimator("here", estimator)
+    with pytest.raises(InputError, match="estimator is"):
+        estimator_terms(estimator, *BATCH)
+
+
+def test_scores_are_a_matter_of_the_config():
+    assert takes_scores(KTAEConfig.calibrated(graded=True))
+    assert not takes_scores(KTAEConfig.calibrated())
+    assert not takes_scores(presence) and not takes_scores(None)

@@ -1,0 +1,81 @@
+"""A function of the user's in the place of a config: its terms reach the loss at their tokens."""
+
+import numpy as np
+import pytest
+import torch
+
+from ktae import InputError
+from ktae.rollouts import record
+from ktae.trl import KTAETrainer
+from ktae.trl.alignment import WEIGHTS, expected_gradient, relative_error, train_one_step
+
+
+def half_unknown(completion_ids, **_):
+    return [None if ids[0] % 3 == 0 else float(ids[0] % 2 == 0) for ids in completion_ids]
+
+
+def alternating(token_ids, mask, correct, groups):
+    """Large numbers whose place in the rollout can be told: no other tensor looks like them."""
+    sign = np.where(correct, 2.0, -2.0)[:, None] + groups[:, None]
+    return sign * (1 + np.arange(token_ids.shape[1]) % 3)
+
+
+def test_its_terms_reach_the_gradient(trainer_arguments):
+    arguments = trainer_arguments(loss_type="grpo")
+    batch, policy, gradient = train_one_step(arguments, ktae=alternating)
+    correct = batch.correct.numpy() == 1
+    ids_bt, mask_bt = record.pad(batch.token_ids)
+    expected = alternating(ids_bt, mask_bt, correct, np.arange(16) // 4) * mask_bt
+    np.testing.assert_allclose(batch.terms, expected, rtol=1e-6)
+    advantages = batch.advantages.unsqueeze(1) + torch.from_numpy(expected).float()
+    tokenizer = arguments["processing_class"]
+    by_hand = expected_gradient(policy, tokenizer, batch, advantages, WEIGHTS["grpo"])
+    assert relative_error(gradient, by_hand) < 1e-6
+
+
+def test_unknown_rollouts_are_not_shown_to_it(trainer_arguments):
+    arguments = trainer_arguments()
+    arguments["reward_funcs"] = half_unknown
+    sizes = []
+
+    def estimate(token_ids, mask, correct, groups):
+        sizes.append(len(correct))
+        return np.ones(token_ids.shape)
+
+    batch, _, _ = train_one_step(arguments, ktae=estimate)
+    known = ~batch.correct.isnan()
+    assert 0 < known.sum() < 16 and sizes == [2, int(known.sum())]  # tried on two when made
+    assert not batch.terms[~known].any() and batch.terms[known].any()
+
+
+def test_metrics_of_terms_without_a_bound(trainer_arguments):
+    batches = []
+    trainer = KTAETrainer(
+        **trainer_arguments(logging_steps=1), ktae=alternating, on_rollouts=batches.append
+    )
+    trainer.train()
+    logged = next(line for line in trainer.state.log_history if "ktae/term_abs" in line)
+    mask_bt = record.pad(batches[0].token_ids)[1]
+    absolute = batches[0].terms.double().abs().numpy()[mask_bt]
+    assert absolute.max() > 5
+    assert logged["ktae/term_abs"] == pytest.approx(absolute.mean(), rel=1e-5)
+    for share in (50, 90, 99):
+        expected = np.percentile(absolute, share, method="inverted_cdf")
+        assert logged[f"ktae/term_abs_p{share}"] == pytest.approx(
+            expected, abs=float(absolute.max()) / 1000
+        )
+    assert 0 <= logged["ktae/significant_tokens"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("estimate", "message"),
+    [
+        (lambda i, m, c, g: c, r"gave bool of shape \(2,\); expected numbers of shape \(2, 1\)"),
+        (lambda i, m: i, r"ktae is .*\(i, m\), which does not take four arrays"),
+    ],
+)
+def test_what_gives_no_terms_is_refused_before_anything_is_sampled(
+    trainer_arguments, estimate, message
+):
+    with pytest.raises(InputError, match=message):
+        KTAETrainer(**trainer_arguments(), ktae=estimate)
