@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ def load_tokenizer(name: str) -> Any:
             reached, or a library is not installed.
     """
     check_local_or_hub("tokenizer", name)
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     try:
         if (path / "tokenizer.json").is_file():
             from tokenizers import Tokenizer
