@@ -53,15 +53,15 @@ class Difference(Exception):
 
 
 def main(out: Path) -> None:
-    tracked = tracked_files()
+    tree = {name: (ROOT / name).read_bytes() for name in tracked_files()}
     with tempfile.TemporaryDirectory() as scratch:
-        first, second = (build(Path(scratch), tracked, how) for how in (FIRST, SECOND))
+        first, second = (build(Path(scratch), tree, how) for how in (FIRST, SECOND))
         for name in first:
             same_bytes(first[name], second[name])
         sdist, wheel = first["sdist"], first["wheel"]
         same_bytes(wheel, wheel_of_sdist(sdist, Path(scratch) / "unpacked"))
-        check_sdist(sdist, tracked)
-        check_wheel(wheel, tracked)
+        check_sdist(sdist, list(tree))
+        check_wheel(wheel, list(tree))
         out.mkdir(parents=True, exist_ok=True)
         for file in (sdist, wheel):
             shutil.copy(file, out)
@@ -71,20 +71,21 @@ def main(out: Path) -> None:
 
 def tracked_files() -> list[str]:
     """Those that git knows and that are there."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout
-    return sorted(name for name in listed.split("\0") if name and (ROOT / name).is_file())
+    command = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        raise Difference(f"expected a git checkout: {listed.stderr.strip()}")
+    return sorted(name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file())
 
 
-def build(scratch: Path, tracked: list[str], how: Circumstances) -> dict[str, Path]:
+def build(scratch: Path, content: dict[str, bytes], how: Circumstances) -> dict[str, Path]:
     """The sdist and the wheel of a copy of the tree."""
     tree, dist = scratch / how.folder / "tree", scratch / how.folder / "dist"
     before = os.umask(how.umask)
     try:
-        for name in sorted(tracked, reverse=how.reverse):
+        for name in sorted(content, reverse=how.reverse):
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, tree / name)
+            (tree / name).write_bytes(content[name])
             os.utime(tree / name, (how.modified, how.modified))
         run_build(tree, dist, {"TZ": how.time_zone}, "--sdist", "--wheel")
     finally:
