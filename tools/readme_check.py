@@ -195,6 +195,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="keep the clone and the environment there")
     parser.add_argument("--only", help="numbers of blocks, with commas between them")
     options = parser.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it takes minutes
     with tempfile.TemporaryDirectory() as scratch:
         place = Place((options.keep or Path(scratch)).absolute(), options.python)
         place.clone.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,9 @@ dataset = Dataset.from_dict(
 
 
 def accuracy(completions, answer, **_):
-    return [float(str(SUMS.extract_answer(c)) == a) for c, a in zip(completions, answer)]
+    return [
+        float(str(SUMS.extract_answer(c)) == a) for c, a in zip(completions, answer, strict=True)
+    ]
 
 
 def overlong_penalty(completion_ids, **_):
