@@ -22,10 +22,11 @@ HANG_SECONDS = 30
 """Of processor time, for an input that takes milliseconds: a busy machine makes no test fail."""
 
 
-def fuzz(examples):
-    """The settings of a test that takes so many inputs where FUZZ_EXAMPLES does not say."""
+def fuzz(examples, cost=1):
+    """The settings of a test that takes so many inputs where FUZZ_EXAMPLES does not say; and where
+    it does, a share of those if one costs that many times what others do."""
     return settings(
-        max_examples=EXAMPLES or examples,
+        max_examples=max(1, EXAMPLES // cost) if EXAMPLES else examples,
         derandomize=not EXAMPLES,
         database=None,
         deadline=None,

@@ -6,7 +6,7 @@ are ended, and there every text must come to one of the four outcomes.
 """
 
 import pytest
-from fuzzing import EXAMPLES, FRAGMENTS, fuzz, no_hang, texts
+from fuzzing import FRAGMENTS, fuzz, no_hang, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,7 +46,7 @@ def test_finding_an_answer(response, fallback):
             assert extracted(name, response) is None or name in FALLBACKS
 
 
-@fuzz(40)
+@fuzz(40, cost=50)
 @given(
     parts=st.lists(st.sampled_from(FRAGMENTS + LATEX), min_size=1, max_size=3),
     before=st.sampled_from(["", r"\boxed{", "Answer: ", "the answer is ", "<answer>", "#### "]),
@@ -113,7 +113,7 @@ tasks = st.lists(
 )
 
 
-@fuzz(10 if not EXAMPLES else max(10, EXAMPLES // TASKS_AT_A_TIME))
+@fuzz(10, cost=TASKS_AT_A_TIME)
 @given(some=tasks)
 def test_the_workers_come_to_an_outcome(some, pool):
     """Twenty texts an input; a worker that has died would say so."""
