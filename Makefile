@@ -1,9 +1,12 @@
 # `make train` and `make test` need nothing but Python 3.11 and make; the rest builds on .venv.
 PYTHON ?= python3.11
+CORE_PYTHON ?= $(PYTHON)
 BIN := .venv/bin
 RECIPE ?= recipes/demo/grpo-ktae.yaml
 STUDIES ?= main successor long
 JOBS ?= 1
+EXAMPLES ?= 10000
+EXTRAS ?=
 ARGS ?=
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 
@@ -12,6 +15,7 @@ train test study study-smoke notebooks: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help train test lint format bench study study-smoke docs notebooks clean
+.PHONY: wheel-check extras-check test-core readme-check fuzz audit
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -57,6 +61,24 @@ docs: .venv/installed ## Build the documentation site into site/
 
 notebooks: .venv/installed ## Execute the notebooks in place, a few minutes
 	$(BIN)/python notebooks/execute.py
+
+wheel-check: .venv/installed ## Build sdist and wheel twice, compare, and try the wheel alone
+	PYTHON=$(PYTHON) tools/wheel_check.sh $(ARGS)
+
+extras-check: .venv/installed ## Try each extra alone in a fresh environment (EXTRAS="trl eval", KEEP=...)
+	PYTHON=$(PYTHON) tools/extras_check.sh $(EXTRAS)
+
+test-core: .venv/installed ## Test the wheel without extras (CORE_PYTHON=python3.12)
+	PYTHON=$(CORE_PYTHON) tools/core_check.sh $(ARGS)
+
+readme-check: .venv/installed ## Run the README's code blocks in a clean environment and clone
+	$(BIN)/python tools/readme_check.py --python $(PYTHON) $(ARGS)
+
+fuzz: .venv/installed ## Give every reader and the grader so many random inputs (EXAMPLES=...)
+	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/fuzz $(ARGS)
+
+audit: .venv/installed ## Show the licences of all dependencies, and whether they fit together
+	$(BIN)/python tools/audit.py
 
 clean: ## Remove the environment and everything built
 	rm -rf .venv site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

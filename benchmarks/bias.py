@@ -56,8 +56,8 @@ def sample(n_groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(B, T) token ids and mask, and (B,) groups, of the base model at temperature 1."""
     folder = base_model(SUMS)
     model, tokenizer = (
-        AutoModelForCausalLM.from_pretrained(folder),
-        AutoTokenizer.from_pretrained(folder),
+        AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False),
+        AutoTokenizer.from_pretrained(folder, trust_remote_code=False),
     )
     prompts = [problem.prompt for problem in SUMS.train_problems(n_groups, 1) for _ in range(G)]
     found = generate(

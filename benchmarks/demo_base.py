@@ -40,8 +40,8 @@ def main() -> None:
 
 def measured(language: Language[Any], seed: int) -> dict[str, str]:
     folder = base_model(language, seed)
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     scores = evaluate(language, model, tokenizer, language.test_problems(), seed=0)
     n_right = right_in_groups(language, model, tokenizer)
     groups = {

@@ -61,6 +61,23 @@ def test_overrides_take_yaml_values_and_make_sections(write):
         ([1], "holds a list; expected a mapping"),
         ("", "holds nothing; expected a mapping"),
         ("a: [", "is not YAML"),
+        ("a: !!python/object/apply:os.system [echo owned]", "is not YAML"),
+        ("a: !!timestamp x", "is not YAML"),
+        ("a: !!bool x", "is not YAML"),
+        ("a: &a [*a]", "more than 100,000 values, or lists and mappings in each other"),
+        ("a: " + "[" * 101 + "]" * 101, "in each other more than 100 deep"),
+        (
+            "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1]\n"
+            + "".join(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 8}]\n" for i in range(1, 20)),
+            "more than 100,000 values",
+        ),
+        (
+            MINIMAL | {"verl": {"overrides": {"x": b"\x80"}}},
+            "holds b'\\x80', a bytes; expected text",
+        ),
+        (MINIMAL | {"verl": {"overrides": {"x": float("nan")}}}, "holds nan; expected finite"),
+        ("name: 2001-01-01\nsteps: 1", "a date; expected text (in quotes, if it looks like"),
+        ('name: "\\uD800"\nsteps: 1', "half a surrogate pair"),
     ],
 )
 def test_bad_recipes_say_what_and_where(write, content, message):

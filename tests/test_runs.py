@@ -32,6 +32,22 @@ def test_a_line_cut_short_by_a_crash_is_left_out(folder):
     assert folder.read_metrics() == [{"step": 1}]
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{", "line 2: broken JSON"),
+        (b"[" * 100_000, "line 2: broken JSON"),
+        (b"\xff", "line 2: broken JSON"),
+        (b"[1]", "line 2: a list; expected an object"),
+    ],
+)
+def test_a_damaged_line_is_named(folder, line, message):
+    folder.path.mkdir(exist_ok=True)
+    folder.metrics.write_bytes(b'{"step": 1}\n' + line + b"\n")
+    with pytest.raises(InputError, match=message):
+        folder.metrics_by_step()
+
+
 def test_metrics_by_step_of_either_engine(folder):
     folder.append_metrics({"step": 3, "loss": 1.0})
     assert folder.metrics_by_step() == {3: {"step": 3, "loss": 1.0}}

@@ -17,7 +17,7 @@ def check_local_or_hub(what: str, name: str) -> None:
     Raises:
         InputError: `name` is a path that does not exist, or a file; `what` begins the message.
     """
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))  # that of Path raises where there is no such user
     if path.is_file():
         raise InputError(f"{what} {name} is a file; expected its folder, or a hub name")
     folder = os.path.dirname(name)

@@ -11,8 +11,8 @@ import yaml
 from pydantic import Field
 
 from ktae.config import KTAEConfig
-from ktae.errors import InputError, one_line
-from ktae.typed_file import BAD_YAML, Section, explain, read_mapping
+from ktae.errors import InputError
+from ktae.typed_file import Section, explain, parse_yaml, read_mapping
 
 Positive = Annotated[int, Field(gt=0)]
 
@@ -326,10 +326,7 @@ def _apply(content: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise InputError(f"override {override!r} has no value; expected key=value")
-    try:
-        value = yaml.safe_load(text)
-    except BAD_YAML as error:
-        raise InputError(f"override {override!r} is not YAML: {one_line(error)}") from None
+    value = parse_yaml(text, f"override {override!r}")
     *parents, last = key.split(".")
     section = content
     for parent in parents:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from ktae.atomic import atomic_write
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 from ktae.rollouts import record
 
 
@@ -97,7 +97,7 @@ class RunFolder:
         return {
             line["step"]: line["data"] if isinstance(line.get("data"), dict) else line
             for line in lines
-            if isinstance(line.get("step"), int)
+            if type(line.get("step")) is int
         }
 
     def forget_after(self, step: int) -> None:
@@ -121,5 +121,16 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def _whole_lines(path: Path) -> list[dict[str, Any]]:
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    """One object a line; what follows the last line's end is left out."""
+    lines = path.read_bytes().split(b"\n")[:-1]
+    return [_metrics(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
+
+
+def _metrics(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: broken JSON: {one_line(error)}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{where}: a {type(content).__name__}; expected an object with metrics")
+    return content

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import typing
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,9 +13,15 @@ import pydantic
 import yaml
 
 from ktae.errors import InputError, one_line
+from ktae.rollouts.text import require_text
 
-BAD_YAML = (yaml.YAMLError, ValueError, RecursionError)
-"""What PyYAML raises: ValueError for a date that is none, RecursionError for deep nesting."""
+BAD_YAML = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What PyYAML raises: ValueError for a date that is none, LookupError and the like for a tag such
+as `!!bool` before something else, RecursionError for deep nesting."""
+MAX_VALUES = 100_000
+MAX_DEPTH = 100
+"""Of a typed file; what an anchor stands for counts each time. A few lines of anchors can spell
+more values than there are atoms, or a list that holds itself."""
 
 
 class Section(pydantic.BaseModel):
@@ -32,16 +39,57 @@ def read_mapping(path: Path, what: str) -> dict[str, Any]:
         InputError: no such file, broken YAML, or it holds something else.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot read {what} {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError(f"cannot read {what} {path}: it is not UTF-8 text") from None
-    except BAD_YAML as error:
-        raise InputError(f"{what} {path} is not YAML: {one_line(error)}") from None
+    except ValueError as error:  # a path with a null byte
+        raise InputError(f"cannot read {what} {str(path)!r}: {error}") from None
+    content = parse_yaml(text, f"{what} {path}")
     if not isinstance(content, dict):
         raise InputError(f"{what} {path} holds {_kind(content)}; expected a mapping of keys")
     return content
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """What YAML says, made of plain values: text, finite numbers, true, false, null, and lists and
+    mappings of such.
+
+    Raises:
+        InputError: it is not YAML, or holds anything else; `where` begins the message.
+    """
+    try:
+        content = yaml.safe_load(text)
+    except BAD_YAML as error:
+        raise InputError(f"{where} is not YAML: {one_line(error)}") from None
+    _require_plain(content, where)
+    return content
+
+
+def _require_plain(content: Any, where: str) -> None:
+    seen, left = 0, [(content, 0)]
+    while left:
+        value, depth = left.pop()
+        seen += 1
+        if depth > MAX_DEPTH or seen > MAX_VALUES:
+            raise InputError(
+                f"{where} holds more than {MAX_VALUES:,} values, or lists and mappings in each "
+                f"other more than {MAX_DEPTH} deep"
+            )
+        if isinstance(value, dict):
+            left += [(item, depth + 1) for pair in value.items() for item in pair]
+        elif isinstance(value, list):
+            left += [(item, depth + 1) for item in value]
+        elif isinstance(value, str):
+            require_text(value, where)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"{where} holds {value}; expected finite numbers")
+        elif value is not None and not isinstance(value, int | float):
+            raise InputError(
+                f"{where} holds {value!r:.60}, a {type(value).__name__}; expected text (in quotes, "
+                "if it looks like something else), numbers, true, false, null, lists and mappings"
+            )
 
 
 def explain(error: pydantic.ValidationError, model: type[pydantic.BaseModel]) -> str:

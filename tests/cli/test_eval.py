@@ -140,6 +140,21 @@ def test_compare(run: Run, tmp_path: Path) -> None:
     assert "own: no difference can be shown with 20 problems (+0.0 points seen" in same.out
 
 
+def test_what_a_file_calls_a_benchmark_is_only_text(run: Run, tmp_path: Path) -> None:
+    """Neither the terminal nor matplotlib takes it for anything else; nor does an error."""
+    made_up = [row | {"group": f"\x1b[2J$x^$/{i}"} for i, row in enumerate(rows([1] * 3))]
+    a = write_lines(tmp_path / "a.jsonl", made_up)
+    result = run("compare", a, a, "--plot", "forest.png", "--workers", 1)
+    assert (result.status, result.err) == (0, "")
+    assert "⟨1B⟩[2J$x^$: no difference" in result.out
+    assert Path("forest.png").read_bytes().startswith(b"\x89PNG")
+    printed = result.out + run("eval", "--regrade", a, "--workers", 1, "--output", "out").out
+    fewer = write_lines(tmp_path / "fewer.jsonl", [*made_up, made_up[0]])
+    refused = run("eval", "--regrade", fewer, "--workers", 1)
+    assert refused.status == 2 and "⟨1B⟩[2J$x^$/0 has 2 outputs" in refused.err
+    assert "\x1b" not in printed + refused.err
+
+
 @pytest.fixture
 def tiny_model(tmp_path: Path) -> Path:
     """A random model over characters, made on the spot."""

@@ -162,11 +162,13 @@ def test_a_hub_that_cannot_be_reached(monkeypatch):
         ("\n", "holds no problem with an answer"),
         ('{"problem": "x", "answer": "1"}\n{broken', "line 2: broken JSON"),
         ("[1]\n", r"line 1: expected an object, found \[1\]"),
-        ('\n{"answer": "1"}\n', "line 2: no problem; it has answer"),
-        ('{"problem": "x"}\n', "line 1: no answer; it has problem"),
+        ('\n{"answer": "1"}\n', r"line 2: no problem; its fields are \['answer'\]"),
+        ('{"problem": "x"}\n', r"line 1: no answer; its fields are \['problem'\]"),
         ('{"problem": "x", "answer": null}\n', "line 1: no answer that is text or a number"),
         ('{"problem": "x", "answer": " "}\n', "holds no problem with an answer"),
         ('{"problem": "", "answer": "1"}\n', "line 1: the problem is empty"),
+        ('{"problem": "\\ud800", "answer": "1"}\n', "line 1: problem holds .* half a surrogate"),
+        ('{"problem": "x", "answer": "\\ud800"}\n', "line 1: answer holds .* half a surrogate"),
     ],
 )
 def test_bad_files(tmp_path, content, message):

@@ -43,6 +43,8 @@ def test_the_papers_amc_is_not_amc23(shared_data: Path) -> None:
         ('["x", "y"]', ("x", "y")),
         ("[0, 1]", ("[0, 1]",)),  # an interval, not a list of texts
         ("[0, 1", ("[0, 1",)),
+        ("[{[]: 1}]", ("[{[]: 1}]",)),  # Python, but for the list as a key
+        (10**400, (str(10**400),)),
         ("9 * 2 = 18\n#### 18", ("18",)),
     ],
 )
@@ -50,7 +52,7 @@ def test_answers(answer: object, expected: tuple[str, ...]) -> None:
     assert parse_answers(answer, "row 1") == expected
 
 
-@pytest.mark.parametrize("answer", [None, True, {}, [], [None]])
+@pytest.mark.parametrize("answer", [None, True, {}, [], [None], float("nan"), float("inf")])
 def test_what_is_no_answer(answer: object) -> None:
     with pytest.raises(
         InputError, match=r"row 1: answer is .*; expected text, a number, or a list"

@@ -187,8 +187,26 @@ def test_complete_files_pass(shared_data: Path) -> None:
         (
             "a.jsonl",
             b'{"response": "1", "answer": 1, "group": 1, "reward": "good"}\n',
-            r"line 1: reward is 'good'; expected a number",
+            r"line 1: reward is 'good'; expected a finite number",
         ),
+        (
+            "a.jsonl",
+            b'{"response": "1", "answer": 1, "group": 1, "reward": 1' + b"0" * 400 + b"}\n",
+            r"line 1: reward is 10+; expected a finite number",
+        ),
+        (
+            "a.jsonl",
+            b'{"response": "1", "answer": Infinity, "group": 1}\n',
+            r"line 1: answer is inf; expected text, a number",
+        ),
+        (
+            "a.jsonl",
+            b'{"response": "\\ud800", "answer": "1"}\n',
+            r"response holds .* half a sur",
+        ),
+        ("a.jsonl", b'{"response": "1", "answer": "\\ud800", "group": 1}\n', r"answer holds '"),
+        ("a.jsonl", b'{"response": "1", "answer": "1", "group": "\\ud800"}\n', r"group holds '"),
+        ("a.jsonl", b"[" * 200 + b"]" * 200, r"line 1: lists and objects .* more than 100 deep"),
         ("a.parquet", b"PAR1", r"a.parquet: broken Parquet"),
         ("a.txt", b"x", r"a.txt: cannot tell the format"),
         ("a.jsonl.gz", b"x", r"a.jsonl.gz: broken gzip"),
@@ -198,6 +216,17 @@ def test_broken_files(name: str, content: bytes, message: str, tmp_path: Path) -
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message):
         read(tmp_path / name)
+
+
+def test_what_another_tool_put_where_ours_would_be(tmp_path: Path) -> None:
+    """`extra` of another tool may have the same names; NaN is how pandas writes null."""
+    extra = {"tokens": [1, 2], "finished": "yes", "outcome": "correct", "extracted": 5}
+    row = {"group": "a/1", "response": "1", "answer": "1", "reward": float("nan")}
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(row | {"extra": json.dumps(extra)}))
+    (output,) = read(path)
+    assert (output.tokens, output.finished, output.reward) == (None, None, None)
+    assert output.verdict == Verdict(Outcome.CORRECT, None, "")
 
 
 def test_no_file(tmp_path: Path) -> None:

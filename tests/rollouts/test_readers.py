@@ -117,6 +117,7 @@ def test_a_group_does_not_span_files(tmp_path):
     [
         ('{"group": 1, ', "broken JSON: .* at column"),
         ("[" * 100_000, "broken JSON"),
+        ("[" * 101 + "]" * 101, "lists and objects in each other, more than 100 deep"),
         ("[1, 2]", r"\[1, 2\]; expected an object with group, response, reward"),
         ({"response": "a", "reward": 1}, r"no field 'group'; its fields are \[\"response\""),
         ({"group": 1, "reward": 1}, "no field 'response'"),
@@ -157,6 +158,26 @@ def test_a_bad_parquet_row_is_named(tmp_path):
     pq.write_table(pa.table({"group": [1, 1], "response": ["a", "b"]}), path)
     with pytest.raises(InputError, match=r"r\.parquet, row 1: no field 'reward'"):
         readers.read([path])
+
+
+def test_a_parquet_value_that_python_cannot_hold(tmp_path):
+    path = tmp_path / "r.parquet"
+    columns = {"group": [1, 1], "response": ["a", "b"], "reward": [0, 1]}
+    columns["day"] = pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32())
+    pq.write_table(pa.table(columns), path)
+    with pytest.raises(InputError, match=r"r\.parquet, rows 1 to 2: broken Parquet: "):
+        readers.read([path])
+
+
+def test_columns_of_one_name(tmp_path):
+    """Which of them is meant? A record is no exception."""
+    path = tmp_path / "r.parquet"
+    arrays = [pa.array(["a"]), pa.array(["b"]), pa.array([1.0])]
+    table = pa.Table.from_arrays(arrays, names=["response", "response", "reward"])
+    for metadata in (None, {record.VERSION_KEY: record.VERSION}):
+        pq.write_table(table.replace_schema_metadata(metadata), path)
+        with pytest.raises(InputError, match="2 columns 'response'; expected one"):
+            readers.read([path])
 
 
 PARQUET = pa.BufferOutputStream()
@@ -205,4 +226,8 @@ def test_an_own_record_without_rollouts_or_of_another_version(tmp_path):
     other = record.SCHEMA.empty_table().replace_schema_metadata({record.VERSION_KEY: "0"})
     pq.write_table(other, path)
     with pytest.raises(InputError, match="version 0; this ktae reads 1"):
+        readers.read([path])
+    other = other.replace_schema_metadata({record.VERSION_KEY: b"\xff"})
+    pq.write_table(other, path)
+    with pytest.raises(InputError, match="version \ufffd; this ktae reads 1"):
         readers.read([path])

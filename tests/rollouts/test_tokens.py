@@ -42,6 +42,8 @@ def test_a_path_that_does_not_exist_is_refused_without_transformers(name, monkey
 def test_a_missing_folder_beside_existing_ones_is_a_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     check_local_or_hub("tokenizer", "models/qwen")  # might be on the hub
+    with pytest.raises(InputError, match="does not exist"):
+        check_local_or_hub("tokenizer", "~nobody-of-this-name/qwen")
     (tmp_path / "models").mkdir()
     with pytest.raises(InputError, match=r"tokenizer path .models/qwen. does not exist"):
         check_local_or_hub("tokenizer", "models/qwen")

@@ -104,6 +104,6 @@ def draw(found: Sequence[Row], path: Path, *, title: str) -> None:
         axis.tick_params(axis="y", length=0)
     axes[0].set_yticks(range(len(labels)), [f"{name}, {mixture}" for name, mixture in labels])
     axes[0].invert_yaxis()
-    figure.suptitle(title, fontsize=11)
+    figure.suptitle(title, fontsize=11, parse_math=False)
     with atomic_write(path) as temporary:
         figure.savefig(temporary, format=path.suffix.lstrip("."), dpi=120)

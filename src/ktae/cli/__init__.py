@@ -10,6 +10,7 @@ from ktae._version import __version__
 from ktae.cli import align, bench, compare, data, demo, doctor, null, report, score, study, train
 from ktae.cli import eval as evaluate
 from ktae.errors import InputError
+from ktae.rollouts.text import printable
 
 app = typer.Typer(
     name="ktae",
@@ -54,5 +55,6 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        typer.echo(f"ktae: {error}", err=True)
+        lines = [printable(line) for line in str(error).split("\n")]  # it may quote a file
+        typer.echo("ktae: " + "\n".join(lines), err=True)
         sys.exit(2)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 
 from ktae import recipe as recipes
 from ktae.config import PRESETS, KTAEConfig
 from ktae.errors import InputError
+from ktae.typed_file import parse_yaml
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -92,7 +92,7 @@ def _estimators(text: str) -> dict[str, KTAEConfig]:
                     f"--estimators has {setting!r} in {name!r}; expected preset:key=value, with a "
                     f"preset of {', '.join(PRESETS)}"
                 )
-            fields[key] = yaml.safe_load(value)
+            fields[key] = parse_yaml(value, f"--estimators: {setting!r}")
         configs[name.strip()] = KTAEConfig.preset(preset, **fields)
     return configs
 

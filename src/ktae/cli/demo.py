@@ -62,9 +62,10 @@ def _print_scores(language: Language[Any], folder: Path) -> None:
 
     logging.disable_progress_bar()  # one about loading 20 weights
     started = time.perf_counter()
-    model = AutoModelForCausalLM.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     problems = language.test_problems()
-    scores = evaluate(language, model, AutoTokenizer.from_pretrained(folder), problems, seed=0)
+    scores = evaluate(language, model, tokenizer, problems, seed=0)
     for way, accuracy, length in (
         ("greedy", scores.greedy_accuracy, scores.greedy_length),
         ("sampled", scores.sampled_accuracy, scores.sampled_length),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ktae.errors import InputError, one_line
+from ktae.rollouts.text import require_text
 
 Row = dict[str, Any]
 
@@ -101,12 +102,11 @@ def _problems(
         try:
             problem = read(row)
         except KeyError as error:
-            columns = ", ".join(row)
-            raise InputError(
-                f"{place}: no {error.args[0]}; it has {columns or 'nothing'}"
-            ) from None
+            raise InputError(f"{place}: no {error.args[0]}; its fields are {list(row)}") from None
         if problem is None:
             continue
+        require_text(problem.text, f"{place}: problem")
+        require_text(problem.answer, f"{place}: answer")
         if not problem.text.strip():
             raise InputError(f"{place}: the problem is empty")
         if problem.answer.strip():

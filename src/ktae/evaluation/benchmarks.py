@@ -10,12 +10,14 @@ from __future__ import annotations
 import ast
 import dataclasses
 import json
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ktae.errors import InputError, one_line
 from ktae.rollouts.readers import READERS, iterate_rows
+from ktae.rollouts.text import require_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,14 +106,17 @@ def parse_answers(answer: object, where: str) -> tuple[str, ...]:
         InputError: anything but a text, a number or a list of such; `where` begins the message.
     """
     if isinstance(answer, str):
+        require_text(answer, f"{where}: answer")
         listed = _printed_list(answer)
         if listed is not None:
             return parse_answers(listed, where)
         for mark in ("####", "\nA: "):
             answer = answer.rpartition(mark)[2]
         return (answer.strip(),)
-    if isinstance(answer, int | float) and not isinstance(answer, bool):
-        return (str(int(answer)) if answer == int(answer) else str(answer),)
+    if isinstance(answer, float) and math.isfinite(answer):
+        return (str(int(answer)) if answer.is_integer() else str(answer),)
+    if isinstance(answer, int) and not isinstance(answer, bool):
+        return (str(answer),)
     if isinstance(answer, Sequence) and answer:
         return tuple(dict.fromkeys(x for part in answer for x in parse_answers(part, where)))
     raise InputError(f"{where}: answer is {answer!r:.60}; expected text, a number, or a list")
@@ -127,8 +132,8 @@ def _printed_list(text: str) -> list[str] | None:
     for parse in (json.loads, ast.literal_eval):
         try:
             content = parse(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two: too deep
-            continue
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            continue  # TypeError: a list as a key; the last two: too deep
         if isinstance(content, list) and content and all(isinstance(x, str) for x in content):
             return content
     return None
@@ -143,6 +148,7 @@ def _problem(name: str, index: int, row: object, where: str) -> Problem:
     )
     if not isinstance(text, str) or answer is None:
         raise InputError(f"{where}: no problem or no answer; its fields are {list(row)}")
+    require_text(text, f"{where}: problem")
     return Problem(name, index, text, parse_answers(answer, where))
 
 

@@ -22,6 +22,7 @@ from ktae.evaluation.benchmarks import BENCHMARKS
 from ktae.evaluation.outputs import Output, by_benchmark
 from ktae.evaluation.scores import Interval, bootstrap_means, rates
 from ktae.grading import Verdict
+from ktae.rollouts.text import printable
 
 LEVEL = 0.05
 POOLED = "pooled"
@@ -139,8 +140,8 @@ def in_words(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> st
 
 
 def title(name: str) -> str:
-    """A benchmark as the paper's tables print it."""
-    return BENCHMARKS[name].title if name in BENCHMARKS else name
+    """A benchmark as the paper's tables print it; names that a file made up, escaped."""
+    return BENCHMARKS[name].title if name in BENCHMARKS else printable(name)
 
 
 def _require_same_problems(a: Sequence[Output], b: Sequence[Output], partial: bool) -> None:

@@ -61,8 +61,10 @@ class TransformersEngine:
             from transformers.utils import logging
 
             logging.disable_progress_bar()  # the command line shows one of its own
-            self._tokenizer = AutoTokenizer.from_pretrained(model)
-            self.model = AutoModelForCausalLM.from_pretrained(model, dtype="auto")
+            self._tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
+            self.model = AutoModelForCausalLM.from_pretrained(
+                model, dtype="auto", trust_remote_code=False
+            )
         if torch.cuda.is_available():
             self.model.to("cuda")
 

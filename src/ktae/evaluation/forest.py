@@ -32,11 +32,12 @@ def draw(comparisons: Sequence[Comparison], path: Path, *, name_a: str, name_b: 
         marker = "D" if comparison.name == POOLED else "s"
         axis.plot(value, y, marker=marker, color=color, markersize=7)
     axis.axvline(0, color="black", linewidth=0.8)
-    axis.set_yticks(
-        range(len(comparisons)), [f"{title(c.name)} (n = {c.problems})" for c in comparisons]
-    )
+    labels = [f"{title(c.name)} (n = {c.problems})" for c in comparisons]
+    axis.set_yticks(range(len(comparisons)), labels, parse_math=False)  # $ is a sign like others
     axis.invert_yaxis()
-    axis.set_xlabel(f"accuracy of {name_b} minus that of {name_a}, points, 95 % interval")
+    axis.set_xlabel(
+        f"accuracy of {name_b} minus that of {name_a}, points, 95 % interval", parse_math=False
+    )
     axis.set_title("blue: a difference is shown at the 5 % level (Holm)", fontsize=9, loc="left")
     axis.spines[["top", "right", "left"]].set_visible(False)
     axis.tick_params(axis="y", length=0)

@@ -7,11 +7,13 @@ Read are: the JSON of the paper's authors (and of understand-r1-zero), which is 
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -21,6 +23,9 @@ from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
 from ktae.rollouts.dumps import is_padding
 from ktae.rollouts.readers import iterate_rows, read_json
+from ktae.rollouts.text import require_text
+
+T = TypeVar("T")
 
 FIELDS = {
     "response": ("response", "completion", "output", "model_output"),
@@ -162,10 +167,10 @@ class _Numbering:
         if not isinstance(row, dict):
             raise InputError(f"{where}: {row!r:.60}; expected an object with response and answer")
         extra = _extra(row, where)
-        response = _text(_field(row, "response", where))
+        response = _text(_field(row, "response", where), f"{where}: response")
         if response is None:
             raise InputError(f"{where}: response is no text")
-        prompt = _text(_field(row, "prompt", where, needed=False))
+        prompt = _text(_field(row, "prompt", where, needed=False), f"{where}: prompt")
         answers = parse_answers(_field(row, "answer", where), where)
         benchmark, problem = self._problem(row, prompt, where)
         sample = self.samples[f"{benchmark}/{problem}"]
@@ -177,8 +182,8 @@ class _Numbering:
             response,
             answers,
             prompt,
-            extra.get("tokens"),
-            extra.get("finished"),
+            _of_type(int, extra.get("tokens")),
+            _of_type(bool, extra.get("finished")),
             _stored(row, where),
             _verdict(extra),
         )
@@ -187,14 +192,15 @@ class _Numbering:
         """Benchmark and problem from `group`, or numbered by first appearance of the prompt."""
         group = row.get("group")
         benchmark = _field(row, "benchmark", where, needed=False)
+        if benchmark is not None:
+            benchmark = require_text(str(benchmark), f"{where}: benchmark")
         if group is not None:
-            before, slash, problem = str(group).rpartition("/")
-            return canonical(str(benchmark or before or self.default)), problem if slash else str(
-                group
-            )
+            group = require_text(str(group), f"{where}: group")
+            before, slash, problem = group.rpartition("/")
+            return canonical(benchmark or before or self.default), problem if slash else group
         if prompt is None:
             raise InputError(f"{where}: neither group nor prompt: which problem is it?")
-        name = canonical(str(benchmark or self.default))
+        name = canonical(benchmark or self.default)
         key = f"{row.get('step')}:{prompt}"
         number = self.problems[name].setdefault(key, len(self.problems[name]))
         return name, str(number)
@@ -254,19 +260,21 @@ def _extra(row: dict[str, Any], where: str) -> dict[str, Any]:
         return {}
     try:
         content = json.loads(extra)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError(f"{where}: extra is {extra!r:.60}; expected a JSON object") from None
     return content if isinstance(content, dict) else {}
 
 
-def _text(value: object) -> str | None:
+def _text(value: object, where: str) -> str | None:
     """Text as it is; of a conversation the last message."""
-    if isinstance(value, str):
-        return value
     if isinstance(value, list) and value and isinstance(value[-1], dict):
-        content = value[-1].get("content")
-        return content if isinstance(content, str) else None
-    return None
+        value = value[-1].get("content")
+    return require_text(value, where) if isinstance(value, str) else None
+
+
+def _of_type(kind: type[T], value: object) -> T | None:
+    """`value` if it is what we would have written; `extra` may come from anywhere."""
+    return value if type(value) is kind else None  # True is no int here
 
 
 def _stored(row: dict[str, Any], where: str) -> float | None:
@@ -285,15 +293,21 @@ def _reward(value: object, where: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool | int | float):
-        return float(value)
-    raise InputError(f"{where}: reward is {value!r:.60}; expected a number")
+        with contextlib.suppress(OverflowError):
+            number = float(value)
+            if math.isnan(number):  # as pandas writes null
+                return None
+            if math.isfinite(number):
+                return number
+    raise InputError(f"{where}: reward is {value!r:.60}; expected a finite number")
 
 
 def _verdict(extra: dict[str, Any]) -> Verdict | None:
     outcome = extra.get("outcome")
     if outcome not in list(Outcome):
         return None
-    return Verdict(Outcome(outcome), extra.get("extracted"), extra.get("reason") or "")
+    extracted, reason = (_of_type(str, extra.get(name)) for name in ("extracted", "reason"))
+    return Verdict(Outcome(outcome), extracted, reason or "")
 
 
 def by_benchmark(outputs: Iterable[Output]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -122,7 +123,7 @@ def _model_folders(run: RunFolder) -> Iterator[Path]:
     if trl is not None:
         yield trl
     yield from run.checkpoints.glob("global_step_*/actor/huggingface")  # as verl saves them
-    yield Path(recipes.load(run.recipe).model.path).expanduser()
+    yield Path(os.path.expanduser(recipes.load(run.recipe).model.path))
 
 
 def _trained_with(run: RunFolder) -> KTAEConfig | None:

@@ -29,6 +29,9 @@ from ktae.rollouts.rows import to_record_row
 
 ROWS_PER_BATCH = 1024
 """Rows that exist as Python objects at a time."""
+MAX_DEPTH = 100
+"""Of lists and objects in each other, in JSON: whatever works on a row may recurse so far. Parquet
+has a limit of its own."""
 
 
 class Options(NamedTuple):
@@ -88,14 +91,8 @@ def iterate_rows(path: Path) -> Iterator[tuple[object, str]]:
                 if line.strip():
                     yield _parse(line, f"{path}, line {number}"), f"{path}, line {number}"
             return
-        content = io.BytesIO(stream.read()) if isinstance(stream, gzip.GzipFile) else stream
-        try:
-            batches = pq.ParquetFile(content).iter_batches(ROWS_PER_BATCH)
-            rows = (row for batch in batches for row in batch.to_pylist())
-            for number, row in enumerate(rows, start=1):
-                yield row, f"{path}, row {number}"
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: broken Parquet: {one_line(error)}") from None
+        with _parquet(stream, path) as file:
+            yield from _parquet_rows(file, path)
 
 
 def read_json(path: Path) -> object:
@@ -121,20 +118,13 @@ def read_jsonl(path: Path, options: Options) -> Any:
 
 def read_parquet(path: Path, options: Options) -> Any:
     """Parquet: a record that ktae has written, or any table with columns as above."""
-    with _open(path) as stream:
-        content = io.BytesIO(stream.read()) if isinstance(stream, gzip.GzipFile) else stream
-        try:
-            file = pq.ParquetFile(content)
-            if record.VERSION_KEY in (file.schema_arrow.metadata or {}):
-                table = record.parse_record(file.read(), str(path))
-                if not len(table):
-                    raise InputError(f"{path} is empty: it holds no rollouts")
-                return table.replace_schema_metadata(record.SCHEMA.metadata)
-            rows = (row for batch in file.iter_batches(ROWS_PER_BATCH) for row in batch.to_pylist())
-            named = ((row, f"{path}, row {number}") for number, row in enumerate(rows, start=1))
-            return _table(named, path, options)
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: broken Parquet: {one_line(error)}") from None
+    with _open(path) as stream, _parquet(stream, path) as file:
+        if record.VERSION_KEY in (file.schema_arrow.metadata or {}):
+            table = record.parse_record(file.read(), str(path))
+            if not len(table):
+                raise InputError(f"{path} is empty: it holds no rollouts")
+            return table.replace_schema_metadata(record.SCHEMA.metadata)
+        return _table(_parquet_rows(file, path), path, options)
 
 
 READERS: dict[str, Callable[[Path, Options], Any]] = {
@@ -178,6 +168,33 @@ def _open(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
 
 
+@contextmanager
+def _parquet(stream: IO[bytes] | gzip.GzipFile, path: Path) -> Iterator[pq.ParquetFile]:
+    """The Parquet file in `stream`; what is wrong with it is found while the block reads it."""
+    content = io.BytesIO(stream.read()) if isinstance(stream, gzip.GzipFile) else stream
+    try:
+        yield pq.ParquetFile(content)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: broken Parquet: {one_line(error)}") from None
+
+
+def _parquet_rows(file: pq.ParquetFile, path: Path) -> Iterator[tuple[object, str]]:
+    names = file.schema_arrow.names
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{path} has {names.count(name)} columns {name!r}; expected one")
+    done = 0
+    for batch in file.iter_batches(ROWS_PER_BATCH):
+        try:
+            rows = batch.to_pylist()
+        except (ValueError, OverflowError) as error:  # text that is no UTF-8, a date after 9999
+            raise InputError(
+                f"{path}, rows {done + 1} to {done + len(batch)}: broken Parquet: {one_line(error)}"
+            ) from None
+        yield from ((row, f"{path}, row {done + n}") for n, row in enumerate(rows, start=1))
+        done += len(batch)
+
+
 def _table(rows: Iterable[tuple[object, str]], path: Path, options: Options) -> Any:
     """The record of rows, each with the place that its errors name."""
     rollouts = _rollouts(rows, options)
@@ -212,10 +229,20 @@ def _rollouts(rows: Iterable[tuple[object, str]], options: Options) -> Iterator[
 
 def _parse(line: bytes, where: str) -> object:
     try:
-        return json.loads(line)
+        content = json.loads(line)
     except json.JSONDecodeError as error:
         raise InputError(f"{where}: broken JSON: {error.msg} at column {error.colno}") from None
     except UnicodeDecodeError:
         raise InputError(f"{where}: not UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: broken JSON: {error}") from None
+    if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _is_deeper(content, MAX_DEPTH):
+        raise InputError(f"{where}: lists and objects in each other, more than {MAX_DEPTH} deep")
+    return content
+
+
+def _is_deeper(value: object, limit: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return limit == 0 or any(_is_deeper(item, limit - 1) for item in inner)

@@ -110,10 +110,9 @@ def parse_record(table: Any, where: str) -> Any:
     version = (table.schema.metadata or {}).get(VERSION_KEY)
     if version is None:
         raise InputError(f"{where}: not a rollout record; expected one that ktae has written")
-    if version.decode() != VERSION:
-        raise InputError(
-            f"{where}: rollout record of version {version.decode()}; this ktae reads {VERSION}"
-        )
+    if version != VERSION.encode():
+        found = version.decode(errors="replace")
+        raise InputError(f"{where}: rollout record of version {found}; this ktae reads {VERSION}")
     return conform(table, where)
 
 
@@ -127,6 +126,10 @@ def conform(table: Any, where: str = "rollout record") -> Any:
         InputError: a column is unknown, absent or of another type, or a row breaks what the schema
             promises; rows are counted from 1.
     """
+    names = table.column_names
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{where}: {names.count(name)} columns {name!r}; expected one")
     unknown = [name for name in table.column_names if name not in SCHEMA.names]
     if unknown:
         raise InputError(f"{where}: unknown column {unknown[0]!r}; other fields belong in 'extra'")

@@ -26,6 +26,7 @@ from typing import Any
 
 from ktae.config import MAX_TOKEN_ID
 from ktae.errors import InputError
+from ktae.rollouts.text import require_text
 
 ALIASES = {"prompt": "problem"}
 
@@ -75,7 +76,7 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
 def _group(value: object, where: str) -> str:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise InputError(f"{where} is {_show(value)}; expected text or an integer")
-    return _encodable(str(value), where)
+    return require_text(str(value), where)
 
 
 def _text(value: object, where: str) -> str | None:
@@ -83,22 +84,13 @@ def _text(value: object, where: str) -> str | None:
         return None
     if not isinstance(value, str):
         raise InputError(f"{where} is {_show(value)}; expected text")
-    return _encodable(value, where)
+    return require_text(value, where)
 
 
 def _as_text(value: object, where: str) -> str | None:
     if isinstance(value, str) or value is _ABSENT or value is None:
         return _text(value, where)
-    return _encodable(json.dumps(value, ensure_ascii=False, default=str), where)
-
-
-def _encodable(text: str, where: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        found = text[error.start]
-        raise InputError(f"{where} holds {found!r}, half a surrogate pair; not a text") from None
-    return text
+    return require_text(json.dumps(value, ensure_ascii=False, default=str), where)
 
 
 def _number(value: object, where: str) -> float:

@@ -1,9 +1,25 @@
-"""Text of models and files, made safe to look at in a terminal."""
+"""Text of models and files: what is none, and how it is made safe to look at in a terminal."""
 
 from __future__ import annotations
 
+from ktae.errors import InputError
+
 _BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥"}
 _BRACKETS = "⟨⟩"
+
+
+def require_text(text: str, where: str) -> str:
+    """`text`, unless it holds half a surrogate pair, which JSON can spell and nothing can write.
+
+    Raises:
+        InputError: it does; `where` begins the message.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        found = text[error.start]
+        raise InputError(f"{where} holds {found!r}, half a surrogate pair; not a text") from None
+    return text
 
 
 def printable(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ def load_tokenizer(name: str) -> Any:
             reached, or a library is not installed.
     """
     check_local_or_hub("tokenizer", name)
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     try:
         if (path / "tokenizer.json").is_file():
             from tokenizers import Tokenizer
@@ -41,7 +42,9 @@ def load_tokenizer(name: str) -> Any:
     except Exception as error:  # tokenizers raises Exception itself
         raise InputError(f"no tokenizer in {path}: {_first_line(error)}") from None
     try:
-        return fast(AutoTokenizer.from_pretrained(str(path), local_files_only=True))
+        return fast(
+            AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
+        )
     except Exception as error:  # transformers raises whatever the files made it stumble over
         if path.is_dir():
             raise InputError(f"no tokenizer in {path}: {_first_line(error)}") from None
@@ -49,7 +52,7 @@ def load_tokenizer(name: str) -> Any:
         from huggingface_hub import model_info
 
         model_info(name, timeout=HUB_TIMEOUT_S)  # transformers itself would retry for a minute
-        return fast(AutoTokenizer.from_pretrained(name))
+        return fast(AutoTokenizer.from_pretrained(name, trust_remote_code=False))
     except Exception as error:
         raise InputError(
             f"tokenizer {name} is no folder here, and the Hugging Face hub does not give it: "

@@ -112,7 +112,7 @@ def curves(by_method: Mapping[str, Sequence[Run]], title: str) -> Any:
             axis.plot(
                 steps, mean, label=counted, linewidth=1.6, linestyle=STYLES[i % len(STYLES)], **look
             )
-        axis.set_title(panel, fontsize=10, loc="left")
+        axis.set_title(panel, fontsize=10, loc="left", parse_math=False)
         axis.set_xlabel("training step")
         axis.xaxis.get_major_locator().set_params(integer=True)
     band = f"95 % interval at each step (from {FEWEST_PAIRS} runs on; of fewer, each run)"
@@ -149,7 +149,7 @@ def bars(
         )
         axis.invert_yaxis()
         axis.tick_params(axis="y", length=0)
-        axis.set_title(name, fontsize=10, loc="left")
+        axis.set_title(name, fontsize=10, loc="left", parse_math=False)
     _finish(figure, f"{title}: mean, 95 % interval (from {FEWEST_PAIRS} runs on), dots: runs")
     return figure
 
@@ -167,7 +167,7 @@ def forest(compared: Sequence[Compared], labels: Mapping[str, str], title: str) 
         axis.set_ylim(len(pairs) - 0.4, -0.6)
         axis.tick_params(axis="y", length=0)
         axis.margins(x=0.12)
-        axis.set_title(name, fontsize=10, loc="left")
+        axis.set_title(name, fontsize=10, loc="left", parse_math=False)
     _finish(
         figure,
         f"{title}: paired difference, mean over seeds and 95 % interval\n"

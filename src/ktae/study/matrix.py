@@ -20,6 +20,7 @@ OWN_KEYS = ("name", "seed")
 """Keys of a recipe that the matrix itself sets."""
 BASE_KEYS = ("model", "model.path", "model.demo_seed")
 """Those that it sets where it lists base models."""
+MAX_SEEDS = 10_000
 
 
 def _seeds(value: Any) -> Any:
@@ -31,8 +32,8 @@ def _seeds(value: Any) -> Any:
         raise ValueError(
             f"{value!r} is no range of seeds; expected {{first: 100, count: 20}} or a list"
         )
-    if value["count"] < 1:
-        raise ValueError(f"count is {value['count']}; expected 1 or more")
+    if not 1 <= value["count"] <= MAX_SEEDS:
+        raise ValueError(f"count is {value['count']}; expected 1 to {MAX_SEEDS:,}")
     return list(range(value["first"], value["first"] + value["count"]))
 
 

@@ -207,8 +207,12 @@ def load_policy(recipe: Recipe) -> tuple[Any, Any]:
         check_local_or_hub("model", name)
         name = os.path.expanduser(name)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name, padding_side="left")
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(
+            name, padding_side="left", trust_remote_code=False
+        )
+        model = AutoModelForCausalLM.from_pretrained(
+            name, dtype=torch.float32, trust_remote_code=False
+        )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise InputError(f"cannot load model.path {name!r}: {one_line(error)}") from error
     return model, tokenizer

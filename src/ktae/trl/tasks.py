@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ def _demo_evaluate(model: Any, tokenizer: Any, recipe: Recipe) -> dict[str, floa
 
 def data_file(recipe: Recipe, split: str) -> Path:
     """The file of a split that `ktae data prepare` wrote for TRL."""
-    return Path(recipe.data or "") / "trl" / f"{split}.parquet"
+    return Path(os.path.expanduser(recipe.data or "")) / "trl" / f"{split}.parquet"
 
 
 def _math_problems(recipe: Recipe, split: str) -> Dataset:

@@ -100,7 +100,7 @@ def _model(recipe: Recipe) -> str:
 
 def _data(recipe: Recipe, folder: RunFolder) -> tuple[Path, Path]:
     """verl's training and validation files."""
-    root = (folder.path / "data") if recipe.data is None else Path(recipe.data).expanduser()
+    root = (folder.path / "data") if recipe.data is None else Path(os.path.expanduser(recipe.data))
     files = root.absolute() / "verl"
     return files / "train.parquet", files / "test.parquet"
 

@@ -1,0 +1,258 @@
+"""How the fuzz tests run, and what files of rows may look like.
+
+By default each test takes the same few hundred inputs in every run. With FUZZ_EXAMPLES set
+(`make fuzz EXAMPLES=100000`) each takes so many, other ones every time.
+"""
+
+import contextlib
+import gzip
+import json
+import os
+import signal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from ktae import InputError
+
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES") or 0)
+HANG_SECONDS = 30
+"""Of processor time, for an input that takes milliseconds: a busy machine makes no test fail."""
+
+
+def fuzz(examples, cost=1):
+    """The settings of a test that takes so many inputs where FUZZ_EXAMPLES does not say; and where
+    it does, a share of those if one costs that many times what others do."""
+    return settings(
+        max_examples=max(1, EXAMPLES // cost) if EXAMPLES else examples,
+        derandomize=not EXAMPLES,
+        database=None,
+        deadline=None,
+        report_multiple_bugs=True,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+class Hang(Exception):
+    """An input took far too long."""
+
+
+@contextlib.contextmanager
+def only_input_errors():
+    """What the block raises is an `InputError` with a message, and soon; all else fails the test.
+
+    Yields a list, which holds the message afterwards.
+    """
+    messages = []
+    with no_hang():
+        try:
+            yield messages
+        except InputError as error:
+            messages.append(str(error))
+    assert all(messages), "an InputError without a message"
+
+
+@contextlib.contextmanager
+def no_hang():
+    """Raise `Hang` in a block that takes too long."""
+
+    def stop(*_):
+        raise Hang(f"an input took more than {HANG_SECONDS} s of processor time")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, HANG_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+# --- values as JSON may hold them
+
+FRAGMENTS = [
+    *(r"\boxed{", "}", "{", "$", "$$", r"\(", r"\)", r"\[", r"\]", r"\frac", r"\sqrt", r"\pm"),
+    *("answer", "Answer:", "the answer is ", "#### ", "<answer>", "</answer>", '"answer": "', "\\"),
+    *(r"\text{", r"\%", "%", ",", ";", ":", ".", "=", "(", ")", "[", "]", "-", "+", "/", "*", "_"),
+    *("0", "1", "12", "007", "3.14", "1e9", "1,000", "x", "pi", "inf", "nan", "None", "and"),
+    *(
+        " ",
+        "\n",
+        "\t",
+        "\r\n",
+        "\x00",
+        "\x1b[2J",
+        "\ud800",
+        "\udfff",
+        "\u202e",
+        "é",
+        "漢",
+        "👩‍👩‍👧",
+    ),
+    *("'", '"', "`", "<script>", "&amp;", "{{", "/", "../", "~", "∞", "²", "½", "−", "٣"),
+]
+words = st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join)
+texts = words | st.text(max_size=20)
+
+numbers = (
+    st.integers(-3, 20)
+    | st.integers()
+    | st.sampled_from([10**400, -(10**19), 2**31, 2**63, 2**64, 0.5, 1e308, -0.0])
+    | st.floats()
+)
+scalars = st.none() | st.booleans() | numbers | texts
+
+
+def nested(depth):
+    """A list within a list within a list."""
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=8,
+)
+deep_values = values | st.sampled_from([20, 200, 400, 480, 900, 2000]).map(nested)
+
+
+def rows(plausible, others=()):
+    """Rows with the fields `plausible` (strategies by name), most of the time; some are left out,
+    some hold anything, and there may be `others`."""
+    names = [*plausible, *others]
+
+    @st.composite
+    def row(draw):
+        fields = {name: draw(strategy) for name, strategy in plausible.items()}
+        if draw(st.booleans()):
+            for name in draw(st.lists(st.sampled_from(names), max_size=3)):
+                fields[name] = draw(deep_values)
+            for name in draw(st.lists(st.sampled_from(names), max_size=2)):
+                fields.pop(name, None)
+        return fields
+
+    return row()
+
+
+# --- files
+
+
+def mutated(content):
+    """Bytes like `content`, of which some may be cut off, replaced, repeated or put in."""
+
+    @st.composite
+    def mutate(draw):
+        data = bytearray(content)
+        for _ in range(draw(st.integers(1, 4))):
+            at = draw(st.integers(0, len(data)))
+            how = draw(st.sampled_from(["cut", "replace", "insert", "repeat"]))
+            some = draw(st.binary(min_size=1, max_size=8))
+            if how == "cut":
+                del data[at:]
+            elif how == "replace":
+                data[at : at + len(some)] = some
+            elif how == "insert":
+                data[at:at] = some
+            else:
+                data[at:at] = data[at : at + 64] * 3
+        return bytes(data)
+
+    return mutate()
+
+
+def as_json(content, ascii_only=True):
+    try:
+        text = json.dumps(content, ensure_ascii=ascii_only)
+    except RecursionError:  # deeper than Python can write
+        text = "[" * 3000 + "]" * 3000
+    return text.encode(errors="surrogatepass")
+
+
+def as_jsonl(content, ascii_only):
+    return b"".join(as_json(row, ascii_only) + b"\n" for row in content)
+
+
+FIXED_WIDTH = [
+    *(pa.int8(), pa.int64(), pa.uint64(), pa.float16(), pa.float32(), pa.float64()),
+    *(pa.date32(), pa.timestamp("ns"), pa.timestamp("s", "Europe/Berlin"), pa.time64("ns")),
+    *(pa.duration("s"), pa.decimal128(38, 5)),
+]
+TEXTS = [pa.string(), pa.large_string()]
+OTHER_TYPES = [
+    *(pa.binary(), pa.bool_(), pa.null(), pa.list_(pa.int32()), pa.list_(pa.string())),
+    *(pa.list_(pa.bool_()), pa.large_list(pa.int64()), pa.map_(pa.string(), pa.int64())),
+    *(pa.list_(pa.float32(), 2), pa.struct([("text", pa.string())])),
+    *(pa.list_(pa.struct([("content", pa.string())])), pa.dictionary(pa.int8(), pa.string())),
+]
+
+
+@st.composite
+def columns(draw, names, length):
+    """A table with some of `names` as its columns, once or twice, of any types."""
+    chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=6))
+    types = [draw(st.sampled_from(FIXED_WIDTH + TEXTS + OTHER_TYPES)) for _ in chosen]
+    return pa.Table.from_arrays([draw(_column(kind, length)) for kind in types], names=chosen)
+
+
+@st.composite
+def _column(draw, kind, length):
+    """Any bits that this type can have: they need not be a sensible time or text."""
+    if kind in FIXED_WIDTH:
+        width = kind.bit_width // 8
+        data = draw(st.binary(min_size=width * length, max_size=width * length))
+        return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(data)])
+    if kind in TEXTS:
+        raw = pa.array([draw(st.binary(max_size=6)) for _ in range(length)], pa.large_binary())
+        wide = pa.Array.from_buffers(pa.large_string(), length, raw.buffers())
+        return wide.cast(kind)
+    for _ in range(5):
+        with contextlib.suppress(pa.ArrowException, *NO_COLUMNS):
+            return pa.array([draw(st.none() | values) for _ in range(length)], kind)
+    return pa.nulls(length, kind)
+
+
+NO_COLUMNS = (TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What pyarrow raises for rows that make no table."""
+
+
+@st.composite
+def parquet(draw, content, names):
+    """`content`, a list of rows, as Parquet where it fits into columns; else columns of any
+    types."""
+    if draw(st.booleans()):
+        table = draw(columns(names, draw(st.integers(0, 4))))
+    else:
+        try:
+            table = pa.Table.from_pylist(content)
+        except (pa.ArrowException, *NO_COLUMNS):
+            table = pa.table({"response": [b"\xff"] * len(content)})
+    sink = pa.BufferOutputStream()
+    try:
+        pq.write_table(table, sink)
+    except (pa.ArrowException, ValueError):  # such as a struct without fields
+        return b"PAR1"
+    return sink.getvalue().to_pybytes()
+
+
+@st.composite
+def row_files(draw, row, names):
+    """The name and the bytes of a file of rows, in any format that is read; damaged at times."""
+    content = draw(st.lists(row, max_size=5))
+    if draw(st.booleans()):
+        name, data = "r.jsonl", as_jsonl(content, draw(st.booleans()))
+        if draw(st.integers(0, 9)) == 0:
+            data = b"\xef\xbb\xbf" + data
+    else:
+        name, data = "r.parquet", draw(parquet(content, names))
+    if draw(st.integers(0, 3)) == 0:
+        data = draw(mutated(data))
+    if draw(st.integers(0, 3)) == 0:
+        name, data = name + ".gz", gzip.compress(data, 1)
+        if draw(st.booleans()):
+            data = draw(mutated(data))
+    return name, data

@@ -1,0 +1,168 @@
+"""What `ktae eval --regrade`, `ktae compare`, `ktae data prepare` and `--data` read."""
+
+import io
+import json
+
+import pytest
+from fuzzing import (
+    as_json,
+    deep_values,
+    fuzz,
+    mutated,
+    nested,
+    no_hang,
+    numbers,
+    only_input_errors,
+    row_files,
+    rows,
+    texts,
+    values,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from ktae.cli import eval_tables
+from ktae.data import prepare, sources
+from ktae.evaluation import benchmarks, comparison, outputs
+from ktae.evaluation.scores import score
+from ktae.grading.graders import strict_boxed
+from ktae.rollouts import record
+from ktae.rollouts.readers import MAX_DEPTH
+
+ANSWERS = (
+    texts
+    | numbers
+    | st.lists(texts | numbers, max_size=3)
+    | st.sampled_from(['["1", "2"]', "['1', '2']", "[{[]: 1}]", "[1, 2)", "[" * 300, "x #### 5"])
+)
+VERDICT = st.fixed_dictionaries(
+    {"outcome": st.sampled_from(["correct", "incorrect", "unanswered", "undecided"]) | values},
+    optional={"extracted": values, "reason": values, "tokens": values, "finished": values},
+)
+EXTRA = VERDICT.map(json.dumps) | texts | values
+OWN = {
+    "group": st.sampled_from(["aime24/0", "own/1", "own/1", "x", 7, "a/b/c"]) | texts,
+    "response": st.sampled_from([r"\boxed{1}", r"\boxed{2}"]) | texts,
+    "answer": st.sampled_from(["1", "2", 1]) | ANSWERS,
+    "reward": st.sampled_from([0, 1, 0.5, None]) | numbers,
+    "extra": EXTRA,
+}
+OTHER_TOOLS = {
+    "step": st.integers(0, 2),
+    "input": texts,
+    "output": texts | st.lists(st.fixed_dictionaries({"content": texts}), max_size=2),
+    "gts": ANSWERS,
+    "score": numbers,
+}
+OUTPUTS = rows(OWN, ("correct", "acc", "benchmark", "prompt", "uid")) | rows(
+    OTHER_TOOLS, ("data_source", "uid", "acc", "group")
+)
+NAMES = sorted({*OWN, *OTHER_TOOLS, "correct", "acc", "benchmark", "prompt"})
+
+
+@st.composite
+def authors(draw):
+    """The JSON of the paper's authors: a list of problems, each with its outputs."""
+    n = draw(st.integers(1, 2))
+    entry = {
+        "task_name": st.sampled_from(["aime", "x"]) | texts,
+        "model_output": st.lists(texts, min_size=n, max_size=n) | texts,
+        "gt": st.lists(ANSWERS, min_size=n, max_size=n) | ANSWERS,
+        "reward": st.lists(numbers, min_size=n, max_size=n) | numbers,
+        "prompt": texts,
+    }
+    content = draw(st.lists(rows(entry, ("answer",)), max_size=3) | values)
+    data = as_json(content)
+    return "r.json", draw(mutated(data)) if draw(st.integers(0, 3)) == 0 else data
+
+
+files = row_files(OUTPUTS, NAMES) | authors()
+
+
+def graded(found):
+    return [
+        output.verdict or strict_boxed(output.response, output.answers)._replace(reason="")
+        for output in found
+    ]
+
+
+@fuzz(400)
+@given(file=files)
+def test_saved_outputs(file, scratch):
+    """Read, scored, printed, and written as a record that can be read again."""
+    path = scratch / file[0]
+    path.write_bytes(file[1])
+    with only_input_errors():
+        found = outputs.read(path)
+        verdicts = graded(found)
+        again = scratch / "outputs.parquet"
+        record.write(outputs.to_record(found, verdicts, "model"), again)
+        assert [o.response for o in outputs.read(again)] == [o.response for o in found]
+        outputs.check_complete(found, str(path))
+    with only_input_errors():
+        found = outputs.read(path)
+        scores = score(found, graded(found))
+        console = Console(file=io.StringIO(), markup=False, highlight=False)
+        eval_tables.print_scores(console, scores, eval_tables.stored_means(found))
+        eval_tables.differences(found, eval_tables.stored_verdicts(found))
+        assert "\x1b" not in console.file.getvalue()
+
+
+@fuzz(150)
+@given(file=files, other=files)
+def test_two_files_to_compare(file, other, scratch):
+    sides = []
+    for folder, (name, data) in (("a", file), ("b", other)):
+        (scratch / folder).mkdir(exist_ok=True)
+        (scratch / folder / name).write_bytes(data)
+        sides.append(scratch / folder / name)
+    with only_input_errors():
+        found = [outputs.read(path) for path in sides]
+        pairs = [(side, graded(side)) for side in found]
+        for one in comparison.compare(*pairs, partial=True):
+            assert comparison.in_words(one)
+            assert 0 <= one.p_value <= one.corrected <= 1
+
+
+PROBLEMS = {"problem": texts, "answer": texts | numbers}
+
+
+@fuzz(200)
+@given(file=row_files(rows(PROBLEMS, ("question", "prompt")) | deep_values, [*PROBLEMS, "prompt"]))
+def test_problems_to_train_on(file, scratch):
+    path = scratch / file[0]
+    path.write_bytes(file[1])
+    with only_input_errors():
+        split = sources.load_file(path)
+        written = prepare.write(
+            {"train": split.problems}, scratch / "data", data_source="x", template="plain"
+        )
+        assert written == {"train": len(split.problems)}
+
+
+@fuzz(200)
+@given(file=row_files(rows({"problem": texts, "answer": ANSWERS}, ("final_answer",)), ["problem"]))
+def test_a_benchmark_in_a_folder(file, scratch):
+    folder = scratch / "benchmarks"
+    folder.mkdir(exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    (folder / file[0].replace("r.", "aime24.")).write_bytes(file[1])
+    with only_input_errors() as messages:
+        benchmarks.load("aime24", folder)
+    assert messages, "no file here has the 30 problems"
+
+
+@fuzz(300)
+@given(answer=ANSWERS | values | st.just(nested(MAX_DEPTH)))
+def test_an_answer_in_any_form(answer):
+    with only_input_errors():
+        found = benchmarks.parse_answers(answer, "here")
+        assert found and all(isinstance(text, str) for text in found)
+
+
+@pytest.mark.parametrize("text", ["[" + "-" * 50_000 + "1]", "[" * 50_000, '["' + "\\" * 50_000])
+def test_an_answer_that_looks_like_a_list(text):
+    with no_hang():
+        assert benchmarks.parse_answers(text, "here") == (text,)

@@ -1,0 +1,122 @@
+"""The grader on any text: what finds the answer, what compares two, and the worker processes.
+
+What finds an answer and what takes numbers apart has no time limit when it runs, so it is held to
+one here, on long texts too. Computer algebra may take as long as it likes: it runs in workers that
+are ended, and there every text must come to one of the four outcomes.
+"""
+
+import pytest
+from fuzzing import FRAGMENTS, fuzz, no_hang, texts
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("math_verify")
+
+from ktae.grading import GradingPool, Outcome, Task, judge, values
+from ktae.grading.extraction import Extracted, extract, last_boxed
+from ktae.grading.graders import FALLBACKS, GRADERS, extracted, strict_boxed
+
+LATEX = [
+    *(r"\boxed{", r"\frac{1}{2}", r"\frac", r"\sqrt{2}", r"\sqrt[3]{x}", r"\pi", r"\infty", "x^2"),
+    *(r"\cup", r"\in", r"\left(", r"\right]", r"\begin{pmatrix}1&2\end{pmatrix}", r"\begin{a}"),
+    *(r"\int_0^1 x dx", r"\sum_{k=1}^n k", r"\log_2 8", r"\sin x", r"\text{ cm}^2", r"^\circ", "!"),
+    *(r"\binom{5}{2}", "x=5", "y = 2x + 1", r"\{1, 2\}", "(1, 2)", "[0, 4)", "1:2", "10^{-5}", "°"),
+    *("__import__('os').system('x')", "().__class__", "lambda: 0", "exec", r"\write18{x}", "√2"),
+    *("i", "e", "E_{1}", "9^{9^9}", "1/0", r"\frac{1}{0}", "0^0", r"10\%", r"\$5", "1,000", "½"),
+]
+formulas = st.lists(st.sampled_from(LATEX + FRAGMENTS), max_size=8).map("".join)
+anything = formulas | texts
+responses = (
+    st.builds(r"so \boxed{{{}}}".format, anything) | st.builds("The answer is {}.".format, anything)
+) | anything
+LONG = 30_000
+"""Repetitions: a rule that is not linear would take minutes."""
+
+
+@fuzz(800)
+@given(response=responses, fallback=st.sampled_from(["none", "stated", "last"]))
+def test_finding_an_answer(response, fallback):
+    with no_hang():
+        found = extract(response, fallback)
+        assert found is None or (isinstance(found, Extracted) and isinstance(found.text, str))
+        if found is not None and found.rule == "boxed":
+            assert found.text == last_boxed(response)
+        strict_boxed(response, ["1"])
+        for name in GRADERS:
+            assert extracted(name, response) is None or name in FALLBACKS
+
+
+@fuzz(40, cost=50)
+@given(
+    parts=st.lists(st.sampled_from(FRAGMENTS + LATEX), min_size=1, max_size=3),
+    before=st.sampled_from(["", r"\boxed{", "Answer: ", "the answer is ", "<answer>", "#### "]),
+    after=st.sampled_from(["", "}", "$", "</answer>", "x"]),
+)
+def test_finding_an_answer_in_a_long_text(parts, before, after):
+    text = before + "".join(parts) * LONG + after
+    with no_hang():
+        for fallback in ("none", "stated", "last"):
+            extract(text, fallback)
+
+
+@fuzz(800)
+@given(answer=anything, given_answer=anything)
+def test_what_needs_no_computer_algebra(answer, given_answer):
+    with no_hang():
+        assert isinstance(values.tidy(answer), str)
+        assert judge.elements(answer)
+        values.words(answer)
+        values.plain(answer)
+        a, b = values.number(answer), values.number(given_answer)
+        if a and b:
+            assert values.same_number(a, b) == values.same_number(b, a)
+            assert values.same_number(a, a)
+
+
+SIMPLE = [
+    *("1", "2", "-3", "0.5", ".5", "1/2", r"\frac{1}{2}", r"\dfrac12", "1,000", r"10\%", "5."),
+    *(" ", ", ", "x", "x = ", r"\text{ cm}", "km", "$", r"\$", "(", ")", "[", "]", "and", r"\pm "),
+    *("{", "}", r"\boxed{", "=", "east", "Answer: ", "\n", "−", "٣", "\ud800", "\x00", "E_1", "°"),
+]
+simple = st.lists(st.sampled_from(SIMPLE), max_size=5).map("".join)
+
+
+@fuzz(300)
+@given(response=st.builds(r"\boxed{{{}}}".format, simple) | simple, answers=st.lists(simple))
+def test_a_verdict_on_what_is_cheap_to_decide(response, answers):
+    """In this process: every exception of the code or of a library would show."""
+    with no_hang():
+        verdict = judge.judge(response, answers)
+        assert isinstance(verdict.outcome, Outcome)
+        assert "internal error" not in verdict.reason
+        again = judge.judge(response, answers[::-1])
+        assert (again.outcome is Outcome.CORRECT) == (verdict.outcome is Outcome.CORRECT)
+
+
+@pytest.mark.parametrize("text", ["a=" * 300 + "1", "(" * 300, "{" * 300 + "}" * 300, "-" * 999])
+def test_a_verdict_on_what_is_deep(text):
+    for response, answer in ((rf"\boxed{{{text}}}", "5"), (r"\boxed{5}", text), ("5", text)):
+        assert isinstance(judge.judge(response, [answer]).outcome, Outcome)
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with GradingPool(2, time_limit=2) as pool:
+        yield pool
+
+
+TASKS_AT_A_TIME = 20
+tasks = st.lists(
+    st.builds(Task, responses, st.lists(anything, min_size=1, max_size=2)),
+    min_size=TASKS_AT_A_TIME,
+    max_size=TASKS_AT_A_TIME,
+)
+
+
+@fuzz(10, cost=TASKS_AT_A_TIME)
+@given(some=tasks)
+def test_the_workers_come_to_an_outcome(some, pool):
+    """Twenty texts an input; a worker that has died would say so."""
+    for verdict in pool.grade_all(some):
+        assert isinstance(verdict.outcome, Outcome)
+        assert "worker died" not in verdict.reason

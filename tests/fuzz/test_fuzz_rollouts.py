@@ -1,0 +1,111 @@
+"""Every reader of rollouts: plain rows, TRL's and verl's dumps, our own record; any file."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fuzzing import (
+    columns,
+    deep_values,
+    fuzz,
+    no_hang,
+    numbers,
+    only_input_errors,
+    row_files,
+    rows,
+    texts,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ktae.report import inputs
+from ktae.rollouts import folders, readers, record
+from ktae.rollouts.dumps import Tolerance
+
+SMALL = st.integers(0, 3)
+REWARDS = st.sampled_from([0, 1, 0.0, 1.0, 0.5, -1.0, None]) | numbers
+PLAIN = {
+    "group": SMALL | texts,
+    "response": texts,
+    "reward": REWARDS,
+    "prompt": texts,
+    "step": SMALL,
+}
+OTHERS = ("token_ids", "mask", "correct", "advantage", "problem", "answer", "model", "source", "x")
+TRL = {
+    "step": SMALL,
+    "prompt": texts | st.lists(st.fixed_dictionaries({"role": texts, "content": texts})),
+    "completion": texts | st.lists(st.fixed_dictionaries({"content": texts})),
+    "accuracy": REWARDS,
+    "advantage": numbers,
+}
+UID = st.sampled_from(["p_0_0", "pad" + "0" * 32 + "_0_0", "", "a_b", "1_2_3"]) | texts
+VERL = {"step": SMALL, "input": texts, "output": texts, "score": REWARDS, "gts": texts, "uid": UID}
+IDS = {
+    "group": SMALL,
+    "reward": REWARDS,
+    "token_ids": st.lists(st.integers(-1, 2**31), max_size=5),
+    "mask": st.lists(st.integers(0, 1), max_size=5) | st.none(),
+    "correct": st.sampled_from([0, 1, True, None, float("nan"), 0.5]),
+}
+ROWS = (
+    rows(PLAIN, OTHERS)
+    | rows(TRL, ("reward_func", "correct", "uid"))
+    | rows(VERL, ("acc", "is_padding", "extra"))
+    | rows(IDS, OTHERS)
+    | deep_values
+)
+NAMES = sorted({*PLAIN, *OTHERS, *TRL, *VERL, *IDS})
+
+
+@fuzz(400)
+@given(file=row_files(ROWS, NAMES), correctness=st.none() | st.sampled_from(["accuracy", "x"]))
+def test_a_reader_reads_or_says_what_is_wrong(file, correctness, scratch):
+    name, data = file
+    path = scratch / name
+    path.write_bytes(data)
+    with only_input_errors() as messages:
+        table = readers.read([path], correctness=correctness)
+        assert table.schema.equals(record.SCHEMA)
+        record.conform(table)
+    assert all(message.startswith((str(path), f"cannot read {path}")) for message in messages)
+
+
+@fuzz(300)
+@given(file=row_files(ROWS, NAMES))
+def test_a_tolerant_reader_counts_what_it_leaves_out(file, scratch):
+    """As `ktae report` and `ktae null` read, down to the words that are shown."""
+    name, data = file
+    path = scratch / name
+    path.write_bytes(data)
+    with only_input_errors():
+        tolerance = Tolerance()
+        table = folders.read([path], tolerance=tolerance)
+        dump = inputs.from_record(table)
+        assert len(dump.rollouts) == len(table) > 0
+
+
+@fuzz(300)
+@given(
+    table=columns([field.name for field in record.SCHEMA], 3),
+    version=st.sampled_from([b"1", b"1", b"1", b"2", b"\xff", b""]),
+)
+def test_a_record_of_any_columns(table, version, scratch):
+    """A file that claims to be a record, whatever its columns are."""
+    path = scratch / "record.parquet"
+    try:
+        pq.write_table(table.replace_schema_metadata({record.VERSION_KEY: version}), path)
+    except (pa.ArrowException, ValueError):
+        return
+    for read in (record.read_record, lambda path: readers.read([path])):
+        with only_input_errors():
+            read(path)
+
+
+@fuzz(200)
+@given(file=row_files(deep_values, NAMES))
+def test_rows_of_any_kind(file, scratch):
+    name, data = file
+    path = scratch / name
+    path.write_bytes(data)
+    with no_hang(), only_input_errors():
+        for _row, where in readers.iterate_rows(path):
+            assert where.startswith(str(path))

@@ -1,0 +1,44 @@
+"""A user's own code, checked by `mypy --strict` against the installed package.
+
+Not run, only read by the type checker (`make wheel-check`). What must be right is asserted with
+`assert_type`; what must be wrong carries the error that it must give: an ignore that is not needed
+is an error too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, assert_type
+
+import numpy as np
+from numpy.typing import NDArray
+
+import ktae
+from ktae import InputError, KeyTokenTable, KTAEConfig
+
+
+def scored(ids: NDArray[np.int64], mask: NDArray[np.bool_], rewards: list[float]) -> float:
+    groups = [0] * len(rewards)
+    config = KTAEConfig.paper(h3=0.0)
+    assert_type(config, KTAEConfig)
+    assert_type(config.h1, float)
+    table = ktae.key_token_table(ids, mask, [r > 0 for r in rewards], groups, config)
+    assert_type(table, KeyTokenTable)
+    assert_type(ktae.backends(), dict[str, str])
+    assert_type(ktae.__version__, str)
+    # NumPy in, NumPy out; torch in, torch out: which of them a checker cannot know.
+    assert_type(ktae.token_advantages(rewards, ids, mask, groups), Any)
+    try:
+        ktae.key_token_values(ids, mask, rewards, groups, backend="cpu")
+    except InputError as error:
+        raise SystemExit(str(error)) from error
+    return float(table.term.max())
+
+
+def wrong(ids: NDArray[np.int64], mask: NDArray[np.bool_]) -> None:
+    ktae.key_token_values(ids, mask, [1.0], [0], backend=3)  # type: ignore[arg-type]
+    ktae.key_token_values(ids, mask, [1.0], [0], "paper")  # type: ignore[arg-type]
+    ktae.token_advantages([1.0], ids, mask)  # type: ignore[call-arg]
+    KTAEConfig(h1="one")  # type: ignore[arg-type]
+    KTAEConfig.paper().h1 = 2.0  # type: ignore[misc]
+    print(ktae.key_token_tables)  # type: ignore[attr-defined]
+    print(ktae.backends().nothing)  # type: ignore[attr-defined]
