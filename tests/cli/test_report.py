@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytest.importorskip("jinja2")
+
 from ktae import cli
 
 ROWS = [
