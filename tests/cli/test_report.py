@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+pytest.importorskip("jinja2")
+
 ROWS = [
     {"group": "g", "response": "so 4", "reward": 1},
     {"group": "g", "response": "hmm 5", "reward": 0},

@@ -44,7 +44,10 @@ def main() -> None:
     ]
     Path("outputs.json").write_text(json.dumps(authors), encoding="utf-8")
     Path("problems").mkdir(exist_ok=True)
-    problems = [{"problem": f"What is {i} + 1?", "answer": i + 1} for i in range(30)]
+    problems = [
+        {"problem": p.prompt.removeprefix("<bos> "), "answer": p.answer}
+        for p in SUMS.test_problems(30)
+    ]
     write_lines("problems/aime24.jsonl", problems)
 
 

@@ -15,7 +15,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 
 Progress = Callable[[int, int], None]
 """Called with the prompts done and the prompts in all."""
@@ -100,12 +100,18 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str]) -> list[l
     """Each prompt's token ids; special tokens are added unless it begins with bos itself.
 
     Raises:
-        InputError: a prompt has no token.
+        InputError: a prompt has no token, or the tokenizer cannot spell it.
     """
     rows: list[list[int]] = []
     for i, prompt in enumerate(prompts):
         spelt_out = tokenizer.bos_token is not None and prompt.startswith(tokenizer.bos_token)
-        rows.append(tokenizer(prompt, add_special_tokens=not spelt_out)["input_ids"])
+        try:
+            rows.append(tokenizer(prompt, add_special_tokens=not spelt_out)["input_ids"])
+        except Exception as error:  # tokenizers raises Exception itself: a word that it has not
+            raise InputError(
+                f"prompts[{i}] is {prompt!r:.60}, which the tokenizer cannot spell: "
+                f"{one_line(error)}"
+            ) from None
         if not rows[-1]:
             raise InputError(f"prompts[{i}] is {prompt!r}, which has no token")
     return rows
