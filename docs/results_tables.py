@@ -4,12 +4,13 @@
     python docs/results_tables.py --check  # fails if the page has others
 
 A table stands in the page between `<!-- table: NAME ... -->` and `<!-- end -->`; the text around it
-is written by hand.
+is written by hand. The figures that the page shows are copied beside it.
 """
 
 import csv
 import json
 import re
+import shutil
 import statistics
 import sys
 from collections.abc import Callable
@@ -23,6 +24,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "results.md"
 STUDIES = ROOT / "study" / "results"
 PAPER = ROOT / "study" / "paper"
+IMAGES = ROOT / "docs" / "images"
+FIGURES = {
+    f"results-{name}.svg": STUDIES / "main" / "figures" / f"{name}.svg"
+    for name in ("curves-grpo-sums", "curves-grpo-lists", "differences-sums", "differences-lists")
+}
+"""Names beside the page, and whose copies they are."""
 
 OUTCOMES = {
     "sampled_accuracy": "sampled accuracy",
@@ -39,6 +46,8 @@ def main() -> int:
     if "--check" in sys.argv[1:]:
         return int(old != new)
     PAGE.write_text(new, encoding="utf-8")
+    for name, source in FIGURES.items():
+        shutil.copyfile(source, IMAGES / name)
     return 0
 
 

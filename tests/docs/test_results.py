@@ -23,6 +23,13 @@ def test_the_page_has_the_numbers_of_the_files(tables):
     assert tables.filled(page) == page, "run python docs/results_tables.py"
 
 
+def test_the_figures_are_the_studys(tables):
+    page = tables.PAGE.read_text(encoding="utf-8")
+    for name, source in tables.FIGURES.items():
+        assert f"(images/{name})" in page
+        assert (tables.IMAGES / name).read_bytes() == source.read_bytes(), name
+
+
 def test_a_table_is_replaced_and_the_text_stays(tables):
     page = "a\n<!-- table: paper-step-time -->\nold\n<!-- end -->\nb\n"
     filled = tables.filled(page)
