@@ -12,7 +12,6 @@ neither has anything else. OUT gets the sdist and the wheel.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -145,15 +144,10 @@ def sha256(path: Path) -> str:
 
 
 def check_sdist(sdist: Path, tracked: list[str]) -> None:
-    """Every file that git knows, none that it does not, and notebooks as they were written."""
+    """Every file that git knows, and none that it does not."""
     prefix = sdist.name.removesuffix(".tar.gz") + "/"
     found = {name.removeprefix(prefix) for name, _ in members(sdist)}
     same_names(sdist, found - GENERATED, {n for n in tracked if not n.startswith(NOT_IN_SDIST)})
-    with tarfile.open(sdist) as archive:
-        for name in sorted(found):
-            content = archive.extractfile(prefix + name) if name.endswith(".ipynb") else None
-            if content and any(cell.get("outputs") for cell in json.load(content)["cells"]):
-                raise Difference(f"{name} holds outputs; clear them before it is committed")
 
 
 def check_wheel(wheel: Path, tracked: list[str]) -> None:
