@@ -4,7 +4,7 @@ import functools
 import json
 
 import pytest
-from dumps import GROUP
+from small_group import GROUP
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from dumps import GROUP
+from small_group import GROUP
 
 import ktae
 from ktae.rollouts import record
