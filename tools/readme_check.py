@@ -35,8 +35,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = "trl,eval,report,study"
-"""All that the README's commands need but for verl, whose command line is printed and not run."""
+EXTRAS = "trl,verl,eval,report,study"
+"""All that the README's commands need, in one environment."""
 BLOCK = re.compile(
     r"(?:^<!-- readme-check\n(?P<directives>.*?)^-->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
