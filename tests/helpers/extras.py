@@ -4,6 +4,7 @@ Not asked by importing it, which takes seconds and may find a folder of that nam
 """
 
 import importlib.metadata
+import importlib.util
 
 import pytest
 
@@ -20,3 +21,11 @@ def require(name):
     """Skip the test, or the whole module that calls this, without the library."""
     if not installed(name):
         pytest.skip(f"needs the extra '{name}'", allow_module_level=True)
+
+
+def hide(monkeypatch, name):
+    """Let the library look as if it were not installed, to whoever asks for its spec."""
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda asked: None if asked == name else find_spec(asked)
+    )

@@ -1,10 +1,10 @@
 """The reward function that verl calls."""
 
-import importlib.util
 import types
 
 import numpy as np
 import pytest
+from extras import hide
 
 from ktae.demo import LANGUAGES, SUMS
 from ktae.demo.language import EOS
@@ -127,13 +127,7 @@ def test_numbers_and_arrays_are_answers(monkeypatch, answer, asked):
 
 
 def test_without_its_libraries_it_says_what_to_install(monkeypatch):
-    find_spec = importlib.util.find_spec
-    absent = {"math_verify": None}
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name: absent[name] if name in absent else find_spec(name),
-    )
+    hide(monkeypatch, "math_verify")
     monkeypatch.setattr(pool, "_default", None)
     with pytest.raises(InputError, match=r"needs math_verify.*ktae\[eval\]"):
         compute_score("math12k", "\\boxed{7}", "7", {})

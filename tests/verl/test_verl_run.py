@@ -9,7 +9,7 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from extras import installed
+from extras import hide, installed
 
 from ktae import recipe as recipes
 from ktae.cli import main
@@ -148,13 +148,7 @@ def test_resume_refuses_a_run_of_trl(recipe_file, tmp_path, started):
 
 @needs_verl
 def test_without_the_grader_nothing_starts(recipe_file, tmp_path, monkeypatch, started):
-    find_spec = importlib.util.find_spec
-    absent = {"math_verify": None}
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name: absent[name] if name in absent else find_spec(name),
-    )
+    hide(monkeypatch, "math_verify")
     monkeypatch.setattr(pool, "_default", None)
     monkeypatch.setattr(run, "_absent", lambda *_: [])
     recipe = recipes.load(recipe_file, ["task=math", f"data={tmp_path}"])

@@ -179,10 +179,7 @@ def _parquet(stream: IO[bytes] | gzip.GzipFile, path: Path) -> Iterator[pq.Parqu
 
 
 def _parquet_rows(file: pq.ParquetFile, path: Path) -> Iterator[tuple[object, str]]:
-    names = file.schema_arrow.names
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{path} has {names.count(name)} columns {name!r}; expected one")
+    record.require_single_columns(file.schema_arrow.names, str(path))
     done = 0
     for batch in file.iter_batches(ROWS_PER_BATCH):
         try:

@@ -116,6 +116,13 @@ def parse_record(table: Any, where: str) -> Any:
     return conform(table, where)
 
 
+def require_single_columns(names: Sequence[str], where: str) -> None:
+    """Raise an InputError if a Parquet file, which may do so, names two columns alike."""
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{where}: {names.count(name)} columns {name!r}; expected one")
+
+
 def conform(table: Any, where: str = "rollout record") -> Any:
     """`table` with the record's columns in the record's types and order.
 
@@ -126,10 +133,7 @@ def conform(table: Any, where: str = "rollout record") -> Any:
         InputError: a column is unknown, absent or of another type, or a row breaks what the schema
             promises; rows are counted from 1.
     """
-    names = table.column_names
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{where}: {names.count(name)} columns {name!r}; expected one")
+    require_single_columns(table.column_names, where)
     unknown = [name for name in table.column_names if name not in SCHEMA.names]
     if unknown:
         raise InputError(f"{where}: unknown column {unknown[0]!r}; other fields belong in 'extra'")
