@@ -51,6 +51,10 @@ def test_overrides_take_yaml_values_and_make_sections(write):
         (MINIMAL | {"model": "demo"}, "model is 'demo'; expected a valid dictionary"),
         (MINIMAL | {"demo": {"language": "latin"}}, "demo.language is 'latin'; expected 'sums' or"),
         (
+            MINIMAL | {"trl": {"ktae_decay_steps": 9}},
+            "trl.ktae_decay_steps is 9 and ktae is null; there is no term whose weight could fall",
+        ),
+        (
             MINIMAL | {"task": "math", "data": "x", "demo": {"language": "lists"}},
             "demo.language is lists and task is math; only task demo has a language",
         ),

@@ -194,6 +194,10 @@ class Trl(Section):
     """Train on this share of the tokens, those where the policy's entropy is highest: at 0.2 the
     80/20 baseline (arXiv:2506.01939), with or without KTAE."""
 
+    ktae_decay_steps: Annotated[int, Field(ge=0)] = 0
+    """The term's weight falls linearly from 1 to 0 over the first so many training steps; 0 keeps
+    it at 1."""
+
     vllm: bool = False
     """Sample with vLLM, on the GPUs that train."""
 
@@ -273,6 +277,15 @@ class Recipe(Section):
             raise ValueError(
                 f"demo.language is {self.demo.language} and task is {self.task}; only task demo "
                 "has a language"
+            )
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _something_decays(self) -> Recipe:
+        if self.trl.ktae_decay_steps and self.ktae is None:
+            raise ValueError(
+                f"trl.ktae_decay_steps is {self.trl.ktae_decay_steps} and ktae is null; there is "
+                "no term whose weight could fall"
             )
         return self
 

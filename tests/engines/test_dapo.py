@@ -34,12 +34,12 @@ def test_killed_run_resumes_on_the_same_curve(command, tmp_path):
     """Dynamic sampling draws its prompts on as if nothing had happened. Without the penalty for
     length, many groups have equal rewards and are sampled anew."""
     straight, broken = tmp_path / "straight", tmp_path / "broken"
-    plain = "algorithm.overlong_buffer=0"
-    done = run(command(straight, plain))
+    more = ("algorithm.overlong_buffer=0", "trl.ktae_decay_steps=4")
+    done = run(command(straight, *more))
     assert done.returncode == 0, done.stderr
 
     process = subprocess.Popen(
-        command(broken, plain), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command(broken, *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     deadline = time.monotonic() + 200
     wanted = int(np.random.default_rng().integers(1, 4))  # another step each time
@@ -51,10 +51,11 @@ def test_killed_run_resumes_on_the_same_curve(command, tmp_path):
     process.communicate()
     assert not (broken / "summary.json").exists()
 
-    resumed = run(command(broken, plain, "--resume"))
+    resumed = run(command(broken, *more, "--resume"))
     assert resumed.returncode == 0, resumed.stderr
     np.testing.assert_allclose(curve(broken), curve(straight), atol=1e-6)
     assert curve(straight)[:, 4].max() > 0, "no group was ever sampled anew"
+    assert [line["ktae/weight"] for line in metrics(broken)] == [1, 0.75, 0.5, 0.25, 0]
 
 
 @pytest.mark.parametrize("processes", [2, 3])

@@ -213,3 +213,24 @@ def test_two_reward_functions_need_a_name(trainer_arguments):
     arguments["reward_funcs"] = [overlong, arguments["reward_funcs"]]
     with pytest.raises(InputError, match=r"correctness is None; .*'overlong', 'even_start'"):
         KTAETrainer(**arguments)
+
+
+def test_the_weight_falls_linearly_over_optimizer_steps(trainer_arguments):
+    arguments = trainer_arguments()
+    arguments["args"].max_steps = 4
+    batches = []
+    trainer = KTAETrainer(**arguments, on_rollouts=batches.append, decay_steps=3)
+    trainer.train()
+    weights = [max(0, 1 - batch.step / 3) for batch in batches]
+    assert weights[0] == 1 and 0 < weights[1] < 1 and weights[-1] == 0
+    for batch, weight in zip(batches, weights, strict=True):
+        terms = weight * expected_terms(batch, batch.correct.tolist())
+        np.testing.assert_allclose(batch.terms, terms, atol=1e-6)
+    logged = [line["ktae/weight"] for line in trainer.state.log_history if "ktae/weight" in line]
+    assert logged == [pytest.approx(np.mean(weights))], "one line logged, of four steps"
+
+
+@pytest.mark.parametrize("steps", [-1, 2.5, True, None])
+def test_decay_steps_of_another_kind(trainer_arguments, steps):
+    with pytest.raises(InputError, match=r"decay_steps is .*; expected an integer from 0"):
+        KTAETrainer(**trainer_arguments(), decay_steps=steps)

@@ -36,6 +36,12 @@ def check_arguments(ktae: Any, *args: Any, **kwargs: Any) -> None:
         _refuse_contradictions(config)
 
 
+def check_decay_steps(steps: Any) -> None:
+    """Raise an InputError unless it is a number of optimizer steps."""
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+        raise InputError(f"decay_steps is {steps!r}; expected an integer from 0, which is no decay")
+
+
 def _refuse_contradictions(config: GRPOConfig) -> None:
     if config.importance_sampling_level != "token":
         raise InputError(

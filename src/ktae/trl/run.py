@@ -144,6 +144,7 @@ def _make_trainer(
             callbacks=callbacks,
             ktae=recipe.ktae.config() if recipe.ktae else None,
             correctness="correct",
+            decay_steps=recipe.trl.ktae_decay_steps * optimizer_steps(recipe),
             resampling_rounds=recipe.algorithm.resampling_rounds,
             on_rollouts=keep,
             peft_config=_lora(recipe.model.lora_rank),

@@ -13,7 +13,13 @@ from trl import GRPOTrainer
 from ktae.config import KTAEConfig
 from ktae.custom import Estimator, estimator_terms, takes_scores
 from ktae.estimator import key_token_table
-from ktae.trl.checks import check_arguments, check_padding, check_scores, correctness_column
+from ktae.trl.checks import (
+    check_arguments,
+    check_decay_steps,
+    check_padding,
+    check_scores,
+    correctness_column,
+)
 from ktae.trl.dynamic_sampling import DynamicSampling
 from ktae.trl.metrics import Estimated, step_metrics, table_config
 
@@ -66,6 +72,9 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             in it would turn correct rollouts into incorrect ones.
         threshold: rewards of the `correctness` function above it mean correct. With a graded
             config the estimator takes these rewards as they are.
+        decay_steps: the terms' weight falls linearly from 1 to 0 over so many optimizer steps; 0
+            keeps it at 1. What tokens tell may be worth much early and nothing late: `ktae align`
+            along a run shows it.
         on_rollouts: called with every training batch of rollouts of this process.
         **kwargs: as for `trl.GRPOTrainer`, and `resampling_rounds` of `DynamicSampling`.
 
@@ -83,13 +92,16 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         ktae: Estimator | None = KTAEConfig.paper(),  # noqa: B008  # frozen
         correctness: str | None = None,
         threshold: float = 0.0,
+        decay_steps: int = 0,
         on_rollouts: Callable[[RolloutBatch], None] | None = None,
         **kwargs: Any,
     ) -> None:
         check_arguments(ktae, *args, **kwargs)
+        check_decay_steps(decay_steps)
         super().__init__(*args, **kwargs)
         self.ktae = ktae
         self.threshold = threshold
+        self.decay_steps = decay_steps
         self.on_rollouts = on_rollouts
         check_padding(self._tokenizer)
         self._correctness_column = correctness_column(self.reward_func_names, correctness)
@@ -155,6 +167,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             terms = estimated.terms[estimated.own, : terms.shape[1]]
             output["advantages"] = rollout_advantages.unsqueeze(1) + terms
             metrics = step_metrics(estimated, rollout_advantages, self.ktae)
+            metrics["weight"] = self._term_weight()
             seconds = _now(rollout_advantages.device) - started
             metrics["seconds"] = gather(torch.tensor([seconds], device=terms.device)).max().item()
             for name, value in metrics.items():
@@ -228,7 +241,14 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         groups = torch.arange(stop - start) // group_size
         terms = estimator_terms(self.ktae, *batch, groups, tokenizer=self._tokenizer)
         own = slice(first_row - start, first_row - start + n)
-        return Estimated(*batch, correct[touched], groups, own, terms)
+        return Estimated(*batch, correct[touched], groups, own, self._term_weight() * terms)
+
+    def _term_weight(self) -> float:
+        """What the terms of this step are multiplied by."""
+        if self.decay_steps == 0:
+            return 1.0
+        done: int = self.state.global_step
+        return max(0.0, 1.0 - done / self.decay_steps)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """TRL's, with the estimator's share of the time that the steps since the last took."""
