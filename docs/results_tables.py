@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ktae.study.statistics import pointwise_band
+from ktae.study.statistics import mean_interval, pointwise_band
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "results.md"
@@ -118,6 +118,30 @@ def step_time(study: str) -> str:
     return _markdown(["method", "runs", "a step", "the estimator in it", "its share"], rows)
 
 
+def temperatures(study: str, task: str, column: str, baseline: str) -> str:
+    """A column of temperatures.csv: the baseline's mean, and paired differences from it."""
+    found = [r for r in _read(STUDIES / study / "temperatures.csv") if r["task"] == task]
+    columns = list(dict.fromkeys(row["temperature"] for row in found))
+    values = {
+        (r["method"], r["temperature"], r["seed"], r["base_model"]): float(r[column]) for r in found
+    }
+    rows = []
+    for method in dict.fromkeys([baseline, *(row["method"] for row in found)]):
+        cells, pairs = [], 0
+        for temperature in columns:
+            mine = {k[2:]: v for k, v in values.items() if k[:2] == (method, temperature)}
+            base = {k[2:]: v for k, v in values.items() if k[:2] == (baseline, temperature)}
+            both = sorted(mine.keys() & base.keys())
+            pairs = len(both)
+            if method == baseline:
+                cells.append(f"{statistics.mean(base.values()):.3f}")
+                continue
+            mean, low, high = mean_interval(np.array([mine[k] - base[k] for k in both]))
+            cells.append(f"{mean:+.3f} ({low:+.3f} to {high:+.3f})")
+        rows.append([f"`{method}`", str(pairs), *cells])
+    return _markdown(["method", "pairs", *(f"T = {t}" for t in columns)], rows)
+
+
 def paper_accuracy(*_: str) -> str:
     """The paper's averages, with the error of so few problems that the paper leaves out."""
     table = _read(PAPER / "accuracy.csv")
@@ -212,6 +236,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "comparisons": comparisons,
     "counts": counts,
     "step-time": step_time,
+    "temperatures": temperatures,
     "paper-accuracy": paper_accuracy,
     "paper-step-time": paper_step_time,
     "alignment": alignment,

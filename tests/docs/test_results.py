@@ -43,6 +43,20 @@ def test_the_error_of_an_average_by_hand(tables):
     assert tables._standard_error(rows, 2) == pytest.approx((2 * 25 + 2 * 100) ** 0.5 / 2)
 
 
+def test_differences_at_a_temperature_are_paired(tables, tmp_path, monkeypatch):
+    """`a` has one seed that `b` lacks, and `b` is better by .1 and .2 in the others."""
+    accuracies = {("a", 1): 0.1, ("a", 2): 0.3, ("a", 3): 0.5, ("b", 1): 0.2, ("b", 3): 0.7}
+    (tmp_path / "small").mkdir()
+    rows = ["task,method,seed,base_model,temperature,accuracy"]
+    rows += [f"t,{method},{seed},,0.5,{x}" for (method, seed), x in accuracies.items()]
+    (tmp_path / "small" / "temperatures.csv").write_text("\n".join(rows), encoding="utf-8")
+    monkeypatch.setattr(tables, "STUDIES", tmp_path)
+    head, _, a, b = tables.temperatures("small", "t", "accuracy", "a").splitlines()
+    assert head == "| method | pairs | T = 0.5 |"
+    assert a == "| `a` | 3 | 0.300 |"
+    assert b.startswith("| `b` | 2 | +0.150 (")
+
+
 def test_an_unknown_table_is_an_error(tables):
     with pytest.raises(KeyError, match="nothing"):
         tables.filled("<!-- table: nothing -->\n<!-- end -->")
