@@ -38,7 +38,7 @@ def test_overrides_take_yaml_values_and_make_sections(write):
 
 
 def test_changes_are_found_in_the_keys_of_either_recipe(write):
-    """`ktae: null` has none of the keys of `ktae: {...}`, and a setting may be there in one only."""
+    """`ktae: null` has none of the keys of `ktae: {}`; a setting may be in one recipe only."""
 
     def changes(there, here):
         return recipe.changes(*(recipe.load(write(MINIMAL | keys)) for keys in (there, here)))

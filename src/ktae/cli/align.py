@@ -28,7 +28,7 @@ def align(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KEY=VALUE]...",
+            metavar="KEY=VALUE",
             help="Replace keys; model.path=RUN/checkpoints/checkpoint-50 looks along a run.",
         ),
     ] = None,

@@ -28,7 +28,7 @@ def compare(
     from rich.console import Console
 
     from ktae.cli.eval import grade_outputs
-    from ktae.cli.eval_tables import make_table
+    from ktae.cli.tables import make_table
     from ktae.evaluation import comparison, forest, outputs
     from ktae.grading import GradingPool
 
