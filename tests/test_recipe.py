@@ -37,6 +37,19 @@ def test_overrides_take_yaml_values_and_make_sections(write):
     assert recipe.load(write(MINIMAL | {"ktae": {}}), ["ktae=null"]).ktae is None
 
 
+def test_changes_are_found_in_the_keys_of_either_recipe(write):
+    """`ktae: null` has none of the keys of `ktae: {}`; a setting may be in one recipe only."""
+
+    def changes(there, here):
+        return recipe.changes(*(recipe.load(write(MINIMAL | keys)) for keys in (there, here)))
+
+    assert changes({"seed": 1}, {"seed": 1}) == []
+    assert changes({"seed": 0}, {"seed": 7}) == ["seed (0 there, 7 here)"]
+    assert changes({"ktae": {"h3": 0}}, {"ktae": {}}) == ["ktae.h3 (0.0 there, None here)"]
+    assert changes({"ktae": {}}, {"ktae": None}) == ["ktae.preset ('paper' there, None here)"]
+    assert changes({"ktae": None}, {"ktae": {}}) == ["ktae.preset (None there, 'paper' here)"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

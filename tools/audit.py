@@ -71,7 +71,8 @@ def declared(found: metadata.PackageMetadata) -> str:
         for text in found.get_all("Classifier") or []
         if text.startswith("License :: ")
     ]
-    text = found.get("License-Expression") or ", ".join(classifiers) or found.get("License") or ""
+    expression, field = (found.get_all(name) for name in ("License-Expression", "License"))
+    text: str = (expression or [", ".join(classifiers)])[0] or (field or [""])[0]
     return text.strip().partition("\n")[0][:80]
 
 

@@ -26,6 +26,7 @@ from ktae.batch import (
     check_tokens,
     describe,
     group_labels,
+    is_tensor,
     kind,
     on_host,
 )
@@ -259,8 +260,8 @@ def _generator(seed: int, content: bytes) -> np.random.Generator:
 
 def _like(given: Any, array: np.ndarray) -> Any:
     """`array` as a tensor on the device of `given`, if that is one; of its dtype, but for bool."""
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(given, torch.Tensor):
+    if not is_tensor(given):
         return array
+    torch = sys.modules["torch"]
     tensor = torch.from_numpy(array).to(given.device)
     return tensor if tensor.dtype == torch.bool else tensor.to(given.dtype)

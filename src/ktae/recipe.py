@@ -335,6 +335,16 @@ def flat(recipe: Recipe) -> dict[str, Any]:
     return dict(walk(recipe.model_dump(mode="json"), ""))
 
 
+def changes(there: Recipe, here: Recipe) -> list[str]:
+    """The dotted keys in which two recipes differ, each with both values, for messages."""
+    old, new = flat(there), flat(here)
+    return [
+        f"{key} ({old.get(key)!r} there, {new.get(key)!r} here)"
+        for key in sorted({*old, *new})  # a key of either: `ktae: null` has none of the other's
+        if old.get(key) != new.get(key)
+    ]
+
+
 def _apply(content: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key:

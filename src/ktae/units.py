@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ktae.batch import as_array, bad_token_id, check_tokens
+from ktae.batch import as_array, bad_token_id, check_tokens, is_tensor, on_host
 from ktae.config import MAX_TOKEN_ID
 from ktae.errors import InputError
 
@@ -97,12 +97,12 @@ def unit_keys(unit: str, token_ids: Any, mask: Any, *, tokenizer: Any = None) ->
             f"the unit {unit!r} is made of text and needs a tokenizer; without one there are "
             + ", ".join(name for name, u in UNITS.items() if not u.needs_tokenizer)
         )
-    torch = sys.modules.get("torch")  # whoever has a tensor has imported torch
-    if torch is None or not isinstance(token_ids, torch.Tensor):
-        ids_bt, mask_bt = as_array("token_ids", token_ids), as_array("mask", _on_host(mask))
+    if not is_tensor(token_ids):
+        ids_bt, mask_bt = as_array("token_ids", token_ids), as_array("mask", on_host(mask))
         check_tokens(ids_bt, mask_bt)
         return token_ids if unit == "token" else _array_keys(unit, ids_bt, mask_bt, tokenizer)
-    if not isinstance(mask, torch.Tensor):
+    torch = sys.modules["torch"]
+    if not is_tensor(mask):
         mask = torch.from_numpy(np.not_equal(as_array("mask", mask), 0))
     check_tokens(token_ids, mask)
     if unit == "token":
@@ -113,11 +113,6 @@ def unit_keys(unit: str, token_ids: Any, mask: Any, *, tokenizer: Any = None) ->
         keys = _array_keys(unit, ids_bt, mask_bt, tokenizer)
         return torch.from_numpy(keys).to(device)
     return tensor_keys(unit, token_ids, mask.to(device))
-
-
-def _on_host(mask: Any) -> Any:
-    """A mask that is a tensor beside ids that are an array."""
-    return (mask != 0).cpu().numpy() if hasattr(mask, "cpu") else mask
 
 
 def _array_keys(unit: str, ids_bt: np.ndarray, mask_bt: np.ndarray, tokenizer: Any) -> np.ndarray:

@@ -198,6 +198,7 @@ def test_command(model: Any, tmp_path: Path) -> None:
         (["--estimators", "paper:h9=1"], "no KTAE setting 'h9'"),
         (["--weights", "1,x"], "--weights is '1,x'; expected numbers"),
         (["--weights", "-1"], "expected finite numbers above 0"),
+        (["--output", "/dev/null/out"], "cannot make folder /dev/null/out: Not a directory"),
     ],
 )
 def test_bad_input(options: list[str], message: str) -> None:

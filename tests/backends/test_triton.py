@@ -31,6 +31,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from ktae.backends import _triton_kernels as kernels
+from ktae.backends import _triton_survey as survey
 from ktae.backends import triton as backend
 from ktae.backends.tensors import Tensors
 
@@ -87,7 +88,7 @@ class TestInInterpreter:
     def test_groups_too_large_for_the_memo(
         self, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(kernels, "MEMO_PER_ROLLOUT", triton.language.constexpr(2))
+        monkeypatch.setattr(survey, "MEMO_PER_ROLLOUT", triton.language.constexpr(2))
         assert_agrees(rollouts([2, 17, 23], 9), CONFIGS[name])
 
     @pytest.mark.parametrize("largest_id", [2**31 - 1, 499 << 22])
@@ -222,18 +223,18 @@ class TestCompiled:
         """
         monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
         settings = backend._settings(CONFIGS[name], has_scores)
-        matrix = kernels.Matrix("*i64", "i64", "i32")
-        groups = kernels.Groups("*i64", "*i32", "*i32", "*i32", "*fp64", "*fp64", "*fp64")
+        matrix = survey.Matrix("*i64", "i64", "i32")
+        groups = survey.Groups("*i64", "*i32", "*i32", "*i32", "*fp64", "*fp64", "*fp64")
         table = kernels.Table("*i64", "*i32", "*i64", "*fp64", "*fp32", "i32")
         mask = matrix._replace(pointer="*u8")
         _compile(
-            kernels.survey_rows,
+            survey.survey_rows,
             (matrix, mask, "*i64", "*i8", "*fp64", "*fp32", groups, "i32"),
             {"settings": settings, "BLOCK": backend.SURVEY_BLOCK},
             num_warps=4,
         )
         _compile(
-            kernels.tabulate_groups,
+            survey.tabulate_groups,
             (groups,),
             {"settings": settings, "BLOCK": backend.TABULATE_BLOCK},
             num_warps=4,

@@ -140,6 +140,15 @@ def test_compare(run: Run, tmp_path: Path) -> None:
     assert "own: no difference can be shown with 20 problems (+0.0 points seen" in same.out
 
 
+def test_compared_models_have_dots_in_their_names(run: Run, tmp_path: Path) -> None:
+    a = write_lines(tmp_path / "Qwen2.5-1.5B.jsonl", rows([0] * 20))
+    (tmp_path / "Qwen2.5-7B").mkdir()
+    b = write_lines(tmp_path / "b.jsonl", rows([1] * 20))
+    assert run("eval", "--regrade", b, "--output", "Qwen2.5-7B", "--workers", 1).status == 0
+    result = run("compare", a, "Qwen2.5-7B", "--workers", 1)
+    assert "Qwen2.5-7B is better than Qwen2.5-1.5B by 100.0 points" in result.out
+
+
 def test_what_a_file_calls_a_benchmark_is_only_text(run: Run, tmp_path: Path) -> None:
     """Neither the terminal nor matplotlib takes it for anything else; nor does an error."""
     made_up = [row | {"group": f"\x1b[2J$x^$/{i}"} for i, row in enumerate(rows([1] * 3))]
@@ -212,6 +221,17 @@ def test_a_model_end_to_end_and_resumed(run: Run, tiny_model: Path, data: Path) 
     again = run("eval", "--regrade", "out")
     assert again.status == 0
     assert run("compare", "out", "out").status == 0
+
+
+def test_a_model_that_is_the_current_folder(
+    run: Run, tiny_model: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its evaluation has its name, and is neither `evals` itself nor, for `..`, what it lies in."""
+    monkeypatch.chdir(tiny_model)
+    options = ("--benchmarks", "aime24", "--data", data, "--template", "plain", "--workers", 1)
+    result = run("eval", ".", *options, "--max-new-tokens", 2)
+    assert (result.status, result.err) == (0, "")
+    assert [path.name for path in (tiny_model / "evals").iterdir()] == ["tiny"]
 
 
 @pytest.mark.parametrize(

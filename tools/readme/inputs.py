@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -51,10 +52,10 @@ def main() -> None:
     write_lines("problems/aime24.jsonl", problems)
 
 
-def rollouts() -> list[dict[str, object]]:
+def rollouts() -> list[dict[str, Any]]:
     """Worked solutions of the demo, mistakes included: some are right and some are wrong."""
     rng = random.Random(0)
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     for group, problem in enumerate(SUMS.train_problems(GROUPS, 0)):
         for _ in range(ROLLOUTS):
             solution = SUMS.worked_solution(problem, rng)
@@ -64,11 +65,11 @@ def rollouts() -> list[dict[str, object]]:
     return rows
 
 
-def answered(i: int, right: bool) -> dict[str, object]:
+def answered(i: int, right: bool) -> dict[str, Any]:
     return {"group": f"own/{i}", "response": rf"\boxed{{{i + (not right)}}}", "answer": str(i)}
 
 
-def write_lines(name: str, rows: list[dict[str, object]]) -> None:
+def write_lines(name: str, rows: list[dict[str, Any]]) -> None:
     Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 

@@ -12,6 +12,7 @@ import torch
 import triton
 
 from ktae.backends import _triton_kernels as kernels
+from ktae.backends import _triton_survey as survey
 from ktae.backends._torch_statistics import group_totals
 from ktae.backends._triton_statistics import Settings
 from ktae.backends.tensors import Tensors
@@ -72,7 +73,7 @@ def _launch(
     base_b = base_b.contiguous()
     groups = _groups(batch, settings.graded)
     group_of = batch.group_of.contiguous()
-    kernels.survey_rows[(n_rows,)](
+    survey.survey_rows[(n_rows,)](
         ids_bt, mask_bt, group_of, batch.correct.contiguous(), base_b, out,
         groups, n_columns, settings=settings, BLOCK=SURVEY_BLOCK, num_warps=4,
     )  # fmt: skip
@@ -81,7 +82,7 @@ def _launch(
     totals = group_totals(group_of, own, groups.tokens, n_groups=n_rows)
     groups = groups._replace(totals=torch.stack(totals, dim=1))
     if not settings.graded:
-        kernels.tabulate_groups[(n_rows,)](
+        survey.tabulate_groups[(n_rows,)](
             groups, settings=settings, BLOCK=TABULATE_BLOCK, num_warps=TABULATE_BLOCK // 32
         )
     taken = sum(tensor.nbytes for tensor in groups)
@@ -96,19 +97,19 @@ def _launch(
     )  # fmt: skip
 
 
-def _matrix(tensor_bt: torch.Tensor) -> kernels.Matrix:
+def _matrix(tensor_bt: torch.Tensor) -> survey.Matrix:
     if tensor_bt.dtype == torch.bool:
         tensor_bt = tensor_bt.view(torch.uint8)
-    return kernels.Matrix(tensor_bt, *tensor_bt.stride())
+    return survey.Matrix(tensor_bt, *tensor_bt.stride())
 
 
-def _groups(batch: Tensors, graded: bool) -> kernels.Groups:
+def _groups(batch: Tensors, graded: bool) -> survey.Groups:
     """Room for the survey and the memo."""
     rows = batch.rows.contiguous()
     n_rows, device = len(rows), rows.device
-    n_pairs = 0 if graded else n_rows * kernels.MEMO_PER_ROLLOUT.value
+    n_pairs = 0 if graded else n_rows * survey.MEMO_PER_ROLLOUT.value
     nothing = torch.empty(1, dtype=torch.float64, device=device)
-    return kernels.Groups(
+    return survey.Groups(
         rows=rows,
         reach=torch.empty(n_rows, dtype=torch.int32, device=device),
         starts=torch.full((n_rows + 1,), n_rows, dtype=torch.int32, device=device),

@@ -20,19 +20,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("train")(train.train)
-app.command("study")(study.study)
-app.command("eval")(evaluate.eval_)
-app.command("compare")(compare.compare)
-app.command("score")(score.score)
-app.command("null")(null.null)
-app.command("report")(report.report)
-app.command("show")(report.show)
-app.command("align")(align.align)
-app.command("bench")(bench.bench)
-app.command("doctor")(doctor.doctor)
-app.add_typer(demo.app, name="demo")
-app.add_typer(data.app, name="data")
+# In the order in which a newcomer meets them.
+LOOK, TRAIN, CHECK = "Look at rollouts", "Train and evaluate", "Check and measure"
+app.command("show", rich_help_panel=LOOK)(report.show)
+app.command("report", rich_help_panel=LOOK)(report.report)
+app.command("score", rich_help_panel=LOOK)(score.score)
+app.command("null", rich_help_panel=LOOK)(null.null)
+app.command("train", rich_help_panel=TRAIN)(train.train)
+app.command("eval", rich_help_panel=TRAIN)(evaluate.eval_)
+app.command("compare", rich_help_panel=TRAIN)(compare.compare)
+app.command("study", rich_help_panel=TRAIN)(study.study)
+app.add_typer(data.app, name="data", rich_help_panel=TRAIN)
+app.add_typer(demo.app, name="demo", rich_help_panel=TRAIN)
+app.command("doctor", rich_help_panel=CHECK)(doctor.doctor)
+app.command("align", rich_help_panel=CHECK)(align.align)
+app.command("bench", rich_help_panel=CHECK)(bench.bench)
 
 
 def _print_version(wanted: bool) -> None:

@@ -28,7 +28,7 @@ def align(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KEY=VALUE]...",
+            metavar="KEY=VALUE",
             help="Replace keys; model.path=RUN/checkpoints/checkpoint-50 looks along a run.",
         ),
     ] = None,
@@ -66,12 +66,15 @@ def align(
         raise InputError(
             f"ktae align needs {error.name}, which is not installed; pip install 'ktae[trl,eval]'"
         ) from None
+    try:  # now, and not after minutes of measuring
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make folder {output}: {error.strerror}") from None
     model, tokenizer = load_policy(checked)
     plan = Plan(batches, reference_prompts, rows_at_once)
     with _Progress(console) as progress:
         found = measure(model, tokenizer, checked, configs, plan, progress)
     table = rows(found, factors)
-    output.mkdir(parents=True, exist_ok=True)
     _write_json(output / "align.json", checked, configs, plan, found, table)
     for suffix in ("png", "svg"):
         draw(table, output / f"align.{suffix}", title=f"{checked.name}: {checked.model.path}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +28,7 @@ def compare(
     from rich.console import Console
 
     from ktae.cli.eval import grade_outputs
-    from ktae.cli.eval_tables import make_table
+    from ktae.cli.tables import make_table
     from ktae.evaluation import comparison, forest, outputs
     from ktae.grading import GradingPool
 
@@ -40,7 +42,7 @@ def compare(
     with GradingPool(workers, time_limit=time_limit) as pool:
         graded = [(side, grade_outputs(console, pool, side)) for side in sides]
     found = comparison.compare(*graded, partial=partial)
-    name_a, name_b = (path.name.partition(".")[0] for path in (a, b))
+    name_a, name_b = map(_name, (a, b))
     if name_a == name_b:
         name_a, name_b = "A", "B"
     columns = ("n", "A", "B", "B - A", "95 %", "up/down", "p", "Holm")
@@ -65,3 +67,9 @@ def compare(
     if plot is not None:
         forest.draw(found, plot, name_a=name_a, name_b=name_b)
         console.print(f"wrote {plot}", soft_wrap=True)
+
+
+def _name(path: Path) -> str:
+    """What a folder or a file of outputs is called: models have dots in their names."""
+    name = os.path.basename(os.path.abspath(path))
+    return name if path.is_dir() else re.sub(r"\.(json|jsonl|parquet)(\.gz)?$", "", name)

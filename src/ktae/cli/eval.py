@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,6 +111,7 @@ def _evaluate(
     from ktae.hub import check_local_or_hub
 
     check_local_or_hub("model", model)
+    model = os.path.expanduser(model)
     for what, name, known in (("template", template, TEMPLATES), ("engine", engine, ENGINES)):
         if name not in known:
             raise InputError(f"no {what} {name!r}; expected one of {', '.join(known)}")
@@ -117,7 +119,8 @@ def _evaluate(
         raise InputError("--samples above 1 needs --temperature above 0: greedy ones are all alike")
     problems = [p for name in names or benchmarks.PAPER for p in benchmarks.load(name, data)]
     size = batch_size or {"vllm": 512}.get(engine, 32)
-    folder = run.EvaluationFolder(output or Path("evals") / Path(model).name)
+    name = os.path.basename(os.path.abspath(model))  # which `.` and `..` have, too
+    folder = run.EvaluationFolder(output or Path("evals") / name)
     settings = run.settings_of(
         model, engine, template, problems, sampling, batch_size=size, seed=seed
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ktae.cli.tables import make_table
 from ktae.errors import InputError
 from ktae.evaluation.comparison import title
 from ktae.evaluation.outputs import Output, by_benchmark
@@ -29,25 +30,6 @@ class Difference(NamedTuple):
     stored: float
     verdict: Verdict
     answers: tuple[str, ...]
-
-
-def make_table(heading: str, columns: Sequence[str]) -> Table:
-    """An empty table that fits 80 characters: one column of names, the others of numbers."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
-        title=heading,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        min_width=len(heading),  # which rich would wrap
-    )
-    table.add_column("", no_wrap=True)
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
 
 
 def stored_verdicts(outputs: Sequence[Output]) -> list[Verdict]:

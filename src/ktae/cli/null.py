@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ktae.cli.report import Correctness, Inputs, Preset, Settings, Threshold, TokenizerName
+from ktae.cli.options import (
+    Correctness,
+    Inputs,
+    Preset,
+    Settings,
+    Threshold,
+    TokenizerName,
+    check,
+    config_of,
+    note_single_tokens,
+)
+from ktae.cli.tables import make_table
 from ktae.config import KTAEConfig
 from ktae.errors import InputError
 
@@ -49,9 +59,8 @@ def null(
     from rich.console import Console
 
     from ktae import null as nulls
-    from ktae.cli.report import check, config_of
-    from ktae.cli.score import note_single_tokens
     from ktae.report import inputs as reading
+    from ktae.runs import write_json
 
     check(tokenizer, threshold)
     asked = config_of(preset, settings)
@@ -69,7 +78,7 @@ def null(
     note_single_tokens(config)
     _print(console, found)
     if json_out is not None:
-        _write(json_out, found)
+        write_json(json_out, found.as_dict())
         console.print(f"wrote {json_out}", soft_wrap=True)
 
 
@@ -99,7 +108,7 @@ def _possible(found: Null) -> str:
 
 
 def _beside(found: Null) -> Table:
-    table = _table("Real beside chance", ("", "real", "by chance", "5 %", "95 %", "real / chance"))
+    table = make_table("Real beside chance", ("real", "by chance", "5 %", "95 %", "real / chance"))
     for name, title, decimals, unit in (
         ("term_abs", "mean |term|", 4, ""),
         ("saturated", "saturated tokens", 1, " %"),
@@ -126,33 +135,10 @@ def _bias(found: Null) -> list[Table]:
     cells = {(one.accuracy, one.frequency): one for one in found.bins}
     tables = []
     for title, field in (("Term, real", "term"), ("Term, by chance", "term_by_chance")):
-        table = _table(title, ("correct in the group", *columns))
+        table = make_table(title, columns, first="correct in the group")
         for accuracy in sorted({accuracy for accuracy, _ in cells}):
             ones = [cells.get((accuracy, name)) for name in FREQUENCIES]
             means = [f"{getattr(one, field):+.3f}" if one else "" for one in ones]
             table.add_row(f"{100 * accuracy[0]:.0f} to {100 * accuracy[1]:.0f} %", *means)
         tables.append(table)
     return tables
-
-
-def _table(title: str, columns: tuple[str, ...]) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
-    for number, name in enumerate(columns):
-        table.add_column(name, justify="right" if number else "left", no_wrap=number > 0)
-    return table
-
-
-def _write(path: Path, found: Null) -> None:
-    from ktae.atomic import atomic_write
-
-    with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(found.as_dict(), indent=1) + "\n", encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from pathlib import Path
@@ -10,44 +9,18 @@ from typing import Annotated
 
 import typer
 
-from ktae.cli.score import note_single_tokens, overrides
-from ktae.config import PRESETS, KTAEConfig
+from ktae.cli.options import (
+    Correctness,
+    Inputs,
+    Preset,
+    Settings,
+    Threshold,
+    TokenizerName,
+    check,
+    config_of,
+    note_single_tokens,
+)
 from ktae.errors import InputError
-from ktae.hub import check_local_or_hub
-
-Inputs = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="INPUT...",
-        help="Run folders of ktae train, TRL's completions, verl's rollout_data_dir, or .jsonl and "
-        ".parquet files (also .gz) with group, response or token_ids, reward.",
-    ),
-]
-TokenizerName = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PATH_OR_NAME",
-        help="Tokenizer folder or Hugging Face name; a run folder has its own. Without one, texts "
-        "are cut at words.",
-    ),
-]
-Preset = Annotated[
-    str | None,
-    typer.Option(help=f"Estimator settings: {', '.join(PRESETS)} [default: the run's]."),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", "-s", metavar="KEY=VALUE", help="Replace a setting, such as h3=0. Repeatable."
-    ),
-]
-Threshold = Annotated[
-    float, typer.Option(help="Without a verdict: a rollout is correct if its reward is above.")
-]
-Correctness = Annotated[
-    str | None,
-    typer.Option(help="TRL's dump: the reward function that says whether a rollout is correct."),
-]
 
 
 def report(
@@ -58,7 +31,9 @@ def report(
     settings: Settings = None,
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
-    title: Annotated[str | None, typer.Option(help="[default: the inputs' names]")] = None,
+    title: Annotated[
+        str | None, typer.Option(help="Of the page [default: the inputs' names].")
+    ] = None,
     max_tokens: Annotated[
         int, typer.Option(min=1, help="Above this, whole groups are left out; the page says which.")
     ] = 6_000_000,
@@ -123,18 +98,3 @@ def show(
     terminal.show_group(console, dump, group, step, config)
     if (used := config or dump.config) is not None:
         note_single_tokens(used)
-
-
-def check(tokenizer: str | None, threshold: float) -> None:
-    """Raise an InputError for options that cannot be meant."""
-    if not math.isfinite(threshold):
-        raise InputError(f"--threshold is {threshold}; expected a finite number")
-    if tokenizer is not None:
-        check_local_or_hub("tokenizer", tokenizer)
-
-
-def config_of(preset: str | None, settings: list[str] | None) -> KTAEConfig | None:
-    """The settings that were asked for; None where none were."""
-    if preset is None and not settings:
-        return None
-    return KTAEConfig.preset(preset or "paper", **overrides(settings or []))

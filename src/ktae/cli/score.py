@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ktae.cli.options import Settings, Threshold, check, note_single_tokens, overrides
 from ktae.config import PRESETS, KTAEConfig
 from ktae.errors import InputError
 from ktae.rollouts.text import printable, visible
@@ -37,45 +36,39 @@ class Backend(StrEnum):
     NAIVE = "naive"
 
 
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE",
+        help="Rollouts as .jsonl or .parquet, or either with .gz: fields group, response or "
+        "token_ids, reward, and optionally correct. Groups do not span files.",
+    ),
+]
+TokenizerName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH_OR_NAME",
+        help="Tokenizer folder or Hugging Face name. Needed where rollouts have no token_ids; "
+        "shows tokens as text.",
+    ),
+]
+Output = Annotated[
+    Path,
+    typer.Option(
+        help="One row a rollout; the key-token table goes beside it, to *.tokens.parquet."
+    ),
+]
+
+
 def score(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE...",
-            help="Rollouts as .jsonl or .parquet, or either with .gz: fields group, response or "
-            "token_ids, reward, and optionally correct. Groups do not span files.",
-        ),
-    ],
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH_OR_NAME",
-            help="Tokenizer folder or Hugging Face name. Needed where rollouts have no token_ids; "
-            "shows tokens as text.",
-        ),
-    ] = None,
+    files: Files,
+    tokenizer: TokenizerName = None,
     preset: Annotated[
         str, typer.Option(help=f"Estimator settings: {', '.join(PRESETS)}.")
     ] = "paper",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            "-s",
-            metavar="KEY=VALUE",
-            help="Replace a setting of the preset, such as h3=0 or fisher=point. Repeatable.",
-        ),
-    ] = None,
-    threshold: Annotated[
-        float,
-        typer.Option(help="Without a field correct: a rollout is correct if its reward is above."),
-    ] = 0.0,
-    output: Annotated[
-        Path,
-        typer.Option(
-            help="One row a rollout; the key-token table goes beside it, to *.tokens.parquet."
-        ),
-    ] = Path("scores.parquet"),
+    settings: Settings = None,
+    threshold: Threshold = 0.0,
+    output: Output = Path("scores.parquet"),
     top: Annotated[int, typer.Option(min=1, help="Tokens to show, for and against.")] = 10,
     groups: Annotated[
         int, typer.Option(min=0, help="Mixed groups to show, from the first on.")
@@ -88,14 +81,10 @@ def score(
     from rich.console import Console
 
     from ktae import scoring
-    from ktae.hub import check_local_or_hub
     from ktae.rollouts import readers, tokens
 
-    if not math.isfinite(threshold):
-        raise InputError(f"--threshold is {threshold}; expected a finite number")
+    check(tokenizer, threshold)
     config = KTAEConfig.preset(preset, **overrides(settings or []))
-    if tokenizer is not None:
-        check_local_or_hub("tokenizer", tokenizer)
     tokens_out = _output_paths(output, files)
     console = Console(markup=False, emoji=False, highlight=False)
     started = time.perf_counter()
@@ -110,31 +99,6 @@ def score(
     note_single_tokens(config)
     _print_strongest(console, scores, top, groups)
     console.print(f"wrote {output} and {tokens_out}", soft_wrap=True)
-
-
-def note_single_tokens(config: KTAEConfig) -> None:
-    """Say on stderr what of the settings a table of single tokens leaves out."""
-    if config != config.for_single_tokens():
-        typer.echo(
-            f"ktae: single tokens and verdicts are shown; the settings have units "
-            f"{', '.join(config.units)}, graded {str(config.graded).lower()}, control "
-            f"{config.control}",
-            err=True,
-        )
-
-
-def overrides(settings: list[str]) -> dict[str, Any]:
-    """`h3=0` as {"h3": 0}: the value is JSON, or else text."""
-    overrides: dict[str, Any] = {}
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        if not equals:
-            raise InputError(f"--set {setting}: expected KEY=VALUE, such as h3=0")
-        try:
-            overrides[key] = json.loads(text)
-        except json.JSONDecodeError:
-            overrides[key] = text
-    return overrides
 
 
 def _output_paths(output: Path, files: list[Path]) -> Path:

@@ -23,7 +23,7 @@ def train(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KEY=VALUE]...", help="Replace keys, such as seed=1 ktae.h3=0 ktae=null."
+            metavar="KEY=VALUE", help="Replace keys, such as seed=1 ktae.h3=0 ktae=null."
         ),
     ] = None,
     output: Annotated[

@@ -12,11 +12,9 @@ import pyarrow.parquet as pq
 from ktae.atomic import atomic_write
 from ktae.data.sources import Problem
 from ktae.errors import InputError
+from ktae.evaluation.templates import INSTRUCTION
 
 Messages = list[dict[str, str]]
-
-INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
-"""The system message of the Qwen-Math template."""
 
 
 def qwen_math(problem: str) -> Messages:

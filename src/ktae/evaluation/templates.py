@@ -7,6 +7,7 @@ from typing import Any
 from ktae.errors import InputError
 
 INSTRUCTION = r"Please reason step by step, and put your final answer within \boxed{}."
+"""Of the Qwen-Math template, which the paper trains and evaluates with."""
 
 
 def qwen_math(problem: str, _: Any) -> str:

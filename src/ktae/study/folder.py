@@ -133,12 +133,7 @@ class StudyFolder:
         there = recipes.load(run.recipe)
         if digest(there) == cell.digest:
             return
-        old, new = recipes.flat(there), recipes.flat(cell.recipe)
-        changed = [
-            f"{key} ({old.get(key)!r} there, {new.get(key)!r} here)"
-            for key in sorted({*old, *new})
-            if old.get(key) != new.get(key)
-        ]
+        changed = recipes.changes(there, cell.recipe)
         raise InputError(
             f"the run in {run.path} was made with another recipe: {', '.join(changed)}. Go back to "
             "the old matrix, remove that run, or give another --output"

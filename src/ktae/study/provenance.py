@@ -25,7 +25,7 @@ def commit() -> str | None:
             ["git", "ls-files", "--error-unmatch", Path(__file__).name],
             cwd=here, capture_output=True, timeout=60, check=False,
         )  # fmt: skip
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return None
     is_checkout = done.returncode == 0 and tracked.returncode == 0
     return done.stdout.strip() if is_checkout else None

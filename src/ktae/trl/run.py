@@ -177,13 +177,7 @@ def _require_unfinished(recipe: Recipe, folder: RunFolder) -> None:
         raise InputError(f"{folder.path} holds no run to resume; leave --resume out to start one")
     if folder.summary.exists():
         raise InputError(f"the run in {folder.path} is finished: there is nothing to resume")
-    started = recipes.flat(recipes.load(folder.recipe))
-    changed = [
-        f"{key} ({started.get(key)!r} there, {value!r} here)"
-        for key, value in recipes.flat(recipe).items()
-        if started.get(key) != value
-    ]
-    if changed:
+    if changed := recipes.changes(recipes.load(folder.recipe), recipe):
         raise InputError(
             f"{folder.recipe} differs from the recipe given in {', '.join(changed)}; "
             "resume with the recipe that the run was started with"

@@ -136,10 +136,7 @@ def _write_demo(recipe: Recipe, folder: RunFolder) -> None:
 def _require_same(recipe: Recipe, folder: RunFolder) -> None:
     if not folder.recipe.exists():
         raise InputError(f"{folder.path} holds no run to resume; leave --resume out to start one")
-    started = recipes.flat(recipes.load(folder.recipe))
-    here = recipes.flat(recipe)
-    changed = [key for key in {**started, **here} if started.get(key) != here.get(key)]
-    if changed:
+    if changed := recipes.changes(recipes.load(folder.recipe), recipe):
         raise InputError(
             f"{folder.recipe} differs from the recipe given in {', '.join(changed)}; "
             "resume with the recipe that the run was started with"

@@ -1,0 +1,91 @@
+"""What the commands that look at rollouts have in common: options, their checks, and one note."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ktae.config import PRESETS, KTAEConfig
+from ktae.errors import InputError
+from ktae.hub import check_local_or_hub
+
+Inputs = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="INPUT",
+        help="Run folders of ktae train, TRL's completions, verl's rollout_data_dir, or .jsonl and "
+        ".parquet files (also .gz) with group, response or token_ids, reward.",
+    ),
+]
+TokenizerName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH_OR_NAME",
+        help="Tokenizer folder or Hugging Face name; a run folder has its own. Without one, texts "
+        "are cut at words.",
+    ),
+]
+Preset = Annotated[
+    str | None,
+    typer.Option(help=f"Estimator settings: {', '.join(PRESETS)} [default: the run's]."),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="KEY=VALUE",
+        help="Replace a setting of the preset, such as h3=0 or fisher=point. Repeatable.",
+    ),
+]
+Threshold = Annotated[
+    float, typer.Option(help="Without a verdict: a rollout is correct if its reward is above.")
+]
+Correctness = Annotated[
+    str | None,
+    typer.Option(help="TRL's dump: the reward function that says whether a rollout is correct."),
+]
+
+
+def check(tokenizer: str | None, threshold: float) -> None:
+    """Raise an InputError for options that cannot be meant."""
+    if not math.isfinite(threshold):
+        raise InputError(f"--threshold is {threshold}; expected a finite number")
+    if tokenizer is not None:
+        check_local_or_hub("tokenizer", tokenizer)
+
+
+def config_of(preset: str | None, settings: list[str] | None) -> KTAEConfig | None:
+    """The settings that were asked for; None where none were."""
+    if preset is None and not settings:
+        return None
+    return KTAEConfig.preset(preset or "paper", **overrides(settings or []))
+
+
+def note_single_tokens(config: KTAEConfig) -> None:
+    """Say on stderr what of the settings a table of single tokens leaves out."""
+    if config != config.for_single_tokens():
+        typer.echo(
+            f"ktae: single tokens and verdicts are shown; the settings have units "
+            f"{', '.join(config.units)}, graded {str(config.graded).lower()}, control "
+            f"{config.control}",
+            err=True,
+        )
+
+
+def overrides(settings: list[str]) -> dict[str, Any]:
+    """`h3=0` as {"h3": 0}: the value is JSON, or else text."""
+    overrides: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise InputError(f"--set {setting}: expected KEY=VALUE, such as h3=0")
+        try:
+            overrides[key] = json.loads(text)
+        except json.JSONDecodeError:
+            overrides[key] = text
+    return overrides
