@@ -4,6 +4,7 @@ Each number is looked for in the README's text as it is rounded there.
 """
 
 import csv
+import json
 import re
 import statistics
 from decimal import ROUND_HALF_UP, Decimal
@@ -130,3 +131,19 @@ def test_every_file_that_the_readme_links_is_there():
     links = re.findall(r"\]\((?!https?:)([^)#]+)", README)
     assert len(links) > 10
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.parametrize("task", ["sums", "lists"])
+def test_the_studys_difference(task):
+    results = json.loads((ROOT / "study/results/main/results.json").read_text(encoding="utf-8"))
+    wanted = ("grpo-calibrated", "grpo", task, "sampled_accuracy")
+    (found,) = (
+        one
+        for one in results["comparisons"]
+        if (one["treatment"], one["baseline"], one["task"], one["outcome"]) == wanted
+    )
+    low, high = found["interval"]
+    numbers = [f"{x:.3f}".replace("0.", ".") for x in (found["difference"], low, high)]
+    assert re.search(r"by {} on {} \({} to {}\)".format(
+        re.escape(numbers[0]), task, *map(re.escape, numbers[1:])
+    ), ONE_LINE)  # fmt: skip
