@@ -20,14 +20,15 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ktae.atomic import atomic_write
 from ktae.demo import LANGUAGES
+from ktae.demo.evaluate import verdicts
 from ktae.evaluation.generation import generate
 from ktae.recipe import Recipe
 from ktae.study import cells as expansion
 from ktae.study import matrix as matrices
 from ktae.study.cells import Cell
 from ktae.study.folder import State, StudyFolder
+from ktae.study.results import write_csv
 
 TEMPERATURES = (0.25, 0.5, 0.75, 1.0)
 PROBLEMS = 256
@@ -60,7 +61,7 @@ def main() -> None:
         ]
         for i, done in enumerate(concurrent.futures.as_completed(started), 1):
             rows += done.result()
-            _write(file, sorted(rows, key=_order(cells)))
+            write_csv(file, sorted(rows, key=_order(cells)))
             print(f"{i} of {len(due)} runs", flush=True)
     print(f"{file}: {len(rows)} rows of {len({_key(row) for row in rows})} runs")
 
@@ -92,12 +93,7 @@ def _scores(
             batch_size=256,
             seed=1,
         )
-        right = torch.tensor([
-            language.is_correct(text, problem.answer, finished)
-            for problem, text, finished in zip(
-                problems, answers.texts, answers.finished, strict=True
-            )
-        ]).view(-1, SAMPLES)  # fmt: skip
+        right = torch.tensor(verdicts(language, answers, problems)).view(-1, SAMPLES)
         length = sum(map(len, answers.token_ids)) / len(problems)
         yield (
             temperature,
@@ -130,13 +126,6 @@ def _read(file: Path) -> list[dict[str, str]]:
         return []
     with file.open(newline="", encoding="utf-8") as lines:
         return list(csv.DictReader(lines))
-
-
-def _write(file: Path, rows: list[dict[str, str]]) -> None:
-    with atomic_write(file) as temporary, temporary.open("w", newline="", encoding="utf-8") as out:
-        writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 if __name__ == "__main__":

@@ -57,18 +57,17 @@ def evaluate(
     with one_thread():
         greedy, sampled = answer(0.0), answer(1.0)
     return DemoScores(
-        greedy_accuracy=_accuracy(language, greedy, problems),
-        sampled_accuracy=_accuracy(language, sampled, problems),
+        greedy_accuracy=float(np.mean(verdicts(language, greedy, problems))),
+        sampled_accuracy=float(np.mean(verdicts(language, sampled, problems))),
         greedy_length=float(np.mean([len(ids) for ids in greedy.token_ids])),
         sampled_length=float(np.mean([len(ids) for ids in sampled.token_ids])),
         entropy=sampled.mean_entropy,
     )
 
 
-def _accuracy(
+def verdicts(
     language: Language[Any], generations: Generations, problems: Sequence[Problem]
-) -> float:
+) -> list[bool]:
+    """Whether each problem's response is right and came to its end."""
     responses = zip(problems, generations.texts, generations.finished, strict=True)
-    return float(
-        np.mean([language.is_correct(text, p.answer, done) for p, text, done in responses])
-    )
+    return [language.is_correct(text, p.answer, done) for p, text, done in responses]

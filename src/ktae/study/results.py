@@ -42,8 +42,8 @@ def write(matrix: Matrix, cells: Sequence[Cell], folder: StudyFolder) -> Results
     runs = collect(cells, folder, matrix.all_outcomes)
     announced = folder.announcement()
     compared = compare(matrix, runs, announced)
-    _write_csv(folder.runs_csv, run_rows(runs))
-    _write_csv(folder.curves_csv, curve_rows(runs))
+    write_csv(folder.runs_csv, run_rows(runs))
+    write_csv(folder.curves_csv, curve_rows(runs))
     write_json(folder.results, _content(matrix, runs, compared, announced))
     pictures = figures.draw_all(matrix, runs, compared, folder.figures)
     return Results(runs, compared, pictures)
@@ -89,7 +89,8 @@ def _distinct(facts: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """One line a row, with the columns of the first; seven digits of a float."""
     with atomic_write(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]) if rows else [], lineterminator="\n")
         writer.writeheader()

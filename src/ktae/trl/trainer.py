@@ -240,8 +240,10 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         batch = (ids[touched], mask[touched], evidence[touched])
         groups = torch.arange(stop - start) // group_size
         terms = estimator_terms(self.ktae, *batch, groups, tokenizer=self._tokenizer)
+        if self.decay_steps:
+            terms = self._term_weight() * terms
         own = slice(first_row - start, first_row - start + n)
-        return Estimated(*batch, correct[touched], groups, own, self._term_weight() * terms)
+        return Estimated(*batch, correct[touched], groups, own, terms)
 
     def _term_weight(self) -> float:
         """What the terms of this step are multiplied by."""
