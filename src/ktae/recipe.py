@@ -26,6 +26,10 @@ class Model(Section):
     demo_seed: Annotated[int, Field(ge=0)] = 0
     """Which of the embedded base models: the seed of its pretraining."""
 
+    demo_size: Literal["tiny", "medium"] = "tiny"
+    """How large the embedded base model is: `tiny` (99,000 parameters, for a CPU) or `medium`
+    (26 million, for a GPU)."""
+
     lora_rank: Annotated[int, Field(ge=0)] = 0
     """Train a LoRA adapter of that rank on all linear layers; 0 trains the whole model."""
 
@@ -33,9 +37,10 @@ class Model(Section):
 class Demo(Section):
     """The embedded task."""
 
-    language: Literal["sums", "lists"] = "sums"
+    language: Literal["sums", "lists", "stories"] = "sums"
     """What its problems are about, and what its base models speak: `sums` (numbers, one after the
-    other) or `lists` (sequences of letters, rearranged)."""
+    other), `lists` (sequences of letters, rearranged) or `stories` (word problems, for the size
+    `medium`)."""
 
 
 class Rollout(Section):

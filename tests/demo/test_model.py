@@ -6,8 +6,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ktae.demo import LANGUAGES, LISTS, SUMS, Language
+from ktae.demo import LANGUAGES, LISTS, STORIES, SUMS, Language
 from ktae.demo.model import make_model, make_tokenizer, one_thread
+from ktae.demo.sizes import MEDIUM, TINY, Size
 
 each_language = pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
 
@@ -51,10 +52,13 @@ def test_special_tokens() -> None:
     assert tokenizer.decode(ids, skip_special_tokens=True) == "tom <sol> box"
 
 
-@pytest.mark.parametrize(("language", "size"), [(SUMS, 99_264), (LISTS, 98_880)])
-def test_model_size_and_special_ids(language: Language[Any], size: int) -> None:
-    model, tokenizer = make_model(language, 0), make_tokenizer(language)
-    assert sum(p.numel() for p in model.parameters()) == size
+@pytest.mark.parametrize(
+    ("language", "size", "parameters"),
+    [(SUMS, TINY, 99_264), (LISTS, TINY, 98_880), (STORIES, MEDIUM, 25_786_368)],
+)
+def test_model_size_and_special_ids(language: Language[Any], size: Size, parameters: int) -> None:
+    model, tokenizer = make_model(language, 0, size), make_tokenizer(language)
+    assert sum(p.numel() for p in model.parameters()) == parameters
     for config in (model.config, model.generation_config):
         assert config.pad_token_id == tokenizer.pad_token_id
         assert config.bos_token_id == tokenizer.bos_token_id

@@ -1,3 +1,4 @@
+import dataclasses
 import inspect
 import random
 from pathlib import Path
@@ -9,10 +10,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from ktae.cli import demo as command
-from ktae.demo import LANGUAGES, LISTS, SUMS, Language, pretrain, sums
+from ktae.demo import LANGUAGES, LISTS, STORIES, SUMS, Language, pretrain, sums
 from ktae.demo.evaluate import DemoScores, evaluate
 from ktae.demo.language import HELD_OUT
 from ktae.demo.model import make_model, make_tokenizer
+from ktae.demo.sizes import MEDIUM, TINY, Size
 from ktae.errors import InputError
 
 
@@ -21,9 +23,9 @@ def untrained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Pretraining takes no time and teaches nothing; the list collects the seeds."""
     seeds: list[int] = []
 
-    def instead(language: Language[Any], seed: int, **_: Any) -> tuple[Any, Any]:
+    def instead(language: Language[Any], seed: int, size: Size, **_: Any) -> tuple[Any, Any]:
         seeds.append(seed)
-        return make_model(language, seed), make_tokenizer(language)
+        return make_model(language, seed, size), make_tokenizer(language)
 
     monkeypatch.setattr(pretrain, "pretrain", instead)
     return seeds
@@ -48,12 +50,24 @@ def test_it_learns_and_reports_its_steps() -> None:
     model, tokenizer = pretrain.pretrain(SUMS, 0, 25, progress=lambda *call: calls.append(call))
     assert calls == [(step, 25) for step in range(1, 26)]
     assert not model.training
-    example = pretrain._batch(SUMS, random.Random(0), tokenizer)
+    example = pretrain._batch(SUMS, random.Random(0), tokenizer, 32)
     ids_bt, labels_bt = pretrain._tensors(example, tokenizer.pad_token_id)
     with torch.no_grad():
         losses = [m(ids_bt, labels=labels_bt).loss.item() for m in (make_model(SUMS, 0), model)]
     assert losses[0] > 4  # ln 74 = 4.3: it knows nothing
     assert losses[1] < 3
+
+
+def test_another_size_on_all_threads() -> None:
+    small = dataclasses.replace(MEDIUM, hidden_size=32, layers=1, heads=2, batch=4)
+    threads = []
+    model, _ = pretrain.pretrain(
+        STORIES, 0, 2, lambda *_: threads.append(torch.get_num_threads()), size=small
+    )
+    assert (model.config.hidden_size, model.config.num_hidden_layers) == (32, 1)
+    assert threads == [torch.get_num_threads()] * 2
+    again, _ = pretrain.pretrain(STORIES, 0, 2, size=small)
+    assert torch.equal(again.lm_head.weight, model.lm_head.weight)
 
 
 def test_only_the_response_counts() -> None:
@@ -78,7 +92,7 @@ def test_a_step_is_one_mean_over_the_batch(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(torch.optim.AdamW, "step", record)
     pretrain.pretrain(SUMS, 0, 1)
     model, tokenizer = make_model(SUMS, 0), make_tokenizer(SUMS)
-    batch = pretrain._batch(SUMS, random.Random("ktae demo pretraining 0"), tokenizer)
+    batch = pretrain._batch(SUMS, random.Random("ktae demo pretraining 0"), tokenizer, 32)
     ids_bt, labels_bt = pretrain._tensors(batch, tokenizer.pad_token_id)
     model(ids_bt, labels=labels_bt).loss.backward()
     torch.testing.assert_close(gradients[0], next(model.parameters()).grad, rtol=1e-4, atol=1e-6)
@@ -91,7 +105,7 @@ def test_no_test_problem_in_pretraining(language: Language[Any]) -> None:
     held_out = {p.prompt.split(" ", 2)[2] for p in language.test_problems(HELD_OUT)}
     rng = random.Random(0)
     for _ in range(20):
-        for prompt, _response in pretrain._batch(language, rng, tokenizer):
+        for prompt, _response in pretrain._batch(language, rng, tokenizer, 32):
             assert tokenizer.decode(prompt).split(" ", 2)[2] not in held_out
 
 
@@ -107,8 +121,10 @@ def test_base_model_is_made_once_for_a_seed(tmp_path: Path, untrained: list[int]
     assert folder.parent == cache
     assert pretrain.base_model(SUMS, 3, cache) == folder
     assert pretrain.base_model(SUMS, 4, cache) != folder
-    assert untrained == [3, 4]
-    assert len(list(cache.iterdir())) == 2
+    wide = dataclasses.replace(TINY, name="wide", hidden_size=80)
+    assert pretrain.base_model(SUMS, 3, cache, size=wide) != folder
+    assert untrained == [3, 4, 3]
+    assert len(list(cache.iterdir())) == 3
     loaded = AutoModelForCausalLM.from_pretrained(folder)
     assert torch.equal(loaded.lm_head.weight, make_model(SUMS, 3).lm_head.weight)
     assert AutoTokenizer.from_pretrained(folder)("box")["input_ids"] == [
@@ -235,8 +251,10 @@ def test_command_pretrain(
     again = CliRunner().invoke(command.app, arguments)
     assert isinstance(again.exception, InputError)
     assert f"{folder} exists already" in str(again.exception)
+    unknown = CliRunner().invoke(command.app, ["pretrain", "--size", "huge"])
+    assert str(unknown.exception) == "no demo model size 'huge'; expected one of tiny, medium"
     cached = CliRunner().invoke(command.app, ["pretrain"])
-    assert str(tmp_path / "cache" / "ktae" / "demo" / "base-sums-seed0-") in cached.stdout
+    assert str(tmp_path / "cache" / "ktae" / "demo" / "base-sums-tiny-seed0-") in cached.stdout
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -254,4 +272,4 @@ def test_command_sample(language: str) -> None:
 def test_a_language_that_is_not_there(name: str) -> None:
     done = CliRunner().invoke(command.app, [name, "--language", "latin"])
     assert isinstance(done.exception, InputError)
-    assert str(done.exception) == "no demo language 'latin'; expected one of sums, lists"
+    assert str(done.exception) == "no demo language 'latin'; expected one of sums, lists, stories"

@@ -5,15 +5,16 @@ import random
 
 import pyarrow.parquet as pq
 import pytest
+import torch
 from trl import GRPOConfig
 
 from ktae import InputError
-from ktae.demo import LANGUAGES, LISTS, SUMS
+from ktae.demo import LANGUAGES, LISTS, STORIES, SUMS, pretrain
 from ktae.demo.model import make_tokenizer
-from ktae.demo.pretrain import pretrain
+from ktae.demo.sizes import MEDIUM
 from ktae.recipe import Recipe, load
 from ktae.runs import RunFolder
-from ktae.trl.run import run
+from ktae.trl.run import load_policy, run
 from ktae.trl.settings import grpo_config
 from ktae.trl.tasks import TASKS
 
@@ -63,23 +64,37 @@ def test_a_model_of_another_language_is_refused():
 def test_recipes_of_a_folder_differ_in_the_method_alone(request):
     """So that a difference between two of them is a difference between methods."""
     method = {"name", "algorithm", "ktae"}
-    for folder in ("lists", "demo/hard"):
+    for folder, language in {"lists": "lists", "demo/hard": "sums", "stories": "stories"}.items():
         paths = sorted((request.config.rootpath / "recipes" / folder).glob("*.yaml"))
         recipes = [load(path) for path in paths]
         assert {path.stem for path in paths} == {
             *("grpo", "grpo-ktae", "grpo-calibrated", "dapo", "dapo-ktae")
         }
         assert len({recipe.model_dump_json(exclude=method) for recipe in recipes}) == 1
-        assert {recipe.demo.language for recipe in recipes} == {
-            "lists" if folder == "lists" else "sums"
-        }
+        assert {recipe.demo.language for recipe in recipes} == {language}
         assert len({(r.algorithm.minibatches, r.algorithm.epochs) for r in recipes}) == 1
         for recipe in recipes:
             assert isinstance(grpo_config(recipe, RunFolder(paths[0]).checkpoints), GRPOConfig)
 
 
+def test_a_policy_is_the_recipe_s_base_model(monkeypatch, tmp_path):
+    asked = []
+
+    def base_model(*arguments, **size):
+        asked.append((*arguments, size))
+        return tmp_path / "none"
+
+    monkeypatch.setattr(pretrain, "base_model", base_model)
+    recipe = recipe_of(STORIES, model={"demo_seed": 2, "demo_size": "medium"})
+    threads = torch.get_num_threads()
+    with pytest.raises(InputError, match="cannot load model"):
+        load_policy(recipe)
+    assert asked == [(STORIES, 2, {"size": MEDIUM})]
+    assert torch.get_num_threads() == threads
+
+
 def test_a_run_of_the_lists(request, tmp_path):
-    model, tokenizer = pretrain(LISTS, seed=0, steps=40)
+    model, tokenizer = pretrain.pretrain(LISTS, seed=0, steps=40)
     model.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
     overrides = [

@@ -20,7 +20,10 @@ app = typer.Typer(
 )
 
 LanguageName = Annotated[
-    str, typer.Option("--language", help="sums (numbers) or lists (sequences of letters).")
+    str,
+    typer.Option(
+        "--language", help="sums (numbers), lists (of letters) or stories (word problems)."
+    ),
 ]
 
 
@@ -28,14 +31,18 @@ LanguageName = Annotated[
 def pretrain(
     language: LanguageName = "sums",
     seed: Annotated[int, typer.Option(min=0, help="Another seed, another base model.")] = 0,
+    size: Annotated[
+        str, typer.Option(help="tiny (99,000 parameters) or medium (26 million, for a GPU).")
+    ] = "tiny",
     output: Annotated[
         Path | None, typer.Option(help="A new folder for the model [default: in the cache].")
     ] = None,
 ) -> None:
-    """Pretrain the base model, about a minute once, and say where it is and how well it does."""
+    """Pretrain a base model, about a minute once, and say where it is and how well it does."""
     from ktae.demo import language_named
+    from ktae.demo.sizes import size_named
 
-    speaks = language_named(language)
+    speaks, large = language_named(language), size_named(size)
     if output is not None and output.exists():
         raise InputError(f"{output} exists already; name a new folder")
     try:
@@ -46,10 +53,10 @@ def pretrain(
         ) from None
     started = time.perf_counter()
     if output is None:
-        folder = base_model(speaks, seed)
+        folder = base_model(speaks, seed, size=large)
     else:
         folder = output
-        write_base_model(speaks, folder, seed)
+        write_base_model(speaks, folder, seed, large)
     typer.echo(f"base model  {folder}  ({time.perf_counter() - started:.0f} s)")
     _print_scores(speaks, folder)
 

@@ -1,6 +1,7 @@
 """The embedded default: tiny languages, and for each a base model that solves some of its problems.
 
-`LANGUAGES` has them by name: `sums` (numbers, one at a time) and `lists` (sequences of letters).
+`LANGUAGES` has them by name: `sums` (numbers, one at a time), `lists` (sequences of letters) and
+`stories` (word problems, for a larger model).
 They cost nothing to import. What needs torch is in the modules `model` (tokenizer and model),
 `pretrain` (the base model) and `evaluate` (how well a model does).
 """
@@ -11,10 +12,13 @@ from typing import Any
 
 from ktae.demo.language import Language
 from ktae.demo.lists import LISTS
+from ktae.demo.stories import STORIES
 from ktae.demo.sums import SUMS
 from ktae.errors import InputError
 
-LANGUAGES: dict[str, Language[Any]] = {language.name: language for language in (SUMS, LISTS)}
+LANGUAGES: dict[str, Language[Any]] = {
+    language.name: language for language in (SUMS, LISTS, STORIES)
+}
 """The languages, the default first."""
 
 
@@ -29,4 +33,4 @@ def language_named(name: str) -> Language[Any]:
     return LANGUAGES[name]
 
 
-__all__ = ["LANGUAGES", "LISTS", "SUMS", "Language", "language_named"]
+__all__ = ["LANGUAGES", "LISTS", "STORIES", "SUMS", "Language", "language_named"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -110,3 +110,45 @@ def geometric(phrases: Sequence[str], more: float, rng: random.Random) -> list[s
     while rng.random() < more:
         chosen.append(rng.choice(phrases))
     return chosen
+
+
+def last_box(response: str, numbers: Container[str]) -> int | None:
+    """The number in the last `box X }`, or None if there is no such box."""
+    words = response.split()
+    for i in range(len(words) - 3, -1, -1):
+        box, number, close = words[i : i + 3]
+        if box == "box" and close == "}" and number in numbers:
+            return int(number)
+    return None
+
+
+@dataclass(frozen=True)
+class SecondThoughts:
+    """What solvers write after their answer: another attempt, or a ramble that comes to nothing."""
+
+    rate: float
+    """Probability of a doubt after each answer."""
+    at_most: int
+    doubts: tuple[str, ...]
+    ramble_rate: float
+    """Probability that a doubt leads to a ramble, and not to another attempt."""
+    ramble: tuple[str, ...]
+    """Its phrases."""
+    ramble_lengths: tuple[int, int]
+    """Fewest and most phrases of it."""
+
+    def after(
+        self, phrases: list[str], attempt: Callable[[], list[str]], rng: random.Random
+    ) -> str:
+        """The whole response: the phrases until the first answer, second thoughts, `<eos>`."""
+        phrases = list(phrases)
+        for _ in range(self.at_most):
+            if rng.random() >= self.rate:
+                break
+            phrases.append(rng.choice(self.doubts))
+            if rng.random() < self.ramble_rate:
+                n = rng.randint(*self.ramble_lengths)
+                phrases += [rng.choice(self.ramble) for _ in range(n)]
+                break
+            phrases += attempt()
+        return " ".join([*phrases, EOS])

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ktae.demo.language import EOS, SPECIAL_TOKENS, Language, geometric
+from ktae.demo.language import SPECIAL_TOKENS, Language, SecondThoughts, geometric
 
 LETTERS = tuple("abcdefgh")
 SHORTEST, LONGEST = 2, 4
@@ -142,12 +142,18 @@ MISCONCEPTIONS = {
 }
 TWO_AT_ONCE, ONE_FORGOTTEN = 0.12, 0.50
 REDO_WRONG, REDO_RIGHT = 0.50, 0.04
-RECHECK, RECHECKS, RAMBLE = 0.20, 2, 0.12
 
 OPENERS = ("let us see .", "let us see .", "start here :", "fine ,", "good ,", "first of all ,")
 FILLERS = ("after that", "and", "then", "go on ,", "um ,", "this is it :")
 CONCLUSIONS = ("answer", "finally", "in the end it is")
-DOUBTS = ("hold on ,", "to be sure :", "not yet .")
+SECOND_THOUGHTS = SecondThoughts(
+    rate=0.20,
+    at_most=2,
+    doubts=("hold on ,", "to be sure :", "not yet ."),
+    ramble_rate=0.12,
+    ramble=FILLERS,
+    ramble_lengths=(10, 35),
+)
 
 
 class _Care(NamedTuple):
@@ -164,15 +170,9 @@ _SECOND_TRY = _Care(skip=0.02, slip=0.04)
 def worked_solution(problem: Problem, rng: random.Random) -> str:
     """A response as the base model learns it: noisy, often wrong, at its end `<eos>`."""
     phrases = _guess(problem, rng) if rng.random() < GUESS else _reasoned(problem, rng)
-    for _ in range(RECHECKS):
-        if rng.random() >= RECHECK:
-            break
-        phrases.append(rng.choice(DOUBTS))
-        if rng.random() < RAMBLE:
-            phrases += [rng.choice(FILLERS) for _ in range(rng.randint(10, 35))]
-            break
-        phrases += _answered(*_chain(problem, rng, _SECOND_TRY), rng)
-    return " ".join([*phrases, EOS])
+    return SECOND_THOUGHTS.after(
+        phrases, lambda: _answered(*_chain(problem, rng, _SECOND_TRY), rng), rng
+    )
 
 
 def _guess(problem: Problem, rng: random.Random) -> list[str]:

@@ -1,5 +1,5 @@
-"""A language's tokenizer and model: a two-layer Llama of about 99,000 parameters, in the classes
-of transformers, so that everything that trains or serves a real model takes this one too."""
+"""A language's tokenizer and model: a small Llama in the classes of transformers, so that what
+trains or serves a real model takes this one too."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ktae.demo.language import BOS, EOS, PAD, SPECIAL_TOKENS, Language
+from ktae.demo.sizes import TINY, Size
 
-CONTEXT = 256
+CONTEXT = 512
 
 
 def make_tokenizer(language: Language[Any]) -> PreTrainedTokenizerFast:
@@ -36,7 +37,7 @@ def make_tokenizer(language: Language[Any]) -> PreTrainedTokenizerFast:
     )
 
 
-def make_model(language: Language[Any], seed: int) -> LlamaForCausalLM:
+def make_model(language: Language[Any], seed: int, size: Size = TINY) -> LlamaForCausalLM:
     """An untrained model; the same seed gives the same weights.
 
     Not a Qwen2, which would be as good: `AutoTokenizer` (transformers 5.10) reads every tokenizer
@@ -45,14 +46,14 @@ def make_model(language: Language[Any], seed: int) -> LlamaForCausalLM:
     pad, bos, eos = (language.vocabulary.index(token) for token in SPECIAL_TOKENS)
     config = LlamaConfig(
         vocab_size=len(language.vocabulary),
-        hidden_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        intermediate_size=160,
+        hidden_size=size.hidden_size,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        num_key_value_heads=size.heads,
+        intermediate_size=size.intermediate_size,
         max_position_embeddings=CONTEXT,
         tie_word_embeddings=True,
-        initializer_range=0.07,  # transformers' 0.02 suits wider models; here it learns far slower
+        initializer_range=size.initializer_range,
         pad_token_id=pad,
         bos_token_id=bos,
         eos_token_id=eos,

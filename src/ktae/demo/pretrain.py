@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -20,15 +21,15 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging
 
 from ktae.demo import language as languages
-from ktae.demo import model
+from ktae.demo import model, sizes
 from ktae.demo.language import Language
+from ktae.demo.sizes import TINY, Size
 from ktae.errors import InputError
 
 Example = tuple[list[int], list[int]]
 """Token ids of a prompt and of a response."""
 
-BATCH = 32
-LEARNING_RATE, FINAL_LEARNING_RATE, WARM_UP = 4e-3, 0.05, 50
+FINAL_LEARNING_RATE, WARM_UP = 0.05, 50
 BETAS = (0.9, 0.98)
 NO_LOSS = -100
 
@@ -38,33 +39,40 @@ def pretrain(
     seed: int,
     steps: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    size: Size = TINY,
 ) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
-    """Train a model from scratch on worked solutions; about a minute of one core for 1,000 steps.
+    """Train a model from scratch on worked solutions; about a minute of one core for 1,000 steps of
+    a tiny one.
 
     Test problems are never among them. The same seed gives the same weights on the same machine.
     `steps` are the language's own by default; `progress` is called with the steps done and the
     steps in all.
     """
     steps = language.pretraining_steps if steps is None else steps
-    tokenizer, base = model.make_tokenizer(language), model.make_model(language, seed)
+    on_gpu = size.for_gpu and torch.cuda.is_available()
+    device = torch.device("cuda" if on_gpu else "cpu")
+    tokenizer = model.make_tokenizer(language)
+    base = model.make_model(language, seed, size).to(device)
     rng = random.Random(f"{language.salt} pretraining {seed}")
-    optimizer = torch.optim.AdamW(base.parameters(), lr=LEARNING_RATE, betas=BETAS)
+    optimizer = torch.optim.AdamW(base.parameters(), lr=size.learning_rate, betas=BETAS)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, steps))
     base.train()
-    with model.one_thread():
+    with contextlib.nullcontext() if size.for_gpu else model.one_thread():
         for step in range(steps):
-            batch = _batch(language, rng, tokenizer)
+            batch = _batch(language, rng, tokenizer, size.batch)
             n_tokens = sum(len(response) for _, response in batch)
             # Short responses, then long ones: padded to one width, half of it would be padding
-            for half in (batch[: BATCH // 2], batch[BATCH // 2 :]):
-                ids_bt, labels_bt = _tensors(half, tokenizer.pad_token_id)
+            for half in (batch[: size.batch // 2], batch[size.batch // 2 :]):
+                ids_bt, labels_bt = (
+                    part.to(device) for part in _tensors(half, tokenizer.pad_token_id)
+                )
                 base(ids_bt, labels=labels_bt, num_items_in_batch=n_tokens).loss.backward()
             optimizer.step()
             optimizer.zero_grad()
             schedule.step()
             if progress:
                 progress(step + 1, steps)
-    return base.eval(), tokenizer
+    return base.eval().cpu(), tokenizer
 
 
 def _rate(step: int, steps: int) -> float:
@@ -76,10 +84,10 @@ def _rate(step: int, steps: int) -> float:
 
 
 def _batch(
-    language: Language[Any], rng: random.Random, tokenizer: PreTrainedTokenizerFast
+    language: Language[Any], rng: random.Random, tokenizer: PreTrainedTokenizerFast, n: int
 ) -> list[Example]:
-    """Prompts and responses as token ids, the shortest response first."""
-    problems = language.train_problems(BATCH, rng.getrandbits(32))
+    """`n` prompts and responses as token ids, the shortest response first."""
+    problems = language.train_problems(n, rng.getrandbits(32))
     prompts = tokenizer([problem.prompt for problem in problems])["input_ids"]
     responses = tokenizer([language.worked_solution(p, rng) for p in problems])["input_ids"]
     return sorted(zip(prompts, responses, strict=True), key=lambda example: len(example[1]))
@@ -100,7 +108,9 @@ def _tensors(examples: list[Example], pad: int) -> tuple[torch.Tensor, torch.Ten
     return ids_bt, labels_bt
 
 
-def base_model(language: Language[Any], seed: int = 0, cache: Path | None = None) -> Path:
+def base_model(
+    language: Language[Any], seed: int = 0, cache: Path | None = None, size: Size = TINY
+) -> Path:
     """The folder of the base model and its tokenizer, pretrained if it is not there yet.
 
     Args:
@@ -108,22 +118,23 @@ def base_model(language: Language[Any], seed: int = 0, cache: Path | None = None
         seed: another seed is another base model.
         cache: the folder that base models are kept in; `$XDG_CACHE_HOME/ktae/demo` or
             `~/.cache/ktae/demo` by default. A change of the recipe never meets an old model.
+        size: how large it is.
 
     Raises:
         InputError: the cache folder cannot be written to.
     """
-    folder = (cache or _default_cache()) / folder_name(language, seed)
+    folder = (cache or _default_cache()) / folder_name(language, seed, size)
     if not folder.is_dir():
-        write_base_model(language, folder, seed)
+        write_base_model(language, folder, seed, size)
     return folder
 
 
-def folder_name(language: Language[Any], seed: int) -> str:
+def folder_name(language: Language[Any], seed: int, size: Size = TINY) -> str:
     """The name of a base model's folder in the cache; sources that differ give another name."""
-    return f"base-{language.name}-seed{seed}-{_recipe_hash(language)}"
+    return f"base-{language.name}-{size.name}-seed{seed}-{_recipe_hash(language)}"
 
 
-def write_base_model(language: Language[Any], folder: Path, seed: int) -> None:
+def write_base_model(language: Language[Any], folder: Path, seed: int, size: Size = TINY) -> None:
     """Pretrain a base model into `folder`, with a progress bar on stderr.
 
     The folder appears complete or not at all. If another process makes it meanwhile, its model
@@ -142,7 +153,7 @@ def write_base_model(language: Language[Any], folder: Path, seed: int) -> None:
         ) from None
     with beside as name:
         complete = Path(name) / folder.name
-        _save(*_pretrain_with_bar(language, seed), complete)
+        _save(*_pretrain_with_bar(language, seed, size), complete)
         try:
             complete.rename(folder)
         except OSError:
@@ -158,13 +169,13 @@ def _default_cache() -> Path:
 def _recipe_hash(language: Language[Any]) -> str:
     """Changes with the source that determines the model: language, architecture, training."""
     words = inspect.getfile(language.worked_solution)
-    sources = (languages.__file__, words, model.__file__, __file__)
+    sources = (languages.__file__, words, model.__file__, sizes.__file__, __file__)
     content = b"".join(Path(source).read_bytes() for source in sources)
     return hashlib.sha256(content).hexdigest()[:10]
 
 
 def _pretrain_with_bar(
-    language: Language[Any], seed: int
+    language: Language[Any], seed: int, size: Size
 ) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
@@ -175,12 +186,13 @@ def _pretrain_with_bar(
             language,
             seed,
             progress=lambda done, steps: bar.update(task, completed=done, total=steps),
+            size=size,
         )
 
 
 def _save(base: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # one about shards, for a file of 400 kB
+    logging.disable_progress_bar()  # one about shards
     try:
         base.save_pretrained(folder)
     finally:

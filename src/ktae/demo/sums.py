@@ -18,7 +18,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ktae.demo.language import EOS, SPECIAL_TOKENS, Language, geometric
+from ktae.demo.language import SPECIAL_TOKENS, Language, SecondThoughts, geometric, last_box
 
 MODULUS = 20
 NAMES = ("tom", "ann", "sam", "mia")
@@ -129,12 +129,7 @@ def _random_operation(rng: random.Random) -> Operation:
 
 def extract_answer(response: str) -> int | None:
     """The number in the last `box X }`, or None if there is no such box."""
-    words = response.split()
-    for i in range(len(words) - 3, -1, -1):
-        box, number, close = words[i : i + 3]
-        if box == "box" and close == "}" and number in NUMBERS:
-            return int(number)
-    return None
+    return last_box(response, NUMBERS)
 
 
 # How worked solutions are written: probabilities first, then phrases.
@@ -144,13 +139,19 @@ OPENER, ANOTHER_OPENER = 0.85, 0.30
 FILLER, AGAIN = 0.25, 0.08
 MISCONCEPTIONS = {"triples": 0.80, "gives": 0.75}
 REDO_WRONG, REDO_RIGHT = 0.50, 0.06
-RECHECK, RECHECKS, RAMBLE = 0.35, 2, 0.12
 
 SLIPS = (1, -1, 2, -2, 10, -10)
 FILLERS = ("now", "then", "next ,", "so we have", "hmm ,", "well ,")
 OPENERS = ("let me think .", "let me think .", "ok ,", "well ,", "hmm ,", "now ,", "so ,")
 CONCLUSIONS = ("so", "the answer is", "total")
-DOUBTS = ("but wait ,", "let me check .", "hmm , again .")
+SECOND_THOUGHTS = SecondThoughts(
+    rate=0.35,
+    at_most=2,
+    doubts=("but wait ,", "let me check .", "hmm , again ."),
+    ramble_rate=0.12,
+    ramble=FILLERS,
+    ramble_lengths=(8, 30),
+)
 
 
 class _Care(NamedTuple):
@@ -168,15 +169,9 @@ _SECOND_TRY = _Care(skip=0.06, misread=0.10, slip=0.12)
 def worked_solution(problem: Problem, rng: random.Random) -> str:
     """A response as the base model learns it: noisy, often wrong, at its end `<eos>`."""
     phrases = _guess(problem, rng) if rng.random() < GUESS else _reasoned(problem, rng)
-    for _ in range(RECHECKS):
-        if rng.random() >= RECHECK:
-            break
-        phrases.append(rng.choice(DOUBTS))
-        if rng.random() < RAMBLE:
-            phrases += [rng.choice(FILLERS) for _ in range(rng.randint(8, 30))]
-            break
-        phrases += _boxed(*_chain(problem, rng, _SECOND_TRY), rng)
-    return " ".join([*phrases, EOS])
+    return SECOND_THOUGHTS.after(
+        phrases, lambda: _boxed(*_chain(problem, rng, _SECOND_TRY), rng), rng
+    )
 
 
 def _guess(problem: Problem, rng: random.Random) -> list[str]:

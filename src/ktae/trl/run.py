@@ -195,9 +195,13 @@ def load_policy(recipe: Recipe) -> tuple[Any, Any]:
     if name == "demo":
         from ktae.demo import LANGUAGES
         from ktae.demo.pretrain import base_model
+        from ktae.demo.sizes import SIZES
 
-        torch.set_num_threads(1)  # two threads on so small a model only wait for each other
-        name = str(base_model(LANGUAGES[recipe.demo.language], recipe.model.demo_seed))
+        size = SIZES[recipe.model.demo_size]
+        if not size.for_gpu:
+            torch.set_num_threads(1)  # two threads on so small a model only wait for each other
+        language = LANGUAGES[recipe.demo.language]
+        name = str(base_model(language, recipe.model.demo_seed, size=size))
     else:
         check_local_or_hub("model", name)
         name = os.path.expanduser(name)

@@ -92,8 +92,10 @@ def _model(recipe: Recipe) -> str:
     if name == "demo":
         from ktae.demo import LANGUAGES
         from ktae.demo.pretrain import base_model
+        from ktae.demo.sizes import SIZES
 
-        return str(base_model(LANGUAGES[recipe.demo.language], recipe.model.demo_seed))
+        language, size = LANGUAGES[recipe.demo.language], SIZES[recipe.model.demo_size]
+        return str(base_model(language, recipe.model.demo_seed, size=size))
     check_local_or_hub("model", name)
     return os.path.expanduser(name)
 
