@@ -6,7 +6,7 @@ Training may raise accuracy at temperature 1 by sharpening the policy alone: the
 at a lower temperature, and fewer problems are solved by any of several samples (pass@k). For the
 final model of every finished run: 8 samples to each of 256 held-out problems at four temperatures,
 the same problems for every run. Writes `temperatures.csv` into the study's folder; rows that are
-there stay, so a second call does the runs that came since.
+there stay, so a second call does the runs that came since, with the same number of problems.
 """
 
 import argparse
@@ -22,18 +22,21 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ktae.demo import LANGUAGES
 from ktae.demo.evaluate import verdicts
+from ktae.errors import InputError
 from ktae.evaluation.generation import generate
 from ktae.recipe import Recipe
 from ktae.study import cells as expansion
 from ktae.study import matrix as matrices
 from ktae.study.cells import Cell
 from ktae.study.folder import State, StudyFolder
+from ktae.study.provenance import commit, machine
 from ktae.study.results import write_csv
 
 TEMPERATURES = (0.25, 0.5, 0.75, 1.0)
 PROBLEMS = 256
 SAMPLES = 8
-COLUMNS = ("task", "method", "seed", "base_model", "temperature", "accuracy", "pass_at_8", "length")
+RUN = ("task", "method", "seed", "base_model")
+COLUMNS = (*RUN, "problems", "commit", "cpu", "temperature", "accuracy", "pass_at_8", "length")
 
 
 def main() -> None:
@@ -49,15 +52,15 @@ def main() -> None:
     cells = expansion.expand(matrices.load(arguments.matrix), arguments.matrix)
     folder.require_started(cells)
     file = folder.path / "temperatures.csv"
-    rows = _read(file)
+    rows = _rows_there(file, cells, arguments.problems)
     known = {_key(row) for row in rows}
     due = expansion.of_methods(cells, arguments.methods.split(",")) if arguments.methods else cells
     due = [c for c in due if folder.state(c) is State.FINISHED and _key_of(c) not in known]
+    made_by = (str(arguments.problems), commit() or "", machine()["cpu"])
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs, mp_context=context) as pool:
         started = [
-            pool.submit(_measure, cell, folder.run_folder(cell).model, arguments.problems)
-            for cell in due
+            pool.submit(_measure, cell, folder.run_folder(cell).model, made_by) for cell in due
         ]
         for i, done in enumerate(concurrent.futures.as_completed(started), 1):
             rows += done.result()
@@ -66,14 +69,14 @@ def main() -> None:
     print(f"{file}: {len(rows)} rows of {len({_key(row) for row in rows})} runs")
 
 
-def _measure(cell: Cell, model: Path, n_problems: int) -> list[dict[str, str]]:
-    """One row a temperature."""
+def _measure(cell: Cell, model: Path, made_by: tuple[str, str, str]) -> list[dict[str, str]]:
+    """One row a temperature; `made_by` are the number of problems, the commit and the CPU."""
     torch.set_num_threads(1)
     policy = AutoModelForCausalLM.from_pretrained(model)
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
     return [
-        dict(zip(COLUMNS, (*_key_of(cell), *_texts(scores)), strict=True))
-        for scores in _scores(policy, tokenizer, cell.recipe, n_problems)
+        dict(zip(COLUMNS, (*_key_of(cell), *made_by, *_texts(scores)), strict=True))
+        for scores in _scores(policy, tokenizer, cell.recipe, int(made_by[0]))
     ]
 
 
@@ -112,7 +115,7 @@ def _key_of(cell: Cell) -> tuple[str, ...]:
 
 
 def _key(row: dict[str, str]) -> tuple[str, ...]:
-    return tuple(row[column] for column in COLUMNS[:4])
+    return tuple(row[column] for column in RUN)
 
 
 def _order(cells: list[Cell]) -> Any:
@@ -121,11 +124,28 @@ def _order(cells: list[Cell]) -> Any:
     return lambda row: (places[_key(row)], float(row["temperature"]))
 
 
-def _read(file: Path) -> list[dict[str, str]]:
+def _rows_there(file: Path, cells: list[Cell], n_problems: int) -> list[dict[str, str]]:
+    """What an earlier call wrote.
+
+    Raises:
+        InputError: it has other columns, other problems, or runs that the matrix does not have.
+    """
     if not file.exists():
         return []
     with file.open(newline="", encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
+        rows = list(csv.DictReader(lines))
+    planned = {_key_of(cell) for cell in cells}
+    for row in rows:
+        if tuple(row) != COLUMNS:
+            raise InputError(f"{file} has the columns {', '.join(row)}; expected {COLUMNS}")
+        if int(row["problems"]) != n_problems:
+            raise InputError(
+                f"{file} has runs with {row['problems']} problems, and --problems is {n_problems}; "
+                "give the same number, or move the file away"
+            )
+        if _key(row) not in planned:
+            raise InputError(f"{file} has the run {' '.join(_key(row))}, which the matrix has not")
+    return rows
 
 
 if __name__ == "__main__":

@@ -117,12 +117,80 @@ def test_several_base_models_of_a_seed_are_one_unit(finished):
     np.testing.assert_allclose(found.differences, expected)
 
 
+SEEDS = list(range(1, 8))
+
+
 def test_a_contrast_that_was_not_announced_is_exploratory(finished, make_study):
-    before = make_study(contrasts=[CONTRAST | {"outcomes": ["mean_accuracy"]}]).matrix
+    less = [CONTRAST | {"outcomes": ["mean_accuracy"]}]
+    before = make_study(seeds=SEEDS, contrasts=less).matrix
     sampled, mean = summarise(finished(announced=before)).compared
     assert (mean.kind, mean.note, mean.family) == ("confirmatory", "", 1)
     assert (sampled.kind, sampled.family) == ("exploratory", 1)
     assert "not announced as confirmatory before the first run" in sampled.note
+
+
+def test_an_announced_contrast_that_is_gone_counts_in_holms_correction(finished, make_study):
+    before = make_study(seeds=SEEDS).matrix
+    less = [CONTRAST | {"outcomes": ["mean_accuracy"]}]
+    study = finished(announced=before, contrasts=less)
+    mean, gone = summarise(study).compared
+    assert (gone.outcome, gone.kind, gone.planned, gone.corrected) == (
+        "sampled_accuracy", "confirmatory", 0, None,
+    )  # fmt: skip
+    assert mean.family == gone.family == 2
+    assert mean.corrected == pytest.approx(2 * mean.p_value)
+    assert in_words(gone).endswith("announced, and not in the matrix as it was announced")
+
+
+def test_an_announced_contrast_that_is_called_exploratory_now_counts_as_well(finished, make_study):
+    before = make_study(seeds=SEEDS).matrix
+    now = [CONTRAST | {"kind": "exploratory"}]
+    found = summarise(finished(announced=before, contrasts=now)).compared
+    assert [one.kind for one in found] == ["exploratory"] * 2 + ["confirmatory"] * 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"seeds": SEEDS[:6]}, "seeds"),
+        ({"overrides": {"steps": 4}}, "overrides"),
+        ({"tasks": {"sums": {}}}, ""),
+        ({"outcomes": {"sampled_accuracy": {"summary": "after.greedy_accuracy"}}}, "outcomes."),
+        ({"base_models": {"demo_seeds": [0], "pairing": "cycled"}}, "base_models"),
+        ({"methods": CONTENT["methods"] | {"grpo": CONTENT["methods"]["grpo-ktae"]}}, "methods."),
+    ],
+)
+def test_what_decides_on_the_numbers_may_not_change_after_the_announcement(
+    finished, make_study, changes, what
+):
+    before = make_study(seeds=SEEDS).matrix
+    sampled = summarise(finished(announced=before, **changes)).compared[0]
+    assert sampled.kind == "exploratory"
+    expected = f"changed since the announcement: {what}" if what else "without this task"
+    assert expected in sampled.note
+
+
+def test_an_announcement_without_its_matrix_holds_what_it_names(finished, make_study):
+    study = finished()
+    content = json.loads(study.folder.announced.read_text())
+    study.folder.announced.write_text(json.dumps(content | {"matrix": None}))
+    assert [one.kind for one in summarise(study).compared] == ["confirmatory"] * 2
+
+
+def test_differences_of_each_base_model(finished):
+    bases = {"demo_seeds": [0, 1], "pairing": "cycled"}
+    study = finished(base_models=bases)
+    found = summarise(study).compared[0]
+    expected = np.subtract(ACCURACY["grpo-ktae"], ACCURACY["grpo"])
+    assert [(one.base_model, one.seeds) for one in found.by_base_model] == [
+        ("demo:0", 4),
+        ("demo:1", 3),
+    ]
+    assert [one.difference for one in found.by_base_model] == pytest.approx(
+        [expected[::2].mean(), expected[1::2].mean()]
+    )
+    content = json.loads(study.folder.results.read_text())
+    assert content["comparisons"][0]["by_base_model"][0]["base_model"] == "demo:0"
 
 
 def test_rows(finished):

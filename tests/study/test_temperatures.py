@@ -2,11 +2,13 @@
 
 import csv
 
+import pytest
 import temperatures
 from small import ROOT
 
 from ktae.demo import LANGUAGES
 from ktae.demo.model import make_model, make_tokenizer
+from ktae.errors import InputError
 from ktae.evaluation.generation import Generations
 from ktae.recipe import load
 from ktae.runs import write_json
@@ -63,3 +65,9 @@ def test_measures_what_is_finished_and_no_run_twice(make_study, monkeypatch, cap
     assert "1 of 1 runs" in said, "grpo-ktae was not asked for, and its third seed is there"
     assert [row["method"] for row in again] == ["grpo"] * 4 + ["grpo-ktae"] * 4
     assert again[4:] == rows
+
+    for n, message in (("3", "runs with 2 problems, and --problems is 3"), ("2", "matrix has not")):
+        if n == "2":
+            make_study(seeds=[3])
+        with pytest.raises(InputError, match=message):
+            measure("--problems", n)

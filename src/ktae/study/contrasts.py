@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ktae.evaluation.comparison import holm
+from ktae.study.announced import Announced, Comparison
 from ktae.study.cells import planned_units
 from ktae.study.collect import Run
-from ktae.study.folder import Announced
 from ktae.study.matrix import Matrix
 from ktae.study.statistics import FEWEST_PAIRS, LEVEL, Interval, mean_interval, sign_flip_p_value
 
@@ -22,6 +22,15 @@ class Missing(NamedTuple):
 
     seed: int
     why: str
+
+
+class OfBaseModel(NamedTuple):
+    """A difference on the seeds of one base model."""
+
+    base_model: str
+    seeds: int
+    difference: float
+    """Its mean."""
 
 
 class Compared(NamedTuple):
@@ -41,6 +50,7 @@ class Compared(NamedTuple):
     missing: tuple[Missing, ...]
     differences: tuple[float, ...]
     """One a seed; over several base models, their mean."""
+    by_base_model: tuple[OfBaseModel, ...]
     treatment_mean: float | None
     baseline_mean: float | None
     interval: Interval | None
@@ -65,31 +75,36 @@ class Compared(NamedTuple):
 def compare(matrix: Matrix, runs: Sequence[Run], announced: Announced) -> list[Compared]:
     """All contrasts of the matrix on all of its tasks.
 
-    A contrast that was not announced as confirmatory before the first run is exploratory, whatever
-    the matrix says now. Comparisons without enough pairs count in Holm's correction all the same,
-    as if their p were 1: they were announced.
+    What was not announced as confirmatory before the first run, or has changed since, is
+    exploratory, whatever the matrix says now. Comparisons without enough pairs, and announced ones
+    that the matrix does not have any more, count in Holm's correction all the same, as if their p
+    were 1: they were announced.
     """
     by_place = {(r.cell.task, r.cell.method, r.cell.seed, r.cell.base): r for r in runs}
     found = []
     for contrast in matrix.contrasts:
         for outcome in contrast.outcomes:
-            triple = (contrast.treatment, contrast.baseline, outcome)
-            late = contrast.kind == "confirmatory" and triple not in announced.confirmatory
-            kind: Kind = "exploratory" if late else contrast.kind
-            note = "not announced as confirmatory before the first run" if late else ""
             for task in matrix.tasks or [""]:
+                one = Comparison(contrast.treatment, contrast.baseline, outcome, task)
+                asked = contrast.kind == "confirmatory"
+                note = announced.why_exploratory(matrix, one) if asked else ""
+                kind: Kind = "exploratory" if note else contrast.kind
                 sides = [
                     {key[2:]: run for key, run in by_place.items() if key[:2] == (task, method)}
-                    for method in triple[:2]
+                    for method in one[:2]
                 ]
-                found.append(_compare(matrix, task, triple, kind, note, sides))
-    return _corrected(found)
+                found.append(_compare(matrix, one, kind, note, sides))
+    kept = {(c.treatment, c.baseline, c.outcome, c.task) for c in found if c.kind == "confirmatory"}
+    gone = [one for one in announced.comparisons(matrix) if one not in kept]
+    return _corrected(found + [_not_as_announced(one) for one in gone])
 
 
 def in_words(compared: Compared) -> str:
     """What may be said, in one sentence."""
     on_task = f" on {compared.task}" if compared.task else ""
     name = f"{compared.treatment} against {compared.baseline}{on_task}, {compared.outcome}"
+    if not compared.planned:
+        return f"{name}: {compared.note}"
     if compared.interval is None:
         return (
             f"{name}: not enough, {len(compared.seeds)} of {compared.planned} pairs; "
@@ -109,6 +124,7 @@ def as_json(compared: Compared) -> dict[str, Any]:
     interval = compared.interval
     return compared._asdict() | {
         "missing": [missing._asdict() for missing in compared.missing],
+        "by_base_model": [one._asdict() for one in compared.by_base_model],
         "difference": compared.difference,
         "interval": None if interval is None else [interval.low, interval.high],
         "shown": compared.shown,
@@ -118,37 +134,52 @@ def as_json(compared: Compared) -> dict[str, Any]:
 
 def _compare(
     matrix: Matrix,
-    task: str,
-    triple: tuple[str, str, str],
+    one: Comparison,
     kind: Kind,
     note: str,
     sides: Sequence[Mapping[tuple[int, str], Run]],
 ) -> Compared:
-    treatment, baseline, outcome = triple
     seeds, values, missing = [], [], []
+    by_base: dict[str, list[float]] = {}
     for seed, bases in planned_units(matrix).items():
         pairs = [[side[seed, base] for side in sides] for base in bases]
-        why = [_why(run, outcome) for pair in pairs for run in pair]
+        why = [_why(run, one.outcome) for pair in pairs for run in pair]
         if any(why):
             missing.append(Missing(seed, "; ".join(reason for reason in why if reason)))
             continue
         seeds.append(seed)
-        values.append([[run.outcomes[outcome] for run in pair] for pair in pairs])
+        # (bases, 2)
+        value = np.array([[run.outcomes[one.outcome] for run in pair] for pair in pairs], float)
+        values.append(value.mean(axis=0))
+        for base, (treated, untreated) in zip(bases, value, strict=True):
+            by_base.setdefault(base, []).append(treated - untreated)
     # (seeds, 2): base models of a seed share its prompts, so they are not independent
-    means = np.array([np.mean(np.array(value, dtype=float), axis=0) for value in values])
-    means = means.reshape(-1, 2)
+    means = np.array(values).reshape(-1, 2)
     differences = means[:, 0] - means[:, 1]
     enough = len(seeds) >= FEWEST_PAIRS
     return Compared(
-        task, treatment, baseline, outcome, kind, note,
+        one.task, one.treatment, one.baseline, one.outcome, kind, note,
         planned=len(matrix.seeds),
         seeds=tuple(seeds),
         missing=tuple(missing),
         differences=tuple(differences.tolist()),
+        by_base_model=tuple(
+            OfBaseModel(base, len(found), float(np.mean(found))) for base, found in by_base.items()
+        ),
         treatment_mean=float(means[:, 0].mean()) if seeds else None,
         baseline_mean=float(means[:, 1].mean()) if seeds else None,
         interval=mean_interval(differences) if enough else None,
         p_value=sign_flip_p_value(differences) if enough else None,
+    )  # fmt: skip
+
+
+def _not_as_announced(one: Comparison) -> Compared:
+    """The place in Holm's correction of a comparison that cannot be made any more."""
+    return Compared(
+        one.task, one.treatment, one.baseline, one.outcome, "confirmatory",
+        "announced, and not in the matrix as it was announced",
+        planned=0, seeds=(), missing=(), differences=(), by_base_model=(),
+        treatment_mean=None, baseline_mean=None, interval=None, p_value=None,
     )  # fmt: skip
 
 

@@ -84,7 +84,7 @@ def _figures(
             }
             labels = {outcome: label(matrix, outcome) for outcome in outcomes_of(matrix)}
             yield f"bars-{group}{suffix}", bars(values, labels, title)
-        differences = [c for c in compared if c.task == task]
+        differences = [c for c in compared if c.task == task and c.planned]
         if any(c.differences for c in differences):
             labels = {c.outcome: label(matrix, c.outcome) for c in differences}
             title = " · ".join(x for x in (matrix.name, task) if x)
@@ -172,7 +172,7 @@ def forest(compared: Sequence[Compared], labels: Mapping[str, str], title: str) 
         figure,
         f"{title}: paired difference, mean over seeds and 95 % interval\n"
         "◆ confirmatory  ■ exploratory  ✕ not enough pairs · blue and filled: shown at the 5 % "
-        "level (Holm)",
+        "level (Holm) · small strokes: each base model",
     )
     return figure
 
@@ -190,6 +190,8 @@ def _forest_line(axis: Any, y: int, c: Compared) -> None:
         c.difference, y, marker=marker, color=color, markersize=7, markerfacecolor=face,
         markeredgewidth=1.6,
     )  # fmt: skip
+    for base in c.by_base_model if len(c.by_base_model) > 1 else ():
+        axis.plot(base.difference, y + 0.22, marker="|", color=color, markersize=5)
     axis.annotate(
         f"n = {len(c.seeds)} of {c.planned}", (c.difference, y), xytext=(0, 7),
         textcoords="offset points", ha="center", fontsize=7, color=NOT_SHOWN,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import enum
 import fcntl
 import json
@@ -11,11 +10,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
-import pydantic
-
 from ktae import recipe as recipes
 from ktae.errors import InputError
 from ktae.runs import RunFolder, write_json
+from ktae.study.announced import Announced
 from ktae.study.cells import Cell, digest
 from ktae.study.matrix import Matrix
 
@@ -28,14 +26,6 @@ class State(enum.Enum):
     UNFINISHED = "unfinished"
     """Started, and neither finished nor failed: stopped, or running in another process."""
     FAILED = "failed"
-
-
-class Announced(pydantic.BaseModel):
-    """The comparisons as they were before the first run."""
-
-    date: str
-    confirmatory: list[tuple[str, str, str]]
-    """Treatment, baseline, outcome."""
 
 
 class StudyFolder:
@@ -77,7 +67,7 @@ class StudyFolder:
         if lock is None:
             raise InputError(f"another `ktae study` runs in {self.path}")
         if not self.announced.exists():
-            write_json(self.announced, _announcement(matrix).model_dump())
+            write_json(self.announced, Announced.of(matrix).model_dump())
         return lock
 
     def require_started(self, cells: Iterable[Cell]) -> None:
@@ -150,15 +140,3 @@ def try_lock(path: Path) -> IO[str] | None:
         file.close()
         return None
     return file
-
-
-def _announcement(matrix: Matrix) -> Announced:
-    return Announced(
-        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        confirmatory=[
-            (contrast.treatment, contrast.baseline, outcome)
-            for contrast in matrix.contrasts
-            if contrast.kind == "confirmatory"
-            for outcome in contrast.outcomes
-        ],
-    )

@@ -12,10 +12,11 @@ from typing import Any
 from ktae.atomic import atomic_write
 from ktae.runs import write_json
 from ktae.study import figures
+from ktae.study.announced import Announced
 from ktae.study.cells import Cell
 from ktae.study.collect import Run, collect, curve_rows, last_line, run_rows
 from ktae.study.contrasts import Compared, as_json, compare
-from ktae.study.folder import Announced, State, StudyFolder
+from ktae.study.folder import State, StudyFolder
 from ktae.study.matrix import Matrix
 from ktae.study.provenance import commit, machine
 

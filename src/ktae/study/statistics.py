@@ -46,8 +46,8 @@ def mean_interval(values: np.ndarray, *, seed: int = 0) -> Interval:
     # A resample of one value drawn n times has no spread: it is infinitely far, not a number.
     endless = np.where(away == 0, 0.0, np.copysign(np.inf, away))
     t = np.divide(away, spread, out=endless, where=spread > 0)
-    high_t, low_t = np.quantile(t, (LEVEL / 2, 1 - LEVEL / 2), method="inverted_cdf")
-    return Interval(mean, float(mean - low_t * error), float(mean - high_t * error))
+    low_t, high_t = np.quantile(t, (LEVEL / 2, 1 - LEVEL / 2), method="inverted_cdf")
+    return Interval(mean, float(mean - high_t * error), float(mean - low_t * error))
 
 
 def sign_flip_p_value(differences: np.ndarray) -> float:
