@@ -3,18 +3,21 @@
     python docs/results_tables.py          # writes them into the page
     python docs/results_tables.py --check  # fails if the page has others
 
-A table stands in the page between `<!-- table: NAME ... -->` and `<!-- end -->`; the text around it
-is written by hand. The figures that the page shows are copied beside it.
+A table stands in the page between `<!-- table: NAME ... -->` and `<!-- end -->`, a difference in a
+sentence between `<!-- difference: ... -->` and `<!-- end -->`; the text around them is written by
+hand. The figures that the page shows are copied beside it.
 """
 
 import csv
 import json
+import math
 import re
 import shutil
 import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -58,9 +61,15 @@ def filled(page: str) -> str:
         name, *arguments = match["call"].split()
         return f"<!-- table: {match['call']} -->\n\n{TABLES[name](*arguments)}\n\n<!-- end -->"
 
-    return re.sub(
+    def inline(match: re.Match[str]) -> str:
+        return (
+            f"<!-- difference: {match['call']} -->{difference(*match['call'].split())}<!-- end -->"
+        )
+
+    page = re.sub(
         r"<!-- table: (?P<call>[^\n]*?) -->\n.*?<!-- end -->", table, page, flags=re.DOTALL
     )
+    return re.sub(r"<!-- difference: (?P<call>[^\n]*?) -->[^\n]*?<!-- end -->", inline, page)
 
 
 def runs(study: str, task: str) -> str:
@@ -77,21 +86,88 @@ def runs(study: str, task: str) -> str:
 
 def comparisons(study: str, kind: str) -> str:
     """Paired differences of one kind, those with enough pairs."""
-    results = json.loads((STUDIES / study / "results.json").read_text(encoding="utf-8"))
+    labels = _labels(study)
     rows = []
-    for one in results["comparisons"]:
+    for one in _comparisons(study):
         if one["kind"] != kind or one["interval"] is None:
             continue
-        digits = 1 if one["outcome"] == "length" else 3
-        low, high = (f"{x:+.{digits}f}" for x in one["interval"])
         rows.append([
-            f"`{one['treatment']}` - `{one['baseline']}`", one["task"], OUTCOMES[one["outcome"]],
-            str(len(one["seeds"])), f"{one['difference']:+.{digits}f} ({low} to {high})",
+            f"`{one['treatment']}` - `{one['baseline']}`", one["task"], labels[one["outcome"]],
+            str(len(one["seeds"])), _with_interval(one),
+            " / ".join(_signed(base["difference"], one) for base in one["by_base_model"]),
             f"{one['p_value']:.2g}", f"{one['corrected']:.2g}",
             "yes" if one["shown"] else "no",
         ])  # fmt: skip
-    head = ["difference", "task", "outcome", "pairs", "mean (95 %)", "p", "Holm", "shown"]
+    each = "on each base model"
+    head = ["difference", "task", "outcome", "pairs", "mean (95 %)", each, "p", "Holm", "shown"]
     return _markdown(head, rows)
+
+
+def difference(study: str, treatment: str, baseline: str, outcome: str, task: str) -> str:
+    """One of them, in a sentence."""
+    one = _comparison(study, treatment, baseline, outcome, task)
+    shown = "shown" if one["shown"] else "not shown"
+    return f"{_with_interval(one).removesuffix(')')}; {shown})" if one["interval"] else "not known"
+
+
+GOAL = {
+    "`calibrated` above GRPO": ("grpo-calibrated", "grpo", "sampled_accuracy"),
+    "GRPO with `calibrated` above DAPO": ("grpo-calibrated", "dapo", "sampled_accuracy"),
+    "DAPO with `calibrated` above DAPO": ("dapo-calibrated", "dapo", "sampled_accuracy"),
+    "`calibrated` at least `paper`": ("grpo-calibrated", "grpo-ktae", "sampled_accuracy"),
+    "permuted labels: no effect on length": ("calibrated-permuted", "grpo", "length"),
+    "permuted labels: no effect on entropy": ("calibrated-permuted", "grpo", "entropy"),
+}
+"""What is hoped for, and the comparison that tells; the first three and the last two want more and
+no difference, the one between not less."""
+
+
+def goal(study: str) -> str:
+    """The goal, clause by clause: what the interval says of it."""
+    tasks = list(dict.fromkeys(one["task"] for one in _comparisons(study)))
+    rows = []
+    for clause, (treatment, baseline, outcome) in GOAL.items():
+        found = [_comparison(study, treatment, baseline, outcome, task) for task in tasks]
+        rows.append([clause, *(f"{_with_interval(one)}: {_verdict(clause, one)}" for one in found)])
+    return _markdown(["final sampled accuracy, mean and 95 % interval", *tasks], rows)
+
+
+def _verdict(clause: str, one: dict[str, Any]) -> str:
+    if one["interval"] is None:
+        return "not known"
+    low, high = one["interval"]
+    if "no effect" in clause:
+        return "none seen" if low <= 0 <= high else "an effect"
+    if low > 0:
+        return "yes" if one["shown"] else "yes, not after correction"
+    return "no" if high < 0 else "open"
+
+
+def _comparisons(study: str) -> list[dict[str, Any]]:
+    results = json.loads((STUDIES / study / "results.json").read_text(encoding="utf-8"))
+    found: list[dict[str, Any]] = results["comparisons"]
+    return found
+
+
+def _comparison(study: str, *wanted: str) -> dict[str, Any]:
+    keys = ("treatment", "baseline", "outcome", "task")
+    return next(one for one in _comparisons(study) if tuple(one[key] for key in keys) == wanted)
+
+
+def _labels(study: str) -> dict[str, str]:
+    results = json.loads((STUDIES / study / "results.json").read_text(encoding="utf-8"))
+    return {name: one["label"] for name, one in results["matrix"]["outcomes"].items()} | OUTCOMES
+
+
+def _with_interval(one: dict[str, Any]) -> str:
+    if one["interval"] is None:
+        return f"{len(one['seeds'])} of {one['planned']} pairs"
+    mean, low, high = (_signed(x, one) for x in (one["difference"], *one["interval"]))
+    return f"{mean} ({low} to {high})"
+
+
+def _signed(x: float, one: dict[str, Any]) -> str:
+    return f"{x:+.1f}" if one["outcome"] == "length" else f"{x:+.3f}"
 
 
 def counts(study: str) -> str:
@@ -120,26 +196,63 @@ def step_time(study: str) -> str:
 
 def temperatures(study: str, task: str, column: str, baseline: str) -> str:
     """A column of temperatures.csv: the baseline's mean, and paired differences from it."""
-    found = [r for r in _read(STUDIES / study / "temperatures.csv") if r["task"] == task]
-    columns = list(dict.fromkeys(row["temperature"] for row in found))
-    values = {
-        (r["method"], r["temperature"], r["seed"], r["base_model"]): float(r[column]) for r in found
-    }
+    found = _by_temperature(study, task, column)
+    of_baseline = found[baseline].values()
+    n = str(len(next(iter(of_baseline))))
+    rows = [[f"`{baseline}`", n, *(f"{statistics.mean(x.values()):.3f}" for x in of_baseline)]]
+    for method, gains in _gains(found, baseline).items():
+        pairs = str(len(next(iter(gains.values()))))
+        rows.append([f"`{method}`", pairs, *map(_interval, gains.values())])
+    return _markdown(["method", "pairs", *(f"T = {t}" for t in found[baseline])], rows)
+
+
+def temperature_gaps(study: str, task: str, baseline: str) -> str:
+    """Of accuracy: the gain at the highest temperature less that at each, and gains in log-odds."""
+    found = _by_temperature(study, task, "accuracy")
+    in_log_odds = _gains(found, baseline, lambda p: math.log(p / (1 - p)))
     rows = []
-    for method in dict.fromkeys([baseline, *(row["method"] for row in found)]):
-        cells, pairs = [], 0
-        for temperature in columns:
-            mine = {k[2:]: v for k, v in values.items() if k[:2] == (method, temperature)}
-            base = {k[2:]: v for k, v in values.items() if k[:2] == (baseline, temperature)}
-            both = sorted(mine.keys() & base.keys())
-            pairs = len(both)
-            if method == baseline:
-                cells.append(f"{statistics.mean(base.values()):.3f}")
-                continue
-            mean, low, high = mean_interval(np.array([mine[k] - base[k] for k in both]))
-            cells.append(f"{mean:+.3f} ({low:+.3f} to {high:+.3f})")
-        rows.append([f"`{method}`", str(pairs), *cells])
-    return _markdown(["method", "pairs", *(f"T = {t}" for t in columns)], rows)
+    for method, gains in _gains(found, baseline).items():
+        highest = max(gains, key=float)
+        lost = [_interval(gains[highest] - gains[t]) if t != highest else "" for t in gains]
+        rows.append([f"`{method}`, accuracy: gain at T = {highest} less gain here", *lost])
+        there = map(_interval, in_log_odds[method].values())
+        rows.append([f"`{method}`, log-odds of accuracy: gain here", *there])
+    return _markdown(["", *(f"T = {t}" for t in found[baseline])], rows)
+
+
+Values = dict[tuple[str, str], float]
+"""By seed and base model."""
+
+
+def _by_temperature(study: str, task: str, column: str) -> dict[str, dict[str, Values]]:
+    """By method and temperature."""
+    found: dict[str, dict[str, Values]] = {}
+    for row in _read(STUDIES / study / "temperatures.csv"):
+        if row["task"] == task:
+            values = found.setdefault(row["method"], {}).setdefault(row["temperature"], {})
+            values[row["seed"], row["base_model"]] = float(row[column])
+    return found
+
+
+def _gains(
+    found: dict[str, dict[str, Values]], baseline: str, of: Callable[[float], float] = float
+) -> dict[str, dict[str, np.ndarray]]:
+    """Each method's differences from the baseline, paired; the same order at each temperature."""
+    gains = {}
+    for method, mine in found.items():
+        if method != baseline:
+            gains[method] = {
+                t: np.array(
+                    [of(mine[t][k]) - of(base[k]) for k in sorted(mine[t].keys() & base.keys())]
+                )
+                for t, base in found[baseline].items()
+            }
+    return gains
+
+
+def _interval(differences: np.ndarray) -> str:
+    mean, low, high = mean_interval(differences)
+    return f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
 
 
 def paper_accuracy(*_: str) -> str:
@@ -234,9 +347,11 @@ def _markdown(head: list[str], rows: list[list[str]]) -> str:
 TABLES: dict[str, Callable[..., str]] = {
     "runs": runs,
     "comparisons": comparisons,
+    "goal": goal,
     "counts": counts,
     "step-time": step_time,
     "temperatures": temperatures,
+    "temperature-gaps": temperature_gaps,
     "paper-accuracy": paper_accuracy,
     "paper-step-time": paper_step_time,
     "alignment": alignment,

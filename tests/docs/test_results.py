@@ -1,6 +1,7 @@
 """The tables of docs/results.md are those of the committed results."""
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 
@@ -55,6 +56,82 @@ def test_differences_at_a_temperature_are_paired(tables, tmp_path, monkeypatch):
     assert head == "| method | pairs | T = 0.5 |"
     assert a == "| `a` | 3 | 0.300 |"
     assert b.startswith("| `b` | 2 | +0.150 (")
+
+
+def test_what_goes_with_the_temperature(tables, tmp_path, monkeypatch):
+    """From GRPO's .5 and .8 every seed gains .1 and .05: as much in log-odds, nearly."""
+    accuracies = {"grpo": (0.8, 0.5), "b": (0.85, 0.6)}
+    (tmp_path / "small").mkdir()
+    rows = ["task,method,seed,base_model,temperature,accuracy"]
+    rows += [
+        f"t,{method},{seed},,{t},{x}"
+        for method, (cold, warm) in accuracies.items()
+        for seed in (1, 2, 3)
+        for t, x in ((0.5, cold), (1, warm))
+    ]
+    (tmp_path / "small" / "temperatures.csv").write_text("\n".join(rows), encoding="utf-8")
+    monkeypatch.setattr(tables, "STUDIES", tmp_path)
+    head, _, accuracy, log_odds = tables.temperature_gaps("small", "t", "grpo").splitlines()
+    assert head == "|  | T = 0.5 | T = 1 |"
+    assert accuracy.endswith("gain here | +0.050 (+0.050 to +0.050) |  |")
+    # ln(.85 / .15) - ln(.8 / .2) and ln(.6 / .4) - 0
+    assert "| +0.348 (" in log_odds and "| +0.405 (" in log_odds
+
+
+@pytest.fixture
+def study_of(tables, tmp_path, monkeypatch):
+    """A study whose comparisons with GRPO in accuracy have these intervals."""
+
+    def make(**intervals):
+        (tmp_path / "small").mkdir()
+        comparisons = [
+            {
+                "treatment": name, "baseline": "grpo", "outcome": "last_60", "task": "t",
+                "kind": "confirmatory", "seeds": [1, 2, 3], "planned": 4, "interval": interval,
+                "difference": None if interval is None else sum(interval) / 2,
+                "by_base_model": [{"difference": x} for x in interval or ()],
+                "p_value": 0.01, "corrected": 0.04, "shown": name == "good",
+            }
+            for name, interval in intervals.items()
+        ]  # fmt: skip
+        content = {"comparisons": comparisons, "matrix": {"outcomes": {"last_60": {"label": "x"}}}}
+        (tmp_path / "small" / "results.json").write_text(json.dumps(content), encoding="utf-8")
+        monkeypatch.setattr(tables, "STUDIES", tmp_path)
+
+    return make
+
+
+def test_a_difference_in_a_sentence(tables, study_of):
+    study_of(good=[0.1, 0.3], bad=[-0.3, -0.1], none=None)
+    call = "<!-- difference: small {} grpo last_60 t -->old<!-- end -->"
+    page = "It gains " + " and ".join(call.format(name) for name in ("good", "bad", "none"))
+    found = [re.sub(r".*-->", "", part) for part in tables.filled(page).split("<!-- end -->")[:3]]
+    assert found == [
+        "+0.200 (+0.100 to +0.300; shown)",
+        "-0.200 (-0.300 to -0.100; not shown)",
+        "not known",
+    ]
+
+
+def test_comparisons_with_a_matrix_s_own_outcome(tables, study_of):
+    study_of(good=[0.1, 0.3], none=None)
+    row = tables.comparisons("small", "confirmatory").splitlines()[2:]
+    assert row == [
+        "| `good` - `grpo` | t | x | 3 | +0.200 (+0.100 to +0.300) | +0.100 / +0.300 "
+        "| 0.01 | 0.04 | yes |"
+    ]
+
+
+def test_the_goal_is_judged_by_intervals(tables, study_of, monkeypatch):
+    study_of(good=[0.1, 0.3], above=[0.01, 0.3], around=[-0.1, 0.1], below=[-0.3, -0.1], none=None)
+    names = ("good", "above", "around", "below", "none")
+    clauses = {name: (name, "grpo", "last_60") for name in names}
+    clauses |= {f"no effect, {n}": (n, "grpo", "last_60") for n in ("around", "above")}
+    monkeypatch.setattr(tables, "GOAL", clauses)
+    rows = tables.goal("small").splitlines()[2:]
+    assert [row.split(": ")[-1].removesuffix(" |") for row in rows] == [
+        "yes", "yes, not after correction", "open", "no", "not known", "none seen", "an effect",
+    ]  # fmt: skip
 
 
 def test_an_unknown_table_is_an_error(tables):
