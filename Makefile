@@ -4,6 +4,7 @@ CORE_PYTHON ?= $(PYTHON)
 BIN := .venv/bin
 RECIPE ?= recipes/demo/grpo-ktae.yaml
 STUDIES ?= main explore successor long
+STUDY_OUTPUT ?= studies
 JOBS ?= 1
 EXAMPLES ?= 10000
 EXTRAS ?=
@@ -48,12 +49,13 @@ study-smoke: .venv/installed ## Run a study of 2 methods × 2 seeds × 4 steps, 
 	rm -rf runs/study-smoke
 	$(BIN)/ktae study study/smoke.yaml --output runs/study-smoke $(ARGS)
 
-study: $(STUDIES:%=study-%) ## Run or continue all studies, for hours (STUDIES=..., JOBS=...)
+study: $(STUDIES:%=study-%) ## Run or continue all studies, for hours (STUDIES=..., JOBS=..., STUDY_OUTPUT=...)
 
-# A matrix whose results are there already is continued: finished runs are kept.
+# Not into study/results, which has committed results without their runs, but into studies/, which git
+# ignores. A study that is there already is continued: finished runs are kept.
 $(STUDIES:%=study-%): study-%: .venv/installed
-	$(BIN)/ktae study study/$*.yaml --output study/results/$* --jobs $(JOBS) \
-		$(if $(wildcard study/results/$*/announced.json),--resume) $(ARGS)
+	$(BIN)/ktae study study/$*.yaml --output $(STUDY_OUTPUT)/$* --jobs $(JOBS) \
+		$(if $(wildcard $(STUDY_OUTPUT)/$*/announced.json),--resume) $(ARGS)
 
 docs: .venv/installed ## Build the documentation site into site/
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"

@@ -1,8 +1,9 @@
 """`ktae train` without the training: the same arguments, the same files, numbers from the seed.
 
-Environment: FAKE_FAIL names a method and seed that fail, `grpo/seed3`; with FAKE_GATE a run waits
-after its first step until there is such a file; every start is written to FAKE_STARTS, and its
-process to FAKE_STARTS.pids.
+Environment: FAKE_FAIL names a method and seed that fail, `grpo/seed3`, and FAKE_FAIL_RESUMED one
+that fails when it is resumed; FAKE_STOP one that stops itself after a step of each of its first so
+many starts, `grpo/seed3 2 SIGKILL`; with FAKE_GATE a run waits after its first step until there is
+such a file; every start is written to FAKE_STARTS, and its process to FAKE_STARTS.pids.
 """
 
 import os
@@ -27,7 +28,8 @@ def main() -> None:
         starts.write(f"{recipe.name} {recipe.seed} {'resume' if resume else 'start'}\n")
     with open(os.environ["FAKE_STARTS"] + ".pids", "a") as pids:
         pids.write(f"{os.getpid()}\n")
-    if os.environ.get("FAKE_FAIL") == f"{recipe.name}/seed{recipe.seed}":
+    fails = [os.environ.get("FAKE_FAIL"), resume and os.environ.get("FAKE_FAIL_RESUMED")]
+    if f"{recipe.name}/seed{recipe.seed}" in fails:
         print("loading")
         raise ValueError("the disk is made of cheese")
     if not resume:
@@ -35,8 +37,19 @@ def main() -> None:
     train(recipe, folder, len(folder.read_metrics()))
 
 
+def stop_signal(recipe: recipes.Recipe) -> int | None:
+    """What this start of the run sends to itself."""
+    name, times, what = os.environ.get("FAKE_STOP", "none 0 SIGKILL").split()
+    if name != f"{recipe.name}/seed{recipe.seed}":
+        return None
+    starts = Path(os.environ["FAKE_STARTS"]).read_text().splitlines()
+    so_far = sum(line.startswith(f"{recipe.name} {recipe.seed} ") for line in starts)
+    return signal.Signals[what] if so_far <= int(times) else None
+
+
 def train(recipe: recipes.Recipe, folder: RunFolder, done: int) -> None:
     stop = []
+    own_signal = stop_signal(recipe)
     signal.signal(signal.SIGINT, lambda *_: stop.append(True))
     gate = Path(os.environ["FAKE_GATE"]) if "FAKE_GATE" in os.environ else None
     began = time.monotonic()
@@ -50,6 +63,8 @@ def train(recipe: recipes.Recipe, folder: RunFolder, done: int) -> None:
         while step == 2 and gate and not gate.exists() and not stop:
             time.sleep(0.02)
             assert time.monotonic() < began + 200, "nobody opened the gate"
+        if own_signal and step > done + 1:
+            os.kill(os.getpid(), own_signal)
         accuracy = 0.3 + 0.3 * luck + effect * step / recipe.steps
         line = {"rewards/correct/mean": accuracy, "reward": accuracy, "seconds": 0.1}
         line |= {"completions/mean_length": 30 - step * luck, "entropy": 0.5 - accuracy / 3}

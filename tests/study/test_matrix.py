@@ -88,6 +88,30 @@ def test_the_digest_follows_every_setting(expand):
     assert {cell.digest for cell in expand()} <= digests
 
 
+def test_the_model_key_tells_base_models_apart(expand):
+    tasks = {name: {"overrides": {"demo.language": name}} for name in ("sums", "lists")}
+    demo = expand(seeds=[1], tasks=tasks, base_models={"demo_seeds": [0, 1], "pairing": "crossed"})
+    assert len({(cell.task, cell.base) for cell in demo}) == 4
+    assert len({(cell.task, cell.base, cell.model_key) for cell in demo}) == 4
+    assert len({cell.model_key for cell in demo}) == 4
+    medium = expand(seeds=[1], overrides={"model.demo_size": "medium"})
+    assert {cell.model_key for cell in medium}.isdisjoint({cell.model_key for cell in demo})
+    assert len({cell.model_key for cell in medium}) == 1
+    found = expand(seeds=[1], tasks=tasks, base_models={"paths": ["a"], "pairing": "cycled"})
+    assert len({cell.model_key for cell in found}) == 1, "a folder speaks whatever it speaks"
+
+
+def test_a_base_model_folder_is_relative_to_where_the_command_runs(tmp_path):
+    recipe = ROOT / "recipes/demo/grpo.yaml"
+    (tmp_path / "base").mkdir()
+    path = tmp_path / "m.yaml"
+    path.write_text(
+        f"name: m\nmethods: {{a: {{recipe: {recipe}}}}}\nseeds: [0]\n"
+        "base_models: {paths: [base], pairing: cycled}\n"
+    )
+    assert expansion.expand(matrices.load(path), path)[0].recipe.model.path == "base"
+
+
 BASES = {"demo_seeds": [0], "pairing": "cycled"}
 METHOD = CONTENT["methods"]["grpo"]
 
@@ -111,6 +135,10 @@ METHOD = CONTENT["methods"]["grpo"]
         ({"seeds": [-1]}, "seeds.0 is -1"),
         ({"base_models": {"demo_seeds": [0]}}, "base_models.pairing is missing"),
         ({"base_models": {"pairing": "cycled"}}, "expected either demo_seeds or paths"),
+        (
+            {"base_models": {"paths": ["a", "demo"], "pairing": "crossed"}},
+            "paths has 'demo'; use demo_seeds",
+        ),
         ({"outcomes": {"x": {"curve": "entropy", "summary": "after.entropy"}}}, "either summary"),
         ({"outcomes": {"x": {"summary": "after.entropy", "last": 3}}}, "which averages a curve"),
         ({"groups": {"g": ["grpoo"]}}, "groups.g names no method: 'grpoo'; did you mean 'grpo'?"),

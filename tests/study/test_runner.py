@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from ktae.errors import InputError
+from ktae.study import runner
+from ktae.study.collect import last_line
 from ktae.study.folder import State, try_lock
 
 
@@ -70,8 +72,9 @@ def test_a_run_with_other_settings_is_refused(make_study, starts):
 
 def test_taken_and_missing_folders(make_study):
     study = make_study(seeds=[1])
-    with pytest.raises(InputError, match="holds no study yet"):
+    with pytest.raises(InputError, match=r"no study yet; `ktae study MATRIX --output .*` st") as e:
         study.run(resume=True)
+    assert "--resume" not in str(e.value), "nobody may have given it"
     study.output.mkdir()
     (study.output / "letter.txt").write_text("dear")
     with pytest.raises(InputError, match="is no empty folder"):
@@ -125,6 +128,56 @@ def test_ctrl_c_stops_after_the_step_and_resume_goes_on(make_study, starts, monk
     ]
     lines = study.folder.run_folder(study.cells[0]).read_metrics()
     assert [line["step"] for line in lines] == list(range(1, 9))
+
+
+@pytest.mark.parametrize("what", ["SIGKILL", "SIGINT"])
+def test_a_run_stopped_from_outside_goes_on_from_its_checkpoint(
+    make_study, starts, monkeypatch, what
+):
+    study = make_study(seeds=[1], overrides={"steps": 8})
+    monkeypatch.setenv("FAKE_STOP", f"grpo/seed1 2 {what}")
+    assert study.run()
+    assert set(study.states().values()) == {State.FINISHED}
+    assert starts() == ["grpo 1 resume", "grpo 1 resume", "grpo 1 start", "grpo-ktae 1 start"]
+    lines = study.folder.run_folder(study.cells[0]).read_metrics()
+    assert [line["step"] for line in lines] == list(range(1, 9))
+    assert study.folder.record(study.cells[0])["attempts"] == 3
+    ends = [state for name, state in study.progress.ends if name == "grpo/seed1"]
+    assert ends == [State.UNFINISHED, State.UNFINISHED, State.FINISHED]
+
+
+def test_a_run_killed_three_times_has_failed_and_keeps_its_checkpoint(
+    make_study, starts, monkeypatch
+):
+    study = make_study(seeds=[1], overrides={"steps": 8})
+    monkeypatch.setenv("FAKE_STOP", "grpo/seed1 99 SIGKILL")
+    assert study.run()
+    assert study.states()["grpo/seed1"] is State.FAILED
+    assert starts().count("grpo 1 resume") == 2
+    cell = study.cells[0]
+    reason = "stopped 3 times from outside, at last by signal 9"
+    assert last_line(study.folder.record(cell)) == reason
+    assert study.run(resume=True)
+    assert starts().count("grpo 1 resume") == 2, "not by itself"
+
+    monkeypatch.delenv("FAKE_STOP")
+    assert study.run(resume=True, retry_failed=True)
+    assert study.states()["grpo/seed1"] is State.FINISHED
+    assert starts() == ["grpo 1 resume"] * 3 + ["grpo 1 start", "grpo-ktae 1 start"]
+    lines = study.folder.run_folder(cell).read_metrics()
+    assert [line["step"] for line in lines] == list(range(1, 9))
+
+
+def test_what_fails_after_a_kill_is_run_again_from_its_beginning(make_study, starts, monkeypatch):
+    """Its checkpoint may be what it fails for."""
+    study = make_study(seeds=[1], overrides={"steps": 8})
+    monkeypatch.setenv("FAKE_STOP", "grpo/seed1 1 SIGKILL")
+    monkeypatch.setenv("FAKE_FAIL_RESUMED", "grpo/seed1")
+    assert study.run()
+    assert study.states()["grpo/seed1"] is State.FAILED
+    assert study.run(resume=True, retry_failed=True)
+    assert study.states()["grpo/seed1"] is State.FINISHED
+    assert starts() == ["grpo 1 resume", "grpo 1 start", "grpo 1 start", "grpo-ktae 1 start"]
 
 
 def killed_half_way(make_study, monkeypatch, gate):
@@ -187,18 +240,34 @@ def test_what_an_earlier_attempt_left_before_its_recipe_is_removed(make_study, s
 
 
 def test_a_model_is_loaded_by_one_run_first(make_study, tmp_path):
-    """The second run of a base model starts when the first has its recipe in its folder."""
-    study = make_study(base_models={"demo_seeds": [0], "pairing": "crossed"})
-    seen = []
+    """The second run of a base model starts when the first has its recipe in its folder; a task's
+    base model is another one, and loads beside it."""
+    study = make_study(
+        seeds=[1, 2],
+        base_models={"demo_seeds": [0], "pairing": "crossed"},
+        tasks={name: {"overrides": {"demo.language": name}} for name in ("sums", "lists")},
+    )
+    seen = {"sums": [], "lists": []}
 
     def started(cell):
-        first = study.folder.run_folder(study.cells[0]).recipe.exists()
-        seen.append((cell.name, first))
+        first = next(one for one in study.cells if one.task == cell.task)
+        seen[cell.task].append((cell.name, study.folder.run_folder(first).recipe.exists()))
 
     study.progress.started = started
-    assert study.run(jobs=3)
-    assert seen[0] == ("grpo/seed1-base0", False)
-    assert all(first for _, first in seen[1:])
+    assert study.run(jobs=4)
+    for task, runs in seen.items():
+        assert len(runs) == 4
+        assert runs[0] == (f"{task}/grpo/seed1-base0", False)
+        assert all(loaded for _, loaded in runs[1:])
+
+
+def test_the_commit_is_that_of_each_start(make_study, monkeypatch):
+    """An editable checkout may change while the study runs."""
+    commits = iter("ab")
+    monkeypatch.setattr(runner, "commit", lambda: next(commits))
+    study = make_study(seeds=[1])
+    study.run(jobs=1)
+    assert [study.folder.record(cell)["commit"] for cell in study.cells] == ["a", "b"]
 
 
 def test_the_record_says_where_and_with_what(make_study):

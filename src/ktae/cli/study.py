@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+
+from ktae.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +28,11 @@ def study(
         bool, typer.Option("--resume", help="Continue the study in the folder, or extend it.")
     ] = False,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Run failed runs again, from their beginning.")
+        bool,
+        typer.Option(
+            "--retry-failed",
+            help="Run failed runs again: from their beginning, killed ones from their checkpoint.",
+        ),
     ] = False,
     output: Annotated[
         Path | None, typer.Option(help="The study's folder [default: studies/NAME].")
@@ -44,13 +50,19 @@ def study(
             "--results-only", help="Run nothing; write tables and figures of what is there."
         ),
     ] = False,
+    overwrite_results: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite-results", help="Write results also over those of more finished runs."
+        ),
+    ] = False,
 ) -> None:
     """Train every method on every seed, and compare them as announced in the matrix."""
     from rich.console import Console
 
     from ktae.study import cells as expansion
+    from ktae.study import figures, results
     from ktae.study import matrix as matrices
-    from ktae.study import results
     from ktae.study.folder import State, StudyFolder
     from ktae.study.runner import run
 
@@ -62,21 +74,39 @@ def study(
     if dry_run:
         _list(console, due, folder)
         return
-    finished = True
+
+    def write_results() -> Results:
+        if not overwrite_results:
+            folder.require_no_loss(cells)
+        found = results.write(loaded, cells, folder)
+        folder.remove_figures_but(found.pictures)
+        _print(console, found, folder)
+        return found
+
     if results_only:  # without the lock: also while another process runs the study
         folder.require_started(cells)
-        found = results.write(loaded, cells, folder)
+        found = write_results()
     else:
+        # Nothing to draw yet, and nothing is written: a missing library is told before the runs.
+        figures.draw_all(loaded, [], [], Path())
         with folder.open(loaded, cells, resume=resume or retry_failed):
             with _Progress(console, due, folder) as progress:
                 finished = run(due, folder, jobs=jobs, progress=progress, retry_failed=retry_failed)
-            found = results.write(loaded, cells, folder)
-    _print(console, found, folder)
-    if not finished:
-        console.print("interrupted; --resume continues")
-        raise typer.Exit(130)
+            if not finished:
+                _stop_interrupted(console, write_results)
+            found = write_results()
     if found.count(State.FAILED):
         raise typer.Exit(1)
+
+
+def _stop_interrupted(console: Console, write_results: Callable[[], object]) -> NoReturn:
+    """Write what there is, where that loses nothing, and leave with Ctrl-C's status."""
+    try:
+        write_results()
+    except InputError as error:
+        console.print(str(error), soft_wrap=True)
+    console.print("interrupted; --resume continues")
+    raise typer.Exit(130)
 
 
 class _Progress:
@@ -111,6 +141,9 @@ class _Progress:
         self.bar.stop()
 
     def started(self, cell: Cell) -> None:
+        from ktae.study.folder import State
+
+        self.states[cell.name] = State.UNFINISHED  # a failed one is open again
         self.running[cell.name] = 0
         self.before.pop(cell.name, None)
         if not self.console.is_terminal:
@@ -118,8 +151,9 @@ class _Progress:
 
     def steps(self, done: Mapping[str, int]) -> None:
         for name, steps in done.items():
-            # A resumed run has steps that were not done now, and would make us look fast.
-            self.before.setdefault(name, steps)
+            # A resumed run has steps that were not done now, and would make us look fast. Once it
+            # has loaded, it drops those after its checkpoint.
+            self.before[name] = min(steps, self.before.get(name, steps))
             self.running[name] = steps
         self._show()
 

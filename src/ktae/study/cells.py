@@ -48,7 +48,10 @@ class Cell:
     @property
     def model_key(self) -> str:
         """The same for runs that start from the same model."""
-        return json.dumps([self.recipe.task, self.recipe.model.model_dump(mode="json")])
+        recipe = self.recipe
+        # A demo model is pretrained on its language: another language, another model.
+        language = recipe.demo.language if recipe.model.path == "demo" else None
+        return json.dumps([recipe.task, language, recipe.model.model_dump(mode="json")])
 
 
 def digest(recipe: Recipe) -> str:

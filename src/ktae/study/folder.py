@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from ktae import recipe as recipes
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 from ktae.runs import RunFolder, write_json
 from ktae.study.announced import Announced
 from ktae.study.cells import Cell, digest
 from ktae.study.matrix import Matrix
+
+FIGURES = ("curves-", "bars-", "differences")
+"""How the names of a study's figures begin."""
 
 
 class State(enum.Enum):
@@ -73,7 +76,10 @@ class StudyFolder:
     def require_started(self, cells: Iterable[Cell]) -> None:
         """Raise an InputError unless a study is here, and its runs are of these cells' recipes."""
         if not self.announced.exists():
-            raise InputError(f"{self.path} holds no study yet; leave --resume out to start one")
+            raise InputError(
+                f"{self.path} holds no study yet; "
+                f"`ktae study MATRIX --output {self.path}` starts one"
+            )
         for cell in cells:
             self._require_same(cell)
 
@@ -100,7 +106,8 @@ class StudyFolder:
         return State.UNFINISHED if run.path.exists() else State.NEW
 
     def record(self, cell: Cell) -> dict[str, Any]:
-        """Its processes: `attempts`, `seconds`, `error` (None: none), `machine`, `commit`."""
+        """Its processes: `attempts`, `seconds`, `kills` (how often in a row it was stopped from
+        outside), `error` (None: none), and of the last one `machine` and `commit`."""
         path = self.beside(cell, ".json")
         if not path.exists():
             return {}
@@ -114,6 +121,40 @@ class StudyFolder:
     def start_afresh(self, cell: Cell) -> None:
         """Remove what an earlier attempt left."""
         shutil.rmtree(self.run_folder(cell).path, ignore_errors=True)
+
+    def require_no_loss(self, cells: Iterable[Cell]) -> None:
+        """Raise an InputError if the results here are of more finished runs than are here now.
+
+        So it is in a clone: results are committed, runs are not.
+        """
+        written = self._finished_in_results()
+        found = sum(self.state(cell) is State.FINISHED for cell in cells)
+        if found < written:
+            raise InputError(
+                f"{self.results} is of {written} finished runs, and {self.runs} holds {found} of "
+                "the matrix now: results were left as they are. Run the others (--resume, "
+                "--retry-failed), give another --output, or write them with --overwrite-results"
+            )
+
+    def remove_figures_but(self, pictures: Iterable[Path]) -> None:
+        """Remove what an earlier summary drew and this one did not, PNG and SVG."""
+        drawn = {picture.with_suffix("") for picture in pictures}
+        for path in self.figures.glob("*"):
+            is_ours = path.name.startswith(FIGURES) and path.suffix in (".png", ".svg")
+            if is_ours and path.with_suffix("") not in drawn:
+                path.unlink()
+
+    def _finished_in_results(self) -> int:
+        """Finished runs that `results.json` is of; 0: there is none."""
+        if not self.results.exists():
+            return 0
+        try:
+            return int(json.loads(self.results.read_text(encoding="utf-8"))["runs"]["finished"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"cannot tell how many runs {self.results} is of ({one_line(error)}); "
+                "remove it, or write over it with --overwrite-results"
+            ) from None
 
     def _require_same(self, cell: Cell) -> None:
         """Raise an InputError if the cell's run was made with other settings."""

@@ -64,7 +64,8 @@ class BaseModels(Section):
     """The embedded base models of these pretraining seeds."""
 
     paths: tuple[str, ...] = ()
-    """Or folders and hub names."""
+    """Or folders and hub names. As in a recipe, a folder is relative to where the command runs: the
+    matrix cannot tell it from a hub name."""
 
     pairing: Literal["crossed", "cycled"]
     """`crossed`: every seed on every base model. `cycled`: the first seed on the first model, the
@@ -74,6 +75,8 @@ class BaseModels(Section):
     def _one_kind(self) -> BaseModels:
         if bool(self.demo_seeds) == bool(self.paths):
             raise ValueError("expected either demo_seeds or paths, with at least one entry")
+        if "demo" in self.paths:
+            raise ValueError("paths has 'demo'; use demo_seeds: [0] for embedded base models")
         _no_twice("base model", [*self.demo_seeds, *self.paths])
         return self
 

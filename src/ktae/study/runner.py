@@ -19,6 +19,10 @@ from ktae.study.provenance import commit, machine
 LAST_LINES = 15
 POLL_SECONDS = 0.2
 OVER = (State.FINISHED, State.FAILED)
+MOST_KILLS = 3
+"""A run that was stopped from outside so often, such as for want of memory, has failed."""
+INTERRUPTED = 130
+"""Exit status of a run that saved and stopped after a Ctrl-C of its own."""
 
 
 class Progress(Protocol):
@@ -37,7 +41,8 @@ class Progress(Protocol):
 class _Running(NamedTuple):
     cell: Cell
     process: subprocess.Popen[bytes] | None
-    """None: a process that an earlier `ktae study` left behind."""
+    """None: not ours. An earlier `ktae study` left it behind, and it goes on (then `lock` is None)
+    or has finished a moment ago (then we hold the lock)."""
     lock: IO[str] | None
     began: float
 
@@ -53,10 +58,11 @@ def run(
 ) -> bool:
     """Bring every cell to an end, `jobs` at a time, in their order; finished ones are left alone.
 
-    An interrupted run is resumed from its last checkpoint. A run that an earlier, killed `ktae
-    study` left running is waited for. A failed one is run again, from its beginning, only with
-    `retry_failed`. Returns False where the user interrupted before the end: the runs under way
-    have then saved a checkpoint and stopped.
+    An interrupted or killed run is resumed from its last checkpoint, unless it was killed
+    MOST_KILLS times: then it has failed. A run that an earlier, killed `ktae study` left running is
+    waited for. A failed one is run again only with `retry_failed`: from its beginning, or if it was
+    killed from its last checkpoint. Returns False where the user interrupted before the end: the
+    runs under way have then saved a checkpoint and stopped.
 
     Args:
         cells: whose folders hold no run with another recipe (`StudyFolder.open` has checked).
@@ -68,7 +74,6 @@ def run(
     """
     waiting = [cell for cell in cells if _is_due(folder, cell, retry_failed)]
     environment = _environment(jobs)
-    facts = {"machine": machine(), "commit": commit()}
     running: list[_Running] = []
     loaded: set[str] = set()
     n_passed_on = 0
@@ -79,7 +84,7 @@ def run(
                 if cell is None:
                     break
                 waiting.remove(cell)
-                running.append(_start(cell, folder, command, environment, facts))
+                running.append(_start(cell, folder, command, environment))
                 progress.started(cell)
             time.sleep(POLL_SECONDS)
             _stop(running, since=n_passed_on, now=len(interrupts))
@@ -88,10 +93,9 @@ def run(
             for one in [one for one in running if _is_over(one, folder)]:
                 running.remove(one)
                 state = _close(one, folder, interrupted=bool(interrupts))
-                if state in OVER or interrupts:
-                    progress.ended(one.cell, state, time.monotonic() - one.began)
-                else:
-                    waiting.insert(0, one.cell)  # left behind, and then it was killed
+                progress.ended(one.cell, state, time.monotonic() - one.began)
+                if state not in OVER and not interrupts:
+                    waiting.insert(0, one.cell)  # it was killed
     return not interrupts or all(folder.state(cell) in OVER for cell in cells)
 
 
@@ -129,7 +133,6 @@ def _start(
     folder: StudyFolder,
     command: Sequence[str],
     environment: dict[str, str],
-    facts: Mapping[str, object],
 ) -> _Running:
     """Its process, or the wait for one that is still there.
 
@@ -140,14 +143,21 @@ def _start(
     lock = try_lock(folder.beside(cell, ".lock"))
     if lock is None:
         return _Running(cell, None, None, began)
-    state, run = folder.state(cell), folder.run_folder(cell)
+    state, run, record = folder.state(cell), folder.run_folder(cell), folder.record(cell)
     if state is State.FINISHED:  # by a process that was left behind, a moment ago
         return _Running(cell, None, lock, began)
-    resume = state is State.UNFINISHED and run.recipe.exists()
+    kills = record.get("kills", 0)
+    resume = run.recipe.exists() and (state is State.UNFINISHED or kills > 0)
     if not resume:
         folder.start_afresh(cell)
     folder.add_to_record(
-        cell, attempts=folder.record(cell).get("attempts", 0) + 1, error=None, **facts
+        cell,
+        attempts=record.get("attempts", 0) + 1,
+        kills=0 if state is State.FAILED else kills,
+        error=None,
+        # Of now, not of the study: in an editable checkout a later run may import other code.
+        machine=machine(),
+        commit=commit(),
     )
     arguments = [str(cell.recipe_file), *cell.overrides, "--output", str(run.path)]
     with folder.beside(cell, ".log").open("ab") as log:
@@ -180,18 +190,25 @@ def _close(one: _Running, folder: StudyFolder, *, interrupted: bool) -> State:
     if one.process is None:
         return folder.state(one.cell)
     status = one.process.returncode
-    total = folder.record(one.cell).get("seconds", 0.0) + seconds
-    folder.add_to_record(one.cell, seconds=round(total, 1))
+    record = folder.record(one.cell)
+    folder.add_to_record(one.cell, seconds=round(record.get("seconds", 0.0) + seconds, 1))
     if not folder.run_folder(one.cell).summary.exists() and not interrupted:
-        folder.add_to_record(one.cell, error=_error(one.cell, folder, status))
+        killed = status < 0 or status == INTERRUPTED
+        kills = record.get("kills", 0) + 1 if killed else 0
+        goes_on = killed and kills < MOST_KILLS
+        error = None if goes_on else _error(one.cell, folder, status, kills)
+        folder.add_to_record(one.cell, kills=kills, error=error)
     return folder.state(one.cell)
 
 
-def _error(cell: Cell, folder: StudyFolder, status: int) -> str:
-    """How the process ended, and the last lines it wrote."""
-    how = f"ended by signal {-status}" if status < 0 else f"exit status {status}"
+def _error(cell: Cell, folder: StudyFolder, status: int, kills: int) -> str:
+    """How the process ended and the last lines it wrote, with what tells most as the last line."""
     text = folder.beside(cell, ".log").read_text(encoding="utf-8", errors="replace")
-    return "\n".join([how, *text.splitlines()[-LAST_LINES:]])
+    lines = text.splitlines()[-LAST_LINES:]
+    if not kills:
+        return "\n".join([f"exit status {status}", *lines])
+    how = f"signal {-status}" if status < 0 else "an interrupt"
+    return "\n".join([*lines, f"stopped {kills} times from outside, at last by {how}"])
 
 
 def _steps_done(folder: StudyFolder, cell: Cell) -> int:
