@@ -49,7 +49,10 @@ study-smoke: .venv/installed ## Run a study of 2 methods × 2 seeds × 4 steps, 
 	rm -rf runs/study-smoke
 	$(BIN)/ktae study study/smoke.yaml --output runs/study-smoke $(ARGS)
 
-study: $(STUDIES:%=study-%) ## Run or continue all studies, for hours (STUDIES=..., JOBS=..., STUDY_OUTPUT=...)
+study: $(STUDIES:%=study-%) ## Run or continue all of docs/results.md, for a day (STUDIES=..., JOBS=..., STUDY_OUTPUT=...)
+	$(if $(filter main,$(STUDIES)),$(BIN)/python study/temperatures.py study/main.yaml $(STUDY_OUTPUT)/main --jobs $(JOBS))
+	PATH="$(CURDIR)/$(BIN):$$PATH" study/align/along.sh
+	$(BIN)/python benchmarks/step_time.py
 
 # Not into study/results, which has committed results without their runs, but into studies/, which git
 # ignores. A study that is there already is continued: finished runs are kept.
