@@ -126,8 +126,8 @@ def measure(
         progress: called as it goes.
 
     Raises:
-        InputError: too few prompts, no rewards differ, so that there is no gradient, or an
-            estimator is no estimator or gives something else than terms.
+        InputError: too few prompts, an odd number of blocks, no rewards differ, so that there is no
+            gradient, or an estimator is no estimator or gives something else than terms.
     """
     for name, estimator in estimators.items():
         check_estimator(f"estimators[{name!r}]", estimator)
@@ -180,7 +180,7 @@ def _reference(
     rewards: list[np.ndarray],
 ) -> Reference:
     """Leave-one-out REINFORCE, unbiased: no division by lengths or by a standard deviation."""
-    # Not more of them than chunks, and an even number: (of 3 chunks) two.
+    # An even number, so that the halves are of every other batch, and no more than there are.
     n_blocks = min(plan.reference_blocks, chunks - chunks % 2)
     blocks: Any = None
     squares: Any = 0.0
