@@ -72,6 +72,27 @@ def feasibility(name: str) -> str:
     return _markdown([*then, "now", "cosine", "GRPO", "times GRPO"], table)
 
 
+def levels(*names: str) -> str:
+    """What `paper` gives in several measurements, in multiples of GRPO's cosine too."""
+    table = []
+    for name in names:
+        report = _report(name)
+        by_key = _rows(report)
+        grpo = by_key["raw", "grpo", "alone"]["cosine"]
+        plan, cells = report["plan"], []
+        for mixture in ("alone", "× 1"):
+            row = by_key["raw", "paper", mixture]
+            low, high = row["difference_low"], row["difference_high"]
+            difference = f"{row['difference']:+.3f} ({low:+.3f} to {high:+.3f})"
+            cells += [f"{row['cosine'] / grpo:.2f}", difference]
+        table.append([
+            name, f"{plan['reference_prompts']}, {plan['batches']}",
+            f"{report['reliability']['raw']:.3f}", f"{grpo:.3f}", *cells,
+        ])  # fmt: skip
+    head = ["", "prompts of reference, batches", "halves", "GRPO", "`paper` alone, times GRPO"]
+    return _markdown([*head, "minus GRPO", "× 1, times GRPO", "minus GRPO"], table)
+
+
 def _report(name: str) -> dict[str, Any]:
     return json.loads((ALIGN / f"{name}.json").read_text(encoding="utf-8"))
 
@@ -80,7 +101,7 @@ def _rows(report: dict[str, Any]) -> dict[tuple[str, str, str], dict[str, Any]]:
     return {(row["metric"], row["estimator"], row["mixture"]): row for row in report["rows"]}
 
 
-TABLES = {"cosines": cosines, "feasibility": feasibility}
+TABLES = {"cosines": cosines, "feasibility": feasibility, "levels": levels}
 
 if __name__ == "__main__":
     sys.exit(main())
