@@ -3,10 +3,11 @@
     python benchmarks/step_time.py                                       # a tiny model, on a CPU
     python benchmarks/step_time.py --shape 1.5b --prompts 2 --length 3072  # on a GPU
 
-The model has Qwen2.5-Math-1.5B's shape (or a tiny one) and random weights, so it never ends a
-response: all are of the full length, and nearly all their tokens differ, the most work that the
-estimator can have. Rewards are random, so groups are mixed. Methods take turns. Appends one row a
-method to results/step_time.csv; the first step of each round is left out.
+The model has Qwen2.5-Math-1.5B's shape (or a tiny one) and random weights, and may not end a
+response before its full length. What it says is next to uniform over its vocabulary: with 1.5B's
+nearly all tokens differ, the most work that the estimator can have. Rewards are random, so groups
+are mixed. Methods take turns. Appends one row a method to results/step_time.csv; the first step of
+each round is left out.
 """
 
 import argparse
@@ -118,6 +119,7 @@ def train(
                 per_device_train_batch_size=arguments.micro_batch,
                 gradient_accumulation_steps=16 * arguments.prompts // arguments.micro_batch,
                 max_completion_length=arguments.length,
+                generation_kwargs={"min_new_tokens": arguments.length},
                 logging_steps=1,
                 save_strategy="no",
                 report_to="none",
@@ -148,7 +150,7 @@ class Clock(TrainerCallback):
 
 
 def make_tokenizer(size: int) -> PreTrainedTokenizerFast:
-    """A word for each id. The last one ends a response, which a random model hardly ever says."""
+    """A word for each id; the last one ends a response."""
     words = {f"t{n}": n for n in range(size - 1)} | {"<eos>": size - 1}
     tokenizer = Tokenizer(WordLevel(words, unk_token="t0"))
     tokenizer.pre_tokenizer = WhitespaceSplit()

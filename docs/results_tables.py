@@ -54,12 +54,13 @@ def main() -> int:
     return 0
 
 
-def filled(page: str) -> str:
-    """The page with every table made anew."""
+def filled(page: str, tables: dict[str, Callable[..., str]] | None = None) -> str:
+    """The page with every table made anew, by the functions of `tables` (`TABLES` by default)."""
+    made_by = TABLES if tables is None else tables
 
     def table(match: re.Match[str]) -> str:
         name, *arguments = match["call"].split()
-        return f"<!-- table: {match['call']} -->\n\n{TABLES[name](*arguments)}\n\n<!-- end -->"
+        return f"<!-- table: {match['call']} -->\n\n{made_by[name](*arguments)}\n\n<!-- end -->"
 
     def inline(match: re.Match[str]) -> str:
         return (
@@ -302,7 +303,8 @@ def alignment(*names: str) -> str:
         {(r["estimator"], r["mixture"]): r for r in one["rows"] if r["metric"] == "raw"}
         for one in found
     ]
-    rows = []
+    halves = [f"cosine {one['reliability']['raw']:.3f}" for one in found]
+    rows = [["the reference's own halves", *halves]]
     for estimator, mixture in dict.fromkeys(key for of_file in raw for key in of_file):
         if mixture in ("alone", "as trained"):
             cells = [_aligned(of_file.get((estimator, mixture))) for of_file in raw]

@@ -116,15 +116,15 @@ def _extra(extra: str, packages: tuple[str, ...]) -> Finding:
 def _trl() -> Iterator[Finding]:
     """A real training step of each loss type: does each token's credit arrive at that token?"""
     try:
-        from ktae.trl import alignment
+        from ktae.trl import gradient_check
     except Exception as failure:  # a half-installed torch raises more than ImportError
         detail = f"cannot be imported: {_said(failure)}"
         yield Finding("TRL", "wrong", detail, "pip install -U 'ktae[trl]'")
         return
-    for loss_type in alignment.WEIGHTS:
+    for loss_type in gradient_check.WEIGHTS:
         subject = f"TRL, loss {loss_type}"
         try:
-            error = alignment.gradient_error(loss_type)
+            error = gradient_check.gradient_error(loss_type)
         except Exception as failure:  # whatever a foreign version does: it is the finding
             yield Finding(
                 subject, "wrong", _said(failure), "pip install 'trl>=1.16,<2' 'transformers>=5'"

@@ -18,7 +18,7 @@ from ktae.align import measure as measuring
 from ktae.align.gradients import Reference, cosine, policy_gradient, product
 from ktae.align.measure import Plan, Products, measure, token_weights
 from ktae.align.rollouts import Rollouts
-from ktae.align.summary import rows
+from ktae.align.summary import read, rows
 from ktae.cli import app
 from ktae.demo import SUMS
 from ktae.demo.model import make_model, make_tokenizer
@@ -107,7 +107,8 @@ def test_mixtures_follow_from_products() -> None:
 
 
 def test_adams_metric() -> None:
-    reference = Reference((torch.ones(2), torch.ones(2)), torch.tensor([4.0, 0.25]))
+    reference = Reference(torch.ones(4, 2), torch.tensor([4.0, 0.25]))
+    torch.testing.assert_close(reference.gradient, torch.tensor([4.0, 4.0]))
     metric = reference.metrics()["adam"]
     torch.testing.assert_close(metric, torch.tensor([0.5, 2.0]))
     assert reference.metrics()["raw"] is None
@@ -140,6 +141,52 @@ def test_measure(model: Any) -> None:
         assert row.low <= row.cosine <= row.high
         assert row.difference_low <= row.difference <= row.difference_high
     assert [row.difference for row in table if row.estimator == "grpo"] == [0, 0]
+    for metric, own in found.blocks.items():
+        assert np.shape(own.rr) == (4, 4), "four batches make a reference of four blocks, not eight"
+        for name, products in found.products[metric].items():
+            tr, br = np.sum(own.tr[name], axis=1), np.sum(own.br, axis=1)
+            np.testing.assert_allclose(tr, [p.tr for p in products], rtol=1e-4, atol=1e-9)
+            np.testing.assert_allclose(br, [p.br for p in products], rtol=1e-4, atol=1e-9)
+        assert np.sum(own.rr) == pytest.approx(products[0].rr, rel=1e-4)
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 3])
+def test_the_reference_has_an_even_number_of_blocks(model: Any, blocks: int) -> None:
+    plan = Plan(2, 4, reference_blocks=blocks)
+    with pytest.raises(InputError, match=rf"reference_blocks is {blocks}; expected an even number"):
+        measure(model, None, recipes.load(RECIPE, SMALL), ESTIMATORS, plan, lambda *_: None)
+
+
+@pytest.mark.usefixtures("parity")
+@pytest.mark.parametrize(("prompts", "blocks"), [(4, 2), (6, 2), (8, 4), (14, 4)])
+def test_blocks_are_an_even_number_of_at_most_the_batches(
+    model: Any, prompts: int, blocks: int
+) -> None:
+    plan = Plan(2, prompts, reference_blocks=4)
+    recipe = recipes.load(RECIPE, SMALL)
+    found = measure(model, make_tokenizer(SUMS), recipe, ESTIMATORS, plan, lambda *_: None)
+    assert len(found.blocks["raw"].rr) == blocks
+
+
+def test_accuracy_is_of_what_could_be_graded(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reward(tokenizer: Any, recipe: Any) -> Callable[..., list[float | None]]:
+        return lambda completion_ids, **_: [1, 0, None, None] * (len(completion_ids) // 4)
+
+    monkeypatch.setitem(TASKS, "demo", dataclasses.replace(TASKS["demo"], reward=reward))
+    recipe = recipes.load(RECIPE, SMALL)
+    found = measure(model, make_tokenizer(SUMS), recipe, ESTIMATORS, Plan(2, 4), lambda *_: None)
+    assert found.accuracy == 0.5
+
+
+def test_too_few_prompts_names_what_to_lower(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = TASKS["demo"]
+    few = dataclasses.replace(task, train_set=lambda r: task.train_set(r).select(range(5)))
+    monkeypatch.setitem(TASKS, "demo", few)
+    with pytest.raises(InputError, match=r"8 prompts are .* are 5; lower --reference-prompts or"):
+        measure(
+            model, make_tokenizer(SUMS), recipes.load(RECIPE, SMALL), ESTIMATORS, Plan(2, 4),
+            lambda *_: None,
+        )  # fmt: skip
 
 
 @pytest.mark.usefixtures("parity")
@@ -184,6 +231,10 @@ def test_command(model: Any, tmp_path: Path) -> None:
     assert done.exit_code == 0 and "as trained" in done.stdout
     report = json.loads((tmp_path / "out/align.json").read_text())
     assert len(report["products"]["raw"]["paper"]) == 2
+    assert "over the reference's prompts (jackknife, 2 blocks)" in report["intervals"]
+    assert report["intervals"] in " ".join(done.stdout.split())
+    again = rows(read(tmp_path / "out/align.json"), [0.3, 1, 2])
+    assert [dataclasses.asdict(row) for row in again] == report["rows"]
     trigrams = report["estimators"]["calibrated:units=[token,trigram]"]
     assert (trigrams["statistic"], trigrams["units"]) == ("z", ["token", "trigram"])
     assert (tmp_path / "out/align.png").read_bytes().startswith(b"\x89PNG")

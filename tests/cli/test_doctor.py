@@ -66,15 +66,17 @@ def test_what_is_absent_comes_with_a_remedy(monkeypatch, no_trl):
 
 def test_a_training_step_that_fails_is_a_finding(monkeypatch):
     require("trl")
-    from ktae.trl import alignment
+    from ktae.trl import gradient_check
 
     def fail(loss_type):
         raise AttributeError("GRPOTrainer has no\nsuch method")
 
     errors = {"grpo": 1e-3, "dapo": float("nan")}
-    monkeypatch.setattr(alignment, "WEIGHTS", dict.fromkeys([*errors, "bnpo"]))
+    monkeypatch.setattr(gradient_check, "WEIGHTS", dict.fromkeys([*errors, "bnpo"]))
     monkeypatch.setattr(
-        alignment, "gradient_error", lambda loss: errors[loss] if loss in errors else fail(loss)
+        gradient_check,
+        "gradient_error",
+        lambda loss: errors[loss] if loss in errors else fail(loss),
     )
     grpo, dapo, bnpo = doctor._trl()
     assert grpo.status == dapo.status == bnpo.status == "wrong"

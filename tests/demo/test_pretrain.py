@@ -265,7 +265,32 @@ def test_command_sample(language: str) -> None:
     assert done.stdout == CliRunner().invoke(command.app, arguments).stdout
     assert done.stdout.count("problem   <bos> ") == done.stdout.count("solution  ") == 20
     assert "is right" in done.stdout
-    assert "is wrong" in done.stdout
+    assert "is wrong: it says" in done.stdout
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=list(LANGUAGES))
+def test_sample_says_what_the_task_counts(language: Language[Any]) -> None:
+    """The limit in tokens included: some right answers come too late."""
+    arguments = ["sample", "-n", "400", "--seed", "2", "--language", language.name]
+    shown = CliRunner().invoke(command.app, arguments).stdout.strip().split("\n\n")
+    tokenizer = make_tokenizer(language)
+    late = 0
+    for block, problem in zip(shown, language.train_problems(400, 2), strict=True):
+        solution, verdict = (line.split(maxsplit=1)[1] for line in block.splitlines()[1:])
+        n_tokens = len(tokenizer(solution)["input_ids"])
+        in_time = n_tokens <= language.max_response_length
+        right = language.is_correct(solution, problem.answer, finished=in_time)
+        assert verdict.startswith(f"{problem.answer}, so the solution is ")
+        assert verdict.endswith("is right") == right
+        if not right and language.extract_answer(solution) == problem.answer:
+            late += 1
+            limit = language.max_response_length
+            assert verdict.endswith(f"is wrong: {n_tokens} tokens, of at most {limit}")
+    assert late > 0
+
+
+def test_sample_of_a_solution_without_an_answer() -> None:
+    assert command._verdict(SUMS, "easy . <eos>", 3) == "wrong: it has no answer"
 
 
 @pytest.mark.parametrize("name", ["sample", "pretrain"])

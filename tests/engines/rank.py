@@ -10,7 +10,7 @@ from trl import GRPOConfig
 
 from ktae.demo import SUMS
 from ktae.trl import KTAETrainer
-from ktae.trl.alignment import KeepGradient
+from ktae.trl.gradient_check import KeepGradient
 
 
 def main(model: str, output: Path, rows_per_rank: int, group_size: int) -> None:

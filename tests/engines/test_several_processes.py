@@ -15,7 +15,7 @@ from ktae.rollouts import record
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 
-from ktae.trl.alignment import WEIGHTS, expected_gradient, relative_error
+from ktae.trl.gradient_check import WEIGHTS, expected_gradient, relative_error
 
 
 @pytest.mark.parametrize(

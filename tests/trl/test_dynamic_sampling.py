@@ -11,7 +11,8 @@ from trl import GRPOTrainer
 
 from ktae import InputError
 from ktae.trl import DynamicSampling, KTAETrainer
-from ktae.trl.alignment import (
+from ktae.trl.dynamic_sampling import _check, merge
+from ktae.trl.gradient_check import (
     WEIGHTS,
     even_start,
     expected_gradient,
@@ -19,7 +20,6 @@ from ktae.trl.alignment import (
     relative_error,
     train_one_step,
 )
-from ktae.trl.dynamic_sampling import _check, merge
 
 
 def is_hopeless(prompt):

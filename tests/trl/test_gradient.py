@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ktae.trl import KTAETrainer
-from ktae.trl.alignment import (
+from ktae.trl.gradient_check import (
     MAX_LENGTH,
     WEIGHTS,
     expected_gradient,

@@ -6,7 +6,7 @@ import torch
 
 from ktae import InputError
 from ktae.trl import KTAETrainer
-from ktae.trl.alignment import (
+from ktae.trl.gradient_check import (
     WEIGHTS,
     KeepGradient,
     expected_gradient,

@@ -57,16 +57,21 @@ def _log_probabilities(model: Any, rollouts: Rollouts, rows: list[int]) -> tuple
 class Reference(NamedTuple):
     """A large-sample gradient of the expected reward."""
 
-    halves: tuple[torch.Tensor, torch.Tensor]
-    """(n_parameters,) each, of different prompts."""
+    blocks: torch.Tensor
+    """(K, n_parameters) of different prompts; K is even, and their sum is the gradient."""
     second_moment: torch.Tensor
     """(n_parameters,) the mean square of the gradients of single batches: Adam's v, if it stood
     still here."""
 
     @property
     def gradient(self) -> torch.Tensor:
-        """Of both halves."""
-        return self.halves[0] + self.halves[1]
+        """Of all blocks."""
+        return self.blocks.sum(dim=0)
+
+    @property
+    def halves(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The gradients of every other block."""
+        return self.blocks[0::2].sum(dim=0), self.blocks[1::2].sum(dim=0)
 
     def metrics(self) -> dict[str, torch.Tensor | None]:
         """What multiplies the products of two gradients: nothing, or Adam's 1 / (√v + ε), in whose

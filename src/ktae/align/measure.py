@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,9 @@ class Plan:
     reference_prompts: int = 768
     rows_at_once: int = 64
     """Rollouts in one forward and backward pass."""
+    reference_blocks: int = 8
+    """Parts of the reference that are kept apart, an even number, from which its own noise is told.
+    Each takes the memory of a gradient in float32; a reference of fewer batches has fewer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +66,33 @@ class Products:
 
 
 @dataclasses.dataclass(frozen=True)
+class Blocks:
+    """Products with the K parts of the reference, which sum up to r, in one metric.
+
+    With them the reference can be made again without one of its parts. N is the number of batches.
+    """
+
+    rr: list[list[float]]
+    """(K, K) of the parts with one another."""
+    br: list[list[float]]
+    """(N, K) of the rollout advantages' gradients."""
+    tr: dict[str, list[list[float]]]
+    """(N, K) by estimator, of its terms' gradients."""
+
+    def without_each(self, estimator: str, products: Sequence[Products]) -> list[list[Products]]:
+        """(K, N) what an estimator's products would be without one part of the reference."""
+        found = []
+        for block, cross in enumerate(self.rr):
+            rr = products[0].rr - 2 * sum(cross) + cross[block]
+            own = zip(products, self.br, self.tr[estimator], strict=True)
+            found.append([
+                dataclasses.replace(p, br=p.br - br[block], tr=p.tr - tr[block], rr=rr)
+                for p, br, tr in own
+            ])  # fmt: skip
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
 class Alignment:
     """What was measured."""
 
@@ -72,6 +102,8 @@ class Alignment:
     """By metric and estimator, one entry a batch."""
     accuracy: float
     """Of all sampled rollouts whose correctness is known."""
+    blocks: dict[str, Blocks] = dataclasses.field(default_factory=dict)
+    """By metric; empty in what was measured before they were kept."""
 
 
 def measure(
@@ -94,32 +126,48 @@ def measure(
         progress: called as it goes.
 
     Raises:
-        InputError: too few prompts, no rewards differ, so that there is no gradient, or an
-            estimator is no estimator or gives something else than terms.
+        InputError: too few prompts, an odd number of blocks, no rewards differ, so that there is no
+            gradient, or an estimator is no estimator or gives something else than terms.
     """
     for name, estimator in estimators.items():
         check_estimator(f"estimators[{name!r}]", estimator)
+    if plan.reference_blocks < 2 or plan.reference_blocks % 2:
+        raise InputError(
+            f"reference_blocks is {plan.reference_blocks}; expected an even number of 2 or more, "
+            "since the reference is also taken in halves"
+        )
     per_batch = recipe.rollout.prompts_per_step
     chunks = max(2, plan.reference_prompts // per_batch)
     sampler = Sampler(model, tokenizer, recipe, (chunks + plan.batches) * per_batch)
     rewards: list[np.ndarray] = []
     reference = _reference(model, sampler, recipe, chunks, plan, progress, rewards)
-    metrics = reference.metrics()
+    gradient, metrics = reference.gradient, reference.metrics()
     products: dict[str, dict[str, list[Products]]] = {
         metric: {name: [] for name in estimators} for metric in metrics
     }
+    blocks = {
+        metric: Blocks(
+            [_with_each(block, reference.blocks, scale) for block in reference.blocks],
+            br=[], tr={name: [] for name in estimators},
+        )
+        for metric, scale in metrics.items()
+    }  # fmt: skip
     for done in range(plan.batches):
         rollouts = sampler.draw(per_batch)
         rewards.append(rollouts.reward_b)
         base_bt, terms = token_weights(rollouts, recipe, estimators, tokenizer)
         base = policy_gradient(model, rollouts, base_bt, rows_at_once=plan.rows_at_once)
+        for metric, scale in metrics.items():
+            blocks[metric].br.append(_with_each(base, reference.blocks, scale))
         for name, term_bt in terms.items():
             term = policy_gradient(model, rollouts, term_bt, rows_at_once=plan.rows_at_once)
             for metric, scale in metrics.items():
-                products[metric][name].append(_products(base, term, reference.gradient, scale))
+                products[metric][name].append(_products(base, term, gradient, scale))
+                blocks[metric].tr[name].append(_with_each(term, reference.blocks, scale))
         progress("batches", done + 1, plan.batches)
     reliability = {name: cosine(*reference.halves, scale) for name, scale in metrics.items()}
-    return Alignment(reliability, products, float(np.nanmean(np.concatenate(rewards) > 0)))
+    accuracy = float(np.nanmean(_verdicts(np.concatenate(rewards))))
+    return Alignment(reliability, products, accuracy, blocks)
 
 
 def _reference(
@@ -132,7 +180,9 @@ def _reference(
     rewards: list[np.ndarray],
 ) -> Reference:
     """Leave-one-out REINFORCE, unbiased: no division by lengths or by a standard deviation."""
-    halves: list[Any] = [0.0, 0.0]
+    # An even number, so that the halves are of every other batch, and no more than there are.
+    n_blocks = min(plan.reference_blocks, chunks - chunks % 2)
+    blocks: Any = None
     squares: Any = 0.0
     for chunk in range(chunks):
         rollouts = sampler.draw(recipe.rollout.prompts_per_step)
@@ -145,15 +195,18 @@ def _reference(
             weight_bt.expand(rollouts.mask_bt.shape),
             rows_at_once=plan.rows_at_once,
         )
-        halves[chunk % 2] = halves[chunk % 2] + gradient / chunks
+        if blocks is None:
+            blocks = gradient.new_zeros(n_blocks, len(gradient))
+        blocks[chunk % n_blocks] += gradient / chunks
         squares = squares + gradient**2 / chunks
         progress("reference", chunk + 1, chunks)
-    if not all(bool(half.any()) for half in halves):
+    reference = Reference(blocks, squares)
+    if not all(bool(half.any()) for half in reference.halves):
         raise InputError(
             "the reference gradient is 0: in no group of one half did the rewards differ; "
             "more prompts, or a task that the model sometimes solves, would give one"
         )
-    return Reference((halves[0], halves[1]), squares)
+    return reference
 
 
 def token_weights(
@@ -170,7 +223,7 @@ def token_weights(
         "dapo": mask_bt / n_tokens,
         "dr_grpo": mask_bt / (n_rows * recipe.rollout.max_response_length),
     }[recipe.algorithm.loss]
-    verdict_b = np.where(np.isnan(rollouts.reward_b), np.nan, rollouts.reward_b > 0)
+    verdict_b = _verdicts(rollouts.reward_b)
     terms = {}
     for name, estimator in estimators.items():
         evidence_b = rollouts.reward_b if takes_scores(estimator) else verdict_b
@@ -179,6 +232,11 @@ def token_weights(
             tokenizer=tokenizer,
         )  # fmt: skip
     return scale_bt * advantage_b[:, None], terms
+
+
+def _verdicts(reward_b: np.ndarray) -> np.ndarray:
+    """(B,) 1 for right, 0 for wrong, NaN for what nobody could grade."""
+    return np.where(np.isnan(reward_b), np.nan, reward_b > 0)
 
 
 def _rollout_advantages(base: str, rollouts: Rollouts) -> np.ndarray:
@@ -191,6 +249,13 @@ def _rollout_advantages(base: str, rollouts: Rollouts) -> np.ndarray:
         lambda x: np.bincount(rollouts.group_b, x)[rollouts.group_b],
     )
     return advantages_b
+
+
+def _with_each(
+    gradient: torch.Tensor, blocks: torch.Tensor, scale: torch.Tensor | None
+) -> list[float]:
+    """(K,) products with each of (K, n_parameters) blocks."""
+    return [product(gradient, block, scale) for block in blocks]
 
 
 def _products(

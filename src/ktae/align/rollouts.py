@@ -39,7 +39,7 @@ class Sampler:
         if len(problems) < n_prompts:
             raise InputError(
                 f"{n_prompts} prompts are needed (reference and batches), and there are "
-                f"{len(problems)}; ask for fewer"
+                f"{len(problems)}; lower --reference-prompts or --batches"
             )
         self._problems = problems.shuffle(seed=recipe.seed)
         self._reward = task.reward(tokenizer, recipe)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from ktae.align.measure import BASE, Alignment, Products
+from ktae.align.measure import BASE, Alignment, Blocks, Products
 from ktae.atomic import atomic_write
+from ktae.errors import InputError
 
 RESAMPLES = 10_000
 
@@ -32,21 +34,120 @@ class Row:
     difference_low: float
     difference_high: float
     """From the rollout advantages alone, on the same batches."""
+    difference_reference_error: float | None
+    """What the reference's own noise adds to the difference's standard error; None, and not in the
+    intervals, where the reference's blocks were not kept."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Cosines:
+    """Of one mixture: with the whole reference, and with it less one block."""
+
+    whole: np.ndarray
+    """(N,) one a batch."""
+    without: np.ndarray
+    """(K, N); K is 0 where no blocks were kept."""
+
+    def __sub__(self, other: _Cosines) -> _Cosines:
+        return _Cosines(self.whole - other.whole, self.without - other.without)
+
+    def reference_error(self) -> float | None:
+        """The jackknife's standard error of the mean over batches, over the reference's blocks."""
+        if not len(self.without):
+            return None
+        means = self.without.mean(axis=1)
+        return float(((len(means) - 1) * means.var()) ** 0.5)
 
 
 def rows(alignment: Alignment, weights: Sequence[float], *, seed: int = 0) -> list[Row]:
-    """All mixtures of all estimators. Intervals are the percentiles of a bootstrap over batches."""
+    """All mixtures of all estimators, with intervals for other batches and another reference.
+
+    They are the percentiles of a bootstrap over batches. One reference is behind all of them, so
+    its error is added to each resample: the jackknife's standard error over the reference's blocks
+    times a draw of Student's t. Without blocks an interval is of batches alone, and too narrow.
+    """
     found = []
     for metric, by_estimator in alignment.products.items():
-        anything = next(iter(by_estimator.values()))
-        draws = np.random.default_rng(seed).integers(len(anything), size=(RESAMPLES, len(anything)))
-        base = np.array([p.cosine(1, 0) for p in anything])
-        found.append(_row(metric, BASE, "alone", base, base, draws))
+        blocks = alignment.blocks.get(metric)
+        resample = _Resample(by_estimator, blocks, seed)
+        base: _Cosines | None = None
         for estimator, products in by_estimator.items():
+            without = blocks.without_each(estimator, products) if blocks else []
+            if base is None:
+                base = _cosines(lambda p: p.cosine(1, 0), products, without)
+                found.append(_row(metric, BASE, "alone", base, base, resample))
             for mixture, cosine in _mixtures(weights):
-                own = np.array([cosine(p) for p in products])
-                found.append(_row(metric, estimator, mixture, own, base, draws))
+                own = _cosines(cosine, products, without)
+                found.append(_row(metric, estimator, mixture, own, base, resample))
     return found
+
+
+def _cosines(
+    cosine: Callable[[Products], float],
+    products: Sequence[Products],
+    without: Sequence[Sequence[Products]],
+) -> _Cosines:
+    left_out = [[cosine(p) for p in part] for part in without]
+    return _Cosines(
+        np.array([cosine(p) for p in products]),
+        np.array(left_out).reshape(len(without), len(products)),
+    )
+
+
+class _Resample:
+    """Draws what other batches and another reference might have given, the same for all rows."""
+
+    def __init__(
+        self, by_estimator: Mapping[str, Sequence[Products]], blocks: Blocks | None, seed: int
+    ) -> None:
+        rng = np.random.default_rng(seed)
+        n_batches = len(next(iter(by_estimator.values())))
+        self._batches = rng.integers(n_batches, size=(RESAMPLES, n_batches))
+        self._noise = rng.standard_t(len(blocks.rr) - 1, RESAMPLES) if blocks else np.zeros(1)
+
+    def interval(self, cosines: _Cosines) -> tuple[float, float]:
+        """95 % of the mean over batches."""
+        means = cosines.whole[self._batches].mean(axis=1)
+        means += self._noise * (cosines.reference_error() or 0.0)
+        low, high = np.quantile(means, [0.025, 0.975])
+        return float(low), float(high)
+
+
+def covered(alignment: Alignment) -> str:
+    """What the intervals of `rows` cover, in words."""
+    if not alignment.blocks:
+        return "95 % over batches alone: the reference's own noise comes on top"
+    n_blocks = len(next(iter(alignment.blocks.values())).rr)
+    return (
+        f"95 % over batches (bootstrap) and over the reference's prompts (jackknife, {n_blocks} "
+        "blocks)"
+    )
+
+
+def read(path: Path) -> Alignment:
+    """The measurement in an `align.json`, from which `rows` gives any other weights.
+
+    Raises:
+        InputError: the file cannot be read or holds no alignment.
+    """
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+        return Alignment(
+            reliability=report["reliability"],
+            products={
+                metric: {name: [Products(**one) for one in own] for name, own in estimators.items()}
+                for metric, estimators in report["products"].items()
+            },
+            accuracy=report["accuracy"],
+            blocks={metric: Blocks(**own) for metric, own in report.get("blocks", {}).items()},
+        )
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(
+            f"{path} is no align.json: {type(error).__name__} ({error}); expected what "
+            "`ktae align` writes"
+        ) from None
 
 
 def _mixtures(weights: Sequence[float]) -> Iterator[tuple[str, Callable[[Products], float]]]:
@@ -61,25 +162,18 @@ def _weighted(weight: float, products: Products) -> float:
 
 
 def _row(
-    metric: str,
-    estimator: str,
-    mixture: str,
-    own: np.ndarray,
-    base: np.ndarray,
-    draws: np.ndarray,
+    metric: str, estimator: str, mixture: str, own: _Cosines, base: _Cosines, resample: _Resample
 ) -> Row:
-    def interval(values: np.ndarray) -> tuple[float, float]:
-        low, high = np.quantile(values[draws].mean(axis=1), [0.025, 0.975])
-        return float(low), float(high)
-
     difference = own - base
     return Row(
         metric, estimator, mixture,
-        float(own.mean()), *interval(own), float(difference.mean()), *interval(difference),
+        float(own.whole.mean()), *resample.interval(own),
+        float(difference.whole.mean()), *resample.interval(difference),
+        difference.reference_error(),
     )  # fmt: skip
 
 
-def draw(found: Sequence[Row], path: Path, *, title: str) -> None:
+def draw(found: Sequence[Row], alignment: Alignment, path: Path, *, title: str) -> None:
     """Differences from the rollout advantages alone, one panel a metric; PNG or SVG by suffix."""
     from matplotlib.figure import Figure
 
@@ -98,12 +192,16 @@ def draw(found: Sequence[Row], path: Path, *, title: str) -> None:
         base = next(row for row in found if row.metric == metric and row.estimator == BASE)
         axis.axvline(0, color="black", linewidth=0.8)
         name = {"raw": "in the parameters", "adam": "in Adam's metric"}[metric]
-        axis.set_title(f"{name}; {BASE} alone: {base.cosine:.3f}", fontsize=10)
+        axis.set_title(
+            f"{name}; {BASE} alone: {base.cosine:.3f}\n"
+            f"the reference's own halves: {alignment.reliability[metric]:.2f}",
+            fontsize=10,
+        )
         axis.set_xlabel(f"cosine with the reference, minus {BASE}'s (95 %)")
         axis.spines[["top", "right", "left"]].set_visible(False)
         axis.tick_params(axis="y", length=0)
     axes[0].set_yticks(range(len(labels)), [f"{name}, {mixture}" for name, mixture in labels])
     axes[0].invert_yaxis()
-    figure.suptitle(title, fontsize=11, parse_math=False)
+    figure.suptitle(f"{title}\n{covered(alignment)}", fontsize=11, parse_math=False)
     with atomic_write(path) as temporary:
         figure.savefig(temporary, format=path.suffix.lstrip("."), dpi=120)

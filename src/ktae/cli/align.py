@@ -43,6 +43,12 @@ def align(
         int, typer.Option(min=2, help="Prompts behind the reference gradient.")
     ] = 768,
     rows_at_once: Annotated[int, typer.Option(min=1, help="Rollouts in one backward pass.")] = 64,
+    reference_blocks: Annotated[
+        int,
+        typer.Option(
+            min=2, help="Parts of the reference, an even number; each takes a gradient's memory."
+        ),
+    ] = 8,
     output: Annotated[Path, typer.Option(help="Folder for the JSON and the figure.")] = Path(
         "align"
     ),
@@ -71,13 +77,15 @@ def align(
     except OSError as error:
         raise InputError(f"cannot make folder {output}: {error.strerror}") from None
     model, tokenizer = load_policy(checked)
-    plan = Plan(batches, reference_prompts, rows_at_once)
+    plan = Plan(batches, reference_prompts, rows_at_once, reference_blocks)
     with _Progress(console) as progress:
         found = measure(model, tokenizer, checked, configs, plan, progress)
     table = rows(found, factors)
     _write_json(output / "align.json", checked, configs, plan, found, table)
     for suffix in ("png", "svg"):
-        draw(table, output / f"align.{suffix}", title=f"{checked.name}: {checked.model.path}")
+        draw(
+            table, found, output / f"align.{suffix}", title=f"{checked.name}: {checked.model.path}"
+        )
     _print(console, found, table)
     console.print(f"{output}/align.json, align.png, align.svg", highlight=False)
 
@@ -118,6 +126,7 @@ def _write_json(
     found: Alignment,
     table: list[Row],
 ) -> None:
+    from ktae.align.summary import covered
     from ktae.bench import machine
     from ktae.runs import write_json
 
@@ -128,6 +137,7 @@ def _write_json(
             "estimators": {name: dataclasses.asdict(config) for name, config in configs.items()},
             "plan": dataclasses.asdict(plan),
             "machine": machine(),
+            "intervals": covered(found),
             "rows": [dataclasses.asdict(row) for row in table],
             **dataclasses.asdict(found),
         },
@@ -137,6 +147,8 @@ def _write_json(
 def _print(console: Console, found: Alignment, table: list[Row]) -> None:
     from rich.markup import escape
     from rich.table import Table
+
+    from ktae.align.summary import covered
 
     for metric, reliability in found.reliability.items():
         shown = Table(
@@ -156,6 +168,7 @@ def _print(console: Console, found: Alignment, table: list[Row]) -> None:
                 f"{row.difference:+.3f} ({low:+.3f} to {high:+.3f})",
             )
         console.print(shown)
+    console.print(covered(found), highlight=False)
 
 
 class _Progress:

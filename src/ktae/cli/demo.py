@@ -96,7 +96,19 @@ def sample(
     rng = random.Random(seed)
     for problem in speaks.train_problems(n, seed):
         solution = speaks.worked_solution(problem, rng)
-        verdict = "right" if speaks.extract_answer(solution) == problem.answer else "wrong"
         typer.echo(f"problem   {problem.prompt}")
         typer.echo(f"solution  {solution}")
+        verdict = _verdict(speaks, solution, problem.answer)
         typer.echo(f"answer    {problem.answer}, so the solution is {verdict}\n")
+
+
+def _verdict(language: Language[Any], solution: str, answer: int | str) -> str:
+    """`right`, or `wrong` and why, as the task counts it."""
+    n_tokens = len(solution.split())  # every word is a token
+    in_time = n_tokens <= language.max_response_length
+    if language.is_correct(solution, answer, finished=in_time):
+        return "right"
+    if language.is_correct(solution, answer, finished=True):
+        return f"wrong: {n_tokens} tokens, of at most {language.max_response_length}"
+    found = language.extract_answer(solution)
+    return "wrong: it has no answer" if found is None else f"wrong: it says {found}"

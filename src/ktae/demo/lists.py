@@ -244,7 +244,7 @@ def _attempt(operations: list[Operation], items: Items, rng: random.Random, care
 
 
 def _understood(operation: Operation, rng: random.Random) -> Operation:
-    """The operation that the solver does: three of them are mostly taken for another."""
+    """The operation that the solver does: four verbs are mostly taken for another."""
     verb, rate = MISCONCEPTIONS.get(operation.verb, (operation.verb, 0.0))
     return Operation(verb, operation.letter) if rng.random() < rate else operation
 

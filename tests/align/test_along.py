@@ -1,0 +1,103 @@
+"""study/align/along.sh with a `ktae` that only writes down how it was called."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "study/align/along.sh"
+STEPS = (0, 10, 20, 40, 80)
+KTAE = """#!/usr/bin/env bash
+set -eu
+echo "$*" >> calls
+command=$1 language=${3#demo.language=}
+while [ "$1" != --output ]; do shift; done
+mkdir -p "$2"
+[ "$command" = align ] || touch "$2/recipe.yaml"
+case "$command-$language" in
+  "${FAILS:-none}") exit 3 ;;
+  "${SLOW:-none}") echo $$ > pid; sleep 60 ;;
+esac
+if [ "$command" = train ]; then touch "$2/summary.json"; else echo "{}" > "$2/align.json"; fi
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "study/align").mkdir(parents=True)
+    shutil.copy(SCRIPT, tmp_path / "study/align")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/ktae").write_text(KTAE, encoding="utf-8")
+    (tmp_path / "bin/ktae").chmod(0o755)
+    return tmp_path
+
+
+def along(project: Path, *arguments: str, **environment: str) -> int:
+    path = f"{project / 'bin'}:{os.environ['PATH']}"
+    command = [str(project / "study/align/along.sh"), *arguments]
+    done = subprocess.run(command, env=os.environ | {"PATH": path} | environment, timeout=60)
+    return done.returncode
+
+
+def calls(project: Path) -> list[str]:
+    return (project / "calls").read_text(encoding="utf-8").splitlines()
+
+
+def committed(project: Path) -> list[str]:
+    return sorted(path.name for path in (project / "study/align/along").glob("*"))
+
+
+def test_both_languages_along_the_run(project: Path) -> None:
+    assert along(project) == 0
+    names = [f"{language}-step{n}.json" for language in ("lists", "sums") for n in STEPS]
+    assert committed(project) == sorted(names)
+    aligned = [call for call in calls(project) if call.startswith("align")]
+    assert sum("model.path=demo " in call for call in aligned) == 2
+    assert sum("checkpoints/checkpoint-640 " in call for call in aligned) == 2
+    assert all("--batches 40" in call for call in aligned) and len(aligned) == 10
+    assert along(project) == 0 and len(calls(project)) == 12, "nothing is done again"
+
+
+def test_a_trial_has_its_arguments_and_is_not_committed(project: Path) -> None:
+    assert along(project) == 0
+    assert along(project, "--batches", "10") == 0
+    trial = calls(project)[12:]
+    assert len(trial) == 10 and all(call.endswith("--batches 10") for call in trial)
+    out = project / "runs/along-sums-step0-trial--batches-10/align.json"
+    out.write_text('"the trial"', encoding="utf-8")
+    assert along(project, "--batches", "10") == 0 and len(calls(project)) == 22
+    assert along(project, "--batches", "5") == 0 and len(calls(project)) == 32
+    texts = [path.read_text() for path in (project / "study/align/along").glob("*")]
+    assert [json.loads(text) for text in texts] == [{}] * 10
+
+
+@pytest.mark.parametrize(("fails", "slow"), [("sums", "lists"), ("lists", "sums")])
+def test_a_failure_ends_the_other_language_too(project: Path, fails: str, slow: str) -> None:
+    began = time.monotonic()
+    assert along(project, FAILS=f"align-{fails}", SLOW=f"train-{slow}") == 3
+    assert time.monotonic() - began < 50, "it waited for the other language"
+    if (project / "pid").exists():  # it had begun
+        pid = int((project / "pid").read_text())
+        for _ in range(100):
+            if not alive(pid):
+                break
+            time.sleep(0.1)
+        assert not alive(pid)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_an_interrupted_run_is_continued(project: Path) -> None:
+    assert along(project, FAILS="train-sums") == 3
+    assert along(project) == 0
+    trained = [c for c in calls(project) if c.startswith("train") and "language=sums" in c]
+    assert [call.endswith("--resume") for call in trained] == [False, True]

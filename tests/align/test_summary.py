@@ -1,0 +1,121 @@
+"""Intervals: what they cover, on gradients whose noise is known; measurements of before blocks."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ktae.align.gradients import product
+from ktae.align.measure import Alignment, Blocks, Products
+from ktae.align.summary import Row, covered, read, rows
+from ktae.errors import InputError
+
+COMMITTED = Path(__file__).resolve().parents[2] / "study/align"
+SIZE, BATCHES, BLOCKS = 60, 16, 8
+
+
+def alignment(reference: np.ndarray, base: np.ndarray, term: np.ndarray) -> Alignment:
+    """Of (K, P) parts of a reference, and of (N, P) gradients of either kind."""
+    r = reference.sum(axis=0)
+    products = [
+        Products(bb=b @ b, bt=b @ t, tt=t @ t, br=b @ r, tr=t @ r, rr=r @ r)
+        for b, t in zip(base, term, strict=True)
+    ]
+    blocks = Blocks(
+        (reference @ reference.T).tolist(),
+        (base @ reference.T).tolist(),
+        {"own": (term @ reference.T).tolist()},
+    )
+    return Alignment({"raw": 1.0}, {"raw": {"own": products}}, 0.5, {"raw": blocks})
+
+
+def drawn(rng: np.random.Generator) -> Alignment:
+    """A reference with noise, and two kinds of batches that err in directions of their own."""
+    true = np.zeros(SIZE)
+    true[0] = 1.0
+    lean = np.zeros((2, SIZE))
+    lean[[0, 1], [1, 2]] = 1.0
+    reference = true / BLOCKS + rng.normal(0, 0.3 / BLOCKS**0.5, (BLOCKS, SIZE))
+    base, term = (true + own + rng.normal(0, 0.2, (BATCHES, SIZE)) for own in lean)
+    return alignment(reference, base, term)
+
+
+def alone(found: Alignment) -> Row:
+    return next(row for row in rows(found, []) if (row.estimator, row.mixture) == ("own", "alone"))
+
+
+def test_without_a_block_is_without_it() -> None:
+    rng = np.random.default_rng(0)
+    reference, base, term = (torch.from_numpy(rng.normal(size=(n, 30))) for n in (4, 5, 5))
+    found = alignment(reference.numpy(), base.numpy(), term.numpy())
+    left_out = found.blocks["raw"].without_each("own", found.products["raw"]["own"])
+    for k, part in enumerate(left_out):
+        less = reference.sum(dim=0) - reference[k]
+        for i, got in enumerate(part):
+            expected = {"br": (base[i], less), "tr": (term[i], less), "rr": (less, less)}
+            for name, pair in expected.items():
+                assert getattr(got, name) == pytest.approx(product(*pair, None))
+            assert got.bt == found.products["raw"]["own"][i].bt
+    assert len(left_out) == 4
+
+
+def test_intervals_hold_what_another_reference_would_give() -> None:
+    """95 % of them the mean over all draws; those over batches alone far fewer."""
+    rng = np.random.default_rng(0)
+    draws = [drawn(rng) for _ in range(150)]
+    with_both = [alone(found) for found in draws]
+    batches_alone = [alone(dataclasses.replace(found, blocks={})) for found in draws]
+    mean = np.mean([row.difference for row in with_both])
+
+    def share(found: list[Row]) -> float:
+        return float(np.mean([r.difference_low <= mean <= r.difference_high for r in found]))
+
+    assert share(with_both) >= 0.9
+    assert share(batches_alone) < 0.6
+    spread = np.std([row.difference for row in with_both])
+    errors = [row.difference_reference_error for row in with_both]
+    assert np.mean(np.square(errors)) ** 0.5 == pytest.approx(spread, rel=0.25)
+    assert [row.difference_reference_error for row in batches_alone] == [None] * 150
+
+
+def test_an_exact_reference_adds_nothing() -> None:
+    rng = np.random.default_rng(1)
+    base, term = rng.normal(size=(2, BATCHES, SIZE))
+    exact = alignment(np.tile(rng.normal(size=SIZE), (BLOCKS, 1)), base, term)
+    kept, dropped = alone(exact), alone(dataclasses.replace(exact, blocks={}))
+    assert kept.difference_reference_error == pytest.approx(0, abs=1e-7)
+    assert kept.difference_low == pytest.approx(dropped.difference_low)
+    assert kept.high == pytest.approx(dropped.high)
+
+
+@pytest.mark.parametrize("name", ["sums-base0", "sums-step20", "sums-step40", "sums-step40-units"])
+def test_measurements_of_before_the_blocks_have_their_old_rows(name: str) -> None:
+    path = COMMITTED / f"{name}.json"
+    old = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    found = read(path)
+    weights = [float(row["mixture"][2:]) for row in old if row["mixture"].startswith("×")]
+    new = [dataclasses.asdict(row) for row in rows(found, list(dict.fromkeys(weights)))]
+    assert len(new) == len(old)
+    for row, expected in zip(new, old, strict=True):
+        assert row.pop("difference_reference_error") is None
+        assert {key: row.pop(key) for key in ("metric", "estimator", "mixture")}.items() <= (
+            expected.items()
+        )
+        for key, value in row.items():
+            assert value == pytest.approx(expected[key], abs=1e-12)
+    assert covered(found) == "95 % over batches alone: the reference's own noise comes on top"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[1]", "{}", '{"reliability": {}, "accuracy": 1, "products": {"raw": {"a": [1]}}}']
+)
+def test_what_is_no_alignment_is_an_error(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "align.json"
+    with pytest.raises(InputError, match=r"cannot read .*align\.json: No such file"):
+        read(path)
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"align\.json is no align\.json: .*`ktae align` writes"):
+        read(path)
