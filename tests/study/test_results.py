@@ -14,8 +14,8 @@ from ktae.cli.study import in_words as durations
 from ktae.evaluation.comparison import holm
 from ktae.runs import write_json
 from ktae.study import results
-from ktae.study.collect import measure
-from ktae.study.contrasts import in_words
+from ktae.study.collect import collect, measure
+from ktae.study.contrasts import compare, in_words
 from ktae.study.matrix import Outcome
 from ktae.study.statistics import mean_interval, sign_flip_p_value
 
@@ -58,9 +58,15 @@ def summarise(study):
     return results.write(study.matrix, study.cells, study.folder)
 
 
+def comparisons(study):
+    """What `summarise` finds, without the seconds that the figures take."""
+    runs = collect(study.cells, study.folder, study.matrix.all_outcomes)
+    return compare(study.matrix, runs, study.folder.announcement())
+
+
 def test_differences_are_paired_by_seed(finished):
     study = finished()
-    found = summarise(study).compared
+    found = comparisons(study)
     expected = np.subtract(ACCURACY["grpo-ktae"], ACCURACY["grpo"])
     first, second = found
     assert first.outcome == "sampled_accuracy"
@@ -100,7 +106,7 @@ def test_announced_comparisons_without_pairs_count_in_holms_correction(finished)
     methods = CONTENT["methods"] | {"other": CONTENT["methods"]["grpo"]}
     contrasts = [CONTRAST, CONTRAST | {"treatment": "other", "outcomes": ["sampled_accuracy"]}]
     missing = [f"other/seed{seed}" for seed in range(1, 8)]
-    found = summarise(finished(leave_out=missing, methods=methods, contrasts=contrasts)).compared
+    found = comparisons(finished(leave_out=missing, methods=methods, contrasts=contrasts))
     assert [one.family for one in found] == [3, 3, 3]
     # The two that could be computed have the same p: three times it, for three announced.
     assert found[0].corrected == pytest.approx(3 * found[0].p_value)
@@ -110,7 +116,7 @@ def test_announced_comparisons_without_pairs_count_in_holms_correction(finished)
 def test_several_base_models_of_a_seed_are_one_unit(finished):
     bases = {"demo_seeds": [0, 1], "pairing": "crossed"}
     study = finished(base_models=bases, leave_out=["grpo/seed3-base1"])
-    found = summarise(study).compared[0]
+    found = comparisons(study)[0]
     assert found.seeds == (1, 2, 4, 5, 6, 7)
     assert found.missing == ((3, "grpo demo:1: not started"),)
     expected = np.delete(np.subtract(ACCURACY["grpo-ktae"], ACCURACY["grpo"]), 2)
@@ -123,7 +129,7 @@ SEEDS = list(range(1, 8))
 def test_a_contrast_that_was_not_announced_is_exploratory(finished, make_study):
     less = [CONTRAST | {"outcomes": ["mean_accuracy"]}]
     before = make_study(seeds=SEEDS, contrasts=less).matrix
-    sampled, mean = summarise(finished(announced=before)).compared
+    sampled, mean = comparisons(finished(announced=before))
     assert (mean.kind, mean.note, mean.family) == ("confirmatory", "", 1)
     assert (sampled.kind, sampled.family) == ("exploratory", 1)
     assert "not announced as confirmatory before the first run" in sampled.note
@@ -133,7 +139,7 @@ def test_an_announced_contrast_that_is_gone_counts_in_holms_correction(finished,
     before = make_study(seeds=SEEDS).matrix
     less = [CONTRAST | {"outcomes": ["mean_accuracy"]}]
     study = finished(announced=before, contrasts=less)
-    mean, gone = summarise(study).compared
+    mean, gone = comparisons(study)
     assert (gone.outcome, gone.kind, gone.planned, gone.corrected) == (
         "sampled_accuracy", "confirmatory", 0, None,
     )  # fmt: skip
@@ -145,7 +151,7 @@ def test_an_announced_contrast_that_is_gone_counts_in_holms_correction(finished,
 def test_an_announced_contrast_that_is_called_exploratory_now_counts_as_well(finished, make_study):
     before = make_study(seeds=SEEDS).matrix
     now = [CONTRAST | {"kind": "exploratory"}]
-    found = summarise(finished(announced=before, contrasts=now)).compared
+    found = comparisons(finished(announced=before, contrasts=now))
     assert [one.kind for one in found] == ["exploratory"] * 2 + ["confirmatory"] * 2
 
 
@@ -164,7 +170,7 @@ def test_what_decides_on_the_numbers_may_not_change_after_the_announcement(
     finished, make_study, changes, what
 ):
     before = make_study(seeds=SEEDS).matrix
-    sampled = summarise(finished(announced=before, **changes)).compared[0]
+    sampled = comparisons(finished(announced=before, **changes))[0]
     assert sampled.kind == "exploratory"
     expected = f"changed since the announcement: {what}" if what else "without this task"
     assert expected in sampled.note
@@ -174,7 +180,7 @@ def test_an_announcement_without_its_matrix_holds_what_it_names(finished, make_s
     study = finished()
     content = json.loads(study.folder.announced.read_text())
     study.folder.announced.write_text(json.dumps(content | {"matrix": None}))
-    assert [one.kind for one in summarise(study).compared] == ["confirmatory"] * 2
+    assert [one.kind for one in comparisons(study)] == ["confirmatory"] * 2
 
 
 def test_differences_of_each_base_model(finished):
