@@ -62,7 +62,10 @@ def test_changes_are_found_in_the_keys_of_either_recipe(write):
         (MINIMAL | {"steps": 0}, "steps is 0; expected greater than 0"),
         (MINIMAL | {"name": "../x"}, "name is '../x'; "),
         (MINIMAL | {"model": "demo"}, "model is 'demo'; expected a valid dictionary"),
-        (MINIMAL | {"demo": {"language": "latin"}}, "demo.language is 'latin'; expected 'sums' or"),
+        (
+            MINIMAL | {"demo": {"language": "latin"}},
+            "demo.language is 'latin'; expected 'sums', 'lists'",
+        ),
         (
             MINIMAL | {"trl": {"ktae_decay_steps": 9}},
             "trl.ktae_decay_steps is 9 and ktae is null; there is no term whose weight could fall",

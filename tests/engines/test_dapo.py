@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from training import metrics, run
+from training import metrics, run, run_here
 
 import ktae
 from ktae.rollouts import record
@@ -96,7 +96,7 @@ def test_passes_of_a_few_rollouts_and_an_adapter(command, tmp_path):
     assert done.returncode == 0, done.stderr
     assert (folder / "model/adapter_model.safetensors").is_file()
 
-    done = run(command(tmp_path / "odd", "trl.forward_rollouts=7"))
+    done = run_here(command(tmp_path / "odd", "trl.forward_rollouts=7"))
     assert done.returncode == 2
     assert "trl.forward_rollouts is 7; expected a divisor of the 24 rollouts" in done.stderr
 

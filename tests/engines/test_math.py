@@ -4,7 +4,7 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from training import ktae, run
+from training import ktae, run, run_here
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 pytest.importorskip("math_verify", reason="needs the extra 'eval'")
@@ -43,7 +43,7 @@ def problems(tmp_path):
     file = tmp_path / "sums.jsonl"
     rows = [{"problem": f"What is {a} + {a}?", "answer": str(2 * a)} for a in range(6)]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = run(ktae("data", "prepare", file, "--test", file, "--output", tmp_path / "data"))
+    done = run_here(ktae("data", "prepare", file, "--test", file, "--output", tmp_path / "data"))
     assert done.returncode == 0, done.stderr
     return tmp_path / "data"
 
@@ -71,7 +71,7 @@ def test_paper_recipe_trains_a_tiny_qwen(request, qwen, problems, tmp_path):
 
 def test_dry_run_shows_the_configuration_without_a_model(request):
     recipe = request.config.rootpath / "recipes/paper/grpo-ktae-1.5b.yaml"
-    done = run(ktae("train", recipe, "--engine", "trl", "--dry-run"))
+    done = run_here(ktae("train", recipe, "--engine", "trl", "--dry-run"))
     assert done.returncode == 0, done.stderr
     assert "path: Qwen/Qwen2.5-Math-1.5B" in done.stdout
     assert "#   max_completion_length: 3072" in done.stdout
@@ -83,7 +83,7 @@ def test_dry_run_shows_the_configuration_without_a_model(request):
 def test_missing_data_is_one_message(request, qwen, tmp_path):
     recipe = request.config.rootpath / "recipes/paper/grpo-ktae-1.5b.yaml"
     paths = [f"data={tmp_path / 'none'}", f"model.path={qwen}", "trl.vllm=false"]
-    done = run(ktae("train", recipe, *paths, "--output", tmp_path / "run"))
+    done = run_here(ktae("train", recipe, *paths, "--output", tmp_path / "run"))
     assert done.returncode == 2
     assert "does not exist; `ktae data prepare` writes it" in done.stderr
     assert not (tmp_path / "run").exists()

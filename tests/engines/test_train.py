@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from training import ktae, metrics, run
+from training import ktae, metrics, run, run_here
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 
@@ -53,7 +53,7 @@ def test_run_folder_holds_everything(command, tmp_path):
         assert row["prompt"].endswith("<sol>")
 
     for more, message in (((), "add --resume"), (("--resume",), "is finished")):
-        again = run(command(folder, *more))
+        again = run_here(command(folder, *more))
         assert again.returncode == 2
         assert message in again.stderr
 
@@ -85,21 +85,21 @@ def test_interrupt_leaves_a_checkpoint_and_resume_continues_the_same_curve(comma
 
 def test_resume_refuses_another_recipe_and_an_empty_folder(command, tmp_path):
     folder = tmp_path / "none"
-    done = run(command(folder, "--resume"))
+    done = run_here(command(folder, "--resume"))
     assert done.returncode == 2
     assert "no run to resume" in done.stderr
     assert not folder.exists()
 
     folder.mkdir()
-    recipe = run(command(folder, "--dry-run")).stdout.split("\n", 1)[1]
+    recipe = run_here(command(folder, "--dry-run")).stdout.split("\n", 1)[1]
     (folder / "recipe.yaml").write_text(recipe)
-    done = run([*command(folder, "--resume"), "seed=7"])
+    done = run_here([*command(folder, "--resume"), "seed=7"])
     assert done.returncode == 2
     assert "differs from the recipe given in seed (0 there, 7 here)" in done.stderr
 
 
 def test_dry_run_prints_the_whole_recipe_and_trains_nothing(command, tmp_path):
-    done = run(command(tmp_path / "run", "--dry-run"))
+    done = run_here(command(tmp_path / "run", "--dry-run"))
     assert done.returncode == 0
     assert "group_size: 4" in done.stdout
     assert not (tmp_path / "run").exists()
@@ -117,7 +117,7 @@ def test_dry_run_prints_the_whole_recipe_and_trains_nothing(command, tmp_path):
 )
 def test_bad_input_is_one_message_and_status_2(command, tmp_path, more, message):
     folder = tmp_path / "run"
-    done = run([*command(folder), *more])
+    done = run_here([*command(folder), *more])
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -125,6 +125,6 @@ def test_bad_input_is_one_message_and_status_2(command, tmp_path, more, message)
 
 
 def test_missing_recipe(tmp_path):
-    done = run(ktae("train", tmp_path / "none.yaml"))
+    done = run_here(ktae("train", tmp_path / "none.yaml"))
     assert done.returncode == 2
     assert "cannot read recipe" in done.stderr

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from extras import require
 from tiny_qwen import make_qwen
-from training import ktae, run
+from training import ktae, run_here
 from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, recipe
 
 import ktae as core
@@ -189,7 +189,7 @@ def math_problems(model, tokenizer, folder):
     file = folder / "sums.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     prepare = ("data", "prepare", file, "--test", file, "--template", "plain")
-    done = run(ktae(*prepare, "--output", folder / "data"))
+    done = run_here(ktae(*prepare, "--output", folder / "data"))
     assert done.returncode == 0, done.stderr
     return folder / "data"
 

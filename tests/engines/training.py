@@ -1,8 +1,15 @@
 """`ktae` as a user runs it: a process, with what it leaves in a run folder."""
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
+from unittest import mock
+
+import pytest
+
+from ktae.cli import main
 
 
 def ktae(*arguments, processes=1):
@@ -15,6 +22,22 @@ def ktae(*arguments, processes=1):
 
 def run(command, **kwargs):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, **kwargs)
+
+
+def run_here(command):
+    """The same in this process, for what trains nothing: a process of its own takes ten seconds to
+    import torch and TRL."""
+    arguments = command[command.index("ktae") :]
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", arguments),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.raises(SystemExit) as exit_,
+    ):
+        main()
+    status = exit_.value.code or 0
+    return subprocess.CompletedProcess(command, status, out.getvalue(), err.getvalue())
 
 
 def metrics(folder):
