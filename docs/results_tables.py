@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "results.md"
 STUDIES = ROOT / "study" / "results"
 PAPER = ROOT / "study" / "paper"
+STEP_TIME = ROOT / "benchmarks" / "results" / "step_time.csv"
 IMAGES = ROOT / "docs" / "images"
 FIGURES = {
     f"results-{name}.svg": STUDIES / "main" / "figures" / f"{name}.svg"
@@ -195,6 +196,19 @@ def step_time(study: str) -> str:
     return _markdown(["method", "runs", "a step", "the estimator in it", "its share"], rows)
 
 
+def step_time_alone(*_: str) -> str:
+    """benchmarks/results/step_time.csv: methods in turns on a machine that does nothing else."""
+    rows = []
+    for r in _read(STEP_TIME):
+        own, step = float(r["ktae_seconds"]), float(r["seconds"])
+        estimator = [f"{1000 * own:.1f} ms", f"{own / step:.2%}"] if own else ["", ""]
+        setting = f"{r['shape']}, {r['rollouts']} × {r['length']} tokens, {r['device']}"
+        spread = f"{step:.2f} s ({float(r['seconds_20']):.2f} to {float(r['seconds_80']):.2f})"
+        rows.append([setting, f"`{r['method']}`", r["steps"], spread, *estimator])
+    head = ["model, rollouts", "method", "steps", "a step (20 % to 80 %)", "the estimator", "share"]
+    return _markdown(head, rows)
+
+
 def temperatures(study: str, task: str, column: str, baseline: str) -> str:
     """A column of temperatures.csv: the baseline's mean, and paired differences from it."""
     found = _by_temperature(study, task, column)
@@ -352,6 +366,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "goal": goal,
     "counts": counts,
     "step-time": step_time,
+    "step-time-alone": step_time_alone,
     "temperatures": temperatures,
     "temperature-gaps": temperature_gaps,
     "paper-accuracy": paper_accuracy,
