@@ -22,6 +22,8 @@ def test_the_page_has_the_numbers_of_the_files(tables):
     page = tables.PAGE.read_text(encoding="utf-8")
     assert len(re.findall(r"^\| ---", page, flags=re.MULTILINE)) >= 3
     assert tables.filled(page) == page, "run python docs/results_tables.py"
+    # At the beginning of a line a comment is a block of its own, and ends the sentence.
+    assert not re.search(r"^\s*<!-- difference", page, flags=re.MULTILINE)
 
 
 def test_the_figures_are_the_studys(tables):
