@@ -7,11 +7,10 @@ Tables stand in the page as docs/results_tables.py has them.
 """
 
 import csv
-import json
 import sys
 from typing import Any
 
-from results_tables import IMAGES, ROOT, _markdown, filled
+from results_tables import IMAGES, ROOT, aligned_difference, filled, markdown, read_json
 
 from ktae.align.summary import draw, read, rows
 
@@ -46,12 +45,11 @@ def cosines(name: str) -> str:
         cells = [f"`{estimator}`, {mixture}"]
         for metric in METRICS:
             row = by_key[metric, estimator, mixture]
-            low, high = row["difference_low"], row["difference_high"]
-            difference = f"{row['difference']:+.3f} ({low:+.3f} to {high:+.3f})"
-            cells += [f"{row['cosine']:.3f}", "" if estimator == "grpo" else difference]
+            difference = "" if estimator == "grpo" else aligned_difference(row)
+            cells += [f"{row['cosine']:.3f}", difference]
         table.append(cells)
     head = ["", "raw: cosine", "minus GRPO", "Adam's metric: cosine", "minus GRPO"]
-    return _markdown(head, table)
+    return markdown(head, table)
 
 
 def feasibility(name: str) -> str:
@@ -69,7 +67,7 @@ def feasibility(name: str) -> str:
                 f"{ours / grpo:.2f}",
             ])  # fmt: skip
     then = ["then", "", "cosine", "GRPO", "times GRPO"]
-    return _markdown([*then, "now", "cosine", "GRPO", "times GRPO"], table)
+    return markdown([*then, "now", "cosine", "GRPO", "times GRPO"], table)
 
 
 def levels(*names: str) -> str:
@@ -82,19 +80,17 @@ def levels(*names: str) -> str:
         plan, cells = report["plan"], []
         for mixture in ("alone", "× 1"):
             row = by_key["raw", "paper", mixture]
-            low, high = row["difference_low"], row["difference_high"]
-            difference = f"{row['difference']:+.3f} ({low:+.3f} to {high:+.3f})"
-            cells += [f"{row['cosine'] / grpo:.2f}", difference]
+            cells += [f"{row['cosine'] / grpo:.2f}", aligned_difference(row)]
         table.append([
             name, f"{plan['reference_prompts']}, {plan['batches']}",
             f"{report['reliability']['raw']:.3f}", f"{grpo:.3f}", *cells,
         ])  # fmt: skip
     head = ["", "prompts of reference, batches", "halves", "GRPO", "`paper` alone, times GRPO"]
-    return _markdown([*head, "minus GRPO", "× 1, times GRPO", "minus GRPO"], table)
+    return markdown([*head, "minus GRPO", "× 1, times GRPO", "minus GRPO"], table)
 
 
 def _report(name: str) -> dict[str, Any]:
-    return json.loads((ALIGN / f"{name}.json").read_text(encoding="utf-8"))
+    return read_json(ALIGN / f"{name}.json")
 
 
 def _rows(report: dict[str, Any]) -> dict[tuple[str, str, str], dict[str, Any]]:

@@ -9,6 +9,7 @@ hand. The figures that the page shows are copied beside it.
 """
 
 import csv
+import functools
 import json
 import math
 import re
@@ -83,7 +84,7 @@ def runs(study: str, task: str) -> str:
         mine = [row for row in of_task if row["method"] == method]
         cells = [_mean_and_half([float(r[f"outcome.{o}"]) for r in mine], o) for o in OUTCOMES]
         rows.append([f"`{method}`", str(len(mine)), *cells])
-    return _markdown(["method", "runs", *OUTCOMES.values()], rows)
+    return markdown(["method", "runs", *OUTCOMES.values()], rows)
 
 
 def comparisons(study: str, kind: str) -> str:
@@ -96,13 +97,13 @@ def comparisons(study: str, kind: str) -> str:
         rows.append([
             f"`{one['treatment']}` - `{one['baseline']}`", one["task"], labels[one["outcome"]],
             str(len(one["seeds"])), _with_interval(one),
-            " / ".join(_signed(base["difference"], one) for base in one["by_base_model"]),
+            " / ".join(f"{base['difference']:+.{_digits(one)}f}" for base in one["by_base_model"]),
             f"{one['p_value']:.2g}", f"{one['corrected']:.2g}",
             "yes" if one["shown"] else "no",
         ])  # fmt: skip
     each = "on each base model"
     head = ["difference", "task", "outcome", "pairs", "mean (95 %)", each, "p", "Holm", "shown"]
-    return _markdown(head, rows)
+    return markdown(head, rows)
 
 
 def difference(study: str, treatment: str, baseline: str, outcome: str, task: str) -> str:
@@ -131,7 +132,7 @@ def goal(study: str) -> str:
     for clause, (treatment, baseline, outcome) in GOAL.items():
         found = [_comparison(study, treatment, baseline, outcome, task) for task in tasks]
         rows.append([clause, *(f"{_with_interval(one)}: {_verdict(clause, one)}" for one in found)])
-    return _markdown(["final sampled accuracy, mean and 95 % interval", *tasks], rows)
+    return markdown(["final sampled accuracy, mean and 95 % interval", *tasks], rows)
 
 
 def _verdict(clause: str, one: dict[str, Any]) -> str:
@@ -146,8 +147,7 @@ def _verdict(clause: str, one: dict[str, Any]) -> str:
 
 
 def _comparisons(study: str) -> list[dict[str, Any]]:
-    results = json.loads((STUDIES / study / "results.json").read_text(encoding="utf-8"))
-    found: list[dict[str, Any]] = results["comparisons"]
+    found: list[dict[str, Any]] = _results(study)["comparisons"]
     return found
 
 
@@ -157,29 +157,28 @@ def _comparison(study: str, *wanted: str) -> dict[str, Any]:
 
 
 def _labels(study: str) -> dict[str, str]:
-    results = json.loads((STUDIES / study / "results.json").read_text(encoding="utf-8"))
-    return {name: one["label"] for name, one in results["matrix"]["outcomes"].items()} | OUTCOMES
+    own = _results(study)["matrix"]["outcomes"]
+    return {name: one["label"] for name, one in own.items()} | OUTCOMES
 
 
 def _with_interval(one: dict[str, Any]) -> str:
     if one["interval"] is None:
         return f"{len(one['seeds'])} of {one['planned']} pairs"
-    mean, low, high = (_signed(x, one) for x in (one["difference"], *one["interval"]))
-    return f"{mean} ({low} to {high})"
+    return with_bounds(one["difference"], *one["interval"], _digits(one))
 
 
-def _signed(x: float, one: dict[str, Any]) -> str:
-    return f"{x:+.1f}" if one["outcome"] == "length" else f"{x:+.3f}"
+def _digits(one: dict[str, Any]) -> int:
+    return 1 if one["outcome"] == "length" else 3
 
 
 def counts(study: str) -> str:
     """How many runs there are, and on what they ran."""
-    results = json.loads((STUDIES / study / "results.json").read_text(encoding="utf-8"))
+    results = _results(study)
     rows = [[state, str(n)] for state, n in results["runs"].items()]
     for machine in results["trained_by"]:
         what = f"{machine['cpu']}, {machine['cores']} cores, {machine['versions']}"
         rows.append([f"{machine['runs']} of them at commit `{machine['commit']}`", what])
-    return _markdown(["runs", ""], rows)
+    return markdown(["runs", ""], rows)
 
 
 def step_time(study: str) -> str:
@@ -193,7 +192,7 @@ def step_time(study: str) -> str:
         own = statistics.median(ktae) if ktae else None
         shown = ["", ""] if own is None else [f"{1000 * own:.1f} ms", f"{own / step:.2%}"]
         rows.append([f"`{method}`", str(len(mine)), f"{step:.2f} s", *shown])
-    return _markdown(["method", "runs", "a step", "the estimator in it", "its share"], rows)
+    return markdown(["method", "runs", "a step", "the estimator in it", "its share"], rows)
 
 
 def step_time_alone(*_: str) -> str:
@@ -206,7 +205,7 @@ def step_time_alone(*_: str) -> str:
         spread = f"{step:.2f} s ({float(r['seconds_20']):.2f} to {float(r['seconds_80']):.2f})"
         rows.append([setting, f"`{r['method']}`", r["steps"], spread, *estimator])
     head = ["model, rollouts", "method", "steps", "a step (20 % to 80 %)", "the estimator", "share"]
-    return _markdown(head, rows)
+    return markdown(head, rows)
 
 
 def temperatures(study: str, task: str, column: str, baseline: str) -> str:
@@ -218,7 +217,7 @@ def temperatures(study: str, task: str, column: str, baseline: str) -> str:
     for method, gains in _gains(found, baseline).items():
         pairs = str(len(next(iter(gains.values()))))
         rows.append([f"`{method}`", pairs, *map(_interval, gains.values())])
-    return _markdown(["method", "pairs", *(f"T = {t}" for t in found[baseline])], rows)
+    return markdown(["method", "pairs", *(f"T = {t}" for t in found[baseline])], rows)
 
 
 def temperature_gaps(study: str, task: str, baseline: str) -> str:
@@ -232,7 +231,7 @@ def temperature_gaps(study: str, task: str, baseline: str) -> str:
         rows.append([f"`{method}`, accuracy: gain at T = {highest} less gain here", *lost])
         there = map(_interval, in_log_odds[method].values())
         rows.append([f"`{method}`, log-odds of accuracy: gain here", *there])
-    return _markdown(["", *(f"T = {t}" for t in found[baseline])], rows)
+    return markdown(["", *(f"T = {t}" for t in found[baseline])], rows)
 
 
 Values = dict[tuple[str, str], float]
@@ -266,8 +265,7 @@ def _gains(
 
 
 def _interval(differences: np.ndarray) -> str:
-    mean, low, high = mean_interval(differences)
-    return f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
+    return with_bounds(*mean_interval(differences))
 
 
 def paper_accuracy(*_: str) -> str:
@@ -292,7 +290,7 @@ def paper_accuracy(*_: str) -> str:
                 f"{mean - half:+.1f} to {mean + half:+.1f}",
             ])  # fmt: skip
     benchmarks = " / ".join(dict.fromkeys(f"{r['benchmark']} ({r['problems']})" for r in table))
-    return _markdown(["model", "difference", benchmarks, "average", "95 % of the average"], rows)
+    return markdown(["model", "difference", benchmarks, "average", "95 % of the average"], rows)
 
 
 def paper_step_time(*_: str) -> str:
@@ -304,15 +302,12 @@ def paper_step_time(*_: str) -> str:
             plain, ktae = table[model, method], table[model, f"{method}+KTAE"]
             added = f"{ktae - plain:.0f} s ({(ktae - plain) / plain:.0%})"
             rows.append([model, method, f"{plain:.0f} s", f"{ktae:.0f} s", added])
-    return _markdown(["model", "method", "a step", "with KTAE", "added"], rows)
+    return markdown(["model", "method", "a step", "with KTAE", "added"], rows)
 
 
 def alignment(*names: str) -> str:
     """Cosines of `grpo` and differences from it along a run, raw metric, one column a file."""
-    found = [
-        json.loads((ROOT / "study" / "align" / f"{name}.json").read_text(encoding="utf-8"))
-        for name in names
-    ]
+    found = [read_json(ROOT / "study" / "align" / f"{name}.json") for name in names]
     raw = [
         {(r["estimator"], r["mixture"]): r for r in one["rows"] if r["metric"] == "raw"}
         for one in found
@@ -323,7 +318,7 @@ def alignment(*names: str) -> str:
         if mixture in ("alone", "as trained"):
             cells = [_aligned(of_file.get((estimator, mixture))) for of_file in raw]
             rows.append([f"`{estimator}`, {mixture}", *cells])
-    return _markdown(["estimator", *names], rows)
+    return markdown(["estimator", *names], rows)
 
 
 def _aligned(row: dict[str, float] | None) -> str:
@@ -331,8 +326,17 @@ def _aligned(row: dict[str, float] | None) -> str:
         return ""
     if row["estimator"] == "grpo":
         return f"cosine {row['cosine']:.3f}"
-    low, high = row["difference_low"], row["difference_high"]
-    return f"{row['difference']:+.3f} ({low:+.3f} to {high:+.3f})"
+    return aligned_difference(row)
+
+
+def aligned_difference(row: dict[str, float]) -> str:
+    """From GRPO, with its interval."""
+    return with_bounds(row["difference"], row["difference_low"], row["difference_high"])
+
+
+def with_bounds(mean: float, low: float, high: float, digits: int = 3) -> str:
+    """`+.012 (-.003 to +.027)`, with zeros."""
+    return f"{mean:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f})"
 
 
 def _standard_error(rows: list[dict[str, str]], n_benchmarks: int) -> float:
@@ -350,12 +354,24 @@ def _mean_and_half(values: list[float], outcome: str) -> str:
     return f"{mean[0]:.{digits}f} ± {high[0] - mean[0]:.{digits}f}"
 
 
+def _results(study: str) -> dict[str, Any]:
+    return read_json(STUDIES / study / "results.json")
+
+
+@functools.cache
+def read_json(path: Path) -> dict[str, Any]:
+    """A committed file, read once."""
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
+
+
 def _read(path: Path) -> list[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-def _markdown(head: list[str], rows: list[list[str]]) -> str:
+def markdown(head: list[str], rows: list[list[str]]) -> str:
+    """A table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 

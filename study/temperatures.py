@@ -36,7 +36,8 @@ TEMPERATURES = (0.25, 0.5, 0.75, 1.0)
 PROBLEMS = 256
 SAMPLES = 8
 RUN = ("task", "method", "seed", "base_model")
-COLUMNS = (*RUN, "problems", "commit", "cpu", "temperature", "accuracy", "pass_at_8", "length")
+SCORES = ("temperature", "accuracy", "pass_at_8", "length")
+COLUMNS = (*RUN, "problems", "commit", "cpu", *SCORES)
 
 
 def main() -> None:
@@ -56,11 +57,12 @@ def main() -> None:
     known = {_key(row) for row in rows}
     due = expansion.of_methods(cells, arguments.methods.split(",")) if arguments.methods else cells
     due = [c for c in due if folder.state(c) is State.FINISHED and _key_of(c) not in known]
-    made_by = (str(arguments.problems), commit() or "", machine()["cpu"])
+    made_by = {"commit": commit() or "", "cpu": machine()["cpu"]}
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs, mp_context=context) as pool:
         started = [
-            pool.submit(_measure, cell, folder.run_folder(cell).model, made_by) for cell in due
+            pool.submit(_measure, cell, folder.run_folder(cell).model, arguments.problems, made_by)
+            for cell in due
         ]
         for i, done in enumerate(concurrent.futures.as_completed(started), 1):
             rows += done.result()
@@ -69,14 +71,17 @@ def main() -> None:
     print(f"{file}: {len(rows)} rows of {len({_key(row) for row in rows})} runs")
 
 
-def _measure(cell: Cell, model: Path, made_by: tuple[str, str, str]) -> list[dict[str, str]]:
-    """One row a temperature; `made_by` are the number of problems, the commit and the CPU."""
+def _measure(
+    cell: Cell, model: Path, n_problems: int, made_by: dict[str, str]
+) -> list[dict[str, str]]:
+    """One row a temperature; `made_by` are the commit and the CPU."""
     torch.set_num_threads(1)
     policy = AutoModelForCausalLM.from_pretrained(model)
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
+    run = dict(zip(RUN, _key_of(cell), strict=True)) | {"problems": str(n_problems)} | made_by
     return [
-        dict(zip(COLUMNS, (*_key_of(cell), *made_by, *_texts(scores)), strict=True))
-        for scores in _scores(policy, tokenizer, cell.recipe, int(made_by[0]))
+        run | dict(zip(SCORES, _texts(scores), strict=True))
+        for scores in _scores(policy, tokenizer, cell.recipe, n_problems)
     ]
 
 

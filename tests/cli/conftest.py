@@ -1,11 +1,9 @@
 """Commands as a user runs them."""
 
-import sys
 from typing import NamedTuple
 
+import in_process
 import pytest
-
-from ktae import cli
 
 
 class Result(NamedTuple):
@@ -22,10 +20,7 @@ def command(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["ktae", *map(str, arguments)])
         capfd.readouterr()  # what fixtures have printed
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        return Result(int(exit_.value.code or 0), *capfd.readouterr())
+        return Result(in_process.ktae(*arguments), *capfd.readouterr())
 
     return run

@@ -9,22 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from extras import require
+from in_process import ktae
 
-from ktae.cli import main
 from ktae.data import prepare, sources
 from ktae.data.sources import Problem
 from ktae.errors import InputError
 
 PROBLEMS = [Problem("What is 1 + 1?", "2"), Problem("And $\\frac{1}{2}$ of 8?", "4")]
-
-
-def ktae(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["ktae", *map(str, arguments)])
-    try:
-        main()
-    except SystemExit as exit_:
-        return exit_.code or 0
-    return 0
 
 
 def lines(path, rows):
@@ -88,7 +79,7 @@ def test_a_file_as_source(tmp_path, monkeypatch, capsys, name):
         lines(path, rows)
     test = lines(tmp_path / "test.jsonl", [{"question": "3 + 3?", "answer": "so #### 6"}])
     out = tmp_path / "out"
-    assert ktae(monkeypatch, "data", "prepare", path, "--test", test, "--output", out) == 0
+    assert ktae("data", "prepare", path, "--test", test, "--output", out) == 0
     assert "2 train, 1 test problems" in capsys.readouterr().out
     assert pq.read_table(out / "trl" / "train.parquet")["answer"].to_pylist() == ["2", "4"]
     [row] = pq.read_table(out / "verl" / "test.parquet").to_pylist()
@@ -139,7 +130,7 @@ def test_the_shared_copies_of_the_training_sets(shared_data):
 def test_problems_without_an_answer_are_left_out_and_counted(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     lines(tmp_path / "p.jsonl", [{"problem": "x", "answer": "1"}, {"problem": "y", "answer": ""}])
-    assert ktae(monkeypatch, "data", "prepare", "p.jsonl", "--test", "p.jsonl") == 0
+    assert ktae("data", "prepare", "p.jsonl", "--test", "p.jsonl") == 0
     printed = capsys.readouterr()
     assert "1 train, 1 test problems" in printed.out
     assert "1 train problems have no answer and are left out" in printed.err
@@ -206,7 +197,7 @@ def test_files_that_cannot_be_read(tmp_path, name, message):
 def test_bad_arguments(tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
     lines(tmp_path / "p.jsonl", [{"problem": "x", "answer": "1"}])
-    assert ktae(monkeypatch, "data", "prepare", *arguments) == 2
+    assert ktae("data", "prepare", *arguments) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
     assert not (tmp_path / "data").exists() or arguments[0] != "nothing-there"

@@ -200,9 +200,7 @@ def test_after_the_box() -> None:
     texts = solutions(ROTATING, 10_000)
     doubt = r"\] (?:hold on ,|to be sure :|not yet \.) "
     doubts = [len(re.findall(doubt, text)) for text in texts]
-    assert sum(n > 0 for n in doubts) / len(texts) == pytest.approx(
-        lists.SECOND_THOUGHTS.rate, abs=0.02
-    )
+    assert sum(n > 0 for n in doubts) / len(texts) == pytest.approx(lists.MANNER.rate, abs=0.02)
     assert max(doubts) == 2
     rambles = [text for text in texts if not text.endswith("] <eos>")]
-    assert len(rambles) / sum(doubts) == pytest.approx(lists.SECOND_THOUGHTS.ramble_rate, abs=0.03)
+    assert len(rambles) / sum(doubts) == pytest.approx(lists.MANNER.ramble_rate, abs=0.03)

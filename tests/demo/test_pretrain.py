@@ -148,7 +148,9 @@ def test_another_recipe_is_another_folder(
 ) -> None:
     folders = [pretrain.base_model(language, 0, tmp_path) for language in (SUMS, LISTS)]
     changed = tmp_path / "sums.py"
-    changed.write_text(Path(sums.__file__).read_text().replace("GUESS, LUCKY", "LUCKY, GUESS"))
+    changed.write_text(
+        Path(sums.__file__).read_text().replace("LUCKY_GUESS = 0.30", "LUCKY_GUESS = 0.31")
+    )
     source = inspect.getfile
     monkeypatch.setattr(
         inspect, "getfile", lambda f: str(changed) if f is sums.worked_solution else source(f)

@@ -1,22 +1,9 @@
 """The tables of docs/align.md are those of the committed measurements."""
 
-import importlib.util
 import json
 import re
-from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def tables(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "docs")  # where it finds results_tables
-    spec = importlib.util.spec_from_file_location("align_tables", ROOT / "docs/align_tables.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+SCRIPT = "align_tables"
 
 
 def test_the_page_has_the_numbers_of_the_files(tables):

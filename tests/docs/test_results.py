@@ -1,21 +1,11 @@
 """The tables of docs/results.md are those of the committed results."""
 
-import importlib.util
 import json
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def tables():
-    spec = importlib.util.spec_from_file_location("results_tables", ROOT / "docs/results_tables.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+SCRIPT = "results_tables"
 
 
 def test_the_page_has_the_numbers_of_the_files(tables):

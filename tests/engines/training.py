@@ -5,11 +5,8 @@ import io
 import json
 import subprocess
 import sys
-from unittest import mock
 
-import pytest
-
-from ktae.cli import main
+import in_process
 
 
 def ktae(*arguments, processes=1):
@@ -27,16 +24,9 @@ def run(command, **kwargs):
 def run_here(command):
     """The same in this process, for what trains nothing: a process of its own takes ten seconds to
     import torch and TRL."""
-    arguments = command[command.index("ktae") :]
     out, err = io.StringIO(), io.StringIO()
-    with (
-        mock.patch.object(sys, "argv", arguments),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        pytest.raises(SystemExit) as exit_,
-    ):
-        main()
-    status = exit_.value.code or 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = in_process.ktae(*command[command.index("ktae") + 1 :])
     return subprocess.CompletedProcess(command, status, out.getvalue(), err.getvalue())
 
 

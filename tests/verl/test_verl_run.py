@@ -4,15 +4,14 @@ import importlib.metadata
 import json
 import shlex
 import subprocess
-import sys
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from extras import hide, installed
+from in_process import ktae
 
 from ktae import recipe as recipes
-from ktae.cli import main
 from ktae.demo import STORIES, pretrain
 from ktae.demo.sizes import MEDIUM
 from ktae.errors import InputError
@@ -39,18 +38,11 @@ def recipe_file(tmp_path):
     return path
 
 
-def ktae(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["ktae", *map(str, arguments)])
-    with pytest.raises(SystemExit) as exit_:
-        main()
-    return exit_.value.code or 0
-
-
 @needs_verl
 def test_dry_run_prints_a_command_and_writes_nothing(recipe_file, tmp_path, monkeypatch, capsys):
     out = tmp_path / "run"
     arguments = ["train", recipe_file, "--engine", "verl", "--dry-run", "--output", out]
-    assert ktae(monkeypatch, *arguments) == 0
+    assert ktae(*arguments) == 0
     printed = capsys.readouterr().out
     assert not out.exists()
     words = shlex.split(printed.replace("\\\n", " "), comments=True)
@@ -65,9 +57,9 @@ def test_dry_run_prints_a_command_and_writes_nothing(recipe_file, tmp_path, monk
 @needs_verl
 def test_what_verl_does_not_do_is_said(recipe_file, tmp_path, monkeypatch, capsys, started):
     arguments = ["train", recipe_file, "--engine", "verl", "algorithm.patience=9"]
-    assert ktae(monkeypatch, *arguments, "--dry-run") == 0
+    assert ktae(*arguments, "--dry-run") == 0
     assert capsys.readouterr().out.startswith("# algorithm.patience is 9, which verl has no")
-    assert ktae(monkeypatch, *arguments, "--output", tmp_path / "run") == 7
+    assert ktae(*arguments, "--output", tmp_path / "run") == 7
     assert "ktae: warning: algorithm.patience is 9, which verl" in capsys.readouterr().err
 
 
@@ -76,7 +68,7 @@ def test_without_verl_it_says_what_to_install(recipe_file, monkeypatch, capsys):
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", absent)
-    assert ktae(monkeypatch, "train", recipe_file, "--engine", "verl", "--dry-run") == 2
+    assert ktae("train", recipe_file, "--engine", "verl", "--dry-run") == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "pip install 'ktae[verl]'" in error
 
@@ -91,7 +83,7 @@ def test_without_verl_it_says_what_to_install(recipe_file, monkeypatch, capsys):
     ],
 )
 def test_bad_arguments(recipe_file, monkeypatch, capsys, arguments, message):
-    assert ktae(monkeypatch, "train", recipe_file, *arguments, "--dry-run") == 2
+    assert ktae("train", recipe_file, *arguments, "--dry-run") == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
 

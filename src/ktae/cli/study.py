@@ -76,10 +76,7 @@ def study(
         return
 
     def write_results() -> Results:
-        if not overwrite_results:
-            folder.require_no_loss(cells)
-        found = results.write(loaded, cells, folder)
-        folder.remove_figures_but(found.pictures)
+        found = results.write(loaded, cells, folder, overwrite=overwrite_results)
         _print(console, found, folder)
         return found
 
@@ -87,8 +84,7 @@ def study(
         folder.require_started(cells)
         found = write_results()
     else:
-        # Nothing to draw yet, and nothing is written: a missing library is told before the runs.
-        figures.draw_all(loaded, [], [], Path())
+        figures.require_libraries()  # before the runs, not after them
         with folder.open(loaded, cells, resume=resume or retry_failed):
             with _Progress(console, due, folder) as progress:
                 finished = run(due, folder, jobs=jobs, progress=progress, retry_failed=retry_failed)

@@ -123,9 +123,16 @@ def last_box(response: str, numbers: Container[str]) -> int | None:
 
 
 @dataclass(frozen=True)
-class SecondThoughts:
-    """What solvers write after their answer: another attempt, or a ramble that comes to nothing."""
+class Manner:
+    """How solvers write: perhaps a guess, else an opener and an attempt; then second thoughts,
+    which are another attempt or a ramble that comes to nothing."""
 
+    guess: float
+    """Probability of a guess in the place of the first attempt."""
+    opener: float
+    another_opener: float
+    """Probability of one more, each time."""
+    openers: tuple[str, ...]
     rate: float
     """Probability of a doubt after each answer."""
     at_most: int
@@ -137,11 +144,16 @@ class SecondThoughts:
     ramble_lengths: tuple[int, int]
     """Fewest and most phrases of it."""
 
-    def after(
-        self, phrases: list[str], attempt: Callable[[], list[str]], rng: random.Random
+    def response(
+        self,
+        guess: Callable[[], list[str]],
+        first: Callable[[], list[str]],
+        again: Callable[[], list[str]],
+        rng: random.Random,
     ) -> str:
-        """The whole response: the phrases until the first answer, second thoughts, `<eos>`."""
-        phrases = list(phrases)
+        """A whole one, at its end `<eos>`; the functions give the phrases of a guess, of a first
+        attempt and of another, each with its answer."""
+        phrases = guess() if rng.random() < self.guess else [*self._opening(rng), *first()]
         for _ in range(self.at_most):
             if rng.random() >= self.rate:
                 break
@@ -150,5 +162,10 @@ class SecondThoughts:
                 n = rng.randint(*self.ramble_lengths)
                 phrases += [rng.choice(self.ramble) for _ in range(n)]
                 break
-            phrases += attempt()
+            phrases += again()
         return " ".join([*phrases, EOS])
+
+    def _opening(self, rng: random.Random) -> list[str]:
+        if rng.random() >= self.opener:
+            return []
+        return [rng.choice(self.openers), *geometric(self.openers, self.another_opener, rng)]

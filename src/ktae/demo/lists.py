@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ktae.demo.language import SPECIAL_TOKENS, Language, SecondThoughts, geometric
+from ktae.demo.language import SPECIAL_TOKENS, Language, Manner, geometric
 
 LETTERS = tuple("abcdefgh")
 SHORTEST, LONGEST = 2, 4
@@ -131,8 +131,6 @@ def extract_answer(response: str) -> str | None:
 
 # How worked solutions are written: probabilities first, then phrases.
 
-GUESS = 0.06
-OPENER, ANOTHER_OPENER = 0.70, 0.25
 FILLER, SO_FAR = 0.18, 0.04
 MISCONCEPTIONS = {
     "right": ("left", 0.60),
@@ -146,7 +144,11 @@ REDO_WRONG, REDO_RIGHT = 0.50, 0.04
 OPENERS = ("let us see .", "let us see .", "start here :", "fine ,", "good ,", "first of all ,")
 FILLERS = ("after that", "and", "then", "go on ,", "um ,", "this is it :")
 CONCLUSIONS = ("answer", "finally", "in the end it is")
-SECOND_THOUGHTS = SecondThoughts(
+MANNER = Manner(
+    guess=0.06,
+    opener=0.70,
+    another_opener=0.25,
+    openers=OPENERS,
     rate=0.20,
     at_most=2,
     doubts=("hold on ,", "to be sure :", "not yet ."),
@@ -169,9 +171,11 @@ _SECOND_TRY = _Care(skip=0.02, slip=0.04)
 
 def worked_solution(problem: Problem, rng: random.Random) -> str:
     """A response as the base model learns it: noisy, often wrong, at its end `<eos>`."""
-    phrases = _guess(problem, rng) if rng.random() < GUESS else _reasoned(problem, rng)
-    return SECOND_THOUGHTS.after(
-        phrases, lambda: _answered(*_chain(problem, rng, _SECOND_TRY), rng), rng
+    return MANNER.response(
+        lambda: _guess(problem, rng),
+        lambda: _answered(*_chain(problem, rng, _FIRST_TRY), rng),
+        lambda: _answered(*_chain(problem, rng, _SECOND_TRY), rng),
+        rng,
     )
 
 
@@ -181,13 +185,6 @@ def _guess(problem: Problem, rng: random.Random) -> list[str]:
     if rng.random() < 0.5:
         items = tuple(rng.sample(items, len(items)))
     return ["guess", rng.choice(":,"), *rng.choice((["perhaps"], ["surely"], [])), _boxed(items)]
-
-
-def _reasoned(problem: Problem, rng: random.Random) -> list[str]:
-    phrases: list[str] = []
-    if rng.random() < OPENER:
-        phrases = [rng.choice(OPENERS), *geometric(OPENERS, ANOTHER_OPENER, rng)]
-    return phrases + _answered(*_chain(problem, rng, _FIRST_TRY), rng)
 
 
 def _answered(steps: list[str], items: Items, rng: random.Random) -> list[str]:

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ktae.demo.language import SPECIAL_TOKENS, Language, SecondThoughts, geometric, last_box
+from ktae.demo.language import SPECIAL_TOKENS, Language, Manner, geometric, last_box
 
 LIMIT = 100
 NUMBERS = tuple(str(number) for number in range(LIMIT))
@@ -234,8 +234,7 @@ def _stays_in_range(problem: Problem) -> bool:
 
 # How worked solutions are written: probabilities first, then phrases.
 
-GUESS = 0.06
-OPENER, ANOTHER_OPENER, FILLER = 0.70, 0.25, 0.12
+FILLER = 0.12
 MISCONCEPTIONS: dict[Kind, float] = {"more": 0.5, "gives": 0.5, "buys": 0.5, "sells": 0.4}
 COUNTS_ALL, WRONG_QUESTION = 0.40, 0.10
 REDO_WRONG, REDO_RIGHT = 0.50, 0.04
@@ -244,7 +243,11 @@ SLIPS = (1, -1, 2, -2, 10, -10)
 OPENERS = ("let us read .", "let us read .", "first ,", "good ,", "well ,", "now ,")
 FILLERS = ("then", "next ,", "now", "so", "that makes", "hmm ,")
 CONCLUSIONS = ("so", "the answer is", "that makes")
-SECOND_THOUGHTS = SecondThoughts(
+MANNER = Manner(
+    guess=0.06,
+    opener=0.70,
+    another_opener=0.25,
+    openers=OPENERS,
     rate=0.30,
     at_most=2,
     doubts=("but wait ,", "let us check .", "hmm , again ."),
@@ -267,9 +270,11 @@ _SECOND_TRY = _Care(skip=0.04, slip=0.06)
 
 def worked_solution(problem: Problem, rng: random.Random) -> str:
     """A response as the base model learns it: noisy, often wrong, at its end `<eos>`."""
-    phrases = _guess(problem, rng) if rng.random() < GUESS else _reasoned(problem, rng)
-    return SECOND_THOUGHTS.after(
-        phrases, lambda: _boxed(*_chain(problem, rng, _SECOND_TRY), rng), rng
+    return MANNER.response(
+        lambda: _guess(problem, rng),
+        lambda: _boxed(*_chain(problem, rng, _FIRST_TRY), rng),
+        lambda: _boxed(*_chain(problem, rng, _SECOND_TRY), rng),
+        rng,
     )
 
 
@@ -280,13 +285,6 @@ def _guess(problem: Problem, rng: random.Random) -> list[str]:
         value = (value + rng.randint(-9, 9)) % LIMIT
     hedge = rng.choice((["about"], ["surely"], []))
     return ["easy", rng.choice("!,."), *hedge, f"box {value} }}"]
-
-
-def _reasoned(problem: Problem, rng: random.Random) -> list[str]:
-    phrases: list[str] = []
-    if rng.random() < OPENER:
-        phrases = [rng.choice(OPENERS), *geometric(OPENERS, ANOTHER_OPENER, rng)]
-    return phrases + _boxed(*_chain(problem, rng, _FIRST_TRY), rng)
 
 
 def _boxed(steps: list[str], value: int, rng: random.Random) -> list[str]:

@@ -18,7 +18,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ktae.demo.language import SPECIAL_TOKENS, Language, SecondThoughts, geometric, last_box
+from ktae.demo.language import SPECIAL_TOKENS, Language, Manner, geometric, last_box
 
 MODULUS = 20
 NAMES = ("tom", "ann", "sam", "mia")
@@ -134,8 +134,7 @@ def extract_answer(response: str) -> int | None:
 
 # How worked solutions are written: probabilities first, then phrases.
 
-GUESS, LUCKY_GUESS = 0.08, 0.30
-OPENER, ANOTHER_OPENER = 0.85, 0.30
+LUCKY_GUESS = 0.30
 FILLER, AGAIN = 0.25, 0.08
 MISCONCEPTIONS = {"triples": 0.80, "gives": 0.75}
 REDO_WRONG, REDO_RIGHT = 0.50, 0.06
@@ -144,7 +143,11 @@ SLIPS = (1, -1, 2, -2, 10, -10)
 FILLERS = ("now", "then", "next ,", "so we have", "hmm ,", "well ,")
 OPENERS = ("let me think .", "let me think .", "ok ,", "well ,", "hmm ,", "now ,", "so ,")
 CONCLUSIONS = ("so", "the answer is", "total")
-SECOND_THOUGHTS = SecondThoughts(
+MANNER = Manner(
+    guess=0.08,
+    opener=0.85,
+    another_opener=0.30,
+    openers=OPENERS,
     rate=0.35,
     at_most=2,
     doubts=("but wait ,", "let me check .", "hmm , again ."),
@@ -168,9 +171,11 @@ _SECOND_TRY = _Care(skip=0.06, misread=0.10, slip=0.12)
 
 def worked_solution(problem: Problem, rng: random.Random) -> str:
     """A response as the base model learns it: noisy, often wrong, at its end `<eos>`."""
-    phrases = _guess(problem, rng) if rng.random() < GUESS else _reasoned(problem, rng)
-    return SECOND_THOUGHTS.after(
-        phrases, lambda: _boxed(*_chain(problem, rng, _SECOND_TRY), rng), rng
+    return MANNER.response(
+        lambda: _guess(problem, rng),
+        lambda: _boxed(*_chain(problem, rng, _FIRST_TRY), rng),
+        lambda: _boxed(*_chain(problem, rng, _SECOND_TRY), rng),
+        rng,
     )
 
 
@@ -184,13 +189,6 @@ def _guess(problem: Problem, rng: random.Random) -> list[str]:
         value = rng.randrange(MODULUS)
     hedge = rng.choice((["just"], ["maybe"], []))
     return ["easy", rng.choice("!,."), *hedge, f"box {value} }}"]
-
-
-def _reasoned(problem: Problem, rng: random.Random) -> list[str]:
-    phrases: list[str] = []
-    if rng.random() < OPENER:
-        phrases = [rng.choice(OPENERS), *geometric(OPENERS, ANOTHER_OPENER, rng)]
-    return phrases + _boxed(*_chain(problem, rng, _FIRST_TRY), rng)
 
 
 def _boxed(steps: list[str], value: int, rng: random.Random) -> list[str]:

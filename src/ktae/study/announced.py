@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pydantic
 
@@ -26,7 +26,7 @@ class Announced(pydantic.BaseModel):
     date: str
     confirmatory: list[tuple[str, str, str]]
     """Treatment, baseline, outcome."""
-    matrix: dict[str, Any] | None = None
+    matrix: Matrix | None = None
     """The matrix as it was then; None: announced before it was kept."""
 
     @classmethod
@@ -40,7 +40,7 @@ class Announced(pydantic.BaseModel):
                 if contrast.kind == "confirmatory"
                 for outcome in contrast.outcomes
             ],
-            matrix=matrix.model_dump(mode="json"),
+            matrix=matrix,
         )
 
     def why_exploratory(self, matrix: Matrix, one: Comparison) -> str:
@@ -53,7 +53,7 @@ class Announced(pydantic.BaseModel):
             return "not announced as confirmatory before the first run"
         if self.matrix is None:
             return ""
-        then = Matrix.model_validate(self.matrix)
+        then = self.matrix
         if one.task not in _tasks(then):
             return "announced without this task"
         pairs = {
@@ -71,8 +71,8 @@ class Announced(pydantic.BaseModel):
 
     def comparisons(self, matrix: Matrix) -> list[Comparison]:
         """All that were announced as confirmatory; `matrix` has the tasks where none were kept."""
-        then = matrix if self.matrix is None else Matrix.model_validate(self.matrix)
-        return [Comparison(*triple, task) for triple in self.confirmatory for task in _tasks(then)]
+        tasks = _tasks(self.matrix or matrix)
+        return [Comparison(*triple, task) for triple in self.confirmatory for task in tasks]
 
 
 def _tasks(matrix: Matrix) -> list[str]:

@@ -31,6 +31,17 @@ USUAL_OUTCOMES = ("sampled_accuracy", "greedy_accuracy", "length", "entropy")
 SHOWN, NOT_SHOWN = "#0072B2", "#6e6e6e"
 
 
+def require_libraries() -> None:
+    """Raise an InputError unless what draws is installed."""
+    try:
+        import matplotlib  # noqa: F401
+        import scipy  # noqa: F401  (the bands need it)
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"the figures need {error.name}, which is not installed; pip install 'ktae[study]'"
+        ) from None
+
+
 def draw_all(
     matrix: Matrix, runs: Sequence[Run], compared: Sequence[Compared], folder: Path
 ) -> list[Path]:
@@ -39,13 +50,9 @@ def draw_all(
     Raises:
         InputError: matplotlib is not installed, or a file cannot be written.
     """
-    try:
-        import scipy  # noqa: F401  (the bands need it)
-        from matplotlib import rc_context
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"the figures need {error.name}, which is not installed; pip install 'ktae[study]'"
-        ) from None
+    require_libraries()
+    from matplotlib import rc_context
+
     folder.mkdir(exist_ok=True)
     written = []
     with rc_context({"svg.hashsalt": "ktae", "svg.fonttype": "none"}):

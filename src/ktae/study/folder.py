@@ -70,7 +70,7 @@ class StudyFolder:
         if lock is None:
             raise InputError(f"another `ktae study` runs in {self.path}")
         if not self.announced.exists():
-            write_json(self.announced, Announced.of(matrix).model_dump())
+            write_json(self.announced, Announced.of(matrix).model_dump(mode="json"))
         return lock
 
     def require_started(self, cells: Iterable[Cell]) -> None:

@@ -34,12 +34,17 @@ class Results:
         return sum(run.state is state for run in self.runs)
 
 
-def write(matrix: Matrix, cells: Sequence[Cell], folder: StudyFolder) -> Results:
+def write(
+    matrix: Matrix, cells: Sequence[Cell], folder: StudyFolder, *, overwrite: bool = False
+) -> Results:
     """Read all runs, and write `runs.csv`, `curves.csv`, `results.json` and `figures/`.
 
     Raises:
-        InputError: a run cannot be read, a file cannot be written, matplotlib is not installed.
+        InputError: a run cannot be read, a file cannot be written, matplotlib is not installed; or
+            the results there are of more finished runs, and `overwrite` is off.
     """
+    if not overwrite:
+        folder.require_no_loss(cells)
     runs = collect(cells, folder, matrix.all_outcomes)
     announced = folder.announcement()
     compared = compare(matrix, runs, announced)
@@ -47,6 +52,7 @@ def write(matrix: Matrix, cells: Sequence[Cell], folder: StudyFolder) -> Results
     write_csv(folder.curves_csv, curve_rows(runs))
     write_json(folder.results, _content(matrix, runs, compared, announced))
     pictures = figures.draw_all(matrix, runs, compared, folder.figures)
+    folder.remove_figures_but(pictures)
     return Results(runs, compared, pictures)
 
 
@@ -64,7 +70,7 @@ def _content(
             if run.state is State.FAILED
         ],
         "comparisons": [as_json(one) for one in compared],
-        "announced": announced.model_dump(),
+        "announced": announced.model_dump(mode="json"),
         # Of the processes that trained; more than one entry: the runs are of several kinds.
         "trained_by": _distinct(
             {"commit": run.record.get("commit"), **run.record.get("machine", {})}
