@@ -60,6 +60,8 @@ def align(
     """
     from rich.console import Console
 
+    from ktae.cli.progress import Bars
+
     checked = recipes.load(recipe, overrides or ())
     configs = _estimators(estimators)
     factors = _numbers(weights)
@@ -78,8 +80,8 @@ def align(
         raise InputError(f"cannot make folder {output}: {error.strerror}") from None
     model, tokenizer = load_policy(checked)
     plan = Plan(batches, reference_prompts, rows_at_once, reference_blocks)
-    with _Progress(console) as progress:
-        found = measure(model, tokenizer, checked, configs, plan, progress)
+    with Bars(console, lines=5) as bars:
+        found = measure(model, tokenizer, checked, configs, plan, bars.show)
     table = rows(found, factors)
     _write_json(output / "align.json", checked, configs, plan, found, table)
     for suffix in ("png", "svg"):
@@ -169,32 +171,3 @@ def _print(console: Console, found: Alignment, table: list[Row]) -> None:
             )
         console.print(shown)
     console.print(covered(found), highlight=False)
-
-
-class _Progress:
-    """A bar for each of the two phases; plain lines where the output is no terminal."""
-
-    def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-        from rich.progress import TimeRemainingColumn as TimeLeft
-
-        self.console = console
-        self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeLeft(),
-            console=console, disable=not console.is_terminal,
-        )  # fmt: skip
-        self.tasks: dict[str, Any] = {}
-
-    def __enter__(self) -> Any:
-        self.bar.start()
-        return self.show
-
-    def __exit__(self, *_: Any) -> None:
-        self.bar.stop()
-
-    def show(self, phase: str, done: int, total: int) -> None:
-        if phase not in self.tasks:
-            self.tasks[phase] = self.bar.add_task(phase, total=total)
-        self.bar.update(self.tasks[phase], completed=done)
-        if not self.console.is_terminal and (done == total or done % max(1, total // 5) == 0):
-            self.console.print(f"{phase} {done}/{total}", highlight=False)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +105,7 @@ def _evaluate(
     output: Path | None,
     how: _Grading,
 ) -> None:
+    from ktae.cli.progress import Bars
     from ktae.evaluation import benchmarks, run
     from ktae.evaluation.engines import ENGINES
     from ktae.evaluation.templates import TEMPLATES
@@ -132,10 +133,10 @@ def _evaluate(
         loaded.batch_size = size
         return loaded
 
-    with _progress(console, "generating") as progress:
+    with Bars(console, lines=20, transient=True) as bars:
         outputs = run.generate_all(
             folder, load_engine, problems, template, sampling,
-            batch_size=size, seed=seed, progress=progress,
+            batch_size=size, seed=seed, progress=functools.partial(bars.show, "generating"),
         )  # fmt: skip
     _finish(console, outputs, folder, settings, how)
 
@@ -214,39 +215,12 @@ def _finish(
 
 
 def _grade(console: Console, pool: GradingPool, outputs: Sequence[Output]) -> list[Verdict]:
+    from ktae.cli.progress import Bars
     from ktae.grading import Task
 
     verdicts = []
-    with _progress(console, f"grading ({pool.grader})") as progress:
+    with Bars(console, lines=0, transient=True) as bars:
         for verdict in pool.grade_all(Task(o.response, o.answers) for o in outputs):
             verdicts.append(verdict)
-            progress(len(verdicts), len(outputs))
+            bars.show(f"grading ({pool.grader})", len(verdicts), len(outputs))
     return verdicts
-
-
-@contextmanager
-def _progress(console: Console, what: str) -> Iterator[Any]:
-    """A bar with the time left on a terminal; twenty lines at most elsewhere."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as TimeLeft
-
-    bar = Progress(
-        TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeLeft(), console=console,
-        disable=not console.is_terminal, transient=True,
-    )  # fmt: skip
-    task = bar.add_task(what)
-    shown = 0
-
-    def update(done: int, total: int) -> None:
-        nonlocal shown
-        bar.start()  # not before: loading the model has a display of its own
-        bar.update(task, completed=done, total=total)
-        twentieth = 20 * done // total
-        if not console.is_terminal and what == "generating" and twentieth > shown:
-            shown = twentieth
-            console.print(f"{what} {done}/{total}", soft_wrap=True)
-
-    try:
-        yield update
-    finally:
-        bar.stop()

@@ -76,6 +76,8 @@ def _train_with_verl(
 def _train(recipe: recipes.Recipe, folder: RunFolder, resume: bool, dry: bool) -> None:
     from rich.console import Console
 
+    from ktae.cli.progress import Bars
+
     # Under torchrun or accelerate launch, the first process speaks for all.
     console = Console(quiet=int(os.environ.get("RANK", "0")) > 0)
     try:
@@ -88,7 +90,11 @@ def _train(recipe: recipes.Recipe, folder: RunFolder, resume: bool, dry: bool) -
     if dry:
         typer.echo(dry_run(recipe, folder))
         return
-    with _Progress(console, recipe.steps) as on_step:
+    with Bars(console, lines=20) as bars:
+
+        def on_step(line: dict[str, Any]) -> None:
+            bars.show("training", line["step"], recipe.steps, _shown(line))
+
         finished = run(recipe, folder, resume=resume, on_step=on_step)
     if not finished:
         console.print(
@@ -99,49 +105,17 @@ def _train(recipe: recipes.Recipe, folder: RunFolder, resume: bool, dry: bool) -
     _print_summary(console, folder)
 
 
-class _Progress:
-    """A progress bar with the step's metrics; plain lines where the output is no terminal."""
-
-    def __init__(self, console: Console, steps: int) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-        from rich.progress import TimeRemainingColumn as TimeLeft
-
-        self.console = console
-        self.steps = steps
-        self.bar = Progress(
-            TextColumn("training"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeLeft(),
-            TextColumn("{task.fields[shown]}"),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self.task = self.bar.add_task("", total=steps, shown="")
-
-    def __enter__(self) -> Any:
-        return self.show
-
-    def __exit__(self, *_: Any) -> None:
-        self.bar.stop()
-
-    def show(self, line: dict[str, Any]) -> None:
-        names = {
-            "reward": "reward",
-            "length": "completions/mean_length",
-            "entropy": "entropy",
-            "|term|": "ktae/term_abs",
-        }
-        shown = "  ".join(
-            f"{name} {line[key]:.3g}" for name, key in names.items() if line.get(key) is not None
-        )
-        self.bar.start()  # not before: loading may pretrain the demo's model, with a bar of its own
-        self.bar.update(self.task, completed=line["step"], shown=shown)
-        every = max(1, self.steps // 20)
-        if not self.console.is_terminal and (line["step"] % every == 0 or line["step"] == 1):
-            self.console.print(
-                f"step {line['step']}/{self.steps}  {shown}", highlight=False, soft_wrap=True
-            )
+def _shown(line: dict[str, Any]) -> str:
+    """What of a step's metrics stands behind the bar."""
+    names = {
+        "reward": "reward",
+        "length": "completions/mean_length",
+        "entropy": "entropy",
+        "|term|": "ktae/term_abs",
+    }
+    return "  ".join(
+        f"{name} {line[key]:.3g}" for name, key in names.items() if line.get(key) is not None
+    )
 
 
 def _print_summary(console: Console, folder: RunFolder) -> None:

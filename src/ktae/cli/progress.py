@@ -1,0 +1,54 @@
+"""How far a command is: bars where the output is a terminal, lines where it is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Bars:
+    """A bar with the time left for each phase of a command.
+
+    Args:
+        console: where to.
+        lines: so many a phase where `console` is no terminal, after one at once; 0: none.
+        transient: the bars go when the command is done.
+    """
+
+    def __init__(self, console: Console, *, lines: int, transient: bool = False) -> None:
+        self.console = console
+        self.lines = lines
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[text]}"),
+            console=console,
+            disable=not console.is_terminal,
+            transient=transient,
+        )
+        self.tasks: dict[str, Any] = {}
+        self.printed: dict[str, int] = {}
+
+    def __enter__(self) -> Bars:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bars.stop()
+
+    def show(self, phase: str, done: int, total: int, text: str = "") -> None:
+        """`done` of `total` of the phase, and a text behind it."""
+        self.bars.start()  # not before: loading a model has displays of its own
+        if phase not in self.tasks:
+            self.tasks[phase] = self.bars.add_task(phase, text="")
+        self.bars.update(self.tasks[phase], completed=done, total=total, text=text)
+        part = self.lines * done // max(1, total)
+        due = self.lines and part > self.printed.get(phase, -1)
+        if due and not self.console.is_terminal:
+            self.printed[phase] = part
+            self.console.print(
+                f"{phase} {done}/{total}  {text}".rstrip(), highlight=False, soft_wrap=True
+            )
