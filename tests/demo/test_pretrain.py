@@ -16,6 +16,8 @@ from ktae.demo.language import HELD_OUT
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.demo.sizes import MEDIUM, TINY, Size
 from ktae.errors import InputError
+from ktae.hub import model_name
+from ktae.recipe import Recipe
 
 
 @pytest.fixture
@@ -300,3 +302,17 @@ def test_a_language_that_is_not_there(name: str) -> None:
     done = CliRunner().invoke(command.app, [name, "--language", "latin"])
     assert isinstance(done.exception, InputError)
     assert str(done.exception) == "no demo language 'latin'; expected one of sums, lists, stories"
+
+
+def test_the_base_model_of_a_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def base_model(*arguments: Any, **more: Any) -> Path:
+        asked.append((*arguments, more))
+        return Path("made")
+
+    monkeypatch.setattr(pretrain, "base_model", base_model)
+    model = {"demo_seed": 2, "demo_size": "medium"}
+    recipe = Recipe(name="r", steps=3, model=model, demo={"language": "stories"})  # type: ignore[arg-type]
+    assert model_name(recipe) == "made"
+    assert asked == [(STORIES, 2, {"size": MEDIUM})]

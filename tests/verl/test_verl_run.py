@@ -12,8 +12,6 @@ from extras import hide, installed
 from in_process import ktae
 
 from ktae import recipe as recipes
-from ktae.demo import STORIES, pretrain
-from ktae.demo.sizes import MEDIUM
 from ktae.errors import InputError
 from ktae.grading import pool
 from ktae.runs import RunFolder
@@ -169,11 +167,3 @@ def test_other_modules_are_loaded_too_on_every_node(recipe_file, tmp_path, monke
     assert f'{variables}.VERL_USE_EXTERNAL_MODULES="ktae.verl,mine"' in program
     metrics = tmp_path / "run" / "metrics.jsonl"
     assert f"{variables}.VERL_FILE_LOGGER_PATH={metrics}" in program
-
-
-def test_the_demo_s_base_model_is_the_recipe_s(recipe_file, monkeypatch):
-    asked = []
-    monkeypatch.setattr(pretrain, "base_model", lambda *a, **more: asked.append((*a, more)))
-    overrides = ["model={demo_seed: 2, demo_size: medium}", "demo.language=stories"]
-    run._model(recipes.load(recipe_file, overrides))
-    assert asked == [(STORIES, 2, {"size": MEDIUM})]

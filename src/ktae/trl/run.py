@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import statistics
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,9 @@ from trl.rewards import get_soft_overlong_punishment
 from ktae import recipe as recipes
 from ktae.atomic import atomic_folder
 from ktae.curves import draw
+from ktae.demo.sizes import SIZES
 from ktae.errors import InputError, one_line
-from ktae.hub import check_local_or_hub
+from ktae.hub import check_local_or_hub, model_name
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder, write_json
 from ktae.trl.callbacks import OnStep, Patience, StepLogger, stop_on_interrupt
@@ -191,20 +191,9 @@ def _step_of(checkpoint: Path | None, recipe: Recipe) -> int:
 
 def load_policy(recipe: Recipe) -> tuple[Any, Any]:
     """Model and tokenizer."""
-    name = recipe.model.path
-    if name == "demo":
-        from ktae.demo import LANGUAGES
-        from ktae.demo.pretrain import base_model
-        from ktae.demo.sizes import SIZES
-
-        size = SIZES[recipe.model.demo_size]
-        if not size.for_gpu:
-            torch.set_num_threads(1)  # two threads on so small a model only wait for each other
-        language = LANGUAGES[recipe.demo.language]
-        name = str(base_model(language, recipe.model.demo_seed, size=size))
-    else:
-        check_local_or_hub("model", name)
-        name = os.path.expanduser(name)
+    if recipe.model.path == "demo" and not SIZES[recipe.model.demo_size].for_gpu:
+        torch.set_num_threads(1)  # two threads on so small a model only wait for each other
+    name = model_name(recipe)
     try:
         tokenizer = AutoTokenizer.from_pretrained(
             name, padding_side="left", trust_remote_code=False

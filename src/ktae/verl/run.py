@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ktae import recipe as recipes
 from ktae.errors import InputError
-from ktae.hub import check_local_or_hub
+from ktae.hub import model_name
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder
 from ktae.verl.check import compose
@@ -34,7 +34,7 @@ def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> Override
         InputError: verl is absent or of another version, a key is unknown to it, or the recipe
             asks for what verl cannot do. Nothing is written.
     """
-    paths = Paths(_model(recipe), *_data(recipe, folder), folder.path.absolute())
+    paths = Paths(model_name(recipe), *_data(recipe, folder), folder.path.absolute())
     settings = overrides(recipe, paths, resume=resume, environment=_environment(folder))
     compose(settings)
     return starting(settings, paths)
@@ -85,19 +85,6 @@ def _environment(folder: RunFolder) -> dict[str, str]:
         "VERL_FILE_LOGGER_PATH": str(folder.metrics.absolute()),
         "TENSORBOARD_DIR": str((folder.path / "tensorboard").absolute()),
     }
-
-
-def _model(recipe: Recipe) -> str:
-    name = recipe.model.path
-    if name == "demo":
-        from ktae.demo import LANGUAGES
-        from ktae.demo.pretrain import base_model
-        from ktae.demo.sizes import SIZES
-
-        language, size = LANGUAGES[recipe.demo.language], SIZES[recipe.model.demo_size]
-        return str(base_model(language, recipe.model.demo_seed, size=size))
-    check_local_or_hub("model", name)
-    return os.path.expanduser(name)
 
 
 def _data(recipe: Recipe, folder: RunFolder) -> tuple[Path, Path]:
