@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 CORE_PYTHON ?= $(PYTHON)
 BIN := .venv/bin
 RECIPE ?= recipes/demo/grpo-ktae.yaml
-STUDIES ?= main explore successor long
+STUDIES := main explore successor long
 STUDY_OUTPUT ?= studies
 JOBS ?= 1
 EXAMPLES ?= 10000
@@ -12,10 +12,10 @@ ARGS ?=
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 
 # The demo's model is tiny: two threads would only wait for each other.
-train test study study-smoke notebooks: export OMP_NUM_THREADS ?= 1
+train test study measurements study-smoke notebooks: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help train test lint format bench study study-smoke docs notebooks clean
+.PHONY: help train test lint format bench study measurements study-smoke docs notebooks clean
 .PHONY: wheel-check extras-check test-core readme-check fuzz audit
 
 help: ## List the targets
@@ -49,8 +49,11 @@ study-smoke: .venv/installed ## Run a study of 2 methods × 2 seeds × 4 steps, 
 	rm -rf runs/study-smoke
 	$(BIN)/ktae study study/smoke.yaml --output runs/study-smoke $(ARGS)
 
-study: $(STUDIES:%=study-%) ## Run or continue all of docs/results.md, for a day (STUDIES=..., JOBS=..., STUDY_OUTPUT=...)
-	$(if $(filter main,$(STUDIES)),$(BIN)/python study/temperatures.py study/main.yaml $(STUDY_OUTPUT)/main --jobs $(JOBS))
+study: $(STUDIES:%=study-%) measurements ## Run or continue all of docs/results.md, for a day (JOBS=..., STUDY_OUTPUT=...)
+
+measurements: study-main ## What docs/results.md has beside its studies: by temperature, alignment, step time
+	$(BIN)/python study/temperatures.py study/main.yaml $(STUDY_OUTPUT)/main --jobs $(JOBS) --methods grpo,grpo-calibrated
+	PATH="$(CURDIR)/$(BIN):$$PATH" study/align/base.sh
 	PATH="$(CURDIR)/$(BIN):$$PATH" study/align/along.sh
 	$(BIN)/python benchmarks/step_time.py
 

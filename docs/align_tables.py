@@ -3,14 +3,13 @@
     python docs/align_tables.py          # writes them
     python docs/align_tables.py --check  # fails if the page has other tables
 
-Tables stand in the page as docs/results_tables.py has them.
+page.py says how tables stand in the page.
 """
 
-import csv
 import sys
 from typing import Any
 
-from results_tables import IMAGES, ROOT, aligned_difference, filled, markdown, read_json
+from page import IMAGES, ROOT, aligned_difference, filled, markdown, read_csv, read_json
 
 from ktae.align.summary import draw, read, rows
 
@@ -57,15 +56,14 @@ def feasibility(name: str) -> str:
     by_key = _rows(_report(name))
     grpo = by_key["raw", "grpo", "alone"]["cosine"]
     table = []
-    with (ALIGN / "feasibility.csv").open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            theirs, base = float(row["cosine"]), float(row["grpo"])
-            ours = by_key["raw", row["nearest_here"], row["mixture"]]["cosine"]
-            table.append([
-                row["estimator"], row["mixture"], f"{theirs:.3f}", f"{base:.3f}",
-                f"{theirs / base:.2f}", f"`{row['nearest_here']}`", f"{ours:.3f}", f"{grpo:.3f}",
-                f"{ours / grpo:.2f}",
-            ])  # fmt: skip
+    for row in read_csv(ALIGN / "feasibility.csv"):
+        theirs, base = float(row["cosine"]), float(row["grpo"])
+        ours = by_key["raw", row["nearest_here"], row["mixture"]]["cosine"]
+        table.append([
+            row["estimator"], row["mixture"], f"{theirs:.3f}", f"{base:.3f}",
+            f"{theirs / base:.2f}", f"`{row['nearest_here']}`", f"{ours:.3f}", f"{grpo:.3f}",
+            f"{ours / grpo:.2f}",
+        ])  # fmt: skip
     then = ["then", "", "cosine", "GRPO", "times GRPO"]
     return markdown([*then, "now", "cosine", "GRPO", "times GRPO"], table)
 

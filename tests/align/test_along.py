@@ -1,4 +1,4 @@
-"""study/align/along.sh with a `ktae` that only writes down how it was called."""
+"""study/align/along.sh and base.sh with a `ktae` that only writes down how it was called."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "study/align/along.sh"
+SCRIPTS = Path(__file__).resolve().parents[2] / "study/align"
 STEPS = (0, 10, 20, 40, 80)
 KTAE = """#!/usr/bin/env bash
 set -eu
@@ -29,7 +29,8 @@ if [ "$command" = train ]; then touch "$2/summary.json"; else echo "{}" > "$2/al
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     (tmp_path / "study/align").mkdir(parents=True)
-    shutil.copy(SCRIPT, tmp_path / "study/align")
+    for name in ("along.sh", "base.sh"):
+        shutil.copy(SCRIPTS / name, tmp_path / "study/align")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/ktae").write_text(KTAE, encoding="utf-8")
     (tmp_path / "bin/ktae").chmod(0o755)
@@ -37,8 +38,12 @@ def project(tmp_path: Path) -> Path:
 
 
 def along(project: Path, *arguments: str, **environment: str) -> int:
+    return run(project, "along.sh", *arguments, **environment)
+
+
+def run(project: Path, script: str, *arguments: str, **environment: str) -> int:
     path = f"{project / 'bin'}:{os.environ['PATH']}"
-    command = [str(project / "study/align/along.sh"), *arguments]
+    command = [str(project / "study/align" / script), *arguments]
     done = subprocess.run(command, env=os.environ | {"PATH": path} | environment, timeout=60)
     return done.returncode
 
@@ -101,3 +106,15 @@ def test_an_interrupted_run_is_continued(project: Path) -> None:
     assert along(project) == 0
     trained = [c for c in calls(project) if c.startswith("train") and "language=sums" in c]
     assert [call.endswith("--resume") for call in trained] == [False, True]
+
+
+def test_base_models_before_training(project: Path) -> None:
+    assert run(project, "base.sh", "--batches", "2") == 0
+    assert not list((project / "study/align").glob("*.json")), "a trial's results stay in runs/"
+    assert all(call.endswith("--batches 2") for call in calls(project))
+    assert run(project, "base.sh") == 0
+    names = {path.stem for path in (project / "study/align").glob("*.json")}
+    assert names == {path.stem for path in SCRIPTS.glob("sums-base*.json")}
+    assert len(calls(project)) == 6
+    assert run(project, "base.sh") == 0
+    assert len(calls(project)) == 6, "measured again"

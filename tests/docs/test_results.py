@@ -33,7 +33,9 @@ def test_a_table_is_replaced_and_the_text_stays(tables):
 def test_the_error_of_an_average_by_hand(tables):
     rows = [{"accuracy": "50", "problems": "100"}] * 2 + [{"accuracy": "20", "problems": "16"}] * 2
     # Two models on two benchmarks: standard errors of 5 and 10 points each.
-    assert tables._standard_error(rows, 2) == pytest.approx((2 * 25 + 2 * 100) ** 0.5 / 2)
+    assert tables.paper_tables.standard_error(rows, 2) == pytest.approx(
+        (2 * 25 + 2 * 100) ** 0.5 / 2
+    )
 
 
 def test_differences_at_a_temperature_are_paired(tables, tmp_path, monkeypatch):
@@ -82,7 +84,8 @@ def study_of(tables, tmp_path, monkeypatch):
                 "kind": "confirmatory", "seeds": [1, 2, 3], "planned": 4, "interval": interval,
                 "difference": None if interval is None else sum(interval) / 2,
                 "by_base_model": [{"difference": x} for x in interval or ()],
-                "p_value": 0.01, "corrected": 0.04, "shown": name == "good",
+                "p_value": 0.2 if name == "unsure" else 0.01, "corrected": 0.04,
+                "shown": name == "good",
             }
             for name, interval in intervals.items()
         ]  # fmt: skip
@@ -115,15 +118,43 @@ def test_comparisons_with_a_matrix_s_own_outcome(tables, study_of):
 
 
 def test_the_goal_is_judged_by_intervals(tables, study_of, monkeypatch):
-    study_of(good=[0.1, 0.3], above=[0.01, 0.3], around=[-0.1, 0.1], below=[-0.3, -0.1], none=None)
-    names = ("good", "above", "around", "below", "none")
-    clauses = {name: (name, "grpo", "last_60") for name in names}
-    clauses |= {f"no effect, {n}": (n, "grpo", "last_60") for n in ("around", "above")}
+    verdicts = {
+        "good": ([0.1, 0.3], "yes"),
+        "above": ([0.01, 0.3], "yes, not after correction"),
+        "unsure": ([0.01, 0.3], "open"),
+        "around": ([-0.1, 0.1], "open"),
+        "below": ([-0.3, -0.1], "no"),
+        "none": (None, "not known"),
+    }
+    study_of(**{name: interval for name, (interval, _) in verdicts.items()})
+    clauses = [tables.Clause(name, name, "grpo", "last_60") for name in verdicts]
+    no_effect = {"around": "not refuted", "unsure": "not refuted", "above": "an effect"}
+    clauses += [tables.Clause(n, n, "grpo", "last_60", "no effect") for n in no_effect]
     monkeypatch.setattr(tables, "GOAL", clauses)
     rows = tables.goal("small").splitlines()[2:]
-    assert [row.split(": ")[-1].removesuffix(" |") for row in rows] == [
-        "yes", "yes, not after correction", "open", "no", "not known", "none seen", "an effect",
-    ]  # fmt: skip
+    expected = [verdict for _, verdict in verdicts.values()] + [*no_effect.values()]
+    assert [row.split(": ")[-1].strip("| ") for row in rows] == [
+        verdict if verdict != "not known" else "none | not known" for verdict in expected
+    ]
+    assert rows[0] == "| good | +0.200 (+0.100 to +0.300), p 0.01, Holm 0.04: yes |"
+
+
+def test_biases_follow_how_often_groups_are_right(tables, tmp_path, monkeypatch):
+    """Two base models; on the worse one the control shortens by 2, on the better it adds 1."""
+    (tmp_path / "small").mkdir()
+    outcomes = ("mean_accuracy", "length", "entropy")
+    rows = ["task,method,seed,base_model,state," + ",".join(f"outcome.{o}" for o in outcomes)]
+    for base, accuracy, shift in (("demo:0", 0.6, 1), ("demo:1", 0.3, -2)):
+        rows += [f"t,grpo,{seed},{base},finished,{accuracy},{20 + seed},.2" for seed in (1, 3)]
+        for method in {method for method, _ in tables.BIASES}:
+            rows.append(f"t,{method},1,{base},finished,.5,{22 + shift},{0.2 + shift / 10}")
+    rows.append("t,grpo,9,demo:0,failed,,,")
+    (tmp_path / "small" / "runs.csv").write_text("\n".join(rows), encoding="utf-8")
+    monkeypatch.setattr(tables, "STUDIES", tmp_path)
+    worse, better, ranks = tables.bias("small").splitlines()[2:]
+    assert worse.startswith("| t, 1 | 0.300 | -2.0 | -0.200 |")
+    assert better.startswith("| t, 0 | 0.600 | +1.0 | +0.100 |")
+    assert ranks.split(" | ")[2] == "1.00"
 
 
 def test_an_unknown_table_is_an_error(tables):

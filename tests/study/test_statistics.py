@@ -84,8 +84,22 @@ def test_interval_of_equal_and_nearly_equal_values():
 
 def test_band_is_students_at_each_step():
     values = np.random.default_rng(5).normal(size=(7, 3))
-    mean, low, high = pointwise_band(values)
+    mean, low, high = pointwise_band(values, [""] * 7)
     expected = stats.t.interval(0.95, 6, values.mean(0), stats.sem(values))
     np.testing.assert_allclose([low, high], expected)
     np.testing.assert_allclose(mean, values.mean(0))
-    assert np.isnan(pointwise_band(values[:1])[1]).all()
+    assert np.isnan(pointwise_band(values[:1], [""])[1]).all()
+
+
+def test_band_is_not_wider_where_base_models_differ():
+    values = np.random.default_rng(6).normal(size=(7, 3))
+    bases = ["a", "b", "a", "b", "a", "b", "a"]
+    is_b = np.array([[base == "b"] for base in bases])
+    mean, low, high = pointwise_band(values, bases)
+    of_a, of_b = values[::2], values[1::2]
+    variance = (3 * of_a.var(0, ddof=1) + 2 * of_b.var(0, ddof=1)) / 5
+    reach = stats.t.ppf(0.975, 5) * np.sqrt(variance / 7)
+    np.testing.assert_allclose([mean - low, high - mean], [reach, reach])
+    apart = pointwise_band(values + 10 * is_b, bases)
+    np.testing.assert_allclose([apart[0] - apart[1], apart[2] - apart[0]], [reach, reach])
+    assert np.isnan(pointwise_band(values, list("abcdefg"))[1]).all()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from ktae.study.collect import Run, curve
 from ktae.study.contrasts import Compared
 from ktae.study.folder import State
 from ktae.study.matrix import Matrix
-from ktae.study.statistics import FEWEST_PAIRS, mean_interval, pointwise_band
+from ktae.study.statistics import FEWEST_PAIRS, pointwise_band
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", "-.", ":")
@@ -29,6 +29,15 @@ CURVE_PANELS = {
 }
 USUAL_OUTCOMES = ("sampled_accuracy", "greedy_accuracy", "length", "entropy")
 SHOWN, NOT_SHOWN = "#0072B2", "#6e6e6e"
+
+
+class Sample(NamedTuple):
+    """An outcome of a method's runs."""
+
+    values: np.ndarray
+    """(n,)."""
+    base_models: list[str]
+    """Of each."""
 
 
 def require_libraries() -> None:
@@ -84,13 +93,13 @@ def _figures(
             if not any(run.lines for of_method in by_method.values() for run in of_method):
                 continue
             yield f"curves-{group}{suffix}", curves(by_method, title)
-            values = {
-                (method, outcome): _values(of_method, outcome)
+            samples = {
+                (method, outcome): _sample(of_method, outcome)
                 for method, of_method in by_method.items()
                 for outcome in outcomes_of(matrix)
             }
             labels = {outcome: label(matrix, outcome) for outcome in outcomes_of(matrix)}
-            yield f"bars-{group}{suffix}", bars(values, labels, title)
+            yield f"bars-{group}{suffix}", bars(samples, labels, title)
         differences = [c for c in compared if c.task == task and c.planned]
         if any(c.differences for c in differences):
             labels = {c.outcome: label(matrix, c.outcome) for c in differences}
@@ -109,7 +118,7 @@ def curves(by_method: Mapping[str, Sequence[Run]], title: str) -> Any:
             shortest = min(len(run.lines) for run in finished)
             steps = [line["step"] for line in finished[0].lines[:shortest]]
             values = np.stack([curve(run.lines[:shortest], name) for run in finished])
-            mean, low, high = pointwise_band(values)
+            mean, low, high = pointwise_band(values, [run.cell.base for run in finished])
             look = {"color": COLORS[i % len(COLORS)]}
             if len(values) < FEWEST_PAIRS:
                 axis.plot(steps, values.T, linewidth=0.6, alpha=0.6, **look)
@@ -123,21 +132,19 @@ def curves(by_method: Mapping[str, Sequence[Run]], title: str) -> Any:
         axis.set_xlabel("training step")
         axis.xaxis.get_major_locator().set_params(integer=True)
     band = f"95 % interval at each step (from {FEWEST_PAIRS} runs on; of fewer, each run)"
-    _finish(figure, f"{title}: mean over seeds, {band}")
+    _finish(figure, f"{title}: mean over seeds of these base models, {band}")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return figure
 
 
-def bars(
-    values: Mapping[tuple[str, str], np.ndarray], labels: Mapping[str, str], title: str
-) -> Any:
+def bars(samples: Mapping[tuple[str, str], Sample], labels: Mapping[str, str], title: str) -> Any:
     """A bar for each method in each outcome, its 95 % interval, and a dot for each run."""
-    methods = list(dict.fromkeys(method for method, _ in values))
+    methods = list(dict.fromkeys(method for method, _ in samples))
     figure, axes = _grid(len(labels), columns=3, height=0.9 + 0.38 * len(methods))
     for (outcome, name), axis in zip(labels.items(), axes, strict=True):
         for y, method in enumerate(methods):
-            found = values[method, outcome]
+            found, base_models = samples[method, outcome]
             if not found.size:
                 axis.text(0, y, " no run", va="center", fontsize=8, color=NOT_SHOWN)
                 continue
@@ -146,18 +153,19 @@ def bars(
             spread = y + np.linspace(-0.22, 0.22, len(found)) if len(found) > 1 else [y]
             axis.plot(found, spread, linestyle="", marker=".", markersize=4, color=color, alpha=0.7)
             if len(found) >= FEWEST_PAIRS:
-                interval = mean_interval(found)
-                axis.plot(interval[1:], [y, y], color="black", linewidth=1.6)
-                axis.plot(interval.mean, y, marker="|", color="black", markersize=9)
+                mean, low, high = pointwise_band(found[:, None], base_models)
+                axis.plot([low, high], [y, y], color="black", linewidth=1.6)
+                axis.plot(mean, y, marker="|", color="black", markersize=9)
         axis.set_yticks(
             range(len(methods)),
-            [f"{m} (n = {values[m, outcome].size})" for m in methods],
+            [f"{m} (n = {samples[m, outcome].values.size})" for m in methods],
             fontsize=9,
         )
         axis.invert_yaxis()
         axis.tick_params(axis="y", length=0)
         axis.set_title(name, fontsize=10, loc="left", parse_math=False)
-    _finish(figure, f"{title}: mean, 95 % interval (from {FEWEST_PAIRS} runs on), dots: runs")
+    interval = f"95 % interval for these base models (from {FEWEST_PAIRS} runs on)"
+    _finish(figure, f"{title}: mean, {interval}, dots: runs")
     return figure
 
 
@@ -205,9 +213,10 @@ def _forest_line(axis: Any, y: int, c: Compared) -> None:
     )  # fmt: skip
 
 
-def _values(runs: Iterable[Run], outcome: str) -> np.ndarray:
-    found = [run.outcomes[outcome] for run in runs]
-    return np.array([value for value in found if value is not None], dtype=np.float64)
+def _sample(runs: Iterable[Run], outcome: str) -> Sample:
+    found = [(run.outcomes[outcome], run.cell.base) for run in runs]
+    there = [(value, base) for value, base in found if value is not None]
+    return Sample(np.array([value for value, _ in there], np.float64), [base for _, base in there])
 
 
 def _grid(panels: int, *, columns: int, height: float, share_y: bool = False) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ from 0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -71,19 +72,28 @@ def sign_flip_p_value(differences: np.ndarray) -> float:
     return float((above.sum() + below.sum()) / 2.0 ** len(differences))
 
 
-def pointwise_band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, low and high over (n, steps) curves, at each step by itself; NaN bounds for n < 2.
+def pointwise_band(
+    values: np.ndarray, base_models: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, low and high over (n, steps) curves, at each step by itself.
 
-    The 95 % interval of Student's t: a band is to be looked at, and the bootstrap's would be
-    jagged. It says nothing about a whole curve at once.
+    The 95 % interval of Student's t for the mean over seeds *of these base models*: the spread is
+    the one among runs of the same base model, with as many degrees of freedom less as there are
+    base models. Their differences are no chance of the seeds, and three say nothing about others.
+    Bounds are NaN where no base model has two runs. A band is to be looked at, and the bootstrap's
+    would be jagged; it says nothing about a whole curve at once.
     """
     from scipy import stats
 
     n, mean = len(values), values.mean(axis=0)
-    if n < 2:
+    kinds, of_run = np.unique(base_models, return_inverse=True)
+    of_kind = np.stack([values[of_run == k].mean(axis=0) for k in range(len(kinds))])
+    freedom = n - len(kinds)
+    if freedom < 1:
         nothing = np.full_like(mean, np.nan)
         return mean, nothing, nothing
-    reach = stats.t.ppf(1 - LEVEL / 2, n - 1) * _standard_error(values.T)
+    variance = ((values - of_kind[of_run]) ** 2).sum(axis=0) / freedom
+    reach = stats.t.ppf(1 - LEVEL / 2, freedom) * np.sqrt(variance / n)
     return mean, mean - reach, mean + reach
 
 
