@@ -253,15 +253,20 @@ def step_time(study: str) -> str:
 
 def step_time_alone(*_: str) -> str:
     """benchmarks/results/step_time.csv: methods in turns on a machine that does nothing else."""
-    rows = []
-    for r in read_csv(STEP_TIME):
+    found, rows = read_csv(STEP_TIME), []
+    seconds = {(r["shape"], r["method"]): float(r["seconds"]) for r in found}
+    for r in found:
         own, step = float(r["ktae_seconds"]), float(r["seconds"])
-        estimator = [f"{1000 * own:.1f} ms", f"{own / step:.2%}"] if own else ["", ""]
-        setting = f"{r['shape']}, {r['rollouts']} × {r['length']} tokens, {r['device']}"
+        estimator = [f"{1000 * own:.1f} ms ({own / step:.2%})", ""] if own else ["", ""]
+        if r["baseline"]:
+            added = [float(r[key]) for key in ("added", "added_low", "added_high")]
+            share = added[0] / seconds[r["shape"], r["baseline"]]
+            estimator[1] = f"{with_bounds(*added)} s, {share:+.1%}"
+        what = f"{r['shape']}, {r['rollouts']} × {r['mean_length']} tokens, {r['device']}"
         spread = f"{step:.2f} s ({float(r['seconds_20']):.2f} to {float(r['seconds_80']):.2f})"
-        rows.append([setting, f"`{r['method']}`", r["steps"], spread, *estimator])
-    head = ["model, rollouts", "method", "steps", "a step (20 % to 80 %)", "the estimator", "share"]
-    return markdown(head, rows)
+        rows.append([what, f"`{r['method']}`", r["rounds"], spread, *estimator])
+    head = ["model, rollouts", "method", "rounds", "a step (20 % to 80 %)", "the estimator in it"]
+    return markdown([*head, "more than without it, by round (95 %)"], rows)
 
 
 def temperatures(study: str, task: str, column: str, baseline: str) -> str:

@@ -30,6 +30,25 @@ def test_a_table_is_replaced_and_the_text_stays(tables):
     assert "| 1.5B | GRPO | 278 s | 372 s | 94 s (34%) |" in filled
 
 
+def test_steps_with_and_without_the_estimator(tables, tmp_path, monkeypatch):
+    """A baseline has no estimator; what one adds is told as a share of the baseline's step too."""
+    usual = {"shape": "s", "device": "cpu", "rollouts": 128, "mean_length": 43.5, "rounds": 30}
+    usual |= {"seconds_20": 0.9, "seconds_80": 1.234}
+    none = dict.fromkeys(("baseline", "added", "added_low", "added_high"), "")
+    plain = {"method": "grpo", "seconds": 0.8, "ktae_seconds": 0.0} | none
+    ktae = {"method": "grpo-ktae", "seconds": 1.0, "ktae_seconds": 0.005, "baseline": "grpo"}
+    ktae |= {"added": 0.016, "added_low": -0.01, "added_high": 0.0424}
+    rows = [usual | plain, usual | ktae]
+    text = [",".join(rows[0]), *(",".join(str(row[key]) for key in rows[0]) for row in rows)]
+    monkeypatch.setattr(tables, "STEP_TIME", tmp_path / "step_time.csv")
+    tables.STEP_TIME.write_text("\n".join(text), encoding="utf-8")
+    assert tables.step_time_alone().splitlines()[2:] == [
+        "| s, 128 × 43.5 tokens, cpu | `grpo` | 30 | 0.80 s (0.90 to 1.23) |  |  |",
+        "| s, 128 × 43.5 tokens, cpu | `grpo-ktae` | 30 | 1.00 s (0.90 to 1.23) "
+        "| 5.0 ms (0.50%) | +0.016 (-0.010 to +0.042) s, +2.0% |",
+    ]
+
+
 def test_the_error_of_an_average_by_hand(tables):
     rows = [{"accuracy": "50", "problems": "100"}] * 2 + [{"accuracy": "20", "problems": "16"}] * 2
     # Two models on two benchmarks: standard errors of 5 and 10 points each.
