@@ -4,15 +4,20 @@
 
 Training may raise accuracy at temperature 1 by sharpening the policy alone: then the gain is gone
 at a lower temperature, and fewer problems are solved by any of several samples (pass@k). For the
-final model of every finished run: 8 samples to each of 256 held-out problems at four temperatures,
-the same problems for every run. Writes `temperatures.csv` into the study's folder; rows that are
-there stay, so a second call does the runs that came since, with the same number of problems.
+final model of every finished run: `--samples` (8) to each of the first `--problems` (256) held-out
+problems at four temperatures, the same problems for every run; there are 1,024. Writes
+`temperatures.csv` into the study's folder. Rows that are there stay, so a second call does the runs
+that came since, with the same numbers of problems and samples; where a run was trained again, and
+its weights are others (`model`), it is measured again. Samples are drawn with the run's seed; the
+first rows of `study/results/main` with 1, as their `sampling_seed` says.
 """
 
 import argparse
 import concurrent.futures
 import csv
+import hashlib
 import multiprocessing
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +29,7 @@ from ktae.demo import LANGUAGES
 from ktae.demo.evaluate import verdicts
 from ktae.errors import InputError
 from ktae.evaluation.generation import generate
+from ktae.evaluation.scores import pass_at_k
 from ktae.recipe import Recipe
 from ktae.study import cells as expansion
 from ktae.study import matrix as matrices
@@ -35,34 +41,36 @@ from ktae.study.results import write_csv
 TEMPERATURES = (0.25, 0.5, 0.75, 1.0)
 PROBLEMS = 256
 SAMPLES = 8
+K = 8
+"""Of pass@k: an estimate where there are more samples."""
 RUN = ("task", "method", "seed", "base_model")
 SCORES = ("temperature", "accuracy", "pass_at_8", "length")
-COLUMNS = (*RUN, "problems", "commit", "cpu", *SCORES)
+SIZE = ("problems", "samples")
+COLUMNS = (*RUN, "model", *SIZE, "sampling_seed", "commit", "cpu", *SCORES)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("matrix", type=Path)
-    parser.add_argument("folder", type=Path, help="of the study that `ktae study` made")
-    parser.add_argument("--methods", help="these only; names with commas between them")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--problems", type=int, default=PROBLEMS)
-    arguments = parser.parse_args()
-
+    arguments = _arguments()
     folder = StudyFolder(arguments.folder)
     cells = expansion.expand(matrices.load(arguments.matrix), arguments.matrix)
     folder.require_started(cells)
     file = folder.path / "temperatures.csv"
-    rows = _rows_there(file, cells, arguments.problems)
-    known = {_key(row) for row in rows}
-    due = expansion.of_methods(cells, arguments.methods.split(",")) if arguments.methods else cells
-    due = [c for c in due if folder.state(c) is State.FINISHED and _key_of(c) not in known]
+    size = {name: getattr(arguments, name) for name in SIZE}
+    rows = _rows_there(file, cells, size)
+    methods = arguments.methods.split(",") if arguments.methods else [c.method for c in cells]
+    asked = expansion.of_methods(cells, methods)
+    finished = {_key_of(cell): cell for cell in asked if folder.state(cell) is State.FINISHED}
+    models = {key: folder.run_folder(cell).model for key, cell in finished.items()}
+    identities = {key: _identity(model) for key, model in models.items()}
+    rows = [row for row in rows if identities.get(_key(row), row["model"]) == row["model"]]
+    due = finished.keys() - {_key(row) for row in rows}
     made_by = {"commit": commit() or "", "cpu": machine()["cpu"]}
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs, mp_context=context) as pool:
         started = [
-            pool.submit(_measure, cell, folder.run_folder(cell).model, arguments.problems, made_by)
-            for cell in due
+            pool.submit(_measure, cell, models[key], size, {"model": identities[key]} | made_by)
+            for key, cell in finished.items()
+            if key in due
         ]
         for i, done in enumerate(concurrent.futures.as_completed(started), 1):
             rows += done.result()
@@ -71,26 +79,58 @@ def main() -> None:
     print(f"{file}: {len(rows)} rows of {len({_key(row) for row in rows})} runs")
 
 
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("matrix", type=Path)
+    parser.add_argument("folder", type=Path, help="of the study that `ktae study` made")
+    parser.add_argument("--methods", help="these only; names with commas between them")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--problems", type=int, default=PROBLEMS, help="held-out; up to 1024")
+    parser.add_argument("--samples", type=int, default=SAMPLES, help=f"to each; {K} or more")
+    arguments = parser.parse_args()
+    if arguments.samples < K:
+        raise InputError(f"--samples is {arguments.samples}; expected {K} or more, for pass@{K}")
+    return arguments
+
+
+def _identity(model: Path) -> str:
+    """Of its weights: those of a run that was trained again are others.
+
+    Raises:
+        InputError: it has none.
+    """
+    files = sorted(model.glob("*.safetensors"))
+    if not files:
+        raise InputError(f"no weights (*.safetensors) in {model}, whose run is finished")
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as content:
+            hashlib.file_digest(content, lambda: digest)  # goes on with it
+    return digest.hexdigest()[:16]
+
+
 def _measure(
-    cell: Cell, model: Path, n_problems: int, made_by: dict[str, str]
+    cell: Cell, model: Path, size: dict[str, int], facts: dict[str, str]
 ) -> list[dict[str, str]]:
-    """One row a temperature; `made_by` are the commit and the CPU."""
+    """One row a temperature; `facts` are the model's identity, the commit and the CPU."""
     torch.set_num_threads(1)
     policy = AutoModelForCausalLM.from_pretrained(model)
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
-    run = dict(zip(RUN, _key_of(cell), strict=True)) | {"problems": str(n_problems)} | made_by
-    return [
+    run = dict(zip(RUN, _key_of(cell), strict=True)) | {k: str(n) for k, n in size.items()} | facts
+    run["sampling_seed"] = str(cell.seed)
+    rows = [
         run | dict(zip(SCORES, _texts(scores), strict=True))
-        for scores in _scores(policy, tokenizer, cell.recipe, n_problems)
+        for scores in _scores(policy, tokenizer, cell.recipe, *size.values())
     ]
+    return [{column: row[column] for column in COLUMNS} for row in rows]
 
 
 def _scores(
-    model: Any, tokenizer: Any, recipe: Recipe, n_problems: int
+    model: Any, tokenizer: Any, recipe: Recipe, n_problems: int, n_samples: int
 ) -> Iterator[tuple[float, float, float, float]]:
     """Temperature, accuracy, pass@8 and mean length in tokens, at each temperature."""
     language = LANGUAGES[recipe.demo.language]
-    problems = [p for p in language.test_problems(n_problems) for _ in range(SAMPLES)]
+    problems = [p for p in language.test_problems(n_problems) for _ in range(n_samples)]
     for temperature in TEMPERATURES:
         answers = generate(
             model,
@@ -99,15 +139,14 @@ def _scores(
             max_new_tokens=recipe.rollout.max_response_length,
             temperature=temperature,
             batch_size=256,
-            seed=1,
+            seed=recipe.seed,
         )
-        right = torch.tensor(verdicts(language, answers, problems)).view(-1, SAMPLES)
-        length = sum(map(len, answers.token_ids)) / len(problems)
+        right = torch.tensor(verdicts(language, answers, problems)).view(-1, n_samples)
         yield (
             temperature,
             right.double().mean().item(),
-            right.any(dim=1).double().mean().item(),
-            length,
+            statistics.fmean(pass_at_k(n_samples, n, K) for n in right.sum(dim=1).tolist()),
+            sum(map(len, answers.token_ids)) / len(problems),
         )
 
 
@@ -129,11 +168,12 @@ def _order(cells: list[Cell]) -> Any:
     return lambda row: (places[_key(row)], float(row["temperature"]))
 
 
-def _rows_there(file: Path, cells: list[Cell], n_problems: int) -> list[dict[str, str]]:
-    """What an earlier call wrote.
+def _rows_there(file: Path, cells: list[Cell], size: dict[str, int]) -> list[dict[str, str]]:
+    """What an earlier call wrote; `size` is what this one measures.
 
     Raises:
-        InputError: it has other columns, other problems, or runs that the matrix does not have.
+        InputError: it has other columns, other numbers of problems or samples, or runs that the
+            matrix does not have.
     """
     if not file.exists():
         return []
@@ -143,11 +183,12 @@ def _rows_there(file: Path, cells: list[Cell], n_problems: int) -> list[dict[str
     for row in rows:
         if tuple(row) != COLUMNS:
             raise InputError(f"{file} has the columns {', '.join(row)}; expected {COLUMNS}")
-        if int(row["problems"]) != n_problems:
-            raise InputError(
-                f"{file} has runs with {row['problems']} problems, and --problems is {n_problems}; "
-                "give the same number, or move the file away"
-            )
+        for name, number in size.items():
+            if int(row[name]) != number:
+                raise InputError(
+                    f"{file} has runs with {row[name]} {name}, and --{name} is {number}; "
+                    "give the same number, or move the file away"
+                )
         if _key(row) not in planned:
             raise InputError(f"{file} has the run {' '.join(_key(row))}, which the matrix has not")
     return rows

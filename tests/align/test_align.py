@@ -114,6 +114,37 @@ def test_adams_metric() -> None:
     assert reference.metrics()["raw"] is None
 
 
+@pytest.mark.parametrize("met", [0.0, 1e-25, 1e-12, 1e-5])
+def test_adams_metric_is_of_what_the_reference_met(met: float) -> None:
+    """64 of 100,000 parameters have a gradient in the batch, and hardly one in the reference."""
+    generator = torch.Generator().manual_seed(0)
+    truth = torch.randn(100_000, generator=generator)
+    # Seventeen batches, each as much noise as gradient; the last one is no part of the reference.
+    *batches, batch = truth + torch.randn(17, 100_000, generator=generator)
+    seen = torch.stack(batches)
+
+    def cosines() -> list[float]:
+        reference = Reference(seen, seen.square().mean(dim=0))
+        return [cosine(batch, reference.gradient, own) for own in reference.metrics().values()]
+
+    before = cosines()
+    assert min(before) > 0.6
+    seen[:, :64] *= met
+    assert cosines() == pytest.approx(before, abs=1e-3)
+
+
+def test_adams_metric_leaves_out_no_more_than_its_share() -> None:
+    """Ten batches over four decades: the parameters that are left out made nothing of the norm."""
+    gradients = torch.randn(10, 10_000, generator=torch.Generator().manual_seed(0))
+    gradients *= torch.logspace(-4, 0, 10_000)
+    v = gradients.square().mean(dim=0)
+    metric = Reference(gradients, v).metrics()["adam"]
+    assert metric is not None and 0 < int((metric == 0).sum()) < 6_000
+    for gradient in gradients:
+        adams = product(gradient, gradient, 1 / (v.sqrt() + 1e-8))
+        assert 0.99 * adams < product(gradient, gradient, metric) < adams
+
+
 @pytest.fixture
 def parity(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reward that a model which knows nothing earns half of the time."""

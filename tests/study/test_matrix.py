@@ -6,6 +6,7 @@ import pytest
 import yaml
 from small import CONTENT, ROOT
 
+from ktae import recipe as recipes
 from ktae.errors import InputError
 from ktae.study import cells as expansion
 from ktae.study import matrix as matrices
@@ -86,6 +87,32 @@ def test_the_digest_follows_every_setting(expand):
     }
     assert len(digests) == 12
     assert {cell.digest for cell in expand()} <= digests
+
+
+def test_recipe_digests_are_of_all_seeds_and_base_models(expand):
+    tasks = {"sums": {}, "lists": {"overrides": {"demo.language": "lists"}}}
+    bases = {"demo_seeds": [0, 1], "pairing": "crossed"}
+    cells = expand(tasks=tasks, base_models=bases)
+    found = expansion.recipe_digests(cells)
+    assert set(found) == {"sums/grpo", "sums/grpo-ktae", "lists/grpo", "lists/grpo-ktae"}
+    assert len(set(found.values())) == 4
+    for cell in cells:
+        place = expansion.recipe_place(cell.task, cell.method)
+        assert expansion.recipe_digests([cell]) == {place: found[place]}
+
+
+def test_recipe_digests_follow_every_other_setting(expand):
+    recipe = str(ROOT / "recipes/demo/grpo.yaml")
+
+    def of(**overrides):
+        methods = {"a": {"recipe": recipe, "overrides": overrides}}
+        return expansion.recipe_digests(expand(methods=methods, contrasts=[]))["a"]
+
+    settings = {"steps": 9, "model.lora_rank": 4, "ktae.h3": 0, "model.path": "other"}
+    assert len({of()} | {of(**{key: value}) for key, value in settings.items()}) == 5
+    clip_low = recipes.load(recipe).algorithm.clip_low
+    assert clip_low == recipes.Algorithm().clip_low
+    assert of(**{"algorithm.clip_low": clip_low}) == of(), "a default is the same, said or not"
 
 
 def test_the_model_key_tells_base_models_apart(expand):

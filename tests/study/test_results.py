@@ -3,16 +3,20 @@
 import csv
 import json
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import numpy as np
 import pytest
 from small import CONTENT
 from typer.testing import CliRunner
 
+from ktae import recipe as recipes
 from ktae.cli import app
 from ktae.cli.study import in_words as durations
+from ktae.errors import InputError
 from ktae.evaluation.comparison import holm
 from ktae.runs import write_json
+from ktae.study import cells as expansion
 from ktae.study import results
 from ktae.study.collect import collect, measure
 from ktae.study.contrasts import compare, in_words
@@ -33,7 +37,8 @@ def finished(make_study):
 
     def finished(leave_out=(), announced=None, **changes):
         study = make_study(**{"seeds": list(range(1, 8))} | changes)
-        study.folder.open(announced or study.matrix, study.cells, resume=False).close()
+        then = announced or study
+        study.folder.open(then.matrix, then.cells, resume=False).close()
         for cell in study.cells:
             if cell.name not in leave_out:
                 accuracy = ACCURACY[cell.method][cell.seed - 1]
@@ -128,7 +133,7 @@ SEEDS = list(range(1, 8))
 
 def test_a_contrast_that_was_not_announced_is_exploratory(finished, make_study):
     less = [CONTRAST | {"outcomes": ["mean_accuracy"]}]
-    before = make_study(seeds=SEEDS, contrasts=less).matrix
+    before = make_study(seeds=SEEDS, contrasts=less)
     sampled, mean = comparisons(finished(announced=before))
     assert (mean.kind, mean.note, mean.family) == ("confirmatory", "", 1)
     assert (sampled.kind, sampled.family) == ("exploratory", 1)
@@ -136,7 +141,7 @@ def test_a_contrast_that_was_not_announced_is_exploratory(finished, make_study):
 
 
 def test_an_announced_contrast_that_is_gone_counts_in_holms_correction(finished, make_study):
-    before = make_study(seeds=SEEDS).matrix
+    before = make_study(seeds=SEEDS)
     less = [CONTRAST | {"outcomes": ["mean_accuracy"]}]
     study = finished(announced=before, contrasts=less)
     mean, gone = comparisons(study)
@@ -149,7 +154,7 @@ def test_an_announced_contrast_that_is_gone_counts_in_holms_correction(finished,
 
 
 def test_an_announced_contrast_that_is_called_exploratory_now_counts_as_well(finished, make_study):
-    before = make_study(seeds=SEEDS).matrix
+    before = make_study(seeds=SEEDS)
     now = [CONTRAST | {"kind": "exploratory"}]
     found = comparisons(finished(announced=before, contrasts=now))
     assert [one.kind for one in found] == ["exploratory"] * 2 + ["confirmatory"] * 2
@@ -169,7 +174,7 @@ def test_an_announced_contrast_that_is_called_exploratory_now_counts_as_well(fin
 def test_what_decides_on_the_numbers_may_not_change_after_the_announcement(
     finished, make_study, changes, what
 ):
-    before = make_study(seeds=SEEDS).matrix
+    before = make_study(seeds=SEEDS)
     sampled = comparisons(finished(announced=before, **changes))[0]
     assert sampled.kind == "exploratory"
     expected = f"changed since the announcement: {what}" if what else "without this task"
@@ -181,6 +186,58 @@ def test_an_announcement_without_its_matrix_holds_what_it_names(finished, make_s
     content = json.loads(study.folder.announced.read_text())
     study.folder.announced.write_text(json.dumps(content | {"matrix": None}))
     assert [one.kind for one in comparisons(study)] == ["confirmatory"] * 2
+
+
+@pytest.fixture
+def edited(finished, tmp_path):
+    """A study on two tasks whose recipe of `grpo-ktae` was edited after the announcement, when
+    there were no runs; `other` compares two methods that it has nothing to do with."""
+    source = CONTENT["methods"]["grpo-ktae"]["recipe"]
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(Path(source).read_text())
+    methods = CONTENT["methods"] | {
+        "grpo-ktae": {"recipe": str(recipe)},
+        "other": {"recipe": source},
+    }
+    other = CONTRAST | {"treatment": "other", "outcomes": ["sampled_accuracy"]}
+    runs = [f"{task}/{m}/seed{seed}" for task in ("a", "b") for m in methods for seed in SEEDS]
+    study = finished(
+        leave_out=runs, methods=methods, contrasts=[CONTRAST, other], tasks={"a": {}, "b": {}}
+    )
+    recipe.write_text(recipe.read_text() + "trl: {top_entropy: 0.5}\n")
+    study.cells = expansion.expand(study.matrix, study.path)
+    return study
+
+
+def test_a_recipe_that_is_edited_after_the_announcement(edited):
+    found = comparisons(edited)
+    notes = {(one.treatment, one.outcome, one.task): one.note for one in found if one.planned}
+    for outcome in CONTRAST["outcomes"]:
+        for task in ("a", "b"):
+            assert notes.pop(("grpo-ktae", outcome, task)) == (
+                f"changed since the announcement: the recipe of {task}/grpo-ktae"
+            )
+    assert notes == {("other", "sampled_accuracy", task): "" for task in ("a", "b")}
+    assert [one.kind for one in found if not one.planned] == ["confirmatory"] * 4
+
+
+def test_an_announcement_without_recipes_says_nothing_about_them(edited):
+    content = json.loads(edited.folder.announced.read_text())
+    assert content.pop("recipes").keys() == {
+        f"{task}/{method}" for task in ("a", "b") for method in ("grpo", "grpo-ktae", "other")
+    }
+    edited.folder.announced.write_text(json.dumps(content))
+    assert {one.kind for one in comparisons(edited)} == {"confirmatory"}
+
+
+def test_no_results_of_a_recipe_that_is_edited_while_the_study_runs(finished):
+    study = finished()
+    cell = study.cells[0]
+    recipe = cell.recipe.model_copy(update={"steps": 9})
+    study.folder.run_folder(cell).recipe.write_text(recipes.dump(recipe))
+    with pytest.raises(InputError, match=r"made with another recipe: steps \(9 there, 3 here\)"):
+        summarise(study)
+    assert not study.folder.results.exists()
 
 
 def test_differences_of_each_base_model(finished):

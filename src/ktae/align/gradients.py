@@ -11,6 +11,8 @@ from ktae.evaluation.generation import pad_left
 
 EPS = 1e-8
 """Adam's."""
+LEAST_SHARE = 0.01
+"""Of the mean √v: parameters below it have no place in Adam's metric."""
 
 
 def policy_gradient(
@@ -75,8 +77,18 @@ class Reference(NamedTuple):
 
     def metrics(self) -> dict[str, torch.Tensor | None]:
         """What multiplies the products of two gradients: nothing, or Adam's 1 / (√v + ε), in whose
-        metric Adam's step is the steepest."""
-        return {"raw": None, "adam": 1.0 / (self.second_moment.sqrt() + EPS)}
+        metric Adam's step is the steepest.
+
+        Where the reference had no gradient, or next to none (the embedding of a token that it never
+        met, an expert that it never called), Adam's weight is 0. Adam would have the gradient of
+        the step itself in v; this v has not, so that one batch that does meet the token would weigh
+        it by up to 1 / ε, and its norm would be that token's alone, of which the reference cannot
+        tell anything. A gradient like the reference's has on average √v of its squared norm at
+        each parameter, so at most LEAST_SHARE of that is lost.
+        """
+        scale = self.second_moment.sqrt()
+        is_met = scale > LEAST_SHARE * scale.mean()
+        return {"raw": None, "adam": torch.where(is_met, 1.0 / (scale + EPS), 0.0)}
 
 
 def product(x: torch.Tensor, y: torch.Tensor, metric: torch.Tensor | None) -> float:

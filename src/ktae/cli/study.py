@@ -81,7 +81,6 @@ def study(
         return found
 
     if results_only:  # without the lock: also while another process runs the study
-        folder.require_started(cells)
         found = write_results()
     else:
         figures.require_libraries()  # before the runs, not after them

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import pydantic
 
+from ktae.study.cells import Cell, recipe_digests, recipe_place
 from ktae.study.matrix import Matrix
 
 
@@ -28,10 +30,13 @@ class Announced(pydantic.BaseModel):
     """Treatment, baseline, outcome."""
     matrix: Matrix | None = None
     """The matrix as it was then; None: announced before it was kept."""
+    recipes: dict[str, str] | None = None
+    """`recipe_digests` of its cells then: the matrix has but the recipes' paths. None: announced
+    before they were kept."""
 
     @classmethod
-    def of(cls, matrix: Matrix) -> Announced:
-        """What the matrix announces, now."""
+    def of(cls, matrix: Matrix, cells: Iterable[Cell]) -> Announced:
+        """What the matrix announces, now; `cells` are all of it."""
         return cls(
             date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             confirmatory=[
@@ -41,13 +46,21 @@ class Announced(pydantic.BaseModel):
                 for outcome in contrast.outcomes
             ],
             matrix=matrix,
+            recipes=recipe_digests(cells),
         )
 
-    def why_exploratory(self, matrix: Matrix, one: Comparison) -> str:
+    def why_exploratory(self, matrix: Matrix, recipes: Mapping[str, str], one: Comparison) -> str:
         """Why a comparison is not confirmatory, whatever the matrix says now; empty: it is.
 
-        A comparison stays confirmatory only where everything that decides on its numbers is as
-        announced: seeds, base models, settings, the two methods, the outcome's definition.
+        A comparison stays confirmatory only where the matrix and its recipes say of it what they
+        said then: seeds, base models, settings, the two methods and what their recipes come to, the
+        outcome's definition. Not covered is what they only name (a model's or data's folder) and
+        the code: `results.json` has the commits that trained.
+
+        Args:
+            matrix: as it is now.
+            recipes: `recipe_digests` of its cells now.
+            one: the comparison.
         """
         if one[:3] not in self.confirmatory:
             return "not announced as confirmatory before the first run"
@@ -56,16 +69,21 @@ class Announced(pydantic.BaseModel):
         then = self.matrix
         if one.task not in _tasks(then):
             return "announced without this task"
-        pairs = {
+        pairs: dict[str, tuple[object, object]] = {
             "seeds": (then.seeds, matrix.seeds),
             "base_models": (then.base_models, matrix.base_models),
             "overrides": (then.overrides, matrix.overrides),
             f"tasks.{one.task}": (then.tasks.get(one.task), matrix.tasks.get(one.task)),
-            f"outcomes.{one.outcome}": tuple(m.all_outcomes[one.outcome] for m in (then, matrix)),
-        } | {
-            f"methods.{name}": (then.methods[name], matrix.methods[name])
-            for name in (one.treatment, one.baseline)
+            f"outcomes.{one.outcome}": (
+                then.all_outcomes[one.outcome],
+                matrix.all_outcomes[one.outcome],
+            ),
         }
+        for name in (one.treatment, one.baseline):
+            pairs[f"methods.{name}"] = (then.methods[name], matrix.methods[name])
+            if self.recipes is not None:
+                place = recipe_place(one.task, name)
+                pairs[f"the recipe of {place}"] = (self.recipes.get(place), recipes.get(place))
         changed = [name for name, (before, now) in pairs.items() if before != now]
         return f"changed since the announcement: {', '.join(changed)}" if changed else ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -13,7 +13,7 @@ import yaml
 
 from ktae import recipe as recipes
 from ktae.errors import InputError
-from ktae.recipe import Recipe
+from ktae.recipe import Model, Recipe
 from ktae.study.matrix import Matrix
 
 
@@ -56,8 +56,39 @@ class Cell:
 
 def digest(recipe: Recipe) -> str:
     """Of the whole recipe, defaults included."""
-    content = json.dumps(recipe.model_dump(mode="json"), sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
+    return _digest(recipe.model_dump(mode="json"))
+
+
+def recipe_digests(cells: Iterable[Cell]) -> dict[str, str]:
+    """What the cells of one method on one task train, by `METHOD` or `TASK/METHOD`.
+
+    Seed and base model are left out, in which those cells differ. So are keys at their defaults: a
+    later version of ktae may add some, and an announcement holds for longer than a version.
+    """
+    digests: dict[str, str] = {}
+    for cell in cells:
+        place = recipe_place(cell.task, cell.method)
+        if place not in digests:
+            digests[place] = _digest(_common(cell).model_dump(mode="json", exclude_defaults=True))
+    return digests
+
+
+def _common(cell: Cell) -> Recipe:
+    """Its recipe with the default seed, and the default base model if the matrix lists some."""
+    default = Model()
+    base = {"path": default.path, "demo_seed": default.demo_seed} if cell.base else {}
+    model = cell.recipe.model.model_copy(update=base)
+    seed = Recipe.model_fields["seed"].default
+    return cell.recipe.model_copy(update={"seed": seed, "model": model})
+
+
+def recipe_place(task: str, method: str) -> str:
+    """The key of `recipe_digests`."""
+    return str(PurePosixPath(task) / method)
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def expand(matrix: Matrix, matrix_file: Path) -> list[Cell]:

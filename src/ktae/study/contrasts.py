@@ -9,7 +9,7 @@ import numpy as np
 
 from ktae.evaluation.comparison import holm
 from ktae.study.announced import Announced, Comparison
-from ktae.study.cells import planned_units
+from ktae.study.cells import planned_units, recipe_digests
 from ktae.study.collect import Run
 from ktae.study.matrix import Matrix
 from ktae.study.statistics import FEWEST_PAIRS, LEVEL, Interval, mean_interval, sign_flip_p_value
@@ -73,13 +73,14 @@ class Compared(NamedTuple):
 
 
 def compare(matrix: Matrix, runs: Sequence[Run], announced: Announced) -> list[Compared]:
-    """All contrasts of the matrix on all of its tasks.
+    """All contrasts of the matrix on all of its tasks; `runs` are all of its cells.
 
     What was not announced as confirmatory before the first run, or has changed since, is
     exploratory, whatever the matrix says now. Comparisons without enough pairs, and announced ones
     that the matrix does not have any more, count in Holm's correction all the same, as if their p
     were 1: they were announced.
     """
+    recipes = recipe_digests(run.cell for run in runs)
     by_place = {(r.cell.task, r.cell.method, r.cell.seed, r.cell.base): r for r in runs}
     found = []
     for contrast in matrix.contrasts:
@@ -87,7 +88,7 @@ def compare(matrix: Matrix, runs: Sequence[Run], announced: Announced) -> list[C
             for task in matrix.tasks or [""]:
                 one = Comparison(contrast.treatment, contrast.baseline, outcome, task)
                 asked = contrast.kind == "confirmatory"
-                note = announced.why_exploratory(matrix, one) if asked else ""
+                note = announced.why_exploratory(matrix, recipes, one) if asked else ""
                 kind: Kind = "exploratory" if note else contrast.kind
                 sides = [
                     {key[2:]: run for key, run in by_place.items() if key[:2] == (task, method)}

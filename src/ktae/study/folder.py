@@ -6,7 +6,7 @@ import enum
 import fcntl
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -48,7 +48,7 @@ class StudyFolder:
         self.results = path / "results.json"
         self.figures = path / "figures"
 
-    def open(self, matrix: Matrix, cells: Iterable[Cell], *, resume: bool) -> IO[str]:
+    def open(self, matrix: Matrix, cells: Sequence[Cell], *, resume: bool) -> IO[str]:
         """Make or continue the study; the file returned is its lock, held until it is closed.
 
         Raises:
@@ -70,7 +70,7 @@ class StudyFolder:
         if lock is None:
             raise InputError(f"another `ktae study` runs in {self.path}")
         if not self.announced.exists():
-            write_json(self.announced, Announced.of(matrix).model_dump(mode="json"))
+            write_json(self.announced, Announced.of(matrix, cells).model_dump(mode="json"))
         return lock
 
     def require_started(self, cells: Iterable[Cell]) -> None:

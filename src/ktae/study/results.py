@@ -40,9 +40,12 @@ def write(
     """Read all runs, and write `runs.csv`, `curves.csv`, `results.json` and `figures/`.
 
     Raises:
-        InputError: a run cannot be read, a file cannot be written, matplotlib is not installed; or
-            the results there are of more finished runs, and `overwrite` is off.
+        InputError: a run cannot be read, a file cannot be written, matplotlib is not installed;
+            there is no study, or a run in it was made with another recipe, such as one that was
+            edited while the study ran; or the results there are of more finished runs, and
+            `overwrite` is off.
     """
+    folder.require_started(cells)
     if not overwrite:
         folder.require_no_loss(cells)
     runs = collect(cells, folder, matrix.all_outcomes)
