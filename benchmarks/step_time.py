@@ -44,6 +44,7 @@ from transformers import (
 from ktae import InputError
 from ktae.bench import machine
 from ktae.recipe import Recipe, load
+from ktae.study.results import write_csv
 from ktae.study.statistics import mean_interval
 from ktae.trl import KTAETrainer
 from ktae.trl.run import load_policy
@@ -126,7 +127,8 @@ def main(argv: list[str] | None = None) -> None:
     ]
     for row in rows:
         print("  ".join(f"{key} {value}" for key, value in row.items()))
-    write(arguments.csv, [*kept, *(row | machine() for row in rows)])
+    arguments.csv.parent.mkdir(parents=True, exist_ok=True)
+    write_csv(arguments.csv, [*kept, *(row | machine() for row in rows)])
 
 
 def recipes_of(arguments: argparse.Namespace) -> dict[str, Recipe]:
@@ -253,14 +255,6 @@ def rows_of_other_shapes(path: Path, shape: str) -> list[dict[str, str]]:
             "give another file with --csv"
         )
     return rows
-
-
-def write(path: Path, rows: list[dict[str, str]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [*COLUMNS, *machine()], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def random_policy(_: Recipe) -> tuple[Any, Any]:

@@ -68,8 +68,7 @@ BIASES = (
 def runs(study: str, task: str) -> str:
     """Each method's outcomes: mean over seeds with the 95 % interval for these base models."""
     rows = []
-    found = [r for r in read_csv(STUDIES / study / "runs.csv") if r["state"] == "finished"]
-    of_task = [row for row in found if row["task"] == task]
+    of_task = [row for row in _finished(study) if row["task"] == task]
     for method in dict.fromkeys(row["method"] for row in of_task):
         mine = [row for row in of_task if row["method"] == method]
         cells = [_mean_and_half(mine, outcome) for outcome in OUTCOMES]
@@ -84,10 +83,11 @@ def comparisons(study: str, kind: str) -> str:
     for one in _comparisons(study):
         if one["kind"] != kind or one["interval"] is None:
             continue
+        digits = _digits(one["outcome"])
         rows.append([
             f"`{one['treatment']}` - `{one['baseline']}`", one["task"], labels[one["outcome"]],
             str(len(one["seeds"])), _with_interval(one),
-            " / ".join(f"{base['difference']:+.{_digits(one)}f}" for base in one["by_base_model"]),
+            " / ".join(f"{base['difference']:+.{digits}f}" for base in one["by_base_model"]),
             f"{one['p_value']:.2g}", f"{one['corrected']:.2g}",
             "yes" if one["shown"] else "no",
         ])  # fmt: skip
@@ -178,53 +178,34 @@ def _labels(study: str) -> dict[str, str]:
 def _with_interval(one: dict[str, Any]) -> str:
     if one["interval"] is None:
         return f"{len(one['seeds'])} of {one['planned']} pairs"
-    return with_bounds(one["difference"], *one["interval"], _digits(one))
+    return with_bounds(one["difference"], *one["interval"], _digits(one["outcome"]))
 
 
-def _digits(one: dict[str, Any]) -> int:
-    return 1 if one["outcome"] == "length" else 3
+def _digits(outcome: str) -> int:
+    return 1 if outcome == "length" else 3
 
 
 def bias(study: str) -> str:
     """What the estimators do to length and entropy on each base model, by how well GRPO does."""
-    of_runs: dict[tuple[str, str], dict[tuple[str, str], dict[str, str]]] = {}
-    for row in read_csv(STUDIES / study / "runs.csv"):
-        if row["state"] == "finished":
-            by_run = of_runs.setdefault((row["task"], row["base_model"]), {})
-            by_run[row["method"], row["seed"]] = row
-    table = []
-    for (task, base), by_run in of_runs.items():
-        accuracy = _mean(by_run, "grpo", "mean_accuracy")
-        shifts = [
-            _mean(by_run, method, outcome) - _mean(by_run, "grpo", outcome)
-            for method, outcome in BIASES
-        ]
-        table.append((f"{task}, {base.removeprefix('demo:')}", accuracy, *shifts))
-    table.sort(key=lambda row: row[1])
-    rows = [
-        [
-            name,
-            f"{accuracy:.3f}",
-            *(
-                f"{x:+.{1 if o == 'length' else 3}f}"
-                for x, (_, o) in zip(shifts, BIASES, strict=True)
-            ),
-        ]
-        for name, accuracy, *shifts in table
-    ]
-    columns = np.array([row[1:] for row in table]).T
-    ranks = [f"{spearmanr(columns[0], column).statistic:.2f}" for column in columns[1:]]
+    of_method: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for row in _finished(study):
+        base = f"{row['task']}, {row['base_model'].removeprefix('demo:')}"
+        of_method.setdefault((base, row["method"]), []).append(row)
+
+    def mean(base: str, method: str, outcome: str) -> float:
+        return statistics.mean(float(row[f"outcome.{outcome}"]) for row in of_method[base, method])
+
+    accuracies = {base: mean(base, "grpo", "mean_accuracy") for base, _ in of_method}
+    bases = sorted(accuracies, key=accuracies.__getitem__)
+    accuracy = [accuracies[base] for base in bases]
+    columns = [[*bases, "rank correlation with it"], [*(f"{x:.3f}" for x in accuracy), ""]]
+    for method, outcome in BIASES:
+        shifts = [mean(base, method, outcome) - mean(base, "grpo", outcome) for base in bases]
+        shown = [f"{shift:+.{_digits(outcome)}f}" for shift in shifts]
+        columns.append([*shown, f"{spearmanr(accuracy, shifts).statistic:.2f}"])
     head = [f"`{method}`, {outcome}" for method, outcome in BIASES]
-    return markdown(
-        ["base model", "GRPO's mean accuracy over the run", *head],
-        [*rows, ["rank correlation with it", "", *ranks]],
-    )
-
-
-def _mean(by_run: dict[tuple[str, str], dict[str, str]], method: str, outcome: str) -> float:
-    return statistics.mean(
-        float(row[f"outcome.{outcome}"]) for (m, _), row in by_run.items() if m == method
-    )
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    return markdown(["base model", "GRPO's mean accuracy over the run", *head], rows)
 
 
 def counts(study: str) -> str:
@@ -240,7 +221,7 @@ def counts(study: str) -> str:
 def step_time(study: str) -> str:
     """Seconds a training step, medians over runs of their medians, and the estimator's share."""
     rows = []
-    finished = [r for r in read_csv(STUDIES / study / "runs.csv") if r["state"] == "finished"]
+    finished = _finished(study)
     for method in dict.fromkeys(row["method"] for row in finished):
         mine = [row for row in finished if row["method"] == method]
         step = statistics.median(float(row["seconds_per_step"]) for row in mine)
@@ -354,10 +335,14 @@ def _aligned(row: dict[str, float] | None) -> str:
 
 
 def _mean_and_half(rows: list[dict[str, str]], outcome: str) -> str:
-    digits = 1 if outcome == "length" else 3
+    digits = _digits(outcome)
     values = np.array([[float(row[f"outcome.{outcome}"])] for row in rows])
     mean, _, high = pointwise_band(values, [row["base_model"] for row in rows])
     return f"{mean[0]:.{digits}f} ± {high[0] - mean[0]:.{digits}f}"
+
+
+def _finished(study: str) -> list[dict[str, str]]:
+    return [row for row in read_csv(STUDIES / study / "runs.csv") if row["state"] == "finished"]
 
 
 def _results(study: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Alignment at base models of the sums, before training: study/align/sums-base*.json, docs/align.md's tables.
 #
-#     study/align/base.sh               # half an hour of one core; what is in runs/ is not measured again
+#     study/align/base.sh               # what is in runs/ is not measured again
 #     study/align/base.sh --batches 10  # a trial: whatever stands here goes to `ktae align`, results stay in runs/
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -70,7 +70,7 @@ def test_verl_reads_its_file(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["p.jsonl", "p.jsonl.gz", "p.parquet"])
-def test_a_file_as_source(tmp_path, monkeypatch, capsys, name):
+def test_a_file_as_source(tmp_path, capsys, name):
     path = tmp_path / name
     rows = [{"problem": "1 + 1?", "answer": 2}, {"problem": "2 + 2?", "answer": 4}]
     if name.endswith("parquet"):

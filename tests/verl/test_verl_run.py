@@ -37,7 +37,7 @@ def recipe_file(tmp_path):
 
 
 @needs_verl
-def test_dry_run_prints_a_command_and_writes_nothing(recipe_file, tmp_path, monkeypatch, capsys):
+def test_dry_run_prints_a_command_and_writes_nothing(recipe_file, tmp_path, capsys):
     out = tmp_path / "run"
     arguments = ["train", recipe_file, "--engine", "verl", "--dry-run", "--output", out]
     assert ktae(*arguments) == 0
@@ -53,7 +53,7 @@ def test_dry_run_prints_a_command_and_writes_nothing(recipe_file, tmp_path, monk
 
 
 @needs_verl
-def test_what_verl_does_not_do_is_said(recipe_file, tmp_path, monkeypatch, capsys, started):
+def test_what_verl_does_not_do_is_said(recipe_file, tmp_path, capsys, started):
     arguments = ["train", recipe_file, "--engine", "verl", "algorithm.patience=9"]
     assert ktae(*arguments, "--dry-run") == 0
     assert capsys.readouterr().out.startswith("# algorithm.patience is 9, which verl has no")
@@ -80,7 +80,7 @@ def test_without_verl_it_says_what_to_install(recipe_file, monkeypatch, capsys):
         (["verl.nods=2"], "unknown key 'verl.nods'; did you mean 'nodes'"),
     ],
 )
-def test_bad_arguments(recipe_file, monkeypatch, capsys, arguments, message):
+def test_bad_arguments(recipe_file, capsys, arguments, message):
     assert ktae("train", recipe_file, *arguments, "--dry-run") == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
