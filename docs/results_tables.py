@@ -6,7 +6,6 @@
 page.py says how they stand in the page. The figures that the page shows are copied beside it.
 """
 
-import math
 import shutil
 import statistics
 import sys
@@ -15,14 +14,23 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import paper_tables
-from page import IMAGES, ROOT, aligned_difference, markdown, read_csv, read_json, with_bounds
+import temperature_tables
+from page import (
+    IMAGES,
+    ROOT,
+    STUDIES,
+    aligned_difference,
+    markdown,
+    read_csv,
+    read_json,
+    with_bounds,
+)
 from page import filled as fill
 from scipy.stats import spearmanr
 
-from ktae.study.statistics import LEVEL, mean_interval, pointwise_band
+from ktae.study.statistics import LEVEL, mean_interval, pointwise_band, sign_flip_p_value
 
 PAGE = ROOT / "docs" / "results.md"
-STUDIES = ROOT / "study" / "results"
 STEP_TIME = ROOT / "benchmarks" / "results" / "step_time.csv"
 FIGURES = {
     f"results-{name}.svg": STUDIES / "main" / "figures" / f"{name}.svg"
@@ -116,23 +124,35 @@ class Clause(NamedTuple):
     wanted: Literal["above", "no effect"] = "above"
 
 
-GOAL = (
-    Clause("`calibrated` above GRPO", "grpo-calibrated", "grpo"),
-    Clause("GRPO with `calibrated` above DAPO", "grpo-calibrated", "dapo"),
-    Clause("DAPO with `calibrated` above DAPO", "dapo-calibrated", "dapo"),
-    # Not less is wanted; no margin was announced, so that only more can show it.
-    Clause("at least `paper`, on GRPO", "grpo-calibrated", "grpo-ktae"),
-    Clause("at least `paper`, on DAPO", "dapo-calibrated", "dapo-ktae"),
-    Clause("permuted labels: length", "calibrated-permuted", "grpo", "length", "no effect"),
-    Clause("permuted labels: entropy", "calibrated-permuted", "grpo", "entropy", "no effect"),
-)
+GOALS = {
+    "main": (
+        Clause("`calibrated` above GRPO", "grpo-calibrated", "grpo"),
+        Clause("GRPO with `calibrated` above DAPO", "grpo-calibrated", "dapo"),
+        Clause("DAPO with `calibrated` above DAPO", "dapo-calibrated", "dapo"),
+        # Not less is wanted; no margin was announced, so that only more can show it.
+        Clause("at least `paper`, on GRPO", "grpo-calibrated", "grpo-ktae"),
+        Clause("at least `paper`, on DAPO", "dapo-calibrated", "dapo-ktae"),
+        Clause("permuted labels: length", "calibrated-permuted", "grpo", "length", "no effect"),
+        Clause("permuted labels: entropy", "calibrated-permuted", "grpo", "entropy", "no effect"),
+    ),
+    "successor": (
+        Clause("trigrams above GRPO", "grpo-trigrams", "grpo"),
+        Clause("GRPO with trigrams above DAPO", "grpo-trigrams", "dapo"),
+        Clause("DAPO with trigrams above DAPO", "dapo-trigrams", "dapo"),
+        Clause("at least `paper`, on GRPO", "grpo-trigrams", "grpo-ktae"),
+        Clause("at least `calibrated`, on GRPO", "grpo-trigrams", "grpo-calibrated"),
+        Clause("permuted labels: length", "trigrams-permuted", "grpo", "length", "no effect"),
+        Clause("permuted labels: entropy", "trigrams-permuted", "grpo", "entropy", "no effect"),
+    ),
+}
+"""By study: what its estimator should do."""
 
 
 def goal(study: str) -> str:
     """The goal, clause by clause: what the interval and the test say of it."""
     tasks = list(dict.fromkeys(one["task"] for one in _comparisons(study)))
     rows = []
-    for clause in GOAL:
+    for clause in GOALS[study]:
         wanted = (clause.treatment, clause.baseline, clause.outcome)
         found = [_comparison(study, *wanted, task) for task in tasks]
         rows.append([clause.says, *(_judged(clause, one) for one in found)])
@@ -183,6 +203,24 @@ def _with_interval(one: dict[str, Any]) -> str:
 
 def _digits(outcome: str) -> int:
     return 1 if outcome == "length" else 3
+
+
+def pooled(outcome: str, *studies: str) -> str:
+    """One difference with the pairs of several studies, each STUDY:TREATMENT:BASELINE."""
+    named = [tuple(one.split(":")) for one in studies]
+    tasks = dict.fromkeys(one["task"] for one in _comparisons(named[0][0]))
+    rows = []
+    for task in tasks:
+        of_study = [_comparison(study, *pair, outcome, task) for study, *pair in named]
+        differences = [np.array(one["differences"]) for one in of_study]
+        everything, digits = np.concatenate(differences), _digits(outcome)
+        rows.append([
+            task, str(len(everything)), with_bounds(*mean_interval(everything), digits),
+            " / ".join(f"{mine.mean():+.{digits}f}" for mine in differences),
+            f"{sign_flip_p_value(everything):.2g}",
+        ])  # fmt: skip
+    each = " / ".join(f"in `{study}`" for study, *_ in named)
+    return markdown(["task", "pairs", "mean (95 %)", each, "p"], rows)
 
 
 def bias(study: str) -> str:
@@ -250,66 +288,6 @@ def step_time_alone(*_: str) -> str:
     return markdown([*head, "more than without it, by round (95 %)"], rows)
 
 
-def temperatures(study: str, task: str, column: str, baseline: str) -> str:
-    """A column of temperatures.csv: the baseline's mean, and paired differences from it."""
-    found = _by_temperature(study, task, column)
-    of_baseline = found[baseline].values()
-    n = str(len(next(iter(of_baseline))))
-    rows = [[f"`{baseline}`", n, *(f"{statistics.mean(x.values()):.3f}" for x in of_baseline)]]
-    for method, gains in _gains(found, baseline).items():
-        pairs = str(len(next(iter(gains.values()))))
-        rows.append([f"`{method}`", pairs, *map(_interval, gains.values())])
-    return markdown(["method", "pairs", *(f"T = {t}" for t in found[baseline])], rows)
-
-
-def temperature_gaps(study: str, task: str, baseline: str) -> str:
-    """Of accuracy: the gain at the highest temperature less that at each, and gains in log-odds."""
-    found = _by_temperature(study, task, "accuracy")
-    in_log_odds = _gains(found, baseline, lambda p: math.log(p / (1 - p)))
-    rows = []
-    for method, gains in _gains(found, baseline).items():
-        highest = max(gains, key=float)
-        lost = [_interval(gains[highest] - gains[t]) if t != highest else "" for t in gains]
-        rows.append([f"`{method}`, accuracy: gain at T = {highest} less gain here", *lost])
-        there = map(_interval, in_log_odds[method].values())
-        rows.append([f"`{method}`, log-odds of accuracy: gain here", *there])
-    return markdown(["", *(f"T = {t}" for t in found[baseline])], rows)
-
-
-Values = dict[tuple[str, str], float]
-"""By seed and base model."""
-
-
-def _by_temperature(study: str, task: str, column: str) -> dict[str, dict[str, Values]]:
-    """By method and temperature."""
-    found: dict[str, dict[str, Values]] = {}
-    for row in read_csv(STUDIES / study / "temperatures.csv"):
-        if row["task"] == task:
-            values = found.setdefault(row["method"], {}).setdefault(row["temperature"], {})
-            values[row["seed"], row["base_model"]] = float(row[column])
-    return found
-
-
-def _gains(
-    found: dict[str, dict[str, Values]], baseline: str, of: Callable[[float], float] = float
-) -> dict[str, dict[str, np.ndarray]]:
-    """Each method's differences from the baseline, paired; the same order at each temperature."""
-    gains = {}
-    for method, mine in found.items():
-        if method != baseline:
-            gains[method] = {
-                t: np.array(
-                    [of(mine[t][k]) - of(base[k]) for k in sorted(mine[t].keys() & base.keys())]
-                )
-                for t, base in found[baseline].items()
-            }
-    return gains
-
-
-def _interval(differences: np.ndarray) -> str:
-    return with_bounds(*mean_interval(differences))
-
-
 def alignment(*names: str) -> str:
     """Cosines of `grpo` and differences from it along a run, raw metric, one column a file."""
     found = [read_json(ROOT / "study" / "align" / f"{name}.json") for name in names]
@@ -353,12 +331,13 @@ TABLES: dict[str, Callable[..., str]] = {
     "runs": runs,
     "comparisons": comparisons,
     "goal": goal,
+    "pooled": pooled,
     "counts": counts,
     "bias": bias,
     "step-time": step_time,
     "step-time-alone": step_time_alone,
-    "temperatures": temperatures,
-    "temperature-gaps": temperature_gaps,
+    "temperatures": temperature_tables.temperatures,
+    "temperature-gaps": temperature_tables.gaps,
     "paper-accuracy": paper_tables.accuracy,
     "paper-step-time": paper_tables.step_time,
     "alignment": alignment,

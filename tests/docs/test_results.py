@@ -64,8 +64,10 @@ def test_differences_at_a_temperature_are_paired(tables, tmp_path, monkeypatch):
     rows = ["task,method,seed,base_model,temperature,accuracy"]
     rows += [f"t,{method},{seed},,0.5,{x}" for (method, seed), x in accuracies.items()]
     (tmp_path / "small" / "temperatures.csv").write_text("\n".join(rows), encoding="utf-8")
-    monkeypatch.setattr(tables, "STUDIES", tmp_path)
-    head, _, a, b = tables.temperatures("small", "t", "accuracy", "a").splitlines()
+    monkeypatch.setattr(tables.temperature_tables, "STUDIES", tmp_path)
+    head, _, a, b = tables.temperature_tables.temperatures(
+        "small", "t", "accuracy", "a"
+    ).splitlines()
     assert head == "| method | pairs | T = 0.5 |"
     assert a == "| `a` | 3 | 0.300 |"
     assert b.startswith("| `b` | 2 | +0.150 (")
@@ -83,8 +85,8 @@ def test_what_goes_with_the_temperature(tables, tmp_path, monkeypatch):
         for t, x in ((0.5, cold), (1, warm))
     ]
     (tmp_path / "small" / "temperatures.csv").write_text("\n".join(rows), encoding="utf-8")
-    monkeypatch.setattr(tables, "STUDIES", tmp_path)
-    head, _, accuracy, log_odds = tables.temperature_gaps("small", "t", "grpo").splitlines()
+    monkeypatch.setattr(tables.temperature_tables, "STUDIES", tmp_path)
+    head, _, accuracy, log_odds = tables.temperature_tables.gaps("small", "t", "grpo").splitlines()
     assert head == "|  | T = 0.5 | T = 1 |"
     assert accuracy.endswith("gain here | +0.050 (+0.050 to +0.050) |  |")
     # ln(.85 / .15) - ln(.8 / .2) and ln(.6 / .4) - 0
@@ -149,13 +151,27 @@ def test_the_goal_is_judged_by_intervals(tables, study_of, monkeypatch):
     clauses = [tables.Clause(name, name, "grpo", "last_60") for name in verdicts]
     no_effect = {"around": "not refuted", "unsure": "not refuted", "above": "an effect"}
     clauses += [tables.Clause(n, n, "grpo", "last_60", "no effect") for n in no_effect]
-    monkeypatch.setattr(tables, "GOAL", clauses)
+    monkeypatch.setattr(tables, "GOALS", {"small": clauses})
     rows = tables.goal("small").splitlines()[2:]
     expected = [verdict for _, verdict in verdicts.values()] + [*no_effect.values()]
     assert [row.split(": ")[-1].strip("| ") for row in rows] == [
         verdict if verdict != "not known" else "none | not known" for verdict in expected
     ]
     assert rows[0] == "| good | +0.200 (+0.100 to +0.300), p 0.01, Holm 0.04: yes |"
+
+
+def test_studies_are_pooled_by_pair(tables, tmp_path, monkeypatch):
+    """Of the mean of six pairs that are all above 0 two in 2^6 sign patterns are as far from it."""
+    found = {"first": ("new", [0.1, 0.3]), "second": ("calibrated", [0.2, 0.2, 0.1, 0.3])}
+    for study, (treatment, differences) in found.items():
+        one = {"treatment": treatment, "baseline": "grpo", "outcome": "length", "task": "t"}
+        content = {"comparisons": [one | {"differences": differences}]}
+        (tmp_path / study).mkdir()
+        (tmp_path / study / "results.json").write_text(json.dumps(content), encoding="utf-8")
+    monkeypatch.setattr(tables, "STUDIES", tmp_path)
+    table = tables.pooled("length", "first:new:grpo", "second:calibrated:grpo").splitlines()
+    assert "| in `first` / in `second` |" in table[0]
+    assert table[2].startswith("| t | 6 | +0.2 (+0.1 to +0.3) | +0.2 / +0.2 | 0.031 |")
 
 
 def test_biases_follow_how_often_groups_are_right(tables, tmp_path, monkeypatch):
