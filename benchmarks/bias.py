@@ -10,6 +10,7 @@ it. Writes one row an estimator, number of correct rollouts and token frequency 
 import argparse
 import csv
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -114,7 +115,7 @@ def bias(
     ]
 
 
-def print_markdown(rows: list[dict[str, str]]) -> None:
+def print_markdown(rows: list[dict[str, Any]]) -> None:
     for name in ESTIMATORS:
         print(f"\n**{name}**\n\n| correct of {G} |", end="")
         print("".join(f" {low}-{high} |" for low, high in FREQUENCIES))

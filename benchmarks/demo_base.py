@@ -68,7 +68,8 @@ def right_in_groups(language: Language[Any], model: Any, tokenizer: Any) -> np.n
         language.is_correct(text, problem.answer, finished)
         for text, problem, finished in zip(rollouts.texts, problems, rollouts.finished, strict=True)
     ]
-    return np.reshape(right, (PROMPTS, G)).sum(axis=1)
+    counts: np.ndarray = np.reshape(right, (PROMPTS, G)).sum(axis=1)
+    return counts
 
 
 if __name__ == "__main__":

@@ -197,12 +197,14 @@ def recomputed(
         relative = 2 * counted.length / counted.length.sum(axis=1, keepdims=True)
     strength = PAPER.h1 * np.where(p == 1.0, 0.0, np.exp(-2 * p)) + PAPER.h2 * t.information_gain
     full_true, full_false = (
-        statistics.saturated_term_frequency(tf, length, PAPER.k1, PAPER.b_len)
+        # Compiled for numbers; of arrays it is plain arithmetic.
+        statistics.saturated_term_frequency(tf, length, PAPER.k1, PAPER.b_len)  # type: ignore[arg-type]
         for tf, length in ((t.tf_true, relative[:, 0]), (t.tf_false, relative[:, 1]))
     )
     contrast = statistics.frequency_contrast(full_true, full_false, PAPER.eps)
     shares = np.arcsin(np.sqrt(t.a / (t.a + t.c))) - np.arcsin(np.sqrt(t.b / (t.b + t.d)))
-    return 0.5 * np.tanh(0.5 * strength * (shares + PAPER.h3 * contrast))
+    terms: np.ndarray = 0.5 * np.tanh(0.5 * strength * (shares + PAPER.h3 * contrast))
+    return terms
 
 
 def mean_lengths(counted: Counted) -> np.ndarray:
@@ -210,7 +212,8 @@ def mean_lengths(counted: Counted) -> np.ndarray:
     t = counted.table
     n_b = np.stack([t.a + t.c, t.b + t.d], axis=1)
     of_all = counted.length.sum(axis=1, keepdims=True) / n_b.sum(axis=1, keepdims=True)
-    return counted.length / n_b / of_all
+    relative: np.ndarray = counted.length / n_b / of_all
+    return relative
 
 
 def single_precision(counted: Counted) -> np.ndarray:

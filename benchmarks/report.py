@@ -99,7 +99,9 @@ def build(dump: Path, tokenizer: str, page: Path) -> tuple[float, float]:
 def in_browser(path: Path, repeats: int) -> dict[str, str]:
     """Medians over fresh browser contexts: paint, readiness; and frames over all scrolling."""
     binary = os.environ.get("KTAE_CHROMIUM") or shutil.which("chromium")
-    paints, readies, gaps = [], [], {"rollouts": [], "groups": [], "tokens": []}
+    paints: list[float] = []
+    readies: list[float] = []
+    gaps: dict[str, list[float]] = {"rollouts": [], "groups": [], "tokens": []}
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=binary, args=FLAGS)
         for _ in range(repeats):

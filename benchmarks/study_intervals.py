@@ -8,6 +8,7 @@ times; the interval should hold that mean 95 times of 100. Appends to results/st
 
 import argparse
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,9 @@ from ktae.bench import append_rows, machine
 from ktae.study.statistics import mean_interval
 
 HERE = Path(__file__).parent
-SOURCES = {
+Draw = Callable[[np.random.Generator, int], np.ndarray]
+Bounds = tuple[float, float]
+SOURCES: dict[str, Draw] = {
     "normal": lambda rng, n: rng.normal(size=n),
     "skewed (exponential)": lambda rng, n: rng.exponential(size=n) - 1,
     "heavy tails (Student's t, 3)": lambda rng, n: rng.standard_t(3, size=n),
@@ -32,7 +35,7 @@ def scipys(method: str, values: np.ndarray, seed: int) -> tuple[float, float]:
     return found.confidence_interval.low, found.confidence_interval.high
 
 
-METHODS = {
+METHODS: dict[str, Callable[[np.ndarray, int], Bounds]] = {
     "studentised (ktae study)": lambda values, seed: mean_interval(values, seed=seed)[1:],
     "BCa": lambda values, seed: scipys("BCa", values, seed),
     "percentile": lambda values, seed: scipys("percentile", values, seed),
@@ -57,7 +60,9 @@ def main() -> None:
                 append_rows(arguments.csv, [row | machine()])
 
 
-def measure(draw, n, interval, trials) -> dict[str, str]:
+def measure(
+    draw: Draw, n: int, interval: Callable[[np.ndarray, int], Bounds], trials: int
+) -> dict[str, str]:
     """The same data for every method: the generator starts afresh."""
     rng = np.random.default_rng(0)
     bounds = np.array([interval(draw(rng, n), trial) for trial in range(trials)])

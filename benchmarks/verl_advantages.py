@@ -12,6 +12,7 @@ import gc
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +24,8 @@ import ktae.verl  # noqa: F401  # the plug-in
 from ktae.bench import append_rows, machine, random_batch
 
 GIB = 2**30
+Shard = dict[str, Any]
+"""What is measured of one call, and how large its batch is."""
 ESTIMATORS = ("grpo", "ktae")
 PAPER_PROMPTS = 1024
 PUBLISHED_STEP = {"7b": 559.36, "1.5b": 277.69}
@@ -47,10 +50,10 @@ def main() -> None:
             append_rows(arguments.csv, [row | machine()])
 
 
-def measure(groups: int, seed: int, repeats: int) -> dict:
+def measure(groups: int, seed: int, repeats: int) -> Shard:
     """Seconds of each round and GiB beyond the batch, of each estimator; they take turns."""
     data, about = batch(groups, seed)
-    seconds = {name: [] for name in ESTIMATORS}
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in ESTIMATORS}
     extra = dict.fromkeys(ESTIMATORS, 0.0)
     for _ in range(repeats + 1):
         for name in ESTIMATORS:
@@ -72,7 +75,7 @@ def once(data: DataProto, name: str) -> tuple[float, float]:
     return time.perf_counter() - started, time.process_time() - worked
 
 
-def batch(groups: int, seed: int) -> tuple[DataProto, dict]:
+def batch(groups: int, seed: int) -> tuple[DataProto, Shard]:
     made = random_batch(groups=groups, seed=seed)
     lengths = made.mask.sum(axis=1)
     rewards = torch.zeros(made.mask.shape)
@@ -100,7 +103,7 @@ def memory(field: str) -> float:
     raise RuntimeError(f"no {field}")
 
 
-def summarise(name: str, arguments: argparse.Namespace, shards: list[dict]) -> dict[str, str]:
+def summarise(name: str, arguments: argparse.Namespace, shards: list[Shard]) -> dict[str, str]:
     total = np.sum([shard["seconds"][name] for shard in shards], axis=0)
     (low, median, high), worked = np.percentile(total[:, 0], (20, 50, 80)), np.median(total[:, 1])
     prompts = arguments.prompts * arguments.times

@@ -7,6 +7,7 @@ page.py says how tables stand in the page.
 """
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from page import IMAGES, ROOT, aligned_difference, filled, markdown, read_csv, read_json
@@ -95,7 +96,11 @@ def _rows(report: dict[str, Any]) -> dict[tuple[str, str, str], dict[str, Any]]:
     return {(row["metric"], row["estimator"], row["mixture"]): row for row in report["rows"]}
 
 
-TABLES = {"cosines": cosines, "feasibility": feasibility, "levels": levels}
+TABLES: dict[str, Callable[..., str]] = {
+    "cosines": cosines,
+    "feasibility": feasibility,
+    "levels": levels,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

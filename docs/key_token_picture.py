@@ -5,6 +5,7 @@ python docs/key_token_picture.py runs/demo-grpo-ktae-seed0 docs/images/key-token
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,11 +23,11 @@ def main(run: Path, picture: Path) -> None:
     draw(rollouts, picture)
 
 
-def choose(rows: list[dict]) -> list[dict]:
+def choose(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Two correct and two incorrect rollouts of the most evenly divided group."""
     groups = pa.array([row["group"] for row in rows]).unique().to_pylist()
 
-    def of(group: str, correct: float) -> list[dict]:
+    def of(group: str, correct: float) -> list[dict[str, Any]]:
         found = [row for row in rows if row["group"] == group and row["correct"] == correct]
         return sorted(found, key=lambda row: len(row["token_ids"]))[:2]
 
@@ -34,7 +35,7 @@ def choose(rows: list[dict]) -> list[dict]:
     return of(best, 1.0) + of(best, 0.0)
 
 
-def draw(rollouts: list[dict], picture: Path) -> None:
+def draw(rollouts: list[dict[str, Any]], picture: Path) -> None:
     lines = [layout(row) for row in rollouts]
     height = sum(len(rows) + 1.1 for rows in lines) * LINE_HEIGHT + 0.9
     ends = [x + len(word) for rows in lines for line in rows for x, word, _ in line]
@@ -66,7 +67,7 @@ def draw(rollouts: list[dict], picture: Path) -> None:
     figure.savefig(picture, dpi=130, bbox_inches="tight", pad_inches=0.15)
 
 
-def layout(row: dict) -> list[list[tuple[float, str, float]]]:
+def layout(row: dict[str, Any]) -> list[list[tuple[float, str, float]]]:
     """Words broken into lines: (column, word, term)."""
     lines: list[list[tuple[float, str, float]]] = [[]]
     x = 0

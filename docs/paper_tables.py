@@ -1,5 +1,6 @@
 """Tables of docs/results.md: the paper's own numbers."""
 
+import math
 import statistics
 
 from page import ROOT, markdown, read_csv
@@ -52,4 +53,4 @@ def standard_error(rows: list[dict[str, str]], n_benchmarks: int) -> float:
     for row in rows:
         share = float(row["accuracy"]) / 100
         variances.append(share * (1 - share) / int(row["problems"]))
-    return 100 * sum(variances) ** 0.5 / n_benchmarks
+    return 100 * math.sqrt(sum(variances)) / n_benchmarks

@@ -198,7 +198,8 @@ def _labels(study: str) -> dict[str, str]:
 def _with_interval(one: dict[str, Any]) -> str:
     if one["interval"] is None:
         return f"{len(one['seeds'])} of {one['planned']} pairs"
-    return with_bounds(one["difference"], *one["interval"], _digits(one["outcome"]))
+    low, high = one["interval"]
+    return with_bounds(one["difference"], low, high, _digits(one["outcome"]))
 
 
 def _digits(outcome: str) -> int:
@@ -278,9 +279,9 @@ def step_time_alone(*_: str) -> str:
         own, step = float(r["ktae_seconds"]), float(r["seconds"])
         estimator = [f"{1000 * own:.1f} ms ({own / step:.2%})", ""] if own else ["", ""]
         if r["baseline"]:
-            added = [float(r[key]) for key in ("added", "added_low", "added_high")]
-            share = added[0] / seconds[r["shape"], r["baseline"]]
-            estimator[1] = f"{with_bounds(*added)} s, {share:+.1%}"
+            added, low, high = (float(r[key]) for key in ("added", "added_low", "added_high"))
+            share = added / seconds[r["shape"], r["baseline"]]
+            estimator[1] = f"{with_bounds(added, low, high)} s, {share:+.1%}"
         what = f"{r['shape']}, {r['rollouts']} × {r['mean_length']} tokens, {r['device']}"
         spread = f"{step:.2f} s ({float(r['seconds_20']):.2f} to {float(r['seconds_80']):.2f})"
         rows.append([what, f"`{r['method']}`", r["rounds"], spread, *estimator])
@@ -304,7 +305,7 @@ def alignment(*names: str) -> str:
     return markdown(["estimator", *names], rows)
 
 
-def _aligned(row: dict[str, float] | None) -> str:
+def _aligned(row: dict[str, Any] | None) -> str:
     if row is None:
         return ""
     if row["estimator"] == "grpo":
