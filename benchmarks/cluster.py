@@ -67,9 +67,7 @@ def check_shards(batch: Rollouts, counts: list[int]) -> None:
     for count in counts:
         for rows in np.array_split(np.arange(len(whole)).reshape(-1, GROUP_SIZE), count):
             own = rows.ravel()
-            shard = key_token_values(
-                batch.token_ids[own], batch.mask[own], batch.groups[own], batch.correct[own]
-            )
+            shard = key_token_values(*Rollouts(*(array[own] for array in batch)))
             assert np.array_equal(shard.view(np.int32), whole[own].view(np.int32)), count
         print(f"{count} shards of whole groups: bit for bit the same", flush=True)
 
