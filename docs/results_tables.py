@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+import equal_accuracy
 import numpy as np
 import paper_tables
 import temperature_tables
@@ -35,6 +36,9 @@ STEP_TIME = ROOT / "benchmarks" / "results" / "step_time.csv"
 FIGURES = {
     f"results-{name}.svg": STUDIES / "main" / "figures" / f"{name}.svg"
     for name in ("curves-grpo-sums", "curves-grpo-lists", "differences-sums", "differences-lists")
+} | {
+    f"results-successor-{name}.svg": STUDIES / "successor" / "figures" / f"{name}.svg"
+    for name in ("curves-grpo-sums", "curves-grpo-lists")
 }
 """Names beside the page, and whose copies they are."""
 
@@ -335,6 +339,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "pooled": pooled,
     "counts": counts,
     "bias": bias,
+    "equal-accuracy": equal_accuracy.table,
     "step-time": step_time,
     "step-time-alone": step_time_alone,
     "temperatures": temperature_tables.temperatures,

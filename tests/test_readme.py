@@ -133,11 +133,13 @@ def test_every_file_that_the_readme_links_is_there():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
+@pytest.mark.parametrize("study, estimator", [("main", "calibrated"), ("successor", "trigrams")])
 @pytest.mark.parametrize("method", ["grpo", "dapo"])
 @pytest.mark.parametrize("task", ["sums", "lists"])
-def test_the_studys_difference(task, method):
-    results = json.loads((ROOT / "study/results/main/results.json").read_text(encoding="utf-8"))
-    wanted = (f"{method}-calibrated", method, task, "sampled_accuracy")
+def test_the_studies_differences(task, method, study, estimator):
+    file = ROOT / "study" / "results" / study / "results.json"
+    results = json.loads(file.read_text(encoding="utf-8"))
+    wanted = (f"{method}-{estimator}", method, task, "sampled_accuracy")
     (found,) = (
         one
         for one in results["comparisons"]

@@ -192,6 +192,26 @@ def test_biases_follow_how_often_groups_are_right(tables, tmp_path, monkeypatch)
     assert ranks.split(" | ")[2] == "1.00"
 
 
+def test_who_learns_more_slowly_is_the_same_at_equal_accuracy(tables, tmp_path, monkeypatch):
+    """Length is 40 - 20 x accuracy for all, and 3 more with a direction of its own."""
+    rows = ["task,method,seed,step,accuracy,length,entropy"]
+    for seed in (1, 2):
+        for step in range(60):
+            for method, pace, shift in (("grpo", 1, 0), ("slow", 0.4, 0), ("longer", 0.4, 3)):
+                accuracy = 0.2 + pace * step / 100
+                length = 40 - 20 * accuracy + shift
+                rows.append(f"t,{method},{seed},{step},{accuracy},{length},{1 - accuracy}")
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "curves.csv").write_text("\n".join(rows), encoding="utf-8")
+    monkeypatch.setattr(tables.equal_accuracy, "STUDIES", tmp_path)
+    slow, longer = tables.equal_accuracy.table("small", "grpo", "slow", "longer").splitlines()[2:]
+    # Late steps: the mean of 0.01 x (37 to 56), of which 0.4 are left.
+    assert slow.startswith("| t | `slow` | 2 | -0.279 (-0.279 to -0.279) | +5.6 (+5.6 to +5.6) |")
+    nothing = r"[+-]0\.0 \([+-]0\.0 to [+-]0\.0\)"
+    assert re.search(rf"\| {nothing} \| \+0\.279 .* \| [+-]0\.000 \(", slow)
+    assert "| +3.0 (+3.0 to +3.0) |" in longer and "+8.6 (" in longer
+
+
 def test_an_unknown_table_is_an_error(tables):
     with pytest.raises(KeyError, match="nothing"):
         tables.filled("<!-- table: nothing -->\n<!-- end -->")
