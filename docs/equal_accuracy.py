@@ -1,8 +1,8 @@
 """Length and entropy at equal accuracy: a table of docs/results.md.
 
 A method that learns more slowly has longer and less sure rollouts at a given step. Has it them at a
-given accuracy too? Both runs of a pair are smoothed over `WINDOW` steps and compared at `LEVELS`
-accuracies in the upper half of those that both go through, each when it first came so far.
+given accuracy too? Both runs of a pair are smoothed over `WINDOW` steps and compared at the highest
+accuracy that both reach: who stays behind at its best, the other when it first came so far.
 """
 
 from typing import NamedTuple
@@ -12,10 +12,7 @@ from page import STUDIES, markdown, read_csv, with_bounds
 
 from ktae.study.statistics import mean_interval
 
-WINDOW = 7
-LEVELS = 20
-LAST = 20
-"""Smoothed steps at the end, whose accuracies stand beside."""
+WINDOW = 15
 TRAITS = {"length": 1, "entropy": 3}
 """Digits."""
 
@@ -31,7 +28,7 @@ class Pair(NamedTuple):
 
 
 def table(study: str, baseline: str, *methods: str) -> str:
-    """Each method minus the baseline: accuracy of the last steps, traits at equal accuracy."""
+    """Each method minus the baseline: accuracy and traits at the end, traits at equal accuracy."""
     curves = _curves(study)
     rows = []
     for task in dict.fromkeys(task for task, _, _ in curves):
@@ -41,9 +38,9 @@ def table(study: str, baseline: str, *methods: str) -> str:
                 for (of_task, name, seed), mine in curves.items()
                 if (of_task, name) == (task, method) and (task, baseline, seed) in curves
             ]
-            cells = [_interval([_late(pair, "accuracy") for pair in pairs], 3)]
+            cells = [_interval([at_the_end(pair, "accuracy") for pair in pairs], 3)]
             for trait, digits in TRAITS.items():
-                cells.append(_interval([_late(pair, trait) for pair in pairs], digits))
+                cells.append(_interval([at_the_end(pair, trait) for pair in pairs], digits))
                 cells.append(_interval([at_equal_accuracy(pair, trait) for pair in pairs], digits))
             rows.append([task, f"`{method}`", str(len(pairs)), *cells])
     traits = [f"{trait}{where}" for trait in TRAITS for where in ("", " at equal accuracy")]
@@ -51,16 +48,15 @@ def table(study: str, baseline: str, *methods: str) -> str:
 
 
 def at_equal_accuracy(pair: Pair, trait: str) -> float:
-    """Mean difference of a trait over the levels of accuracy."""
-    reached = [np.maximum.accumulate(run["accuracy"]) for run in pair]
-    low, high = max(x[0] for x in reached), min(x[-1] for x in reached)
-    levels = np.linspace((low + high) / 2, high, LEVELS)
-    mine, base = (np.interp(levels, x, run[trait]) for x, run in zip(reached, pair, strict=True))
-    return float(np.mean(mine - base))
+    """A trait's difference at the highest accuracy that both reach."""
+    reached = min(run["accuracy"].max() for run in pair)
+    mine, base = (run[trait][np.argmax(run["accuracy"] >= reached)] for run in pair)
+    return float(mine - base)
 
 
-def _late(pair: Pair, column: str) -> float:
-    return float(pair.treatment[column][-LAST:].mean() - pair.baseline[column][-LAST:].mean())
+def at_the_end(pair: Pair, column: str) -> float:
+    """Over the last `WINDOW` steps."""
+    return float(pair.treatment[column][-1] - pair.baseline[column][-1])
 
 
 def _interval(differences: list[float], digits: int) -> str:
