@@ -133,7 +133,9 @@ def test_every_file_that_the_readme_links_is_there():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-@pytest.mark.parametrize("study, estimator", [("main", "calibrated"), ("successor", "trigrams")])
+@pytest.mark.parametrize(
+    ("study", "estimator"), [("main", "calibrated"), ("successor", "trigrams")]
+)
 @pytest.mark.parametrize("method", ["grpo", "dapo"])
 @pytest.mark.parametrize("task", ["sums", "lists"])
 def test_the_studies_differences(task, method, study, estimator):
