@@ -8,13 +8,10 @@ accuracy that both reach: who stays behind at its best, the other when it first 
 from typing import NamedTuple
 
 import numpy as np
-from page import STUDIES, markdown, read_csv, with_bounds
-
-from ktae.study.statistics import mean_interval
+from page import STUDIES, digits_of, markdown, mean_with_bounds, read_csv
 
 WINDOW = 15
-TRAITS = {"length": 1, "entropy": 3}
-"""Digits."""
+TRAITS = ("length", "entropy")
 
 Curves = dict[str, np.ndarray]
 """A run's, smoothed, by column."""
@@ -31,17 +28,17 @@ def table(study: str, baseline: str, *methods: str) -> str:
     """Each method minus the baseline: accuracy and traits at the end, traits at equal accuracy."""
     curves = _curves(study)
     rows = []
-    for task in dict.fromkeys(task for task, _, _ in curves):
+    for task in dict.fromkeys(task for task, *_ in curves):
         for method in methods:
             pairs = [
-                Pair(mine, curves[task, baseline, seed])
-                for (of_task, name, seed), mine in curves.items()
-                if (of_task, name) == (task, method) and (task, baseline, seed) in curves
+                Pair(mine, curves[task, baseline, *run])
+                for (of_task, name, *run), mine in curves.items()
+                if (of_task, name) == (task, method) and (task, baseline, *run) in curves
             ]
-            cells = [_interval([at_the_end(pair, "accuracy") for pair in pairs], 3)]
-            for trait, digits in TRAITS.items():
-                cells.append(_interval([at_the_end(pair, trait) for pair in pairs], digits))
-                cells.append(_interval([at_equal_accuracy(pair, trait) for pair in pairs], digits))
+            cells = [_mean([at_the_end(pair, "accuracy") for pair in pairs], "accuracy")]
+            for trait in TRAITS:
+                cells.append(_mean([at_the_end(pair, trait) for pair in pairs], trait))
+                cells.append(_mean([at_equal_accuracy(pair, trait) for pair in pairs], trait))
             rows.append([task, f"`{method}`", str(len(pairs)), *cells])
     traits = [f"{trait}{where}" for trait in TRAITS for where in ("", " at equal accuracy")]
     return markdown(["task", "method", "pairs", "accuracy", *traits], rows)
@@ -59,15 +56,16 @@ def at_the_end(pair: Pair, column: str) -> float:
     return float(pair.treatment[column][-1] - pair.baseline[column][-1])
 
 
-def _interval(differences: list[float], digits: int) -> str:
-    return with_bounds(*mean_interval(np.array(differences)), digits)
+def _mean(differences: list[float], column: str) -> str:
+    return mean_with_bounds(np.array(differences), digits_of(column))
 
 
-def _curves(study: str) -> dict[tuple[str, str, str], Curves]:
-    """By task, method and seed."""
-    found: dict[tuple[str, str, str], list[dict[str, str]]] = {}
+def _curves(study: str) -> dict[tuple[str, ...], Curves]:
+    """By task, method, seed and base model."""
+    found: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for row in read_csv(STUDIES / study / "curves.csv"):
-        found.setdefault((row["task"], row["method"], row["seed"]), []).append(row)
+        key = row["task"], row["method"], row["seed"], row["base_model"]
+        found.setdefault(key, []).append(row)
     return {key: _smoothed(rows) for key, rows in found.items()}
 
 

@@ -12,6 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from ktae.study.statistics import mean_interval
+
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 STUDIES = ROOT / "study" / "results"
@@ -51,6 +55,16 @@ def markdown(head: list[str], rows: list[list[str]]) -> str:
 def with_bounds(mean: float, low: float, high: float, digits: int = 3) -> str:
     """`+.012 (-.003 to +.027)`, with zeros."""
     return f"{mean:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f})"
+
+
+def mean_with_bounds(differences: np.ndarray, digits: int = 3) -> str:
+    """Of (n,) paired differences, with the 95 % interval."""
+    return with_bounds(*mean_interval(differences), digits)
+
+
+def digits_of(outcome: str) -> int:
+    """Lengths are tokens, everything else is of the order of 1."""
+    return 1 if outcome == "length" else 3
 
 
 def aligned_difference(row: Mapping[str, float]) -> str:

@@ -5,9 +5,7 @@ import statistics
 from collections.abc import Callable
 
 import numpy as np
-from page import STUDIES, markdown, read_csv, with_bounds
-
-from ktae.study.statistics import mean_interval
+from page import STUDIES, markdown, mean_with_bounds, read_csv
 
 
 def temperatures(study: str, task: str, column: str, baseline: str) -> str:
@@ -18,7 +16,7 @@ def temperatures(study: str, task: str, column: str, baseline: str) -> str:
     rows = [[f"`{baseline}`", n, *(f"{statistics.mean(x.values()):.3f}" for x in of_baseline)]]
     for method, gains in _gains(found, baseline).items():
         pairs = str(len(next(iter(gains.values()))))
-        rows.append([f"`{method}`", pairs, *map(_interval, gains.values())])
+        rows.append([f"`{method}`", pairs, *map(mean_with_bounds, gains.values())])
     return markdown(["method", "pairs", *(f"T = {t}" for t in found[baseline])], rows)
 
 
@@ -29,9 +27,9 @@ def gaps(study: str, task: str, baseline: str) -> str:
     rows = []
     for method, gains in _gains(found, baseline).items():
         highest = max(gains, key=float)
-        lost = [_interval(gains[highest] - gains[t]) if t != highest else "" for t in gains]
+        lost = [mean_with_bounds(gains[highest] - gains[t]) if t != highest else "" for t in gains]
         rows.append([f"`{method}`, accuracy: gain at T = {highest} less gain here", *lost])
-        there = map(_interval, in_log_odds[method].values())
+        there = map(mean_with_bounds, in_log_odds[method].values())
         rows.append([f"`{method}`, log-odds of accuracy: gain here", *there])
     return markdown(["", *(f"T = {t}" for t in found[baseline])], rows)
 
@@ -64,7 +62,3 @@ def _gains(
                 for t, base in found[baseline].items()
             }
     return gains
-
-
-def _interval(differences: np.ndarray) -> str:
-    return with_bounds(*mean_interval(differences))

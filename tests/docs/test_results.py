@@ -194,13 +194,13 @@ def test_biases_follow_how_often_groups_are_right(tables, tmp_path, monkeypatch)
 
 def test_who_learns_more_slowly_is_the_same_at_equal_accuracy(tables, tmp_path, monkeypatch):
     """Length is 40 - 20 x accuracy for all, and 3 more with a direction of its own."""
-    rows = ["task,method,seed,step,accuracy,length,entropy"]
+    rows = ["task,method,seed,base_model,step,accuracy,length,entropy"]
     for seed in (1, 2):
         for step in range(60):
             for method, pace, shift in (("grpo", 1, 0), ("slow", 0.4, 0), ("longer", 0.4, 3)):
                 accuracy = 0.2 + pace * step / 100
                 length = 40 - 20 * accuracy + shift
-                rows.append(f"t,{method},{seed},{step},{accuracy},{length},{1 - accuracy}")
+                rows.append(f"t,{method},{seed},,{step},{accuracy},{length},{1 - accuracy}")
     (tmp_path / "small").mkdir()
     (tmp_path / "small" / "curves.csv").write_text("\n".join(rows), encoding="utf-8")
     monkeypatch.setattr(tables.equal_accuracy, "STUDIES", tmp_path)
