@@ -40,6 +40,13 @@ def study(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the matrix and list its runs; run nothing.")
     ] = False,
+    adopt: Annotated[
+        Path | None,
+        typer.Option(
+            help="Take over the finished runs of a study's folder that has its results (runs.csv, "
+            "curves.csv) and need not have its runs: a clone's, another machine's.",
+        ),
+    ] = None,
     methods: Annotated[
         str | None,
         typer.Option(help="Run these methods only, for now: names with commas between them."),
@@ -60,6 +67,7 @@ def study(
     """Train every method on every seed, and compare them as announced in the matrix."""
     from rich.console import Console
 
+    from ktae.study import adopt as adoption
     from ktae.study import cells as expansion
     from ktae.study import figures, results
     from ktae.study import matrix as matrices
@@ -71,6 +79,8 @@ def study(
     cells = expansion.expand(loaded, matrix)
     due = expansion.of_methods(cells, methods.split(",")) if methods is not None else cells
     folder = StudyFolder(output or Path("studies") / loaded.name)
+    if adopt is not None and (dry_run or results_only):
+        raise InputError("--adopt is for a study that runs: not with --dry-run or --results-only")
     if dry_run:
         _list(console, due, folder)
         return
@@ -84,7 +94,12 @@ def study(
         found = write_results()
     else:
         figures.require_libraries()  # before the runs, not after them
-        with folder.open(loaded, cells, resume=resume or retry_failed):
+        elsewhere = adoption.read(cells, StudyFolder(adopt)) if adopt is not None else None
+        announced = elsewhere.announced if elsewhere is not None else None
+        with folder.open(loaded, cells, resume=resume or retry_failed, announced=announced):
+            if elsewhere is not None:
+                n = adoption.take_over(elsewhere.runs, folder)
+                console.print(f"took over {n} finished runs from {adopt}", soft_wrap=True)
             with _Progress(console, due, folder) as progress:
                 finished = run(due, folder, jobs=jobs, progress=progress, retry_failed=retry_failed)
             if not finished:

@@ -48,13 +48,32 @@ class StudyFolder:
         self.results = path / "results.json"
         self.figures = path / "figures"
 
-    def open(self, matrix: Matrix, cells: Sequence[Cell], *, resume: bool) -> IO[str]:
+    def open(
+        self,
+        matrix: Matrix,
+        cells: Sequence[Cell],
+        *,
+        resume: bool,
+        announced: Announced | None = None,
+    ) -> IO[str]:
         """Make or continue the study; the file returned is its lock, held until it is closed.
+
+        Args:
+            matrix: what a new study announces.
+            cells: all of it.
+            resume: continue, rather than make.
+            announced: what a new study announces in place of it, its runs having begun elsewhere.
 
         Raises:
             InputError: the folder holds a study and `resume` is off, or the other way round;
-                another process runs it; a run in it was made with other settings.
+                another process runs it; a run in it was made with other settings; it has
+                another announcement than `announced`.
         """
+        if announced is not None and self.announced.exists() and self.announcement() != announced:
+            raise InputError(
+                f"{self.announced} is another announcement than that of the runs to take over; "
+                "give another --output"
+            )
         if resume:
             self.require_started(cells)
         elif self.path.exists() and (self.path.is_file() or any(self.path.iterdir())):
@@ -70,7 +89,8 @@ class StudyFolder:
         if lock is None:
             raise InputError(f"another `ktae study` runs in {self.path}")
         if not self.announced.exists():
-            write_json(self.announced, Announced.of(matrix, cells).model_dump(mode="json"))
+            announced = announced or Announced.of(matrix, cells)
+            write_json(self.announced, announced.model_dump(mode="json"))
         return lock
 
     def require_started(self, cells: Iterable[Cell]) -> None:
@@ -107,7 +127,8 @@ class StudyFolder:
 
     def record(self, cell: Cell) -> dict[str, Any]:
         """Its processes: `attempts`, `seconds`, `kills` (how often in a row it was stopped from
-        outside), `error` (None: none), and of the last one `machine` and `commit`."""
+        outside), `error` (None: none), and of the last one `machine` and `commit`; `adopted`:
+        the run was taken over from results elsewhere."""
         path = self.beside(cell, ".json")
         if not path.exists():
             return {}

@@ -90,9 +90,9 @@ def _distinct(facts: Any) -> list[dict[str, Any]]:
     runs: Counter[tuple[tuple[str, Any], ...]] = Counter()
     dates: dict[tuple[tuple[str, Any], ...], list[str]] = {}
     for one in facts:
-        kind = tuple(sorted((key, value) for key, value in one.items() if key != "date"))
+        kind = tuple(sorted((k, v) for k, v in one.items() if k not in ("date", "dates")))
         runs[kind] += 1
-        dates.setdefault(kind, []).append(one.get("date", ""))
+        dates.setdefault(kind, []).extend(one.get("dates") or [one.get("date", "")])
     return [
         dict(kind) | {"runs": n, "dates": [min(dates[kind]), max(dates[kind])]}
         for kind, n in runs.items()

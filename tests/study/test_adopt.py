@@ -1,0 +1,183 @@
+"""Runs that are taken over from the results of another machine."""
+
+import csv
+import json
+import shutil
+
+import pytest
+from small import CONTENT, Study
+from typer.testing import CliRunner
+
+from ktae.cli import app
+from ktae.errors import InputError
+from ktae.runs import write_json
+from ktae.study import adopt, results
+from ktae.study.folder import State, StudyFolder
+
+pytest.importorskip("matplotlib", reason="needs the extra 'study'")
+
+
+@pytest.fixture
+def there(make_study, monkeypatch):
+    """A finished study of six runs, with its results and without its runs, as in a clone."""
+    monkeypatch.setattr(results.figures, "draw_all", lambda *_: [])  # seconds each time
+    study = make_study()
+    study.folder.open(study.matrix, study.cells, resume=False).close()
+    for i, cell in enumerate(study.cells):
+        finish(study.folder, cell, accuracy=0.1 + i / 30)
+    results.write(study.matrix, study.cells, study.folder)
+    shutil.rmtree(study.folder.runs)
+    return study
+
+
+def finish(folder, cell, accuracy):
+    """A run as it is when it has finished."""
+    run = folder.run_folder(cell)
+    run.path.mkdir(parents=True)
+    machine = {"cpu": "a fast one", "versions": "python=3", "date": f"2026-01-0{cell.seed}"}
+    folder.add_to_record(cell, attempts=1, seconds=60.5, commit="0123456789ab", machine=machine)
+    for step in (1, 2, 3):
+        line = {"rewards/correct/mean": accuracy * step, "reward": -accuracy, "entropy": 0.2}
+        run.append_metrics({"step": step} | line)
+    after = {"sampled_accuracy": accuracy, "greedy_accuracy": accuracy + 0.1}
+    seconds = {"ktae_seconds_per_step": 0.001 if cell.method == "grpo-ktae" else None}
+    write_json(run.summary, {"recipe": cell.method, "seed": cell.seed, "after": after} | seconds)
+
+
+def here(study, tmp_path, **changes):
+    """The same matrix, or a changed one, in a new folder."""
+    return Study(tmp_path / "here.yaml", tmp_path / "here", CONTENT | changes)
+
+
+def rows(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def invoke(study, *more):
+    return CliRunner().invoke(app, ["study", str(study.path), "--output", str(study.output), *more])
+
+
+def test_results_of_runs_taken_over_are_the_same(there, tmp_path):
+    study = here(there, tmp_path)
+    done = invoke(study, "--adopt", str(there.output))
+    assert done.exit_code == 0, done.output
+    assert f"took over 6 finished runs from {there.output}" in done.output
+    assert rows(study.folder.runs_csv) == rows(there.folder.runs_csv)
+    assert rows(study.folder.curves_csv) == rows(there.folder.curves_csv)
+    then, now = (json.loads(f.results.read_text()) for f in (there.folder, study.folder))
+    for key in ("runs", "announced", "trained_by", "matrix"):
+        assert now[key] == then[key], key
+    for before, after in zip(then["comparisons"], now["comparisons"], strict=True):
+        assert after["difference"] == pytest.approx(before["difference"], rel=1e-5)
+        assert after["kind"] == before["kind"] == "confirmatory"
+    assert all(study.folder.record(cell)["adopted"] for cell in study.cells)
+
+
+def test_only_the_others_are_run(there, tmp_path, starts):
+    lines = there.folder.runs_csv.read_text().splitlines(keepends=True)
+    missing = [line for line in lines if ",grpo-ktae,3," in line]
+    unfinished = missing[0].replace("finished", "unfinished")
+    there.folder.runs_csv.write_text("".join(unfinished if x in missing else x for x in lines))
+    study = here(there, tmp_path)
+    elsewhere = adopt.read(study.cells, there.folder)
+    with study.folder.open(study.matrix, study.cells, resume=False, announced=elsewhere.announced):
+        assert adopt.take_over(elsewhere.runs, study.folder) == 5
+    assert study.run(resume=True)
+    assert starts() == ["grpo-ktae 3 start"]
+    assert set(study.states().values()) == {State.FINISHED}
+    adopted = [cell.name for cell in study.cells if study.folder.record(cell).get("adopted")]
+    assert len(adopted) == 5
+    assert "grpo-ktae/seed3" not in adopted
+
+
+def test_what_has_begun_here_is_kept(there, tmp_path):
+    study = here(there, tmp_path)
+    elsewhere = adopt.read(study.cells, there.folder)
+    study.folder.open(
+        study.matrix, study.cells, resume=False, announced=elsewhere.announced
+    ).close()
+    mine = study.folder.run_folder(study.cells[0])
+    mine.path.mkdir(parents=True)
+    assert adopt.take_over(elsewhere.runs, study.folder) == 5
+    assert not mine.summary.exists()
+
+
+def test_a_clone_goes_on_in_its_own_folder(there):
+    done = invoke(there, "--resume", "--adopt", str(there.output))
+    assert done.exit_code == 0, done.output
+    assert "6 runs planned: 6 finished" in done.output
+
+
+def test_a_longer_matrix_runs_its_new_seeds(there, tmp_path):
+    study = here(there, tmp_path, seeds=[1, 2, 3, 4])
+    assert len(adopt.read(study.cells, there.folder).runs) == 6
+
+
+def refusal(study, there):
+    with pytest.raises(InputError) as error:
+        adopt.read(study.cells, there.folder)
+    return str(error.value)
+
+
+def test_another_recipe_is_refused(there, tmp_path):
+    said = refusal(here(there, tmp_path, overrides={"steps": 4}), there)
+    assert "grpo/seed1" in said
+    assert "was trained with another recipe than the matrix says (digest " in said
+
+
+def test_missing_steps_are_refused(there, tmp_path):
+    lines = there.folder.curves_csv.read_text().splitlines(keepends=True)
+    there.folder.curves_csv.write_text("".join(lines[:-1]))
+    assert "has 2 steps of grpo-ktae/seed3; expected 3" in refusal(here(there, tmp_path), there)
+
+
+@pytest.mark.parametrize("name", ["announced.json", "runs.csv", "curves.csv", "results.json"])
+def test_a_missing_file_is_named(there, tmp_path, name):
+    (there.output / name).unlink()
+    said = refusal(here(there, tmp_path), there)
+    assert str(there.output / name) in said
+    assert "No such file" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("announced.json", "[]", "cannot read"),
+        ("runs.csv", "task,method\n", "has no column attempts, base_model, commit"),
+        ("curves.csv", "task,method,seed,base_model,step\na,b\n", "rows of other lengths"),
+        ("results.json", "{}", "cannot tell"),
+    ],
+)
+def test_broken_results_are_refused(there, tmp_path, name, content, words):
+    (there.output / name).write_text(content)
+    said = refusal(here(there, tmp_path), there)
+    assert str(there.output / name) in said
+    assert words in said
+
+
+def test_runs_of_another_announcement_are_refused(there, tmp_path):
+    study = here(there, tmp_path)
+    study.folder.open(study.matrix, study.cells, resume=False).close()
+    content = json.loads(study.folder.announced.read_text()) | {"date": "2001-01-01"}
+    study.folder.announced.write_text(json.dumps(content))
+    refused = invoke(study, "--resume", "--adopt", str(there.output))
+    assert "is another announcement than that of the runs to take over" in str(refused.exception)
+    assert set(study.states().values()) == {State.NEW}
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--results-only"])
+def test_adopting_is_for_a_study_that_runs(there, tmp_path, option):
+    refused = invoke(here(there, tmp_path), "--adopt", str(there.output), option)
+    assert "not with --dry-run or --results-only" in str(refused.exception)
+
+
+def test_a_machine_of_several_kinds_is_what_they_share(there, tmp_path):
+    content = json.loads(there.folder.results.read_text())
+    one = content["trained_by"][0]
+    content["trained_by"] = [one | {"runs": 3}, one | {"runs": 3, "versions": "python=4"}]
+    there.folder.results.write_text(json.dumps(content))
+    study = here(there, tmp_path)
+    record = adopt.read(study.cells, StudyFolder(there.output)).runs[0].record
+    assert record["machine"]["cpu"] == "a fast one"
+    assert "versions" not in record["machine"]
