@@ -8,17 +8,15 @@ accuracy that both reach: who stays behind at its best, the other when it first 
 from typing import NamedTuple
 
 import numpy as np
-from page import STUDIES, digits_of, markdown, mean_with_bounds, read_csv
+from page import digits_of, markdown, mean_with_bounds
+from run_curves import Curves, curves_of
 
 WINDOW = 15
 TRAITS = ("length", "entropy")
 
-Curves = dict[str, np.ndarray]
-"""A run's, smoothed, by column."""
-
 
 class Pair(NamedTuple):
-    """A seed's two runs."""
+    """A seed's two runs, smoothed."""
 
     treatment: Curves
     baseline: Curves
@@ -26,7 +24,7 @@ class Pair(NamedTuple):
 
 def table(study: str, baseline: str, *methods: str) -> str:
     """Each method minus the baseline: accuracy and traits at the end, traits at equal accuracy."""
-    curves = _curves(study)
+    curves = {run: _smoothed(found) for run, found in curves_of(study).items()}
     rows = []
     for task in dict.fromkeys(task for task, *_ in curves):
         for method in methods:
@@ -60,19 +58,9 @@ def _mean(differences: list[float], column: str) -> str:
     return mean_with_bounds(np.array(differences), digits_of(column))
 
 
-def _curves(study: str) -> dict[tuple[str, ...], Curves]:
-    """By task, method, seed and base model."""
-    found: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    for row in read_csv(STUDIES / study / "curves.csv"):
-        key = row["task"], row["method"], row["seed"], row["base_model"]
-        found.setdefault(key, []).append(row)
-    return {key: _smoothed(rows) for key, rows in found.items()}
-
-
-def _smoothed(rows: list[dict[str, str]]) -> Curves:
+def _smoothed(curves: Curves) -> Curves:
     weights = np.full(WINDOW, 1 / WINDOW)
-    ordered = sorted(rows, key=lambda row: int(row["step"]))
     return {
-        column: np.convolve([float(row[column]) for row in ordered], weights, mode="valid")
+        column: np.convolve(curves[column], weights, mode="valid")
         for column in ("accuracy", *TRAITS)
     }

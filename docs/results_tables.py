@@ -1,9 +1,9 @@
-"""The tables of docs/results.md, from the committed results.
+"""The tables of docs/results.md and docs/comparisons.md, from the committed results.
 
-    python docs/results_tables.py          # writes them into the page
-    python docs/results_tables.py --check  # fails if the page has others
+    python docs/results_tables.py          # writes them into the pages
+    python docs/results_tables.py --check  # fails if a page has others
 
-page.py says how they stand in the page. The figures that the page shows are copied beside it.
+page.py says how they stand in a page. The figures that the pages show are copied beside them.
 """
 
 import shutil
@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import equal_accuracy
 import numpy as np
 import paper_tables
+import run_curves
 import temperature_tables
 from page import (
     IMAGES,
@@ -33,14 +34,14 @@ from scipy.stats import spearmanr
 
 from ktae.study.statistics import LEVEL, pointwise_band, sign_flip_p_value
 
-PAGE = ROOT / "docs" / "results.md"
+PAGES = [ROOT / "docs" / name for name in ("results.md", "comparisons.md")]
 STEP_TIME = ROOT / "benchmarks" / "results" / "step_time.csv"
 FIGURES = {
     f"results-{name}.svg": STUDIES / "main" / "figures" / f"{name}.svg"
     for name in ("curves-grpo-sums", "curves-grpo-lists", "differences-sums", "differences-lists")
 } | {
     f"results-successor-{name}.svg": STUDIES / "successor" / "figures" / f"{name}.svg"
-    for name in ("curves-grpo-sums", "curves-grpo-lists")
+    for name in ("curves-grpo-sums", "curves-grpo-lists", "differences-sums", "differences-lists")
 }
 """Names beside the page, and whose copies they are."""
 
@@ -54,11 +55,12 @@ OUTCOMES = {
 
 
 def main() -> int:
-    old = PAGE.read_text(encoding="utf-8")
-    new = filled(old)
+    old = {page: page.read_text(encoding="utf-8") for page in PAGES}
+    new = {page: filled(text) for page, text in old.items()}
     if "--check" in sys.argv[1:]:
         return int(old != new)
-    PAGE.write_text(new, encoding="utf-8")
+    for page, text in new.items():
+        page.write_text(text, encoding="utf-8")
     for name, source in FIGURES.items():
         shutil.copyfile(source, IMAGES / name)
     return 0
@@ -108,6 +110,19 @@ def comparisons(study: str, kind: str) -> str:
     each = "on each base model"
     head = ["difference", "task", "outcome", "pairs", "mean (95 %)", each, "p", "Holm", "shown"]
     return markdown(head, rows)
+
+
+def by_task(study: str, baseline: str, *outcomes: str) -> str:
+    """Differences from one baseline, a row a method and task, a column an outcome."""
+    labels, rows = _labels(study), []
+    found = [one for one in _comparisons(study) if one["baseline"] == baseline]
+    for treatment, task in dict.fromkeys((one["treatment"], one["task"]) for one in found):
+        cells = [
+            _with_interval(_comparison(study, treatment, baseline, outcome, task))
+            for outcome in outcomes
+        ]
+        rows.append([f"`{treatment}`", task, *cells])
+    return markdown([f"minus `{baseline}`", "task", *(labels[name] for name in outcomes)], rows)
 
 
 def difference(study: str, treatment: str, baseline: str, outcome: str, task: str) -> str:
@@ -339,11 +354,13 @@ def _results(study: str) -> dict[str, Any]:
 TABLES: dict[str, Callable[..., str]] = {
     "runs": runs,
     "comparisons": comparisons,
+    "by-task": by_task,
     "goal": goal,
     "pooled": pooled,
     "counts": counts,
     "bias": bias,
     "equal-accuracy": equal_accuracy.table,
+    "leads": run_curves.leads,
     "step-time": step_time,
     "step-time-alone": step_time_alone,
     "temperatures": temperature_tables.temperatures,

@@ -8,18 +8,28 @@ import pytest
 SCRIPT = "results_tables"
 
 
-def test_the_page_has_the_numbers_of_the_files(tables):
-    page = tables.PAGE.read_text(encoding="utf-8")
-    assert len(re.findall(r"^\| ---", page, flags=re.MULTILINE)) >= 3
-    assert tables.filled(page) == page, "run python docs/results_tables.py"
-    # At the beginning of a line a comment is a block of its own, and ends the sentence.
-    assert not re.search(r"^\s*<!-- difference", page, flags=re.MULTILINE)
+def test_the_pages_have_the_numbers_of_the_files(tables):
+    for path in tables.PAGES:
+        page = path.read_text(encoding="utf-8")
+        assert len(re.findall(r"^\| ---", page, flags=re.MULTILINE)) >= 3, path
+        assert tables.filled(page) == page, f"{path}: run python docs/results_tables.py"
+        # At the beginning of a line a comment is a block of its own, and ends the sentence.
+        assert not re.search(r"^\s*<!-- difference", page, flags=re.MULTILINE), path
+
+
+def test_every_comparison_of_a_published_study_is_on_the_page(tables):
+    """Of each kind that it has; and no study's results are without a section."""
+    page = tables.PAGES[1].read_text(encoding="utf-8")
+    for folder in tables.STUDIES.iterdir():
+        kinds = {one["kind"] for one in tables._comparisons(folder.name)}
+        for kind in kinds:
+            assert f"<!-- table: comparisons {folder.name} {kind} -->" in page
 
 
 def test_the_figures_are_the_studys(tables):
-    page = tables.PAGE.read_text(encoding="utf-8")
+    pages = "".join(path.read_text(encoding="utf-8") for path in tables.PAGES)
     for name, source in tables.FIGURES.items():
-        assert f"(images/{name})" in page
+        assert f"(images/{name})" in pages
         assert (tables.IMAGES / name).read_bytes() == source.read_bytes(), name
 
 
@@ -138,6 +148,16 @@ def test_comparisons_with_a_matrix_s_own_outcome(tables, study_of):
     ]
 
 
+def test_differences_by_task_are_a_row_each(tables, study_of):
+    study_of(good=[0.1, 0.3], none=None)
+    assert tables.by_task("small", "grpo", "last_60").splitlines() == [
+        "| minus `grpo` | task | x |",
+        "| --- | --- | --- |",
+        "| `good` | t | +0.200 (+0.100 to +0.300) |",
+        "| `none` | t | 3 of 4 pairs |",
+    ]
+
+
 def test_the_goal_is_judged_by_intervals(tables, study_of, monkeypatch):
     verdicts = {
         "good": ([0.1, 0.3], "yes"),
@@ -203,12 +223,29 @@ def test_who_learns_more_slowly_is_the_same_at_equal_accuracy(tables, tmp_path, 
                 rows.append(f"t,{method},{seed},,{step},{accuracy},{length},{1 - accuracy}")
     (tmp_path / "small").mkdir()
     (tmp_path / "small" / "curves.csv").write_text("\n".join(rows), encoding="utf-8")
-    monkeypatch.setattr(tables.equal_accuracy, "STUDIES", tmp_path)
+    monkeypatch.setattr(tables.run_curves, "STUDIES", tmp_path)
     slow, longer = tables.equal_accuracy.table("small", "grpo", "slow", "longer").splitlines()[2:]
     # The last 15 steps have their mean at step 52: .72 and .408, which GRPO passes at step 21.
     assert slow.startswith("| t | `slow` | 2 | -0.312 (-0.312 to -0.312) | +6.2 (+6.2 to +6.2) |")
     assert "| +0.0 (+0.0 to +0.0) | +0.312 (" in slow and "| +0.002 (" in slow
     assert "| +9.2 (" in longer and "| +3.0 (+3.0 to +3.0) |" in longer
+
+
+def test_a_lead_is_taken_by_pairs_in_windows(tables, tmp_path, monkeypatch):
+    """Ahead by .1 in the first two steps of five and by .2 in the next two; the fifth is left out.
+    Seed 9 has no pair."""
+    rows = ["task,method,seed,base_model,step,accuracy"]
+    for seed, base in ((1, 0.2), (2, 0.4), (3, 0.3)):
+        for step in (1, 2, 3, 4, 5):
+            rows.append(f"t,grpo,{seed},,{step},{base}")
+            rows.append(f"t,new,{seed},,{step},{base + (0.1 if step < 3 else 0.2)}")
+    rows += [f"t,new,9,,{step},.9" for step in (1, 2, 3, 4, 5)]
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "curves.csv").write_text("\n".join(rows), encoding="utf-8")
+    monkeypatch.setattr(tables.run_curves, "STUDIES", tmp_path)
+    first, second = tables.run_curves.leads("small", "grpo", "2", "new").splitlines()[2:]
+    assert first.startswith("| t | 1 to 2 | 0.300 | +0.100 (")
+    assert second.startswith("| t | 3 to 4 | 0.300 | +0.200 (")
 
 
 def test_an_unknown_table_is_an_error(tables):
