@@ -59,7 +59,11 @@ def main() -> None:
     rows = _rows_there(file, cells, size)
     methods = arguments.methods.split(",") if arguments.methods else [c.method for c in cells]
     asked = expansion.of_methods(cells, methods)
-    finished = {_key_of(cell): cell for cell in asked if folder.state(cell) is State.FINISHED}
+    finished = {
+        _key_of(cell): cell
+        for cell in asked
+        if folder.state(cell) is State.FINISHED and not folder.record(cell).get("adopted")
+    }  # without those of another machine, whose models are not here
     models = {key: folder.run_folder(cell).model for key, cell in finished.items()}
     identities = {key: _identity(model) for key, model in models.items()}
     rows = [row for row in rows if identities.get(_key(row), row["model"]) == row["model"]]

@@ -12,22 +12,32 @@ from ktae.cli import app
 from ktae.errors import InputError
 from ktae.runs import write_json
 from ktae.study import adopt, results
-from ktae.study.folder import State, StudyFolder
+from ktae.study.folder import State
 
 pytest.importorskip("matplotlib", reason="needs the extra 'study'")
 
 
 @pytest.fixture
-def there(make_study, monkeypatch):
-    """A finished study of six runs, with its results and without its runs, as in a clone."""
+def make_there(make_study, monkeypatch):
+    """A finished study with its results and without its runs, as in a clone."""
     monkeypatch.setattr(results.figures, "draw_all", lambda *_: [])  # seconds each time
-    study = make_study()
-    study.folder.open(study.matrix, study.cells, resume=False).close()
-    for i, cell in enumerate(study.cells):
-        finish(study.folder, cell, accuracy=0.1 + i / 30)
-    results.write(study.matrix, study.cells, study.folder)
-    shutil.rmtree(study.folder.runs)
-    return study
+
+    def make(**changes):
+        study = make_study(**changes)
+        study.folder.open(study.matrix, study.cells, resume=False).close()
+        for i, cell in enumerate(study.cells):
+            finish(study.folder, cell, accuracy=(300 + 37 * i % 101) / 1024)
+        results.write(study.matrix, study.cells, study.folder)
+        shutil.rmtree(study.folder.runs)
+        return study
+
+    return make
+
+
+@pytest.fixture
+def there(make_there):
+    """One of six runs."""
+    return make_there()
 
 
 def finish(folder, cell, accuracy):
@@ -58,20 +68,41 @@ def invoke(study, *more):
     return CliRunner().invoke(app, ["study", str(study.path), "--output", str(study.output), *more])
 
 
-def test_results_of_runs_taken_over_are_the_same(there, tmp_path):
-    study = here(there, tmp_path)
+def read(study, there):
+    return adopt.read(study.matrix, study.cells, there.folder)
+
+
+def test_results_of_runs_taken_over_are_the_same(make_there, tmp_path):
+    """Over tasks and base models; the p-values too, although rounding breaks ties."""
+    more = {
+        "tasks": {name: {"overrides": {"demo.language": name}} for name in ("sums", "lists")},
+        "base_models": {"demo_seeds": [0, 1], "pairing": "crossed"},
+        "seeds": list(range(1, 10)),
+    }
+    there = make_there(**more)
+    study = here(there, tmp_path, **more)
     done = invoke(study, "--adopt", str(there.output))
     assert done.exit_code == 0, done.output
-    assert f"took over 6 finished runs from {there.output}" in done.output
-    assert rows(study.folder.runs_csv) == rows(there.folder.runs_csv)
+    assert f"took over 72 of 72 finished runs from {there.output}" in done.output
+    same_rows(rows(study.folder.runs_csv), rows(there.folder.runs_csv))
     assert rows(study.folder.curves_csv) == rows(there.folder.curves_csv)
     then, now = (json.loads(f.results.read_text()) for f in (there.folder, study.folder))
     for key in ("runs", "announced", "trained_by", "matrix"):
         assert now[key] == then[key], key
     for before, after in zip(then["comparisons"], now["comparisons"], strict=True):
         assert after["difference"] == pytest.approx(before["difference"], rel=1e-5)
+        assert after["p_value"] == before["p_value"] < 1
         assert after["kind"] == before["kind"] == "confirmatory"
     assert all(study.folder.record(cell)["adopted"] for cell in study.cells)
+
+
+def same_rows(mine, theirs):
+    """But for the last digit of a curve's mean, whose values have been rounded before."""
+    for one, other in zip(mine, theirs, strict=True):
+        means = {name: float(one[name]) for name in one if "mean_" in name and one[name]}
+        assert means == pytest.approx({name: float(other[name]) for name in means}, rel=1e-6)
+        exact = [name for name in other if name not in means]
+        assert [one[name] for name in exact] == [other[name] for name in exact]
 
 
 def test_only_the_others_are_run(there, tmp_path, starts):
@@ -80,7 +111,7 @@ def test_only_the_others_are_run(there, tmp_path, starts):
     unfinished = missing[0].replace("finished", "unfinished")
     there.folder.runs_csv.write_text("".join(unfinished if x in missing else x for x in lines))
     study = here(there, tmp_path)
-    elsewhere = adopt.read(study.cells, there.folder)
+    elsewhere = read(study, there)
     with study.folder.open(study.matrix, study.cells, resume=False, announced=elsewhere.announced):
         assert adopt.take_over(elsewhere.runs, study.folder) == 5
     assert study.run(resume=True)
@@ -93,7 +124,7 @@ def test_only_the_others_are_run(there, tmp_path, starts):
 
 def test_what_has_begun_here_is_kept(there, tmp_path):
     study = here(there, tmp_path)
-    elsewhere = adopt.read(study.cells, there.folder)
+    elsewhere = read(study, there)
     study.folder.open(
         study.matrix, study.cells, resume=False, announced=elsewhere.announced
     ).close()
@@ -104,32 +135,93 @@ def test_what_has_begun_here_is_kept(there, tmp_path):
 
 
 def test_a_clone_goes_on_in_its_own_folder(there):
+    before = [rows(there.folder.runs_csv), rows(there.folder.curves_csv)]
+    trained_by = json.loads(there.folder.results.read_text())["trained_by"]
     done = invoke(there, "--resume", "--adopt", str(there.output))
     assert done.exit_code == 0, done.output
     assert "6 runs planned: 6 finished" in done.output
+    same_rows(rows(there.folder.runs_csv), before[0])
+    assert rows(there.folder.curves_csv) == before[1]
+    assert json.loads(there.folder.results.read_text())["trained_by"] == trained_by
 
 
-def test_a_longer_matrix_runs_its_new_seeds(there, tmp_path):
+def test_a_longer_matrix_runs_its_new_seeds(there, tmp_path, starts):
     study = here(there, tmp_path, seeds=[1, 2, 3, 4])
-    assert len(adopt.read(study.cells, there.folder).runs) == 6
+    elsewhere = read(study, there)
+    study.folder.open(
+        study.matrix, study.cells, resume=False, announced=elsewhere.announced
+    ).close()
+    adopt.take_over(elsewhere.runs, study.folder)
+    assert study.run(resume=True)
+    assert starts() == ["grpo 4 start", "grpo-ktae 4 start"]
+
+
+def test_a_shorter_matrix_takes_its_own(there, tmp_path):
+    study = here(there, tmp_path, seeds=[1, 2])
+    done = invoke(study, "--adopt", str(there.output))
+    assert f"took over 4 of 6 finished runs from {there.output}" in done.output
 
 
 def refusal(study, there):
     with pytest.raises(InputError) as error:
-        adopt.read(study.cells, there.folder)
+        read(study, there)
     return str(error.value)
 
 
 def test_another_recipe_is_refused(there, tmp_path):
     said = refusal(here(there, tmp_path, overrides={"steps": 4}), there)
     assert "grpo/seed1" in said
-    assert "was trained with another recipe than the matrix says (digest " in said
+    assert "was trained with another recipe than the matrix says" in said
 
 
-def test_missing_steps_are_refused(there, tmp_path):
+@pytest.mark.parametrize(
+    ("step", "words"), [("", "has 2 steps of grpo-ktae/seed3"), ("1", "expected 1 to 3, in order")]
+)
+def test_missing_steps_are_refused(there, tmp_path, step, words):
     lines = there.folder.curves_csv.read_text().splitlines(keepends=True)
-    there.folder.curves_csv.write_text("".join(lines[:-1]))
-    assert "has 2 steps of grpo-ktae/seed3; expected 3" in refusal(here(there, tmp_path), there)
+    last = [lines[-1].replace(",3,,3,", f",3,,{step},")] if step else []
+    there.folder.curves_csv.write_text("".join(lines[:-1] + last))
+    assert words in refusal(here(there, tmp_path), there)
+
+
+def test_a_run_that_is_there_twice_is_refused(there, tmp_path):
+    lines = there.folder.runs_csv.read_text().splitlines(keepends=True)
+    there.folder.runs_csv.write_text("".join([*lines, lines[-1]]))
+    assert "runs.csv has a run twice" in refusal(here(there, tmp_path), there)
+
+
+def test_what_is_no_number_is_refused(there, tmp_path):
+    text = there.folder.curves_csv.read_text()
+    there.folder.curves_csv.write_text(
+        text.replace(",0.2,", ",n/a,", 1).replace(",0.2\n", ",n/a\n")
+    )
+    said = refusal(here(there, tmp_path), there)
+    assert "curves.csv has 'n/a' where a number is expected" in said
+
+
+def test_an_outcome_that_its_curves_do_not_give_is_refused(make_there, tmp_path):
+    """`curves.csv` has the usual curves alone; nothing is to be lost by taking over."""
+    own = {"outcomes": {"kl": {"curve": "kl"}}}
+    there = make_there(**own)
+    text = there.folder.runs_csv.read_text().splitlines()
+    at = text[0].split(",").index("outcome.kl")
+    cells = text[1].split(",")
+    assert cells[at] == ""
+    cells[at] = "0.5"
+    there.folder.runs_csv.write_text("\n".join([text[0], ",".join(cells), *text[2:]]) + "\n")
+    said = refusal(here(there, tmp_path, **own), there)
+    assert "grpo/seed1 has kl = 0.5 in" in said
+    assert "nothing by what is in" in said
+
+
+def test_another_study_is_refused(there, tmp_path):
+    said = refusal(here(there, tmp_path, name="other"), there)
+    assert f"{there.output} is of the study 'small'; expected 'other'" in said
+
+
+def test_results_without_a_run_of_the_matrix_are_refused(there, tmp_path):
+    said = refusal(here(there, tmp_path, seeds=[7, 8]), there)
+    assert "no run of the matrix is among the 6 finished" in said
 
 
 @pytest.mark.parametrize("name", ["announced.json", "runs.csv", "curves.csv", "results.json"])
@@ -172,12 +264,12 @@ def test_adopting_is_for_a_study_that_runs(there, tmp_path, option):
     assert "not with --dry-run or --results-only" in str(refused.exception)
 
 
-def test_a_machine_of_several_kinds_is_what_they_share(there, tmp_path):
+def test_a_machine_of_several_kinds_is_one_or_the_other(there, tmp_path):
     content = json.loads(there.folder.results.read_text())
     one = content["trained_by"][0]
     content["trained_by"] = [one | {"runs": 3}, one | {"runs": 3, "versions": "python=4"}]
     there.folder.results.write_text(json.dumps(content))
-    study = here(there, tmp_path)
-    record = adopt.read(study.cells, StudyFolder(there.output)).runs[0].record
+    record = read(here(there, tmp_path), there).runs[0].record
     assert record["machine"]["cpu"] == "a fast one"
-    assert "versions" not in record["machine"]
+    assert record["machine"]["versions"] == "python=3 or python=4"
+    assert record["machine"]["dates"] == ["2026-01-01", "2026-01-03"]

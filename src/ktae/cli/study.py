@@ -43,8 +43,8 @@ def study(
     adopt: Annotated[
         Path | None,
         typer.Option(
-            help="Take over the finished runs of a study's folder that has its results (runs.csv, "
-            "curves.csv) and need not have its runs: a clone's, another machine's.",
+            help="Take over finished runs from a study's folder that has its results and need not "
+            "have its runs: a clone's, another machine's.",
         ),
     ] = None,
     methods: Annotated[
@@ -94,12 +94,15 @@ def study(
         found = write_results()
     else:
         figures.require_libraries()  # before the runs, not after them
-        elsewhere = adoption.read(cells, StudyFolder(adopt)) if adopt is not None else None
+        elsewhere = adoption.read(loaded, cells, StudyFolder(adopt)) if adopt is not None else None
         announced = elsewhere.announced if elsewhere is not None else None
         with folder.open(loaded, cells, resume=resume or retry_failed, announced=announced):
             if elsewhere is not None:
                 n = adoption.take_over(elsewhere.runs, folder)
-                console.print(f"took over {n} finished runs from {adopt}", soft_wrap=True)
+                total = elsewhere.n_finished
+                console.print(
+                    f"took over {n} of {total} finished runs from {adopt}", soft_wrap=True
+                )
             with _Progress(console, due, folder) as progress:
                 finished = run(due, folder, jobs=jobs, progress=progress, retry_failed=retry_failed)
             if not finished:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,11 +16,13 @@ from ktae.errors import InputError, one_line
 from ktae.runs import RunFolder, write_json
 from ktae.study.announced import Announced
 from ktae.study.cells import Cell
-from ktae.study.collect import CURVES
+from ktae.study.collect import CURVES, flat, measure
 from ktae.study.folder import State, StudyFolder
+from ktae.study.matrix import Matrix
 
 Key = tuple[str, str, str, str]
 KEYS = ("task", "method", "seed", "base_model")
+NOT_OF_A_MACHINE = ("commit", "runs", "dates")
 OF_THE_RECORD = ("state", "error", "attempts", "process_seconds", "commit", "recipe_digest")
 
 
@@ -39,43 +42,76 @@ class Elsewhere(NamedTuple):
 
     announced: Announced
     runs: list[Finished]
+    """Those of the matrix."""
+    n_finished: int
+    """With those that the matrix has not."""
 
 
-def read(cells: Sequence[Cell], results: StudyFolder) -> Elsewhere:
+def read(matrix: Matrix, cells: Sequence[Cell], results: StudyFolder) -> Elsewhere:
     """Those of the cells that have finished there, as `runs.csv` and `curves.csv` have them.
 
-    That is all that a study compares, to the seven digits written there.
+    The numbers have the seven digits written there.
 
     Raises:
-        InputError: a file cannot be read, or lacks a column or a step; or a run was trained with
-            another recipe than the matrix says (or a version of ktae whose recipes have other
-            keys).
+        InputError: a file cannot be read, or lacks a column or a step; it is another study, or
+            none of its runs is of the matrix; a run was trained with another recipe than the matrix
+            says (or by a version of ktae whose recipes have other keys); or a run has an outcome
+            that cannot be had from its curves.
     """
-    try:
-        announced = results.announcement()
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {results.announced}: {_why(error)}") from None
-    rows = {_key(row): row for row in _read(results.runs_csv, (*KEYS, *OF_THE_RECORD))}
+    announced = results.announcement()
+    if announced.matrix is not None and announced.matrix.name != matrix.name:
+        raise InputError(
+            f"{results.path} is of the study {announced.matrix.name!r}; expected {matrix.name!r}"
+        )
+    rows = [
+        row
+        for row in _read(results.runs_csv, (*KEYS, *OF_THE_RECORD))
+        if row["state"] == State.FINISHED.value
+    ]
+    by_key = {_key(row): row for row in rows}
+    if len(by_key) < len(rows):
+        raise InputError(f"{results.runs_csv} has a run twice")
     lines = _lines(results.curves_csv)
     trained_by = _trained_by(results)
     runs = []
     for cell in cells:
         key = (cell.task, cell.method, str(cell.seed), cell.base)
-        row = rows.get(key)
-        if row is None or row["state"] != State.FINISHED.value:
-            continue
-        if row["recipe_digest"] != cell.digest:
+        if (row := by_key.get(key)) is not None:
+            run = Finished(cell, _record(row, trained_by), _summary(row), lines[key])
+            _require_whole(run, row, matrix, results)
+            runs.append(run)
+    if not runs:
+        raise InputError(
+            f"no run of the matrix is among the {len(rows)} finished in {results.path}"
+        )
+    return Elsewhere(announced, runs, len(rows))
+
+
+def _require_whole(
+    run: Finished, row: Mapping[str, str], matrix: Matrix, results: StudyFolder
+) -> None:
+    """Raise an InputError unless the run is the matrix's, with all steps and outcomes."""
+    cell = run.cell
+    if row["recipe_digest"] != cell.digest:
+        raise InputError(
+            f"{cell.name} in {results.runs_csv} was trained with another recipe than the matrix "
+            "says, or by a version of ktae whose recipes have other keys "
+            f"(digest {row['recipe_digest']}, here {cell.digest})"
+        )
+    steps = [line["step"] for line in run.lines]
+    if steps != list(range(1, cell.recipe.steps + 1)):
+        raise InputError(
+            f"{results.curves_csv} has {len(steps)} steps of {cell.name}; "
+            f"expected 1 to {cell.recipe.steps}, in order"
+        )
+    for name, outcome in matrix.all_outcomes.items():
+        there = _number(row.get(f"outcome.{name}", ""), results.runs_csv)
+        again = measure(outcome, flat(run.summary), run.lines)
+        if there is not None and (again is None or not math.isclose(there, again, rel_tol=1e-5)):
             raise InputError(
-                f"{cell.name} in {results.runs_csv} was trained with another recipe than the "
-                f"matrix says (digest {row['recipe_digest']}, here {cell.digest})"
+                f"{cell.name} has {name} = {there} in {results.runs_csv}, and "
+                f"{'nothing' if again is None else again} by what is in {results.curves_csv}"
             )
-        if len(lines[key]) != cell.recipe.steps:
-            raise InputError(
-                f"{results.curves_csv} has {len(lines[key])} steps of {cell.name}; "
-                f"expected {cell.recipe.steps}"
-            )
-        runs.append(Finished(cell, _record(row, trained_by), _summary(row), lines[key]))
-    return Elsewhere(announced, runs)
 
 
 def take_over(runs: Iterable[Finished], folder: StudyFolder) -> int:
@@ -88,13 +124,13 @@ def take_over(runs: Iterable[Finished], folder: StudyFolder) -> int:
         if folder.state(cell) is State.NEW:
             path = folder.run_folder(cell).path
             path.parent.mkdir(parents=True, exist_ok=True)
-            folder.add_to_record(cell, **record)
             with atomic_folder(path) as temporary:
                 run = RunFolder(temporary)
                 run.create(recipes.dump(cell.recipe))
                 for line in lines:
                     run.append_metrics(line)
                 write_json(run.summary, summary)
+            folder.add_to_record(cell, **record)
             n += 1
     return n
 
@@ -123,9 +159,16 @@ def _lines(path: Path) -> dict[Key, list[dict[str, Any]]]:
     """The lines of `metrics.jsonl` for each run, under the first key that a curve may have."""
     lines: dict[Key, list[dict[str, Any]]] = defaultdict(list)
     for row in _read(path, (*KEYS, "step")):
-        values = {CURVES[name][0]: _value(row[name]) for name in CURVES if row.get(name)}
+        values = {CURVES[name][0]: _number(row[name], path) for name in CURVES if row.get(name)}
         lines[_key(row)].append({"step": _value(row["step"])} | values)
     return lines
+
+
+def _number(text: str, path: Path) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        raise InputError(f"{path} has {text!r} where a number is expected") from None
 
 
 def _summary(row: Mapping[str, str]) -> dict[str, Any]:
@@ -152,15 +195,13 @@ def _trained_by(results: StudyFolder) -> list[dict[str, Any]]:
 
 
 def _record(row: Mapping[str, str], trained_by: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Of its processes; of the machine what all entries of `trained_by` with its commit share."""
+    """Of its processes; of the machine what the entries of `trained_by` with its commit say."""
     commit = row["commit"] or None
     kinds = [one for one in trained_by if one.get("commit") == commit]
-    first, *others = kinds or [{}]
-    left_out = {"commit", "runs", "dates"}
-    machine = {
-        key: value
-        for key, value in first.items()
-        if key not in left_out and all(one.get(key) == value for one in others)
+    keys = dict.fromkeys(key for one in kinds for key in one if key not in NOT_OF_A_MACHINE)
+    machine: dict[str, Any] = {
+        key: " or ".join(dict.fromkeys(str(one[key]) for one in kinds if key in one))
+        for key in keys
     }
     dates = sorted(date for one in kinds for date in one.get("dates", ()))
     return {

@@ -140,7 +140,7 @@ def _collect(cell: Cell, folder: StudyFolder, outcomes: Mapping[str, Outcome]) -
     if state is not State.FINISHED:
         return Run(cell, state, record, {}, [], dict.fromkeys(outcomes))
     try:
-        summary = _flat(json.loads(run.summary.read_text(encoding="utf-8")))
+        summary = flat(json.loads(run.summary.read_text(encoding="utf-8")))
         lines = run.read_metrics()
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read the run in {run.path}: {error}") from None
@@ -148,10 +148,11 @@ def _collect(cell: Cell, folder: StudyFolder, outcomes: Mapping[str, Outcome]) -
     return Run(cell, state, record, summary, lines, values)
 
 
-def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Objects in objects as dotted keys."""
+    found: dict[str, Any] = {}
     for key, value in content.items():
-        flat |= (
-            _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        found |= (
+            flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
         )
-    return flat
+    return found

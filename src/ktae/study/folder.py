@@ -104,8 +104,17 @@ class StudyFolder:
             self._require_same(cell)
 
     def announcement(self) -> Announced:
-        """What was announced before the first run."""
-        return Announced.model_validate_json(self.announced.read_text(encoding="utf-8"))
+        """What was announced before the first run.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        try:
+            return Announced.model_validate_json(self.announced.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InputError(f"cannot read {self.announced}: {error.strerror}") from None
+        except ValueError as error:
+            raise InputError(f"cannot read {self.announced}: {one_line(error)}") from None
 
     def run_folder(self, cell: Cell) -> RunFolder:
         """The cell's."""
