@@ -152,6 +152,7 @@ def _clauses(name: str, says: str, at_least: Clause) -> tuple[Clause, ...]:
         Clause(f"{says} above GRPO", f"grpo-{name}", "grpo"),
         Clause(f"GRPO with {says} above DAPO", f"grpo-{name}", "dapo"),
         Clause(f"DAPO with {says} above DAPO", f"dapo-{name}", "dapo"),
+        Clause(f"DAPO with {says} above GRPO", f"dapo-{name}", "grpo"),
         # Not less is wanted; no margin was announced, so that only more can show it.
         Clause("at least `paper`, on GRPO", f"grpo-{name}", "grpo-ktae"),
         at_least,
