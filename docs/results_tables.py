@@ -71,25 +71,18 @@ def filled(page: str) -> str:
     return fill(page, TABLES, difference)
 
 
-BIASES = (
-    ("ktae-permuted", "length"),
-    ("ktae-permuted", "entropy"),
-    ("grpo-ktae", "entropy"),
-    ("released", "entropy"),
-    ("calibrated-permuted", "entropy"),
-)
-"""Methods and outcomes of the table of biases; each minus GRPO's."""
-
-
 def runs(study: str, task: str) -> str:
-    """Each method's outcomes: mean over seeds with the 95 % interval for these base models."""
-    rows = []
+    """Each method's outcomes: mean over seeds with the 95 % interval for these base models; and
+    the mean absolute term of a token."""
+    rows, terms = [], run_curves.mean_terms(study)
     of_task = [row for row in _finished(study) if row["task"] == task]
     for method in dict.fromkeys(row["method"] for row in of_task):
         mine = [row for row in of_task if row["method"] == method]
         cells = [_mean_and_half(mine, outcome) for outcome in OUTCOMES]
-        rows.append([f"`{method}`", str(len(mine)), *cells])
-    return markdown(["method", "runs", *OUTCOMES.values()], rows)
+        term = terms.get((task, method))
+        size = "" if term is None else f"{term:.2f}"
+        rows.append([f"`{method}`", str(len(mine)), *cells, size])
+    return markdown(["method", "runs", *OUTCOMES.values(), "term a token"], rows)
 
 
 def comparisons(study: str, kind: str) -> str:
@@ -248,8 +241,9 @@ def pooled(outcome: str, *studies: str) -> str:
     return markdown(["task", "pairs", "mean (95 %)", each, "p"], rows)
 
 
-def bias(study: str) -> str:
-    """What the estimators do to length and entropy on each base model, by how well GRPO does."""
+def bias(study: str, *columns: str) -> str:
+    """What methods do to outcomes on each base model, by how well GRPO does there: columns are
+    METHOD:OUTCOME, minus GRPO's."""
     of_method: dict[tuple[str, str], list[dict[str, str]]] = {}
     for row in _finished(study):
         base = f"{row['task']}, {row['base_model'].removeprefix('demo:')}"
@@ -261,14 +255,15 @@ def bias(study: str) -> str:
     accuracies = {base: mean(base, "grpo", "mean_accuracy") for base, _ in of_method}
     bases = sorted(accuracies, key=accuracies.__getitem__)
     accuracy = [accuracies[base] for base in bases]
-    columns = [[*bases, "rank correlation with it"], [*(f"{x:.3f}" for x in accuracy), ""]]
-    for method, outcome in BIASES:
+    cells = [[*bases, "rank correlation with it"], [*(f"{x:.3f}" for x in accuracy), ""]]
+    head = ["base model", "GRPO's mean accuracy over the run"]
+    for column in columns:
+        method, outcome = column.split(":")
         shifts = [mean(base, method, outcome) - mean(base, "grpo", outcome) for base in bases]
         shown = [f"{shift:+.{digits_of(outcome)}f}" for shift in shifts]
-        columns.append([*shown, f"{spearmanr(accuracy, shifts).statistic:.2f}"])
-    head = [f"`{method}`, {outcome}" for method, outcome in BIASES]
-    rows = [list(row) for row in zip(*columns, strict=True)]
-    return markdown(["base model", "GRPO's mean accuracy over the run", *head], rows)
+        cells.append([*shown, f"{spearmanr(accuracy, shifts).statistic:.2f}"])
+        head.append(f"`{method}`, {OUTCOMES[outcome]}")
+    return markdown(head, [list(row) for row in zip(*cells, strict=True)])
 
 
 def counts(study: str) -> str:

@@ -1,7 +1,7 @@
 """The curves of a study's runs, and the lead of one method over another along them."""
 
 import numpy as np
-from page import STUDIES, markdown, mean_with_bounds, read_csv
+from page import STUDIES, digits_of, markdown, mean_with_bounds, read_csv
 
 NAMES = ("task", "method", "seed", "base_model")
 
@@ -17,43 +17,50 @@ def curves_of(study: str) -> dict[tuple[str, ...], Curves]:
     return {run: _curves(rows) for run, rows in found.items()}
 
 
-def leads(study: str, baseline: str, width: str, *methods: str) -> str:
-    """Accuracy of the training's rollouts in windows of so many steps: the baseline's, and what
-    each method has more, by pairs."""
+def mean_terms(study: str) -> dict[tuple[str, str], float]:
+    """The mean absolute term of a token over all runs of a task and method that have terms."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for (task, method, *_), curves in curves_of(study).items():
+        if not np.isnan(curves["term_abs"]).all():
+            found.setdefault((task, method), []).append(float(np.nanmean(curves["term_abs"])))
+    return {key: float(np.mean(means)) for key, means in found.items()}
+
+
+def leads(study: str, baseline: str, column: str, width: str, *methods: str) -> str:
+    """A curve of the training's rollouts (such as `accuracy`) in windows of so many steps: the
+    baseline's, and what each method has more, by pairs."""
     curves, n = curves_of(study), int(width)
-    rows = []
+    digits, rows = digits_of(column), []
     for task in dict.fromkeys(task for task, *_ in curves):
-        base = _windows(curves, task, baseline, n)
-        steps = next(iter(base.values())).size
+        base = _windows(curves, task, baseline, column, n)
         columns = [
-            [f"{mean:.3f}" for mean in np.mean(list(base.values()), axis=0)],
-            *(_differences(base, _windows(curves, task, method, n)) for method in methods),
+            [f"{mean:.{digits}f}" for mean in np.mean(list(base.values()), axis=0)],
+            *(
+                _differences(base, _windows(curves, task, method, column, n), digits)
+                for method in methods
+            ),
         ]
-        first = [str(1 + n * i) for i in range(steps)]
-        last = [str(n * (i + 1)) for i in range(steps)]
-        for cells in zip(first, last, *columns, strict=True):
-            rows.append([task, f"{cells[0]} to {cells[1]}", *cells[2:]])
+        for i, cells in enumerate(zip(*columns, strict=True)):
+            rows.append([task, f"{1 + n * i} to {n * (i + 1)}", *cells])
     return markdown(["task", "steps", f"`{baseline}`", *(f"`{name}`" for name in methods)], rows)
 
 
 def _windows(
-    curves: dict[tuple[str, ...], Curves], task: str, method: str, width: int
+    curves: dict[tuple[str, ...], Curves], task: str, method: str, column: str, width: int
 ) -> dict[tuple[str, ...], np.ndarray]:
-    """(windows,) means of accuracy, by seed and base model; a rest of steps is left out."""
+    """(windows,) means of a curve, by seed and base model; a rest of steps is left out."""
     return {
-        run: found["accuracy"][: found["accuracy"].size // width * width]
-        .reshape(-1, width)
-        .mean(axis=1)
+        run: found[column][: found[column].size // width * width].reshape(-1, width).mean(axis=1)
         for (of_task, name, *rest), found in curves.items()
         if (of_task, name) == (task, method) and (run := tuple(rest))
     }
 
 
 def _differences(
-    base: dict[tuple[str, ...], np.ndarray], mine: dict[tuple[str, ...], np.ndarray]
+    base: dict[tuple[str, ...], np.ndarray], mine: dict[tuple[str, ...], np.ndarray], digits: int
 ) -> list[str]:
     pairs = np.array([mine[run] - base[run] for run in mine if run in base])
-    return [mean_with_bounds(differences) for differences in pairs.T]
+    return [mean_with_bounds(differences, digits) for differences in pairs.T]
 
 
 def _curves(rows: list[dict[str, str]]) -> Curves:

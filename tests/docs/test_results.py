@@ -201,15 +201,23 @@ def test_biases_follow_how_often_groups_are_right(tables, tmp_path, monkeypatch)
     rows = ["task,method,seed,base_model,state," + ",".join(f"outcome.{o}" for o in outcomes)]
     for base, accuracy, shift in (("demo:0", 0.6, 1), ("demo:1", 0.3, -2)):
         rows += [f"t,grpo,{seed},{base},finished,{accuracy},{20 + seed},.2" for seed in (1, 3)]
-        for method in {method for method, _ in tables.BIASES}:
-            rows.append(f"t,{method},1,{base},finished,.5,{22 + shift},{0.2 + shift / 10}")
+        rows.append(f"t,new,1,{base},finished,.5,{22 + shift},{0.2 + shift / 10}")
     rows.append("t,grpo,9,demo:0,failed,,,")
     (tmp_path / "small" / "runs.csv").write_text("\n".join(rows), encoding="utf-8")
     monkeypatch.setattr(tables, "STUDIES", tmp_path)
-    worse, better, ranks = tables.bias("small").splitlines()[2:]
+    worse, better, ranks = tables.bias("small", "new:length", "new:entropy").splitlines()[2:]
     assert worse.startswith("| t, 1 | 0.300 | -2.0 | -0.200 |")
     assert better.startswith("| t, 0 | 0.600 | +1.0 | +0.100 |")
     assert ranks.split(" | ")[2] == "1.00"
+
+
+def test_the_size_of_the_terms_is_of_methods_that_have_some(tables, tmp_path, monkeypatch):
+    rows = ["task,method,seed,base_model,step,accuracy,term_abs"]
+    rows += ["t,grpo,1,,1,.5,", "t,new,1,,1,.5,.2", "t,new,1,,2,.5,", "t,new,2,,1,.5,.4"]
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "curves.csv").write_text("\n".join(rows), encoding="utf-8")
+    monkeypatch.setattr(tables.run_curves, "STUDIES", tmp_path)
+    assert tables.run_curves.mean_terms("small") == {("t", "new"): pytest.approx(0.3)}
 
 
 def test_who_learns_more_slowly_is_the_same_at_equal_accuracy(tables, tmp_path, monkeypatch):
@@ -243,7 +251,9 @@ def test_a_lead_is_taken_by_pairs_in_windows(tables, tmp_path, monkeypatch):
     (tmp_path / "small").mkdir()
     (tmp_path / "small" / "curves.csv").write_text("\n".join(rows), encoding="utf-8")
     monkeypatch.setattr(tables.run_curves, "STUDIES", tmp_path)
-    first, second = tables.run_curves.leads("small", "grpo", "2", "new").splitlines()[2:]
+    first, second = tables.run_curves.leads("small", "grpo", "accuracy", "2", "new").splitlines()[
+        2:
+    ]
     assert first.startswith("| t | 1 to 2 | 0.300 | +0.100 (")
     assert second.startswith("| t | 3 to 4 | 0.300 | +0.200 (")
 
