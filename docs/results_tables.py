@@ -37,11 +37,13 @@ from ktae.study.statistics import LEVEL, pointwise_band, sign_flip_p_value
 PAGES = [ROOT / "docs" / name for name in ("results.md", "comparisons.md")]
 STEP_TIME = ROOT / "benchmarks" / "results" / "step_time.csv"
 FIGURES = {
-    f"results-{name}.svg": STUDIES / "main" / "figures" / f"{name}.svg"
-    for name in ("curves-grpo-sums", "curves-grpo-lists", "differences-sums", "differences-lists")
-} | {
-    f"results-successor-{name}.svg": STUDIES / "successor" / "figures" / f"{name}.svg"
-    for name in ("curves-grpo-sums", "curves-grpo-lists", "differences-sums", "differences-lists")
+    f"results-{prefix}{name}.svg": STUDIES / study / "figures" / f"{name}.svg"
+    for study, prefix, names in (
+        ("main", "", ("curves-grpo", "differences")),
+        ("successor", "successor-", ("curves-grpo", "differences")),
+        ("long", "", ("curves-long",)),
+    )
+    for name in (f"{name}-{task}" for name in names for task in ("sums", "lists"))
 }
 """Names beside the page, and whose copies they are."""
 
