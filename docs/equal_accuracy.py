@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 from page import digits_of, markdown, mean_with_bounds
-from run_curves import Curves, curves_of
+from run_curves import Curves, curves_of, smoothed
 
-WINDOW = 15
 TRAITS = ("length", "entropy")
 
 
@@ -59,8 +58,4 @@ def _mean(differences: list[float], column: str) -> str:
 
 
 def _smoothed(curves: Curves) -> Curves:
-    weights = np.full(WINDOW, 1 / WINDOW)
-    return {
-        column: np.convolve(curves[column], weights, mode="valid")
-        for column in ("accuracy", *TRAITS)
-    }
+    return {column: smoothed(curves[column]) for column in ("accuracy", *TRAITS)}

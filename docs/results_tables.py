@@ -359,6 +359,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "bias": bias,
     "equal-accuracy": equal_accuracy.table,
     "leads": run_curves.leads,
+    "paces": run_curves.paces,
     "step-time": step_time,
     "step-time-alone": step_time_alone,
     "temperatures": temperature_tables.temperatures,

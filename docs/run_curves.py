@@ -3,6 +3,9 @@
 import numpy as np
 from page import STUDIES, digits_of, markdown, mean_with_bounds, read_csv
 
+WINDOW = 15
+"""Steps over which curves are smoothed."""
+
 NAMES = ("task", "method", "seed", "base_model")
 
 Curves = dict[str, np.ndarray]
@@ -43,6 +46,50 @@ def leads(study: str, baseline: str, column: str, width: str, *methods: str) -> 
         for i, cells in enumerate(zip(*columns, strict=True)):
             rows.append([task, f"{1 + n * i} to {n * (i + 1)}", *cells])
     return markdown(["task", "steps", f"`{baseline}`", *(f"`{name}`" for name in methods)], rows)
+
+
+def paces(study: str, baseline: str, steps: str, *methods: str) -> str:
+    """Steps that each method needs for the accuracy of the baseline after so many (with commas
+    between them), as a share of the baseline's: median, lowest and highest of the pairs.
+
+    Accuracy is that of the training's rollouts, the mean over the last `WINDOW` steps; the
+    baseline may have had as much earlier, and that is when it counts as there.
+    """
+    curves = curves_of(study)
+    after = [int(step) for step in steps.split(",")]
+    rows = []
+    for task in dict.fromkeys(task for task, *_ in curves):
+        for method in methods:
+            shares = [
+                [pace(mine["accuracy"], curves[task, baseline, *run]["accuracy"], n) for n in after]
+                for (of_task, name, *run), mine in curves.items()
+                if (of_task, name) == (task, method) and (task, baseline, *run) in curves
+            ]
+            cells = [
+                f"{np.median(column):.2f} ({_share(min(column))} to {_share(max(column))})"
+                for column in zip(*shares, strict=True)
+            ]
+            rows.append([task, f"`{method}`", str(len(shares)), *cells])
+    return markdown(["task", "method", "pairs", *(f"{baseline}'s step {n}" for n in after)], rows)
+
+
+def pace(mine: np.ndarray, base: np.ndarray, step: int) -> float:
+    """Of one pair of (steps,) accuracies; inf: never."""
+    mine, base = smoothed(mine), smoothed(base)
+    goal = base[step - WINDOW]
+    reached = mine >= goal
+    if not reached.any():
+        return float("inf")
+    return float((np.argmax(reached) + WINDOW) / (np.argmax(base >= goal) + WINDOW))
+
+
+def smoothed(values: np.ndarray) -> np.ndarray:
+    """(steps - WINDOW + 1,) means over `WINDOW` steps."""
+    return np.convolve(values, np.full(WINDOW, 1 / WINDOW), mode="valid")
+
+
+def _share(value: float) -> str:
+    return "never" if value == float("inf") else f"{value:.2f}"
 
 
 def _windows(

@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy as np
 import pytest
 
 SCRIPT = "results_tables"
@@ -209,6 +210,31 @@ def test_biases_follow_how_often_groups_are_right(tables, tmp_path, monkeypatch)
     assert worse.startswith("| t, 1 | 0.300 | -2.0 | -0.200 |")
     assert better.startswith("| t, 0 | 0.600 | +1.0 | +0.100 |")
     assert ranks.split(" | ")[2] == "1.00"
+
+
+def test_a_pace_is_a_share_of_the_steps_of_the_baseline(tables):
+    """Twice as fast is there after half of the steps, but for the window of 15: its mean is that
+    of its middle, seven steps back."""
+    base = np.arange(1, 301) / 300
+    assert tables.run_curves.pace(base, base, 240) == 1
+    assert tables.run_curves.pace(np.minimum(2 * base, 1), base, 240) == pytest.approx(
+        (233 / 2 + 7) / 240, abs=0.01
+    )
+    assert tables.run_curves.pace(base / 2, base, 240) == float("inf")
+
+
+def test_paces_are_told_by_median_and_range(tables, tmp_path, monkeypatch):
+    rows = ["task,method,seed,base_model,step,accuracy"]
+    for seed, gain in ((1, 0), (2, 0), (3, -1)):
+        for step in range(1, 61):
+            rows.append(f"t,grpo,{seed},,{step},{step / 100}")
+            rows.append(f"t,new,{seed},,{step},{step / 100 + gain}")
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "curves.csv").write_text("\n".join(rows), encoding="utf-8")
+    monkeypatch.setattr(tables.run_curves, "STUDIES", tmp_path)
+    table = tables.run_curves.paces("small", "grpo", "30,60", "new").splitlines()
+    assert table[0] == "| task | method | pairs | grpo's step 30 | grpo's step 60 |"
+    assert table[2] == "| t | `new` | 3 | 1.00 (1.00 to never) | 1.00 (1.00 to never) |"
 
 
 def test_the_size_of_the_terms_is_of_methods_that_have_some(tables, tmp_path, monkeypatch):
