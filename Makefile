@@ -51,8 +51,9 @@ study-smoke: .venv/installed ## Run a study of 2 methods × 2 seeds × 4 steps, 
 
 study: $(STUDIES:%=study-%) measurements ## Run or continue all of docs/results.md, for a day (JOBS=..., STUDY_OUTPUT=...)
 
-measurements: study-main ## What docs/results.md has beside its studies: by temperature, alignment, step time
+measurements: study-main study-long ## What docs/results.md has beside its studies: by temperature, alignment, step time
 	$(BIN)/python study/temperatures.py study/main.yaml $(STUDY_OUTPUT)/main --jobs $(JOBS) --methods grpo,grpo-calibrated
+	$(BIN)/python study/temperatures.py study/long.yaml $(STUDY_OUTPUT)/long --jobs $(JOBS)
 	PATH="$(CURDIR)/$(BIN):$$PATH" study/align/base.sh
 	PATH="$(CURDIR)/$(BIN):$$PATH" study/align/along.sh
 	$(BIN)/python benchmarks/step_time.py
