@@ -33,7 +33,7 @@ from ktae.evaluation.scores import pass_at_k
 from ktae.recipe import Recipe
 from ktae.study import cells as expansion
 from ktae.study import matrix as matrices
-from ktae.study.cells import Cell
+from ktae.study.cells import KEYS, Cell, key_of
 from ktae.study.folder import State, StudyFolder
 from ktae.study.provenance import commit, machine
 from ktae.study.results import write_csv
@@ -43,10 +43,9 @@ PROBLEMS = 256
 SAMPLES = 8
 K = 8
 """Of pass@k: an estimate where there are more samples."""
-RUN = ("task", "method", "seed", "base_model")
 SCORES = ("temperature", "accuracy", "pass_at_8", "length")
 SIZE = ("problems", "samples")
-COLUMNS = (*RUN, "model", *SIZE, "sampling_seed", "commit", "cpu", *SCORES)
+COLUMNS = (*KEYS, "model", *SIZE, "sampling_seed", "commit", "cpu", *SCORES)
 
 
 def main() -> None:
@@ -60,14 +59,14 @@ def main() -> None:
     methods = arguments.methods.split(",") if arguments.methods else [c.method for c in cells]
     asked = expansion.of_methods(cells, methods)
     finished = {
-        _key_of(cell): cell
+        cell.key: cell
         for cell in asked
         if folder.state(cell) is State.FINISHED and not folder.record(cell).get("adopted")
     }  # without those of another machine, whose models are not here
     models = {key: folder.run_folder(cell).model for key, cell in finished.items()}
     identities = {key: _identity(model) for key, model in models.items()}
-    rows = [row for row in rows if identities.get(_key(row), row["model"]) == row["model"]]
-    due = finished.keys() - {_key(row) for row in rows}
+    rows = [row for row in rows if identities.get(key_of(row), row["model"]) == row["model"]]
+    due = finished.keys() - {key_of(row) for row in rows}
     made_by = {"commit": commit() or "", "cpu": machine()["cpu"]}
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs, mp_context=context) as pool:
@@ -80,7 +79,7 @@ def main() -> None:
             rows += done.result()
             write_csv(file, sorted(rows, key=_order(cells)))
             print(f"{i} of {len(due)} runs", flush=True)
-    print(f"{file}: {len(rows)} rows of {len({_key(row) for row in rows})} runs")
+    print(f"{file}: {len(rows)} rows of {len({key_of(row) for row in rows})} runs")
 
 
 def _arguments() -> argparse.Namespace:
@@ -120,7 +119,7 @@ def _measure(
     torch.set_num_threads(1)
     policy = AutoModelForCausalLM.from_pretrained(model)
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
-    run = dict(zip(RUN, _key_of(cell), strict=True)) | {k: str(n) for k, n in size.items()} | facts
+    run = dict(zip(KEYS, cell.key, strict=True)) | {k: str(n) for k, n in size.items()} | facts
     run["sampling_seed"] = str(cell.seed)
     rows = [
         run | dict(zip(SCORES, _texts(scores), strict=True))
@@ -158,18 +157,10 @@ def _texts(scores: tuple[float, ...]) -> list[str]:
     return [f"{score:.6g}" for score in scores]
 
 
-def _key_of(cell: Cell) -> tuple[str, ...]:
-    return (cell.task, cell.method, str(cell.seed), cell.base)
-
-
-def _key(row: dict[str, str]) -> tuple[str, ...]:
-    return tuple(row[column] for column in RUN)
-
-
 def _order(cells: list[Cell]) -> Any:
     """In the matrix's order, and by temperature."""
-    places = {_key_of(cell): i for i, cell in enumerate(cells)}
-    return lambda row: (places[_key(row)], float(row["temperature"]))
+    places = {cell.key: i for i, cell in enumerate(cells)}
+    return lambda row: (places[key_of(row)], float(row["temperature"]))
 
 
 def _rows_there(file: Path, cells: list[Cell], size: dict[str, int]) -> list[dict[str, str]]:
@@ -183,7 +174,7 @@ def _rows_there(file: Path, cells: list[Cell], size: dict[str, int]) -> list[dic
         return []
     with file.open(newline="", encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))
-    planned = {_key_of(cell) for cell in cells}
+    planned = {cell.key for cell in cells}
     for row in rows:
         if tuple(row) != COLUMNS:
             raise InputError(f"{file} has the columns {', '.join(row)}; expected {COLUMNS}")
@@ -193,8 +184,10 @@ def _rows_there(file: Path, cells: list[Cell], size: dict[str, int]) -> list[dic
                     f"{file} has runs with {row[name]} {name}, and --{name} is {number}; "
                     "give the same number, or move the file away"
                 )
-        if _key(row) not in planned:
-            raise InputError(f"{file} has the run {' '.join(_key(row))}, which the matrix has not")
+        if key_of(row) not in planned:
+            raise InputError(
+                f"{file} has the run {' '.join(key_of(row))}, which the matrix has not"
+            )
     return rows
 
 

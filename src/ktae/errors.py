@@ -11,3 +11,8 @@ class InputError(ValueError):
 def one_line(error: Exception, longest: int = 300) -> str:
     """What an error of another library says, as part of a message of ours."""
     return " ".join(str(error).split())[:longest]
+
+
+def reason(error: Exception) -> str:
+    """Why a file cannot be read: what the system says, or else the library that parses it."""
+    return getattr(error, "strerror", None) or one_line(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -329,15 +329,17 @@ def dump(recipe: Recipe) -> str:
 
 def flat(recipe: Recipe) -> dict[str, Any]:
     """The recipe as dotted keys and values."""
+    return dotted(recipe.model_dump(mode="json"))
 
-    def walk(content: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-        for key, value in content.items():
-            if isinstance(value, dict):
-                yield from walk(value, f"{prefix}{key}.")
-            else:
-                yield f"{prefix}{key}", value
 
-    return dict(walk(recipe.model_dump(mode="json"), ""))
+def dotted(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Mappings in mappings as dotted keys and values."""
+    found: dict[str, Any] = {}
+    for key, value in content.items():
+        found |= (
+            dotted(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        )
+    return found
 
 
 def changes(there: Recipe, here: Recipe) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import math
@@ -12,16 +13,14 @@ from typing import Any, NamedTuple
 
 from ktae import recipe as recipes
 from ktae.atomic import atomic_folder
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError, reason
 from ktae.runs import RunFolder, write_json
 from ktae.study.announced import Announced
-from ktae.study.cells import Cell
-from ktae.study.collect import CURVES, flat, measure
+from ktae.study.cells import KEYS, Cell, key_of
+from ktae.study.collect import CURVES, measure
 from ktae.study.folder import State, StudyFolder
 from ktae.study.matrix import Matrix
 
-Key = tuple[str, str, str, str]
-KEYS = ("task", "method", "seed", "base_model")
 NOT_OF_A_MACHINE = ("commit", "runs", "dates")
 OF_THE_RECORD = ("state", "error", "attempts", "process_seconds", "commit", "recipe_digest")
 
@@ -68,16 +67,15 @@ def read(matrix: Matrix, cells: Sequence[Cell], results: StudyFolder) -> Elsewhe
         for row in _read(results.runs_csv, (*KEYS, *OF_THE_RECORD))
         if row["state"] == State.FINISHED.value
     ]
-    by_key = {_key(row): row for row in rows}
+    by_key = {key_of(row): row for row in rows}
     if len(by_key) < len(rows):
         raise InputError(f"{results.runs_csv} has a run twice")
     lines = _lines(results.curves_csv)
     trained_by = _trained_by(results)
     runs = []
     for cell in cells:
-        key = (cell.task, cell.method, str(cell.seed), cell.base)
-        if (row := by_key.get(key)) is not None:
-            run = Finished(cell, _record(row, trained_by), _summary(row), lines[key])
+        if (row := by_key.get(cell.key)) is not None:
+            run = Finished(cell, _record(row, trained_by), _summary(row), lines[cell.key])
             _require_whole(run, row, matrix, results)
             runs.append(run)
     if not runs:
@@ -106,7 +104,7 @@ def _require_whole(
         )
     for name, outcome in matrix.all_outcomes.items():
         there = _number(row.get(f"outcome.{name}", ""), results.runs_csv)
-        again = measure(outcome, flat(run.summary), run.lines)
+        again = measure(outcome, recipes.dotted(run.summary), run.lines)
         if there is not None and (again is None or not math.isclose(there, again, rel_tol=1e-5)):
             raise InputError(
                 f"{cell.name} has {name} = {there} in {results.runs_csv}, and "
@@ -135,11 +133,6 @@ def take_over(runs: Iterable[Finished], folder: StudyFolder) -> int:
     return n
 
 
-def _key(row: Mapping[str, str]) -> Key:
-    task, method, seed, base = (row[name] for name in KEYS)
-    return task, method, seed, base
-
-
 def _read(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -147,7 +140,7 @@ def _read(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
             missing = set(columns) - set(reader.fieldnames or ())
             rows = list(reader)
     except (OSError, ValueError, csv.Error) as error:
-        raise InputError(f"cannot read {path}: {_why(error)}") from None
+        raise InputError(f"cannot read {path}: {reason(error)}") from None
     if missing:
         raise InputError(f"{path} has no column {', '.join(sorted(missing))}")
     if any(None in row or None in row.values() for row in rows):
@@ -155,12 +148,12 @@ def _read(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
     return rows
 
 
-def _lines(path: Path) -> dict[Key, list[dict[str, Any]]]:
+def _lines(path: Path) -> dict[tuple[str, ...], list[dict[str, Any]]]:
     """The lines of `metrics.jsonl` for each run, under the first key that a curve may have."""
-    lines: dict[Key, list[dict[str, Any]]] = defaultdict(list)
+    lines: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for row in _read(path, (*KEYS, "step")):
         values = {CURVES[name][0]: _number(row[name], path) for name in CURVES if row.get(name)}
-        lines[_key(row)].append({"step": _value(row["step"])} | values)
+        lines[key_of(row)].append({"step": _value(row["step"])} | values)
     return lines
 
 
@@ -190,7 +183,7 @@ def _trained_by(results: StudyFolder) -> list[dict[str, Any]]:
         return [dict(one) for one in found]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"cannot tell from {results.results} what trained the runs: {_why(error)}"
+            f"cannot tell from {results.results} what trained the runs: {reason(error)}"
         ) from None
 
 
@@ -218,12 +211,6 @@ def _value(text: str) -> Any:
     if text in ("", "True", "False"):
         return {"": None, "True": True, "False": False}[text]
     for kind in (int, float):
-        try:
+        with contextlib.suppress(ValueError):  # it is none of this kind
             return kind(text)
-        except ValueError:
-            continue
     return text
-
-
-def _why(error: Exception) -> str:
-    return getattr(error, "strerror", None) or one_line(error)

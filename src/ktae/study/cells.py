@@ -16,6 +16,9 @@ from ktae.errors import InputError
 from ktae.recipe import Model, Recipe
 from ktae.study.matrix import Matrix
 
+KEYS = ("task", "method", "seed", "base_model")
+"""Columns that tell which run a row is of, in each table of a study."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
@@ -41,6 +44,11 @@ class Cell:
         return str(self.path)
 
     @property
+    def key(self) -> tuple[str, ...]:
+        """Its `KEYS`, as tables have them."""
+        return (self.task, self.method, str(self.seed), self.base)
+
+    @property
     def digest(self) -> str:
         """Changes with any setting of the run."""
         return digest(self.recipe)
@@ -52,6 +60,11 @@ class Cell:
         # A demo model is pretrained on its language: another language, another model.
         language = recipe.demo.language if recipe.model.path == "demo" else None
         return json.dumps([recipe.task, language, recipe.model.model_dump(mode="json")])
+
+
+def key_of(row: Mapping[str, str]) -> tuple[str, ...]:
+    """The `KEYS` of a table's row."""
+    return tuple(row[name] for name in KEYS)
 
 
 def digest(recipe: Recipe) -> str:

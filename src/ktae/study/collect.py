@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ktae import recipe as recipes
 from ktae.errors import InputError
-from ktae.study.cells import Cell
+from ktae.study.cells import KEYS, Cell
 from ktae.study.folder import State, StudyFolder
 from ktae.study.matrix import Outcome
 
@@ -100,10 +101,7 @@ def run_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
     rows = []
     for run in runs:
         row: dict[str, Any] = {
-            "task": run.cell.task,
-            "method": run.cell.method,
-            "seed": run.cell.seed,
-            "base_model": run.cell.base,
+            **dict(zip(KEYS, run.cell.key, strict=True)),
             "state": run.state.value,
             "error": last_line(run.record),
             **{f"outcome.{name}": value for name, value in run.outcomes.items()},
@@ -127,8 +125,7 @@ def curve_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
     rows = []
     for i, run in enumerate(runs):
         for t, line in enumerate(run.lines):
-            place = (run.cell.task, run.cell.method, run.cell.seed, run.cell.base, line["step"])
-            row = dict(zip(("task", "method", "seed", "base_model", "step"), place, strict=True))
+            row = dict(zip((*KEYS, "step"), (*run.cell.key, line["step"]), strict=True))
             values = {name: float(found[name][i][t]) for name in names}
             rows.append(row | {name: None if np.isnan(v) else v for name, v in values.items()})
     return rows
@@ -140,19 +137,9 @@ def _collect(cell: Cell, folder: StudyFolder, outcomes: Mapping[str, Outcome]) -
     if state is not State.FINISHED:
         return Run(cell, state, record, {}, [], dict.fromkeys(outcomes))
     try:
-        summary = flat(json.loads(run.summary.read_text(encoding="utf-8")))
+        summary = recipes.dotted(json.loads(run.summary.read_text(encoding="utf-8")))
         lines = run.read_metrics()
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read the run in {run.path}: {error}") from None
     values = {name: measure(outcome, summary, lines) for name, outcome in outcomes.items()}
     return Run(cell, state, record, summary, lines, values)
-
-
-def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Objects in objects as dotted keys."""
-    found: dict[str, Any] = {}
-    for key, value in content.items():
-        found |= (
-            flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-        )
-    return found

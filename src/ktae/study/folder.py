@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ktae import recipe as recipes
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError, one_line, reason
 from ktae.runs import RunFolder, write_json
 from ktae.study.announced import Announced
 from ktae.study.cells import Cell, digest
@@ -111,10 +111,8 @@ class StudyFolder:
         """
         try:
             return Announced.model_validate_json(self.announced.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InputError(f"cannot read {self.announced}: {error.strerror}") from None
-        except ValueError as error:
-            raise InputError(f"cannot read {self.announced}: {one_line(error)}") from None
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot read {self.announced}: {reason(error)}") from None
 
     def run_folder(self, cell: Cell) -> RunFolder:
         """The cell's."""
