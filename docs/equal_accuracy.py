@@ -5,32 +5,21 @@ given accuracy too? Both runs of a pair are smoothed over `WINDOW` steps and com
 accuracy that both reach: who stays behind at its best, the other when it first came so far.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from page import digits_of, markdown, mean_with_bounds
-from run_curves import Curves, curves_of, smoothed
+from run_curves import Curves, Pair, pairs_of, smoothed, tasks_of
 
 TRAITS = ("length", "entropy")
 
 
-class Pair(NamedTuple):
-    """A seed's two runs, smoothed."""
-
-    treatment: Curves
-    baseline: Curves
-
-
 def table(study: str, baseline: str, *methods: str) -> str:
     """Each method minus the baseline: accuracy and traits at the end, traits at equal accuracy."""
-    curves = {run: _smoothed(found) for run, found in curves_of(study).items()}
     rows = []
-    for task in dict.fromkeys(task for task, *_ in curves):
+    for task in tasks_of(study):
         for method in methods:
             pairs = [
-                Pair(mine, curves[task, baseline, *run])
-                for (of_task, name, *run), mine in curves.items()
-                if (of_task, name) == (task, method) and (task, baseline, *run) in curves
+                Pair(_smoothed(mine), _smoothed(base))
+                for mine, base in pairs_of(study, baseline, method, task)
             ]
             cells = [_mean([at_the_end(pair, "accuracy") for pair in pairs], "accuracy")]
             for trait in TRAITS:

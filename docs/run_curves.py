@@ -1,23 +1,49 @@
 """The curves of a study's runs, and the lead of one method over another along them."""
 
+import functools
+from pathlib import Path
+from typing import NamedTuple
+
 import numpy as np
 from page import STUDIES, digits_of, markdown, mean_with_bounds, read_csv
+
+from ktae.study.cells import KEYS, key_of
 
 WINDOW = 15
 """Steps over which curves are smoothed."""
 
-NAMES = ("task", "method", "seed", "base_model")
-
 Curves = dict[str, np.ndarray]
 """A run's, (steps,) each, by column."""
 
+Run = tuple[str, ...]
+"""Task, method, seed and base model."""
 
-def curves_of(study: str) -> dict[tuple[str, ...], Curves]:
-    """By task, method, seed and base model; NaN where a run lacks a curve or a step of it."""
-    found: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    for row in read_csv(STUDIES / study / "curves.csv"):
-        found.setdefault(tuple(row[name] for name in NAMES), []).append(row)
-    return {run: _curves(rows) for run, rows in found.items()}
+
+class Pair(NamedTuple):
+    """A seed's two runs."""
+
+    treatment: Curves
+    baseline: Curves
+
+
+def curves_of(study: str) -> dict[Run, Curves]:
+    """Of each run; NaN where it lacks a curve or a step of it."""
+    return _read(STUDIES / study / "curves.csv")
+
+
+def pairs_of(study: str, baseline: str, method: str, task: str) -> list[Pair]:
+    """The runs of a method on a task that the baseline has as well."""
+    curves = curves_of(study)
+    return [
+        Pair(mine, curves[task, baseline, *run])
+        for (of_task, name, *run), mine in curves.items()
+        if (of_task, name) == (task, method) and (task, baseline, *run) in curves
+    ]
+
+
+def tasks_of(study: str) -> list[str]:
+    """In the order of its runs."""
+    return list(dict.fromkeys(task for task, *_ in curves_of(study)))
 
 
 def mean_terms(study: str) -> dict[tuple[str, str], float]:
@@ -32,17 +58,16 @@ def mean_terms(study: str) -> dict[tuple[str, str], float]:
 def leads(study: str, baseline: str, column: str, width: str, *methods: str) -> str:
     """A curve of the training's rollouts (such as `accuracy`) in windows of so many steps: the
     baseline's, and what each method has more, by pairs."""
-    curves, n = curves_of(study), int(width)
-    digits, rows = digits_of(column), []
-    for task in dict.fromkeys(task for task, *_ in curves):
-        base = _windows(curves, task, baseline, column, n)
-        columns = [
-            [f"{mean:.{digits}f}" for mean in np.mean(list(base.values()), axis=0)],
-            *(
-                _differences(base, _windows(curves, task, method, column, n), digits)
-                for method in methods
-            ),
-        ]
+    n, digits, rows = int(width), digits_of(column), []
+    for task in tasks_of(study):
+        base = [_windows(run[column], n) for run, _ in pairs_of(study, baseline, baseline, task)]
+        columns = [[f"{mean:.{digits}f}" for mean in np.mean(base, axis=0)]]
+        for method in methods:
+            differences = [
+                _windows(mine[column], n) - _windows(theirs[column], n)
+                for mine, theirs in pairs_of(study, baseline, method, task)
+            ]
+            columns.append([mean_with_bounds(d, digits) for d in np.transpose(differences)])
         for i, cells in enumerate(zip(*columns, strict=True)):
             rows.append([task, f"{1 + n * i} to {n * (i + 1)}", *cells])
     return markdown(["task", "steps", f"`{baseline}`", *(f"`{name}`" for name in methods)], rows)
@@ -55,15 +80,13 @@ def paces(study: str, baseline: str, steps: str, *methods: str) -> str:
     Accuracy is that of the training's rollouts, the mean over the last `WINDOW` steps; the
     baseline may have had as much earlier, and that is when it counts as there.
     """
-    curves = curves_of(study)
     after = [int(step) for step in steps.split(",")]
     rows = []
-    for task in dict.fromkeys(task for task, *_ in curves):
+    for task in tasks_of(study):
         for method in methods:
             shares = [
-                [pace(mine["accuracy"], curves[task, baseline, *run]["accuracy"], n) for n in after]
-                for (of_task, name, *run), mine in curves.items()
-                if (of_task, name) == (task, method) and (task, baseline, *run) in curves
+                [pace(mine["accuracy"], base["accuracy"], step) for step in after]
+                for mine, base in pairs_of(study, baseline, method, task)
             ]
             cells = [
                 f"{np.median(column):.2f} ({_share(min(column))} to {_share(max(column))})"
@@ -92,25 +115,21 @@ def _share(value: float) -> str:
     return "never" if value == float("inf") else f"{value:.2f}"
 
 
-def _windows(
-    curves: dict[tuple[str, ...], Curves], task: str, method: str, column: str, width: int
-) -> dict[tuple[str, ...], np.ndarray]:
-    """(windows,) means of a curve, by seed and base model; a rest of steps is left out."""
-    return {
-        run: found[column][: found[column].size // width * width].reshape(-1, width).mean(axis=1)
-        for (of_task, name, *rest), found in curves.items()
-        if (of_task, name) == (task, method) and (run := tuple(rest))
-    }
+def _windows(values: np.ndarray, width: int) -> np.ndarray:
+    """(windows,) means; a rest of steps is left out."""
+    means: np.ndarray = values[: values.size // width * width].reshape(-1, width).mean(axis=1)
+    return means
 
 
-def _differences(
-    base: dict[tuple[str, ...], np.ndarray], mine: dict[tuple[str, ...], np.ndarray], digits: int
-) -> list[str]:
-    pairs = np.array([mine[run] - base[run] for run in mine if run in base])
-    return [mean_with_bounds(differences, digits) for differences in pairs.T]
+@functools.cache
+def _read(file: Path) -> dict[Run, Curves]:
+    found: dict[Run, list[dict[str, str]]] = {}
+    for row in read_csv(file):
+        found.setdefault(key_of(row), []).append(row)
+    return {run: _curves(rows) for run, rows in found.items()}
 
 
 def _curves(rows: list[dict[str, str]]) -> Curves:
     ordered = sorted(rows, key=lambda row: int(row["step"]))
-    columns = [name for name in ordered[0] if name not in (*NAMES, "step")]
+    columns = [name for name in ordered[0] if name not in (*KEYS, "step")]
     return {name: np.array([float(row[name] or "nan") for row in ordered]) for name in columns}
