@@ -4,7 +4,9 @@ import sys
 from pathlib import Path
 
 import yaml
+from typer.testing import CliRunner
 
+from ktae.cli import app
 from ktae.study import cells as expansion
 from ktae.study import matrix as matrices
 from ktae.study import runner
@@ -65,3 +67,8 @@ class Study:
 
     def states(self):
         return {cell.name: self.folder.state(cell) for cell in self.cells}
+
+
+def invoke(study, *more):
+    """`ktae study` on it, in this process."""
+    return CliRunner().invoke(app, ["study", str(study.path), "--output", str(study.output), *more])

@@ -5,10 +5,8 @@ import json
 import shutil
 
 import pytest
-from small import CONTENT, Study
-from typer.testing import CliRunner
+from small import CONTENT, Study, invoke
 
-from ktae.cli import app
 from ktae.errors import InputError
 from ktae.runs import write_json
 from ktae.study import adopt, results
@@ -64,12 +62,16 @@ def rows(path):
         return list(csv.DictReader(file))
 
 
-def invoke(study, *more):
-    return CliRunner().invoke(app, ["study", str(study.path), "--output", str(study.output), *more])
-
-
 def read(study, there):
     return adopt.read(study.matrix, study.cells, there.folder)
+
+
+def take_over(study, there):
+    """Into its own, new folder."""
+    elsewhere = read(study, there)
+    announced = elsewhere.announced
+    with study.folder.open(study.matrix, study.cells, resume=False, announced=announced):
+        return adopt.take_over(elsewhere.runs, study.folder)
 
 
 def test_results_of_runs_taken_over_are_the_same(make_there, tmp_path):
@@ -111,9 +113,7 @@ def test_only_the_others_are_run(there, tmp_path, starts):
     unfinished = missing[0].replace("finished", "unfinished")
     there.folder.runs_csv.write_text("".join(unfinished if x in missing else x for x in lines))
     study = here(there, tmp_path)
-    elsewhere = read(study, there)
-    with study.folder.open(study.matrix, study.cells, resume=False, announced=elsewhere.announced):
-        assert adopt.take_over(elsewhere.runs, study.folder) == 5
+    assert take_over(study, there) == 5
     assert study.run(resume=True)
     assert starts() == ["grpo-ktae 3 start"]
     assert set(study.states().values()) == {State.FINISHED}
@@ -147,11 +147,7 @@ def test_a_clone_goes_on_in_its_own_folder(there):
 
 def test_a_longer_matrix_runs_its_new_seeds(there, tmp_path, starts):
     study = here(there, tmp_path, seeds=[1, 2, 3, 4])
-    elsewhere = read(study, there)
-    study.folder.open(
-        study.matrix, study.cells, resume=False, announced=elsewhere.announced
-    ).close()
-    adopt.take_over(elsewhere.runs, study.folder)
+    assert take_over(study, there) == 6
     assert study.run(resume=True)
     assert starts() == ["grpo 4 start", "grpo-ktae 4 start"]
 

@@ -10,10 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
-from small import ROOT
-from typer.testing import CliRunner
+from small import ROOT, invoke
 
-from ktae.cli import app
 from ktae.cli import study as command
 from ktae.errors import InputError
 from ktae.runs import write_json
@@ -21,10 +19,6 @@ from ktae.study import runner
 from ktae.study.folder import State
 
 pytest.importorskip("matplotlib", reason="needs the extra 'study'")
-
-
-def invoke(study, *more):
-    return CliRunner().invoke(app, ["study", str(study.path), "--output", str(study.output), *more])
 
 
 def finish(study):
