@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ktae.study.statistics import mean_interval, pointwise_band, sign_flip_p_value
+from ktae.study.statistics import (
+    centred_means,
+    mean_interval,
+    pointwise_band,
+    sign_flip_p_value,
+)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -103,3 +108,15 @@ def test_band_is_not_wider_where_base_models_differ():
     apart = pointwise_band(values + 10 * is_b, bases)
     np.testing.assert_allclose([apart[0] - apart[1], apart[2] - apart[0]], [reach, reach])
     assert np.isnan(pointwise_band(values, list("abcdefg"))[1]).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_centred_means_keep_a_slope_and_leave_out_what_is_missing():
+    slope = np.arange(20.0).reshape(2, 10)
+    np.testing.assert_allclose(centred_means(slope, 3), slope)
+    assert (centred_means(slope, 0) == slope).all()
+    noise = np.random.default_rng(7).normal(size=(2, 10))
+    assert centred_means(noise, 3)[1, 4] == pytest.approx(noise[1, 1:8].mean())
+    assert centred_means(noise, 3)[1, 8] == pytest.approx(noise[1, 7:].mean())
+    gaps = np.array([[1.0, np.nan, 4.0, np.nan, np.nan, np.nan, 2.0]])
+    np.testing.assert_allclose(centred_means(gaps, 1), [[1.0, 2.5, 4.0, 4.0, np.nan, 2.0, 2.0]])

@@ -18,7 +18,7 @@ from ktae.study.collect import Run, curve
 from ktae.study.contrasts import Compared
 from ktae.study.folder import State
 from ktae.study.matrix import Matrix
-from ktae.study.statistics import FEWEST_PAIRS, pointwise_band
+from ktae.study.statistics import FEWEST_PAIRS, centred_means, pointwise_band
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", "-.", ":")
@@ -108,8 +108,12 @@ def _figures(
 
 
 def curves(by_method: Mapping[str, Sequence[Run]], title: str) -> Any:
-    """Accuracy, length and entropy against training steps: mean and 95 % band of each method."""
+    """Accuracy, length and entropy against training steps: mean and 95 % band of each method.
+
+    From 40 steps on, curves are smoothed over a twentieth of the steps: else noise hides them.
+    """
     figure, axes = _grid(len(CURVE_PANELS), columns=3, height=3.6)
+    longest = max(len(run.lines) for runs in by_method.values() for run in runs)
     for (name, panel), axis in zip(CURVE_PANELS.items(), axes, strict=True):
         for i, (method, runs) in enumerate(by_method.items()):
             finished = [run for run in runs if run.state is State.FINISHED]
@@ -118,6 +122,7 @@ def curves(by_method: Mapping[str, Sequence[Run]], title: str) -> Any:
             shortest = min(len(run.lines) for run in finished)
             steps = [line["step"] for line in finished[0].lines[:shortest]]
             values = np.stack([curve(run.lines[:shortest], name) for run in finished])
+            values = centred_means(values, shortest // 40)
             mean, low, high = pointwise_band(values, [run.cell.base for run in finished])
             look = {"color": COLORS[i % len(COLORS)]}
             if len(values) < FEWEST_PAIRS:
@@ -132,7 +137,8 @@ def curves(by_method: Mapping[str, Sequence[Run]], title: str) -> Any:
         axis.set_xlabel("training step")
         axis.xaxis.get_major_locator().set_params(integer=True)
     band = f"95 % interval at each step (from {FEWEST_PAIRS} runs on; of fewer, each run)"
-    _finish(figure, f"{title}: mean over seeds of these base models, {band}")
+    smooth = ", smoothed over a twentieth of the steps" if longest >= 40 else ""
+    _finish(figure, f"{title}: mean over seeds of these base models, {band}{smooth}")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return figure

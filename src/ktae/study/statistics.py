@@ -99,6 +99,20 @@ def pointwise_band(
     return mean, mean - reach, mean + reach
 
 
+def centred_means(values: np.ndarray, reach: int) -> np.ndarray:
+    """(n, steps) curves, each value the mean with `reach` neighbours on both sides.
+
+    Near the ends there are fewer neighbours, as many on either side, so that a slope stays where it
+    is. Missing values (NaN) are left out; the mean of none is NaN.
+    """
+    known, n = np.ma.masked_invalid(values), values.shape[1]
+    means = np.full(values.shape, np.nan)
+    for t in range(n):
+        near = min(reach, t, n - 1 - t)
+        means[:, t] = known[:, t - near : t + near + 1].mean(axis=1).filled(np.nan)
+    return means
+
+
 def _standard_error(values: np.ndarray) -> np.ndarray:
     """Of the mean over the last axis."""
     error: np.ndarray = values.std(axis=-1, ddof=1) / np.sqrt(values.shape[-1])
