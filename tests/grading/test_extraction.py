@@ -37,6 +37,8 @@ def test_boxes_50_deep() -> None:
 
 STATED = [
     ("<answer> 12 </answer>", "12", "tag"),
+    ("<answer>x < 5</answer>", "x < 5", "tag"),
+    ("<answer>1</answer> no, <answer>open <answer>2</answer>", "2", "tag"),
     ("so 6 * 7 = 42\n#### 42", "42", "hashes"),
     ("#### Step 1:\nsome work", None, None),
     ('{"reasoning": "...", "answer": "-35"}', "-35", "json"),

@@ -71,6 +71,10 @@ def is_answer(answer: str) -> bool:
 def agree(answer: str, given: str) -> str:
     """By which comparison `given` is the accepted `answer`; empty if by none."""
     parts, given_parts = elements(answer), elements(given)
+    if len(parts) > 1 >= len(given_parts):
+        given_parts = elements(given, thousands=False)
+    elif len(given_parts) > 1 >= len(parts):
+        parts = elements(answer, thousands=False)
     if len(parts) > 1 and len(given_parts) > 1:
         return "same elements" if _agree_in_some_order(parts, given_parts) else ""
     how = _agree_as_one(answer, given)
@@ -82,9 +86,12 @@ def agree(answer: str, given: str) -> str:
     return ""
 
 
-def elements(answer: str) -> list[str]:
-    r"""The elements of a list without brackets around it; one element if it is none."""
-    text = _AND.sub(", ", values.tidy(answer))
+def elements(answer: str, *, thousands: bool = True) -> list[str]:
+    r"""The elements of a list without brackets around it; one element if it is none.
+
+    `thousands` as in `ktae.grading.values.tidy`.
+    """
+    text = _AND.sub(", ", values.tidy(answer, thousands=thousands))
     depth, start, found = 0, 0, []
     for position, character in enumerate(text):
         depth += (character in "([{") - (character in ")]}")
@@ -114,6 +121,8 @@ def _agree_as_one(answer: str, given: str) -> str:
         in_words == values.words(given) or values.plain(answer) == values.plain(given)
     ):
         return "same words"
+    if values.scale(answer) or values.scale(given):  # math-verify reads over `\text{ million}`
+        return "same words" if values.plain(answer) == values.plain(given) else ""
     return "same expression" if expressions.agree(answer, given) else ""
 
 

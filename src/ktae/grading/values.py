@@ -21,7 +21,9 @@ _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _NOISE = re.compile(r"(\\\\)|\\(?:left|right|displaystyle|quad|qquad)(?![a-zA-Z])\.?|\\[!,;:> ]|~")
 _GROUPED = re.compile(r"(?<![\d.,])(\d{1,3})((?:(?:\{,\}|,\\!|\\,|\\!)\s?\d{3})+)(?!\d)")
-_THOUSANDS = re.compile(r"([^\d.,]*\d{1,3})((?:,\d{3})+|(?: \d{3})+)(?![\d,])([^,]*)")
+_THOUSANDS = re.compile(
+    r"((?:[^\d.,(\[{]|(?<!\\)\{)*[1-9]\d{0,2})((?:,\d{3})+|(?: \d{3})+)(?![\d,])([^,]*)"
+)
 _UNIT = re.compile(
     r"\s*(?:\\(?:text|mathrm|textbf|textrm|mbox|rm)\s*\{(?P<worded>[^{}]*)\}"
     r"(?:\s*\^\s*\{?-?\d\}?)?"
@@ -30,9 +32,13 @@ _UNIT = re.compile(
     r"|(?:(?<=[\d\s.])(?:[cmkn]m|[km]?g|[mn]?s|ft|mi|in|hr|h|k?W|[kMG]?eV|[kMG]?Hz|[kM]?Pa|k?J|k?N|m(?=/s))"
     r"|(?<=\s)(?P<bare>[a-zA-Z]{3,}(?: [a-zA-Z]{2,})*))(?:/[a-z]{1,3})?(?:\s*\^\s*\{?-?\d\}?)?)$"
 )
-_NO_UNITS = re.compile(
-    r"(?i)\b(?:hundred|thousand|million|billion|trillion|dozen|and|or)s?\b|[<>=]"
+_SCALE = re.compile(
+    r"\b(?:hundred|thousand|million|billion|trillion|dozen|(?:hundred|thousand|million|billion)th"
+    r"|half|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth)s?\b|\bhalves\b"
+    r"|^\s*(?:squared|cubed|factorial)\b",
+    re.IGNORECASE,
 )
+_NO_UNIT = re.compile(r"\b(?:and|or)\b|[<>=]", re.IGNORECASE)
 _TEXT = re.compile(
     r"\\(?:text|mathrm|textbf|textrm|mbox|mathbf|textit|operatorname)\s*\{([^{}]*)\}"
 )
@@ -55,8 +61,12 @@ class Number(NamedTuple):
     percent: bool
 
 
-def tidy(answer: str) -> str:
-    r"""The answer without what carries no meaning: delimiters, spacing, `\left`, a final stop."""
+def tidy(answer: str, *, thousands: bool = True) -> str:
+    r"""The answer without what carries no meaning: delimiters, spacing, `\left`, a final stop.
+
+    With `thousands`, `54,108` is taken for one number and not for a list of two. Within brackets it
+    never is: `(2,251,252)` has three coordinates.
+    """
     text = answer.replace("−", "-").replace("–", "-").strip()
     changed = True
     while changed:
@@ -73,7 +83,7 @@ def tidy(answer: str) -> str:
             text = text[1:-1]
         changed = text != before
     text = _GROUPED.sub(_joined, text)
-    if _THOUSANDS.fullmatch(text):  # "54,108" may be a number; "27,54,108" is a list
+    if thousands and _THOUSANDS.fullmatch(text):  # "27,54,108" is a list
         text = _THOUSANDS.sub(_joined, text)
     text = (
         text.replace(r"\dfrac", r"\frac").replace(r"\tfrac", r"\frac").replace(r"\cfrac", r"\frac")
@@ -124,7 +134,7 @@ def number(answer: str) -> Number | None:
         if match or not text:
             break
         unit = _UNIT.search(text)
-        if unit is None or _NO_UNITS.search(unit["worded"] or unit["bare"] or ""):
+        if unit is None or _NO_UNIT.search(_word(unit)) or _SCALE.search(_word(unit)):
             return None
         text = text[: unit.start()]
     if not match:
@@ -134,6 +144,17 @@ def number(answer: str) -> Number | None:
         return None
     rounded = any(mark in text for mark in (".", "e", "E", "times", "cdot", "10^"))
     return Number(value, rounded, percents > 0)
+
+
+def scale(answer: str) -> str:
+    r"""The word at the end that makes a number another one (`3 \text{ million}`), or nothing."""
+    unit = _UNIT.search(tidy(answer))
+    found = _SCALE.search(_word(unit)) if unit else None
+    return found.group().strip().casefold() if found else ""
+
+
+def _word(unit: re.Match[str]) -> str:
+    return unit["worded"] or unit["bare"] or ""
 
 
 def same_number(a: Number, b: Number) -> bool:
