@@ -81,6 +81,8 @@ def paces(study: str, baseline: str, steps: str, *methods: str) -> str:
     baseline may have had as much earlier, and that is when it counts as there.
     """
     after = [int(step) for step in steps.split(",")]
+    if min(after) < WINDOW:
+        raise ValueError(f"steps are {steps}; expected {WINDOW} or more, over which it is smoothed")
     rows = []
     for task in tasks_of(study):
         for method in methods:
@@ -89,7 +91,7 @@ def paces(study: str, baseline: str, steps: str, *methods: str) -> str:
                 for mine, base in pairs_of(study, baseline, method, task)
             ]
             cells = [
-                f"{np.median(column):.2f} ({_share(min(column))} to {_share(max(column))})"
+                "{} ({} to {})".format(*map(_share, (np.median(column), min(column), max(column))))
                 for column in zip(*shares, strict=True)
             ]
             rows.append([task, f"`{method}`", str(len(shares)), *cells])

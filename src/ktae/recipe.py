@@ -333,12 +333,11 @@ def flat(recipe: Recipe) -> dict[str, Any]:
 
 
 def dotted(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Mappings in mappings as dotted keys and values."""
+    """Mappings in mappings as dotted keys and values; an empty one is a value."""
     found: dict[str, Any] = {}
     for key, value in content.items():
-        found |= (
-            dotted(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-        )
+        inner = isinstance(value, dict) and value
+        found |= dotted(value, f"{prefix}{key}.") if inner else {prefix + key: value}
     return found
 
 

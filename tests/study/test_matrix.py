@@ -73,6 +73,27 @@ def test_a_section_comes_before_the_keys_in_it(expand):
     assert cell.recipe.ktae.config().term_scale == 2
 
 
+def test_a_section_takes_the_place_of_keys_set_for_all(expand):
+    recipe = str(ROOT / "recipes/demo/grpo-ktae.yaml")
+    methods = {
+        "grpo": {"recipe": recipe, "overrides": {"ktae": None}},
+        "ktae": {"recipe": recipe},
+        "own": {"recipe": recipe, "overrides": {"ktae.h3": 2}},
+        "released": {"recipe": recipe, "overrides": {"ktae": {"preset": "released"}}},
+    }
+    cells = expand(methods=methods, contrasts=[], overrides={"ktae.h3": 0}, seeds=[1])
+    found = {cell.method: cell.recipe.ktae and cell.recipe.ktae.config().h3 for cell in cells}
+    assert found["grpo"] is None
+    assert found["ktae"] == 0
+    assert found["own"] == 2
+    assert found["released"] not in (0, 2)
+
+
+def test_a_key_for_all_does_not_switch_the_estimator_on(expand):
+    with pytest.raises(InputError, match=r"method grpo: its recipe has no ktae, and ktae\.h3"):
+        expand(overrides={"ktae.h3": 0})
+
+
 def test_recipes_are_relative_to_the_matrix(tmp_path):
     (tmp_path / "r.yaml").write_text("name: r\nsteps: 2\n")
     (tmp_path / "deep").mkdir()

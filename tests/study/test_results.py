@@ -181,6 +181,12 @@ def test_what_decides_on_the_numbers_may_not_change_after_the_announcement(
     assert expected in sampled.note
 
 
+def test_the_name_of_an_outcome_on_figures_may_change(finished, make_study):
+    renamed = {"sampled_accuracy": {"summary": "after.sampled_accuracy", "label": "accuracy"}}
+    found = comparisons(finished(announced=make_study(seeds=SEEDS), outcomes=renamed))
+    assert [one.kind for one in found] == ["confirmatory"] * 2
+
+
 def test_an_announcement_without_its_matrix_holds_what_it_names(finished, make_study):
     study = finished()
     content = json.loads(study.folder.announced.read_text())

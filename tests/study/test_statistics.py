@@ -87,6 +87,16 @@ def test_interval_of_equal_and_nearly_equal_values():
     assert found.low < found.mean
 
 
+@pytest.mark.filterwarnings("error")
+def test_interval_of_mostly_equal_values_is_students():
+    for values in ([0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, 1, 1, 2]):
+        differences = np.array(values, float)
+        expected = stats.t.interval(
+            0.95, len(differences) - 1, differences.mean(), stats.sem(differences)
+        )
+        np.testing.assert_allclose(mean_interval(differences)[1:], expected)
+
+
 def test_band_is_students_at_each_step():
     values = np.random.default_rng(5).normal(size=(7, 3))
     mean, low, high = pointwise_band(values, [""] * 7)

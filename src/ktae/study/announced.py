@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pydantic
 
 from ktae.study.cells import Cell, recipe_digests, recipe_place
-from ktae.study.matrix import Matrix
+from ktae.study.matrix import Matrix, Outcome
 
 
 class Comparison(NamedTuple):
@@ -75,8 +75,8 @@ class Announced(pydantic.BaseModel):
             "overrides": (then.overrides, matrix.overrides),
             f"tasks.{one.task}": (then.tasks.get(one.task), matrix.tasks.get(one.task)),
             f"outcomes.{one.outcome}": (
-                then.all_outcomes[one.outcome],
-                matrix.all_outcomes[one.outcome],
+                _measured(then.all_outcomes[one.outcome]),
+                _measured(matrix.all_outcomes[one.outcome]),
             ),
         }
         for name in (one.treatment, one.baseline):
@@ -91,6 +91,11 @@ class Announced(pydantic.BaseModel):
         """All that were announced as confirmatory; `matrix` has the tasks where none were kept."""
         tasks = _tasks(self.matrix or matrix)
         return [Comparison(*triple, task) for triple in self.confirmatory for task in tasks]
+
+
+def _measured(outcome: Outcome) -> Outcome:
+    """Without what figures call it."""
+    return outcome.model_copy(update={"label": None})
 
 
 def _tasks(matrix: Matrix) -> list[str]:

@@ -36,7 +36,8 @@ class Interval(NamedTuple):
 def mean_interval(values: np.ndarray, *, seed: int = 0) -> Interval:
     """Mean of (n,) values and its 95 % studentised bootstrap interval; n ≥ 2.
 
-    Of equal values the interval is that value.
+    Of equal values the interval is that value. Where so many are equal that a tail of the resamples
+    has no spread, it is Student's t interval.
     """
     n, mean, error = len(values), float(values.mean()), _standard_error(values)
     if error == 0:
@@ -48,6 +49,11 @@ def mean_interval(values: np.ndarray, *, seed: int = 0) -> Interval:
     endless = np.where(away == 0, 0.0, np.copysign(np.inf, away))
     t = np.divide(away, spread, out=endless, where=spread > 0)
     low_t, high_t = np.quantile(t, (LEVEL / 2, 1 - LEVEL / 2), method="inverted_cdf")
+    if not np.isfinite([low_t, high_t]).all():  # most values are equal: resamples tell nothing
+        from scipy import stats
+
+        high_t = stats.t.ppf(1 - LEVEL / 2, n - 1)
+        low_t = -high_t
     return Interval(mean, float(mean - high_t * error), float(mean - low_t * error))
 
 
