@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 import importlib.util
 from pathlib import Path
 
@@ -51,6 +52,18 @@ def test_rows_say_where_each_contender_computed():
     (timing,) = bench.compare(SMALL, ["copy"], repeats=1, device="cuda")
     assert (timing.device, timing.threads) == ("cpu", 1)
     assert bench._threads("cpu") >= 1
+
+
+def test_triton_is_timed_where_it_computes(monkeypatch):
+    """Plain `ktae bench` on a machine with a GPU: `--device` is cpu, and triton's is not."""
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    asked = []
+    monkeypatch.setattr(bench, "_on", lambda device, batch: asked.append(device) or batch)
+    triton = dataclasses.replace(bench.BACKENDS["triton"], requires=(), needs_gpu=False)
+    monkeypatch.setitem(bench.BACKENDS, "triton", triton)
+    bench._contender("triton", SMALL, "cpu")
+    bench._contender("torch", SMALL, "cpu")
+    assert asked == ["cuda", "cpu"]
 
 
 def plot():

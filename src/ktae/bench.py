@@ -95,7 +95,8 @@ def compare(
 ) -> list[Timing]:
     """Time each named contender on the batch, in turn in every round, so that all see the same
     machine. Names: the backends, `copy`, `torch sort`, `verl grpo`, `verl grpo_vectorized`.
-    `device` is where the torch backends and the sort compute; the others know the CPU alone."""
+    `device` is where the torch backend and the sort compute; triton always does on the GPU, the
+    others know the CPU alone."""
     prepared = [(name, *_contender(name, batch, device)) for name in names]
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for round_number in range(repeats + 1):
@@ -199,11 +200,12 @@ def _contender(name: str, batch: Rollouts, device: str) -> tuple[Callable[[], An
     reason = BACKENDS[name].missing()
     if reason:
         return None, reason
-    arrays = _on(device, batch) if BACKENDS[name].arrays == "torch" else batch
+    place = _device(name, device)
+    arrays = _on(place, batch) if BACKENDS[name].arrays == "torch" else batch
 
     def call() -> Any:
         out = key_token_values(*arrays, backend=name)
-        if device != "cpu":
+        if place != "cpu":
             import torch
 
             torch.cuda.synchronize()

@@ -32,7 +32,7 @@ def bench(
     vocabulary: Annotated[int, typer.Option(min=1, help="Distinct token ids.")] = 151_643,
     dtype: Annotated[str, typer.Option(help="Of the token ids: int32 or int64.")] = "int32",
     repeats: Annotated[int, typer.Option(min=1, help="Timed rounds, after one of warm-up.")] = 7,
-    device: Annotated[str, typer.Option(help="Of the torch backends: cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="Of torch and its sort: cpu or cuda.")] = "cpu",
     csv: Annotated[
         Path | None, typer.Option(help="Append the results, with machine, versions and date.")
     ] = None,
