@@ -32,7 +32,15 @@ def test_gradient_is_that_of_token_level_advantages(trainer_arguments, loss_type
     expected = expected_gradient(policy, tokenizer, batch, advantages, WEIGHTS[loss_type])
     assert relative_error(gradient, expected) < 1e-6
 
-    # The comparison can tell: rollout advantages alone give another gradient.
+    # The comparison can tell: a loss that averages in another way has another gradient, and
+    lengths = torch.tensor([float(len(ids)) for ids in batch.token_ids])
+    mine = WEIGHTS[loss_type](lengths)
+    for of_other in WEIGHTS.values():
+        if not torch.allclose(of_other(lengths), mine):
+            other = expected_gradient(policy, tokenizer, batch, advantages, of_other)
+            assert relative_error(gradient, other) > 0.02
+
+    # rollout advantages alone give another gradient.
     plain = batch.advantages.unsqueeze(1).expand_as(advantages)
     other = expected_gradient(policy, tokenizer, batch, plain, WEIGHTS[loss_type])
     assert relative_error(gradient, other) > 0.05

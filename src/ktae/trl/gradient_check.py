@@ -50,11 +50,14 @@ def gradient_error(loss_type: str) -> float:
     """Relative error of a training step's gradient, of a tiny untrained model on one process.
 
     Raises:
-        RuntimeError: the step cannot tell token advantages from rollout advantages.
+        RuntimeError: the step cannot tell token advantages from rollout advantages, or one loss's
+            averaging from another's.
     """
     with tempfile.TemporaryDirectory() as folder:
         arguments = tiny_trainer(folder, loss_type=loss_type)
         batch, policy, gradient = train_one_step(arguments)
+    if len(set(map(len, batch.token_ids))) == 1:
+        raise RuntimeError("in this step all rollouts are equally long: losses weigh them alike")
     advantages = torch.from_numpy(naive_advantages(batch))
     tokenizer = arguments["processing_class"]
     expected = expected_gradient(policy, tokenizer, batch, advantages, WEIGHTS[loss_type])
@@ -81,6 +84,7 @@ def tiny_trainer(output: str, **settings: Any) -> dict[str, Any]:
         "num_generations": GROUP_SIZE,
         "max_completion_length": MAX_LENGTH,
         "max_steps": 1,
+        "seed": 2,  # rollouts of different lengths: of one length, many losses weigh alike
         "learning_rate": 1e-3,
         "max_grad_norm": 1e9,  # no clipping: gradients are compared
         "report_to": "none",
