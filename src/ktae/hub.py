@@ -24,6 +24,11 @@ def check_local_or_hub(what: str, name: str) -> None:
     path = Path(os.path.expanduser(name))  # that of Path raises where there is no such user
     if path.is_file():
         raise InputError(f"{what} {name} is a file; expected its folder, or a hub name")
+    if (path / "recipe.yaml").is_file() and not (path / "config.json").exists():
+        raise InputError(
+            f"{what} {name} is a run folder; what it has trained is in {path / 'model'}, once it "
+            "has finished"
+        )
     folder = os.path.dirname(name)
     is_path = not HUB_NAME.fullmatch(name) or (folder and Path(folder).is_dir())
     if not name or (is_path and not path.is_dir()):

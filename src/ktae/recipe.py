@@ -312,6 +312,11 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
             value out of range.
     """
     path = Path(path)
+    if path.is_dir():
+        raise InputError(
+            f"recipe {path} is a folder; expected a YAML file. A run in a folder is continued by its "
+            "recipe with --output FOLDER --resume"
+        )
     content = read_mapping(path, "recipe")
     for override in overrides:
         _apply(content, override)

@@ -97,6 +97,16 @@ def explain(error: pydantic.ValidationError, model: type[pydantic.BaseModel]) ->
     return "; ".join(_explain(problem, model) for problem in error.errors())
 
 
+_IN_YAML = {
+    "tuple_type": "a list, such as [a, b]",
+    "dict_type": "settings, such as {key: value}",
+    "model_type": "settings, such as {key: value}",
+    "model_attributes_type": "settings, such as {key: value}",
+    "string_pattern_mismatch": "letters, digits, '.', '_' and '-', a letter or digit first",
+}
+"""What pydantic says in terms of Python, by its type of error."""
+
+
 def _explain(problem: Any, model: type[pydantic.BaseModel]) -> str:
     location = [str(part) for part in problem["loc"]]
     where = ".".join(location)
@@ -106,6 +116,7 @@ def _explain(problem: Any, model: type[pydantic.BaseModel]) -> str:
         hint = f"did you mean {nearest[0]!r}?" if nearest else f"expected one of {', '.join(known)}"
         return f"unknown key {where!r}; {hint}"
     message = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    message = _IN_YAML.get(problem["type"], message)
     if problem["type"] == "value_error":
         return f"{where}: {message}" if where else message
     if problem["type"] == "missing":

@@ -106,6 +106,8 @@ def _estimators(text: str) -> dict[str, KTAEConfig]:
                     f"preset of {', '.join(PRESETS)}"
                 )
             fields[key] = parse_yaml(value, f"--estimators: {setting!r}")
+        if name.strip() in configs:
+            raise InputError(f"--estimators names {name.strip()} twice")
         configs[name.strip()] = KTAEConfig.preset(preset, **fields)
     return configs
 

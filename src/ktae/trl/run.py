@@ -164,8 +164,12 @@ def _lora(rank: int) -> Any:
     """The adapter to train, or None for the whole model."""
     if rank == 0:
         return None
-    from peft import LoraConfig
-
+    try:
+        from peft import LoraConfig
+    except ModuleNotFoundError:
+        raise InputError(
+            f"model.lora_rank is {rank}, which needs peft; pip install 'ktae[trl]'"
+        ) from None
     return LoraConfig(
         r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
     )
