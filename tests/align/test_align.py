@@ -17,7 +17,7 @@ from ktae import recipe as recipes
 from ktae.align import measure as measuring
 from ktae.align.gradients import Reference, cosine, policy_gradient, product
 from ktae.align.measure import Plan, Products, measure, token_weights
-from ktae.align.rollouts import Rollouts
+from ktae.align.rollouts import Rollouts, Sampler
 from ktae.align.summary import read, rows
 from ktae.cli import app
 from ktae.demo import SUMS
@@ -49,10 +49,11 @@ def rollouts() -> Rollouts:
     )
 
 
-@pytest.mark.parametrize("rows_at_once", [1, 3, 8])
+@pytest.mark.parametrize(("rows_at_once", "temperature"), [(1, 1.0), (3, 0.5), (8, 1.0)])
 def test_gradient_is_that_of_each_rollout_alone(
-    model: Any, rollouts: Rollouts, rows_at_once: int
+    model: Any, rollouts: Rollouts, rows_at_once: int, temperature: float
 ) -> None:
+    rollouts = rollouts._replace(temperature=temperature)
     weight_bt = torch.randn(8, 5, generator=torch.Generator().manual_seed(1))
     got = policy_gradient(model, rollouts, weight_bt, rows_at_once=rows_at_once)
     model.zero_grad()
@@ -61,7 +62,7 @@ def test_gradient_is_that_of_each_rollout_alone(
         if ids:
             logits = model(input_ids=torch.tensor([prompt + ids])).logits[0]
             for t, token in enumerate(ids):
-                logprob = torch.log_softmax(logits[len(prompt) - 1 + t], dim=-1)[token]
+                logprob = torch.log_softmax(logits[len(prompt) - 1 + t] / temperature, -1)[token]
                 (weight_bt[i, t] * logprob).backward(retain_graph=True)
     expected = torch.cat([p.grad.flatten() for p in model.parameters()])
     model.zero_grad()
@@ -91,6 +92,27 @@ def test_weights_are_the_losses_token_advantages(rollouts: Rollouts, loss: str) 
     torch.testing.assert_close(
         (base_bt + terms["paper"])[kept][first], (expected * scale)[first], rtol=1e-5, atol=1e-7
     )
+
+
+def test_overlong_shaping_is_in_the_advantages_and_not_in_the_verdicts(rollouts: Rollouts) -> None:
+    recipe = recipes.load(RECIPE, SMALL)
+    before, terms = token_weights(rollouts, recipe, ESTIMATORS, None)
+    shaped = rollouts._replace(penalty_b=np.array([-0.5, 0, 0, 0, 0, 0, 0, 0]))
+    after, same = token_weights(shaped, recipe, ESTIMATORS, None)
+    assert not torch.allclose(before[:4], after[:4])
+    assert torch.equal(before[4:], after[4:])
+    assert all(torch.equal(terms[name], same[name]) for name in terms)
+
+
+@pytest.mark.usefixtures("parity")
+def test_drawn_rollouts_have_the_recipes_temperature_and_shaping(model: Any) -> None:
+    shaping = ["rollout.temperature=0.7", "algorithm.overlong_buffer=4"]
+    recipe = recipes.load(RECIPE, [*SMALL, *shaping])
+    drawn = Sampler(model, make_tokenizer(SUMS), recipe, 2).draw(2)
+    assert drawn.temperature == 0.7
+    longest = recipe.rollout.max_response_length
+    lengths = drawn.mask_bt.sum(dim=1).numpy()
+    np.testing.assert_allclose(drawn.penalty_b, np.minimum(0, (longest - 4 - lengths) / 4))
 
 
 def test_mixtures_follow_from_products() -> None:

@@ -18,7 +18,8 @@ LEAST_SHARE = 0.01
 def policy_gradient(
     model: Any, rollouts: Rollouts, weight_bt: torch.Tensor, *, rows_at_once: int
 ) -> torch.Tensor:
-    """(n_parameters,) float32: ∇ Σ_{i,t} weight(i, t) · log π(token(i, t)), on the policy.
+    """(n_parameters,) float32: ∇ Σ_{i,t} weight(i, t) · log π(token(i, t)), on the policy at the
+    temperature of the rollouts.
 
     `weight_bt` is (B, T); rollouts whose weights are all 0 cost nothing.
     """
@@ -52,7 +53,7 @@ def _log_probabilities(model: Any, rollouts: Rollouts, rows: list[int]) -> tuple
     logits = model(
         input_ids=ids, attention_mask=mask, position_ids=position, logits_to_keep=longest + 1
     ).logits[:, :-1]
-    logprobs = torch.log_softmax(logits.float(), dim=-1)
+    logprobs = torch.log_softmax(logits.float() / rollouts.temperature, dim=-1)
     return logprobs.gather(2, ids[:, width:, None]).squeeze(2), longest
 
 

@@ -26,6 +26,10 @@ class Rollouts(NamedTuple):
     """(B,) float64, NaN where the grader cannot tell."""
     group_b: np.ndarray
     """(B,) int64."""
+    temperature: float = 1.0
+    """At which they were drawn: the policy is softmax(logits / temperature)."""
+    penalty_b: np.ndarray | float = 0.0
+    """(B,) what is added to the rewards, and says nothing of correctness: overlong shaping."""
 
 
 class Sampler:
@@ -77,4 +81,18 @@ class Sampler:
             mask_bt=mask_bt,
             reward_b=np.array([np.nan if r is None else r for r in rewards], dtype=np.float64),
             group_b=np.repeat(np.arange(n_prompts), size),
+            temperature=self._recipe.rollout.temperature,
+            penalty_b=overlong_penalties(self._recipe, found.token_ids),
         )
+
+
+def overlong_penalties(recipe: Recipe, token_ids: list[list[int]]) -> np.ndarray | float:
+    """(B,) as the trainer adds them to the rewards (DAPO's soft overlong punishment)."""
+    if not recipe.algorithm.overlong_buffer:
+        return 0.0
+    from trl.rewards import get_soft_overlong_punishment
+
+    punish = get_soft_overlong_punishment(
+        recipe.rollout.max_response_length, recipe.algorithm.overlong_buffer
+    )
+    return np.array(punish(token_ids), dtype=np.float64)

@@ -67,6 +67,8 @@ def align(
     factors = _numbers(weights)
     console = Console()
     try:
+        import torch
+
         from ktae.align.measure import Plan, measure
         from ktae.align.summary import draw, rows
         from ktae.trl.run import load_policy
@@ -79,6 +81,8 @@ def align(
     except OSError as error:
         raise InputError(f"cannot make folder {output}: {error.strerror}") from None
     model, tokenizer = load_policy(checked)
+    if torch.cuda.is_available():
+        model = model.to("cuda")
     plan = Plan(batches, reference_prompts, rows_at_once, reference_blocks)
     with Bars(console, lines=5) as bars:
         found = measure(model, tokenizer, checked, configs, plan, bars.show)
