@@ -68,8 +68,12 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> 
         if not folder.before.exists():
             write_json(folder.before, task.evaluate(trainer.model, tokenizer, recipe))
     trainer.accelerator.wait_for_everyone()
-    with stop_on_interrupt(steps):
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    if checkpoint and _step_of(checkpoint, recipe) >= recipe.steps:
+        # Only its end was lost. The trainer would take one step more before it looks at its number.
+        trainer._load_from_checkpoint(str(checkpoint))
+    else:
+        with stop_on_interrupt(steps):
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if steps.interrupted:
         return False
     if patience.ran_out:

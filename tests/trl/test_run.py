@@ -1,0 +1,52 @@
+"""`ktae.trl.run` in this process."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from ktae.demo import SUMS
+from ktae.demo.model import make_model, make_tokenizer
+from ktae.recipe import load
+from ktae.runs import RunFolder
+from ktae.trl import run as module
+from ktae.trl.tasks import TASKS
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    """Two steps of a tiny model, with more data than they take, as a set of problems has."""
+    base = tmp_path / "base"
+    make_model(SUMS, seed=0).save_pretrained(base)
+    make_tokenizer(SUMS).save_pretrained(base)
+    demo = TASKS["demo"]
+
+    def more(recipe):
+        return demo.train_set(recipe.model_copy(update={"steps": 5}))
+
+    monkeypatch.setitem(TASKS, "demo", dataclasses.replace(demo, train_set=more))
+    small = ["steps=2", "logging.save_every=1", "logging.eval_problems=2", f"model.path={base}"]
+    rollout = ["rollout.group_size=4", "rollout.prompts_per_step=4"]
+    return load(ROOT / "recipes/demo/grpo.yaml", [*small, *rollout])
+
+
+def test_a_run_that_lost_only_its_end_trains_no_further(recipe, tmp_path, monkeypatch):
+    folder = RunFolder(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_summarise", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            module.run(recipe, folder, resume=False, on_step=lambda _: None)
+    trained = AutoModelForCausalLM.from_pretrained(folder.model).state_dict()
+    metrics = folder.metrics.read_text()
+
+    assert module.run(recipe, folder, resume=True, on_step=lambda _: None)
+    assert folder.metrics.read_text() == metrics
+    assert len(list(folder.rollouts.iterdir())) == 2
+    again = AutoModelForCausalLM.from_pretrained(folder.model).state_dict()
+    assert all(torch.equal(again[name], trained[name]) for name in trained)
+    assert json.loads(folder.summary.read_text())["steps"] == 2
