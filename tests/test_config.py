@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.machinery
+import json
 import pickle
 import sys
 import types
@@ -260,3 +261,10 @@ def test_input_error_is_a_value_error() -> None:
 def test_ablations_switch_off_one_part_of_the_paper(name: str, zero: str) -> None:
     assert KTAEConfig.preset(name) == KTAEConfig(**{zero: 0.0})
     assert KTAEConfig.preset(name, k1=3.0) == KTAEConfig(**{zero: 0.0, "k1": 3.0})
+
+
+def test_numbers_of_numpys_are_plain_ones() -> None:
+    """A sweep over np.arange has them, and a config is written as JSON."""
+    config = KTAEConfig(h2=np.int64(2), term_scale=np.float32(0.5), control_seed=np.int64(3))
+    assert config == KTAEConfig(h2=2, term_scale=0.5, control_seed=3)
+    json.dumps(dataclasses.asdict(config))

@@ -232,6 +232,21 @@ def test_threshold_is_a_finite_number(threshold: Any) -> None:
         token_advantages(REWARDS, IDS, MASK, GROUPS, threshold=threshold)
 
 
+def test_threshold_may_be_a_number_of_numpys() -> None:
+    usual = token_advantages(REWARDS, IDS, MASK, GROUPS, threshold=0.5)
+    for threshold in (np.float32(0.5), np.float64(0.5)):
+        same = token_advantages(REWARDS, IDS, MASK, GROUPS, threshold=threshold)
+        np.testing.assert_array_equal(same, usual)
+
+
+@pytest.mark.parametrize("name", ["token_ids", "mask", "correct", "groups"])
+def test_a_masked_array_would_lose_its_mask(estimate: Callable[..., Any], name: str) -> None:
+    arguments = {"token_ids": IDS, "mask": MASK, "correct": CORRECT, "groups": GROUPS}
+    arguments[name] = np.ma.masked_array(arguments[name], mask=False)
+    with pytest.raises(InputError, match=f"{name} is a masked array; expected a plain one"):
+        estimate(**arguments)
+
+
 @pytest.mark.parametrize("name", ["token_ids", "mask"])
 def test_ragged_lists(estimate: Callable[..., Any], name: str) -> None:
     arguments = {"token_ids": IDS, "mask": MASK, name: [[1, 2, 3, 4], [1], [1], [1], [1]]}

@@ -23,7 +23,7 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot make run folder"):
         RunFolder(tmp_path / "file" / "run").create("")
-    with pytest.raises(InputError, match="cannot make run folder .*file is a file"):
+    with pytest.raises(InputError, match=r"cannot make run folder .*file is a file"):
         RunFolder(tmp_path / "file" / "deep" / "run").require_free()
 
 

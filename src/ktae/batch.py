@@ -65,6 +65,10 @@ def make_batch(config: KTAEConfig, token_ids: Any, mask: Any, correct: Any, grou
 
 def as_array(name: str, values: Any) -> np.ndarray:
     """`values` as an array, or an InputError that names it."""
+    if isinstance(values, np.ma.MaskedArray):  # as an array it would lose what is masked
+        raise InputError(
+            f"{name} is a masked array; expected a plain one (correct.filled(np.nan): unknown)"
+        )
     try:
         return np.asarray(values)
     except ValueError:

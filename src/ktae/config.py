@@ -9,6 +9,8 @@ import operator
 from collections.abc import Callable
 from typing import Any, Literal, get_args, get_type_hints
 
+import numpy as np
+
 from ktae.errors import InputError
 
 MAX_TOKEN_ID = 2**31 - 1
@@ -81,6 +83,10 @@ class KTAEConfig:
     length signal; put its id here to leave that signal out."""
 
     def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.generic):  # which JSON does not know
+                object.__setattr__(self, field.name, value.item())
         for name in ("h1", "h2", "h3"):
             _require(self, name, 0, LARGEST)
         for name in ("k1", "eps", "term_scale"):

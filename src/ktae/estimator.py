@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import operator
 import sys
 from typing import Any, Literal, NamedTuple
@@ -131,11 +132,9 @@ def token_advantages(
     Raises:
         InputError: (a ValueError) shapes, dtypes or values do not fit; a reward is NaN or infinite.
     """
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
-        raise InputError(f"threshold is {threshold!r}; expected a number")
-    if not math.isfinite(threshold):
-        raise InputError(f"threshold is {threshold!r}; expected a finite number")
-    if not (_stays_on_device(token_ids) and _stays_on_device(rewards)):
+    check_threshold(threshold)
+    stay = _stays_on_device(token_ids) and _stays_on_device(rewards)
+    if not (stay and resolve(backend, token_ids).arrays == "torch"):
         (rewards,) = _to_numpy(rewards)
         shape = getattr(token_ids, "shape", None) or as_array("token_ids", token_ids).shape
         rewards = finite_per_rollout("rewards", rewards, shape[0] if shape else 0)
@@ -144,6 +143,14 @@ def token_advantages(
     arrays = (token_ids, mask, correct, groups)
     how = _How(backend, validate, memory_bytes, tokenizer)
     return _estimate(arrays, config, (rewards, base), how)
+
+
+def check_threshold(threshold: Any) -> None:
+    """Raise an InputError unless a reward can be above it."""
+    if isinstance(threshold, bool) or not isinstance(threshold, numbers.Real):
+        raise InputError(f"threshold is {threshold!r}; expected a number")
+    if not math.isfinite(threshold):
+        raise InputError(f"threshold is {threshold!r}; expected a finite number")
 
 
 def _correct_by(rewards: Any, threshold: float, config: KTAEConfig) -> Any:

@@ -314,8 +314,8 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     path = Path(path)
     if path.is_dir():
         raise InputError(
-            f"recipe {path} is a folder; expected a YAML file. A run in a folder is continued by its "
-            "recipe with --output FOLDER --resume"
+            f"recipe {path} is a folder; expected a YAML file. What continues the run in a folder is "
+            "its recipe with --output FOLDER --resume"
         )
     content = read_mapping(path, "recipe")
     for override in overrides:

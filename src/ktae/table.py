@@ -19,13 +19,14 @@ class KeyTokenTable(NamedTuple):
     token_id: np.ndarray
     """int64."""
     a: np.ndarray
-    """int64: correct rollouts that contain the token."""
+    """Correct rollouts that contain the token: int64, or with graded scores that are not all 0 or 1
+    float64, their sum (with statistic `z`, of scores scaled to 0 to 1 within the group)."""
     b: np.ndarray
-    """int64: incorrect rollouts that contain it."""
+    """Incorrect rollouts that contain it, as `a`."""
     c: np.ndarray
-    """int64: correct rollouts that do not."""
+    """Correct rollouts that do not, as `a`."""
     d: np.ndarray
-    """int64: incorrect rollouts that do not."""
+    """Incorrect rollouts that do not, as `a`."""
     tf_true: np.ndarray
     """float64: the token's share of all tokens of the correct rollouts."""
     tf_false: np.ndarray

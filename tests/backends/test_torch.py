@@ -223,3 +223,16 @@ def test_group_numbers_are_independent_of_the_groups_size() -> None:
 def test_extra_memory_is_bounded(memory_bytes: int, form: tuple[str, str, str]) -> None:
     """50 to 100 MB of inputs, which must not be copied whole."""
     assert extra_bytes(2048, *form, backend="torch", memory_bytes=memory_bytes) < memory_bytes
+
+
+@pytest.mark.usefixtures("on_a_device")
+@pytest.mark.parametrize("chosen", ["cpu", "naive"])
+def test_rewards_on_a_device_are_checked_where_they_are_used(chosen: str) -> None:
+    """On MPS, or by choice, tensors of a device are taken to the host: its checks are theirs."""
+    tensors_of = [torch.from_numpy(x) for x in (IDS, BATCH.mask.astype(np.int64), BATCH.groups)]
+    ids, mask, groups = tensors_of
+    for bad, message in ((np.nan, r"rewards\[3\] is nan"), (np.inf, r"rewards\[3\] is inf")):
+        rewards = torch.arange(17.0)
+        rewards[3] = bad
+        with pytest.raises(InputError, match=message):
+            token_advantages(rewards, ids, mask, groups, backend=chosen)

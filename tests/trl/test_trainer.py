@@ -230,6 +230,12 @@ def test_the_weight_falls_linearly_over_optimizer_steps(trainer_arguments):
     assert logged == [pytest.approx(np.mean(weights))], "one line logged, of four steps"
 
 
+@pytest.mark.parametrize("threshold", [float("nan"), "0.5", None])
+def test_threshold_is_a_number(trainer_arguments, threshold):
+    with pytest.raises(InputError, match=r"threshold is .*; expected a"):
+        KTAETrainer(**trainer_arguments(), threshold=threshold)
+
+
 @pytest.mark.parametrize("steps", [-1, 2.5, True, None])
 def test_decay_steps_of_another_kind(trainer_arguments, steps):
     with pytest.raises(InputError, match=r"decay_steps is .*; expected an integer from 0"):

@@ -12,7 +12,7 @@ from trl import GRPOTrainer
 
 from ktae.config import KTAEConfig
 from ktae.custom import Estimator, estimator_terms, takes_scores
-from ktae.estimator import key_token_table
+from ktae.estimator import check_threshold, key_token_table
 from ktae.trl.checks import (
     check_arguments,
     check_decay_steps,
@@ -98,6 +98,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
     ) -> None:
         check_arguments(ktae, *args, **kwargs)
         check_decay_steps(decay_steps)
+        check_threshold(threshold)
         super().__init__(*args, **kwargs)
         self.ktae = ktae
         self.threshold = threshold
