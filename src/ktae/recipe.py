@@ -314,8 +314,8 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     path = Path(path)
     if path.is_dir():
         raise InputError(
-            f"recipe {path} is a folder; expected a YAML file. What continues the run in a folder is "
-            "its recipe with --output FOLDER --resume"
+            f"recipe {path} is a folder; expected a YAML file. To continue the run in it, give its "
+            "recipe, and the folder with --output and --resume"
         )
     content = read_mapping(path, "recipe")
     for override in overrides:
