@@ -55,6 +55,13 @@ def test_settings_are_the_estimators(run, dump):
     assert term_abs("--set", "ignore_token_ids=[1]") != paper
 
 
+def test_settings_are_yaml_as_in_a_recipe(run, dump):
+    result = run("r.jsonl", "--set", "units=[token, trigram]", "--set", "h3=1e-3")
+    assert result.status == 0
+    assert "units token, trigram" in result.err
+    assert "is not YAML" in run("r.jsonl", "--set", "units=[trigram").err
+
+
 def test_text_without_a_tokenizer_is_cut_at_words(run, tmp_path):
     rows = [{"group": "g", "response": f"it is {n}", "reward": n % 2} for n in range(4)]
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")

@@ -1,6 +1,9 @@
 """`ktae report` and `ktae show` as a user runs them."""
 
+import base64
 import json
+import re
+import zlib
 
 import pytest
 
@@ -41,10 +44,13 @@ def test_report(run, tmp_path):
         (["report", "r.jsonl", "--tokenizer", "./none"], "none"),
         (["report", "."], "r.jsonl"),
         (["show", "r.jsonl", "--group", "nope"], "no group 'nope'; the first groups are 'g', 'h'"),
-        (["show", "r.jsonl", "--step", "3"], "no mixed group at step 3"),
+        (["show", "r.jsonl", "--step", "3"], "--step is 3; there are no steps"),
+        (["show", "s.jsonl", "--step", "3"], "--step is 3; the steps are 1, 2"),
     ],
 )
 def test_bad_input_is_one_message_and_status_2(run, tmp_path, arguments, message):
+    steps = [row | {"step": step} for row in ROWS for step in (1, 2)]
+    (tmp_path / "s.jsonl").write_text("".join(json.dumps(row) + "\n" for row in steps))
     if arguments == ["report", "."]:
         (tmp_path / "r.jsonl").write_text("{broken\n")
     status, out, err = run(*arguments)
@@ -60,6 +66,47 @@ def test_rows_that_cannot_be_used_are_named(run, tmp_path):
     status, _, err = run("report", "r.jsonl")
     assert status == 0
     assert "left out: r.jsonl, line 4: no field 'response'" in err
+    for command in ("show", "null"):
+        assert "left out: r.jsonl, line 4: no field 'response'" in run(command, "r.jsonl")[2]
+
+
+def test_token_ids_without_text_are_numbers(run, tmp_path):
+    rows = [{"group": "g", "token_ids": [7, i], "reward": i} for i in (0, 1)]
+    (tmp_path / "ids.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "⟨7⟩ ⟨1⟩ " in run("show", "ids.jsonl")[1]
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    """A run that was trained with `calibrated`, of which a page shows the z of single tokens."""
+    folder = tmp_path / "runs"
+    (folder / "rollouts").mkdir(parents=True)
+    (folder / "rollouts/1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    (folder / "recipe.yaml").write_text(
+        "{name: x, task: demo, steps: 1, ktae: {preset: calibrated}, model: {path: nowhere}}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "statistic", "scale"),
+    [
+        ([], "z", 0.3),
+        (["--set", "term_scale=0.2"], "z", 0.2),
+        (["--preset", "paper", "--set", "term_scale=0.2"], "ktae", 0.2),
+    ],
+)
+def test_settings_replace_those_of_the_run(run, run_folder, tmp_path, options, statistic, scale):
+    assert run("report", "runs", *options).status == 0
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    block = re.search(r'id="data-meta"[^>]*>([^<]*)<', page)[1]
+    settings = json.loads(zlib.decompress(base64.b64decode(block), -15))["presets"][0]
+    assert (settings["statistic"], settings["term_scale"]) == (statistic, scale)
+    noted = "units token, bigram" if statistic == "z" else ""
+    assert noted in run("show", "runs", *options).err
+    assert run("null", "runs", *options, "--json", "null.json", "--permutations", 1).status == 0
+    term_abs = json.loads((tmp_path / "null.json").read_text())["real"]["term_abs"]
+    # z is 1 where each of two rollouts has its own tokens; σ(value) - ½ is less than ½.
+    assert term_abs == pytest.approx(scale * (2 / 3 if statistic == "z" else 1 / 3), rel=0.01)
 
 
 def test_show(run):
@@ -69,6 +116,13 @@ def test_show(run):
     assert lines[0] == "Group g"
     assert "correct, rollout 1: reward 1, 3 words" in lines
     assert lines.index("so 4") < lines.index("hmm 5")
+
+
+def test_show_says_that_there_is_no_reward(run, tmp_path):
+    with (tmp_path / "r.jsonl").open("a") as file:
+        file.write('{"group": "g", "response": "so 6"}\n')
+    _, out, _ = run("show", "r.jsonl")
+    assert "unknown, rollout 3: reward none, 3 words" in out.splitlines()
 
 
 def test_show_colours_for_and_against(run, monkeypatch):

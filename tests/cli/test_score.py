@@ -80,6 +80,19 @@ def test_preset_settings_threshold_and_out(run, tmp_path):
     assert (tmp_path / "deep.tokens.parquet").exists()
 
 
+def test_the_reward_that_says_correct_in_a_trl_dump(run, tmp_path):
+    rows = [
+        {"step": 1, "prompt": "p", "completion": "x", "advantage": 0, "length": 1, "format": right}
+        | {"token_ids": [right]}
+        for right in (0, 1)
+    ]
+    write_lines(tmp_path / "r.jsonl", rows)
+    assert "expected the reward function that says" in run("r.jsonl").err
+    assert run("r.jsonl", "--correctness", "format").status == 0
+    scored = record.read_record(tmp_path / "scores.parquet")
+    assert scored["correct"].to_pylist() == [0, 1]
+
+
 def test_warnings(run, tmp_path):
     lonely = {"group": "lonely", "token_ids": [1], "reward": 1}
     unknown = {"group": "g", "token_ids": [1], "reward": 1, "correct": None}
@@ -90,13 +103,26 @@ def test_warnings(run, tmp_path):
     assert result.err == "ktae: warning: 1 of 2 groups have one rollout; its terms are 0\n"
 
 
+def read_terms(folder):
+    return record.read_record(folder / "scores.parquet")["terms"].to_pylist()
+
+
 def test_a_file_without_a_mixed_group_gives_zeros(run, tmp_path):
     write_lines(tmp_path / "r.jsonl", [row | {"reward": 0} for row in GROUP])
     result = run("r.jsonl")
     assert result.status == 0
     assert "no group has both correct and incorrect rollouts, so every term is 0" in result.err
-    terms = record.read_record(tmp_path / "scores.parquet")["terms"].to_pylist()
-    assert terms == [[0] * 3, [0] * 2, [0] * 2, [0] * 3]
+    assert read_terms(tmp_path) == [[0] * 3, [0] * 2, [0] * 2, [0] * 3]
+
+
+def test_graded_rewards_need_no_mixed_group(run, tmp_path):
+    rows = [
+        row | {"reward": reward} for row, reward in zip(GROUP, (0.7, 0.2, 0.2, 0.7), strict=True)
+    ]
+    write_lines(tmp_path / "r.jsonl", rows)
+    result = run("r.jsonl", "--set", "graded=true")
+    assert "every term is 0" not in result.err
+    assert any(any(terms) for terms in read_terms(tmp_path))
 
 
 LINE = json.dumps(GROUP[0]) + "\n"
@@ -108,6 +134,12 @@ TEXT = '{"group": "g", "response": "a", "reward": 1}\n'
     [
         (None, [], "r.jsonl does not exist"),
         ("", [], "r.jsonl is empty"),
+        (LINE, ["."], ". is a folder; expected files"),
+        (
+            LINE + LINE[:-2] + "\n",
+            [],
+            f"r.jsonl, line 2: broken JSON: Expecting ',' delimiter at column {len(LINE) - 1}",
+        ),
         (LINE + "{broken\n", [], "r.jsonl, line 2: broken JSON"),
         (LINE + '{"group": 1, "reward": 1}\n', [], "r.jsonl, line 2: no field 'response'"),
         (LINE + '{"response": "a", "reward": 1}\n', [], "r.jsonl, line 2: no field 'group'"),

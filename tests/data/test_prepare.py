@@ -127,14 +127,24 @@ def test_the_shared_copies_of_the_training_sets(shared_data):
     assert len(gsm8k) == 7_473 and not any("####" in problem.answer for problem in gsm8k)
 
 
-def test_problems_without_an_answer_are_left_out_and_counted(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("none", ["", None, float("nan")])
+def test_problems_without_an_answer_are_left_out_and_counted(tmp_path, monkeypatch, capsys, none):
     monkeypatch.chdir(tmp_path)
-    lines(tmp_path / "p.jsonl", [{"problem": "x", "answer": "1"}, {"problem": "y", "answer": ""}])
+    lines(tmp_path / "p.jsonl", [{"problem": "x", "answer": "1"}, {"problem": "y", "answer": none}])
     assert ktae("data", "prepare", "p.jsonl", "--test", "p.jsonl") == 0
     printed = capsys.readouterr()
     assert "1 train, 1 test problems" in printed.out
     assert "1 train problems have no answer and are left out" in printed.err
     assert pq.read_table("data/p/trl/train.parquet")["answer"].to_pylist() == ["1"]
+
+
+@pytest.mark.parametrize("none", ["", None, float("nan")])
+def test_named_sources_without_an_answer(monkeypatch, none):
+    rows = [{"problem": "p", "answer": answer, "level": 5} for answer in ("1", none)]
+    hub = types.SimpleNamespace(load_dataset=lambda *_: {"train": rows, "test": rows})
+    monkeypatch.setitem(sys.modules, "datasets", hub)
+    for name in ("math12k", "math-l3-5"):
+        assert sources.load(name)["train"] == ([Problem("p", "1")], 1)
 
 
 def test_a_hub_that_cannot_be_reached(monkeypatch):
@@ -155,7 +165,8 @@ def test_a_hub_that_cannot_be_reached(monkeypatch):
         ("[1]\n", r"line 1: expected an object, found \[1\]"),
         ('\n{"answer": "1"}\n', r"line 2: no problem; its fields are \['answer'\]"),
         ('{"problem": "x"}\n', r"line 1: no answer; its fields are \['problem'\]"),
-        ('{"problem": "x", "answer": null}\n', "line 1: no answer that is text or a number"),
+        ('{"problem": "x", "answer": true}\n', "line 1: no answer that is text or a number"),
+        ('{"problem": "x", "answer": null}\n', "holds no problem with an answer"),
         ('{"problem": "x", "answer": " "}\n', "holds no problem with an answer"),
         ('{"problem": "", "answer": "1"}\n', "line 1: the problem is empty"),
         ('{"problem": "\\ud800", "answer": "1"}\n', "line 1: problem holds .* half a surrogate"),

@@ -78,7 +78,7 @@ def check_report(folder, steps, out):
         assert sum(row["correct"] for row in own) == sum(step["infos"][i]["acc"] for i in kept)
     if len(dumped) < 2 and len(dump.metrics) < 2:
         return  # nothing to draw a curve of
-    dump_columns = columns_of(dump, without_rewards=False)
+    dump_columns = columns_of(dump)
     curves = summary.steps_of(
         dump_columns, summary.score(dump_columns, core.KTAEConfig.paper()), dump.metrics
     )

@@ -32,7 +32,7 @@ def test_every_number_is_the_estimators(run_folder, run_page, open_page):
     """Counts, p, gain, direction, value and term of every token of every group, all presets."""
     page = open_page(run_page)
     dump = inputs.load([run_folder])
-    columns = columns_of(dump, without_rewards=False)
+    columns = columns_of(dump)
     rank_to_id = page.evaluate("ktae.report.vocabulary.id")
     compared = 0
     presets = (
@@ -102,6 +102,25 @@ def test_text_is_whole_and_shaded(plain_page, open_page):
     assert "maybe" in against
     page.select_option("#signal", "none")
     assert page.locator(".t[class*=' n']").count() == 0
+
+
+def test_missing_rewards_and_advantages_are_said(tmp_path, open_page):
+    first, *others = ROLLOUTS
+    unknown = {name: value for name, value in first.items() if name != "reward"}
+    for rows, says in (
+        ([*others, unknown], "No reward, so no advantage."),
+        ([row | {"advantage": 1} for row in others] + [unknown], "holds no advantage of this"),
+    ):
+        path = write_lines(
+            tmp_path / "r.jsonl", [row | {"step": s} for row in rows for s in (1, 2)]
+        )
+        write_report(path, tmp_path / "r.html")
+        page = open_page(tmp_path / "r.html", "view=rollouts&group=0&rollout=3&token=0")
+        facts = page.locator(".rollout .facts").all_inner_texts()
+        assert sum("reward none · A –" in text for text in facts) == 1
+        assert says in page.locator("#card").inner_text()
+        page.evaluate("location.hash = 'view=training'")
+        page.wait_for_selector("svg.curve")
 
 
 def test_signals_and_presets_change_the_page(run_page, open_page):

@@ -16,7 +16,7 @@ PAPER = (ktae.KTAEConfig.paper(),)
 
 def beside(rows, tmp_path, presets=PAPER):
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
-    columns = columns_of(dump, without_rewards=False)
+    columns = columns_of(dump)
     scored = summary.score(columns, presets[0])
     mixed_g = (scored.n_true_g > 0) & (scored.n_false_g > 0)
     return dump, chance.beside_chance(columns, mixed_g, list(presets))

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ktae
+from ktae.evaluation.outputs import Output, to_record
+from ktae.grading import Outcome, Verdict
 from ktae.report import Inline, inputs, packing, sampling, show, write_report
 from ktae.report.contents import contents
 
@@ -123,10 +125,11 @@ def test_signals_that_are_no_numbers_are_counted(meta):
         {"group": 0, "token_ids": [1, 2], "reward": 0, "entropy": "high"},
         {"group": 0, "token_ids": [1, 2], "reward": 0, "entropy": [[1], [2]]},
         {"group": 0, "token_ids": [1, 2], "reward": 0, "entropy": [1]},
+        {"group": 0, "token_ids": [1, 2], "reward": 0, "entropy": [0, 10**400]},
     ]
     found = meta(rows)
     assert found["signals"] == ["entropy"]
-    assert "4 rollouts without entropy" in [note["title"] for note in found["notes"]]
+    assert "5 rollouts without entropy" in [note["title"] for note in found["notes"]]
 
 
 def test_own_advantages_are_kept(meta):
@@ -136,6 +139,50 @@ def test_own_advantages_are_kept(meta):
     grpo = meta(ROLLOUTS)["rollouts"]["advantage"]
     # (1 - .5) / (sd of 1, 1, 0, 0 + 1e-6), sd = sqrt(1/3)
     np.testing.assert_allclose(grpo, [0.866024, 0.866024, -0.866024, -0.866024], rtol=1e-5)
+
+
+def test_no_reward_is_no_reward_of_zero(meta):
+    """GRPO's group mean is over the rollouts that have a reward, as in TRL."""
+    rows = [*ROLLOUTS[:2], *without(ROLLOUTS[2:], "reward")]
+    found = meta([row | {"step": 1} for row in rows] + [rows[2] | {"step": 2}])
+    assert found["rollouts"]["reward"] == [1, 1, None, None, None]
+    assert found["rollouts"]["advantage"] == [0, 0, None, None, None]
+    assert found["groups"]["reward"] == [1, None]
+    curves = {series["name"]: series["values"] for series in found["training"]["series"]}
+    assert curves["reward"] == [1, None]
+
+
+def test_a_curve_without_a_value_is_left_out(meta):
+    rows = [row | {"step": step} for step in (1, 2) for row in without(ROLLOUTS, "reward")]
+    names = [series["name"] for series in meta(rows)["training"]["series"]]
+    assert names == ["response length", "mean |term|"]
+
+
+def test_an_undecided_output_of_an_evaluation_has_no_reward():
+    output = Output("aime24", "3", 0, "so 4", ("4",))
+    verdicts = [Verdict(outcome, None, "") for outcome in Outcome]
+    table = to_record([output] * len(verdicts), verdicts, "m")
+    rollouts = json.loads(unpack(contents(inputs.from_record(table))["meta"]))["rollouts"]
+    rewards = dict(zip(map(str, Outcome), rollouts["reward"], strict=True))
+    assert rewards == {"correct": 1, "incorrect": 0, "unanswered": 0, "undecided": None}
+    assert [advantage is None for advantage in rollouts["advantage"]] == [
+        outcome == Outcome.UNDECIDED for outcome in Outcome
+    ]
+
+
+def test_a_given_reward_of_zero_is_kept_without_a_verdict(meta):
+    rows = [*ROLLOUTS, ROLLOUTS[3] | {"correct": None}]
+    assert meta(rows)["rollouts"]["reward"] == [1, 1, 0, 0, 0]
+
+
+def test_advantages_that_a_dump_lacks_are_not_made_up(meta):
+    rows = [row | {"advantage": i / 4} for i, row in enumerate(ROLLOUTS[:3])]
+    found = meta([*rows, ROLLOUTS[3]])
+    assert found["rollouts"]["advantage"] == [0, 0.25, 0.5, None]
+    assert found["rollouts"]["own_advantages"]
+    notes = [note["title"] for note in found["notes"]]
+    assert "1 of 4 rollouts have no advantage" in notes
+    assert "Rollout advantages are computed here" not in notes
 
 
 def test_sample_says_so(meta, tmp_path):

@@ -82,11 +82,20 @@ def test_verl_without_verdict_goes_by_the_score(tmp_path):
     assert read(write_lines(tmp_path / "1.jsonl", [row]))[0]["correct"] == 0.0
 
 
+@pytest.mark.parametrize("unknown", [{"undecided": 1.0, "acc": 0.0}, {"acc": None}])
+def test_verl_undecided_is_not_incorrect(tmp_path, unknown):
+    """As `ktae.verl` trains: without a verdict, and with the score that it has."""
+    rows = [VERL | {"undecided": 0.0}, VERL | {"score": 0.0} | unknown]
+    rows = read(write_lines(tmp_path / "1.jsonl", rows))
+    assert [(row["correct"], row["reward"]) for row in rows] == [(1.0, 1.0), (None, 0.0)]
+
+
 def test_trl(tmp_path):
     chat = [{"role": "assistant", "content": "the answer is 4"}]
     rows = [TRL, TRL | {"completion": chat, "accuracy": None}, TRL | {"accuracy": 0.0}]
     rows = read(write_lines(tmp_path / "c.jsonl", rows))
     assert [row["correct"] for row in rows] == [1.0, None, 0.0]
+    assert [row["reward"] for row in rows] == [1.0, None, 0.0]
     assert rows[1]["response"] == "the answer is 4"
     assert rows[0]["advantage"] == 0.5
 
@@ -102,6 +111,24 @@ def test_trl_with_several_rewards_needs_to_be_told(tmp_path):
     del row["accuracy"]
     with pytest.raises(InputError, match=r"line 1: correctness is None; .*'length', 'format'"):
         read(write_lines(path, [row]))
+
+
+@pytest.mark.parametrize("logged", [0.5, "yes", 7, True, None])
+def test_trl_logs_what_it_likes_as_correct(tmp_path, logged):
+    rows = [TRL | {"correct": logged}, TRL | {"correct": logged, "accuracy": 0.0}]
+    rows = read(write_lines(tmp_path / "c.jsonl", rows), correctness="accuracy")
+    assert [(row["correct"], row["reward"]) for row in rows] == [(1.0, 1.0), (0.0, 0.0)]
+
+
+def test_trl_reward_of_the_name_correct(tmp_path):
+    row = {name: value for name, value in TRL.items() if name != "accuracy"}
+    rows = [row | {"correct": 0.75}, row | {"correct": 0.25}, row | {"correct": None}]
+    rows = read(write_lines(tmp_path / "c.jsonl", rows), threshold=0.5)
+    assert [(row["correct"], row["reward"]) for row in rows] == [
+        (1.0, 0.75),
+        (0.0, 0.25),
+        (None, None),
+    ]
 
 
 def test_what_the_real_trl_writes(tmp_path):
@@ -180,6 +207,23 @@ def test_files_without_steps_do_not_share_groups(tmp_path):
     assert len({row["group"] for row in folders.read(files).to_pylist()}) == 2
 
 
+def test_a_file_does_not_count_twice(tmp_path):
+    file = write_lines(tmp_path / "a.jsonl", ROLLOUTS)
+    (tmp_path / "link.jsonl").symlink_to(file)
+    for again in (file, tmp_path / "." / "a.jsonl", tmp_path):
+        with pytest.raises(InputError, match=r"the same file is given twice: .*\.jsonl; its"):
+            folders.read([file, again])
+
+
+def test_a_run_s_tokenizer_that_cannot_spell_another_input_is_named(tmp_path, run_folder):
+    other = write_lines(tmp_path / "r.jsonl", ROLLOUTS)
+    with pytest.raises(InputError, match="cannot spell the response 'two and two") as caught:
+        inputs.load([run_folder, other])
+    assert str(caught.value).startswith(f"{run_folder / 'model'}, the run's own tokenizer and so")
+    with pytest.raises(InputError, match=f"^tokenizer {run_folder / 'model'} cannot spell"):
+        inputs.load([other], str(run_folder / "model"))
+
+
 def test_gaps_are_counted(tmp_path):
     rows = [
         {"prompt": "p", "response": "x"},
@@ -198,6 +242,7 @@ def test_gaps_are_counted(tmp_path):
     assert "line 6: mask has 2 entries for 1 token_ids" in found.rejected[1]
     kept = dump.rollouts.to_pylist()
     assert [row["correct"] for row in kept] == [None, 1.0, 1.0, 1.0]
+    assert [row["reward"] for row in kept] == [None, 1.0, 1.0, 1.0]
     assert kept[0]["group"] == kept[1]["group"]
     assert kept[3]["response"] == "half \ufffd"
 

@@ -57,6 +57,8 @@ def test_jsonl(tmp_path):
         ({"correct": 1, "reward": 0}, 1.0),
         ({"correct": 0.0, "reward": 1}, 0.0),
         ({"correct": None, "reward": 1}, None),
+        ({"correct": None, "reward": None}, None),
+        ({"correct": True, "reward": float("nan")}, 1.0),
         ({"reward": 0.3}, 0.0),
         ({"reward": 0.5}, 0.0),
         ({"reward": 0.6}, 1.0),
@@ -214,7 +216,7 @@ def test_a_bad_file_is_named(name, content, message, tmp_path):
 
 def test_a_folder_is_no_file(tmp_path):
     (tmp_path / "r.jsonl").mkdir()
-    with pytest.raises(InputError, match=r"cannot read .*r\.jsonl"):
+    with pytest.raises(InputError, match=r"r\.jsonl is a folder; expected files"):
         readers.read([tmp_path / "r.jsonl"])
 
 

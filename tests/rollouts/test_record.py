@@ -50,10 +50,14 @@ def test_every_column_says_what_it_is_in_the_file(tmp_path):
 
 
 def test_absent_columns_are_null_and_nan_is_unknown():
-    bare = {"group": ["a"], "token_ids": [[1, 2]], "reward": [1], "correct": [float("nan")]}
+    nan = float("nan")
+    bare = {"group": ["a"] * 2, "token_ids": [[1, 2]] * 2, "reward": [1, nan], "correct": [nan, 0]}
     table = record.conform(pa.table(bare))
-    given = {"group": "a", "token_ids": [1, 2], "reward": 1.0}
-    assert table.to_pylist() == [dict.fromkeys(record.SCHEMA.names) | given]
+    given = {"group": "a", "token_ids": [1, 2]}
+    assert table.to_pylist() == [
+        dict.fromkeys(record.SCHEMA.names) | given | {"reward": 1.0},
+        dict.fromkeys(record.SCHEMA.names) | given | {"correct": 0.0},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +66,6 @@ def test_absent_columns_are_null_and_nan_is_unknown():
         (rows({}).drop_columns("reward"), "no column 'reward'"),
         (rows({}).append_column("logprob", [[0.0]]), "unknown column 'logprob'.*'extra'"),
         (rows({}, {"group": None}), "row 2: group is null"),
-        (rows({}, {"reward": None}), "row 2: reward is null"),
         (rows({}, {"reward": float("inf")}), "row 2: reward is not finite"),
         (rows({}, {"correct": 0.5}), "row 2: correct is none of 1, 0 and null"),
         (rows({"reward": "good"}), "column 'reward' is string; expected double"),

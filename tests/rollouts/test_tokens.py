@@ -71,6 +71,24 @@ def test_a_folder_or_name_without_a_tokenizer_is_one_line(tmp_path):
         assert "\n" not in str(caught.value)
 
 
+def test_a_text_that_the_tokenizer_cannot_spell_is_named():
+    pytest.importorskip("tokenizers")
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = Tokenizer(models.WordLevel({"one": 0, "two": 1}))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    assert [ids.tolist() for ids in tokenize(words, ["two one", "one"])] == [[1, 0], [0]]
+    for options, name in (
+        ({}, r"the tokenizer \(WordLevel of 2 tokens\)"),
+        ({"named": "tokenizer x"}, "tokenizer x"),
+    ):
+        with pytest.raises(
+            InputError,
+            match=f"^{name} cannot spell the response 'one three' .*; give the tokenizer of the",
+        ):
+            tokenize(words, ["one", "one three", "four"], **options)
+
+
 def test_qwen_tokens_have_their_text(shared_data):
     pytest.importorskip("transformers")
     tokenizer = load_tokenizer(str(shared_data / "tokenizer_qwen2"))

@@ -16,6 +16,7 @@ from ktae.cli.options import (
     TokenizerName,
     check,
     config_of,
+    note_left_out,
     note_single_tokens,
 )
 from ktae.cli.tables import make_table
@@ -63,7 +64,7 @@ def null(
     from ktae.runs import write_json
 
     check(tokenizer, threshold)
-    asked = config_of(preset, settings)
+    asked = config_of(preset, settings, inputs)
     if json_out is not None and not json_out.parent.is_dir():
         raise InputError(f"--json {json_out}: folder {json_out.parent} does not exist")
     console = Console(markup=False, emoji=False, highlight=False)
@@ -73,6 +74,7 @@ def null(
         config = asked or dump.config or KTAEConfig.paper()
         status.update("permuting")
         found = nulls.null(dump.rollouts, config, permutations=permutations, seed=seed)
+    note_left_out(dump.tolerance.rejected)
     if dump.unit == "words":
         typer.echo("ktae: no --tokenizer: words are compared, not the policy's tokens", err=True)
     note_single_tokens(config)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +14,7 @@ import typer
 from ktae.config import PRESETS, KTAEConfig
 from ktae.errors import InputError
 from ktae.hub import check_local_or_hub
+from ktae.typed_file import parse_yaml
 
 Inputs = Annotated[
     list[Path],
@@ -39,7 +42,7 @@ Settings = Annotated[
         "--set",
         "-s",
         metavar="KEY=VALUE",
-        help="Replace a setting of the preset, such as h3=0 or fisher=point. Repeatable.",
+        help="Replace one of these settings, such as h3=0 or units=[token, bigram]. Repeatable.",
     ),
 ]
 Threshold = Annotated[
@@ -59,11 +62,29 @@ def check(tokenizer: str | None, threshold: float) -> None:
         check_local_or_hub("tokenizer", tokenizer)
 
 
-def config_of(preset: str | None, settings: list[str] | None) -> KTAEConfig | None:
-    """The settings that were asked for; None where none were."""
+def config_of(
+    preset: str | None, settings: list[str] | None, inputs: Sequence[Path]
+) -> KTAEConfig | None:
+    """The settings that were asked for; None where none were.
+
+    Without a preset, `settings` replace those that the run in `inputs` was trained with, or the
+    paper's.
+    """
+    from ktae.report import inputs as reading
+
     if preset is None and not settings:
         return None
-    return KTAEConfig.preset(preset or "paper", **overrides(settings or []))
+    own = reading.trained_with(inputs) if preset is None else None
+    base = dataclasses.asdict(own) if own else {}
+    return KTAEConfig.preset(preset or "paper", **(base | overrides(settings or [])))
+
+
+def note_left_out(rejected: Sequence[str]) -> None:
+    """Say on stderr which rows of a dump could not be used."""
+    for message in rejected[:3]:
+        typer.echo(f"ktae: left out: {message}", err=True)
+    if len(rejected) > 3:
+        typer.echo(f"ktae: and {len(rejected) - 3:,} more rows", err=True)
 
 
 def note_single_tokens(config: KTAEConfig) -> None:
@@ -78,7 +99,10 @@ def note_single_tokens(config: KTAEConfig) -> None:
 
 
 def overrides(settings: list[str]) -> dict[str, Any]:
-    """`h3=0` as {"h3": 0}: the value is JSON, or else text."""
+    """`h3=0` as {"h3": 0}: the value is JSON, or else YAML as in a recipe.
+
+    JSON comes first because YAML 1.1 takes 1e-3 for text.
+    """
     overrides: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
@@ -86,6 +110,6 @@ def overrides(settings: list[str]) -> dict[str, Any]:
             raise InputError(f"--set {setting}: expected KEY=VALUE, such as h3=0")
         try:
             overrides[key] = json.loads(text)
-        except json.JSONDecodeError:
-            overrides[key] = text
+        except (ValueError, RecursionError):
+            overrides[key] = parse_yaml(text, f"--set {setting}")
     return overrides

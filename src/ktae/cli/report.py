@@ -18,6 +18,7 @@ from ktae.cli.options import (
     TokenizerName,
     check,
     config_of,
+    note_left_out,
     note_single_tokens,
 )
 from ktae.errors import InputError
@@ -44,6 +45,7 @@ def report(
     from ktae.report import write_report
 
     check(tokenizer, threshold)
+    config = config_of(preset, settings, inputs)
     for path in inputs:
         if os.path.realpath(path) == os.path.realpath(output):
             raise InputError(f"--output would overwrite {output}, which is one of the inputs")
@@ -55,16 +57,13 @@ def report(
             inputs,
             output,
             tokenizer=tokenizer,
-            config=config_of(preset, settings),
+            config=config,
             threshold=threshold,
             correctness=correctness,
             max_tokens=max_tokens,
             title=title,
         )
-    for message in dump.tolerance.rejected[:3]:
-        typer.echo(f"ktae: left out: {message}", err=True)
-    if len(dump.tolerance.rejected) > 3:
-        typer.echo(f"ktae: and {len(dump.tolerance.rejected) - 3:,} more rows", err=True)
+    note_left_out(dump.tolerance.rejected)
     if dump.unit == "words":
         typer.echo(
             "ktae: no --tokenizer: the page compares words, not the policy's tokens", err=True
@@ -92,9 +91,10 @@ def show(
     from ktae.report import terminal
 
     check(tokenizer, threshold)
+    config = config_of(preset, settings, inputs)
     dump = reading.load(inputs, tokenizer, threshold=threshold, correctness=correctness)
+    note_left_out(dump.tolerance.rejected)
     console = Console(markup=False, emoji=False, highlight=False)
-    config = config_of(preset, settings)
     terminal.show_group(console, dump, group, step, config)
     if (used := config or dump.config) is not None:
         note_single_tokens(used)

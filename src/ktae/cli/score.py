@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ktae.cli.options import Settings, Threshold, check, note_single_tokens, overrides
+from ktae.cli.options import (
+    Correctness,
+    Settings,
+    Threshold,
+    check,
+    note_single_tokens,
+    overrides,
+)
 from ktae.config import PRESETS, KTAEConfig
 from ktae.errors import InputError
 from ktae.rollouts.text import printable, visible
@@ -68,6 +75,7 @@ def score(
     ] = "paper",
     settings: Settings = None,
     threshold: Threshold = 0.0,
+    correctness: Correctness = None,
     output: Output = Path("scores.parquet"),
     top: Annotated[int, typer.Option(min=1, help="Tokens to show, for and against.")] = 10,
     groups: Annotated[
@@ -89,13 +97,13 @@ def score(
     console = Console(markup=False, emoji=False, highlight=False)
     started = time.perf_counter()
     with Console(stderr=True).status("reading") as status:
-        rollouts = readers.read(files, threshold=threshold)
+        rollouts = readers.read(files, threshold=threshold, correctness=correctness)
         loaded = tokens.load_tokenizer(tokenizer) if tokenizer is not None else None
         status.update("scoring")
         scores = scoring.score(rollouts, loaded, config, backend=backend.value)
         scoring.write(scores, output, tokens_out)
     _print_header(console, scores, time.perf_counter() - started)
-    _warn(scores, tokenizer)
+    _warn(scores, config, tokenizer)
     note_single_tokens(config)
     _print_strongest(console, scores, top, groups)
     console.print(f"wrote {output} and {tokens_out}", soft_wrap=True)
@@ -135,12 +143,12 @@ def _print_header(console: Console, scores: Scores, seconds: float) -> None:
     )
 
 
-def _warn(scores: Scores, tokenizer: str | None) -> None:
+def _warn(scores: Scores, config: KTAEConfig, tokenizer: str | None) -> None:
     groups = scores.groups
     single = sum(group.rollouts == 1 for group in groups)
     if single:
         _warning(f"{single:,} of {len(groups):,} groups have one rollout; its terms are 0")
-    if not any(group.mixed for group in groups):
+    if not config.graded and not any(group.mixed for group in groups):
         _warning("no group has both correct and incorrect rollouts, so every term is 0")
     if tokenizer is not None and scores.tokens["token"].null_count:
         _warning(f"{tokenizer} does not know all token ids: did it make them?")

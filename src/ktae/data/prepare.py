@@ -48,16 +48,23 @@ def write(
     """
     if template not in TEMPLATES:
         raise InputError(f"no template {template!r}; expected {', '.join(TEMPLATES)}")
-    for engine, table in (("verl", _verl_table), ("trl", _trl_table)):
-        try:
-            (folder / engine).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot make folder {folder / engine}: {error.strerror}") from None
-        for split, problems in splits.items():
-            messages = [TEMPLATES[template](problem.text) for problem in problems]
+    for split, problems in splits.items():
+        messages = [TEMPLATES[template](problem.text) for problem in problems]
+        for engine, table in (
+            ("verl", _verl_table(problems, messages, split, data_source)),
+            ("trl", _trl_table(problems, messages)),
+        ):
+            _make_folder(folder / engine)
             with atomic_write(folder / engine / f"{split}.parquet") as temporary:
-                pq.write_table(table(problems, messages, split, data_source), temporary)
+                pq.write_table(table, temporary)
     return {split: len(problems) for split, problems in splits.items()}
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make folder {folder}: {error.strerror}") from None
 
 
 def _verl_table(
@@ -76,7 +83,5 @@ def _verl_table(
     return pa.Table.from_pylist(rows)
 
 
-def _trl_table(
-    problems: Sequence[Problem], messages: list[Messages], split: str, data_source: str
-) -> pa.Table:
+def _trl_table(problems: Sequence[Problem], messages: list[Messages]) -> pa.Table:
     return pa.table({"prompt": messages, "answer": [problem.answer for problem in problems]})

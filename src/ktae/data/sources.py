@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ktae.errors import InputError, one_line
+from ktae.rollouts.rows import is_null
 from ktae.rollouts.text import require_text
 
 Row = dict[str, Any]
@@ -26,7 +27,8 @@ class Split(NamedTuple):
 
     problems: list[Problem]
     without_answer: int
-    """Rows left out because their answer is empty (MATH has some): nothing could be graded."""
+    """Rows left out because their answer is empty (MATH has some) or null: nothing could be
+    graded."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +78,8 @@ def _split(rows: Iterable[Row], source: Source, split: str) -> Split:
 def load_file(path: Path) -> Split:
     """The problems of a file: JSON lines (`.jsonl`) or Parquet (`.parquet`), or that and `.gz`.
 
-    Each row has `problem` (or `question`, `prompt`) and `answer`: a string, a number, or worked
-    text that ends with `#### answer` as GSM8K's.
+    Each row has `problem` (or `question`, `prompt`) and `answer`: a string, a number, worked text
+    that ends with `#### answer` as GSM8K's, or null for none.
 
     Raises:
         InputError: no such file or of another kind, broken JSON (with its line), a row without
@@ -126,14 +128,21 @@ def _any_row(row: Row) -> Problem:
 
 
 def _answer(row: Row) -> str:
+    return _answer_text(row).rsplit("####", 1)[-1].strip()
+
+
+def _answer_text(row: Row) -> str:
+    """The answer as it is; empty where it is null."""
     answer = row["answer"]
+    if is_null(answer):
+        return ""
     if isinstance(answer, bool) or not isinstance(answer, str | int | float):
         raise KeyError("answer that is text or a number")
-    return str(answer).rsplit("####", 1)[-1].strip()
+    return str(answer)
 
 
 def _math(row: Row) -> Problem:
-    return Problem(row["problem"], str(row["answer"]))
+    return Problem(row["problem"], _answer_text(row))
 
 
 def _math_level_3_to_5(row: Row) -> Problem | None:

@@ -36,8 +36,11 @@ class Columns(NamedTuple):
     """Each group's training step."""
     correct_b: np.ndarray
     """(B,) float64: 1, 0, NaN for unknown."""
+    reward_b: np.ndarray
+    """(B,) float64; NaN where there is none, which is no reward of 0."""
     advantage_b: np.ndarray
-    """(B,) float64 rollout advantages, the dump's own or else GRPO's; NaN where neither."""
+    """(B,) float64 rollout advantages, the dump's own or, where it holds none at all, GRPO's; NaN
+    where a rollout has neither."""
     own_advantages: bool
     """Whether the advantages are the dump's own."""
     offsets_b: np.ndarray
@@ -68,8 +71,8 @@ class Columns(NamedTuple):
         return totals_g
 
 
-def columns_of(dump: Dump, *, without_rewards: bool) -> Columns:
-    """The columns of a dump; without rewards there are no advantages of ours either."""
+def columns_of(dump: Dump) -> Columns:
+    """The columns of a dump."""
     codes_b, first_rows = group_codes(dump.rollouts)
     order = np.argsort(codes_b, kind="stable")
     rollouts = dump.rollouts.take(pa.array(order)).combine_chunks()
@@ -81,16 +84,9 @@ def columns_of(dump: Dump, *, without_rewards: bool) -> Columns:
     counted_b = np.add.reduceat(np.append(mask_n, False), offsets_b[:-1]) > 0
     counted_b &= np.diff(offsets_b) > 0
     signals, misaligned = _signals(rollouts, offsets_b)
-    own = rollouts["advantage"].null_count == 0
-    if own:
-        advantage_b = rollouts["advantage"].to_numpy()
-    elif without_rewards:
-        advantage_b = np.full(len(rollouts), np.nan)
-    else:
-        reward_b = rollouts["reward"].to_numpy()
-        advantage_b = rollout_advantages(
-            "grpo", reward_b, counted_b.astype(float), lambda x: np.bincount(group_b, x)[group_b]
-        )
+    reward_b = _rewards(rollouts)
+    own = rollouts["advantage"].null_count < len(rollouts)
+    advantage_b = rollouts["advantage"].to_numpy() if own else _grpo(reward_b, counted_b, group_b)
     return Columns(
         rollouts,
         group_b,
@@ -98,6 +94,7 @@ def columns_of(dump: Dump, *, without_rewards: bool) -> Columns:
         labels["group"].to_pylist(),
         labels["step"].to_pylist(),
         pc.fill_null(rollouts["correct"], np.nan).to_numpy(),
+        reward_b,
         advantage_b,
         own,
         offsets_b,
@@ -106,6 +103,30 @@ def columns_of(dump: Dump, *, without_rewards: bool) -> Columns:
         signals,
         misaligned,
     )
+
+
+def _rewards(rollouts: Any) -> np.ndarray:
+    """(B,) float64, NaN for none: also where `ktae eval`, which could not decide, wrote 0."""
+    undecided = pc.match_substring(rollouts["extra"], '"outcome": "undecided"')
+    undecided_b = pc.fill_null(undecided, False).to_numpy()
+    reward_b = rollouts["reward"].to_numpy()
+    stand_in_b = undecided_b & (reward_b == 0) & np.isnan(rollouts["correct"].to_numpy())
+    rewards_b: np.ndarray = np.where(stand_in_b, np.nan, reward_b)
+    return rewards_b
+
+
+def _grpo(reward_b: np.ndarray, counted_b: np.ndarray, group_b: np.ndarray) -> np.ndarray:
+    """(B,) GRPO's advantages among each group's rollouts that have a reward, as in TRL; NaN for
+    the others."""
+    has_reward_b = ~np.isnan(reward_b)
+    advantages_b = rollout_advantages(
+        "grpo",
+        np.nan_to_num(reward_b),
+        (counted_b & has_reward_b).astype(float),
+        lambda x: np.bincount(group_b, x)[group_b],
+    )
+    known_b: np.ndarray = np.where(has_reward_b, advantages_b, np.nan)
+    return known_b
 
 
 def _mask(rollouts: Any, offsets_b: np.ndarray) -> np.ndarray:
@@ -151,5 +172,5 @@ def _numbers(values: object) -> list[float] | None:
         return None
     try:
         return [np.nan if x is None else float(x) for x in values]
-    except (TypeError, ValueError):  # texts or lists in it: the page says that it is left out
+    except (TypeError, ValueError, OverflowError):  # texts, lists, 10**400: the page says so
         return None

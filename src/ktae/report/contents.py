@@ -32,8 +32,7 @@ def contents(
         InputError: there is not a single rollout.
     """
     require_rollouts(dump)
-    without_rewards = dump.tolerance.without_reward == len(dump.rollouts)
-    columns = columns_of(dump, without_rewards=without_rewards)
+    columns = columns_of(dump)
     presets = summary.presets_of(config or dump.config, "chosen" if config else "run's own")
     scored, totals = _score(columns, dump, [settings for _, settings in presets])
     which_n = np.searchsorted(dump.token_ids, columns.ids_n)
@@ -116,6 +115,8 @@ def _groups(columns: Columns, scored: list[Scored], shown_g: np.ndarray) -> dict
     known_b = ~np.isnan(columns.correct_b)
     right_g = columns.sum_rollouts(columns.correct_b == 1)
     known_g = columns.sum_rollouts(known_b)
+    rewarded_g = columns.sum_rollouts(~np.isnan(columns.reward_b))
+    reward_g = columns.sum_rollouts(np.nan_to_num(columns.reward_b))
     return {
         "label": columns.labels,
         "step": columns.steps,
@@ -124,7 +125,7 @@ def _groups(columns: Columns, scored: list[Scored], shown_g: np.ndarray) -> dict
         "right": right_g,
         "known": known_g,
         "length": columns.sum_rollouts(columns.lengths()) / size_g,
-        "reward": columns.sum_rollouts(columns.rollouts["reward"].to_numpy()) / size_g,
+        "reward": np.where(rewarded_g > 0, reward_g / np.maximum(rewarded_g, 1), np.nan),
         "term_abs": [one.term_abs_g for one in scored],
     }
 
@@ -142,7 +143,7 @@ def _rollouts(columns: Columns, shown_b: np.ndarray) -> dict[str, Any]:
             holes[place] = edges  # begin and end of every masked stretch, in turn
     return {
         "length": columns.lengths()[rows],
-        "reward": columns.rollouts["reward"].to_numpy()[rows],
+        "reward": columns.reward_b[rows],
         "correct": columns.correct_b[rows],
         "advantage": columns.advantage_b[rows],
         "own_advantages": columns.own_advantages,

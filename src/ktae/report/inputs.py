@@ -68,37 +68,48 @@ def load(
         correctness: the reward of a TRL dump that says whether a rollout is correct.
 
     Raises:
-        InputError: nothing can be read, or there is no such tokenizer.
+        InputError: nothing can be read, there is no such tokenizer, or it cannot spell a response.
     """
     paths = [Path(path) for path in inputs]
     tolerance = Tolerance()
     rollouts = folders.read(
         paths, threshold=threshold, correctness=correctness, tolerance=tolerance
     )
-    runs = [RunFolder(path) for path in paths if (path / "recipe.yaml").is_file()]
-    dump = from_record(rollouts, tokenizer if tokenizer is not None else _own_tokenizer(runs))
+    runs = _runs(paths)
+    named = None
+    if tokenizer is None and (own := _own_tokenizer(runs)) is not None:
+        tokenizer = str(own)
+        named = f"{own}, the run's own tokenizer and so taken for all that is given,"
+    dump = from_record(rollouts, tokenizer, named=named)
     dump.tolerance = tolerance
     dump.names = [str(path) for path in inputs]
     if len(paths) == 1 and runs:
         dump.metrics = runs[0].metrics_by_step()
-        dump.config = _trained_with(runs[0])
+    dump.config = trained_with(paths)
     return dump
 
 
-def from_record(rollouts: Any, tokenizer: Any = None) -> Dump:
+def from_record(rollouts: Any, tokenizer: Any = None, *, named: str | None = None) -> Dump:
     """The same for rollouts that are in memory: a record, with or without token ids.
 
+    Args:
+        rollouts: the record.
+        tokenizer: as in `load`.
+        named: what an error calls the tokenizer.
+
     Raises:
-        InputError: `rollouts` is not a record, or there is no such tokenizer.
+        InputError: `rollouts` is not a record, there is no such tokenizer, or it cannot spell a
+            response.
     """
     rollouts = record.conform(rollouts)
     if isinstance(tokenizer, str | Path):
+        named = named or f"tokenizer {tokenizer}"
         tokenizer = load_tokenizer(str(tokenizer))
     missing = rollouts["token_ids"].null_count
     if missing and tokenizer is None:
         return _in_words(rollouts)
     if missing:
-        rollouts = _with_token_ids(rollouts, tokenizer)
+        rollouts = _with_token_ids(rollouts, tokenizer, named)
     distinct = np.unique(pc.list_flatten(rollouts["token_ids"]).to_numpy()).astype(np.int64)
     if tokenizer is None:
         texts: list[bytes | None] = [None] * len(distinct)
@@ -107,12 +118,29 @@ def from_record(rollouts: Any, tokenizer: Any = None) -> Dump:
     return Dump(rollouts, "tokens", distinct, texts, Tolerance(), [], made_ids=missing > 0)
 
 
-def _own_tokenizer(runs: list[RunFolder]) -> Any:
+def trained_with(inputs: Sequence[str | Path]) -> KTAEConfig | None:
+    """The settings of the run, where a single run folder is given; None for plain GRPO.
+
+    Raises:
+        InputError: its recipe cannot be read.
+    """
+    runs = _runs(inputs)
+    if len(inputs) != 1 or not runs:
+        return None
+    settings = recipes.load(runs[0].recipe).ktae
+    return settings.config() if settings else None
+
+
+def _runs(inputs: Sequence[str | Path]) -> list[RunFolder]:
+    return [RunFolder(Path(path)) for path in inputs if (Path(path) / "recipe.yaml").is_file()]
+
+
+def _own_tokenizer(runs: list[RunFolder]) -> Path | None:
     """That of the first run folder that holds one, or whose base model is a folder that does."""
     for run in runs:
         for folder in _model_folders(run):
             if (folder / "tokenizer.json").is_file():
-                return load_tokenizer(str(folder))
+                return folder
     return None
 
 
@@ -126,17 +154,11 @@ def _model_folders(run: RunFolder) -> Iterator[Path]:
     yield Path(os.path.expanduser(recipes.load(run.recipe).model.path))
 
 
-def _trained_with(run: RunFolder) -> KTAEConfig | None:
-    settings = recipes.load(run.recipe).ktae
-    return settings.config() if settings else None
-
-
-def _with_token_ids(rollouts: Any, tokenizer: Any) -> Any:
+def _with_token_ids(rollouts: Any, tokenizer: Any, named: str | None) -> Any:
     def ids_of(batch: Any) -> Any:
         given = batch.column("token_ids")
-        made = iter(
-            tokenize(tokenizer, batch.column("response").filter(pc.is_null(given)).to_pylist())
-        )
+        texts = batch.column("response").filter(pc.is_null(given)).to_pylist()
+        made = iter(tokenize(tokenizer, texts, named=named))
         ids = [x.values.to_numpy() if x.is_valid else next(made) for x in given]
         return pa.array(ids, type=record.SCHEMA.field("token_ids").type)
 

@@ -38,8 +38,8 @@ def _about_rewards(dump: Dump, columns: Columns) -> list[Note]:
             Note(
                 True,
                 "No rewards",
-                "No row has a reward or a verdict, so nothing can be compared: there are no terms, "
-                "p-values or advantages. Rollouts, lengths and how often tokens occur are shown. "
+                "No row has a reward or a verdict, so nothing can be compared: there are no terms "
+                "and no p-values. Rollouts, lengths and how often tokens occur are shown. "
                 "Add a field reward (a number) or correct (true, false or null).",
             )
         ]
@@ -49,8 +49,8 @@ def _about_rewards(dump: Dump, columns: Columns) -> list[Note]:
             Note(
                 True,
                 f"{missing:,} of {n:,} rollouts have no reward",
-                "Their correctness is unknown: they are shown, left out of every table, and have "
-                "no terms.",
+                "Their correctness is unknown: they are shown, left out of every table and of the "
+                "mean reward, and have no terms.",
             )
         )
     unknown = int(np.isnan(columns.correct_b).sum()) - missing
@@ -63,16 +63,30 @@ def _about_rewards(dump: Dump, columns: Columns) -> list[Note]:
                 "terms, and never count as incorrect.",
             )
         )
+    return [*found, *_about_advantages(columns)]
+
+
+def _about_advantages(columns: Columns) -> list[Note]:
     if not columns.own_advantages:
-        found.append(
+        return [
             Note(
                 False,
                 "Rollout advantages are computed here",
                 "The dump holds none, so they are GRPO's: (reward - mean) / (standard deviation + "
-                "1e-6) in the group.",
+                "1e-6) over the rollouts of the group that have a reward.",
             )
+        ]
+    missing = int(np.isnan(columns.advantage_b).sum())
+    if not missing:
+        return []
+    return [
+        Note(
+            False,
+            f"{missing:,} of {len(columns.rollouts):,} rollouts have no advantage",
+            "The others' are the dump's. By which formula it got them is not known, so none is "
+            "computed in the place of those that it lacks.",
         )
-    return found
+    ]
 
 
 def _about_groups(columns: Columns, scored: Scored) -> list[Note]:

@@ -88,8 +88,8 @@ def steps_of(columns: Columns, scored: Scored, logged: dict[int, dict[str, Any]]
     """Curves over training steps: what the rollouts tell, and what the trainer logged beside.
 
     Returns:
-        `steps` and `series`, a list of {name, values} with null where a step has no value; no
-        steps at all where fewer than two are known.
+        `steps` and `series`, a list of {name, values} with null where a step has no value; none
+        without a single value, and no steps at all where fewer than two are known.
     """
     step_g = np.array([-1 if step is None else step for step in columns.steps], dtype=np.int64)
     steps = sorted({*step_g[step_g >= 0].tolist(), *logged})
@@ -109,14 +109,13 @@ def steps_of(columns: Columns, scored: Scored, logged: dict[int, dict[str, Any]]
     series = [
         ("accuracy", mean(columns.correct_b, ~np.isnan(columns.correct_b))),
         ("response length", mean(lengths_b.astype(float), every)),
-        ("reward", mean(columns.rollouts["reward"].to_numpy(), every)),
+        ("reward", mean(columns.reward_b, ~np.isnan(columns.reward_b))),
         ("mean |term|", mean(abs_b, every)),
     ]
     for name, keys in LOGGED.items():
-        values = [_first(logged.get(step, {}), keys) for step in steps]
-        if any(value is not None for value in values):
-            series.append((name, values))
-    return {"steps": steps, "series": [{"name": n, "values": v} for n, v in series]}
+        series.append((name, [_first(logged.get(step, {}), keys) for step in steps]))
+    found = [{"name": n, "values": v} for n, v in series if any(x is not None for x in v)]
+    return {"steps": steps, "series": found}
 
 
 LOGGED = {

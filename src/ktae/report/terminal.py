@@ -45,8 +45,7 @@ def show_group(
 
     require_rollouts(dump)
     settings = (config or dump.config or KTAEConfig.paper()).for_single_tokens()
-    without_rewards = dump.tolerance.without_reward == len(dump.rollouts)
-    columns = columns_of(dump, without_rewards=without_rewards)
+    columns = columns_of(dump)
     group = _find(columns, label, step)
     columns = _only(dump, columns, group)
     scored = summary.score(columns, settings)
@@ -62,9 +61,9 @@ def show_group(
     verdicts = ((1.0, "correct"), (0.0, "incorrect"), (np.nan, "unknown"))
     for verdict, name in verdicts:
         for row in np.flatnonzero(_equal(columns.correct_b, verdict)).tolist():
-            head = (
-                f"\n{name}, rollout {row + 1}: reward {columns.rollouts['reward'][row].as_py():g}"
-            )
+            reward = columns.reward_b[row]
+            head = f"\n{name}, rollout {row + 1}: reward "
+            head += "none" if np.isnan(reward) else f"{reward:g}"
             head += f", {columns.lengths()[row]} {dump.unit}"
             console.print(Text(head, style="bold"))
             span = slice(columns.offsets_b[row], columns.offsets_b[row + 1])
@@ -83,6 +82,12 @@ def _find(columns: Columns, label: str | None, step: int | None) -> int:
         return 0
     some = ", ".join(map(repr, dict.fromkeys(columns.labels[:5])))
     where = "" if step is None else f" at step {step}"
+    if step is not None and step not in columns.steps:
+        there = sorted({when for when in columns.steps if when is not None})
+        steps = ", ".join(map(str, there[:10])) + (", …" if len(there) > 10 else "")
+        raise InputError(
+            f"--step is {step}; " + (f"the steps are {steps}" if there else "there are no steps")
+        )
     wanted_text = "no mixed group" if label is None else f"no group {label!r}"
     raise InputError(f"{wanted_text}{where}; the first groups are {some}")
 
@@ -93,7 +98,7 @@ def _only(dump: Dump, columns: Columns, group: int) -> Columns:
     one = Dump(
         rollouts, dump.unit, dump.token_ids, dump.texts, dump.tolerance, [], made_ids=dump.made_ids
     )
-    return columns_of(one, without_rewards=False)
+    return columns_of(one)
 
 
 def _equal(values: np.ndarray, wanted: float) -> np.ndarray:
@@ -114,7 +119,10 @@ def _shaded(
     pending, strongest = b"", 0.0
     for place, (token_id, term) in enumerate(zip(ids_t, terms_t.tolist(), strict=True)):
         piece = texts[token_id]
-        pending += f"⟨{token_id}⟩ ".encode() if piece is None else piece
+        if piece is None:  # only its number is known, and no token is part of a character
+            line.append(f"⟨{token_id}⟩ ", style=_style(term / largest))
+            continue
+        pending += piece
         strongest = max(strongest, term, key=abs)
         try:
             text = pending.decode()

@@ -14,11 +14,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 import re
 from typing import Any
 
 from ktae.errors import InputError
+from ktae.rollouts.rows import is_null
 
 TRL_FIELDS = ("step", "prompt", "completion", "advantage")
 VERL_FIELDS = ("step", "input", "output", "score")
@@ -73,16 +73,17 @@ def prompt_label(prompt: object) -> str:
 
 def _from_trl(row: dict[str, Any], where: str, correctness: str | None) -> dict[str, Any]:
     rest = {name: value for name, value in row.items() if name not in TRL_FIELDS}
-    verdict = rest[_correctness_column(rest, where, correctness)]
-    unknown = verdict is None or (isinstance(verdict, float) and math.isnan(verdict))
+    reward = rest[_correctness_column(rest, where, correctness)]
+    # A column `correct` is whatever a reward function logged: what decides is the reward.
+    rest.pop("correct", None)
     return rest | {
         "group": prompt_label(row["prompt"]),
         "step": row["step"],
         "prompt": _messages_text(row["prompt"]),
         "response": _messages_text(row["completion"]),
         "advantage": row["advantage"],
-        "reward": 0.0 if unknown else verdict,
-        **({"correct": None} if unknown else {}),
+        "reward": reward,
+        **({"correct": None} if is_null(reward) else {}),
     }
 
 
@@ -98,7 +99,8 @@ def _correctness_column(rest: dict[str, Any], where: str, correctness: str | Non
     if correctness is not None or len(likely) != 1:
         raise InputError(
             f"{where}: correctness is {correctness!r}; expected the reward function that says "
-            f"whether a rollout is correct, one of {', '.join(map(repr, rewards)) or 'none here'}"
+            "whether a rollout is correct (--correctness on the command line), one of "
+            f"{', '.join(map(repr, rewards)) or 'none here'}"
         )
     return likely[0]
 
@@ -114,7 +116,9 @@ def _from_verl(row: dict[str, Any]) -> dict[str, Any]:
         "answer": row.get("gts"),
         "reward": row["score"],
     }
-    if rest.get("acc") in (0, 1):  # the verifier's verdict, free of length penalties
+    if rest.get("undecided") == 1 or ("acc" in rest and is_null(rest["acc"])):
+        plain["correct"] = None  # `acc` is 0 where the verifier could not tell
+    elif rest.get("acc") in (0, 1):  # the verifier's verdict, free of length penalties
         plain["correct"] = rest["acc"]
     return plain
 
@@ -138,7 +142,7 @@ class Tolerance:
     """For people who look at a dump: what rows lack is made up for, and counted here."""
 
     without_reward: int = 0
-    """Rows without a reward: their correctness is unknown."""
+    """Rows with neither a reward nor a verdict, which would be a reward of 1 or 0."""
     without_group: int = 0
     """Rows without a group that were grouped by their prompt."""
     alone: int = 0
@@ -162,10 +166,10 @@ class Tolerance:
             self.without_group += prompt is not None
             self.alone += prompt is None
             fields["group"] = where if prompt is None else prompt_label(prompt)
-        if _is_missing(fields.get("reward")):
-            known = not _is_missing(fields.get("correct"))
+        if is_null(fields.get("reward")):
+            known = not is_null(fields.get("correct"))
             self.without_reward += not known
-            fields["reward"] = float(known and fields["correct"] == 1)
+            fields["reward"] = float(fields["correct"] == 1) if known else None
             fields.setdefault("correct", None)
         return fields
 
@@ -174,7 +178,3 @@ class Tolerance:
         if isinstance(value, str) and not value.isascii():
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return value
-
-
-def _is_missing(value: object) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -52,12 +53,16 @@ def read(
 
     The files of a folder whose rollouts all have a step share their groups' labels, since the step
     keeps them apart; any other two files' labels get the file's path in front.
+
+    Raises:
+        InputError: as there, or a file is given twice, be it once by its folder.
     """
     if not inputs:
         raise InputError("no files to read")
+    files_of = [rollout_files(path) for path in inputs]
+    readers.require_distinct(itertools.chain.from_iterable(files_of))
     tables = []
-    for path in inputs:
-        files = rollout_files(path)
+    for path, files in zip(inputs, files_of, strict=True):
         parts = [
             readers.read([file], threshold=threshold, correctness=correctness, tolerance=tolerance)
             for file in files

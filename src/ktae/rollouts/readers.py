@@ -67,13 +67,23 @@ def read(
     files = [Path(path) for path in paths]
     if not files:
         raise InputError("no files to read")
-    if len({file.resolve() for file in files}) < len(files):
-        raise InputError("the same file is given twice; its rollouts would count twice")
+    require_distinct(files)
     options = Options(threshold, correctness, tolerance)
     tables = [_reader_of(file)(file, options) for file in files]
     if len(files) > 1:
         tables = [label(table, f"{file}:") for table, file in zip(tables, files, strict=True)]
     return pa.concat_tables(tables)
+
+
+def require_distinct(files: Iterable[Path]) -> None:
+    """Raise an InputError for a file that is there twice, under whatever name."""
+    seen = set()
+    for file in files:
+        if file.resolve() in seen:
+            raise InputError(
+                f"the same file is given twice: {file}; its rollouts would count twice"
+            )
+        seen.add(file.resolve())
 
 
 def iterate_rows(path: Path) -> Iterator[tuple[object, str]]:
@@ -142,6 +152,10 @@ def label(table: Any, prefix: str) -> Any:
 def _reader_of(path: Path) -> Callable[[Path, Options], Any]:
     if not os.path.exists(path):
         raise InputError(f"{path} does not exist")
+    if path.is_dir():
+        raise InputError(
+            f"{path} is a folder; expected files (ktae report, show and null take folders as well)"
+        )
     suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
     if suffix not in READERS:
         raise InputError(
@@ -226,7 +240,7 @@ def _rollouts(rows: Iterable[tuple[object, str]], options: Options) -> Iterator[
 
 def _parse(line: bytes, where: str) -> object:
     try:
-        content = json.loads(line)
+        content = json.loads(line.rstrip())  # with its end, what is cut short would be at line 2
     except json.JSONDecodeError as error:
         raise InputError(f"{where}: broken JSON: {error.msg} at column {error.colno}") from None
     except UnicodeDecodeError:

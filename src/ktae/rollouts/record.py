@@ -52,7 +52,11 @@ SCHEMA = pa.schema(
             "aligned with token_ids; false: neither counted nor given a term (tool output). "
             "null: every token counts",
         ),
-        _column("reward", pa.float64(), "finite, as the trainer used it", nullable=False),
+        _column(
+            "reward",
+            pa.float64(),
+            "finite, as the trainer used it; null: there is none, which is no reward of 0",
+        ),
         _column(
             "correct",
             pa.float64(),
@@ -71,6 +75,9 @@ SCHEMA = pa.schema(
     ],
     metadata={VERSION_KEY: VERSION},
 )
+
+REQUIRED = ("group", "reward")
+"""Columns that a table must have; the others may be absent where all of their values are null."""
 
 
 def write(table: Any, path: str | Path) -> None:
@@ -126,8 +133,8 @@ def require_single_columns(names: Sequence[str], where: str) -> None:
 def conform(table: Any, where: str = "rollout record") -> Any:
     """`table` with the record's columns in the record's types and order.
 
-    Nullable columns that are absent become null, and NaN in `correct` becomes null. Metadata beside
-    the version is kept.
+    Columns that are absent become null, but for those that are `REQUIRED`, and NaN in `reward` and
+    `correct` becomes null. Metadata beside the version is kept.
 
     Raises:
         InputError: a column is unknown, absent or of another type, or a row breaks what the schema
@@ -182,7 +189,7 @@ def pad(
 
 def _conform_column(table: Any, field: Any, where: str) -> Any:
     if field.name not in table.column_names:
-        if not field.nullable:
+        if field.name in REQUIRED:
             raise InputError(f"{where}: no column {field.name!r}")
         return pa.nulls(len(table), field.type)
     column = table[field.name]
@@ -192,7 +199,7 @@ def _conform_column(table: Any, field: Any, where: str) -> Any:
         raise InputError(
             f"{where}: column {field.name!r} is {column.type}; expected {field.type} ({error})"
         ) from None
-    if field.name == "correct":
+    if field.name in ("reward", "correct"):
         column = pc.if_else(pc.is_nan(column), None, column)
     if not field.nullable and column.null_count:
         row = pc.index(pc.is_null(column), True).as_py() + 1

@@ -6,7 +6,8 @@ The fields of a row (`?`: may be absent):
     response?       text. One of response and token_ids is required; where both are given the
     token_ids?      ids are what is scored
     mask?           booleans or 0 and 1, as long as token_ids: 0 neither counts nor gets a term
-    reward          a finite number (true and false are verdicts: they belong in `correct`)
+    reward          a finite number (true and false are verdicts: they belong in `correct`), or
+                    null, there is none, in a row that has `correct`
     correct?        true, false, 1, 0, or null for unknown. Where the field is absent, a rollout is
                     correct if its reward is above the threshold
     step?           integer
@@ -62,6 +63,11 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
         for name, parse in PARSERS.items()
     }
     if parsed["correct"] is _ABSENT:
+        if parsed["reward"] is None:
+            raise InputError(
+                f"{where}: reward is {_show(row['reward'])}; expected a finite number, or a field "
+                "correct"
+            )
         parsed["correct"] = float(parsed["reward"] > threshold)
     if parsed["response"] is None and parsed["token_ids"] is None:
         raise InputError(f"{where}: response is null; expected text, or token_ids")
@@ -157,7 +163,7 @@ PARSERS: dict[str, Callable[[object, str], Any]] = {
     "answer": _as_text,
     "token_ids": _token_ids,
     "mask": _mask,
-    "reward": _number,
+    "reward": _number_or_none,
     "correct": _verdict,
     "advantage": _number_or_none,
     "model": _as_text,
@@ -166,9 +172,13 @@ PARSERS: dict[str, Callable[[object, str], Any]] = {
 """What becomes of each field: (value or _ABSENT, place and name) to the record's value."""
 
 
+def is_null(value: object) -> bool:
+    """Null; NaN too, since that is what pandas writes for null in a column of numbers."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
 def _is_missing(value: object) -> bool:
-    """Absent or null; NaN too, since that is what pandas writes for null in a column of numbers."""
-    return value is _ABSENT or value is None or (isinstance(value, float) and math.isnan(value))
+    return value is _ABSENT or is_null(value)
 
 
 def _show(value: object, length: int = 60) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 from ktae.hub import check_local_or_hub
 
 HUB_TIMEOUT_S = 10
@@ -46,6 +46,10 @@ def load_tokenizer(name: str) -> Any:
             AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
         )
     except Exception as error:  # transformers raises whatever the files made it stumble over
+        if path.is_dir() and not list(path.glob("*token*")):
+            raise InputError(
+                f"no tokenizer in {path}; expected a folder with tokenizer.json, such as a model's"
+            ) from None
         if path.is_dir():
             raise InputError(f"no tokenizer in {path}: {_first_line(error)}") from None
     try:
@@ -76,12 +80,39 @@ def _whole(tokenizer: Any) -> Any:
     return tokenizer
 
 
-def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[np.ndarray]:
-    """Each text's token ids, int32, as they stand in a response: no special tokens are added."""
+def tokenize(tokenizer: Any, texts: Sequence[str], *, named: str | None = None) -> list[np.ndarray]:
+    """Each text's token ids, int32, as they stand in a response: no special tokens are added.
+
+    Args:
+        tokenizer: a fast one.
+        texts: any number of them.
+        named: what errors call it, such as "tokenizer models/qwen".
+
+    Raises:
+        InputError: the tokenizer is a slow one, or cannot spell a text.
+    """
     if not texts:
         return []
-    encodings = fast(tokenizer).encode_batch_fast(list(texts), add_special_tokens=False)
+    tokenizer = fast(tokenizer)
+    try:
+        encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+    except Exception:  # tokenizers raises Exception itself: a word level without unknown words
+        kind = f"{type(tokenizer.model).__name__} of {tokenizer.get_vocab_size():,} tokens"
+        _require_spelt(tokenizer, texts, named or f"the tokenizer ({kind})")
+        raise
     return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
+
+
+def _require_spelt(tokenizer: Any, texts: Sequence[str], named: str) -> None:
+    """Raise an InputError for the first text that the tokenizer cannot spell."""
+    for text in texts:
+        try:
+            tokenizer.encode(text, add_special_tokens=False)
+        except Exception as error:
+            raise InputError(
+                f"{named} cannot spell the response {text!r:.60} ({one_line(error)}); give the "
+                "tokenizer of the model that wrote it"
+            ) from None
 
 
 def token_texts(tokenizer: Any, token_ids: Iterable[int]) -> list[str | None]:

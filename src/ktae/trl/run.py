@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import statistics
 from pathlib import Path
 from typing import Any
@@ -227,8 +228,8 @@ def _as_record(batch: RolloutBatch, step: int, recipe: Recipe, tokenizer: Any) -
             "response": tokenizer.batch_decode(batch.token_ids),
             "answer": [str(row["answer"]) for row in batch.inputs],
             "token_ids": batch.token_ids,
-            # A rollout that no reward function could score: the record marks it by `correct`.
-            "reward": torch.nan_to_num(batch.rewards, nan=0.0).tolist(),
+            # NaN: a rollout that no reward function could score.
+            "reward": [None if math.isnan(r) else r for r in batch.rewards.tolist()],
             "correct": batch.correct.tolist(),
             "advantage": batch.advantages.tolist(),
             "terms": [row[: len(ids)] for row, ids in terms],

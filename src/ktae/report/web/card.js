@@ -114,7 +114,7 @@ function numbers(caption, rows) {
 
 function advantageSum(rollout, term) {
   const advantage = report.rollouts.advantage[rollout];
-  if (advantage === null) return h("p", { class: "quiet" }, "No reward, so no advantage.");
+  if (advantage === null) return h("p", { class: "quiet" }, report.rollouts.own_advantages ? "The dump holds no advantage of this rollout." : "No reward, so no advantage.");
   return h("p", { class: "sum" },
     h("span", {}, h("b", {}, signed(advantage)), h("small", {}, "rollout advantage")), " + ",
     h("span", {}, h("b", {}, signed(term)), h("small", {}, "term")), " = ",

@@ -90,7 +90,7 @@ function rolloutCard(rollout) {
   const { rollouts, groups } = report;
   const g = report.groupOf[rollout], number = rollout - groups.first[g] + 1;
   const model = rollouts.models[rollouts.model[rollout]];
-  const facts = [`reward ${plain(rollouts.reward[rollout], 2)}`, `A ${signed(rollouts.advantage[rollout], 2)}`, `${thousands(rollouts.length[rollout])} tokens`, `mean term ${signed(meanTerm(rollout))}`];
+  const facts = [`reward ${rollouts.reward[rollout] === null ? "none" : plain(rollouts.reward[rollout], 2)}`, `A ${signed(rollouts.advantage[rollout], 2)}`, `${thousands(rollouts.length[rollout])} tokens`, `mean term ${signed(meanTerm(rollout))}`];
   if (model) facts.push(onOneLine(model));
   const flag = report.flagOf.get(rollout);
   const box = h("div", { class: "text", role: "listbox", tabindex: 0, dir: "auto", "aria-label": `Tokens of rollout ${number}`, "data-rollout": rollout });
