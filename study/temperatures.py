@@ -15,7 +15,6 @@ first rows of `study/results/main` with 1, as their `sampling_seed` says.
 import argparse
 import concurrent.futures
 import csv
-import hashlib
 import multiprocessing
 import statistics
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from ktae.demo.evaluate import verdicts
 from ktae.errors import InputError
 from ktae.evaluation.generation import generate
 from ktae.evaluation.scores import pass_at_k
+from ktae.evaluation.weights import weights_digest
 from ktae.recipe import Recipe
 from ktae.study import cells as expansion
 from ktae.study import matrix as matrices
@@ -64,7 +64,7 @@ def main() -> None:
         if folder.state(cell) is State.FINISHED and not folder.record(cell).get("adopted")
     }  # without those of another machine, whose models are not here
     models = {key: folder.run_folder(cell).model for key, cell in finished.items()}
-    identities = {key: _identity(model) for key, model in models.items()}
+    identities = {key: weights_digest(model) for key, model in models.items()}
     rows = [row for row in rows if identities.get(key_of(row), row["model"]) == row["model"]]
     due = finished.keys() - {key_of(row) for row in rows}
     made_by = {"commit": commit() or "", "cpu": machine()["cpu"]}
@@ -94,22 +94,6 @@ def _arguments() -> argparse.Namespace:
     if arguments.samples < K:
         raise InputError(f"--samples is {arguments.samples}; expected {K} or more, for pass@{K}")
     return arguments
-
-
-def _identity(model: Path) -> str:
-    """Of its weights: those of a run that was trained again are others.
-
-    Raises:
-        InputError: it has none.
-    """
-    files = sorted(model.glob("*.safetensors"))
-    if not files:
-        raise InputError(f"no weights (*.safetensors) in {model}, whose run is finished")
-    digest = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as content:
-            hashlib.file_digest(content, lambda: digest)  # goes on with it
-    return digest.hexdigest()[:16]
 
 
 def _measure(

@@ -11,6 +11,9 @@ import pytest
 
 pytest.importorskip("math_verify")
 
+from ktae._version import __version__
+from ktae.evaluation import outputs
+from ktae.rollouts import record
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -127,6 +130,89 @@ def test_an_undecided_output_stays_undecided_in_its_record(run: Run, tmp_path: P
     assert "0 outputs on which the file's reward and our verdict differ" in again.out
     counts = again.out.split("outputs by grader")[1].split("accuracy")[0]
     assert cells(counts, "stored") == ["2", "0", "0", "1"]
+
+
+def test_an_undecided_sample_takes_no_column_away(run: Run, tmp_path: Path) -> None:
+    """Eight samples to each of two problems; one of `b` is undecided. `c` has one sample."""
+    wrong, right, broken = (
+        {"response": r"\boxed{0}", "answer": "1"},
+        {"response": r"\boxed{1}", "answer": "1"},
+        {"response": r"\boxed{1}", "answer": r"\frac{"},
+    )
+    content = [
+        {"group": f"{name}/{i}"}
+        | (broken if (name, i, j) == ("b", 1, 0) else right if i else wrong)
+        for name in "ab"
+        for i in range(2)
+        for j in range(8)
+    ]
+    file = write_lines(tmp_path / "a.jsonl", content)
+    result = run("eval", "--regrade", file, "--workers", 1, "--output", "out")
+    assert (result.status, result.err) == (0, "")
+    assert cells(result.out, "avg@8") == ["50.0"] * 3
+    assert cells(result.out, "pass@4") == cells(result.out, "maj@k") == ["50.0"] * 3
+    assert cells(result.out, "pass@8") == ["50.0", "0.0", "25.0"]
+    assert "\nb: pass@8 is over 1 of 2 problems, those with 8 decided samples\n" in result.out
+    assert "pass@7" not in result.out and "a: pass" not in result.out
+    found = json.loads(Path("out/results.json").read_text())["benchmarks"]["b"]
+    assert (found["samples"], found["pass_at"]["8"]["problems"]) == (8, 1)
+    file = write_lines(tmp_path / "a.jsonl", [*content, {"group": "c/0"} | right])
+    more = run("eval", "--regrade", file, "--workers", 1)
+    assert cells(more.out, "pass@8") == ["50.0", "0.0", "-"]  # and no mean over two of three
+
+
+def test_who_graded_is_written(run: Run, tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "a.jsonl", rows([1, 0], reward=1))
+    options = ("eval", "--regrade", file, "--workers", 1, "--output", "out")
+    for graders, time_limit in (("strict-boxed,ktae", 3.5), ("stored", None)):
+        assert run(*options, "--graders", graders, "--time-limit", time_limit or 5).status == 0
+        first = graders.split(",")[0]
+        grading = json.loads(Path("out/results.json").read_text())["grading"]
+        assert grading == {"grader": first, "time_limit": time_limit, "ktae": __version__}
+        assert {output.grader for output in outputs.read(Path("out"))} == {first}
+
+
+def test_different_graders_are_not_compared(run: Run, tmp_path: Path) -> None:
+    """Whether both sides' verdicts are stored, or those of one are still to be made."""
+    file = write_lines(tmp_path / "a.jsonl", rows([1, 0, 1], reward=1))
+    for grader in ("ktae", "strict-boxed", "stored"):
+        arguments = ("--graders", grader, "--workers", 1, "--output", grader)
+        assert run("eval", "--regrade", file, *arguments).status == 0
+        assert run("compare", grader, grader).status == 0
+    refused = run("compare", "strict-boxed", "ktae")
+    assert refused.status == 2
+    assert refused.err == (
+        "ktae: the verdicts are by different graders: those of strict-boxed by strict-boxed, those "
+        "of ktae by ktae; grade one again: ktae eval --regrade strict-boxed --graders ktae "
+        "--output FOLDER\n"
+    )
+    refused = run("compare", "ktae", "stored")
+    assert "grade one again: ktae eval --regrade stored --graders ktae" in refused.err
+    assert f"those of {file} by ktae; grade one again" in run("compare", "strict-boxed", file).err
+    assert run("compare", "ktae", file, "--workers", 1).status == 0
+    again = ("--regrade", "strict-boxed", "--graders", "ktae", "--workers", 1, "--output", "again")
+    assert run("eval", *again).status == 0
+    assert run("compare", "again", "ktae").status == 0
+
+
+def test_the_model_of_a_regraded_record_stays(run: Run, tmp_path: Path) -> None:
+    content = [row | ({"model": "m"} if i < 2 else {}) for i, row in enumerate(rows([1, 0, 1]))]
+    file = write_lines(tmp_path / "a.jsonl", content)
+    assert run("eval", "--regrade", file, "--output", "out", "--workers", 1).status == 0
+    table = record.read_record(Path("out/outputs.parquet"))
+    assert table["model"].to_pylist() == ["m", "m", None]
+
+
+def test_files_without_a_benchmark_are_compared(run: Run, tmp_path: Path) -> None:
+    """Their names are two; so are those of the folders where they were graded."""
+    for name, rights in (("old", [0] * 20), ("new", [1] * 20)):
+        content = [row | {"group": str(i)} for i, row in enumerate(rows(rights))]
+        file = write_lines(tmp_path / f"{name}.jsonl", content)
+        assert run("eval", "--regrade", file, "--output", name, "--workers", 1).status == 0
+    expected = "problems: new is better than old by 100.0 points"
+    assert expected in run("compare", "old.jsonl", "new.jsonl", "--workers", 1).out
+    assert expected in run("compare", "old", "new.jsonl", "--workers", 1).out
+    assert expected in run("compare", "old", "new").out
 
 
 def test_compare(run: Run, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -51,6 +52,22 @@ def test_random_patterns_beyond_the_exact_span() -> None:
     exact = sign_flip_p_value(differences)
     estimated = sign_flip_p_value([1_000_000 * d for d in differences])
     assert abs(exact - estimated) < 0.005
+
+
+def test_random_patterns_are_drawn_in_parts() -> None:
+    """Not gigabytes at once, and the same p as of all patterns."""
+    differences = [3_000 + i % 7 - 6_000 * (i % 2) for i in range(400)]
+    few = [1_000_000 * d for d in (3, 5, -4, 8, 2)]
+    signs = np.random.default_rng(0).choice([-1, 1], size=(100_000, 5))
+    whole = (1 + np.sum(np.abs(signs @ np.abs(few)) >= abs(sum(few)))) / 100_001
+    assert sign_flip_p_value(few) == whole
+    tracemalloc.start()
+    try:
+        assert 0 < sign_flip_p_value(differences) <= 1
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100e6  # bytes
 
 
 def test_holm_is_as_statsmodels_documents_it() -> None:
@@ -108,6 +125,46 @@ def test_other_problems_are_an_error() -> None:
     other = ([output._replace(answers=("2",)) for output in b[0]], b[1])
     with pytest.raises(InputError, match="problem x/0 has the answer '1' in A and '2' in B"):
         compare(b, other)
+    sets = [([b[0][0]._replace(answers=answers)], b[1]) for answers in (("2", "1"), ("1", "3"))]
+    with pytest.raises(InputError, match="has the answer '1' or '2' in A and '1' or '3' in B: "):
+        compare(*sets)
     unknown = side({"x": [[None]]})
     with pytest.raises(InputError, match="nothing to compare"):
         compare(unknown, unknown)
+
+
+def unnamed(name: str, results: list[int]) -> tuple[list[Output], list[Verdict]]:
+    """As from a file of that name which names no benchmark."""
+    outputs, verdicts = side({name: [[result] for result in results]})
+    return [output._replace(named=False) for output in outputs], verdicts
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "name"),
+    [
+        (unnamed("old", [0] * 9), unnamed("new", [1] * 9), "problems"),
+        (unnamed("same", [0] * 9), unnamed("same", [1] * 9), "same"),
+        (unnamed("old", [0] * 9), side({"x": [[1]] * 9}), "x"),
+        (side({"x": [[0]] * 9}), unnamed("new", [1] * 9), "x"),
+    ],
+)
+def test_a_files_name_is_no_benchmark_to_compare(
+    a: tuple[list[Output], list[Verdict]], b: tuple[list[Output], list[Verdict]], name: str
+) -> None:
+    (found,) = compare(a, b)
+    assert (found.name, found.problems, found.better) == (name, 9, 9)
+
+
+def test_unnamed_problems_are_none_of_a_named_benchmark_in_the_same_file() -> None:
+    """Where a file has both, `x/0` and `0` stay two problems."""
+    sides = []
+    for name, result in (("old", 0), ("new", 1)):
+        (outputs, verdicts), (more, others) = unnamed(name, [result] * 9), side({"x": [[1]] * 5})
+        sides.append((outputs + more, verdicts + others))
+    found = {one.name: one.problems for one in compare(*sides)}
+    assert found == {"problems": 9, "x": 5, "pooled": 14}
+
+
+def test_nothing_in_common_is_not_to_be_had_with_partial() -> None:
+    with pytest.raises(InputError, match="A and B have no problem in common: x/0 is one of A, y/0"):
+        compare(side({"x": [[1]]}), side({"y": [[1]]}))

@@ -73,11 +73,12 @@ def test_trl_completions(tmp_path: Path) -> None:
     )
     pq.write_table(table, tmp_path / "completions_00001.parquet")
     outputs = read(tmp_path / "completions_00001.parquet")
+    assert {o.benchmark for o in outputs} == {"completions_00001"}
     assert [(o.group, o.sample, o.reward) for o in outputs] == [
-        ("completions_00001/0", 0, 0.0),
-        ("completions_00001/0", 1, 1.0),
-        ("completions_00001/1", 0, 0.0),
-        ("completions_00001/1", 1, 0.0),
+        ("0", 0, 0.0),
+        ("0", 1, 1.0),
+        ("1", 0, 0.0),
+        ("1", 1, 0.0),
     ]
     assert outputs[1].response == "\\boxed{1}"
 
@@ -87,9 +88,69 @@ def test_verl_rollout_dump(tmp_path: Path) -> None:
     (tmp_path / "5.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     outputs = read(tmp_path / "5.jsonl")
     assert [(o.group, o.sample, o.answers, o.reward) for o in outputs] == [
-        ("5/0", 0, ("1",), 1.0),
-        ("5/0", 1, ("1",), 1.0),
+        ("0", 0, ("1",), 1.0),
+        ("0", 1, ("1",), 1.0),
     ]
+
+
+def read_rows(path: Path, rows: list[dict[str, Any]]) -> list[Output]:
+    """Rows read from `path`; each is given a response and an answer."""
+    plain = {"response": "\\boxed{1}", "answer": "1"}
+    path.write_text("".join(json.dumps(plain | row) + "\n" for row in rows), encoding="utf-8")
+    return read(path)
+
+
+def problems_of(path: Path, rows: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    outputs = read_rows(path, rows)
+    assert {o.sample for o in outputs} == {0}, "each row is a problem of its own here"
+    found = [(o.benchmark, o.problem, o.group) for o in outputs]
+    verdicts = [Verdict(Outcome.CORRECT)] * len(outputs)
+    record.write(to_record(outputs, verdicts, "m"), path.parent / "outputs.parquet")
+    assert [(o.benchmark, o.problem, o.group) for o in read(path.parent)] == found
+    return found
+
+
+def test_labels_that_end_alike_are_different_problems(tmp_path: Path) -> None:
+    labels = ["algebra/0", "geometry/0", "own/0", "own/x/0"]
+    rows = [{"benchmark": "own", "group": label} for label in labels]
+    assert problems_of(tmp_path / "a.jsonl", rows) == [
+        ("own", "algebra/0", "own/algebra/0"),
+        ("own", "geometry/0", "own/geometry/0"),
+        ("own", "0", "own/0"),
+        ("own", "x/0", "own/x/0"),
+    ]
+    slash = [{"group": "/0"}, {"group": "0"}]
+    assert [problem for _, problem, _ in problems_of(tmp_path / "a.jsonl", slash)] == ["/0", "0"]
+
+
+@pytest.mark.parametrize("benchmark", ["aime", "aime24"])
+@pytest.mark.parametrize("label", ["aime/7", "aime24/7", "7"])
+def test_a_label_may_begin_with_any_name_of_its_benchmark(
+    benchmark: str, label: str, tmp_path: Path
+) -> None:
+    rows = [{"benchmark": benchmark, "group": label}]
+    assert problems_of(tmp_path / "a.jsonl", rows) == [("aime24", "7", "aime24/7")]
+
+
+@pytest.mark.parametrize("problem", [{"group": 0}, {"prompt": "p"}, {"group": "own/0"}])
+def test_the_problems_of_two_steps_are_different_ones(
+    problem: dict[str, Any], tmp_path: Path
+) -> None:
+    """And of files of one step each the same, whichever these are."""
+    both = problems_of(tmp_path / "a.jsonl", [problem | {"step": step} for step in (1, 2)])
+    assert [group.rpartition("/")[2] for *_, group in both] == ["0 of step 1", "0 of step 2"]
+    alone = [problems_of(tmp_path / "a.jsonl", [problem | {"step": step}]) for step in (1, 2)]
+    assert alone[0] == alone[1]
+    assert alone[0][0][1] == "0"
+
+
+def test_a_files_name_is_no_part_of_its_problems(tmp_path: Path) -> None:
+    """Neither of what a record says of it, nor where the authors' file has no task's name."""
+    rows = [{"group": "7"}, {"prompt": "p"}, {"group": "x/7"}]
+    found = problems_of(tmp_path / "old.jsonl", rows)
+    assert found == [("old", "7", "7"), ("old", "0", "0"), ("x", "7", "x/7")]
+    (entry,) = read(write_json(tmp_path / "new.json", [{"gt": ["7"], "model_output": ["a"]}]))
+    assert (entry.benchmark, entry.group) == ("new", "0")
 
 
 def test_a_verdict_comes_before_a_shaped_reward(tmp_path: Path) -> None:
@@ -111,13 +172,28 @@ def test_our_own_record_and_folder(tmp_path: Path) -> None:
         Output("aime24", "3", 1, "b", ("1", "2"), "p", 9, False),
     ]
     verdicts = [Verdict(Outcome.CORRECT, "1", "boxed"), Verdict(Outcome.UNDECIDED, None, "time")]
-    record.write(to_record(outputs, verdicts, "m"), tmp_path / "outputs.parquet")
+    record.write(to_record(outputs, verdicts, "m", "ktae"), tmp_path / "outputs.parquet")
     back = read(tmp_path)
     assert [o.verdict for o in back] == verdicts
     assert [o.reward for o in back] == [1.0, None]  # undecided is no 0 in the file's mean
-    assert [o._replace(verdict=None, reward=None) for o in back] == outputs
+    assert {(o.model, o.grader) for o in back} == {("m", "ktae")}
+    assert [o._replace(verdict=None, reward=None, model=None, grader=None) for o in back] == outputs
     table = record.read_record(tmp_path / "outputs.parquet")
     assert table["correct"].to_pylist() == [1.0, None]
+
+
+def test_a_record_keeps_what_its_input_says(tmp_path: Path) -> None:
+    """The model of each output, where it was not generated here; a stored verdict's grader."""
+    rows = [{"group": "x/1", "model": "m"}, {"group": "x/2"}]
+    outputs = read_rows(tmp_path / "a.jsonl", rows)
+    assert [o.grader for o in outputs] == [None, None]
+    verdicts = [Verdict(Outcome.CORRECT)] * 2
+    for given, kept in (("stored", "stored"), ("ktae", "ktae"), ("stored", "ktae")):
+        record.write(to_record(outputs, verdicts, None, given), tmp_path / "outputs.parquet")
+        outputs = read(tmp_path)
+        assert [o.grader for o in outputs] == [kept] * 2
+    table = record.read_record(tmp_path / "outputs.parquet")
+    assert table["model"].to_pylist() == ["m", None]
 
 
 def test_lengths_by_a_tokenizer() -> None:
@@ -174,7 +250,7 @@ def test_complete_files_pass(shared_data: Path) -> None:
     [
         ("a.json", b"{", r"a.json: broken JSON"),
         ("a.json", b"{}", r"a.json: dict; expected a list of outputs"),
-        ("a.json", b"[5]", r"a.json, entry 1: expected an object with model_output"),
+        ("a.json", b"[5]", r"a.json, entry 1: 5; expected an object with model_output"),
         ("a.json", b"[]", r"a.json is empty"),
         ("a.json", b'["\xff"]', r"a.json: not UTF-8"),
         ("a.json", b'[{"model_output": ["a"], "gt": "1", "reward": [1, 2]}]', "2 rewards for 1"),
@@ -206,6 +282,12 @@ def test_complete_files_pass(shared_data: Path) -> None:
         ),
         ("a.jsonl", b'{"response": "1", "answer": "\\ud800", "group": 1}\n', r"answer holds '"),
         ("a.jsonl", b'{"response": "1", "answer": "1", "group": "\\ud800"}\n', r"group holds '"),
+        (
+            "a.jsonl",
+            b'{"response": "1", "answer": "1", "group": 1, "extra": '
+            b'"{\\"outcome\\": \\"correct\\", \\"extracted\\": \\"\\\\ud800\\"}"}\n',
+            r"line 1: extra.extracted holds '",
+        ),
         ("a.jsonl", b"[" * 200 + b"]" * 200, r"line 1: lists and objects .* more than 100 deep"),
         ("a.parquet", b"PAR1", r"a.parquet: broken Parquet"),
         ("a.txt", b"x", r"a.txt: cannot tell the format"),

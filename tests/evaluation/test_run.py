@@ -111,17 +111,74 @@ def test_kill_9_loses_the_batch_in_flight_only(tmp_path: Path) -> None:
     ],
 )
 def test_other_settings_are_refused(changed: dict[str, Any], message: str, tmp_path: Path) -> None:
-    claimed(tmp_path / "a")
+    begun(claimed(tmp_path / "a"))
     with pytest.raises(InputError, match=message):
         EvaluationFolder(tmp_path / "a").claim(settings(**changed))
 
 
-def test_other_problems_are_refused(tmp_path: Path) -> None:
+def begun(folder: EvaluationFolder) -> None:
+    """With a batch, which other settings would have made otherwise."""
+    folder.batch(0).write_text("")
+
+
+def test_other_settings_where_nothing_was_generated(tmp_path: Path) -> None:
+    """A first try failed, as for a template that does not fit: there is nothing to lose."""
     claimed(tmp_path / "a")
+    EvaluationFolder(tmp_path / "a").claim(settings(seed=8))
+    assert json.loads((tmp_path / "a/settings.json").read_text())["seed"] == 8
+
+
+def test_other_problems_are_refused(tmp_path: Path) -> None:
+    begun(claimed(tmp_path / "a"))
     other = [PROBLEMS[0]._replace(answers=("5",)), *PROBLEMS[1:]]
     changed = settings_of("m", "fake", "plain", other, Sampling(), batch_size=4, seed=7)
     with pytest.raises(InputError, match="an evaluation with problems = '10, sha256"):
         EvaluationFolder(tmp_path / "a").claim(changed)
+
+
+def of_model(model: Path | str) -> dict[str, Any]:
+    return settings_of(str(model), "fake", "plain", PROBLEMS, Sampling(), batch_size=4, seed=7)
+
+
+def test_a_model_that_was_trained_again_is_refused(tmp_path: Path) -> None:
+    """Its folder is the same; and where it is given from makes no difference."""
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "model.safetensors").write_bytes(b"before")
+    (model / "training_args.bin").write_bytes(b"are no weights")
+    folder = EvaluationFolder(tmp_path / "a")
+    folder.claim(of_model(model))
+    begun(folder)
+    (model / "training_args.bin").write_bytes(b"changed")
+    folder.claim(of_model(model))
+    (model / "model.safetensors").write_bytes(b"after")
+    with pytest.raises(
+        InputError, match=r"of .*/model, whose weights have changed since \(\w{16} "
+    ):
+        folder.claim(of_model(model))
+
+
+def test_another_folder_of_the_same_name_is_another_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in ("one", "two"):
+        (tmp_path / place / "model").mkdir(parents=True)
+        (tmp_path / place / "model" / "pytorch_model.bin").write_bytes(b"the same")
+    monkeypatch.chdir(tmp_path / "one")
+    folder = EvaluationFolder(tmp_path / "a")
+    folder.claim(of_model("model"))
+    begun(folder)
+    folder.claim(of_model("../one/model"))
+    monkeypatch.chdir(tmp_path / "two")
+    with pytest.raises(InputError, match=r"with model = '.*/one/model', not '.*/two/model'"):
+        folder.claim(of_model("model"))
+
+
+def test_a_model_by_name_and_a_folder_without_weights(tmp_path: Path) -> None:
+    assert of_model("Qwen/Qwen2.5-Math-1.5B")["model"] == "Qwen/Qwen2.5-Math-1.5B"
+    assert "weights" not in of_model("Qwen/Qwen2.5-Math-1.5B")
+    with pytest.raises(InputError, match=r"no weights \(\*.safetensors or "):
+        of_model(tmp_path)
 
 
 def test_a_folder_with_something_else(tmp_path: Path) -> None:
@@ -145,3 +202,11 @@ def test_a_broken_batch(content: str, message: str, tmp_path: Path) -> None:
     folder.batch(0).write_text(content)
     with pytest.raises(InputError, match=message):
         run(folder, FakeEngine())
+
+
+def test_settings_that_are_none(tmp_path: Path) -> None:
+    folder = claimed(tmp_path / "a")
+    begun(folder)
+    folder.settings.write_text("[]")
+    with pytest.raises(InputError, match=r"settings.json holds \[\]; expected settings"):
+        claimed(tmp_path / "a")

@@ -57,6 +57,35 @@ def test_several_samples() -> None:
     assert found.majority is not None and math.isclose(found.majority.value, 2 / 3)
 
 
+def test_an_undecided_sample_changes_no_k() -> None:
+    """pass@4 over the two problems with four decided samples, pass@2 and maj@k over all three."""
+    verdicts = [RIGHT, RIGHT, WRONG, UNKNOWN] + [WRONG] * 4 + [RIGHT] * 4
+    (found,) = score(outputs("x", [4, 4, 4]), verdicts).scores
+    assert (found.problems, found.samples) == (3, 4)
+    assert {k: x.problems for k, x in found.pass_at.items()} == {1: 3, 2: 3, 4: 2}
+    assert math.isclose(found.pass_at[2].value, (1 + 0 + 1) / 3)
+    assert math.isclose(found.pass_at[4].value, (0 + 1) / 2)
+    assert found.majority is not None
+    assert (found.majority.value, found.majority.problems) == (2 / 3, 3)
+
+
+def test_a_k_without_any_problem_is_said_to_have_none() -> None:
+    verdicts = [RIGHT, WRONG, UNKNOWN] * 2 + [UNKNOWN] * 3
+    (found,) = score(outputs("x", [3, 3, 3]), verdicts).scores
+    assert {k: x.problems for k, x in found.pass_at.items()} == {1: 2, 2: 2, 3: 0}
+    assert math.isnan(found.pass_at[3].value)
+    assert found.majority is not None and found.majority.problems == 2
+
+
+@pytest.mark.parametrize(
+    ("drawn", "expected"), [([4, 4, 3], 4), ([1, 1, 8], 1), ([2, 2, 3, 3], 3), ([1] * 3, 1)]
+)
+def test_samples_are_those_of_most_problems(drawn: list[int], expected: int) -> None:
+    (found,) = score(outputs("x", drawn), [UNKNOWN] * sum(drawn)).scores
+    assert found.samples == expected
+    assert max(found.pass_at, default=1) == expected
+
+
 @pytest.mark.parametrize(
     ("answers", "correct", "expected"),
     [

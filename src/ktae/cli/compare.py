@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -19,15 +20,22 @@ def compare(
     partial: Annotated[
         bool, typer.Option("--partial", help="Compare on the problems that both have.")
     ] = False,
-    time_limit: Annotated[float, typer.Option(help="Processor seconds to grade one output.")] = 5.0,
+    time_limit: Annotated[
+        float,
+        typer.Option(help="Processor seconds to grade one output of a file without verdicts."),
+    ] = 5.0,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Grading processes [default: one a processor].")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes that grade files without verdicts [default: one a processor].",
+        ),
     ] = None,
 ) -> None:
     """Compare two models on the same problems: exact paired tests, with 95 % intervals."""
     from rich.console import Console
 
-    from ktae.cli.eval import grade_outputs
+    from ktae.cli.eval import grade_outputs, graders_of
     from ktae.cli.tables import make_table
     from ktae.evaluation import comparison, forest, outputs
     from ktae.grading import GradingPool
@@ -39,6 +47,7 @@ def compare(
     if not partial:
         for path, side in zip((a, b), sides, strict=True):
             outputs.check_complete(side, str(path))
+    _require_one_grader((a, b), [graders_of(side) for side in sides])
     with GradingPool(workers, time_limit=time_limit) as pool:
         graded = [(side, grade_outputs(console, pool, side)) for side in sides]
     found = comparison.compare(*graded, partial=partial)
@@ -67,6 +76,25 @@ def compare(
     if plot is not None:
         forest.draw(found, plot, name_a=name_a, name_b=name_b)
         console.print(f"wrote {plot}", soft_wrap=True)
+
+
+def _require_one_grader(paths: Sequence[Path], graders: Sequence[set[str]]) -> None:
+    """A difference of graders would be taken for one of models."""
+    from ktae.grading.graders import DEFAULT, GRADERS
+
+    found = sorted(set.union(*graders))
+    if len(found) == 1:
+        return
+    grader = next((name for name in found if name in GRADERS), DEFAULT)
+    again = next(path for path, by in zip(paths, graders, strict=True) if by != {grader})
+    of_a, of_b = (
+        f"those of {path} by {' and '.join(sorted(by))}"
+        for path, by in zip(paths, graders, strict=True)
+    )
+    raise InputError(
+        f"the verdicts are by different graders: {of_a}, {of_b}; grade one again: "
+        f"ktae eval --regrade {again} --graders {grader} --output FOLDER"
+    )
 
 
 def _name(path: Path) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ktae._version import __version__
 from ktae.cli import eval_options as options
 from ktae.errors import InputError
 
@@ -79,10 +80,20 @@ def grade_outputs(console: Console, pool: GradingPool, outputs: Sequence[Output]
     return _grade(console, pool, outputs)
 
 
+def graders_of(outputs: Sequence[Output]) -> set[str]:
+    """By whom the verdicts are that `grade_outputs` gives with the default grader."""
+    from ktae.grading.graders import DEFAULT
+
+    if any(output.verdict is None for output in outputs):
+        return {DEFAULT}
+    return {output.grader or "a grader that is not named" for output in outputs}
+
+
 def _check_graders(how: _Grading, *, regrading: bool) -> None:
+    from ktae.evaluation.outputs import STORED
     from ktae.grading.graders import GRADERS
 
-    known = [*GRADERS, "stored"] if regrading else list(GRADERS)
+    known = [*GRADERS, STORED] if regrading else list(GRADERS)
     for name in how.graders:
         if name not in known:
             raise InputError(f"no grader {name!r}; expected one of {', '.join(known)}")
@@ -120,11 +131,11 @@ def _evaluate(
         raise InputError("--samples above 1 needs --temperature above 0: greedy ones are all alike")
     problems = [p for name in names or benchmarks.PAPER for p in benchmarks.load(name, data)]
     size = batch_size or {"vllm": 512}.get(engine, 32)
-    name = os.path.basename(os.path.abspath(model))  # which `.` and `..` have, too
-    folder = run.EvaluationFolder(output or Path("evals") / name)
-    settings = run.settings_of(
-        model, engine, template, problems, sampling, batch_size=size, seed=seed
-    )
+    folder = run.EvaluationFolder(output or Path("evals") / _name_of(model))
+    with console.status(f"looking at {model}"):  # all of its weights are read
+        settings = run.settings_of(
+            model, engine, template, problems, sampling, batch_size=size, seed=seed
+        )
     folder.claim(settings)
 
     def load_engine() -> Any:
@@ -139,6 +150,12 @@ def _evaluate(
             batch_size=size, seed=seed, progress=functools.partial(bars.show, "generating"),
         )  # fmt: skip
     _finish(console, outputs, folder, settings, how)
+
+
+def _name_of(model: str) -> str:
+    """What the folder of its evaluation is called; `runs/a/model` is the model of a run."""
+    path = Path(os.path.abspath(model))  # `.` and `..` have a name, too
+    return path.parent.name if path.name == "model" else path.name
 
 
 def _regrade(
@@ -185,7 +202,7 @@ def _finish(
 ) -> None:
     """Grade, print the tables, and write the record and the results."""
     from ktae.cli import eval_tables as tables
-    from ktae.evaluation.outputs import to_record
+    from ktae.evaluation.outputs import STORED, to_record
     from ktae.evaluation.scores import score
     from ktae.grading import GradingPool
     from ktae.rollouts import record
@@ -193,7 +210,7 @@ def _finish(
 
     verdicts = {}
     for name in how.graders:
-        if name == "stored":
+        if name == STORED:
             verdicts[name] = tables.stored_verdicts(outputs)
             continue
         with GradingPool(how.workers, time_limit=how.time_limit, grader=name) as pool:
@@ -208,8 +225,17 @@ def _finish(
     if len(verdicts) > 1:
         tables.print_disagreement(console, outputs, verdicts)
     if folder is not None:
-        record.write(to_record(outputs, first, str(settings.get("model"))), folder.outputs)
-        content = {"settings": settings, **tables.as_json(scores, stored, differences)}
+        by = how.graders[0]
+        record.write(to_record(outputs, first, settings.get("model"), by), folder.outputs)
+        content = {
+            "settings": settings,
+            "grading": {
+                "grader": by,
+                "time_limit": None if by == STORED else how.time_limit,
+                "ktae": __version__,
+            },
+            **tables.as_json(scores, stored, differences),
+        }
         write_json(folder.results, content)
         console.print(f"wrote {folder.results} and {folder.outputs}", soft_wrap=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,8 +12,8 @@ import numpy as np
 from ktae.cli.tables import make_table
 from ktae.errors import InputError
 from ktae.evaluation.comparison import title
-from ktae.evaluation.outputs import Output, by_benchmark
-from ktae.evaluation.scores import Interval, Score, Scores
+from ktae.evaluation.outputs import STORED, Output, by_benchmark
+from ktae.evaluation.scores import Estimate, Interval, Score, Scores
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts.text import printable
 
@@ -46,7 +46,7 @@ def stored_verdicts(outputs: Sequence[Output]) -> list[Verdict]:
         if output.reward is None:
             raise InputError(f"grader stored: {output.group} has no reward in the file")
         right = output.reward > 0
-        verdicts.append(Verdict(Outcome.CORRECT if right else Outcome.INCORRECT, None, "stored"))
+        verdicts.append(Verdict(Outcome.CORRECT if right else Outcome.INCORRECT, None, STORED))
     return verdicts
 
 
@@ -73,25 +73,66 @@ def print_scores(console: Console, scores: Scores, stored: Mapping[str, float]) 
     columns = [*(title(score.benchmark) for score in scores.scores), "mean"]
     table = make_table("accuracy in percent, 95 % interval below", columns)
     if stored:
-        means = [stored.get(score.benchmark, float("nan")) for score in scores.scores]
-        mean = float(np.mean(means))
-        table.add_row("in the file", *(f"{100 * x:.1f}" for x in [*means, mean]))
+        means = [stored.get(score.benchmark) for score in scores.scores]
+        table.add_row("in the file", *_cells(means, _points))
     accuracies = [*(score.accuracy for score in scores.scores), scores.mean]
     k = max(score.samples for score in scores.scores)
-    table.add_row(f"avg@{k}" if k > 1 else "pass@1", *(f"{100 * x.value:.1f}" for x in accuracies))
-    table.add_row("", *(f"{100 * x.low:.1f}-{100 * x.high:.1f}" for x in accuracies), style="dim")
-    for name, intervals in _sampled(scores.scores):
-        values = [x.value if x else None for x in intervals]
-        cells = ["" if x is None else f"{100 * x:.1f}" for x in values]
-        known = [x for x in values if x is not None]
-        table.add_row(name, *cells, f"{100 * np.mean(known):.1f}")
-        spans = ["" if x is None else f"{100 * x.low:.1f}-{100 * x.high:.1f}" for x in intervals]
-        table.add_row("", *spans, "", style="dim")
+    shown = [_cell(x.value, _points) for x in accuracies]
+    table.add_row(f"avg@{k}" if k > 1 else "pass@1", *shown)
+    table.add_row("", *map(_span, accuracies), style="dim")
+    for name, estimates in _sampled(scores.scores):
+        table.add_row(name, *_cells([x.value if x else None for x in estimates], _points))
+        table.add_row("", *map(_span, estimates), "", style="dim")
     console.print(table)
+    for note in _over_fewer(scores.scores):
+        console.print(note, soft_wrap=True)
     console.print(_lengths(scores.scores, columns))
 
 
-def _sampled(scores: Sequence[Score]) -> list[tuple[str, list[Interval | None]]]:
+def _cells(
+    values: Sequence[float | None],
+    text: Callable[[float], str],
+    text_of_mean: Callable[[float], str] | None = None,
+) -> list[str]:
+    """One for each benchmark, and their mean, blank where a benchmark has no value."""
+    cells = [_cell(x, text) for x in values]
+    known = [x for x in values if x is not None and not math.isnan(x)]
+    if len(known) < len(values):
+        return [*cells, ""]
+    return [*cells, (text_of_mean or text)(float(np.mean(known)))]
+
+
+def _cell(value: float | None, text: Callable[[float], str]) -> str:
+    return "-" if value is None or math.isnan(value) else text(value)
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def _span(found: Interval | Estimate | None) -> str:
+    if found is None or math.isnan(found.value):
+        return ""
+    return f"{_points(found.low)}-{_points(found.high)}"
+
+
+def _over_fewer(scores: Sequence[Score]) -> Iterator[str]:
+    """Which figures leave out problems, and how many are left."""
+    for score in scores:
+        found = [
+            (f"pass@{k}", f"{k} decided samples", x) for k, x in score.pass_at.items() if k > 1
+        ]
+        if score.majority is not None:
+            found.append(("maj@k", "a decided sample", score.majority))
+        for name, needed, estimate in found:
+            if estimate.problems < score.problems:
+                yield (
+                    f"{title(score.benchmark)}: {name} is over {estimate.problems:,} of "
+                    f"{score.problems:,} problems, those with {needed}"
+                )
+
+
+def _sampled(scores: Sequence[Score]) -> list[tuple[str, list[Estimate | None]]]:
     ks = sorted({k for score in scores for k in score.pass_at if k > 1})
     rows = [(f"pass@{k}", [score.pass_at.get(k) for score in scores]) for k in ks]
     if any(score.majority for score in scores):
@@ -103,14 +144,10 @@ def _lengths(scores: Sequence[Score], columns: Sequence[str]) -> Table:
     table = make_table("responses", columns)
     table.add_row("problems", *(f"{score.problems:,}" for score in scores), "")
     lengths = [score.length for score in scores]
-    known = [x for x in lengths if x is not None]
-    cells = ["-" if x is None else f"{x:,.0f}" for x in lengths]
-    table.add_row("mean tokens", *cells, f"{np.mean(known):,.1f}" if known else "-")
+    table.add_row("mean tokens", *_cells(lengths, "{:,.0f}".format, "{:,.1f}".format))
     for name in ("unanswered", "undecided", "truncated"):
         shares = [getattr(score, name) for score in scores]
-        known = [x for x in shares if x is not None]
-        cells = ["-" if x is None else f"{x:.1%}" for x in shares]
-        table.add_row(name, *cells, f"{np.mean(known):.1%}" if known else "-")
+        table.add_row(name, *_cells(shares, "{:.1%}".format))
     return table
 
 
@@ -178,7 +215,7 @@ def as_json(
     """The same for programs. Shares are between 0 and 1."""
 
     def plain(value: Any) -> Any:
-        if isinstance(value, Interval):
+        if isinstance(value, Interval | Estimate):
             return {key: plain(x) for key, x in value._asdict().items()}
         if isinstance(value, dict):
             return {str(key): plain(entry) for key, entry in value.items()}

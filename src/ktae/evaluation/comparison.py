@@ -26,8 +26,12 @@ from ktae.rollouts.text import printable
 
 LEVEL = 0.05
 POOLED = "pooled"
+UNNAMED = "problems"
+"""In the place of a benchmark, where neither file names one."""
 _EXACT_SPAN = 1 << 20
 _DRAWS = 100_000
+_CHUNK = 1000
+"""Sign patterns in memory at a time: 12 MB for all 1,560 problems of the paper's benchmarks."""
 
 
 class Comparison(NamedTuple):
@@ -71,14 +75,15 @@ def compare(
     Raises:
         InputError: the two have different problems, or different answers to the same problem.
     """
-    _require_same_problems(a[0], b[0], partial)
-    rates_a, rates_b = rates(*a), rates(*b)
+    outputs_a, outputs_b = _under_one_name(a[0], b[0])
+    _require_same_problems(outputs_a, outputs_b, partial)
+    rates_a, rates_b = rates(outputs_a, a[1]), rates(outputs_b, b[1])
     both = [
         group for group in rates_a if group in rates_b and rates_a[group][1] and rates_b[group][1]
     ]
-    benchmark_of = {output.group: output.benchmark for output in a[0]}
+    benchmark_of = {output.group: output.benchmark for output in outputs_a}
     rng = np.random.default_rng(seed)
-    names = [n for n in by_benchmark(a[0]) if any(benchmark_of[group] == n for group in both)]
+    names = [n for n in by_benchmark(outputs_a) if any(benchmark_of[group] == n for group in both)]
     if not names:
         raise InputError("no problem has a decided output in both: there is nothing to compare")
     sets = {name: [group for group in both if benchmark_of[group] == name] for name in names}
@@ -101,8 +106,7 @@ def sign_flip_p_value(differences: Sequence[int]) -> float:
         return 1.0
     span = int(sizes.sum())
     if span > _EXACT_SPAN:
-        signs = np.random.default_rng(0).choice([-1, 1], size=(_DRAWS, sizes.size))
-        return float((1 + np.sum(np.abs(signs @ sizes) >= observed)) / (1 + _DRAWS))
+        return _random_patterns(sizes, observed)
     pmf = np.ones(1)  # of the sum of those differences that are positive
     for size in sizes.tolist():
         shifted = np.zeros(len(pmf) + size)
@@ -111,6 +115,15 @@ def sign_flip_p_value(differences: Sequence[int]) -> float:
         pmf = shifted
     total = 2 * np.arange(len(pmf)) - span
     return float(min(1.0, pmf[np.abs(total) >= observed].sum()))
+
+
+def _random_patterns(sizes: np.ndarray, observed: int) -> float:
+    rng = np.random.default_rng(0)
+    as_far = 1
+    for _ in range(_DRAWS // _CHUNK):
+        signs = rng.choice([-1, 1], size=(_CHUNK, sizes.size))
+        as_far += int(np.sum(np.abs(signs @ sizes) >= observed))
+    return as_far / (1 + _DRAWS)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -144,8 +157,30 @@ def title(name: str) -> str:
     return BENCHMARKS[name].title if name in BENCHMARKS else printable(name)
 
 
+def _under_one_name(*sides: Sequence[Output]) -> list[list[Output]]:
+    """Both sides, with one benchmark for the outputs whose files name none.
+
+    The two files' own names would be two, and say nothing about the problems. Where one side names
+    a single benchmark and the other none, it is that one: the answers show whether that is true.
+    """
+    names = {output.benchmark for side in sides for output in side if output.named}
+    defaults = {output.benchmark for side in sides for output in side if not output.named}
+    is_mixed = any(len({output.named for output in side}) > 1 for side in sides)
+    named = len(names) == 1 and not is_mixed
+    in_common = defaults.pop() if len(defaults) == 1 else UNNAMED
+    name = names.pop() if named else in_common
+    return [
+        [o if o.named else o._replace(benchmark=name, named=named) for o in side] for side in sides
+    ]
+
+
 def _require_same_problems(a: Sequence[Output], b: Sequence[Output], partial: bool) -> None:
     answers_a, answers_b = ({o.group: frozenset(o.answers) for o in side} for side in (a, b))
+    if not answers_a.keys() & answers_b.keys():
+        raise InputError(
+            f"A and B have no problem in common: {min(answers_a)} is one of A, {min(answers_b)} "
+            "one of B; expected the same benchmarks and groups in both"
+        )
     missing = [*(answers_a.keys() - answers_b.keys()), *(answers_b.keys() - answers_a.keys())]
     if missing and not partial:
         raise InputError(
@@ -154,9 +189,13 @@ def _require_same_problems(a: Sequence[Output], b: Sequence[Output], partial: bo
         )
     for group in answers_a.keys() & answers_b.keys():
         if answers_a[group] != answers_b[group]:
+            in_a, in_b = (
+                " or ".join(f"{answer!r:.60}" for answer in sorted(answers[group]))
+                for answers in (answers_a, answers_b)
+            )
             raise InputError(
-                f"problem {group} has the answer {min(answers_a[group])!r:.60} in A and "
-                f"{min(answers_b[group])!r:.60} in B: these are not the same problems"
+                f"problem {group} has the answer {in_a} in A and {in_b} in B: "
+                "these are not the same problems"
             )
 
 

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from ktae.errors import InputError
-from ktae.evaluation.benchmarks import BENCHMARKS, canonical, parse_answers
+from ktae.evaluation.benchmarks import BENCHMARKS, parse_answers
+from ktae.evaluation.labels import Numbering, label_of, step_of
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
 from ktae.rollouts.dumps import is_padding
@@ -38,6 +39,9 @@ FIELDS = {
 
 VERDICTS = ("correct", "acc")
 """Fields that say whether an output is correct; they come before any reward."""
+
+STORED = "stored"
+"""In the place of a grader's name: what the file says."""
 
 
 class Output(NamedTuple):
@@ -59,11 +63,17 @@ class Output(NamedTuple):
     """What the file says; None: nothing, or that nobody knows."""
     verdict: Verdict | None = None
     """Where the file is a record that `ktae eval` has graded."""
+    grader: str | None = None
+    """Whose verdict that is; None: there is none, or the file does not say."""
+    model: str | None = None
+    """Which model the file says it was."""
+    named: bool = True
+    """Whether the file says which benchmark; if not, `benchmark` is the file's name."""
 
     @property
     def group(self) -> str:
-        """`aime24/7`."""
-        return f"{self.benchmark}/{self.problem}"
+        """`aime24/7`, and without a benchmark that is named `7`: the same in every file."""
+        return f"{self.benchmark}/{self.problem}" if self.named else self.problem
 
 
 def read(path: Path) -> list[Output]:
@@ -78,11 +88,11 @@ def read(path: Path) -> list[Output]:
             raise InputError(f"{path.parent} holds no outputs.parquet: no finished ktae eval")
     name = path.name.removesuffix(".gz")
     rows = _authors(path) if name.endswith(".json") else iterate_rows(path)
-    numbers = _Numbering(name.partition(".")[0])
-    outputs = [numbers.output(row, where) for row, where in rows if not is_padding(row)]
-    if not outputs:
+    numbering = Numbering(name.partition(".")[0])
+    placed = [_output(row, numbering, where) for row, where in rows if not is_padding(row)]
+    if not placed:
         raise InputError(f"{path} is empty: it holds no outputs")
-    return outputs
+    return _with_steps(placed)
 
 
 def check_complete(outputs: Sequence[Output], where: str) -> None:
@@ -125,14 +135,27 @@ def with_tokens(outputs: Sequence[Output], tokenizer: Any) -> list[Output]:
     return counted
 
 
-def to_record(outputs: Sequence[Output], verdicts: Sequence[Verdict], model: str) -> Any:
+def to_record(
+    outputs: Sequence[Output],
+    verdicts: Sequence[Verdict],
+    model: str | None,
+    grader: str | None = None,
+) -> Any:
     """Graded outputs as a rollout record, which `ktae score` and `ktae compare` read.
 
-    `correct` is null where the verdict is undecided (and the reward, which a record must have, 0).
+    `correct` and the reward are null where the verdict is undecided.
+
+    Args:
+        outputs: of one evaluation.
+        verdicts: as many.
+        model: that generated them; None: the one that each output names.
+        grader: whose verdicts they are; `STORED`: the one that each output names, if it does.
     """
     rows = []
     for output, verdict in zip(outputs, verdicts, strict=True):
         extra = {
+            "benchmark": output.benchmark,
+            "grader": (output.grader or STORED) if grader == STORED else grader,
             "sample": output.sample,
             "tokens": output.tokens,
             "finished": output.finished,
@@ -146,64 +169,60 @@ def to_record(outputs: Sequence[Output], verdicts: Sequence[Verdict], model: str
                 "prompt": output.prompt,
                 "response": output.response,
                 "answer": json.dumps(output.answers, ensure_ascii=False),
-                "reward": verdict.correct or 0.0,
+                "reward": verdict.correct,
                 "correct": verdict.correct,
-                "model": model,
+                "model": model or output.model,
                 "extra": json.dumps(extra, ensure_ascii=False),
             }
         )
     return pa.Table.from_pylist(rows, schema=record.SCHEMA)
 
 
-class _Numbering:
-    """Turns rows into outputs, and numbers problems and samples that have no numbers."""
+def _output(row: object, numbering: Numbering, where: str) -> tuple[Output, str | None]:
+    """A row's output, and its training step."""
+    if not isinstance(row, dict):
+        raise InputError(f"{where}: {row!r:.60}; expected an object with response and answer")
+    extra = _extra(row, where)
+    response = _message(_field(row, "response", where), f"{where}: response")
+    if response is None:
+        raise InputError(f"{where}: response is no text")
+    prompt = _message(_field(row, "prompt", where, needed=False), f"{where}: prompt")
+    answers = parse_answers(_field(row, "answer", where), where)
+    recorded = _text(extra.get("benchmark"), f"{where}: extra.benchmark")
+    benchmark = _field(row, "benchmark", where, needed=False)
+    label = label_of(benchmark, row.get("group"), recorded, where)
+    step = step_of(row.get("step"), where)
+    place = numbering.place(label, step, prompt, where)
+    verdict, grader = _verdict(extra, where)
+    output = Output(
+        place.benchmark,
+        place.problem,
+        place.sample,
+        response,
+        answers,
+        prompt,
+        _of_type(int, extra.get("tokens")),
+        _of_type(bool, extra.get("finished")),
+        _stored(row, where),
+        verdict,
+        grader,
+        _text(row.get("model"), f"{where}: model"),
+        place.named,
+    )
+    return output, step
 
-    def __init__(self, default_benchmark: str) -> None:
-        self.default = default_benchmark
-        self.samples: Counter[str] = Counter()
-        self.problems: dict[str, dict[str, int]] = defaultdict(dict)
 
-    def output(self, row: object, where: str) -> Output:
-        if not isinstance(row, dict):
-            raise InputError(f"{where}: {row!r:.60}; expected an object with response and answer")
-        extra = _extra(row, where)
-        response = _text(_field(row, "response", where), f"{where}: response")
-        if response is None:
-            raise InputError(f"{where}: response is no text")
-        prompt = _text(_field(row, "prompt", where, needed=False), f"{where}: prompt")
-        answers = parse_answers(_field(row, "answer", where), where)
-        benchmark, problem = self._problem(row, prompt, where)
-        sample = self.samples[f"{benchmark}/{problem}"]
-        self.samples[f"{benchmark}/{problem}"] += 1
-        return Output(
-            benchmark,
-            problem,
-            sample,
-            response,
-            answers,
-            prompt,
-            _of_type(int, extra.get("tokens")),
-            _of_type(bool, extra.get("finished")),
-            _stored(row, where),
-            _verdict(extra),
-        )
+def _with_steps(placed: Sequence[tuple[Output, str | None]]) -> list[Output]:
+    """The outputs of a file; where it has several steps, the problems of each step are others.
 
-    def _problem(self, row: dict[str, Any], prompt: str | None, where: str) -> tuple[str, str]:
-        """Benchmark and problem from `group`, or numbered by first appearance of the prompt."""
-        group = row.get("group")
-        benchmark = _field(row, "benchmark", where, needed=False)
-        if benchmark is not None:
-            benchmark = require_text(str(benchmark), f"{where}: benchmark")
-        if group is not None:
-            group = require_text(str(group), f"{where}: group")
-            before, slash, problem = group.rpartition("/")
-            return canonical(benchmark or before or self.default), problem if slash else group
-        if prompt is None:
-            raise InputError(f"{where}: neither group nor prompt: which problem is it?")
-        name = canonical(benchmark or self.default)
-        key = f"{row.get('step')}:{prompt}"
-        number = self.problems[name].setdefault(key, len(self.problems[name]))
-        return name, str(number)
+    Two files of one step each have their problems in common, whichever steps these are.
+    """
+    if len({step for _, step in placed}) == 1:
+        return [output for output, _ in placed]
+    return [
+        output if step is None else output._replace(problem=f"{output.problem} of step {step}")
+        for output, step in placed
+    ]
 
 
 def _authors(path: Path) -> Iterator[tuple[object, str]]:
@@ -215,7 +234,11 @@ def _authors(path: Path) -> Iterator[tuple[object, str]]:
     for number, entry in enumerate(content, start=1):
         where = f"{path}, entry {number}"
         if not isinstance(entry, dict) or not isinstance(entry.get("model_output"), list | str):
-            raise InputError(f"{where}: expected an object with model_output, gt and task_name")
+            found = f"fields {', '.join(entry)}" if isinstance(entry, dict) else repr(entry)
+            raise InputError(
+                f"{where}: {found:.200}; expected an object with model_output (text, or a list of "
+                "texts), gt and task_name"
+            )
         responses = _as_list(entry["model_output"])
         rewards = _as_list(entry.get("reward", [None] * len(responses)))
         golds = entry.get("gt", entry.get("answer"))
@@ -226,11 +249,12 @@ def _authors(path: Path) -> Iterator[tuple[object, str]]:
         )
         if len(rewards) != len(responses):
             raise InputError(f"{where}: {len(rewards)} rewards for {len(responses)} outputs")
-        name = str(entry.get("task_name", path.name.partition(".")[0]))
+        name = entry.get("task_name")
         for response, reward, gold in zip(responses, rewards, golds, strict=True):
             yield (
                 {
-                    "group": f"{name}/{numbers[name]}",
+                    "benchmark": name,
+                    "group": numbers[str(name)],
                     "prompt": entry.get("prompt"),
                     "response": response,
                     "answer": gold,
@@ -238,7 +262,7 @@ def _authors(path: Path) -> Iterator[tuple[object, str]]:
                 },
                 where,
             )
-        numbers[name] += 1
+        numbers[str(name)] += 1
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -266,10 +290,15 @@ def _extra(row: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _text(value: object, where: str) -> str | None:
+    """Text as it is, None for anything else."""
+    return require_text(value, where) if isinstance(value, str) else None
+
+
+def _message(value: object, where: str) -> str | None:
     """Text as it is; of a conversation the last message."""
     if isinstance(value, list) and value and isinstance(value[-1], dict):
         value = value[-1].get("content")
-    return require_text(value, where) if isinstance(value, str) else None
+    return _text(value, where)
 
 
 def _of_type(kind: type[T], value: object) -> T | None:
@@ -302,12 +331,16 @@ def _reward(value: object, where: str) -> float | None:
     raise InputError(f"{where}: reward is {value!r:.60}; expected a finite number")
 
 
-def _verdict(extra: dict[str, Any]) -> Verdict | None:
+def _verdict(extra: dict[str, Any], where: str) -> tuple[Verdict | None, str | None]:
+    """The verdict that a record holds, and whose it is."""
     outcome = extra.get("outcome")
     if outcome not in list(Outcome):
-        return None
-    extracted, reason = (_of_type(str, extra.get(name)) for name in ("extracted", "reason"))
-    return Verdict(Outcome(outcome), extracted, reason or "")
+        return None, None
+    extracted, reason, grader = (
+        _text(extra.get(name), f"{where}: extra.{name}")
+        for name in ("extracted", "reason", "grader")
+    )
+    return Verdict(Outcome(outcome), extracted, reason or ""), grader
 
 
 def by_benchmark(outputs: Iterable[Output]) -> list[str]:

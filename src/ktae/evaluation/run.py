@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from ktae.evaluation.benchmarks import Problem
 from ktae.evaluation.engines import Engine, Sampling
 from ktae.evaluation.outputs import Output
 from ktae.evaluation.templates import TEMPLATES
+from ktae.evaluation.weights import weights_digest
 from ktae.runs import write_json
 
 Progress = Callable[[int, int], None]
@@ -47,8 +49,11 @@ class EvaluationFolder:
             InputError: it cannot be made, holds something else, or an evaluation with other
                 settings.
         """
-        if self.settings.exists():
+        if self.settings.exists() and (self.outputs.exists() or any(self.batches.glob("*"))):
             self._require_same(settings)
+            return
+        if self.settings.exists():  # nothing was generated with those settings
+            write_json(self.settings, settings)
             return
         if self.path.exists() and not (self.path.is_dir() and not any(self.path.iterdir())):
             raise InputError(f"{self.path} is not an empty folder; give another --output")
@@ -63,12 +68,18 @@ class EvaluationFolder:
             found = json.loads(self.settings.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(f"cannot read {self.settings}: {error}") from None
+        if not isinstance(found, dict):
+            raise InputError(f"{self.settings} holds {found!r:.80}; expected settings")
         for key, value in settings.items():
-            if found.get(key) != value:
-                raise InputError(
-                    f"{self.path} holds an evaluation with {key} = {found.get(key)!r:.80}, not "
-                    f"{value!r:.80}; give another --output"
+            if found.get(key) == value:
+                continue
+            there = f"with {key} = {found.get(key)!r:.200}, not {value!r:.200}"
+            if key == "weights":
+                there = (
+                    f"of {settings['model']}, whose weights have changed since "
+                    f"({found.get(key)} then, {value} now)"
                 )
+            raise InputError(f"{self.path} holds an evaluation {there}; give another --output")
 
     def batch(self, number: int) -> Path:
         """Where a batch is, or will be."""
@@ -85,10 +96,14 @@ def settings_of(
     batch_size: int,
     seed: int,
 ) -> dict[str, Any]:
-    """Everything that the outputs depend on, as JSON."""
+    """Everything that the outputs depend on, as JSON.
+
+    Raises:
+        InputError: `model` is a folder without weights.
+    """
     digest = hashlib.sha256(json.dumps(list(problems)).encode()).hexdigest()
     return {
-        "model": model,
+        **_model(model),
         "engine": engine,
         "template": template,
         "benchmarks": list(dict.fromkeys(problem.benchmark for problem in problems)),
@@ -99,6 +114,13 @@ def settings_of(
         "batch_size": batch_size,
         "seed": seed,
     }
+
+
+def _model(model: str) -> dict[str, str]:
+    """A hub's name as it is; a folder by its path, from wherever it was given, and its weights."""
+    if not os.path.isdir(model):
+        return {"model": model}
+    return {"model": os.path.abspath(model), "weights": weights_digest(Path(model))}
 
 
 def generate_all(

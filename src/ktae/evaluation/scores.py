@@ -10,15 +10,16 @@ For a problem with n decided samples, c of them correct:
             correct (the expectation over a fair draw).
 
 Undecided samples are left out of n and reported apart; a problem without any decided sample is left
-out. A benchmark's figure is the mean over problems. Intervals are 95 % percentile bootstrap over
-problems: they say how the figure varies with the choice of problems, not with a new sampling run.
+out, and of pass@k one with fewer than k. A benchmark's figure is the mean over problems. Intervals
+are 95 % percentile bootstrap over problems: they say how the figure varies with the choice of
+problems, not with a new sampling run.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,18 +40,29 @@ class Interval(NamedTuple):
     high: float
 
 
+class Estimate(NamedTuple):
+    """A figure and its 95 % interval, over those problems that have enough decided samples."""
+
+    value: float
+    """NaN where no problem has; `low` and `high` too."""
+    low: float
+    high: float
+    problems: int
+
+
 class Score(NamedTuple):
     """One benchmark. Shares are of all outputs, between 0 and 1."""
 
     benchmark: str
     problems: int
     samples: int
-    """Of most problems."""
+    """Drawn for most problems, undecided ones included."""
     accuracy: Interval
     """avg@k; pass@1 where there is one sample."""
-    pass_at: dict[int, Interval]
+    pass_at: dict[int, Estimate]
     """pass@k for powers of two and the number of samples; empty where there is one sample."""
-    majority: Interval | None
+    majority: Estimate | None
+    """maj@k; None where there is one sample."""
     length: float | None
     """Mean tokens of a response; None: not known."""
     unanswered: float
@@ -143,14 +155,12 @@ def _score(
     accuracy: Interval,
     rng: np.random.Generator,
 ) -> Score:
-    counts = [(c, n) for c, n in rates(*zip(*pairs, strict=True)).values()]
-    samples = int(np.median([n for _, n in counts]))
+    counts = list(rates(*zip(*pairs, strict=True)).values())
+    samples = _usual(Counter(output.group for output, _ in pairs).values())
     pass_at, voted = {}, None
-    fewest = min((n for _, n in counts if n), default=0)
-    if fewest > 1:
-        ks = [2**i for i in range(int(math.log2(fewest)) + 1)]
-        for k in sorted({*ks, fewest}):
-            pass_at[k] = _over_problems([pass_at_k(n, c, k) for c, n in counts if n], rng)
+    if samples > 1:
+        for k in sorted({*(2**i for i in range(samples.bit_length())), samples}):
+            pass_at[k] = _over_problems([pass_at_k(n, c, k) for c, n in counts if n >= k], rng)
         voted = _over_problems(_majorities(pairs), rng)
     lengths = [o.tokens for o, _ in pairs if o.tokens is not None]
     finished = [o.finished for o, _ in pairs if o.finished is not None]
@@ -169,9 +179,18 @@ def _score(
     )
 
 
-def _over_problems(values: Sequence[float], rng: np.random.Generator) -> Interval:
+def _usual(numbers: Iterable[int]) -> int:
+    """The most common one; of several such the largest."""
+    counts = Counter(numbers)
+    return max(counts, key=lambda number: (counts[number], number))
+
+
+def _over_problems(values: Sequence[float], rng: np.random.Generator) -> Estimate:
+    if not values:
+        return Estimate(math.nan, math.nan, math.nan, 0)
     array = np.array(values)
-    return _interval(array, bootstrap_means(array[:, None], rng)[:, 0])
+    interval = _interval(array, bootstrap_means(array[:, None], rng)[:, 0])
+    return Estimate(*interval, problems=len(values))
 
 
 def _majorities(pairs: Sequence[tuple[Output, Verdict]]) -> list[float]:

@@ -1,0 +1,105 @@
+"""Which problem of which benchmark a row of saved outputs is about, and which sample of it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import NamedTuple
+
+from ktae.errors import InputError
+from ktae.evaluation.benchmarks import BENCHMARKS, canonical
+from ktae.rollouts.text import require_text
+
+
+class Label(NamedTuple):
+    """What a row says of its problem."""
+
+    benchmark: str | None
+    """None: nothing."""
+    problem: str | None
+    """None: nothing; it is to be numbered by its prompt."""
+    named: bool
+    """Whether the benchmark is one that the outputs' own file named."""
+
+
+class Place(NamedTuple):
+    """Where a row belongs."""
+
+    benchmark: str
+    problem: str
+    sample: int
+    """From 0."""
+    named: bool
+    """As in `Label`."""
+
+
+class Numbering:
+    """The places of a file's rows; problems and samples without a number get one."""
+
+    def __init__(self, default_benchmark: str) -> None:
+        self.default = canonical(default_benchmark)
+        self.samples: Counter[tuple[str | None, str, str]] = Counter()
+        self.prompts: dict[tuple[str | None, str], dict[str, int]] = defaultdict(dict)
+
+    def place(self, label: Label, step: str | None, prompt: str | None, where: str) -> Place:
+        """The next row's; problems without a label are numbered by first appearance.
+
+        Raises:
+            InputError: neither label nor prompt tells the problem; `where` begins the message.
+        """
+        benchmark, problem = label.benchmark or self.default, label.problem
+        if problem is None:
+            if prompt is None:
+                raise InputError(f"{where}: neither group nor prompt: which problem is it?")
+            numbers = self.prompts[step, benchmark]
+            problem = str(numbers.setdefault(prompt, len(numbers)))
+        key = (step, benchmark, problem)
+        self.samples[key] += 1
+        return Place(benchmark, problem, self.samples[key] - 1, label.named)
+
+
+def label_of(benchmark: object, group: object, recorded: str | None, where: str) -> Label:
+    """Benchmark and problem of one row.
+
+    Args:
+        benchmark: the row's field, or None.
+        group: the row's field, or None: `aime24/7`, or whatever else tells problems apart.
+        recorded: the benchmark in a record of ours. Its labels begin with the benchmark where the
+            outputs' file named it; else it is that file's name, and no part of them.
+        where: the beginning of errors.
+
+    Raises:
+        InputError: one of them is no text that can be written.
+    """
+    name = require_text("" if benchmark is None else str(benchmark), f"{where}: benchmark")
+    if group is None:
+        return Label(canonical(name) if name else None, None, bool(name))
+    label = require_text(str(group), f"{where}: group")
+    if name:
+        return Label(canonical(name), _within(name, label), True)
+    if recorded is not None:
+        problem = _within(recorded, label)
+        return Label(canonical(recorded), problem, problem != label)
+    before, _, problem = label.rpartition("/")
+    return Label(canonical(before), problem, True) if before else Label(None, label, False)
+
+
+def step_of(step: object, where: str) -> str | None:
+    """A row's training step as text, None where it has none.
+
+    Raises:
+        InputError: it is no text that can be written.
+    """
+    if step is None or step != step:  # NaN is how pandas writes null
+        return None
+    return require_text(str(step), f"{where}: step")
+
+
+def _within(benchmark: str, label: str) -> str:
+    """A label without the benchmark where it begins with it, by any of its names; else all of it.
+
+    All of it: `algebra/0` and `geometry/0` of one benchmark are two problems.
+    """
+    name = canonical(benchmark)
+    names = (benchmark, name, *(BENCHMARKS[name].files if name in BENCHMARKS else ()))
+    found = next((x for x in names if label.startswith(f"{x}/")), None)
+    return label if found is None else label.removeprefix(f"{found}/")
