@@ -211,16 +211,45 @@ def test_token_ids_of_another_shape():
         ({"h22": 1}, r"unknown option algorithm\.ktae\.h22; did you mean 'h2'"),
         ({"zzz": 1}, r"unknown option algorithm\.ktae\.zzz; expected b_len"),
         ({"preset": "best"}, "no preset 'best'"),
+        ({"preset": ["a"]}, r"algorithm\.ktae\.preset is \['a'\]; expected paper, released"),
+        ({"preset": None}, r"algorithm\.ktae\.preset is None; expected paper"),
+        ({"tokenizer": 7}, r"algorithm\.ktae\.tokenizer is 7; expected the model's folder"),
+        ({"base": ["grpo"]}, r"algorithm\.ktae\.base is \['grpo'\]; expected grpo"),
         ({"h1": -1}, "h1 is -1; expected a number"),
         ({"units": ["token", "word"]}, r"units has word.*expected algorithm\.ktae\.tokenizer"),
         ({"base": "gae"}, r"algorithm\.ktae\.base is 'gae'; expected grpo"),
         ({"threshold": "x"}, r"algorithm\.ktae\.threshold is 'x'"),
+        ({"threshold": True}, r"algorithm\.ktae\.threshold is True"),
+        ({"threshold": float("nan")}, r"algorithm\.ktae\.threshold is nan"),
         ({"backend": "gpu"}, r"algorithm\.ktae\.backend is 'gpu'; expected auto"),
     ],
 )
 def test_bad_options(options, message):
     with pytest.raises(InputError, match=message):
         compute(batch(), ktae=options)
+
+
+@pytest.mark.parametrize("number", [np.float32(0.5), np.float64(0.5), np.int64(1), 0.5, 1])
+def test_a_threshold_is_any_number(number):
+    from ktae.verl.options import from_algorithm
+
+    assert from_algorithm({"ktae": {"threshold": number}}).threshold == number
+
+
+@pytest.mark.parametrize("given", [{}, {"config": None}, {"config": {}}])
+def test_without_a_configuration_the_defaults_hold(given):
+    from ktae.verl.advantages import handed_over, rollouts_of_batch, token_advantages
+
+    data = batch()
+    with handed_over(rollouts_of_batch(data)):
+        used, returns = token_advantages(
+            token_level_rewards=data.batch["token_level_rewards"],
+            response_mask=data.batch["response_mask"],
+            index=data.non_tensor_batch["uid"],
+            **given,
+        )
+    np.testing.assert_allclose(used.numpy(), expected(data), atol=1e-5)
+    np.testing.assert_array_equal(used, returns)
 
 
 def test_options_that_are_no_options():

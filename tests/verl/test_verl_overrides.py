@@ -93,6 +93,32 @@ def test_values_survive_the_command_line():
     assert list(config.trainer.logger) == ["console", "file"]
 
 
+@needs_verl
+@pytest.mark.parametrize(
+    ("key", "given", "read"),
+    [
+        ("actor_rollout_ref.actor.optim.lr", "1e-6", 1e-6),
+        ("trainer.nnodes", "2", 2),
+        ("trainer.project_name", "1e5", "1e5"),
+        ("trainer.balance_batch", "1", "1"),
+        ("+ray_kwargs.ray_init.runtime_env.env_vars.CUDA_LAUNCH_BLOCKING", "1", "1"),
+    ],
+)
+def test_text_becomes_a_number_only_where_verl_has_one(key, given, read):
+    from omegaconf import OmegaConf
+
+    from ktae.verl.check import compose, typed
+
+    config = compose(typed(overrides(demo(verl={"overrides": {key: given}}), PATHS)))
+    assert repr(OmegaConf.select(config, key.lstrip("+"))) == repr(read)
+
+
+def test_units_of_text_get_the_model_s_tokenizer():
+    settings = overrides(demo(ktae={"units": ["token", "word"]}), PATHS)
+    assert settings["+algorithm.ktae.tokenizer"] == PATHS.model
+    assert "+algorithm.ktae.tokenizer" not in overrides(demo(ktae={}), PATHS)
+
+
 def test_the_command_is_what_would_be_run():
     settings = overrides(demo(ktae={}), PATHS)
     words = shlex.split(command(settings, {"A": "1 2"}).replace("\\\n", " "))
@@ -123,6 +149,16 @@ def test_the_recipe_s_own_overrides_replace_ours():
             r"no key .*temprature; did you mean .*temperature",
         ),
         ("zzz", r"no key zzz; to add a new one: \+zzz"),
+        ("actor_rollout_ref.actor.lrr", r"did you mean actor_rollout_ref\.actor\.optim\.lr\?"),
+        ("actor_rollout_ref.rolout.n", r"did you mean actor_rollout_ref\.rollout\.n\?"),
+        (
+            "actor_rollout_ref.actor.temperature",
+            r"did you mean actor_rollout_ref\.rollout\.temperature\?",
+        ),
+        (
+            "trainer.zzz",
+            r"trainer has .*nnodes, n_gpus_per_node.*; to add a new one: \+trainer\.zzz",
+        ),
         ("+trainer.nnodes", "has trainer.nnodes already; leave out the +"),
         ("+algorithm.ktae.h9", r"unknown option algorithm\.ktae\.h9"),
     ],

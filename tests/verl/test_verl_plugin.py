@@ -1,9 +1,11 @@
 """How the plug-in gets into verl, and what it says when it cannot."""
 
 import importlib.metadata
+import importlib.util
 import os
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -157,6 +159,34 @@ def test_the_old_trainer_refuses_before_it_starts_too(verl):
         RayPPOTrainer(configuration("ktae", "sync", h4=1))
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"backend": "triton"}, r"backend is 'triton', and where verl .* no CUDA device.*; exp"),
+        (
+            {"tokenizer": "/no/where"},
+            r"algorithm\.ktae\.tokenizer: tokenizer path '/no/where' does",
+        ),
+    ],
+)
+def test_what_the_driver_cannot_do_is_refused_before_it_starts(verl, monkeypatch, given, message):
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+    from verl.trainer.ppo.v1 import get_trainer_cls
+
+    from ktae.backends import Backend
+    from ktae.verl import options
+
+    monkeypatch.setattr(Backend, "missing", lambda self: "there is no CUDA device")
+    config = configuration("ktae", "ktae_sync", **given)
+    with pytest.raises(InputError, match=message):
+        RayPPOTrainer(config)
+    with pytest.raises(InputError, match=message):
+        get_trainer_cls("ktae_sync")(config)
+    # whoever starts the run may be another machine
+    options.from_algorithm(OmegaConf.create({"ktae": given}))
+
+
 @pytest.mark.parametrize("estimator", ["ktae", "grpo"])
 def test_a_reward_function_that_could_not_grade_is_refused(verl, monkeypatch, estimator):
     from verl.trainer.ppo.ray_trainer import RayPPOTrainer
@@ -211,3 +241,35 @@ def test_what_it_raises_fails_the_import_each_time(tmp_path, monkeypatch):
     for _ in range(2):
         with pytest.raises(InputError, match="no"):
             import failing_module  # noqa: F401
+
+
+def test_who_only_asks_for_the_module_does_not_take_the_call(tmp_path, monkeypatch):
+    (tmp_path / "asked_module.py").write_text("value = 1\n")
+    seen = []
+    lazy.when_imported("asked_module", lambda module: seen.append(module.value))
+    assert importlib.util.find_spec("asked_module") is None  # it is not on the path yet
+    monkeypatch.syspath_prepend(tmp_path)
+    for _ in range(2):
+        assert importlib.util.find_spec("asked_module").origin.endswith("asked_module.py")
+    assert seen == []
+    import asked_module
+
+    assert seen == [asked_module.value] == [1]
+    importlib.reload(asked_module)
+    assert seen == [1]
+
+
+def test_a_loader_of_several_modules_makes_the_call_for_the_awaited_one(tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "several.zip", "w") as several:  # one loader for all of a zip
+        several.writestr("first_zipped.py", "value = 1\n")
+        several.writestr("awaited_zipped.py", "value = 2\n")
+    monkeypatch.syspath_prepend(tmp_path / "several.zip")
+    seen = []
+    lazy.when_imported("awaited_zipped", lambda module: seen.append(module.value))
+    importlib.util.find_spec("awaited_zipped")
+    import first_zipped  # noqa: F401
+
+    assert seen == []
+    import awaited_zipped  # noqa: F401
+
+    assert seen == [2]

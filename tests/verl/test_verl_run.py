@@ -52,6 +52,51 @@ def test_dry_run_prints_a_command_and_writes_nothing(recipe_file, tmp_path, caps
     assert f"data.train_files={out / 'data/verl/train.parquet'}" in words
 
 
+@pytest.fixture
+def pretrained(monkeypatch, tmp_path):
+    """An empty cache of base models, and the folders that were pretrained into it."""
+    from ktae.demo import pretrain
+
+    folders = []
+
+    def write(language, folder, seed, size):
+        folder.mkdir(parents=True)
+        folders.append(folder)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(pretrain, "write_base_model", write)
+    return folders
+
+
+@needs_verl
+def test_dry_run_names_the_demo_s_base_model_and_does_not_pretrain_it(
+    recipe_file, tmp_path, capsys, pretrained, started
+):
+    out = tmp_path / "run"
+    demo = ["model.path=demo", "model.demo_seed=3", "demo.language=lists", "ktae.units=[word]"]
+    arguments = ["train", recipe_file, "--engine", "verl", "--output", out, *demo]
+    assert ktae(*arguments, "--dry-run") == 0
+    printed = capsys.readouterr().out
+    assert not pretrained and not (tmp_path / "cache").exists()
+    ktae(*arguments)
+    [base] = pretrained
+    assert f"# {base} does not exist yet; `ktae train` pretrains it\n" in printed
+    settings = {f"actor_rollout_ref.model.path={base}", f"+algorithm.ktae.tokenizer={base}"}
+    assert settings <= set(shlex.split(printed.replace("\\\n", " "), comments=True))
+    [(program, _)] = started
+    assert settings <= set(program)
+    ktae(*arguments, "--dry-run")
+    assert "pretrains it" not in capsys.readouterr().out
+
+
+@needs_verl
+def test_a_refused_run_pretrains_nothing(recipe_file, tmp_path, pretrained, started):
+    bad = ["model.path=demo", "verl.overrides.zzz=1"]
+    with pytest.raises(InputError, match="no key zzz"):
+        run.run(recipes.load(recipe_file, bad), RunFolder(tmp_path / "run"), resume=False)
+    assert not pretrained and not started
+
+
 @needs_verl
 def test_what_verl_does_not_do_is_said(recipe_file, tmp_path, capsys, started):
     arguments = ["train", recipe_file, "--engine", "verl", "algorithm.patience=9"]

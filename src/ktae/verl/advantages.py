@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
-import functools
 import logging
 import time
 from collections.abc import Iterator
@@ -16,7 +15,6 @@ import torch
 
 from ktae.errors import InputError
 from ktae.estimator import key_token_values
-from ktae.rollouts.tokens import load_tokenizer
 from ktae.verl import options, plugin
 
 
@@ -60,7 +58,7 @@ def token_advantages(
         response_mask: (B, T), 0 where a token does not count. Rows that are 0 throughout, such as
             the ones with which verl fills a batch up, are in no group and get 0.
         index: (B,) the prompt's `uid`.
-        config: the node `algorithm` of verl's configuration.
+        config: the node `algorithm` of verl's configuration; None: verl's and our defaults.
 
     Returns:
         Advantages (B, T) float32, 0 where masked; and the same again, verl's "returns".
@@ -85,7 +83,7 @@ def token_advantages(
         np.asarray(index).astype(str),
         chosen.config,
         backend=chosen.backend,
-        tokenizer=_tokenizer(chosen.tokenizer) if chosen.tokenizer else None,
+        tokenizer=options.tokenizer_named(chosen.tokenizer) if chosen.tokenizer else None,
     )
     rollouts.metrics |= _statistics(base, terms, response_mask)
     rollouts.metrics["ktae/unknown"] = float(np.isnan(correct).mean())
@@ -114,7 +112,7 @@ def _rollout_advantages(
 
     kwargs = {"token_level_rewards": rewards, "response_mask": mask, "index": index}
     if name.startswith("grpo"):
-        kwargs["norm_adv_by_std_in_grpo"] = config.get("norm_adv_by_std_in_grpo", True)
+        kwargs["norm_adv_by_std_in_grpo"] = (config or {}).get("norm_adv_by_std_in_grpo", True)
     advantages: torch.Tensor = get_adv_estimator_fn(name)(config=config, **kwargs)[0]
     return advantages
 
@@ -126,11 +124,6 @@ def _correct(acc: np.ndarray | None, rewards: torch.Tensor, chosen: options.Opti
         acc = rewards.sum(dim=-1).cpu().numpy()
     known = acc if chosen.config.graded else acc > chosen.threshold
     return np.where(np.isnan(acc), np.nan, known)
-
-
-@functools.cache
-def _tokenizer(name: str) -> Any:
-    return load_tokenizer(name)
 
 
 _warned = False

@@ -11,7 +11,7 @@ from typing import Any
 
 from ktae.errors import InputError, one_line
 from ktae.verl import options, plugin, versions
-from ktae.verl.overrides import Overrides, arguments
+from ktae.verl.overrides import IGNORED, Overrides, arguments, number_in
 
 
 def compose(settings: Overrides) -> Any:
@@ -27,7 +27,7 @@ def compose(settings: Overrides) -> Any:
     from hydra import initialize_config_dir
     from hydra.errors import HydraException
 
-    _refuse_unknown(settings, _known_keys())
+    _refuse_unknown(settings)
     with initialize_config_dir(str(_folder()), version_base=None):
         try:
             config = hydra_compose("ppo_trainer", overrides=arguments(settings))
@@ -48,31 +48,75 @@ def _folder() -> Path:
 
 
 @functools.cache
-def _known_keys() -> frozenset[str]:
-    """All dotted keys of the installed verl's configuration."""
+def _stock() -> dict[str, Any]:
+    """All dotted keys of the installed verl's configuration, of sections too, and their values."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from omegaconf import OmegaConf
 
     with initialize_config_dir(str(_folder()), version_base=None):
         stock = hydra_compose("ppo_trainer")
-    return frozenset(_keys(OmegaConf.to_container(stock, resolve=False)))
+    return dict(_dotted(OmegaConf.to_container(stock, resolve=False)))
 
 
-def _refuse_unknown(settings: Overrides, known: frozenset[str]) -> None:
+def _dotted(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in content.items():
+        yield f"{prefix}{key}", value
+        if isinstance(value, dict):
+            yield from _dotted(value, f"{prefix}{key}.")
+
+
+def typed(settings: Overrides) -> Overrides:
+    """The overrides, with numbers for text that spells one where verl's own value is a number.
+
+    YAML takes `1e-6` for text, and so would verl, which finds out in the middle of a run.
+
+    Raises:
+        InputError: verl is absent or of another version.
+    """
+    versions.require()
+    return {key: _typed(value, _stock().get(key)) for key, value in settings.items()}
+
+
+def _typed(value: Any, own: Any) -> Any:
+    number = number_in(value) if isinstance(value, str) else None
+    if number is None or isinstance(own, bool) or not isinstance(own, int | float):
+        return value
+    return int(number) if isinstance(own, int) and number.is_integer() else number
+
+
+def _refuse_unknown(settings: Overrides) -> None:
+    known = _stock()
     for key in settings:
         name = key.lstrip("+")
         if key.startswith("+") and name in known:
             raise InputError(f"verl's configuration has {name} already; leave out the +")
         if not key.startswith("+") and name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {nearest[0]}?" if nearest else f"to add a new one: +{name}"
-            raise InputError(f"the installed verl has no key {name}; {hint}")
+            raise InputError(f"the installed verl has no key {name}; {_hint(name, known)}")
 
 
-def _keys(content: Any, prefix: str = "") -> Iterator[str]:
-    """All dotted keys, of sections too."""
-    for key, value in content.items():
-        yield f"{prefix}{key}"
-        if isinstance(value, dict):
-            yield from _keys(value, f"{prefix}{key}.")
+def _hint(name: str, known: dict[str, Any]) -> str:
+    """What may be meant by a key that verl does not have: first, a setting of its own section."""
+    section = name
+    while section and not isinstance(known.get(section), dict):
+        section = section.rpartition(".")[0]
+    prefix = f"{section}." if section else ""
+    settings = [key for key, value in known.items() if not value or not isinstance(value, dict)]
+    settings = [key for key in settings if not key.startswith(IGNORED)]
+    inside = [key.removeprefix(prefix) for key in settings if key.startswith(prefix)]
+    if nearest := _nearest(name.removeprefix(prefix), inside):
+        return f"did you mean {prefix}{nearest}?"
+    last = name.rpartition(".")[2]
+    if elsewhere := [key for key in settings if key.endswith(f".{last}")]:
+        return f"did you mean {elsewhere[0]}?"
+    to_add = f"to add a new one: +{name}"
+    return f"{section} has {', '.join(known[section])}; {to_add}" if section else to_add
+
+
+def _nearest(name: str, keys: list[str]) -> str | None:
+    """The key that is spelt most like it, or else the one whose last part is."""
+    if close := difflib.get_close_matches(name, keys, n=1):
+        return close[0]
+    by_last = {key.rpartition(".")[2]: key for key in keys}
+    close = difflib.get_close_matches(name.rpartition(".")[2], by_last, n=1)
+    return by_last[close[0]] if close else None

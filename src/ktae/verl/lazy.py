@@ -6,12 +6,15 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import Any
 
 OnImport = Callable[[ModuleType], None]
 
 _waiting: dict[str, OnImport] = {}
+_search = threading.local()  # `name`: the module that this thread looks for
 
 
 def when_imported(name: str, call: OnImport) -> None:
@@ -35,21 +38,30 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        call = _waiting.pop(name, None)  # popped first: the next line comes here again
-        if call is None:
+        outer = getattr(_search, "name", None)
+        if name not in _waiting or name == outer:
             return None
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return None
-        run = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            try:
-                run(module)
-                call(module)
-            except BaseException:
-                _waiting[name] = call  # whoever tries again meets it again
-                raise
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        _search.name = name  # for the next line comes here again
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            _search.name = outer
+        if spec is not None and spec.loader is not None:
+            _call_after(spec.loader)
         return spec
+
+
+def _call_after(loader: Any) -> None:
+    """Let the loader make the call once it has run an awaited module."""
+    run = loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        run(module)
+        # Only now, for who asks where a module is need not import it; and by the module's own
+        # name, for the loader of a zip file is that of all its modules.
+        name = module.__name__
+        if call := _waiting.get(name):
+            call(module)
+            del _waiting[name]  # had it raised, whoever tries again would meet it again
+
+    loader.exec_module = exec_module

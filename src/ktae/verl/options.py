@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
+import numbers
 from typing import Any
 
-from ktae.config import KTAEConfig
+from ktae.backends import BACKENDS
+from ktae.config import PRESETS, KTAEConfig
 from ktae.errors import InputError
+from ktae.rollouts.tokens import load_tokenizer
+from ktae.units import UNITS
 
 BASES = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized")
 """Rollout advantages of verl that the terms can be added to."""
@@ -46,11 +51,43 @@ def from_algorithm(algorithm: Any) -> Options:
         raise InputError(f"algorithm.ktae is {node!r}; expected options, such as algorithm.ktae.h2")
     given = dict(node.items())
     _refuse_unknown(given)
+    preset = given.get("preset", "paper")
+    if not isinstance(preset, str):
+        raise InputError(f"algorithm.ktae.preset is {preset!r}; expected {', '.join(PRESETS)}")
     fields = {name: _plain(given[name]) for name in given if name in _ESTIMATOR}
     own = {name: given[name] for name in _OWN if name in given}
-    options = Options(KTAEConfig.preset(given.get("preset", "paper"), **fields), **own)
+    options = Options(KTAEConfig.preset(preset, **fields), **own)
     _check(options)
     return options
+
+
+def check_here(options: Options) -> None:
+    """Refuse what the process that computes the advantages cannot do; another one cannot tell.
+
+    Raises:
+        InputError: the backend cannot be used, or the tokenizer cannot be loaded.
+    """
+    reason = None if options.backend == "auto" else BACKENDS[options.backend].missing()
+    if reason:
+        raise InputError(
+            f"algorithm.ktae.backend is {options.backend!r}, and where verl computes advantages "
+            f"{reason}; expected auto, or one that can be used there"
+        )
+    if options.tokenizer:
+        tokenizer_named(options.tokenizer)
+
+
+@functools.cache
+def tokenizer_named(name: str) -> Any:
+    """The tokenizer of `algorithm.ktae.tokenizer`, loaded once.
+
+    Raises:
+        InputError: it cannot be loaded.
+    """
+    try:
+        return load_tokenizer(name)
+    except InputError as error:
+        raise InputError(f"algorithm.ktae.tokenizer: {error}") from None
 
 
 def _refuse_unknown(given: dict[str, Any]) -> None:
@@ -63,13 +100,11 @@ def _refuse_unknown(given: dict[str, Any]) -> None:
 
 
 def _check(options: Options) -> None:
-    from ktae.backends import BACKENDS
-
     _check_tokenizer(options)
     if options.base not in BASES:
         raise InputError(f"algorithm.ktae.base is {options.base!r}; expected {', '.join(BASES)}")
-    number = isinstance(options.threshold, int | float) and not isinstance(options.threshold, bool)
-    if not number or not math.isfinite(options.threshold):
+    is_number = isinstance(options.threshold, numbers.Real)
+    if not is_number or isinstance(options.threshold, bool) or not math.isfinite(options.threshold):
         raise InputError(f"algorithm.ktae.threshold is {options.threshold!r}; expected a number")
     known = ("auto", *BACKENDS)
     if options.backend not in known:
@@ -79,8 +114,11 @@ def _check(options: Options) -> None:
 
 
 def _check_tokenizer(options: Options) -> None:
-    from ktae.units import UNITS
-
+    if not isinstance(options.tokenizer, str | None):
+        raise InputError(
+            f"algorithm.ktae.tokenizer is {options.tokenizer!r}; expected the model's folder or "
+            "hub name"
+        )
     of_text = [name for name in options.config.units if UNITS[name].needs_tokenizer]
     if of_text and not options.tokenizer:
         raise InputError(

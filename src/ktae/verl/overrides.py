@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -71,7 +71,7 @@ def overrides(
             would ignore.
     """
     settings = (
-        _algorithm(recipe)
+        _algorithm(recipe, paths)
         | _data(recipe, paths)
         | _model(recipe, paths)
         | _actor(recipe)
@@ -113,7 +113,7 @@ def _flat(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
             yield f"{prefix}{key}", value
 
 
-def _algorithm(recipe: Recipe) -> Overrides:
+def _algorithm(recipe: Recipe, paths: Paths) -> Overrides:
     settings: Overrides = {
         "algorithm.adv_estimator": ESTIMATOR if recipe.ktae else "grpo",
         "algorithm.norm_adv_by_std_in_grpo": recipe.algorithm.scale_by_std,
@@ -122,7 +122,7 @@ def _algorithm(recipe: Recipe) -> Overrides:
     if recipe.ktae:
         chosen = {"preset": recipe.ktae.preset} | recipe.ktae.replaced()
         if any(UNITS[unit].needs_tokenizer for unit in recipe.ktae.config().units):
-            chosen["tokenizer"] = recipe.model.path
+            chosen["tokenizer"] = paths.model
         settings |= {f"+algorithm.ktae.{name}": value for name, value in chosen.items()}
     if recipe.algorithm.resampling_rounds:
         # verl samples until the batch is full, however many rounds that takes.
@@ -278,25 +278,63 @@ def starting(settings: Overrides, paths: Paths) -> Overrides:
 
 
 def arguments(settings: Overrides) -> list[str]:
-    """The overrides as Hydra reads them from a command line."""
+    """The overrides as Hydra reads them from a command line: each value comes out as it went in.
+
+    Raises:
+        InputError: a key of a mapping in a list is one that Hydra's grammar cannot spell.
+    """
     return [f"{key}={_hydra(value)}" for key, value in settings.items()]
 
 
 def _hydra(value: Any) -> str:
     if value is None:
         return "null"
-    if isinstance(value, bool):
-        return str(value)
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(_hydra, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_hydra_key(k)}:{_hydra(v)}" for k, v in value.items()) + "}"
     if isinstance(value, str) and not _is_word(value):
-        return json.dumps(value, ensure_ascii=False)
+        return _quoted(value)
     return str(value)
 
 
+def _hydra_key(key: Any) -> str:
+    """Hydra takes no quotes around the keys of a mapping."""
+    if isinstance(key, str) and (":" in key or not _is_word(key)):
+        raise InputError(
+            f"verl.overrides has a mapping in a list with the key {key!r}, which Hydra cannot "
+            "read; expected ASCII letters, digits and _./@%+-, and text that is not a number, "
+            "true, false or null"
+        )
+    return _hydra(key)
+
+
+WORD = re.compile(r"[A-Za-z0-9_./:@%+-]+")
+"""Of Hydra's unquoted text only what a shell leaves alone, too."""
+
+
 def _is_word(text: str) -> bool:
-    """Whether Hydra's grammar takes the text as it is."""
-    return bool(text) and all(c.isalnum() or c in "-_./:@%+~" for c in text)
+    """Whether Hydra takes the text as it is, and for text."""
+    is_other = text.lower() in ("true", "false", "null") or number_in(text) is not None
+    return bool(WORD.fullmatch(text)) and not is_other
+
+
+def number_in(text: str) -> float | None:
+    """The number that a text spells; all that Hydra takes for one, `inf` and `nan` too, is."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _quoted(text: str) -> str:
+    """In double quotes, where a backslash stands for itself unless a quote comes after it."""
+    return '"' + re.sub(r'(\\*)("|\Z)', _escaped, text) + '"'
+
+
+def _escaped(before_quote: re.Match[str]) -> str:
+    backslashes, quote = before_quote.groups()
+    return 2 * backslashes + ('\\"' if quote else "")
 
 
 def command(settings: Overrides, environment: dict[str, str]) -> str:

@@ -107,7 +107,7 @@ def _check(config: Any, *, has_token_ids: bool) -> None:
             raise InputError(without_mode(config.trainer.v1.trainer_mode))
         from ktae.verl import options
 
-        options.from_algorithm(config.algorithm)
+        options.check_here(options.from_algorithm(config.algorithm))
     function = (config.get("reward") or {}).get("custom_reward_function") or {}
     is_demo = "max_response_length" in (function.get("reward_kwargs") or {})
     if function.get("path") == REWARD and not is_demo:

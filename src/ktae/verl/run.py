@@ -12,7 +12,7 @@ from ktae.errors import InputError
 from ktae.hub import model_name
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder
-from ktae.verl.check import compose
+from ktae.verl.check import compose, typed
 from ktae.verl.overrides import (
     Overrides,
     Paths,
@@ -32,10 +32,10 @@ def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> Override
 
     Raises:
         InputError: verl is absent or of another version, a key is unknown to it, or the recipe
-            asks for what verl cannot do. Nothing is written.
+            asks for what verl cannot do. Nothing is written or trained.
     """
-    paths = Paths(model_name(recipe), *_data(recipe, folder), folder.path.absolute())
-    settings = overrides(recipe, paths, resume=resume, environment=_environment(folder))
+    paths = Paths(_model(recipe), *_data(recipe, folder), folder.path.absolute())
+    settings = typed(overrides(recipe, paths, resume=resume, environment=_environment(folder)))
     compose(settings)
     return starting(settings, paths)
 
@@ -47,6 +47,9 @@ def dry_run(recipe: Recipe, folder: RunFolder) -> str:
     missing = [
         f"{path} does not exist yet; `{writer}` writes it" for path in _absent(recipe, folder)
     ]
+    model = _model(recipe)
+    if recipe.model.path == "demo" and not Path(model).is_dir():
+        missing.append(f"{model} does not exist yet; `ktae train` pretrains it")
     comments = [f"# {line}\n" for line in (*notes(recipe), *missing)]
     return "".join(comments) + command(settings, _environment(folder))
 
@@ -65,6 +68,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
     settings = plan(recipe, folder, resume=resume)
     if recipe.task != "demo":
         _require_inputs(recipe, folder)
+    model_name(recipe)  # pretrains the demo's if it is not there yet
     if resume:
         _keep_metrics(folder)
     else:
@@ -85,6 +89,20 @@ def _environment(folder: RunFolder) -> dict[str, str]:
         "VERL_FILE_LOGGER_PATH": str(folder.metrics.absolute()),
         "TENSORBOARD_DIR": str((folder.path / "tensorboard").absolute()),
     }
+
+
+def _model(recipe: Recipe) -> str:
+    """The folder or hub name of the recipe's model; the demo's base model may not be there yet."""
+    if recipe.model.path != "demo":
+        return model_name(recipe)
+    from ktae.demo import LANGUAGES
+    from ktae.demo.pretrain import _default_cache, folder_name
+    from ktae.demo.sizes import SIZES
+
+    language, size = LANGUAGES[recipe.demo.language], SIZES[recipe.model.demo_size]
+    # Private there, as that file's bytes are in the folders' names: a function that joined the two
+    # would rename every base model that somebody keeps.
+    return str(_default_cache() / folder_name(language, recipe.model.demo_seed, size))
 
 
 def _data(recipe: Recipe, folder: RunFolder) -> tuple[Path, Path]:

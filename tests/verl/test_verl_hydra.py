@@ -1,0 +1,102 @@
+"""Values as Hydra reads them: what goes into `arguments` is what Hydra's own parser gives back."""
+
+import math
+
+import pytest
+from extras import installed
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ktae.errors import InputError
+from ktae.verl.overrides import arguments
+
+needs_hydra = pytest.mark.skipif(not installed("hydra-core"), reason="needs the extra 'verl'")
+
+
+def read(value):
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    [parsed] = OverridesParser.create().parse_overrides(arguments({"key": value}))
+    assert not parsed.is_sweep_override()
+    return parsed.value()
+
+
+PATHS = ["/home/josé/run", "/runs/backup~1", "~/qwen", "/a b", "/a,b", "/x=y", "/r#1", "C:\\new"]
+LOOK_LIKE_SOMETHING_ELSE = [
+    *("123", "-5", "+5", "1_000", "007", "1.", ".5", "1.5", "1e5", "1e-6", "-1.5E+3", "1_0.0_1"),
+    *("true", "True", "FALSE", "null", "Null", "nan", "-NaN", "inf", "+Inf", "infinity"),
+]
+GRAMMAR = [
+    *(
+        "",
+        " ",
+        " a",
+        "a ",
+        "a:b",
+        "k=v",
+        "a,b",
+        "[a]",
+        "{a:b}",
+        "f(x)",
+        "${x}",
+        "a.b",
+        "1:2",
+        "1+2",
+    ),
+    *("-", "--x", "+", "%", "@", "a-1", "0x10", "1__0", "1..", "~", "!", "#", "?", "*", "|", "$"),
+]
+ESCAPES = [
+    "\\",
+    "\\\\",
+    '"',
+    '\\"',
+    '"\\',
+    '\\\\"',
+    'a"b\\',
+    "a\\b",
+    "a\\nb",
+    "a\nb",
+    "\n",
+    "\t",
+    "'",
+]
+
+
+@needs_hydra
+@pytest.mark.parametrize("text", [*PATHS, *LOOK_LIKE_SOMETHING_ELSE, *GRAMMAR, *ESCAPES])
+def test_text_stays_that_text(text):
+    assert repr(read(text)) == repr(text)
+    assert repr(read([text, {"a": text}])) == repr([text, {"a": text}])
+
+
+@needs_hydra
+@pytest.mark.parametrize("value", [None, True, False, 0, -7, 1e-6, 1e16, -0.0, math.inf, [], {}])
+def test_other_values_keep_their_type(value):
+    assert repr(read(value)) == repr(value)
+
+
+@needs_hydra
+def test_mappings_in_lists():
+    value = [{"a": 1, "b/c": [{"d": None}]}, {2: True, 1.5: "x:y", "no-1": {}}]
+    assert repr(read(value)) == repr(value)
+
+
+@pytest.mark.parametrize("key", ["é", "a b", "a:b", "1", "true", ""])
+def test_a_key_that_hydra_cannot_spell(key):
+    with pytest.raises(InputError, match=r"mapping in a list with the key .*Hydra cannot read"):
+        arguments({"key": [{key: 1}]})
+
+
+characters = st.characters(exclude_categories=["Cs"])
+texts = st.text(characters) | st.text("\\\"'\n ~é.:/-+_=,${}[]()019eaEinfNtrulsTF")
+keys = st.from_regex(r"[a-z_][a-z0-9_.@-]*", fullmatch=True).filter(
+    lambda key: key not in ("null", "true", "false", "nan", "inf")
+)
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts
+values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(keys, inner))
+
+
+@needs_hydra
+@given(values)
+def test_any_value_comes_back(value):
+    assert repr(read(value)) == repr(value)
