@@ -16,7 +16,7 @@ from ktae import (
     statistics,
     token_advantages,
 )
-from ktae.controls import permuted_labels
+from ktae.controls import CONTROLS, PARTS, permuted_labels
 
 Z = KTAEConfig(statistic="z")
 GRADED_Z = KTAEConfig(statistic="z", graded=True)
@@ -283,7 +283,7 @@ class TestControls:
 
     Y = np.array([1, 0, np.nan, 1, 1, 0])
 
-    @pytest.mark.parametrize("control", ["permuted-labels", "shuffled-values", "random-tokens"])
+    @pytest.mark.parametrize("control", [*CONTROLS, *PARTS])
     @pytest.mark.parametrize("units", [("token",), ("token", "bigram")])
     def test_other_terms_in_the_same_places(
         self, backend: str, control: str, units: tuple[str, ...]
@@ -314,6 +314,18 @@ class TestControls:
         real = key_token_values(IDS, MASK, self.Y, GROUPS)
         got = key_token_values(IDS, MASK, self.Y, GROUPS, KTAEConfig(control="random-tokens"))
         np.testing.assert_array_equal(np.sort(got, axis=1), np.sort(real, axis=1))
+
+    def test_parts_of_the_terms_add_up(self) -> None:
+        for ignored in ((), (int(IDS[0, 0]),)):
+            real, whole, rest = (
+                token_advantages(
+                    np.arange(6.0), IDS, MASK, GROUPS, correct=self.Y,
+                    config=KTAEConfig(control=control, ignore_token_ids=ignored),
+                )
+                for control in ("none", "rollout-mean", "within-rollout")
+            )  # fmt: skip
+            base = token_advantages(np.arange(6.0), IDS, MASK, GROUPS, correct=np.full(6, np.nan))
+            np.testing.assert_allclose(whole + rest - base, real, atol=1e-6)
 
     def test_rollouts_of_ignored_tokens_take_no_label_away(self) -> None:
         ids = np.array([[9, 9], [9, 9], [1, 2], [1, 3], [4, 2], [5, 6]])

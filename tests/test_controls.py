@@ -7,12 +7,16 @@ import numpy as np
 import pytest
 
 import ktae
+from ktae import InputError
 from ktae.controls import (
     CONTROLS,
+    PARTS,
     high_entropy,
     permuted_labels,
     random_tokens,
+    rollout_means,
     shuffled_values,
+    within_rollouts,
 )
 
 
@@ -93,6 +97,32 @@ def test_random_tokens_keep_each_rollouts_terms(batch):
     for row in range(len(ids)):
         assert multiset(found[row, mask[row]]) == multiset(terms[row, mask[row]])
     assert (found != terms)[mask].mean() > 0.3
+
+
+def test_terms_are_the_sum_of_their_parts(batch):
+    ids, mask, correct, groups = batch
+    terms = ktae.key_token_values(ids, mask, correct, groups)
+    whole, rest = rollout_means(terms, mask), within_rollouts(terms, mask)
+    assert whole.dtype == rest.dtype == terms.dtype
+    assert not whole[~mask].any() and not rest[~mask].any()
+    np.testing.assert_allclose(whole + rest, terms, atol=1e-7)
+    for row in np.flatnonzero(mask.any(axis=1)):
+        assert len(set(whole[row, mask[row]].tolist())) == 1
+        assert rest[row, mask[row]].mean() == pytest.approx(0, abs=1e-6)
+    assert np.abs(whole).max() > 0.05 and np.abs(rest).max() > 0.05
+
+
+def test_parts_of_tensors_and_of_masked_places(batch):
+    torch = pytest.importorskip("torch")
+    ids, mask, correct, groups = batch
+    terms = ktae.key_token_values(ids, mask, correct, groups)
+    garbage = np.where(mask, terms, np.float32("nan"))
+    for part in PARTS.values():
+        found = part(torch.from_numpy(garbage), torch.from_numpy(mask).float())
+        assert found.dtype == torch.float32
+        np.testing.assert_allclose(found.numpy(), part(terms, mask), atol=1e-7)
+    with pytest.raises(InputError, match=r"mask is .*; expected .*shape of terms"):
+        rollout_means(terms, mask[:1])
 
 
 @pytest.mark.parametrize("name", CONTROLS)

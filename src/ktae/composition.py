@@ -51,7 +51,7 @@ def composed_terms(
         config, units=("token",), control="none", ignore_token_ids=(), term_scale=scale
     )
     # The backend adds the base in passing, unless the terms are still to be moved about.
-    base_later = bool(ignored) or config.control in ("shuffled-values", "random-tokens")
+    base_later = bool(ignored) or config.control not in ("none", "permuted-labels")
     total_bt: Any = None
     for unit in config.units:
         keys_bt = unit_keys(unit, batch.token_ids, counted_bt, tokenizer=tokenizer)
@@ -69,6 +69,8 @@ def composed_terms(
         total_bt = controls.random_tokens(
             total_bt, counted_bt, token_ids=batch.token_ids, seed=seed
         )
+    if config.control in controls.PARTS:
+        total_bt = controls.PARTS[config.control](total_bt, counted_bt)
     if base_later:
         total_bt += base_b[:, None]
         total_bt *= batch.mask != 0

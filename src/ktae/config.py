@@ -70,9 +70,16 @@ class KTAEConfig:
     """What is counted, names in `ktae.units.UNITS`. With several, a token's term is the mean of
     the terms of its units."""
 
-    control: Literal["none", "permuted-labels", "shuffled-values", "random-tokens"] = "none"
+    control: Literal[
+        "none",
+        "permuted-labels",
+        "shuffled-values",
+        "random-tokens",
+        "rollout-mean",
+        "within-rollout",
+    ] = "none"
     """A control experiment under the estimator's name (`ktae.controls`): what remains of an effect
-    when the evidence is destroyed."""
+    when the evidence is destroyed, or when only one part of the terms is kept."""
 
     control_seed: int = 0
     """Of the control's random numbers, which depend on it and the rollouts alone."""

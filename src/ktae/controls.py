@@ -1,4 +1,5 @@
-"""What a token term must beat: the same estimator on labels, values or places drawn at random.
+"""What a token term must beat: the same estimator on labels, values or places drawn at random, and
+its two parts, the rollout's and the token's.
 
 All are pure functions, deterministic in `seed`, of arrays or tensors, and give back what they got:
 arrays for arrays, tensors on the same device for tensors. They compute on the host, wherever the
@@ -155,13 +156,48 @@ def random_tokens(terms: Any, mask: Any, *, token_ids: Any, seed: int) -> Any:
     return _like(terms, out_bt)
 
 
+def rollout_means(terms: Any, mask: Any) -> Any:
+    """Each rollout's terms, averaged over it: no token is told from another.
+
+    Terms are the sum of this and of `within_rollouts`: what they do to a rollout's own advantage,
+    and what they do to its tokens beside each other. Neither is random.
+
+    Args:
+        terms: (B, T) floats.
+        mask: (B, T) bool, integers or floats.
+
+    Returns:
+        (B, T) of the type, dtype and device of `terms`, 0 where masked.
+
+    Raises:
+        InputError: (a ValueError) shapes or dtypes do not fit.
+    """
+    terms_bt, mask_bt = _terms(terms, mask)
+    return _like(terms, _means(terms_bt, mask_bt))
+
+
+def within_rollouts(terms: Any, mask: Any) -> Any:
+    """Each rollout's terms less their mean, so that its own advantage stays what it was.
+
+    Arguments, result and errors as in `rollout_means`.
+    """
+    terms_bt, mask_bt = _terms(terms, mask)
+    return _like(terms, terms_bt - _means(terms_bt, mask_bt))
+
+
 CONTROLS: dict[str, Callable[..., Any]] = {
     "permuted-labels": permuted_labels,
     "shuffled-values": shuffled_values,
     "random-tokens": random_tokens,
 }
-"""The controls by name. `permuted-labels` gives labels for the estimator; the others take its
+"""The random ones by name. `permuted-labels` gives labels for the estimator; the others take its
 terms."""
+
+PARTS: dict[str, Callable[[Any, Any], Any]] = {
+    "rollout-mean": rollout_means,
+    "within-rollout": within_rollouts,
+}
+"""The parts by name."""
 
 
 def high_entropy(entropies: Any, mask: Any, *, share: float = 0.2) -> Any:
@@ -208,6 +244,20 @@ def _tokens(token_ids: Any, mask: Any) -> tuple[np.ndarray, np.ndarray]:
     ids_bt, mask_bt = as_array("token_ids", on_host(token_ids)), as_array("mask", on_host(mask))
     check_tokens(ids_bt, mask_bt)
     return ids_bt, np.not_equal(mask_bt, 0)
+
+
+def _terms(terms: Any, mask: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Terms, 0 where masked, and the mask."""
+    terms_bt = as_array("terms", on_host(terms))
+    if terms_bt.ndim != 2 or terms_bt.dtype.kind != "f":
+        raise InputError(f"terms is {describe(terms_bt)}; expected floats of shape (B, T)")
+    mask_bt = _mask("terms", terms_bt, as_array("mask", on_host(mask)))
+    return np.where(mask_bt, terms_bt, 0), mask_bt
+
+
+def _means(terms_bt: np.ndarray, mask_bt: np.ndarray) -> np.ndarray:
+    means_b = terms_bt.sum(axis=1, dtype=np.float64) / np.maximum(mask_bt.sum(axis=1), 1)
+    return (means_b[:, None] * mask_bt).astype(terms_bt.dtype)
 
 
 def _mask(name: str, array: np.ndarray, mask_bt: np.ndarray) -> np.ndarray:
