@@ -257,7 +257,8 @@ def _terms(terms: Any, mask: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _means(terms_bt: np.ndarray, mask_bt: np.ndarray) -> np.ndarray:
     means_b = terms_bt.sum(axis=1, dtype=np.float64) / np.maximum(mask_bt.sum(axis=1), 1)
-    return (means_b[:, None] * mask_bt).astype(terms_bt.dtype)
+    means_bt: np.ndarray = (means_b[:, None] * mask_bt).astype(terms_bt.dtype)
+    return means_bt
 
 
 def _mask(name: str, array: np.ndarray, mask_bt: np.ndarray) -> np.ndarray:
