@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 
@@ -25,6 +26,16 @@ def test_a_folder_that_cannot_be_made(tmp_path):
         RunFolder(tmp_path / "file" / "run").create("")
     with pytest.raises(InputError, match=r"cannot make run folder .*file is a file"):
         RunFolder(tmp_path / "file" / "deep" / "run").require_free()
+
+
+def test_an_empty_folder_of_ones_own_in_one_that_is_not(tmp_path, monkeypatch):
+    """As a volume that is mounted into a container."""
+    (tmp_path / "out").mkdir()
+    own = tmp_path / "out"
+    monkeypatch.setattr(os, "access", lambda path, _: path == own)
+    RunFolder(own).require_free()
+    with pytest.raises(InputError, match="may not be written to"):
+        RunFolder(tmp_path / "other").require_free()
 
 
 def test_a_line_cut_short_by_a_crash_is_left_out(folder):

@@ -24,7 +24,8 @@ def check_local_or_hub(what: str, name: str) -> None:
     path = Path(os.path.expanduser(name))  # that of Path raises where there is no such user
     if path.is_file():
         raise InputError(f"{what} {name} is a file; expected its folder, or a hub name")
-    if (path / "recipe.yaml").is_file() and not (path / "config.json").exists():
+    own = ("config.json", "tokenizer.json")
+    if name and (path / "recipe.yaml").is_file() and not any((path / x).exists() for x in own):
         raise InputError(
             f"{what} {name} is a run folder; what it has trained is in {path / 'model'}, once it "
             "has finished"

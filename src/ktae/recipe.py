@@ -338,11 +338,11 @@ def flat(recipe: Recipe) -> dict[str, Any]:
 
 
 def dotted(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Mappings in mappings as dotted keys and values; an empty one is a value."""
+    """Mappings in mappings as dotted keys and values; an empty one has none."""
     found: dict[str, Any] = {}
     for key, value in content.items():
-        inner = isinstance(value, dict) and value
-        found |= dotted(value, f"{prefix}{key}.") if inner else {prefix + key: value}
+        is_section = isinstance(value, dict)
+        found |= dotted(value, f"{prefix}{key}.") if is_section else {prefix + key: value}
     return found
 
 

@@ -40,7 +40,8 @@ class RunFolder:
         if self.path.exists() and not (self.path.is_dir() and not any(self.path.iterdir())):
             raise InputError(f"{self.path} is not an empty folder; give another --output")
         # Before anything is loaded, and before TRL makes the folder by itself.
-        above = next(folder for folder in self.path.absolute().parents if folder.exists())
+        path = self.path.absolute()
+        above = next(folder for folder in (path, *path.parents) if folder.exists())
         if not above.is_dir() or not os.access(above, os.W_OK):
             what = "may not be written to" if above.is_dir() else "is a file"
             raise InputError(f"cannot make run folder {self.path}: {above} {what}")

@@ -298,6 +298,7 @@ def test_command(model: Any, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (["--estimators", "papr"], "no preset 'papr'; expected one of paper"),
+        (["--device", "tpu"], "--device is 'tpu'; expected cpu"),
         (["--estimators", "paper,paper"], "--estimators names paper twice"),
         (["--estimators", "paper:h3"], "'h3' in 'paper:h3'; expected preset:key=value"),
         (["--estimators", "paper:h9=1"], "no KTAE setting 'h9'"),

@@ -5,9 +5,12 @@ import json
 import re
 import zlib
 
+import numpy as np
 import pytest
 
 pytest.importorskip("jinja2")
+
+from ktae.report import terminal
 
 ROWS = [
     {"group": "g", "response": "so 4", "reward": 1},
@@ -68,6 +71,11 @@ def test_rows_that_cannot_be_used_are_named(run, tmp_path):
     assert "left out: r.jsonl, line 4: no field 'response'" in err
     for command in ("show", "null"):
         assert "left out: r.jsonl, line 4: no field 'response'" in run(command, "r.jsonl")[2]
+
+
+def test_a_character_that_is_cut_by_an_unknown_token_stays_in_its_place():
+    shaded = terminal._shaded([1, 2, 3], np.zeros(3), {1: b"\xe2\x82", 2: None, 3: b"a"}, 1.0)
+    assert shaded.plain == "\N{REPLACEMENT CHARACTER}⟨2⟩ a"
 
 
 def test_token_ids_without_text_are_numbers(run, tmp_path):

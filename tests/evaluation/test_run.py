@@ -128,6 +128,14 @@ def test_other_settings_where_nothing_was_generated(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "a/settings.json").read_text())["seed"] == 8
 
 
+def test_settings_of_something_else_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text('{"editor.fontSize": 12}')
+    (tmp_path / "other.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds an evaluation with model = None"):
+        claimed(tmp_path)
+    assert "fontSize" in (tmp_path / "settings.json").read_text()
+
+
 def test_other_problems_are_refused(tmp_path: Path) -> None:
     begun(claimed(tmp_path / "a"))
     other = [PROBLEMS[0]._replace(answers=("5",)), *PROBLEMS[1:]]

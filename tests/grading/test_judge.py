@@ -37,6 +37,7 @@ AGREE = [
     ("12345", r"\text{12,345}"),
     ("36", "36 centimeters squared"),
     ("12", "12 quarters"),
+    ("12", "12 ninth graders"),
     (r"3 \text{ million}", "3 million"),
     (r"5 \text{ or more}", "5"),
     ("32348", r"\$32,348"),

@@ -49,6 +49,9 @@ def align(
             min=2, help="Parts of the reference, an even number; each takes a gradient's memory."
         ),
     ] = 8,
+    device: Annotated[
+        str, typer.Option(help="Where gradients are computed and kept: cpu or cuda.")
+    ] = "cpu",
     output: Annotated[Path, typer.Option(help="Folder for the JSON and the figure.")] = Path(
         "align"
     ),
@@ -76,13 +79,15 @@ def align(
         raise InputError(
             f"ktae align needs {error.name}, which is not installed; pip install 'ktae[trl,eval]'"
         ) from None
+    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
+        there = "cpu or cuda" if torch.cuda.is_available() else "cpu: there is no CUDA device"
+        raise InputError(f"--device is {device!r}; expected {there}")
     try:  # now, and not after minutes of measuring
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make folder {output}: {error.strerror}") from None
     model, tokenizer = load_policy(checked)
-    if torch.cuda.is_available():
-        model = model.to("cuda")
+    model = model.to(device)
     plan = Plan(batches, reference_prompts, rows_at_once, reference_blocks)
     with Bars(console, lines=5) as bars:
         found = measure(model, tokenizer, checked, configs, plan, bars.show)

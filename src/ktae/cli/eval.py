@@ -155,7 +155,8 @@ def _evaluate(
 def _name_of(model: str) -> str:
     """What the folder of its evaluation is called; `runs/a/model` is the model of a run."""
     path = Path(os.path.abspath(model))  # `.` and `..` have a name, too
-    return path.parent.name if path.name == "model" else path.name
+    of_a_run = path.name == "model" and (path.parent / "recipe.yaml").is_file()
+    return path.parent.name if of_a_run else path.name
 
 
 def _regrade(

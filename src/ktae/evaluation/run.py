@@ -49,11 +49,11 @@ class EvaluationFolder:
             InputError: it cannot be made, holds something else, or an evaluation with other
                 settings.
         """
-        if self.settings.exists() and (self.outputs.exists() or any(self.batches.glob("*"))):
-            self._require_same(settings)
-            return
-        if self.settings.exists():  # nothing was generated with those settings
-            write_json(self.settings, settings)
+        if self.settings.exists():
+            if self._is_unused():
+                write_json(self.settings, settings)
+            else:
+                self._require_same(settings)
             return
         if self.path.exists() and not (self.path.is_dir() and not any(self.path.iterdir())):
             raise InputError(f"{self.path} is not an empty folder; give another --output")
@@ -62,6 +62,12 @@ class EvaluationFolder:
         except OSError as error:
             raise InputError(f"cannot make folder {self.path}: {error.strerror}") from None
         write_json(self.settings, settings)
+
+    def _is_unused(self) -> bool:
+        """Whether nothing was generated with the settings that are here: a first try failed."""
+        names = {path.name for path in self.path.iterdir()}
+        expected = {self.settings.name, self.batches.name}
+        return names == expected and not any(self.batches.iterdir())
 
     def _require_same(self, settings: dict[str, Any]) -> None:
         try:
@@ -74,7 +80,7 @@ class EvaluationFolder:
             if found.get(key) == value:
                 continue
             there = f"with {key} = {found.get(key)!r:.200}, not {value!r:.200}"
-            if key == "weights":
+            if key == "weights" and key in found:
                 there = (
                     f"of {settings['model']}, whose weights have changed since "
                     f"({found.get(key)} then, {value} now)"

@@ -34,8 +34,8 @@ _UNIT = re.compile(
 )
 _SCALE = re.compile(
     r"\b(?:hundred|thousand|million|billion|trillion|dozen|(?:hundred|thousand|million|billion)th"
-    r"|half|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth)s?\b|\bhalves\b"
-    r"|^\s*(?:squared|cubed|factorial)\b",
+    r")s?\b|^\s*(?:squared|cubed|factorial)\b"
+    r"|^\s*(?:half|halves|(?:third|fourth|fifth|sixth|seventh|eighth|ninth|tenth)s?)(?:\s+of\b|\s*$)",
     re.IGNORECASE,
 )
 _NO_UNIT = re.compile(r"\b(?:and|or)\b|[<>=]", re.IGNORECASE)

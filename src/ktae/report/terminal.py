@@ -119,8 +119,10 @@ def _shaded(
     pending, strongest = b"", 0.0
     for place, (token_id, term) in enumerate(zip(ids_t, terms_t.tolist(), strict=True)):
         piece = texts[token_id]
-        if piece is None:  # only its number is known, and no token is part of a character
+        if piece is None:  # only its number is known; what was begun is no character any more
+            line.append(pending.decode(errors="replace"), style=_style(strongest / largest))
             line.append(f"⟨{token_id}⟩ ", style=_style(term / largest))
+            pending, strongest = b"", 0.0
             continue
         pending += piece
         strongest = max(strongest, term, key=abs)
