@@ -78,6 +78,11 @@ def test_a_character_that_is_cut_by_an_unknown_token_stays_in_its_place():
     assert shaded.plain == "\N{REPLACEMENT CHARACTER}⟨2⟩ a"
 
 
+def test_no_escape_gets_through_before_an_unknown_token():
+    shaded = terminal._shaded([1, 2], np.zeros(2), {1: b"\xe2\x1b[31m"[:6], 2: None}, 1.0)
+    assert "\x1b" not in shaded.plain
+
+
 def test_token_ids_without_text_are_numbers(run, tmp_path):
     rows = [{"group": "g", "token_ids": [7, i], "reward": i} for i in (0, 1)]
     (tmp_path / "ids.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -120,7 +120,8 @@ def _shaded(
     for place, (token_id, term) in enumerate(zip(ids_t, terms_t.tolist(), strict=True)):
         piece = texts[token_id]
         if piece is None:  # only its number is known; what was begun is no character any more
-            line.append(pending.decode(errors="replace"), style=_style(strongest / largest))
+            begun = _printable_lines(pending.decode(errors="replace"))
+            line.append(begun, style=_style(strongest / largest))
             line.append(f"⟨{token_id}⟩ ", style=_style(term / largest))
             pending, strongest = b"", 0.0
             continue
