@@ -220,13 +220,7 @@ def high_entropy(entropies: Any, mask: Any, *, share: float = 0.2) -> Any:
     is_number = isinstance(share, int | float) and not isinstance(share, bool)
     if not is_number or not 0 < share <= 1:
         raise InputError(f"share is {share!r}; expected a number above 0 and at most 1")
-    entropies_bt, mask_bt = (
-        as_array("entropies", on_host(entropies)),
-        as_array("mask", on_host(mask)),
-    )
-    if entropies_bt.ndim != 2 or entropies_bt.dtype.kind != "f":
-        raise InputError(f"entropies is {describe(entropies_bt)}; expected floats of shape (B, T)")
-    mask_bt = _mask("entropies", entropies_bt, mask_bt)
+    entropies_bt, mask_bt = _floats("entropies", entropies, mask)
     counted_n = entropies_bt[mask_bt]
     bad = np.argwhere(mask_bt & np.isnan(entropies_bt))
     if len(bad):
@@ -248,11 +242,16 @@ def _tokens(token_ids: Any, mask: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _terms(terms: Any, mask: Any) -> tuple[np.ndarray, np.ndarray]:
     """Terms, 0 where masked, and the mask."""
-    terms_bt = as_array("terms", on_host(terms))
-    if terms_bt.ndim != 2 or terms_bt.dtype.kind != "f":
-        raise InputError(f"terms is {describe(terms_bt)}; expected floats of shape (B, T)")
-    mask_bt = _mask("terms", terms_bt, as_array("mask", on_host(mask)))
+    terms_bt, mask_bt = _floats("terms", terms, mask)
     return np.where(mask_bt, terms_bt, 0), mask_bt
+
+
+def _floats(name: str, values: Any, mask: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(B, T) floats as they are, and where they count."""
+    array, mask_bt = as_array(name, on_host(values)), as_array("mask", on_host(mask))
+    if array.ndim != 2 or array.dtype.kind != "f":
+        raise InputError(f"{name} is {describe(array)}; expected floats of shape (B, T)")
+    return array, _mask(name, array, mask_bt)
 
 
 def _means(terms_bt: np.ndarray, mask_bt: np.ndarray) -> np.ndarray:

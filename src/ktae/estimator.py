@@ -145,12 +145,12 @@ def token_advantages(
     return _estimate(arrays, config, (rewards, base), how)
 
 
-def check_threshold(threshold: Any) -> None:
-    """Raise an InputError unless a reward can be above it."""
+def check_threshold(threshold: Any, name: str = "threshold") -> None:
+    """Raise an InputError, which begins with `name`, unless a reward can be above it."""
     if isinstance(threshold, bool) or not isinstance(threshold, numbers.Real):
-        raise InputError(f"threshold is {threshold!r}; expected a number")
+        raise InputError(f"{name} is {threshold!r}; expected a number")
     if not math.isfinite(threshold):
-        raise InputError(f"threshold is {threshold!r}; expected a finite number")
+        raise InputError(f"{name} is {threshold!r}; expected a finite number")
 
 
 def _correct_by(rewards: Any, threshold: float, config: KTAEConfig) -> Any:

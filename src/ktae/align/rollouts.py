@@ -10,7 +10,7 @@ import torch
 from ktae.errors import InputError
 from ktae.evaluation.generation import encode, generate
 from ktae.recipe import Recipe
-from ktae.trl.tasks import TASKS, prompt_text
+from ktae.trl.tasks import TASKS, overlong_penalty, prompt_text
 
 
 class Rollouts(NamedTuple):
@@ -47,6 +47,7 @@ class Sampler:
             )
         self._problems = problems.shuffle(seed=recipe.seed)
         self._reward = task.reward(tokenizer, recipe)
+        self._penalty = overlong_penalty(recipe)
         self._model, self._tokenizer, self._recipe = model, tokenizer, recipe
         self._taken = 0
 
@@ -82,17 +83,5 @@ class Sampler:
             reward_b=np.array([np.nan if r is None else r for r in rewards], dtype=np.float64),
             group_b=np.repeat(np.arange(n_prompts), size),
             temperature=self._recipe.rollout.temperature,
-            penalty_b=overlong_penalties(self._recipe, found.token_ids),
+            penalty_b=np.array(self._penalty(found.token_ids)) if self._penalty else 0.0,
         )
-
-
-def overlong_penalties(recipe: Recipe, token_ids: list[list[int]]) -> np.ndarray | float:
-    """(B,) as the trainer adds them to the rewards (DAPO's soft overlong punishment)."""
-    if not recipe.algorithm.overlong_buffer:
-        return 0.0
-    from trl.rewards import get_soft_overlong_punishment
-
-    punish = get_soft_overlong_punishment(
-        recipe.rollout.max_response_length, recipe.algorithm.overlong_buffer
-    )
-    return np.array(punish(token_ids), dtype=np.float64)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ktae import recipe as recipes
+from ktae.cli.options import check_device
 from ktae.config import PRESETS, KTAEConfig
 from ktae.errors import InputError
 from ktae.typed_file import parse_yaml
@@ -68,10 +69,9 @@ def align(
     checked = recipes.load(recipe, overrides or ())
     configs = _estimators(estimators)
     factors = _numbers(weights)
+    check_device(device)
     console = Console()
     try:
-        import torch
-
         from ktae.align.measure import Plan, measure
         from ktae.align.summary import draw, rows
         from ktae.trl.run import load_policy
@@ -79,9 +79,6 @@ def align(
         raise InputError(
             f"ktae align needs {error.name}, which is not installed; pip install 'ktae[trl,eval]'"
         ) from None
-    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
-        there = "cpu or cuda" if torch.cuda.is_available() else "cpu: there is no CUDA device"
-        raise InputError(f"--device is {device!r}; expected {there}")
     try:  # now, and not after minutes of measuring
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:

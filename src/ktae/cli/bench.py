@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ktae.cli.options import check_device
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,10 +52,7 @@ def bench(
             raise InputError(f"no contender {name!r}; expected {', '.join(dict.fromkeys(known))}")
     if dtype not in ("int32", "int64"):
         raise InputError(f"--dtype is {dtype!r}; expected int32 or int64")
-    if device not in ("cpu", "cuda"):
-        raise InputError(f"--device is {device!r}; expected cpu or cuda")
-    if device == "cuda" and not benchmark.has_gpu():
-        raise InputError("--device is cuda, and there is no CUDA device")
+    check_device(device)
     if csv is not None and not csv.parent.is_dir():
         raise InputError(f"--csv {csv}: folder {csv.parent} does not exist")
     console = Console()

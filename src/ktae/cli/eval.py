@@ -154,9 +154,11 @@ def _evaluate(
 
 def _name_of(model: str) -> str:
     """What the folder of its evaluation is called; `runs/a/model` is the model of a run."""
+    from ktae.runs import RunFolder
+
     path = Path(os.path.abspath(model))  # `.` and `..` have a name, too
-    of_a_run = path.name == "model" and (path.parent / "recipe.yaml").is_file()
-    return path.parent.name if of_a_run else path.name
+    run = RunFolder(path.parent)
+    return path.parent.name if path == run.model and run.recipe.is_file() else path.name
 
 
 def _regrade(

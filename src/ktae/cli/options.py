@@ -62,6 +62,16 @@ def check(tokenizer: str | None, threshold: float) -> None:
         check_local_or_hub("tokenizer", tokenizer)
 
 
+def check_device(device: str) -> None:
+    """Raise an InputError unless `--device` is one that is here."""
+    from ktae.bench import has_gpu
+
+    if device not in ("cpu", "cuda"):
+        raise InputError(f"--device is {device!r}; expected cpu or cuda")
+    if device == "cuda" and not has_gpu():
+        raise InputError("--device is cuda, and there is no CUDA device")
+
+
 def config_of(
     preset: str | None, settings: list[str] | None, inputs: Sequence[Path]
 ) -> KTAEConfig | None:

@@ -84,7 +84,7 @@ def columns_of(dump: Dump) -> Columns:
     counted_b = np.add.reduceat(np.append(mask_n, False), offsets_b[:-1]) > 0
     counted_b &= np.diff(offsets_b) > 0
     signals, misaligned = _signals(rollouts, offsets_b)
-    reward_b = _rewards(rollouts)
+    reward_b = rollouts["reward"].to_numpy()
     own = rollouts["advantage"].null_count < len(rollouts)
     advantage_b = rollouts["advantage"].to_numpy() if own else _grpo(reward_b, counted_b, group_b)
     return Columns(
@@ -103,16 +103,6 @@ def columns_of(dump: Dump) -> Columns:
         signals,
         misaligned,
     )
-
-
-def _rewards(rollouts: Any) -> np.ndarray:
-    """(B,) float64, NaN for none: also where `ktae eval`, which could not decide, wrote 0."""
-    undecided = pc.match_substring(rollouts["extra"], '"outcome": "undecided"')
-    undecided_b = pc.fill_null(undecided, False).to_numpy()
-    reward_b = rollouts["reward"].to_numpy()
-    stand_in_b = undecided_b & (reward_b == 0) & np.isnan(rollouts["correct"].to_numpy())
-    rewards_b: np.ndarray = np.where(stand_in_b, np.nan, reward_b)
-    return rewards_b
 
 
 def _grpo(reward_b: np.ndarray, counted_b: np.ndarray, group_b: np.ndarray) -> np.ndarray:

@@ -132,7 +132,8 @@ def trained_with(inputs: Sequence[str | Path]) -> KTAEConfig | None:
 
 
 def _runs(inputs: Sequence[str | Path]) -> list[RunFolder]:
-    return [RunFolder(Path(path)) for path in inputs if (Path(path) / "recipe.yaml").is_file()]
+    runs = (RunFolder(Path(path)) for path in inputs)
+    return [run for run in runs if run.recipe.is_file()]
 
 
 def _own_tokenizer(runs: list[RunFolder]) -> Path | None:

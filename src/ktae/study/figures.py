@@ -28,6 +28,8 @@ CURVE_PANELS = {
     "entropy": "entropy (nats a token)",
 }
 USUAL_OUTCOMES = ("sampled_accuracy", "greedy_accuracy", "length", "entropy")
+SMOOTHED_FROM = 40
+"""Steps: a twentieth is then two, one neighbour on each side."""
 SHOWN, NOT_SHOWN = "#0072B2", "#6e6e6e"
 
 
@@ -110,7 +112,7 @@ def _figures(
 def curves(by_method: Mapping[str, Sequence[Run]], title: str) -> Any:
     """Accuracy, length and entropy against training steps: mean and 95 % band of each method.
 
-    From 40 steps on, curves are smoothed over a twentieth of the steps: else noise hides them.
+    Long ones are smoothed over a twentieth of the steps: else noise hides them.
     """
     figure, axes = _grid(len(CURVE_PANELS), columns=3, height=3.6)
     longest = max(len(run.lines) for runs in by_method.values() for run in runs)
@@ -122,7 +124,7 @@ def curves(by_method: Mapping[str, Sequence[Run]], title: str) -> Any:
             shortest = min(len(run.lines) for run in finished)
             steps = [line["step"] for line in finished[0].lines[:shortest]]
             values = np.stack([curve(run.lines[:shortest], name) for run in finished])
-            values = centred_means(values, shortest // 40)
+            values = centred_means(values, shortest // SMOOTHED_FROM)
             mean, low, high = pointwise_band(values, [run.cell.base for run in finished])
             look = {"color": COLORS[i % len(COLORS)]}
             if len(values) < FEWEST_PAIRS:
@@ -137,7 +139,7 @@ def curves(by_method: Mapping[str, Sequence[Run]], title: str) -> Any:
         axis.set_xlabel("training step")
         axis.xaxis.get_major_locator().set_params(integer=True)
     band = f"95 % interval at each step (from {FEWEST_PAIRS} runs on; of fewer, each run)"
-    smooth = ", smoothed over a twentieth of the steps" if longest >= 40 else ""
+    smooth = ", smoothed over a twentieth of the steps" if longest >= SMOOTHED_FROM else ""
     _finish(figure, f"{title}: mean over seeds of these base models, {band}{smooth}")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)

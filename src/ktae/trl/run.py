@@ -16,7 +16,6 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
 from transformers.utils import logging as transformers_logging
 from trl import GRPOConfig
-from trl.rewards import get_soft_overlong_punishment
 
 from ktae import recipe as recipes
 from ktae.atomic import atomic_folder
@@ -28,7 +27,7 @@ from ktae.recipe import Recipe
 from ktae.runs import RunFolder, write_json
 from ktae.trl.callbacks import OnStep, Patience, StepLogger, stop_on_interrupt
 from ktae.trl.settings import grpo_config, optimizer_steps
-from ktae.trl.tasks import TASKS, Task, data_file, prompt_text
+from ktae.trl.tasks import TASKS, Task, data_file, overlong_penalty, prompt_text
 from ktae.trl.trainer import KTAETrainer, RolloutBatch
 
 
@@ -60,16 +59,17 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> 
     trainer = _make_trainer(recipe, config, folder, task, model, tokenizer, callbacks)
     is_main = trainer.accelerator.is_main_process
     checkpoint = folder.last_checkpoint() if resume else None
+    done = _step_of(checkpoint, recipe)
     trainer.accelerator.wait_for_everyone()
     if is_main:
         if resume:
-            folder.forget_after(_step_of(checkpoint, recipe))
+            folder.forget_after(done)
         else:
             folder.create(recipes.dump(recipe))
         if not folder.before.exists():
             write_json(folder.before, task.evaluate(trainer.model, tokenizer, recipe))
     trainer.accelerator.wait_for_everyone()
-    if checkpoint and _step_of(checkpoint, recipe) >= recipe.steps:
+    if done >= recipe.steps:
         # Only its end was lost. The trainer would take one step more before it looks at its number.
         trainer._load_from_checkpoint(str(checkpoint))
     else:
@@ -136,9 +136,8 @@ def _make_trainer(
             folder.write_rollouts(step, pa.concat_tables(parts))
 
     rewards = [task.reward(tokenizer, recipe)]
-    if recipe.algorithm.overlong_buffer:
-        length = recipe.rollout.max_response_length
-        rewards.append(get_soft_overlong_punishment(length, recipe.algorithm.overlong_buffer))
+    if (penalty := overlong_penalty(recipe)) is not None:
+        rewards.append(penalty)
     try:
         trainer = KTAETrainer(
             model=model,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
+from trl.rewards import get_soft_overlong_punishment
 
 from ktae.demo import LANGUAGES
 from ktae.demo.evaluate import evaluate
@@ -69,6 +70,16 @@ def _demo_reward(tokenizer: Any, recipe: Recipe) -> RewardFunction:
         ]
 
     return correct
+
+
+def overlong_penalty(recipe: Recipe) -> RewardFunction | None:
+    """DAPO's soft overlong punishment, which TRL adds to the rewards; None without a buffer."""
+    if not recipe.algorithm.overlong_buffer:
+        return None
+    punish: RewardFunction = get_soft_overlong_punishment(
+        recipe.rollout.max_response_length, recipe.algorithm.overlong_buffer
+    )
+    return punish
 
 
 def _demo_evaluate(model: Any, tokenizer: Any, recipe: Recipe) -> dict[str, float]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
-import math
-import numbers
 from typing import Any
 
 from ktae.backends import BACKENDS
 from ktae.config import PRESETS, KTAEConfig
 from ktae.errors import InputError
+from ktae.estimator import check_threshold
 from ktae.rollouts.tokens import load_tokenizer
 from ktae.units import UNITS
 
@@ -103,9 +102,7 @@ def _check(options: Options) -> None:
     _check_tokenizer(options)
     if options.base not in BASES:
         raise InputError(f"algorithm.ktae.base is {options.base!r}; expected {', '.join(BASES)}")
-    is_number = isinstance(options.threshold, numbers.Real)
-    if not is_number or isinstance(options.threshold, bool) or not math.isfinite(options.threshold):
-        raise InputError(f"algorithm.ktae.threshold is {options.threshold!r}; expected a number")
+    check_threshold(options.threshold, "algorithm.ktae.threshold")
     known = ("auto", *BACKENDS)
     if options.backend not in known:
         raise InputError(
