@@ -49,9 +49,9 @@ study-smoke: .venv/installed ## Run a study of 2 methods × 2 seeds × 4 steps, 
 	rm -rf runs/study-smoke
 	$(BIN)/ktae study study/smoke.yaml --output runs/study-smoke $(ARGS)
 
-study: $(STUDIES:%=study-%) measurements ## Run or continue all of docs/results.md, for a day (JOBS=..., STUDY_OUTPUT=...)
+study: $(STUDIES:%=study-%) measurements ## Run or continue all of docs/results, for a day (JOBS=..., STUDY_OUTPUT=...)
 
-measurements: study-main study-long ## What docs/results.md has beside its studies: by temperature, alignment, step time
+measurements: study-main study-long ## What docs/results has beside its studies: by temperature, alignment, step time
 	$(BIN)/python study/temperatures.py study/main.yaml $(STUDY_OUTPUT)/main --jobs $(JOBS) --methods grpo,grpo-calibrated
 	$(BIN)/python study/temperatures.py study/long.yaml $(STUDY_OUTPUT)/long --jobs $(JOBS)
 	PATH="$(CURDIR)/$(BIN):$$PATH" study/align/base.sh

@@ -1,4 +1,4 @@
-"""Tables of docs/results.md: the paper's own numbers."""
+"""Tables of docs/results/paper.md and step-time.md: the paper's own numbers."""
 
 import math
 import statistics

@@ -1,4 +1,4 @@
-"""The tables of docs/results.md and docs/comparisons.md, from the committed results.
+"""The tables of the pages in docs/results, from the committed results.
 
     python docs/results_tables.py          # writes them into the pages
     python docs/results_tables.py --check  # fails if a page has others
@@ -34,7 +34,7 @@ from scipy.stats import spearmanr
 
 from ktae.study.statistics import LEVEL, pointwise_band, sign_flip_p_value
 
-PAGES = [ROOT / "docs" / name for name in ("results.md", "comparisons.md")]
+PAGES = sorted((ROOT / "docs" / "results").glob("*.md"))
 STEP_TIME = ROOT / "benchmarks" / "results" / "step_time.csv"
 FIGURES = {
     f"results-{prefix}{name}.svg": STUDIES / study / "figures" / f"{name}.svg"

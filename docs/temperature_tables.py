@@ -1,4 +1,4 @@
-"""Accuracy by temperature: the tables of docs/results.md from what study/temperatures.py wrote."""
+"""Accuracy by temperature: the tables of docs/results from what study/temperatures.py wrote."""
 
 import math
 import statistics

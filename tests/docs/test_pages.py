@@ -13,7 +13,10 @@ from typer.main import get_command
 from ktae.cli import app
 
 ROOT = pages.DOCS.parent
-PAGES = [path.stem for path in sorted(pages.DOCS.glob("*.md"))]
+PAGES = [
+    path.relative_to(pages.DOCS).with_suffix("").as_posix()
+    for path in sorted(pages.DOCS.rglob("*.md"))
+]
 SOURCES = {name: pages.page(name) for name in PAGES} | {
     name: (ROOT / f"{name}.md").read_text(encoding="utf-8") for name in ("README", "CONTRIBUTING")
 }
@@ -78,8 +81,8 @@ def test_commands_and_their_options_exist(name: str) -> None:
 
 def test_every_page_is_in_the_menu_once() -> None:
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    menu = re.findall(r"(\w[\w-]*)\.md", text[text.index("nav:") :])
-    assert sorted(menu) == PAGES
+    menu = re.findall(r"(\w[\w/-]*)\.md", text[text.index("nav:") :])
+    assert sorted(menu) == sorted(PAGES)
     assert menu[0] == "index" and menu[-1] == "reference"
 
 

@@ -1,4 +1,4 @@
-"""The tables of docs/results.md are those of the committed results."""
+"""The tables of docs/results are those of the committed results."""
 
 import json
 import re
@@ -12,7 +12,7 @@ SCRIPT = "results_tables"
 def test_the_pages_have_the_numbers_of_the_files(tables):
     for path in tables.PAGES:
         page = path.read_text(encoding="utf-8")
-        assert len(re.findall(r"^\| ---", page, flags=re.MULTILINE)) >= 3, path
+        assert len(re.findall(r"^\| ---", page, flags=re.MULTILINE)), path
         assert tables.filled(page) == page, f"{path}: run python docs/results_tables.py"
         # At the beginning of a line a comment is a block of its own, and ends the sentence.
         assert not re.search(r"^\s*<!-- difference", page, flags=re.MULTILINE), path
@@ -20,7 +20,7 @@ def test_the_pages_have_the_numbers_of_the_files(tables):
 
 def test_every_comparison_of_a_published_study_is_on_the_page(tables):
     """Of each kind that it has; and no study's results are without a section."""
-    page = tables.PAGES[1].read_text(encoding="utf-8")
+    page = (tables.ROOT / "docs" / "results" / "comparisons.md").read_text(encoding="utf-8")
     for folder in tables.STUDIES.iterdir():
         kinds = {one["kind"] for one in tables._comparisons(folder.name)}
         for kind in kinds:
@@ -30,7 +30,7 @@ def test_every_comparison_of_a_published_study_is_on_the_page(tables):
 def test_the_figures_are_the_studys(tables):
     pages = "".join(path.read_text(encoding="utf-8") for path in tables.PAGES)
     for name, source in tables.FIGURES.items():
-        assert f"(images/{name})" in pages
+        assert f"(../images/{name})" in pages
         assert (tables.IMAGES / name).read_bytes() == source.read_bytes(), name
 
 
