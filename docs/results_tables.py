@@ -41,6 +41,7 @@ FIGURES = {
     for study, prefix, names in (
         ("main", "", ("curves-grpo", "differences")),
         ("successor", "successor-", ("curves-grpo", "differences")),
+        ("controls", "", ("curves-controls",)),
         ("long", "", ("curves-long",)),
     )
     for name in (f"{name}-{task}" for name in names for task in ("sums", "lists"))
