@@ -139,6 +139,7 @@ def test_every_file_that_the_readme_links_is_there():
         ("GRPO+KTAE - GRPO", "main", "grpo-ktae", "grpo"),
         ("GRPO+`calibrated` - GRPO", "main", "grpo-calibrated", "grpo"),
         ("the same on further seeds", "successor", "grpo-calibrated", "grpo"),
+        ("the same, third study", "controls", "calibrated", "grpo"),
         ("DAPO+`calibrated` - DAPO", "main", "dapo-calibrated", "dapo"),
         ("GRPO+trigrams - GRPO", "successor", "grpo-trigrams", "grpo"),
         ("DAPO+trigrams - DAPO", "successor", "dapo-trigrams", "dapo"),
