@@ -21,6 +21,7 @@ import copy
 import csv
 import gc
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -323,4 +324,7 @@ SHAPES = {
 
 if __name__ == "__main__":
     gc.freeze()  # the imports: accelerate collects garbage before every training
-    main()
+    try:
+        main()
+    except InputError as error:
+        sys.exit(f"step_time.py: {error}")

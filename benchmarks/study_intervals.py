@@ -47,7 +47,7 @@ METHODS: dict[str, Callable[[np.ndarray, int], Bounds]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, default=2000)
+    parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--csv", type=Path, default=HERE / "results/study_intervals.csv")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore", category=stats.DegenerateDataWarning)

@@ -29,10 +29,10 @@ def choose(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     def of(group: str, correct: float) -> list[dict[str, Any]]:
         found = [row for row in rows if row["group"] == group and row["correct"] == correct]
-        return sorted(found, key=lambda row: len(row["token_ids"]))[:2]
+        return sorted(found, key=lambda row: len(row["token_ids"]))
 
     best = max(groups, key=lambda group: min(len(of(group, 1.0)), len(of(group, 0.0))))
-    return of(best, 1.0) + of(best, 0.0)
+    return of(best, 1.0)[:2] + of(best, 0.0)[:2]
 
 
 def draw(rollouts: list[dict[str, Any]], picture: Path) -> None:

@@ -246,23 +246,31 @@ def pooled(outcome: str, *studies: str) -> str:
 
 def bias(study: str, *columns: str) -> str:
     """What methods do to outcomes on each base model, by how well GRPO does there: columns are
-    METHOD:OUTCOME, minus GRPO's."""
-    of_method: dict[tuple[str, str], list[dict[str, str]]] = {}
+    METHOD:OUTCOME, minus GRPO's, of the seeds that both have."""
+    of_method: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
     for row in _finished(study):
         base = f"{row['task']}, {row['base_model'].removeprefix('demo:')}"
-        of_method.setdefault((base, row["method"]), []).append(row)
+        of_method.setdefault((base, row["method"]), {})[row["seed"]] = row
 
-    def mean(base: str, method: str, outcome: str) -> float:
-        return statistics.mean(float(row[f"outcome.{outcome}"]) for row in of_method[base, method])
+    def shift(base: str, method: str, outcome: str) -> float:
+        its, grpos = of_method[base, method], of_method[base, "grpo"]
+        return statistics.mean(
+            float(its[seed][f"outcome.{outcome}"]) - float(grpos[seed][f"outcome.{outcome}"])
+            for seed in its.keys() & grpos.keys()
+        )
 
-    accuracies = {base: mean(base, "grpo", "mean_accuracy") for base, _ in of_method}
+    accuracies = {
+        base: statistics.mean(float(row["outcome.mean_accuracy"]) for row in rows.values())
+        for (base, method), rows in of_method.items()
+        if method == "grpo"
+    }
     bases = sorted(accuracies, key=accuracies.__getitem__)
     accuracy = [accuracies[base] for base in bases]
     cells = [[*bases, "rank correlation with it"], [*(f"{x:.3f}" for x in accuracy), ""]]
     head = ["base model", "GRPO's mean accuracy over the run"]
     for column in columns:
         method, outcome = column.split(":")
-        shifts = [mean(base, method, outcome) - mean(base, "grpo", outcome) for base in bases]
+        shifts = [shift(base, method, outcome) for base in bases]
         shown = [f"{shift:+.{digits_of(outcome)}f}" for shift in shifts]
         cells.append([*shown, f"{spearmanr(accuracy, shifts).statistic:.2f}"])
         head.append(f"`{method}`, {OUTCOMES[outcome]}")

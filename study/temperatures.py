@@ -17,16 +17,18 @@ import concurrent.futures
 import csv
 import multiprocessing
 import statistics
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ktae.demo import LANGUAGES
 from ktae.demo.evaluate import verdicts
-from ktae.errors import InputError
+from ktae.errors import InputError, one_line
 from ktae.evaluation.generation import generate
 from ktae.evaluation.scores import pass_at_k
 from ktae.evaluation.weights import weights_digest
@@ -75,11 +77,18 @@ def main() -> None:
             for key, cell in finished.items()
             if key in due
         ]
+        failed = 0
         for i, done in enumerate(concurrent.futures.as_completed(started), 1):
+            if error := done.exception():  # the others' measurements are kept
+                failed += 1
+                print(f"failed: {error}", file=sys.stderr, flush=True)
+                continue
             rows += done.result()
             write_csv(file, sorted(rows, key=_order(cells)))
             print(f"{i} of {len(due)} runs", flush=True)
     print(f"{file}: {len(rows)} rows of {len({key_of(row) for row in rows})} runs")
+    if failed:
+        raise InputError(f"{failed} of {len(due)} runs could not be measured; call again for them")
 
 
 def _arguments() -> argparse.Namespace:
@@ -101,8 +110,11 @@ def _measure(
 ) -> list[dict[str, str]]:
     """One row a temperature; `facts` are the model's identity, the commit and the CPU."""
     torch.set_num_threads(1)
-    policy = AutoModelForCausalLM.from_pretrained(model)
-    tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
+    try:
+        policy = AutoModelForCausalLM.from_pretrained(model)
+        tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise InputError(f"cannot load {model}: {one_line(error)}") from None
     run = dict(zip(KEYS, cell.key, strict=True)) | {k: str(n) for k, n in size.items()} | facts
     run["sampling_seed"] = str(cell.seed)
     rows = [
@@ -176,4 +188,7 @@ def _rows_there(file: Path, cells: list[Cell], size: dict[str, int]) -> list[dic
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except InputError as error:
+        sys.exit(f"temperatures.py: {error}")

@@ -9,7 +9,6 @@ import pytest
 import ktae
 from ktae import InputError
 from ktae.controls import (
-    CONTROLS,
     PARTS,
     high_entropy,
     permuted_labels,
@@ -18,6 +17,12 @@ from ktae.controls import (
     shuffled_values,
     within_rollouts,
 )
+
+CONTROLS = {
+    "permuted-labels": permuted_labels,
+    "shuffled-values": shuffled_values,
+    "random-tokens": random_tokens,
+}
 
 
 @pytest.fixture

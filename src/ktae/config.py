@@ -181,7 +181,7 @@ class KTAEConfig:
         return cls(**(settings | overrides))
 
     @classmethod
-    def preset(cls, name: str, **overrides: Any) -> KTAEConfig:
+    def preset(cls, name: str, /, **overrides: Any) -> KTAEConfig:
         """The preset of that name (a key of `PRESETS`), with fields replaced by `overrides`.
 
         Raises:

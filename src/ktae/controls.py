@@ -185,14 +185,6 @@ def within_rollouts(terms: Any, mask: Any) -> Any:
     return _like(terms, terms_bt - _means(terms_bt, mask_bt))
 
 
-CONTROLS: dict[str, Callable[..., Any]] = {
-    "permuted-labels": permuted_labels,
-    "shuffled-values": shuffled_values,
-    "random-tokens": random_tokens,
-}
-"""The random ones by name. `permuted-labels` gives labels for the estimator; the others take its
-terms."""
-
 PARTS: dict[str, Callable[[Any, Any], Any]] = {
     "rollout-mean": rollout_means,
     "within-rollout": within_rollouts,

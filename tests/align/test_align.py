@@ -1,6 +1,7 @@
 """Gradients against an independent one, mixtures against their definition, the whole on a model
 that knows nothing yet."""
 
+import copy
 import dataclasses
 import json
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from ktae import KTAEConfig, token_advantages
 from ktae import recipe as recipes
 from ktae.align import measure as measuring
 from ktae.align.gradients import Reference, cosine, policy_gradient, product
-from ktae.align.measure import Plan, Products, measure, token_weights
+from ktae.align.measure import Plan, Products, measure, not_read, token_weights
 from ktae.align.rollouts import Rollouts, Sampler
 from ktae.align.summary import read, rows
 from ktae.cli import app
@@ -204,10 +205,26 @@ def test_measure(model: Any) -> None:
 
 
 @pytest.mark.parametrize("blocks", [0, 1, 3])
-def test_the_reference_has_an_even_number_of_blocks(model: Any, blocks: int) -> None:
-    plan = Plan(2, 4, reference_blocks=blocks)
+def test_the_reference_has_an_even_number_of_blocks(blocks: int) -> None:
     with pytest.raises(InputError, match=rf"reference_blocks is {blocks}; expected an even number"):
-        measure(model, None, recipes.load(RECIPE, SMALL), ESTIMATORS, plan, lambda *_: None)
+        Plan(2, 4, reference_blocks=blocks)
+
+
+def test_a_frozen_policy_is_an_error_before_anything_is_sampled(model: Any) -> None:
+    frozen = copy.deepcopy(model).requires_grad_(False)
+    with pytest.raises(InputError, match="no parameter that takes a gradient, as the checkpoint"):
+        measure(frozen, None, recipes.load(RECIPE, SMALL), ESTIMATORS, Plan(2, 4), lambda *_: None)
+
+
+def test_what_the_gradients_leave_out_of_the_recipe() -> None:
+    assert not_read(recipes.load(RECIPE)) == []
+    more = ["trl.top_entropy=0.2", "algorithm.kl=0.1", "model.lora_rank=4"]
+    assert not_read(recipes.load(RECIPE, [*more, "algorithm.resampling_rounds=1"])) == [
+        "algorithm.kl",
+        "algorithm.resampling_rounds",
+        "model.lora_rank",
+        "trl.top_entropy",
+    ]
 
 
 @pytest.mark.usefixtures("parity")
@@ -292,6 +309,9 @@ def test_command(model: Any, tmp_path: Path) -> None:
     assert (trigrams["statistic"], trigrams["units"]) == ("z", ["token", "trigram"])
     assert (tmp_path / "out/align.png").read_bytes().startswith(b"\x89PNG")
     assert b"<svg" in (tmp_path / "out/align.svg").read_bytes()
+    assert report["not_read"] == []
+    with pytest.raises(InputError, match="out holds a measurement already; give another --output"):
+        CliRunner().invoke(app, command, catch_exceptions=False)
 
 
 @pytest.mark.parametrize(
@@ -302,6 +322,9 @@ def test_command(model: Any, tmp_path: Path) -> None:
         (["--estimators", "paper,paper"], "--estimators names paper twice"),
         (["--estimators", "paper:h3"], "'h3' in 'paper:h3'; expected preset:key=value"),
         (["--estimators", "paper:h9=1"], "no KTAE setting 'h9'"),
+        (["--estimators", "paper:name=3"], "no KTAE setting 'name'"),
+        (["--estimators", "calibrated:term_scale=-1e-1"], "term_scale is -0.1; expected a number"),
+        (["--reference-blocks", "3"], "reference_blocks is 3; expected an even number"),
         (["--weights", "1,x"], "--weights is '1,x'; expected numbers"),
         (["--weights", "-1"], "expected finite numbers above 0"),
         (["--output", "/dev/null/out"], "cannot make folder /dev/null/out: Not a directory"),

@@ -1,6 +1,7 @@
 import dataclasses
 import inspect
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +61,22 @@ def test_it_learns_and_reports_its_steps() -> None:
     assert losses[1] < 3
 
 
-def test_another_size_on_all_threads() -> None:
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_another_size_on_all_threads(two_threads: None) -> None:
     small = dataclasses.replace(MEDIUM, hidden_size=32, layers=1, heads=2, batch=4)
     threads = []
     model, _ = pretrain.pretrain(
         STORIES, 0, 2, lambda *_: threads.append(torch.get_num_threads()), size=small
     )
     assert (model.config.hidden_size, model.config.num_hidden_layers) == (32, 1)
-    assert threads == [torch.get_num_threads()] * 2
+    assert threads == [2, 2]
     again, _ = pretrain.pretrain(STORIES, 0, 2, size=small)
     assert torch.equal(again.lm_head.weight, model.lm_head.weight)
 
@@ -206,14 +215,19 @@ def test_an_unwritable_cache_says_what_to_do(tmp_path: Path, untrained: list[int
     assert untrained == []  # it says so before the minute of pretraining, not after
 
 
-def test_evaluate_knows_a_right_response(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluate_knows_a_right_response(
+    monkeypatch: pytest.MonkeyPatch, two_threads: None
+) -> None:
     """A model that copies the solution of each problem scores 1; cut short, it scores 0."""
     from ktae.demo import evaluate as module
     from ktae.evaluation.generation import Generations
 
     problems = SUMS.test_problems(4)
 
+    threads = set()
+
     def answers(*_: Any, temperature: float, max_new_tokens: int, **__: Any) -> Generations:
+        threads.add(torch.get_num_threads())
         boxes = [f"so box {p.answer} }}" for p in problems]
         wrong = [f"{boxes[0]} so box {(problems[0].answer + 1) % 20} }}", *boxes[1:]]
         done = [max_new_tokens >= 5] * 4
@@ -221,9 +235,14 @@ def test_evaluate_knows_a_right_response(monkeypatch: pytest.MonkeyPatch) -> Non
         return Generations(ids, wrong if temperature else boxes, done, 0.5 if temperature else 0.1)
 
     monkeypatch.setattr(module, "generate", answers)
-    scores = evaluate(SUMS, None, None, problems, seed=0)
+    model = make_model(SUMS, 0)
+    scores = evaluate(SUMS, model, None, problems, seed=0)
     assert scores == (1.0, 0.75, 5.0, 5.0, 0.5)
-    assert evaluate(SUMS, None, None, problems, seed=0, max_new_tokens=4)[:2] == (0.0, 0.0)
+    assert evaluate(SUMS, model, None, problems, seed=0, max_new_tokens=4)[:2] == (0.0, 0.0)
+    assert threads == {1}, "two would wait for each other"
+    monkeypatch.setattr(module, "ONE_THREAD_BELOW", 10)
+    evaluate(SUMS, model, None, problems, seed=0)
+    assert threads == {1, 2}
 
 
 def test_evaluate_a_model() -> None:

@@ -202,8 +202,9 @@ def test_biases_follow_how_often_groups_are_right(tables, tmp_path, monkeypatch)
     rows = ["task,method,seed,base_model,state," + ",".join(f"outcome.{o}" for o in outcomes)]
     for base, accuracy, shift in (("demo:0", 0.6, 1), ("demo:1", 0.3, -2)):
         rows += [f"t,grpo,{seed},{base},finished,{accuracy},{20 + seed},.2" for seed in (1, 3)]
-        rows.append(f"t,new,1,{base},finished,.5,{22 + shift},{0.2 + shift / 10}")
+        rows.append(f"t,new,1,{base},finished,.5,{21 + shift},{0.2 + shift / 10}")
     rows.append("t,grpo,9,demo:0,failed,,,")
+    rows.append("t,new,5,demo:0,finished,.5,90,.9")  # without its pair
     (tmp_path / "small" / "runs.csv").write_text("\n".join(rows), encoding="utf-8")
     monkeypatch.setattr(tables, "STUDIES", tmp_path)
     worse, better, ranks = tables.bias("small", "new:length", "new:entropy").splitlines()[2:]

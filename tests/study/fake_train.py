@@ -2,8 +2,9 @@
 
 Environment: FAKE_FAIL names a method and seed that fail, `grpo/seed3`, and FAKE_FAIL_RESUMED one
 that fails when it is resumed; FAKE_STOP one that stops itself after a step of each of its first so
-many starts, `grpo/seed3 2 SIGKILL`; with FAKE_GATE a run waits after its first step until there is
-such a file; every start is written to FAKE_STARTS, and its process to FAKE_STARTS.pids.
+many starts, `grpo/seed3 2 SIGKILL`; with FAKE_DEAF none hears a Ctrl-C; with FAKE_GATE a run waits
+after its first step until there is such a file; every start is written to FAKE_STARTS, and its
+process to FAKE_STARTS.pids.
 """
 
 import os
@@ -50,7 +51,8 @@ def stop_signal(recipe: recipes.Recipe) -> int | None:
 def train(recipe: recipes.Recipe, folder: RunFolder, done: int) -> None:
     stop = []
     own_signal = stop_signal(recipe)
-    signal.signal(signal.SIGINT, lambda *_: stop.append(True))
+    is_deaf = "FAKE_DEAF" in os.environ
+    signal.signal(signal.SIGINT, signal.SIG_IGN if is_deaf else lambda *_: stop.append(True))
     gate = Path(os.environ["FAKE_GATE"]) if "FAKE_GATE" in os.environ else None
     began = time.monotonic()
     # A method's effect is the same at every seed but for a little: pairs are worth something.

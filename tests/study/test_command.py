@@ -128,6 +128,15 @@ def test_a_missing_library_is_told_before_the_first_run(make_study, monkeypatch,
     assert not study.output.exists(), "the same command works once it is installed"
 
 
+def test_results_without_their_library_are_left_as_they_are(make_study, monkeypatch):
+    study = make_study(seeds=[1])
+    study.run()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    refused = invoke(study, "--results-only")
+    assert "the figures need matplotlib" in str(refused.exception)
+    assert not study.folder.runs_csv.exists() and not study.folder.results.exists()
+
+
 class Clock:
     """Of the progress, set by hand."""
 

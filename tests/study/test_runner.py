@@ -1,5 +1,7 @@
 """Runs as processes: none twice, none lost, failures counted. Training is faked."""
 
+import errno
+import fcntl
 import json
 import os
 import signal
@@ -80,11 +82,24 @@ def test_taken_and_missing_folders(make_study):
     with pytest.raises(InputError, match="is no empty folder"):
         study.run()
     (study.output / "letter.txt").unlink()
+    (study.output / "runs").mkdir()  # what a start leaves that failed at once
+    (study.output / "runs/.lock").touch()
     with study.folder.open(study.matrix, study.cells, resume=False):
         with pytest.raises(InputError, match="holds a study already; add --resume"):
             study.run()
         with pytest.raises(InputError, match="another `ktae study` runs in"):
             study.run(resume=True)
+
+
+def test_a_folder_that_cannot_be_locked(make_study, monkeypatch):
+    study = make_study(seeds=[1])
+
+    def no_locks(*_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(InputError, match=r"cannot lock .*/runs/\.lock: Function not implemented"):
+        study.run()
 
 
 def test_a_failed_run_is_counted_and_run_again_only_on_demand(make_study, starts, monkeypatch):
@@ -128,6 +143,57 @@ def test_ctrl_c_stops_after_the_step_and_resume_goes_on(make_study, starts, monk
     ]
     lines = study.folder.run_folder(study.cells[0]).read_metrics()
     assert [line["step"] for line in lines] == list(range(1, 9))
+
+
+def test_termination_stops_as_ctrl_c_does(make_study, monkeypatch, tmp_path):
+    study = make_study(seeds=[1], overrides={"steps": 8})
+    monkeypatch.setenv("FAKE_GATE", str(tmp_path / "gate"))
+    process = drive(study)
+    wait_for(lambda: has_steps(study, "grpo/seed1"), process)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 130, err
+    assert len(study.folder.run_folder(study.cells[0]).read_metrics()) == 2, "it ended its step"
+
+
+def test_a_second_ctrl_c_kills_runs_that_do_not_stop(make_study, monkeypatch, tmp_path):
+    study = make_study(seeds=[1], overrides={"steps": 8})
+    monkeypatch.setenv("FAKE_GATE", str(tmp_path / "gate"))
+    monkeypatch.setenv("FAKE_DEAF", "1")
+    process = drive(study)
+    wait_for(lambda: has_steps(study, "grpo/seed1"), process)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 130 and b"stopping the runs at once" in err
+    for pid in (tmp_path / "starts.pids").read_text().split():
+        assert not is_alive(pid)
+
+
+def test_a_failure_of_our_own_leaves_no_run_behind(make_study, monkeypatch, tmp_path):
+    study = make_study(seeds=[1], overrides={"steps": 8})
+    monkeypatch.setenv("FAKE_GATE", str(tmp_path / "gate"))
+
+    def steps(done):
+        if all(done.get(name) for name in ("grpo/seed1", "grpo-ktae/seed1")):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(study.progress, "steps", steps)
+    with pytest.raises(BrokenPipeError):
+        study.run()
+    pids = (tmp_path / "starts.pids").read_text().split()
+    wait_for(lambda: not any(is_alive(pid) for pid in pids))
+    assert len(study.folder.run_folder(study.cells[0]).read_metrics()) == 2, "it ended its step"
+
+
+def is_alive(pid):
+    """And no process that has ended and waits for its parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 @pytest.mark.parametrize("what", ["SIGKILL", "SIGINT"])

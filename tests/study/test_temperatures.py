@@ -89,6 +89,18 @@ def test_measures_what_is_finished_and_no_model_twice(make_study, monkeypatch, c
     assert trained_again[-4:] == rows, "the same weights"
     assert "12 rows of 3 runs" in measure()[1]
 
+    broken = next(study.folder.run_folder(study.cells[0]).model.glob("*.safetensors"))
+    whole = broken.read_bytes()
+    broken.write_bytes(whole[:-8])
+    finish(study.cells[1], init=2)
+    with pytest.raises(InputError, match="1 of 2 runs could not be measured; call again for them"):
+        measure()
+    with (study.output / "temperatures.csv").open(newline="") as file:
+        kept = list(csv.DictReader(file))
+    assert len(kept) == 8, "what could be measured is kept"
+    broken.write_bytes(whole)
+    assert "1 of 1 runs" in measure()[1]
+
     for options, message in (
         (["--problems", "3"], "runs with 2 problems, and --problems is 3"),
         (["--samples", "9"], "runs with 8 samples, and --samples is 9"),

@@ -11,7 +11,7 @@ from trl import GRPOConfig
 from ktae import InputError
 from ktae.demo import LANGUAGES, LISTS, STORIES, SUMS, pretrain
 from ktae.demo.model import make_tokenizer
-from ktae.demo.sizes import MEDIUM
+from ktae.demo.sizes import MEDIUM, TINY
 from ktae.recipe import Recipe, load
 from ktae.runs import RunFolder
 from ktae.trl.run import load_policy, run
@@ -86,11 +86,15 @@ def test_a_policy_is_the_recipe_s_base_model(monkeypatch, tmp_path):
 
     monkeypatch.setattr(pretrain, "base_model", base_model)
     recipe = recipe_of(STORIES, model={"demo_seed": 2, "demo_size": "medium"})
-    threads = torch.get_num_threads()
+    monkeypatch.setattr(torch, "set_num_threads", lambda n: asked.append(n))
     with pytest.raises(InputError, match="cannot load model"):
         load_policy(recipe)
     assert asked == [(STORIES, 2, {"size": MEDIUM})]
-    assert torch.get_num_threads() == threads
+
+    tiny = recipe_of(STORIES, model={"demo_seed": 2})
+    with pytest.raises(InputError, match="cannot load model"):
+        load_policy(tiny)
+    assert asked[1:] == [1, (STORIES, 2, {"size": TINY})]
 
 
 def test_a_run_of_the_lists(request, tmp_path):

@@ -36,6 +36,14 @@ class Plan:
     """Parts of the reference that are kept apart, an even number, from which its own noise is told.
     Each takes the memory of a gradient in float32; a reference of fewer batches has fewer."""
 
+    def __post_init__(self) -> None:
+        """Raise an InputError for numbers that make no plan."""
+        if self.reference_blocks < 2 or self.reference_blocks % 2:
+            raise InputError(
+                f"reference_blocks is {self.reference_blocks}; expected an even number of 2 or "
+                "more, since the reference is also taken in halves"
+            )
+
 
 @dataclasses.dataclass(frozen=True)
 class Products:
@@ -106,6 +114,18 @@ class Alignment:
     """By metric; empty in what was measured before they were kept."""
 
 
+def not_read(recipe: Recipe) -> list[str]:
+    """What of a recipe changes the gradient that it trains with, and not those that are compared:
+    they are of all of the policy's parameters, all tokens and all batches, and of rewards alone."""
+    own = {
+        "algorithm.kl": recipe.algorithm.kl > 0,
+        "algorithm.resampling_rounds": recipe.algorithm.resampling_rounds > 0,
+        "model.lora_rank": recipe.model.lora_rank > 0,
+        "trl.top_entropy": recipe.trl.top_entropy < 1,
+    }
+    return [key for key, is_set in own.items() if is_set]
+
+
 def measure(
     model: Any,
     tokenizer: Any,
@@ -126,15 +146,15 @@ def measure(
         progress: called as it goes.
 
     Raises:
-        InputError: too few prompts, an odd number of blocks, no rewards differ, so that there is no
-            gradient, or an estimator is no estimator or gives something else than terms.
+        InputError: too few prompts, no rewards differ, so that there is no gradient, no parameter
+            takes one, or an estimator is no estimator or gives something else than terms.
     """
     for name, estimator in estimators.items():
         check_estimator(f"estimators[{name!r}]", estimator)
-    if plan.reference_blocks < 2 or plan.reference_blocks % 2:
+    if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError(
-            f"reference_blocks is {plan.reference_blocks}; expected an even number of 2 or more, "
-            "since the reference is also taken in halves"
+            "the policy has no parameter that takes a gradient, as the checkpoint of a LoRA run "
+            "is loaded; merge the adapter into its model, and align that"
         )
     per_batch = recipe.rollout.prompts_per_step
     chunks = max(2, plan.reference_prompts // per_batch)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ktae import recipe as recipes
-from ktae.cli.options import check_device
+from ktae.cli import options
 from ktae.config import PRESETS, KTAEConfig
 from ktae.errors import InputError
-from ktae.typed_file import parse_yaml
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,23 +68,22 @@ def align(
     checked = recipes.load(recipe, overrides or ())
     configs = _estimators(estimators)
     factors = _numbers(weights)
-    check_device(device)
+    options.check_device(device)
     console = Console()
     try:
-        from ktae.align.measure import Plan, measure
+        from ktae.align.measure import Plan, measure, not_read
         from ktae.align.summary import draw, rows
         from ktae.trl.run import load_policy
     except ModuleNotFoundError as error:
         raise InputError(
             f"ktae align needs {error.name}, which is not installed; pip install 'ktae[trl,eval]'"
         ) from None
-    try:  # now, and not after minutes of measuring
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make folder {output}: {error.strerror}") from None
+    plan = Plan(batches, reference_prompts, rows_at_once, reference_blocks)
+    _claim(output)  # now, and not after minutes of measuring
+    for key in not_read(checked):
+        typer.echo(f"ktae: gradients are without the recipe's {key}", err=True)
     model, tokenizer = load_policy(checked)
     model = model.to(device)
-    plan = Plan(batches, reference_prompts, rows_at_once, reference_blocks)
     with Bars(console, lines=5) as bars:
         found = measure(model, tokenizer, checked, configs, plan, bars.show)
     table = rows(found, factors)
@@ -98,22 +96,29 @@ def align(
     console.print(f"{output}/align.json, align.png, align.svg", highlight=False)
 
 
+def _claim(output: Path) -> None:
+    if (output / "align.json").exists():
+        raise InputError(f"{output} holds a measurement already; give another --output")
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make folder {output}: {error.strerror}") from None
+
+
 def _estimators(text: str) -> dict[str, KTAEConfig]:
     """`preset` or `preset:key=value:key=value`, separated by commas (but for those in brackets)."""
     configs = {}
     for name in re.split(r",(?![^\[]*\])", text):
         preset, *settings = name.strip().split(":")
-        fields: dict[str, Any] = {}
         for setting in settings:
-            key, equals, value = setting.partition("=")
-            if not equals:
+            if "=" not in setting:
                 raise InputError(
                     f"--estimators has {setting!r} in {name!r}; expected preset:key=value, with a "
                     f"preset of {', '.join(PRESETS)}"
                 )
-            fields[key] = parse_yaml(value, f"--estimators: {setting!r}")
         if name.strip() in configs:
             raise InputError(f"--estimators names {name.strip()} twice")
+        fields = options.overrides(settings, "--estimators")
         configs[name.strip()] = KTAEConfig.preset(preset, **fields)
     return configs
 
@@ -136,6 +141,7 @@ def _write_json(
     found: Alignment,
     table: list[Row],
 ) -> None:
+    from ktae.align.measure import not_read
     from ktae.align.summary import covered
     from ktae.bench import machine
     from ktae.runs import write_json
@@ -145,6 +151,7 @@ def _write_json(
         {
             "recipe": recipe.model_dump(mode="json"),
             "estimators": {name: dataclasses.asdict(config) for name, config in configs.items()},
+            "not_read": not_read(recipe),
             "plan": dataclasses.asdict(plan),
             "machine": machine(),
             "intervals": covered(found),

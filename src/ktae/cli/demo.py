@@ -13,6 +13,7 @@ from ktae.errors import InputError
 
 if TYPE_CHECKING:
     from ktae.demo import Language
+    from ktae.demo.sizes import Size
 
 app = typer.Typer(
     help="The embedded demo: tiny languages, and base models that solve some of their problems.",
@@ -58,10 +59,11 @@ def pretrain(
         folder = output
         write_base_model(speaks, folder, seed, large)
     typer.echo(f"base model  {folder}  ({time.perf_counter() - started:.0f} s)")
-    _print_scores(speaks, folder)
+    _print_scores(speaks, folder, large)
 
 
-def _print_scores(language: Language[Any], folder: Path) -> None:
+def _print_scores(language: Language[Any], folder: Path, size: Size) -> None:
+    import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
@@ -70,6 +72,8 @@ def _print_scores(language: Language[Any], folder: Path) -> None:
     logging.disable_progress_bar()  # one about loading 20 weights
     started = time.perf_counter()
     model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
+    if size.for_gpu and torch.cuda.is_available():
+        model = model.to("cuda")
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     problems = language.test_problems()
     scores = evaluate(language, model, tokenizer, problems, seed=0)

@@ -108,7 +108,7 @@ def note_single_tokens(config: KTAEConfig) -> None:
         )
 
 
-def overrides(settings: list[str]) -> dict[str, Any]:
+def overrides(settings: Sequence[str], option: str = "--set") -> dict[str, Any]:
     """`h3=0` as {"h3": 0}: the value is JSON, or else YAML as in a recipe.
 
     JSON comes first because YAML 1.1 takes 1e-3 for text.
@@ -117,9 +117,9 @@ def overrides(settings: list[str]) -> dict[str, Any]:
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
-            raise InputError(f"--set {setting}: expected KEY=VALUE, such as h3=0")
+            raise InputError(f"{option} {setting}: expected KEY=VALUE, such as h3=0")
         try:
             overrides[key] = json.loads(text)
         except (ValueError, RecursionError):
-            overrides[key] = parse_yaml(text, f"--set {setting}")
+            overrides[key] = parse_yaml(text, f"{option} {setting}")
     return overrides

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import fcntl
 import json
@@ -76,11 +77,13 @@ class StudyFolder:
             )
         if resume:
             self.require_started(cells)
-        elif self.path.exists() and (self.path.is_file() or any(self.path.iterdir())):
-            held = "holds a study already" if self.announced.exists() else "is no empty folder"
+        elif self.announced.exists():
             raise InputError(
-                f"{self.path} {held}; add --resume to continue a study, or give another --output"
+                f"{self.path} holds a study already; add --resume to continue it, or give another "
+                "--output"
             )
+        elif self.path.exists() and (self.path.is_file() or self._holds_anything()):
+            raise InputError(f"{self.path} is no empty folder; give another --output")
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -92,6 +95,11 @@ class StudyFolder:
             announced = announced or Announced.of(matrix, cells)
             write_json(self.announced, announced.model_dump(mode="json"))
         return lock
+
+    def _holds_anything(self) -> bool:
+        """But for the lock, which a start that failed at once leaves behind."""
+        own = {self.runs, self.runs / ".lock"}
+        return any(path not in own for path in self.path.rglob("*"))
 
     def require_started(self, cells: Iterable[Cell]) -> None:
         """Raise an InputError unless a study is here, and its runs are of these cells' recipes."""
@@ -200,12 +208,19 @@ class StudyFolder:
 
 
 def try_lock(path: Path) -> IO[str] | None:
-    """The file, locked until every process that inherited it has ended; None: it is locked."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = path.open("a")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        return None
-    return file
+    """The file, locked until every process that inherited it has ended; None: it is locked.
+
+    Raises:
+        InputError: it cannot be written, or its file system knows no locks.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(path.open("a"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise InputError(f"cannot lock {path}: {error.strerror}") from None
+        stack.pop_all()  # it stays open
+        return file

@@ -45,6 +45,7 @@ def write(
             edited while the study ran; or the results there are of more finished runs, and
             `overwrite` is off.
     """
+    figures.require_libraries()  # before anything is written
     folder.require_started(cells)
     if not overwrite:
         folder.require_no_loss(cells)

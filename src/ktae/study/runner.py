@@ -77,7 +77,7 @@ def run(
     running: list[_Running] = []
     loaded: set[str] = set()
     n_passed_on = 0
-    with _interrupts() as interrupts:
+    with _interrupts() as interrupts, _none_left_behind(running):
         while running or (waiting and not interrupts):
             while len(running) < jobs and not interrupts:
                 cell = _next(waiting, running, loaded, folder)
@@ -214,6 +214,17 @@ def _error(cell: Cell, folder: StudyFolder, status: int, kills: int) -> str:
 def _steps_done(folder: StudyFolder, cell: Cell) -> int:
     path = folder.run_folder(cell).metrics
     return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+@contextlib.contextmanager
+def _none_left_behind(running: list[_Running]) -> Iterator[None]:
+    """Where we fail ourselves (a full disk, a closed stdout), the runs under way save and stop:
+    a Ctrl-C would not reach them, and nobody would know of them."""
+    try:
+        yield
+    except BaseException:
+        _stop(running, since=0, now=1)
+        raise
 
 
 @contextlib.contextmanager
