@@ -42,6 +42,7 @@ FIGURES = {
         ("main", "", ("curves-grpo", "differences")),
         ("successor", "successor-", ("curves-grpo", "differences")),
         ("controls", "", ("curves-controls",)),
+        ("rates", "", ("curves-rates",)),
         ("long", "", ("curves-long",)),
     )
     for name in (f"{name}-{task}" for name in names for task in ("sums", "lists"))
@@ -167,6 +168,18 @@ GOALS = {
         "trigrams",
         "trigrams",
         Clause("at least `calibrated`, on GRPO", "grpo-trigrams", "grpo-calibrated"),
+    ),
+    "rates": (
+        Clause("trigrams above GRPO, sampled", "trigrams", "grpo"),
+        Clause("trigrams above GRPO, greedy", "trigrams", "grpo", "greedy_accuracy"),
+        Clause("`calibrated` above GRPO, sampled", "calibrated", "grpo"),
+        Clause("`calibrated` above GRPO, greedy", "calibrated", "grpo", "greedy_accuracy"),
+        Clause(
+            "GRPO above itself at twice the rate, greedy",
+            "grpo",
+            "grpo-usual-rate",
+            "greedy_accuracy",
+        ),
     ),
 }
 """By study: what its estimator should do."""

@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+AT_HALF = "at half the learning rate"
 ONE_LINE = " ".join(README.split())
 
 DEMO_ROWS = {
@@ -143,6 +144,8 @@ def test_every_file_that_the_readme_links_is_there():
         ("DAPO+`calibrated` - DAPO", "main", "dapo-calibrated", "dapo"),
         ("GRPO+trigrams - GRPO", "successor", "grpo-trigrams", "grpo"),
         ("DAPO+trigrams - DAPO", "successor", "dapo-trigrams", "dapo"),
+        (f"{AT_HALF}: GRPO+`calibrated` - GRPO", "rates", "calibrated", "grpo"),
+        (f"{AT_HALF}: GRPO+trigrams - GRPO", "rates", "trigrams", "grpo"),
     ],
 )
 def test_the_studies_differences(row, study, treatment, baseline):
