@@ -1,4 +1,4 @@
-"""Write beside, then rename: a reader never sees half a file."""
+"""Write beside, then rename: a reader never sees half a file. And the folders to write into."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ktae.errors import InputError
+
+
+def make_folder(folder: Path, what: str | None = None) -> None:
+    """Make it and what is above it; `what` is its name in the error.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make {what or f'folder {folder}'}: {error.strerror}") from None
 
 
 @contextlib.contextmanager

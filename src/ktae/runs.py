@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ktae.atomic import atomic_write
+from ktae.atomic import atomic_write, make_folder
 from ktae.errors import InputError, one_line
 from ktae.rollouts import record
 
@@ -59,10 +59,7 @@ class RunFolder:
         Raises:
             InputError: the folder cannot be made, or another process has just taken it.
         """
-        try:
-            self.rollouts.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot make run folder {self.path}: {error.strerror}") from None
+        make_folder(self.rollouts, f"run folder {self.path}")
         claim = self.path / f".recipe-{os.getpid()}"
         claim.write_text(recipe, encoding="utf-8")
         try:

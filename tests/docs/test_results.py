@@ -12,10 +12,21 @@ SCRIPT = "results_tables"
 def test_the_pages_have_the_numbers_of_the_files(tables):
     for path in tables.PAGES:
         page = path.read_text(encoding="utf-8")
-        assert len(re.findall(r"^\| ---", page, flags=re.MULTILINE)), path
+        rules = re.findall(r"^\| ---", page, flags=re.MULTILINE)
+        assert len(rules) >= page.count("<!-- table:") >= 1, f"{path}: a table is empty"
         assert tables.filled(page) == page, f"{path}: run python docs/results_tables.py"
         # At the beginning of a line a comment is a block of its own, and ends the sentence.
         assert not re.search(r"^\s*<!-- difference", page, flags=re.MULTILINE), path
+
+
+def test_the_intervals_of_the_readme_are_on_the_pages(tables):
+    """Those in its sentences too."""
+    pages = "".join(path.read_text(encoding="utf-8") for path in tables.PAGES)
+    readme = " ".join((tables.ROOT / "README.md").read_text(encoding="utf-8").split())
+    intervals = re.findall(r"[+-]\.\d{3} \([+-]\.\d{3} to [+-]\.\d{3}\)", readme)
+    assert len(intervals) >= 20
+    for interval in intervals:
+        assert re.sub(r"([+-])\.", r"\g<1>0.", interval) in pages, interval
 
 
 def test_every_comparison_of_a_published_study_is_on_the_page(tables):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ktae import recipe as recipes
+from ktae.atomic import make_folder
 from ktae.cli import options
 from ktae.config import PRESETS, KTAEConfig
 from ktae.errors import InputError
@@ -99,10 +100,7 @@ def align(
 def _claim(output: Path) -> None:
     if (output / "align.json").exists():
         raise InputError(f"{output} holds a measurement already; give another --output")
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make folder {output}: {error.strerror}") from None
+    make_folder(output)
 
 
 def _estimators(text: str) -> dict[str, KTAEConfig]:

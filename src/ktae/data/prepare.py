@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ktae.atomic import atomic_write
+from ktae.atomic import atomic_write, make_folder
 from ktae.data.sources import Problem
 from ktae.errors import InputError
 from ktae.evaluation.templates import INSTRUCTION
@@ -54,17 +54,10 @@ def write(
             ("verl", _verl_table(problems, messages, split, data_source)),
             ("trl", _trl_table(problems, messages)),
         ):
-            _make_folder(folder / engine)
+            make_folder(folder / engine)
             with atomic_write(folder / engine / f"{split}.parquet") as temporary:
                 pq.write_table(table, temporary)
     return {split: len(problems) for split, problems in splits.items()}
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make folder {folder}: {error.strerror}") from None
 
 
 def _verl_table(

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ktae.atomic import atomic_write
+from ktae.atomic import atomic_write, make_folder
 from ktae.errors import InputError
 from ktae.evaluation.benchmarks import Problem
 from ktae.evaluation.engines import Engine, Sampling
@@ -57,10 +57,7 @@ class EvaluationFolder:
             return
         if self.path.exists() and not (self.path.is_dir() and not any(self.path.iterdir())):
             raise InputError(f"{self.path} is not an empty folder; give another --output")
-        try:
-            self.batches.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot make folder {self.path}: {error.strerror}") from None
+        make_folder(self.batches, f"folder {self.path}")
         write_json(self.settings, settings)
 
     def _is_unused(self) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ktae import recipe as recipes
+from ktae.atomic import make_folder
 from ktae.errors import InputError, one_line, reason
 from ktae.runs import RunFolder, write_json
 from ktae.study.announced import Announced
@@ -84,10 +85,7 @@ class StudyFolder:
             )
         elif self.path.exists() and (self.path.is_file() or self._holds_anything()):
             raise InputError(f"{self.path} is no empty folder; give another --output")
-        try:
-            self.runs.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot make study folder {self.path}: {error.strerror}") from None
+        make_folder(self.runs, f"study folder {self.path}")
         lock = try_lock(self.runs / ".lock")
         if lock is None:
             raise InputError(f"another `ktae study` runs in {self.path}")
