@@ -10,13 +10,15 @@ import shutil
 import statistics
 import sys
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
+import comparison_tables
 import equal_accuracy
 import numpy as np
 import paper_tables
 import run_curves
 import temperature_tables
+from comparison_tables import OUTCOMES, results_of
 from page import (
     IMAGES,
     ROOT,
@@ -24,7 +26,6 @@ from page import (
     aligned_difference,
     digits_of,
     markdown,
-    mean_with_bounds,
     read_csv,
     read_json,
     with_bounds,
@@ -32,7 +33,7 @@ from page import (
 from page import filled as fill
 from scipy.stats import spearmanr
 
-from ktae.study.statistics import LEVEL, pointwise_band, sign_flip_p_value
+from ktae.study.statistics import pointwise_band
 
 PAGES = sorted((ROOT / "docs" / "results").glob("*.md"))
 STEP_TIME = ROOT / "benchmarks" / "results" / "step_time.csv"
@@ -49,14 +50,6 @@ FIGURES = {
 }
 """Names beside the page, and whose copies they are."""
 
-OUTCOMES = {
-    "sampled_accuracy": "sampled accuracy",
-    "greedy_accuracy": "greedy accuracy",
-    "mean_accuracy": "mean accuracy over the run",
-    "length": "length",
-    "entropy": "entropy",
-}
-
 
 def main() -> int:
     old = {page: page.read_text(encoding="utf-8") for page in PAGES}
@@ -72,7 +65,7 @@ def main() -> int:
 
 def filled(page: str) -> str:
     """The page with everything made anew."""
-    return fill(page, TABLES, difference)
+    return fill(page, TABLES, comparison_tables.difference)
 
 
 def runs(study: str, task: str) -> str:
@@ -87,174 +80,6 @@ def runs(study: str, task: str) -> str:
         size = "" if term is None else f"{term:.2f}"
         rows.append([f"`{method}`", str(len(mine)), *cells, size])
     return markdown(["method", "runs", *OUTCOMES.values(), "term a token"], rows)
-
-
-def comparisons(study: str, kind: str) -> str:
-    """Paired differences of one kind, those with enough pairs."""
-    labels = _labels(study)
-    rows = []
-    for one in _comparisons(study):
-        if one["kind"] != kind or one["interval"] is None:
-            continue
-        digits = digits_of(one["outcome"])
-        rows.append([
-            f"`{one['treatment']}` - `{one['baseline']}`", one["task"], labels[one["outcome"]],
-            str(len(one["seeds"])), _with_interval(one),
-            " / ".join(f"{base['difference']:+.{digits}f}" for base in one["by_base_model"]),
-            f"{one['p_value']:.2g}", f"{one['corrected']:.2g}",
-            "yes" if one["shown"] else "no",
-        ])  # fmt: skip
-    each = "on each base model"
-    head = ["difference", "task", "outcome", "pairs", "mean (95 %)", each, "p", "Holm", "shown"]
-    return markdown(head, rows)
-
-
-def by_task(study: str, baseline: str, *outcomes: str) -> str:
-    """Differences from one baseline, a row a method and task, a column an outcome."""
-    labels, rows = _labels(study), []
-    found = [one for one in _comparisons(study) if one["baseline"] == baseline]
-    for treatment, task in dict.fromkeys((one["treatment"], one["task"]) for one in found):
-        cells = [
-            _with_interval(_comparison(study, treatment, baseline, outcome, task))
-            for outcome in outcomes
-        ]
-        rows.append([f"`{treatment}`", task, *cells])
-    return markdown([f"minus `{baseline}`", "task", *(labels[name] for name in outcomes)], rows)
-
-
-def difference(study: str, treatment: str, baseline: str, outcome: str, task: str) -> str:
-    """One of them, in a sentence."""
-    one = _comparison(study, treatment, baseline, outcome, task)
-    if one["interval"] is None:
-        return "not known"
-    shown = "shown" if one["shown"] else "not shown"
-    kind = ", exploratory" if one["kind"] == "exploratory" else ""
-    return f"{_with_interval(one).removesuffix(')')}; {shown}{kind})"
-
-
-class Clause(NamedTuple):
-    """One of the goal's, and the comparison that tells."""
-
-    says: str
-    treatment: str
-    baseline: str
-    outcome: str = "sampled_accuracy"
-    wanted: Literal["above", "no effect"] = "above"
-
-
-def _clauses(name: str, says: str, at_least: Clause) -> tuple[Clause, ...]:
-    """What is wanted of an estimator, by its name in the methods; `at_least` is its own."""
-    permuted = f"{name}-permuted"
-    return (
-        Clause(f"{says} above GRPO", f"grpo-{name}", "grpo"),
-        Clause(f"GRPO with {says} above DAPO", f"grpo-{name}", "dapo"),
-        Clause(f"DAPO with {says} above DAPO", f"dapo-{name}", "dapo"),
-        Clause(f"DAPO with {says} above GRPO", f"dapo-{name}", "grpo"),
-        # Not less is wanted; no margin was announced, so that only more can show it.
-        Clause("at least `paper`, on GRPO", f"grpo-{name}", "grpo-ktae"),
-        at_least,
-        Clause("permuted labels: length", permuted, "grpo", "length", "no effect"),
-        Clause("permuted labels: entropy", permuted, "grpo", "entropy", "no effect"),
-    )
-
-
-GOALS = {
-    "main": _clauses(
-        "calibrated",
-        "`calibrated`",
-        Clause("at least `paper`, on DAPO", "dapo-calibrated", "dapo-ktae"),
-    ),
-    "successor": _clauses(
-        "trigrams",
-        "trigrams",
-        Clause("at least `calibrated`, on GRPO", "grpo-trigrams", "grpo-calibrated"),
-    ),
-    "rates": (
-        Clause("trigrams above GRPO, sampled", "trigrams", "grpo"),
-        Clause("trigrams above GRPO, greedy", "trigrams", "grpo", "greedy_accuracy"),
-        Clause("`calibrated` above GRPO, sampled", "calibrated", "grpo"),
-        Clause("`calibrated` above GRPO, greedy", "calibrated", "grpo", "greedy_accuracy"),
-        Clause(
-            "GRPO above itself at twice the rate, greedy",
-            "grpo",
-            "grpo-usual-rate",
-            "greedy_accuracy",
-        ),
-    ),
-}
-"""By study: what its estimator should do."""
-
-
-def goal(study: str) -> str:
-    """The goal, clause by clause: what the interval and the test say of it."""
-    tasks = list(dict.fromkeys(one["task"] for one in _comparisons(study)))
-    rows = []
-    for clause in GOALS[study]:
-        wanted = (clause.treatment, clause.baseline, clause.outcome)
-        found = [_comparison(study, *wanted, task) for task in tasks]
-        rows.append([clause.says, *(_judged(clause, one) for one in found)])
-    return markdown(["", *tasks], rows)
-
-
-def _judged(clause: Clause, one: dict[str, Any]) -> str:
-    if one["interval"] is None:
-        return "not known"
-    numbers = f"{_with_interval(one)}, p {one['p_value']:.2g}, Holm {one['corrected']:.2g}"
-    kind = " (exploratory)" if one["kind"] == "exploratory" else ""
-    return f"{numbers}: {_verdict(clause, one)}{kind}"
-
-
-def _verdict(clause: Clause, one: dict[str, Any]) -> str:
-    """Interval and test have to agree."""
-    low, high = one["interval"]
-    is_other = one["p_value"] < LEVEL and not low <= 0 <= high
-    if clause.wanted == "no effect":
-        return "an effect" if is_other else "not refuted"
-    if not is_other:
-        return "open"
-    if high < 0:
-        return "no"
-    return "yes" if one["shown"] else "yes, not after correction"
-
-
-def _comparisons(study: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = _results(study)["comparisons"]
-    return found
-
-
-def _comparison(study: str, *wanted: str) -> dict[str, Any]:
-    keys = ("treatment", "baseline", "outcome", "task")
-    return next(one for one in _comparisons(study) if tuple(one[key] for key in keys) == wanted)
-
-
-def _labels(study: str) -> dict[str, str]:
-    own = _results(study)["matrix"]["outcomes"]
-    return {name: one["label"] for name, one in own.items()} | OUTCOMES
-
-
-def _with_interval(one: dict[str, Any]) -> str:
-    if one["interval"] is None:
-        return f"{len(one['seeds'])} of {one['planned']} pairs"
-    low, high = one["interval"]
-    return with_bounds(one["difference"], low, high, digits_of(one["outcome"]))
-
-
-def pooled(outcome: str, *studies: str) -> str:
-    """One difference with the pairs of several studies, each STUDY:TREATMENT:BASELINE."""
-    named = [tuple(one.split(":")) for one in studies]
-    tasks = dict.fromkeys(one["task"] for one in _comparisons(named[0][0]))
-    rows = []
-    for task in tasks:
-        of_study = [_comparison(study, *pair, outcome, task) for study, *pair in named]
-        differences = [np.array(one["differences"]) for one in of_study]
-        everything, digits = np.concatenate(differences), digits_of(outcome)
-        rows.append([
-            task, str(len(everything)), mean_with_bounds(everything, digits),
-            " / ".join(f"{mine.mean():+.{digits}f}" for mine in differences),
-            f"{sign_flip_p_value(everything):.2g}",
-        ])  # fmt: skip
-    each = " / ".join(f"in `{study}`" for study, *_ in named)
-    return markdown(["task", "pairs", "mean (95 %)", each, "p"], rows)
 
 
 def bias(study: str, *columns: str) -> str:
@@ -292,7 +117,7 @@ def bias(study: str, *columns: str) -> str:
 
 def counts(study: str) -> str:
     """How many runs there are, and on what they ran."""
-    results = _results(study)
+    results = results_of(study)
     rows = [[state, str(n)] for state, n in results["runs"].items()]
     for machine in results["trained_by"]:
         what = f"{machine['cpu']}, {machine['cores']} cores, {machine['versions']}"
@@ -367,16 +192,13 @@ def _finished(study: str) -> list[dict[str, str]]:
     return [row for row in read_csv(STUDIES / study / "runs.csv") if row["state"] == "finished"]
 
 
-def _results(study: str) -> dict[str, Any]:
-    return read_json(STUDIES / study / "results.json")
-
-
 TABLES: dict[str, Callable[..., str]] = {
     "runs": runs,
-    "comparisons": comparisons,
-    "by-task": by_task,
-    "goal": goal,
-    "pooled": pooled,
+    "comparisons": comparison_tables.comparisons,
+    "by-task": comparison_tables.by_task,
+    "goal": comparison_tables.goal,
+    "pooled": comparison_tables.pooled,
+    "announced": comparison_tables.announced,
     "counts": counts,
     "bias": bias,
     "equal-accuracy": equal_accuracy.table,
