@@ -8,8 +8,9 @@ final model of every finished run: `--samples` (8) to each of the first `--probl
 problems at four temperatures, the same problems for every run; there are 1,024. Writes
 `temperatures.csv` into the study's folder. Rows that are there stay, so a second call does the runs
 that came since, with the same numbers of problems and samples; where a run was trained again, and
-its weights are others (`model`), it is measured again. Samples are drawn with the run's seed; the
-first rows of `study/results/main` with 1, as their `sampling_seed` says.
+its weights are others (`model`), it is measured again. Samples are drawn with the run's seed; all
+rows of `study/results/main` with 1, as their `sampling_seed` says: they are older than that, and
+share one set of draws.
 """
 
 import argparse

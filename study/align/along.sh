@@ -10,8 +10,10 @@ set -euo pipefail
 set -m # each language is a process group, so that ending it ends what it runs
 cd "$(dirname "$0")/../.."
 recipe=recipes/demo/hard/grpo.yaml
-estimators="paper,calibrated,calibrated:units=[token],calibrated:units=[bigram],calibrated:units=[trigram]"
-estimators+=",calibrated:units=[token,bigram,trigram],paper:control=permuted-labels"
+estimators="paper,calibrated:units=[token]"
+for estimator in calibrated "calibrated:units=[trigram]"; do # each whole, and in its two parts
+  estimators+=",$estimator,$estimator:control=rollout-mean,$estimator:control=within-rollout"
+done
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 trial=$(printf '%s' "$*" | tr -c 'A-Za-z0-9.' '-')
 

@@ -91,6 +91,22 @@ def test_an_exact_reference_adds_nothing() -> None:
     assert kept.high == pytest.approx(dropped.high)
 
 
+def test_the_scale_of_a_mixture_gives_its_cosine_again() -> None:
+    """Terms a third as long as the rollout advantages: three times them at × 1, six at × 2."""
+    rng = np.random.default_rng(2)
+    reference, base = rng.normal(size=(2, SIZE))
+    term = np.roll(base, 1) / 3
+    found = alignment(np.tile(reference, (BLOCKS, 1)), base[None], term[None])
+    scales = {row.mixture: row for row in rows(found, [1, 2]) if row.estimator == "own"}
+    assert {name: row.scale for name, row in scales.items()} == {
+        "alone": None, "as trained": 1, "× 1": pytest.approx(3), "× 2": pytest.approx(6),
+    }  # fmt: skip
+    for row in scales.values():
+        mixed = term if row.scale is None else base + row.scale * term
+        lengths = np.linalg.norm(mixed) * np.linalg.norm(reference)
+        assert row.cosine == pytest.approx(mixed @ reference / lengths)
+
+
 @pytest.mark.parametrize("name", ["sums-base0", "sums-step20", "sums-step40", "sums-step40-units"])
 def test_measurements_of_before_the_blocks_have_their_old_rows(name: str) -> None:
     path = COMMITTED / f"{name}.json"
@@ -101,6 +117,7 @@ def test_measurements_of_before_the_blocks_have_their_old_rows(name: str) -> Non
     assert len(new) == len(old)
     for row, expected in zip(new, old, strict=True):
         assert row.pop("difference_reference_error") is None
+        row.pop("scale")  # which is younger
         assert {key: row.pop(key) for key in ("metric", "estimator", "mixture")}.items() <= (
             expected.items()
         )

@@ -43,7 +43,8 @@ def finish(folder, cell, accuracy):
     run = folder.run_folder(cell)
     run.path.mkdir(parents=True)
     machine = {"cpu": "a fast one", "versions": "python=3", "date": f"2026-01-0{cell.seed}"}
-    folder.add_to_record(cell, attempts=1, seconds=60.5, commit="0123456789ab", machine=machine)
+    trained = {"seconds": 60.5, "commit": "0123456789ab", "machine": machine}
+    folder.add_to_record(cell, attempts=3, failures=1, **trained)
     for step in (1, 2, 3):
         line = {"rewards/correct/mean": accuracy * step, "reward": -accuracy, "entropy": 0.2}
         run.append_metrics({"step": step} | line)
@@ -120,6 +121,15 @@ def test_only_the_others_are_run(there, tmp_path, starts):
     adopted = [cell.name for cell in study.cells if study.folder.record(cell).get("adopted")]
     assert len(adopted) == 5
     assert "grpo-ktae/seed3" not in adopted
+
+
+def test_results_without_a_column_of_failures_have_none(there, tmp_path):
+    """As they were before failures that were run again were counted."""
+    old = [row for row in rows(there.folder.runs_csv) if row.pop("failures")]
+    results.write_csv(there.folder.runs_csv, old)
+    study = here(there, tmp_path)
+    take_over(study, there)
+    assert [study.folder.record(cell)["failures"] for cell in study.cells] == [0] * 6
 
 
 def test_what_has_begun_here_is_kept(there, tmp_path):

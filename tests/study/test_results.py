@@ -21,7 +21,7 @@ from ktae.study import results
 from ktae.study.collect import collect, measure
 from ktae.study.contrasts import compare, in_words
 from ktae.study.matrix import Outcome
-from ktae.study.statistics import mean_interval, sign_flip_p_value
+from ktae.study.statistics import Interval, mean_interval, sign_flip_p_value
 
 CONTRAST = CONTENT["contrasts"][0]
 ACCURACY = {  # by hand; greedy accuracy is .1 more
@@ -103,8 +103,44 @@ def test_a_missing_run_is_stated_with_its_reason(finished):
     content = json.loads(study.folder.results.read_text())
     assert content["runs"] == {
         "planned": 14, "not started": 1, "finished": 12, "unfinished": 0, "failed": 1,
+        "failed before, run again": 0, "interrupted, resumed": 0,
     }  # fmt: skip
     assert content["failures"] == [{"run": "grpo/seed2", "error": "ValueError: no"}]
+
+
+def test_failures_and_interruptions_are_counted_also_when_the_run_has_finished(finished):
+    """One failed and was run again, one was interrupted twice, one both; one failed twice."""
+    study = finished(leave_out=["grpo/seed4"])
+    records = {
+        "grpo/seed1": {"attempts": 2, "failures": 1},
+        "grpo/seed2": {"attempts": 3, "failures": 0},
+        "grpo/seed3": {"attempts": 3, "failures": 1},
+        "grpo/seed4": {"attempts": 2, "failures": 1, "error": "ValueError: no"},
+    }
+    for cell in study.cells:
+        study.folder.beside(cell, ".json").write_text(json.dumps(records.get(cell.name, {})))
+    summarise(study)
+    runs = json.loads(study.folder.results.read_text())["runs"]
+    assert (runs["failed before, run again"], runs["interrupted, resumed"]) == (3, 2)
+    with study.folder.runs_csv.open(newline="") as file:
+        rows = {f"{row['method']}/seed{row['seed']}": row for row in csv.DictReader(file)}
+    assert [rows[name]["failures"] for name in records] == ["1", "0", "1", "2"]
+    assert rows["grpo-ktae/seed1"]["failures"] == "0"
+
+
+def test_too_few_pairs_for_so_many_comparisons_is_said(finished):
+    """Seven pairs have a p of 2 / 2^7 at least: enough for three comparisons, not for four."""
+    one = comparisons(finished())[0]._replace(corrected=0.2)
+    assert [one._replace(family=n).too_few for n in (3, 4)] == [False, True]
+    assert "no difference can be shown" in in_words(one._replace(family=3))
+    assert "too few pairs to show a difference among 4" in in_words(one._replace(family=4))
+
+
+def test_a_difference_is_shown_by_interval_and_test(finished):
+    one = comparisons(finished())[0]._replace(corrected=0.04)
+    intervals = {Interval(0.02, 0.01, 0.03): True, Interval(0.02, -0.01, 0.05): False, None: False}
+    for interval, shown in intervals.items():
+        assert one._replace(interval=interval).shown is shown
 
 
 def test_announced_comparisons_without_pairs_count_in_holms_correction(finished):

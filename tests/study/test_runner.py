@@ -119,7 +119,8 @@ def test_a_failed_run_is_counted_and_run_again_only_on_demand(make_study, starts
     assert study.run(resume=True, retry_failed=True)
     assert starts().count("grpo 2 start") == 2
     assert study.states()["grpo/seed2"] is State.FINISHED
-    assert study.folder.record(failed)["attempts"] == 2
+    record = study.folder.record(failed)
+    assert (record["attempts"], record["failures"], record["error"]) == (2, 1, None)
     assert len(starts()) == 7
 
 
@@ -207,7 +208,8 @@ def test_a_run_stopped_from_outside_goes_on_from_its_checkpoint(
     assert starts() == ["grpo 1 resume", "grpo 1 resume", "grpo 1 start", "grpo-ktae 1 start"]
     lines = study.folder.run_folder(study.cells[0]).read_metrics()
     assert [line["step"] for line in lines] == list(range(1, 9))
-    assert study.folder.record(study.cells[0])["attempts"] == 3
+    record = study.folder.record(study.cells[0])
+    assert (record["attempts"], record["failures"]) == (3, 0)
     ends = [state for name, state in study.progress.ends if name == "grpo/seed1"]
     assert ends == [State.UNFINISHED, State.UNFINISHED, State.FINISHED]
 

@@ -8,10 +8,17 @@ from scipy import stats
 
 from ktae.study.statistics import (
     centred_means,
+    least_p_value,
     mean_interval,
     pointwise_band,
     sign_flip_p_value,
 )
+
+
+@pytest.mark.parametrize("n", [6, 9, 40])
+def test_the_least_p_is_that_of_pairs_of_one_sign(n):
+    differences = np.random.default_rng(n).uniform(1, 2, n)
+    assert least_p_value(n) == sign_flip_p_value(differences)
 
 
 @pytest.mark.parametrize("seed", range(4))

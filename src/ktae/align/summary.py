@@ -37,6 +37,9 @@ class Row:
     difference_reference_error: float | None
     """What the reference's own noise adds to the difference's standard error; None, and not in the
     intervals, where the reference's blocks were not kept."""
+    scale: float | None
+    """What the terms were multiplied by, the median of the batches: times the estimator's
+    `term_scale` it is the one to train with for this mixture. None: `alone`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,10 +78,13 @@ def rows(alignment: Alignment, weights: Sequence[float], *, seed: int = 0) -> li
             without = blocks.without_each(estimator, products) if blocks else []
             if base is None:
                 base = _cosines(lambda p: p.cosine(1, 0), products, without)
-                found.append(_row(metric, BASE, "alone", base, base, resample))
-            for mixture, cosine in _mixtures(weights):
-                own = _cosines(cosine, products, without)
-                found.append(_row(metric, estimator, mixture, own, base, resample))
+                found.append(_row(metric, BASE, "alone", None, base, base, resample))
+            for mixture, weigh in _mixtures(weights):
+                own = _cosines(functools.partial(_mixed, weigh), products, without)
+                scale = None
+                if weigh is not None:
+                    scale = float(np.median([weigh(p) for p in products]))
+                found.append(_row(metric, estimator, mixture, scale, own, base, resample))
     return found
 
 
@@ -150,19 +156,33 @@ def read(path: Path) -> Alignment:
         ) from None
 
 
-def _mixtures(weights: Sequence[float]) -> Iterator[tuple[str, Callable[[Products], float]]]:
-    yield "alone", lambda p: p.cosine(0, 1)
-    yield "as trained", lambda p: p.cosine(1, 1)
+Weigh = Callable[[Products], float] | None
+"""What a batch's terms are multiplied by; None: they stand in the place of the advantages."""
+
+
+def _mixtures(weights: Sequence[float]) -> Iterator[tuple[str, Weigh]]:
+    yield "alone", None
+    yield "as trained", lambda products: 1.0
     for weight in weights:
-        yield f"× {weight:g}", functools.partial(_weighted, weight)
+        yield f"× {weight:g}", functools.partial(_of_length, weight)
 
 
-def _weighted(weight: float, products: Products) -> float:
-    return products.cosine(1, weight * products.equal_norm())
+def _of_length(weight: float, products: Products) -> float:
+    return weight * products.equal_norm()
+
+
+def _mixed(weigh: Weigh, products: Products) -> float:
+    return products.cosine(0, 1) if weigh is None else products.cosine(1, weigh(products))
 
 
 def _row(
-    metric: str, estimator: str, mixture: str, own: _Cosines, base: _Cosines, resample: _Resample
+    metric: str,
+    estimator: str,
+    mixture: str,
+    scale: float | None,
+    own: _Cosines,
+    base: _Cosines,
+    resample: _Resample,
 ) -> Row:
     difference = own - base
     return Row(
@@ -170,6 +190,7 @@ def _row(
         float(own.whole.mean()), *resample.interval(own),
         float(difference.whole.mean()), *resample.interval(difference),
         difference.reference_error(),
+        scale,
     )  # fmt: skip
 
 

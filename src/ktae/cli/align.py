@@ -172,15 +172,21 @@ def _print(console: Console, found: Alignment, table: list[Row]) -> None:
         )
         shown.add_column("estimator", overflow="fold")
         shown.add_column("mixture", no_wrap=True)
-        for column in ("cosine", "minus grpo (95 %)"):
+        for column in ("terms ×", "cosine", "minus grpo (95 %)"):
             shown.add_column(column, justify="right", no_wrap=True)
         for row in (row for row in table if row.metric == metric):
             low, high = row.difference_low, row.difference_high
             shown.add_row(
                 escape(row.estimator),
                 row.mixture,
+                "" if row.scale is None else f"{row.scale:.3g}",
                 f"{row.cosine:.3f}",
                 f"{row.difference:+.3f} ({low:+.3f} to {high:+.3f})",
             )
         console.print(shown)
     console.print(covered(found), highlight=False)
+    console.print(
+        "terms ×: times the estimator's term_scale it is the one to train with for this mixture. "
+        "Where training goes later, measure there too: a checkpoint tells of itself alone.",
+        highlight=False,
+    )

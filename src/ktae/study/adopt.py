@@ -23,6 +23,8 @@ from ktae.study.matrix import Matrix
 
 NOT_OF_A_MACHINE = ("commit", "runs", "dates")
 OF_THE_RECORD = ("state", "error", "attempts", "process_seconds", "commit", "recipe_digest")
+FAILURES = "failures"
+"""Of the record too; a column that results written before it was counted do not have."""
 
 
 class Finished(NamedTuple):
@@ -168,7 +170,7 @@ def _summary(row: Mapping[str, str]) -> dict[str, Any]:
     """All columns but the outcomes and the study's own: dots in their names are objects in it."""
     summary: dict[str, Any] = {}
     for name, text in row.items():
-        if name not in (*KEYS, *OF_THE_RECORD) and not name.startswith("outcome."):
+        if name not in (*KEYS, *OF_THE_RECORD, FAILURES) and not name.startswith("outcome."):
             *parents, last = name.split(".")
             place = summary
             for parent in parents:
@@ -200,6 +202,7 @@ def _record(row: Mapping[str, str], trained_by: Iterable[Mapping[str, Any]]) -> 
     return {
         "adopted": True,
         "attempts": _value(row["attempts"]),
+        "failures": _value(row.get(FAILURES, "")) or 0,
         "seconds": _value(row["process_seconds"]),
         "commit": commit,
         "machine": machine | ({"dates": [dates[0], dates[-1]]} if dates else {}),

@@ -46,6 +46,17 @@ class Run(NamedTuple):
     """By name; None where the run does not have it."""
 
     @property
+    def failures(self) -> int:
+        """How often it has failed, before it was run again; interruptions are none."""
+        return int(self.record.get("failures", 0)) + (self.state is State.FAILED)
+
+    @property
+    def interruptions(self) -> int:
+        """How often it was resumed or begun again without having failed."""
+        again: int = (self.record.get("attempts") or 1) - 1
+        return again - int(self.record.get("failures", 0))
+
+    @property
     def why_missing(self) -> str:
         """In a few words, for a run that has not finished."""
         if self.state is State.FAILED:
@@ -107,6 +118,7 @@ def run_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
             **{f"outcome.{name}": value for name, value in run.outcomes.items()},
             **{key: run.summary.get(key) for key in summary_keys if key not in left_out},
             "attempts": run.record.get("attempts"),
+            "failures": run.failures,
             "process_seconds": run.record.get("seconds"),
             "commit": run.record.get("commit"),
             "recipe_digest": run.cell.digest,

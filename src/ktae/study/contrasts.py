@@ -12,7 +12,14 @@ from ktae.study.announced import Announced, Comparison
 from ktae.study.cells import planned_units, recipe_digests
 from ktae.study.collect import Run
 from ktae.study.matrix import Matrix
-from ktae.study.statistics import FEWEST_PAIRS, LEVEL, Interval, mean_interval, sign_flip_p_value
+from ktae.study.statistics import (
+    FEWEST_PAIRS,
+    LEVEL,
+    Interval,
+    least_p_value,
+    mean_interval,
+    sign_flip_p_value,
+)
 
 Kind = Literal["confirmatory", "exploratory"]
 
@@ -68,8 +75,16 @@ class Compared(NamedTuple):
 
     @property
     def shown(self) -> bool:
-        """Whether a difference is shown at the 5 % level."""
-        return self.corrected is not None and self.corrected < LEVEL
+        """Whether a difference is shown at the 5 % level: by the corrected p and the interval."""
+        if self.corrected is None or self.interval is None:
+            return False
+        return self.corrected < LEVEL and not self.interval.low <= 0 <= self.interval.high
+
+    @property
+    def too_few(self) -> bool:
+        """Whether so many pairs cannot show a difference among so many comparisons, even if it has
+        the same sign in all of them."""
+        return self.family * least_p_value(len(self.seeds)) >= LEVEL
 
 
 def compare(matrix: Matrix, runs: Sequence[Run], announced: Announced) -> list[Compared]:
@@ -116,7 +131,12 @@ def in_words(compared: Compared) -> str:
         f"{mean:+.3g} (95 % interval {low:+.3g} to {high:+.3g}, {len(compared.seeds)} of "
         f"{compared.planned} pairs, corrected p = {compared.corrected:.2g})"
     )
-    verdict = "a difference is shown" if compared.shown else "no difference can be shown"
+    if compared.shown:
+        verdict = "a difference is shown"
+    elif compared.too_few:
+        verdict = f"too few pairs to show a difference among {compared.family} comparisons"
+    else:
+        verdict = "no difference can be shown"
     return f"{name}: {verdict}, {numbers}"
 
 
@@ -129,6 +149,7 @@ def as_json(compared: Compared) -> dict[str, Any]:
         "difference": compared.difference,
         "interval": None if interval is None else [interval.low, interval.high],
         "shown": compared.shown,
+        "too_few": compared.too_few,
         "in_words": in_words(compared),
     }
 

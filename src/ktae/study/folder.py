@@ -139,9 +139,10 @@ class StudyFolder:
         return State.UNFINISHED if run.path.exists() else State.NEW
 
     def record(self, cell: Cell) -> dict[str, Any]:
-        """Its processes: `attempts`, `seconds`, `kills` (how often in a row it was stopped from
-        outside), `error` (None: none), and of the last one `machine` and `commit`; `adopted`:
-        the run was taken over from results elsewhere."""
+        """Its processes: `attempts`, `failures` (how often it had failed and was run again),
+        `seconds`, `kills` (how often in a row it was stopped from outside), `error` (None: none),
+        and of the last one `machine` and `commit`; `adopted`: the run was taken over from results
+        elsewhere."""
         path = self.beside(cell, ".json")
         if not path.exists():
             return {}

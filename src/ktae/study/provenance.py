@@ -13,22 +13,29 @@ TRAINS_WITH = ("trl", "transformers")
 
 
 def commit() -> str | None:
-    """The git commit of the code that is running, `-dirty` if files differ; None: no checkout."""
-    here = Path(__file__).resolve().parent
-    try:
-        # `--dirty` sees tracked files only, and `--match=` that fits nothing leaves out tags.
+    """The git commit of the code that is running; None: no checkout.
+
+    With `-dirty` if a file of the package differs from it. Other files may: matrix and recipes are
+    in what the commit is written into, and results that are written anew are a change themselves.
+    """
+    package = Path(__file__).resolve().parent.parent
+
+    def git(*arguments: str) -> str | None:
         done = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--match=", "--exclude=*"],
-            cwd=here, capture_output=True, text=True, timeout=60, check=False,
+            ["git", "--no-optional-locks", *arguments],
+            cwd=package, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
-        tracked = subprocess.run(
-            ["git", "ls-files", "--error-unmatch", Path(__file__).name],
-            cwd=here, capture_output=True, timeout=60, check=False,
-        )  # fmt: skip
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    try:
+        head = git("rev-parse", "--short=12", "HEAD")
+        is_tracked = git("ls-files", "--error-unmatch", "__init__.py") is not None
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".")
     except (OSError, subprocess.TimeoutExpired):
         return None
-    is_checkout = done.returncode == 0 and tracked.returncode == 0
-    return done.stdout.strip() if is_checkout else None
+    if head is None or not is_tracked:
+        return None
+    return head + ("-dirty" if changed else "")
 
 
 def machine() -> dict[str, str]:

@@ -66,7 +66,12 @@ def _content(
     counts = Counter(run.state for run in runs)
     return {
         "study": matrix.name,
-        "runs": {"planned": len(runs)} | {state.value: counts[state] for state in State},
+        "runs": {"planned": len(runs)}
+        | {state.value: counts[state] for state in State}
+        | {
+            "failed before, run again": sum(r.failures > (r.state is State.FAILED) for r in runs),
+            "interrupted, resumed": sum(run.interruptions > 0 for run in runs),
+        },
         "failures": [
             # The last line alone: the others, in the run's record, name places on this machine.
             {"run": run.cell.name, "error": last_line(run.record)}

@@ -153,6 +153,7 @@ def _start(
     folder.add_to_record(
         cell,
         attempts=record.get("attempts", 0) + 1,
+        failures=record.get("failures", 0) + (state is State.FAILED),
         kills=0 if state is State.FAILED else kills,
         error=None,
         # Of now, not of the study: in an editable checkout a later run may import other code.

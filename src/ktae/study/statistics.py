@@ -80,6 +80,11 @@ def sign_flip_p_value(differences: np.ndarray) -> float:
     return float((above.sum() + below.sum()) / 2.0 ** len(differences))
 
 
+def least_p_value(n: int) -> float:
+    """The smallest that `sign_flip_p_value` can give of n pairs: all have the same sign."""
+    return float(2.0 ** (1 - min(n, EXACT_PAIRS)))
+
+
 def pointwise_band(
     values: np.ndarray, base_models: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
