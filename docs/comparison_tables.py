@@ -7,7 +7,7 @@ import numpy as np
 from page import STUDIES, digits_of, markdown, mean_with_bounds, read_json, with_bounds
 
 from ktae.evaluation.comparison import holm
-from ktae.study.statistics import LEVEL, sign_flip_p_value
+from ktae.study.statistics import LEVEL, least_p_value, sign_flip_p_value
 
 OUTCOMES = {
     "sampled_accuracy": "sampled accuracy",
@@ -31,7 +31,7 @@ def comparisons(study: str, kind: str) -> str:
             str(len(one["seeds"])), _with_interval(one),
             " / ".join(f"{base['difference']:+.{digits}f}" for base in one["by_base_model"]),
             f"{one['p_value']:.2g}", f"{one['corrected']:.2g}",
-            "yes" if one["shown"] else "no",
+            "yes" if one["shown"] else "no, too few pairs" if _too_few(one) else "no",
         ])  # fmt: skip
     each = "on each base model"
     head = ["difference", "task", "outcome", "pairs", "mean (95 %)", each, "p", "Holm", "shown"]
@@ -44,7 +44,7 @@ def by_task(study: str, baseline: str, *outcomes: str) -> str:
     found = [one for one in _comparisons(study) if one["baseline"] == baseline]
     for treatment, task in dict.fromkeys((one["treatment"], one["task"]) for one in found):
         cells = [
-            _with_interval(_comparison(study, treatment, baseline, outcome, task))
+            _with_interval(comparison(study, treatment, baseline, outcome, task))
             for outcome in outcomes
         ]
         rows.append([f"`{treatment}`", task, *cells])
@@ -53,10 +53,11 @@ def by_task(study: str, baseline: str, *outcomes: str) -> str:
 
 def difference(study: str, treatment: str, baseline: str, outcome: str, task: str) -> str:
     """One of them, in a sentence."""
-    one = _comparison(study, treatment, baseline, outcome, task)
+    one = comparison(study, treatment, baseline, outcome, task)
     if one["interval"] is None:
         return "not known"
-    shown = "shown" if one["shown"] else "not shown"
+    too_few = "too few pairs to show" if _too_few(one) else "not shown"
+    shown = "shown" if one["shown"] else too_few
     kind = ", exploratory" if one["kind"] == "exploratory" else ""
     return f"{_with_interval(one).removesuffix(')')}; {shown}{kind})"
 
@@ -68,22 +69,45 @@ class Clause(NamedTuple):
     treatment: str
     baseline: str
     outcome: str = "sampled_accuracy"
-    wanted: Literal["above", "no effect"] = "above"
+    wanted: Literal["above", "at least", "no effect"] = "above"
+    margin: float | None = None
+    """Differences up to it count as none, where at least the baseline or no effect is wanted; None:
+    none was announced."""
 
 
-def _clauses(name: str, says: str, at_least: Clause) -> tuple[Clause, ...]:
-    """What is wanted of an estimator, by its name in the methods; `at_least` is its own."""
+class Margins(NamedTuple):
+    """See `Clause.margin`."""
+
+    accuracy: float | None = None
+    length: float | None = None
+    entropy: float | None = None
+
+
+NO_MARGINS = Margins()
+
+
+def _clauses(
+    name: str, says: str, own: Clause, margins: Margins = NO_MARGINS
+) -> tuple[Clause, ...]:
+    """What is wanted of an estimator, by its name in the methods; `own` is of its study alone."""
     permuted = f"{name}-permuted"
     return (
         Clause(f"{says} above GRPO", f"grpo-{name}", "grpo"),
         Clause(f"GRPO with {says} above DAPO", f"grpo-{name}", "dapo"),
         Clause(f"DAPO with {says} above DAPO", f"dapo-{name}", "dapo"),
         Clause(f"DAPO with {says} above GRPO", f"dapo-{name}", "grpo"),
-        # Not less is wanted; no margin was announced, so that only more can show it.
-        Clause("at least `paper`, on GRPO", f"grpo-{name}", "grpo-ktae"),
-        at_least,
-        Clause("permuted labels: length", permuted, "grpo", "length", "no effect"),
-        Clause("permuted labels: entropy", permuted, "grpo", "entropy", "no effect"),
+        Clause(
+            "at least `paper`, on GRPO",
+            f"grpo-{name}",
+            "grpo-ktae",
+            wanted="at least",
+            margin=margins.accuracy,
+        ),
+        own,
+        *(
+            Clause(f"permuted labels: {outcome}", permuted, "grpo", outcome, "no effect", margin)
+            for outcome, margin in (("length", margins.length), ("entropy", margins.entropy))
+        ),
     )
 
 
@@ -91,12 +115,17 @@ GOALS = {
     "main": _clauses(
         "calibrated",
         "`calibrated`",
-        Clause("at least `paper`, on DAPO", "dapo-calibrated", "dapo-ktae"),
+        Clause("at least `paper`, on DAPO", "dapo-calibrated", "dapo-ktae", wanted="at least"),
     ),
     "successor": _clauses(
         "trigrams",
         "trigrams",
-        Clause("at least `calibrated`, on GRPO", "grpo-trigrams", "grpo-calibrated"),
+        Clause(
+            "at least `calibrated`, on GRPO",
+            "grpo-trigrams",
+            "grpo-calibrated",
+            wanted="at least",
+        ),
     ),
     "rates": (
         Clause("trigrams above GRPO, sampled", "trigrams", "grpo"),
@@ -115,6 +144,7 @@ GOALS = {
             "trigrams",
             "trigrams",
             Clause("trigrams above GRPO, greedy", "grpo-trigrams", "grpo", "greedy_accuracy"),
+            Margins(accuracy=0.01, length=0.5, entropy=0.02),
         ),
         Clause("DAPO with trigrams above DAPO, greedy", "dapo-trigrams", "dapo", "greedy_accuracy"),
     ),
@@ -128,7 +158,7 @@ def goal(study: str) -> str:
     rows = []
     for clause in GOALS[study]:
         wanted = (clause.treatment, clause.baseline, clause.outcome)
-        found = [_comparison(study, *wanted, task) for task in tasks]
+        found = [comparison(study, *wanted, task) for task in tasks]
         rows.append([clause.says, *(_judged(clause, one) for one in found)])
     return markdown(["", *tasks], rows)
 
@@ -166,11 +196,16 @@ def _judged(clause: Clause, one: dict[str, Any]) -> str:
 
 
 def _verdict(clause: Clause, one: dict[str, Any]) -> str:
-    """Interval and test have to agree."""
+    """Interval and test have to agree; a margin is judged by the interval alone."""
     low, high = one["interval"]
+    margin = clause.margin
     is_other = one["p_value"] < LEVEL and not low <= 0 <= high
     if clause.wanted == "no effect":
+        if margin is not None and -margin < low and high < margin:
+            return f"yes, none beyond {margin:g}"
         return "an effect" if is_other else "not refuted"
+    if clause.wanted == "at least" and margin is not None and -margin < low:
+        return "yes, more" if one["shown"] else f"yes, not less by {margin:g}"
     if not is_other:
         return "open"
     if high < 0:
@@ -178,12 +213,18 @@ def _verdict(clause: Clause, one: dict[str, Any]) -> str:
     return "yes" if one["shown"] else "yes, not after correction"
 
 
+def _too_few(one: dict[str, Any]) -> bool:
+    """Whether so many pairs cannot show a difference after Holm's correction in their study."""
+    return bool(one["family"] * least_p_value(len(one["seeds"])) >= LEVEL)
+
+
 def _comparisons(study: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = results_of(study)["comparisons"]
     return found
 
 
-def _comparison(study: str, *wanted: str) -> dict[str, Any]:
+def comparison(study: str, *wanted: str) -> dict[str, Any]:
+    """Of a treatment, baseline, outcome and task."""
     keys = ("treatment", "baseline", "outcome", "task")
     return next(one for one in _comparisons(study) if tuple(one[key] for key in keys) == wanted)
 
@@ -206,7 +247,7 @@ def pooled(outcome: str, *studies: str) -> str:
     tasks = dict.fromkeys(one["task"] for one in _comparisons(named[0][0]))
     rows = []
     for task in tasks:
-        of_study = [_comparison(study, *pair, outcome, task) for study, *pair in named]
+        of_study = [comparison(study, *pair, outcome, task) for study, *pair in named]
         differences = [np.array(one["differences"]) for one in of_study]
         everything, digits = np.concatenate(differences), digits_of(outcome)
         rows.append([

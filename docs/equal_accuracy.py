@@ -7,7 +7,7 @@ accuracy that both reach: who stays behind at its best, the other when it first 
 
 import numpy as np
 from page import digits_of, markdown, mean_with_bounds
-from run_curves import Curves, Pair, pairs_of, smoothed, tasks_of
+from run_curves import WINDOW, Curves, Pair, pairs_of, smoothed, tasks_of
 
 TRAITS = ("length", "entropy")
 
@@ -25,16 +25,24 @@ def table(study: str, baseline: str, *methods: str) -> str:
             for trait in TRAITS:
                 cells.append(_mean([at_the_end(pair, trait) for pair in pairs], trait))
                 cells.append(_mean([at_equal_accuracy(pair, trait) for pair in pairs], trait))
+            steps = np.mean([[i + WINDOW for i in first_at_equal(pair)] for pair in pairs], axis=0)
+            cells.append("{:.0f} / {:.0f}".format(*steps))
             rows.append([task, f"`{method}`", str(len(pairs)), *cells])
     traits = [f"{trait}{where}" for trait in TRAITS for where in ("", " at equal accuracy")]
-    return markdown(["task", "method", "pairs", "accuracy", *traits], rows)
+    head = ["task", "method", "pairs", "accuracy", *traits]
+    return markdown([*head, f"steps of it / of `{baseline}` there"], rows)
 
 
 def at_equal_accuracy(pair: Pair, trait: str) -> float:
     """A trait's difference at the highest accuracy that both reach."""
-    reached = min(run["accuracy"].max() for run in pair)
-    mine, base = (run[trait][np.argmax(run["accuracy"] >= reached)] for run in pair)
+    mine, base = (run[trait][i] for run, i in zip(pair, first_at_equal(pair), strict=True))
     return float(mine - base)
+
+
+def first_at_equal(pair: Pair) -> list[int]:
+    """Where each run first has the highest accuracy that both reach."""
+    reached = min(run["accuracy"].max() for run in pair)
+    return [int(np.argmax(run["accuracy"] >= reached)) for run in pair]
 
 
 def at_the_end(pair: Pair, column: str) -> float:

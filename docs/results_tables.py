@@ -33,6 +33,7 @@ from page import (
 from page import filled as fill
 from scipy.stats import spearmanr
 
+from ktae.study.cells import key_of
 from ktae.study.statistics import pointwise_band
 
 PAGES = sorted((ROOT / "docs" / "results").glob("*.md"))
@@ -40,7 +41,7 @@ STEP_TIME = ROOT / "benchmarks" / "results" / "step_time.csv"
 FIGURES = {
     f"results-{prefix}{name}.svg": STUDIES / study / "figures" / f"{name}.svg"
     for study, prefix, names in (
-        ("main", "", ("curves-grpo", "differences")),
+        ("main", "", ("curves-grpo", "curves-dapo", "differences", "bars-ablations")),
         ("successor", "successor-", ("curves-grpo", "differences")),
         ("controls", "", ("curves-controls",)),
         ("rates", "", ("curves-rates",)),
@@ -49,6 +50,10 @@ FIGURES = {
     for name in (f"{name}-{task}" for name in names for task in ("sums", "lists"))
 }
 """Names beside the page, and whose copies they are."""
+
+
+FALL = 0.05
+"""Of accuracy, from the last training steps to the end, to be counted as one."""
 
 
 def main() -> int:
@@ -115,10 +120,28 @@ def bias(study: str, *columns: str) -> str:
     return markdown(head, [list(row) for row in zip(*cells, strict=True)])
 
 
+def falls(*studies: str) -> str:
+    """Runs that end far below their own last training steps, of the methods that have any."""
+    found: dict[tuple[str, str], dict[str, list[bool]]] = {}
+    for study in studies:
+        curves = run_curves.curves_of(study)
+        for row in _finished(study):
+            last = curves[key_of(row)]["accuracy"][-run_curves.WINDOW :].mean()
+            falls = float(row["outcome.sampled_accuracy"]) < last - FALL
+            by_task = found.setdefault((study, row["method"]), {"sums": [], "lists": []})
+            by_task[row["task"]].append(falls)
+    rows = [
+        [study, f"`{method}`", *(f"{sum(of)} of {len(of)}" for of in by_task.values())]
+        for (study, method), by_task in found.items()
+        if any(map(sum, by_task.values()))
+    ]
+    return markdown(["study", "method", "sums", "lists"], rows)
+
+
 def counts(study: str) -> str:
-    """How many runs there are, and on what they ran."""
+    """How many runs there are, what became of them, and on what they ran."""
     results = results_of(study)
-    rows = [[state, str(n)] for state, n in results["runs"].items()]
+    rows = [[what, str(n)] for what, n in results["runs"].items()]
     for machine in results["trained_by"]:
         what = f"{machine['cpu']}, {machine['cores']} cores, {machine['versions']}"
         rows.append([f"{machine['runs']} of them at commit `{machine['commit']}`", what])
@@ -204,11 +227,13 @@ TABLES: dict[str, Callable[..., str]] = {
     "equal-accuracy": equal_accuracy.table,
     "leads": run_curves.leads,
     "paces": run_curves.paces,
+    "falls": falls,
     "step-time": step_time,
     "step-time-alone": step_time_alone,
     "temperatures": temperature_tables.temperatures,
     "temperature-gaps": temperature_tables.gaps,
     "paper-accuracy": paper_tables.accuracy,
+    "paper-beside-ours": paper_tables.beside_ours,
     "paper-step-time": paper_tables.step_time,
     "alignment": alignment,
 }

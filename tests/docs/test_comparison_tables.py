@@ -16,7 +16,8 @@ def study_of(tables, tmp_path, monkeypatch):
         comparisons = [
             {
                 "treatment": name, "baseline": "grpo", "outcome": "last_60", "task": "t",
-                "kind": "confirmatory", "seeds": [1, 2, 3], "planned": 4, "interval": interval,
+                "kind": "confirmatory", "seeds": [1, 2, 3, 4, 5, 6], "planned": 7,
+                "family": 2 if name == "few" else 1, "interval": interval,
                 "difference": None if interval is None else sum(interval) / 2,
                 "by_base_model": [{"difference": x} for x in interval or ()],
                 "p_value": 0.2 if name == "unsure" else 0.01, "corrected": 0.04,
@@ -32,21 +33,25 @@ def study_of(tables, tmp_path, monkeypatch):
 
 
 def test_a_difference_in_a_sentence(tables, study_of):
-    study_of(good=[0.1, 0.3], bad=[-0.3, -0.1], none=None)
-    found = [tables.difference("small", name, "grpo", "last_60", "t") for name in ("good", "bad")]
-    assert found == [
-        "+0.200 (+0.100 to +0.300; shown)",
-        "-0.200 (-0.300 to -0.100; not shown)",
-    ]
-    assert tables.difference("small", "none", "grpo", "last_60", "t") == "not known"
+    """Six pairs have a p of 2 / 2^6 at least, too much among two comparisons."""
+    expected = {
+        "good": ([0.1, 0.3], "+0.200 (+0.100 to +0.300; shown)"),
+        "bad": ([-0.3, -0.1], "-0.200 (-0.300 to -0.100; not shown)"),
+        "few": ([-0.3, -0.1], "-0.200 (-0.300 to -0.100; too few pairs to show)"),
+        "none": (None, "not known"),
+    }
+    study_of(**{name: interval for name, (interval, _) in expected.items()})
+    for name, (_, words) in expected.items():
+        assert tables.difference("small", name, "grpo", "last_60", "t") == words
 
 
 def test_comparisons_with_a_matrix_s_own_outcome(tables, study_of):
-    study_of(good=[0.1, 0.3], none=None)
-    row = tables.comparisons("small", "confirmatory").splitlines()[2:]
-    assert row == [
-        "| `good` - `grpo` | t | x | 3 | +0.200 (+0.100 to +0.300) | +0.100 / +0.300 "
-        "| 0.01 | 0.04 | yes |"
+    study_of(good=[0.1, 0.3], few=[0.1, 0.3], none=None)
+    rows = tables.comparisons("small", "confirmatory").splitlines()[2:]
+    numbers = "t | x | 6 | +0.200 (+0.100 to +0.300) | +0.100 / +0.300 | 0.01 | 0.04"
+    assert rows == [
+        f"| `good` - `grpo` | {numbers} | yes |",
+        f"| `few` - `grpo` | {numbers} | no, too few pairs |",
     ]
 
 
@@ -56,7 +61,7 @@ def test_differences_by_task_are_a_row_each(tables, study_of):
         "| minus `grpo` | task | x |",
         "| --- | --- | --- |",
         "| `good` | t | +0.200 (+0.100 to +0.300) |",
-        "| `none` | t | 3 of 4 pairs |",
+        "| `none` | t | 6 of 7 pairs |",
     ]
 
 
@@ -73,9 +78,22 @@ def test_the_goal_is_judged_by_intervals(tables, study_of, monkeypatch):
     clauses = [tables.Clause(name, name, "grpo", "last_60") for name in verdicts]
     no_effect = {"around": "not refuted", "unsure": "not refuted", "above": "an effect"}
     clauses += [tables.Clause(n, n, "grpo", "last_60", "no effect") for n in no_effect]
+    margins = {
+        ("no effect", "around", 0.2): "yes, none beyond 0.2",
+        ("no effect", "around", 0.1): "not refuted",
+        ("no effect", "above", 0.2): "an effect",
+        ("no effect", "above", 0.31): "yes, none beyond 0.31",
+        ("at least", "around", 0.2): "yes, not less by 0.2",
+        ("at least", "around", 0.1): "open",
+        ("at least", "good", 0.2): "yes, more",
+        ("at least", "below", 0.2): "no",
+        ("at least", "below", 0.4): "yes, not less by 0.4",
+    }
+    clauses += [tables.Clause(n, n, "grpo", "last_60", w, m) for w, n, m in margins]
     monkeypatch.setattr(tables, "GOALS", {"small": clauses})
     rows = tables.goal("small").splitlines()[2:]
-    expected = [verdict for _, verdict in verdicts.values()] + [*no_effect.values()]
+    expected = [verdict for _, verdict in verdicts.values()]
+    expected += [*no_effect.values(), *margins.values()]
     assert [row.split(": ")[-1].strip("| ") for row in rows] == [
         verdict if verdict != "not known" else "none | not known" for verdict in expected
     ]

@@ -181,6 +181,7 @@ def test_who_learns_more_slowly_is_the_same_at_equal_accuracy(tables, tmp_path, 
     slow, longer = tables.equal_accuracy.table("small", "grpo", "slow", "longer").splitlines()[2:]
     # The last 15 steps have their mean at step 52: .72 and .408, which GRPO passes at step 21.
     assert slow.startswith("| t | `slow` | 2 | -0.312 (-0.312 to -0.312) | +6.2 (+6.2 to +6.2) |")
+    assert slow.endswith("| 60 / 29 |")
     assert "| +0.0 (+0.0 to +0.0) | +0.312 (" in slow and "| +0.002 (" in slow
     assert "| +9.2 (" in longer and "| +3.0 (+3.0 to +3.0) |" in longer
 
@@ -202,6 +203,25 @@ def test_a_lead_is_taken_by_pairs_in_windows(tables, tmp_path, monkeypatch):
     ]
     assert first.startswith("| t | 1 to 2 | 0.300 | +0.100 (")
     assert second.startswith("| t | 3 to 4 | 0.300 | +0.200 (")
+
+
+def test_a_fall_is_from_the_last_steps_to_the_end(tables, tmp_path, monkeypatch):
+    """The last fifteen training steps have .5: .44 at the end is one, .46 is none. `a` has one on
+    sums; `b` has none, and no row. A run that has not finished is none."""
+    (tmp_path / "small").mkdir()
+    ends = {("a", "sums"): (".44", ".46"), ("a", "lists"): (".5", ".9"), ("b", "sums"): (".46",)}
+    runs = ["task,method,seed,base_model,state,outcome.sampled_accuracy", "sums,a,7,,failed,"]
+    curves = ["task,method,seed,base_model,step,accuracy"]
+    for (method, task), found in ends.items():
+        for seed, end in enumerate(found):
+            runs.append(f"{task},{method},{seed},,finished,{end}")
+            for step in range(1, 21):
+                curves.append(f"{task},{method},{seed},,{step},{'.5' if step > 5 else '.9'}")
+    for name, lines in (("runs", runs), ("curves", curves)):
+        (tmp_path / "small" / f"{name}.csv").write_text("\n".join(lines), encoding="utf-8")
+    monkeypatch.setattr(tables, "STUDIES", tmp_path)
+    monkeypatch.setattr(tables.run_curves, "STUDIES", tmp_path)
+    assert tables.falls("small").splitlines()[2:] == ["| small | `a` | 1 of 2 | 0 of 2 |"]
 
 
 def test_an_unknown_table_is_an_error(tables):
