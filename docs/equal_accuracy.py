@@ -13,7 +13,8 @@ TRAITS = ("length", "entropy")
 
 
 def table(study: str, baseline: str, *methods: str) -> str:
-    """Each method minus the baseline: accuracy and traits at the end, traits at equal accuracy."""
+    """Each method minus the baseline: accuracy and traits at the end, traits at equal accuracy; and
+    the steps that are compared there."""
     rows = []
     for task in tasks_of(study):
         for method in methods:
@@ -30,7 +31,7 @@ def table(study: str, baseline: str, *methods: str) -> str:
             rows.append([task, f"`{method}`", str(len(pairs)), *cells])
     traits = [f"{trait}{where}" for trait in TRAITS for where in ("", " at equal accuracy")]
     head = ["task", "method", "pairs", "accuracy", *traits]
-    return markdown([*head, f"steps of it / of `{baseline}` there"], rows)
+    return markdown([*head, f"at which step it / `{baseline}` has that accuracy"], rows)
 
 
 def at_equal_accuracy(pair: Pair, trait: str) -> float:

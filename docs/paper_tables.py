@@ -17,13 +17,11 @@ def accuracy(*_: str) -> str:
     for model in ("1.5B", "7B"):
         for method in ("GRPO", "DAPO"):
             plain, ktae = _pair(model, method)
-            differences = _differences(plain, ktae, "accuracy")
-            half = 1.96 * standard_error([*plain, *ktae], len(plain))
-            mean = statistics.mean(differences)
-            each = " / ".join(f"{d:+.1f}" for d in differences)
+            mean, low, high = _average(plain, ktae)
+            each = " / ".join(f"{d:+.1f}" for d in _differences(plain, ktae))
             rows.append([
                 model, f"{method}+KTAE - {method}", each, f"{mean:+.1f}",
-                f"{mean - half:+.1f} to {mean + half:+.1f}",
+                f"{low:+.1f} to {high:+.1f}",
             ])  # fmt: skip
     benchmarks = " / ".join(dict.fromkeys(f"{r['benchmark']} ({r['problems']})" for r in table))
     return markdown(["model", "difference", benchmarks, "average", "95 % of the average"], rows)
@@ -49,6 +47,8 @@ def beside_ours(study: str) -> str:
 
 
 def _ours(one: dict[str, Any]) -> str:
+    if one["interval"] is None:
+        return "not known"
     share = 100 / one["baseline_mean"] if one["outcome"] == "length" else 100
     return with_bounds(*(share * x for x in (one["difference"], *one["interval"])), digits=1)
 
@@ -60,9 +60,7 @@ def _theirs(model: str, method: str, outcome: str) -> str:
         return f"{100 * (lengths[1] / lengths[0] - 1):+.1f}"
     if outcome != "greedy_accuracy":
         return ""
-    mean = statistics.mean(_differences(plain, ktae, "accuracy"))
-    half = 1.96 * standard_error([*plain, *ktae], len(plain))
-    return with_bounds(mean, mean - half, mean + half, digits=1)
+    return with_bounds(*_average(plain, ktae), digits=1)
 
 
 def _pair(model: str, method: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
@@ -75,10 +73,19 @@ def _pair(model: str, method: str) -> tuple[list[dict[str, str]], list[dict[str,
     return plain, ktae
 
 
-def _differences(
-    plain: list[dict[str, str]], ktae: list[dict[str, str]], column: str
-) -> list[float]:
-    return [float(k[column]) - float(p[column]) for k, p in zip(ktae, plain, strict=True)]
+def _average(plain: list[dict[str, str]], ktae: list[dict[str, str]]) -> tuple[float, float, float]:
+    """Of the benchmarks' differences, and its 95 % interval."""
+    mean = statistics.mean(_differences(plain, ktae))
+    half = 1.96 * standard_error([*plain, *ktae], len(plain))
+    return mean, mean - half, mean + half
+
+
+def _differences(plain: list[dict[str, str]], ktae: list[dict[str, str]]) -> list[float]:
+    """In accuracy, one a benchmark."""
+    return [
+        float(with_ktae["accuracy"]) - float(without["accuracy"])
+        for with_ktae, without in zip(ktae, plain, strict=True)
+    ]
 
 
 def step_time(*_: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import comparison_tables
 import equal_accuracy
+import goal_tables
 import numpy as np
 import paper_tables
 import run_curves
@@ -51,9 +52,9 @@ FIGURES = {
 }
 """Names beside the page, and whose copies they are."""
 
-
 FALL = 0.05
-"""Of accuracy, from the last training steps to the end, to be counted as one."""
+"""Of accuracy, from the last training steps to the end: two and a half times the standard
+error that so many problems and rollouts have, so that seldom chance alone makes one."""
 
 
 def main() -> int:
@@ -122,20 +123,20 @@ def bias(study: str, *columns: str) -> str:
 
 def falls(*studies: str) -> str:
     """Runs that end far below their own last training steps, of the methods that have any."""
-    found: dict[tuple[str, str], dict[str, list[bool]]] = {}
+    tasks = run_curves.tasks_of(studies[0])
+    rows = []
     for study in studies:
+        has_fallen: dict[str, dict[str, list[bool]]] = {}
         curves = run_curves.curves_of(study)
         for row in _finished(study):
             last = curves[key_of(row)]["accuracy"][-run_curves.WINDOW :].mean()
-            falls = float(row["outcome.sampled_accuracy"]) < last - FALL
-            by_task = found.setdefault((study, row["method"]), {"sums": [], "lists": []})
-            by_task[row["task"]].append(falls)
-    rows = [
-        [study, f"`{method}`", *(f"{sum(of)} of {len(of)}" for of in by_task.values())]
-        for (study, method), by_task in found.items()
-        if any(map(sum, by_task.values()))
-    ]
-    return markdown(["study", "method", "sums", "lists"], rows)
+            of_method = has_fallen.setdefault(row["method"], {task: [] for task in tasks})
+            of_method[row["task"]].append(float(row["outcome.sampled_accuracy"]) < last - FALL)
+        for method, by_task in has_fallen.items():
+            if any(map(any, by_task.values())):
+                cells = [f"{sum(runs)} of {len(runs)}" for runs in by_task.values()]
+                rows.append([study, f"`{method}`", *cells])
+    return markdown(["study", "method", *tasks], rows)
 
 
 def counts(study: str) -> str:
@@ -219,7 +220,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "runs": runs,
     "comparisons": comparison_tables.comparisons,
     "by-task": comparison_tables.by_task,
-    "goal": comparison_tables.goal,
+    "goal": goal_tables.goal,
     "pooled": comparison_tables.pooled,
     "announced": comparison_tables.announced,
     "counts": counts,

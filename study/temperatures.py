@@ -70,7 +70,7 @@ def main() -> None:
     identities = {key: weights_digest(model) for key, model in models.items()}
     rows = [row for row in rows if identities.get(key_of(row), row["model"]) == row["model"]]
     due = finished.keys() - {key_of(row) for row in rows}
-    made_by = {"commit": commit() or "", "cpu": machine()["cpu"]}
+    made_by = {"commit": commit(__file__) or "", "cpu": machine()["cpu"]}
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs, mp_context=context) as pool:
         started = [

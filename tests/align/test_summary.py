@@ -92,11 +92,17 @@ def test_an_exact_reference_adds_nothing() -> None:
 
 
 def test_the_scale_of_a_mixture_gives_its_cosine_again() -> None:
-    """Terms a third as long as the rollout advantages: three times them at × 1, six at × 2."""
+    """Terms a third as long as the rollout advantages: three times them at × 1, six at × 2. Of four
+    batches one has longer terms, which a median does not see, and one has none."""
     rng = np.random.default_rng(2)
     reference, base = rng.normal(size=(2, SIZE))
     term = np.roll(base, 1) / 3
-    found = alignment(np.tile(reference, (BLOCKS, 1)), base[None], term[None])
+    parts = np.tile(reference, (BLOCKS, 1))
+    several = alignment(parts, np.tile(base, (4, 1)), np.array([term, 30 * term, 0 * term, term]))
+    assert [row.scale for row in rows(several, [1])] == [None, None, 1, pytest.approx(3)]
+    nothing = alignment(parts, base[None], 0 * term[None])
+    assert [row.scale for row in rows(nothing, [1])] == [None] * 4
+    found = alignment(parts, base[None], term[None])
     scales = {row.mixture: row for row in rows(found, [1, 2]) if row.estimator == "own"}
     assert {name: row.scale for name, row in scales.items()} == {
         "alone": None, "as trained": 1, "× 1": pytest.approx(3), "× 2": pytest.approx(6),

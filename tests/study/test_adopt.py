@@ -123,13 +123,13 @@ def test_only_the_others_are_run(there, tmp_path, starts):
     assert "grpo-ktae/seed3" not in adopted
 
 
-def test_results_without_a_column_of_failures_have_none(there, tmp_path):
-    """As they were before failures that were run again were counted."""
-    old = [row for row in rows(there.folder.runs_csv) if row.pop("failures")]
+def test_results_without_a_column_of_failures_do_not_know_them(there, tmp_path):
+    """As they were before failures that were run again were recorded."""
+    old = [row for row in rows(there.folder.runs_csv) if row.pop("failures_before")]
     results.write_csv(there.folder.runs_csv, old)
     study = here(there, tmp_path)
     take_over(study, there)
-    assert [study.folder.record(cell)["failures"] for cell in study.cells] == [0] * 6
+    assert [study.folder.failures_before(cell) for cell in study.cells] == [None] * 6
 
 
 def test_what_has_begun_here_is_kept(there, tmp_path):

@@ -40,6 +40,25 @@ def test_the_commit_is_dirty_only_if_the_package_has_changed(checkout):
     assert provenance.commit() == f"{head}-dirty"
 
 
+def test_a_script_beside_the_package_counts_where_it_is_named(checkout):
+    folder, git = checkout
+    script = folder / "script.py"
+    script.write_text("old")
+    git("add", ".")
+    git("commit", "-m", "first")
+    script.write_text("new")
+    head = git("rev-parse", "--short=12", "HEAD")
+    assert (provenance.commit(), provenance.commit(str(script))) == (head, f"{head}-dirty")
+
+
+def test_what_git_cannot_tell_is_not_clean(checkout):
+    folder, git = checkout
+    git("add", ".")
+    git("commit", "-m", "first")
+    (folder / ".git" / "index").write_bytes(b"broken")
+    assert provenance.commit() in (None, git("rev-parse", "--short=12", "HEAD") + "-dirty")
+
+
 def test_an_installed_package_inside_another_repository_has_no_commit(checkout):
     _, git = checkout
     git("add", "results.json")

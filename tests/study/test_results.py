@@ -19,7 +19,7 @@ from ktae.runs import write_json
 from ktae.study import cells as expansion
 from ktae.study import results
 from ktae.study.collect import collect, measure
-from ktae.study.contrasts import compare, in_words
+from ktae.study.contrasts import _corrected, compare, in_words
 from ktae.study.matrix import Outcome
 from ktae.study.statistics import Interval, mean_interval, sign_flip_p_value
 
@@ -104,43 +104,68 @@ def test_a_missing_run_is_stated_with_its_reason(finished):
     assert content["runs"] == {
         "planned": 14, "not started": 1, "finished": 12, "unfinished": 0, "failed": 1,
         "failed before, run again": 0, "interrupted, resumed": 0,
+        "begun again, why not recorded": 0,
     }  # fmt: skip
     assert content["failures"] == [{"run": "grpo/seed2", "error": "ValueError: no"}]
 
 
 def test_failures_and_interruptions_are_counted_also_when_the_run_has_finished(finished):
-    """One failed and was run again, one was interrupted twice, one both; one failed twice."""
+    """One failed and was run again, one was interrupted twice, one both; one failed twice. Of two
+    that were begun before failures were recorded one was begun again."""
     study = finished(leave_out=["grpo/seed4"])
     records = {
         "grpo/seed1": {"attempts": 2, "failures": 1},
         "grpo/seed2": {"attempts": 3, "failures": 0},
         "grpo/seed3": {"attempts": 3, "failures": 1},
         "grpo/seed4": {"attempts": 2, "failures": 1, "error": "ValueError: no"},
+        "grpo/seed5": {"attempts": 2},
+        "grpo/seed6": {"attempts": 1},
     }
     for cell in study.cells:
         study.folder.beside(cell, ".json").write_text(json.dumps(records.get(cell.name, {})))
     summarise(study)
     runs = json.loads(study.folder.results.read_text())["runs"]
-    assert (runs["failed before, run again"], runs["interrupted, resumed"]) == (3, 2)
+    assert [runs["failed before, run again"], runs["interrupted, resumed"]] == [3, 2]
+    assert runs["begun again, why not recorded"] == 1
     with study.folder.runs_csv.open(newline="") as file:
         rows = {f"{row['method']}/seed{row['seed']}": row for row in csv.DictReader(file)}
-    assert [rows[name]["failures"] for name in records] == ["1", "0", "1", "2"]
-    assert rows["grpo-ktae/seed1"]["failures"] == "0"
+    found = [rows[name]["failures_before"] for name in records]
+    assert found == ["1", "0", "1", "1", "", "0"]
+    assert rows["grpo-ktae/seed1"]["failures_before"] == "0"
 
 
-def test_too_few_pairs_for_so_many_comparisons_is_said(finished):
-    """Seven pairs have a p of 2 / 2^7 at least: enough for three comparisons, not for four."""
-    one = comparisons(finished())[0]._replace(corrected=0.2)
-    assert [one._replace(family=n).too_few for n in (3, 4)] == [False, True]
-    assert "no difference can be shown" in in_words(one._replace(family=3))
-    assert "too few pairs to show a difference among 4" in in_words(one._replace(family=4))
+def test_too_few_pairs_beside_the_other_comparisons(finished):
+    """Seven pairs have a p of 2 / 2^7 at least: as the first of four comparisons that would be
+    .0625, as the last, after three of twenty pairs that are surer, .0156."""
+    first, second = comparisons(finished())
+    assert (first.family, first.too_few, second.too_few) == (2, False, False)
+    four = _corrected([first._replace(p_value=0.5)] * 4)
+    assert [one.too_few for one in four] == [True] * 4
+    surer = [first._replace(p_value=1e-6, seeds=tuple(range(20)))] * 3
+    assert [one.too_few for one in _corrected([*surer, first])] == [False] * 4
 
 
-def test_a_difference_is_shown_by_interval_and_test(finished):
-    one = comparisons(finished())[0]._replace(corrected=0.04)
-    intervals = {Interval(0.02, 0.01, 0.03): True, Interval(0.02, -0.01, 0.05): False, None: False}
-    for interval, shown in intervals.items():
-        assert one._replace(interval=interval).shown is shown
+def test_too_few_pairs_are_said_where_something_is_seen(finished):
+    one = comparisons(finished())[0]._replace(corrected=0.2, too_few=True, family=4)
+    seen, nothing = Interval(0.02, 0.01, 0.03), Interval(0.02, -0.01, 0.05)
+    assert "too few pairs to show a difference among 4" in in_words(one._replace(interval=seen))
+    assert "no difference can be shown" in in_words(one._replace(interval=nothing))
+    enough = one._replace(interval=seen, too_few=False)
+    assert "no difference can be shown" in in_words(enough)
+
+
+@pytest.mark.parametrize(
+    ("corrected", "interval", "shown"),
+    [
+        (0.04, Interval(0.02, 0.01, 0.03), True),
+        (0.04, Interval(0.02, -0.01, 0.05), False),
+        (0.06, Interval(0.02, 0.01, 0.03), False),
+        (None, None, False),
+    ],
+)
+def test_a_difference_is_shown_by_interval_and_test(finished, corrected, interval, shown):
+    one = comparisons(finished())[0]
+    assert one._replace(corrected=corrected, interval=interval).shown is shown
 
 
 def test_announced_comparisons_without_pairs_count_in_holms_correction(finished):

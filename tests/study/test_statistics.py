@@ -15,7 +15,7 @@ from ktae.study.statistics import (
 )
 
 
-@pytest.mark.parametrize("n", [6, 9, 40])
+@pytest.mark.parametrize("n", [1, 6, 40, 41])
 def test_the_least_p_is_that_of_pairs_of_one_sign(n):
     differences = np.random.default_rng(n).uniform(1, 2, n)
     assert least_p_value(n) == sign_flip_p_value(differences)

@@ -38,8 +38,8 @@ class Row:
     """What the reference's own noise adds to the difference's standard error; None, and not in the
     intervals, where the reference's blocks were not kept."""
     scale: float | None
-    """What the terms were multiplied by, the median of the batches: times the estimator's
-    `term_scale` it is the one to train with for this mixture. None: `alone`."""
+    """What the terms were multiplied by, the median of the batches that have some: this times the
+    estimator's `term_scale` trains on this mixture. None: `alone`, or no terms at all."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,10 +80,10 @@ def rows(alignment: Alignment, weights: Sequence[float], *, seed: int = 0) -> li
                 base = _cosines(lambda p: p.cosine(1, 0), products, without)
                 found.append(_row(metric, BASE, "alone", None, base, base, resample))
             for mixture, weigh in _mixtures(weights):
-                own = _cosines(functools.partial(_mixed, weigh), products, without)
-                scale = None
-                if weigh is not None:
-                    scale = float(np.median([weigh(p) for p in products]))
+                own = _cosines(functools.partial(_cosine_of, weigh), products, without)
+                # Of batches with terms: others have no length that could be scaled.
+                scales = [weigh(p) for p in products if p.tt > 0] if weigh is not None else []
+                scale = float(np.median(scales)) if scales else None
                 found.append(_row(metric, estimator, mixture, scale, own, base, resample))
     return found
 
@@ -164,14 +164,14 @@ def _mixtures(weights: Sequence[float]) -> Iterator[tuple[str, Weigh]]:
     yield "alone", None
     yield "as trained", lambda products: 1.0
     for weight in weights:
-        yield f"× {weight:g}", functools.partial(_of_length, weight)
+        yield f"× {weight:g}", functools.partial(_to_length, weight)
 
 
-def _of_length(weight: float, products: Products) -> float:
+def _to_length(weight: float, products: Products) -> float:
     return weight * products.equal_norm()
 
 
-def _mixed(weigh: Weigh, products: Products) -> float:
+def _cosine_of(weigh: Weigh, products: Products) -> float:
     return products.cosine(0, 1) if weigh is None else products.cosine(1, weigh(products))
 
 

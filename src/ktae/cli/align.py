@@ -186,7 +186,7 @@ def _print(console: Console, found: Alignment, table: list[Row]) -> None:
         console.print(shown)
     console.print(covered(found), highlight=False)
     console.print(
-        "terms ×: times the estimator's term_scale it is the one to train with for this mixture. "
-        "Where training goes later, measure there too: a checkpoint tells of itself alone.",
+        "terms ×: the factor on the estimator's term_scale that gives this mixture in this metric "
+        "(median of the batches). It holds for this checkpoint: measure again later in training.",
         highlight=False,
     )

@@ -23,8 +23,8 @@ from ktae.study.matrix import Matrix
 
 NOT_OF_A_MACHINE = ("commit", "runs", "dates")
 OF_THE_RECORD = ("state", "error", "attempts", "process_seconds", "commit", "recipe_digest")
-FAILURES = "failures"
-"""Of the record too; a column that results written before it was counted do not have."""
+FAILURES = "failures_before"
+"""Of the record too; a column that results written before it was recorded do not have."""
 
 
 class Finished(NamedTuple):
@@ -199,14 +199,14 @@ def _record(row: Mapping[str, str], trained_by: Iterable[Mapping[str, Any]]) -> 
         for key in keys
     }
     dates = sorted(date for one in kinds for date in one.get("dates", ()))
+    failures = row.get(FAILURES, "")
     return {
         "adopted": True,
         "attempts": _value(row["attempts"]),
-        "failures": _value(row.get(FAILURES, "")) or 0,
         "seconds": _value(row["process_seconds"]),
         "commit": commit,
         "machine": machine | ({"dates": [dates[0], dates[-1]]} if dates else {}),
-    }
+    } | ({"failures": _value(failures)} if failures else {})
 
 
 def _value(text: str) -> Any:

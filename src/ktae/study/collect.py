@@ -44,17 +44,14 @@ class Run(NamedTuple):
     """Of `metrics.jsonl`; empty unless it has finished."""
     outcomes: dict[str, float | None]
     """By name; None where the run does not have it."""
+    failures_before: int | None
+    """How often it had failed when its last attempt began; None: that was not recorded."""
 
     @property
-    def failures(self) -> int:
-        """How often it has failed, before it was run again; interruptions are none."""
-        return int(self.record.get("failures", 0)) + (self.state is State.FAILED)
-
-    @property
-    def interruptions(self) -> int:
-        """How often it was resumed or begun again without having failed."""
+    def was_interrupted(self) -> bool:
+        """Whether it was resumed or begun again without having failed."""
         again: int = (self.record.get("attempts") or 1) - 1
-        return again - int(self.record.get("failures", 0))
+        return self.failures_before is not None and again > self.failures_before
 
     @property
     def why_missing(self) -> str:
@@ -118,7 +115,7 @@ def run_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
             **{f"outcome.{name}": value for name, value in run.outcomes.items()},
             **{key: run.summary.get(key) for key in summary_keys if key not in left_out},
             "attempts": run.record.get("attempts"),
-            "failures": run.failures,
+            "failures_before": run.failures_before,
             "process_seconds": run.record.get("seconds"),
             "commit": run.record.get("commit"),
             "recipe_digest": run.cell.digest,
@@ -145,13 +142,13 @@ def curve_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 def _collect(cell: Cell, folder: StudyFolder, outcomes: Mapping[str, Outcome]) -> Run:
     state, run = folder.state(cell), folder.run_folder(cell)
-    record = folder.record(cell)
+    record, failures = folder.record(cell), folder.failures_before(cell)
     if state is not State.FINISHED:
-        return Run(cell, state, record, {}, [], dict.fromkeys(outcomes))
+        return Run(cell, state, record, {}, [], dict.fromkeys(outcomes), failures)
     try:
         summary = recipes.dotted(json.loads(run.summary.read_text(encoding="utf-8")))
         lines = run.read_metrics()
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read the run in {run.path}: {error}") from None
     values = {name: measure(outcome, summary, lines) for name, outcome in outcomes.items()}
-    return Run(cell, state, record, summary, lines, values)
+    return Run(cell, state, record, summary, lines, values, failures)

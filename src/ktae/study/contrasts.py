@@ -67,6 +67,9 @@ class Compared(NamedTuple):
     """`p_value` after Holm's correction for all comparisons of this kind."""
     family: int = 0
     """How many those are."""
+    too_few: bool = False
+    """Whether so many pairs could not show a difference beside the others of the family, even if it
+    had the same sign in all of them."""
 
     @property
     def difference(self) -> float | None:
@@ -76,15 +79,12 @@ class Compared(NamedTuple):
     @property
     def shown(self) -> bool:
         """Whether a difference is shown at the 5 % level: by the corrected p and the interval."""
-        if self.corrected is None or self.interval is None:
-            return False
-        return self.corrected < LEVEL and not self.interval.low <= 0 <= self.interval.high
+        return self.corrected is not None and self.corrected < LEVEL and self.leaves_out_zero
 
     @property
-    def too_few(self) -> bool:
-        """Whether so many pairs cannot show a difference among so many comparisons, even if it has
-        the same sign in all of them."""
-        return self.family * least_p_value(len(self.seeds)) >= LEVEL
+    def leaves_out_zero(self) -> bool:
+        """Whether the interval does."""
+        return self.interval is not None and not self.interval.low <= 0 <= self.interval.high
 
 
 def compare(matrix: Matrix, runs: Sequence[Run], announced: Announced) -> list[Compared]:
@@ -133,7 +133,7 @@ def in_words(compared: Compared) -> str:
     )
     if compared.shown:
         verdict = "a difference is shown"
-    elif compared.too_few:
+    elif compared.too_few and compared.leaves_out_zero:
         verdict = f"too few pairs to show a difference among {compared.family} comparisons"
     else:
         verdict = "no difference can be shown"
@@ -149,7 +149,6 @@ def as_json(compared: Compared) -> dict[str, Any]:
         "difference": compared.difference,
         "interval": None if interval is None else [interval.low, interval.high],
         "shown": compared.shown,
-        "too_few": compared.too_few,
         "in_words": in_words(compared),
     }
 
@@ -218,8 +217,13 @@ def _corrected(found: Sequence[Compared]) -> list[Compared]:
     done = list(found)
     for kind in ("confirmatory", "exploratory"):
         family = [i for i, compared in enumerate(found) if compared.kind == kind]
-        p_values = [found[i].p_value for i in family]
-        for i, p in zip(family, holm([1.0 if p is None else p for p in p_values]), strict=True):
-            known = found[i].p_value is not None
-            done[i] = found[i]._replace(corrected=p if known else None, family=len(family))
+        p_values = [1.0 if p is None else p for p in (found[i].p_value for i in family)]
+        for place, (i, p) in enumerate(zip(family, holm(p_values), strict=True)):
+            at_best = p_values.copy()
+            at_best[place] = least_p_value(len(found[i].seeds))
+            done[i] = found[i]._replace(
+                corrected=None if found[i].p_value is None else p,
+                family=len(family),
+                too_few=holm(at_best)[place] >= LEVEL,
+            )
     return done

@@ -139,15 +139,22 @@ class StudyFolder:
         return State.UNFINISHED if run.path.exists() else State.NEW
 
     def record(self, cell: Cell) -> dict[str, Any]:
-        """Its processes: `attempts`, `failures` (how often it had failed and was run again),
-        `seconds`, `kills` (how often in a row it was stopped from outside), `error` (None: none),
-        and of the last one `machine` and `commit`; `adopted`: the run was taken over from results
-        elsewhere."""
+        """Its processes: `attempts`, `failures` (see `failures_before`), `seconds`, `kills` (how
+        often in a row it was stopped from outside), `error` (None: none), and of the last one
+        `machine` and `commit`; `adopted`: the run was taken over from results elsewhere."""
         path = self.beside(cell, ".json")
         if not path.exists():
             return {}
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return content
+
+    def failures_before(self, cell: Cell) -> int | None:
+        """How often it had failed when its last attempt began; None: it was begun again before
+        this was recorded."""
+        record = self.record(cell)
+        unrecorded = 0 if (record.get("attempts") or 0) <= 1 else None
+        known: int | None = record.get("failures", unrecorded)
+        return known
 
     def add_to_record(self, cell: Cell, **content: Any) -> None:
         """Replace some of its entries."""

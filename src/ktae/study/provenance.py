@@ -12,11 +12,14 @@ from ktae.backends import installed_version
 TRAINS_WITH = ("trl", "transformers")
 
 
-def commit() -> str | None:
+def commit(script: str | None = None) -> str | None:
     """The git commit of the code that is running; None: no checkout.
 
-    With `-dirty` if a file of the package differs from it. Other files may: matrix and recipes are
-    in what the commit is written into, and results that are written anew are a change themselves.
+    With `-dirty` if a tracked file of the package differs from it, or `script`. Others may: results
+    that are written anew are a change themselves.
+
+    Args:
+        script: `__file__` of one that runs beside the package.
     """
     package = Path(__file__).resolve().parent.parent
 
@@ -30,12 +33,13 @@ def commit() -> str | None:
     try:
         head = git("rev-parse", "--short=12", "HEAD")
         is_tracked = git("ls-files", "--error-unmatch", "__init__.py") is not None
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".")
+        paths = [".", *([] if script is None else [str(Path(script).resolve())])]
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", *paths)
     except (OSError, subprocess.TimeoutExpired):
         return None
     if head is None or not is_tracked:
         return None
-    return head + ("-dirty" if changed else "")
+    return head if changed == "" else f"{head}-dirty"  # as well if git could not tell
 
 
 def machine() -> dict[str, str]:

@@ -69,8 +69,9 @@ def _content(
         "runs": {"planned": len(runs)}
         | {state.value: counts[state] for state in State}
         | {
-            "failed before, run again": sum(r.failures > (r.state is State.FAILED) for r in runs),
-            "interrupted, resumed": sum(run.interruptions > 0 for run in runs),
+            "failed before, run again": sum((run.failures_before or 0) > 0 for run in runs),
+            "interrupted, resumed": sum(run.was_interrupted for run in runs),
+            "begun again, why not recorded": sum(run.failures_before is None for run in runs),
         },
         "failures": [
             # The last line alone: the others, in the run's record, name places on this machine.

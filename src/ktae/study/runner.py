@@ -146,14 +146,14 @@ def _start(
     state, run, record = folder.state(cell), folder.run_folder(cell), folder.record(cell)
     if state is State.FINISHED:  # by a process that was left behind, a moment ago
         return _Running(cell, None, lock, began)
-    kills = record.get("kills", 0)
+    kills, failures = record.get("kills", 0), folder.failures_before(cell)
     resume = run.recipe.exists() and (state is State.UNFINISHED or kills > 0)
     if not resume:
         folder.start_afresh(cell)
     folder.add_to_record(
         cell,
         attempts=record.get("attempts", 0) + 1,
-        failures=record.get("failures", 0) + (state is State.FAILED),
+        failures=None if failures is None else failures + (state is State.FAILED),
         kills=0 if state is State.FAILED else kills,
         error=None,
         # Of now, not of the study: in an editable checkout a later run may import other code.

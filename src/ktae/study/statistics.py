@@ -82,7 +82,7 @@ def sign_flip_p_value(differences: np.ndarray) -> float:
 
 def least_p_value(n: int) -> float:
     """The smallest that `sign_flip_p_value` can give of n pairs: all have the same sign."""
-    return float(2.0 ** (1 - min(n, EXACT_PAIRS)))
+    return min(1.0, 2.0 ** (1 - n)) if n <= EXACT_PAIRS else 1 / (_DRAWS + 1)
 
 
 def pointwise_band(
