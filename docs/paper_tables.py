@@ -50,7 +50,8 @@ def _ours(one: dict[str, Any]) -> str:
     if one["interval"] is None:
         return "not known"
     share = 100 / one["baseline_mean"] if one["outcome"] == "length" else 100
-    return with_bounds(*(share * x for x in (one["difference"], *one["interval"])), digits=1)
+    mean, low, high = (share * x for x in (one["difference"], *one["interval"]))
+    return with_bounds(mean, low, high, digits=1)
 
 
 def _theirs(model: str, method: str, outcome: str) -> str:
@@ -60,7 +61,8 @@ def _theirs(model: str, method: str, outcome: str) -> str:
         return f"{100 * (lengths[1] / lengths[0] - 1):+.1f}"
     if outcome != "greedy_accuracy":
         return ""
-    return with_bounds(*_average(plain, ktae), digits=1)
+    mean, low, high = _average(plain, ktae)
+    return with_bounds(mean, low, high, digits=1)
 
 
 def _pair(model: str, method: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:

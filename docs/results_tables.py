@@ -46,6 +46,7 @@ FIGURES = {
         ("successor", "successor-", ("curves-grpo", "differences")),
         ("controls", "", ("curves-controls",)),
         ("rates", "", ("curves-rates",)),
+        ("goal", "goal-", ("curves-grpo", "curves-dapo")),
         ("long", "", ("curves-long",)),
     )
     for name in (f"{name}-{task}" for name in names for task in ("sums", "lists"))
