@@ -151,8 +151,8 @@ def test_every_file_that_the_readme_links_is_there():
         ("the same trigrams in a second study", "goal", "grpo-trigrams", "grpo"),
         ("DAPO+trigrams - DAPO at half the rate", "goal", "dapo-trigrams", "dapo"),
         ("DAPO+trigrams - GRPO at half the rate", "goal", "dapo-trigrams", "grpo"),
-        (f"the same `calibrated` - {BETTER}", "rates", "calibrated", BETTER_RATE),
-        (f"the same trigrams - {BETTER}", "rates", "trigrams", BETTER_RATE),
+        (f"`calibrated` there - {BETTER}", "rates", "calibrated", BETTER_RATE),
+        (f"trigrams there (first study) - {BETTER}", "rates", "trigrams", BETTER_RATE),
     ],
 )
 def test_the_studies_differences(row, study, treatment, baseline):
