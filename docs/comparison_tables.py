@@ -76,7 +76,7 @@ def pooled(outcome: str, *studies: str) -> str:
     """One difference with the pairs of several studies, each STUDY:TREATMENT:BASELINE."""
     named = [one.split(":") for one in studies]
     rows = []
-    for task in dict.fromkeys(one["task"] for one in comparisons_of(named[0][0])):
+    for task in tasks_of(named[0][0]):
         differences = _differences(outcome, named, task)
         everything, digits = np.concatenate(differences), digits_of(outcome)
         rows.append([
@@ -142,7 +142,7 @@ def _announced(study: str) -> Iterator[Announced]:
 def _announced_pooled(test: str) -> Iterator[Announced]:
     outcome, pairs = test.split("=")
     named = [one.split(":") for one in pairs.split(",")]
-    tasks = list(dict.fromkeys(one["task"] for one in comparisons_of(named[0][0])))
+    tasks = tasks_of(named[0][0])
     everything = [np.concatenate(_differences(outcome, named, task)) for task in tasks]
     p_values = [sign_flip_p_value(differences) for differences in everything]
     for task, differences, p, corrected in zip(
@@ -162,6 +162,11 @@ def comparisons_of(study: str) -> list[dict[str, Any]]:
     """All of its differences."""
     found: list[dict[str, Any]] = results_of(study)["comparisons"]
     return found
+
+
+def tasks_of(study: str) -> list[str]:
+    """In the order of its comparisons."""
+    return list(dict.fromkeys(one["task"] for one in comparisons_of(study)))
 
 
 def _labels(study: str) -> dict[str, str]:

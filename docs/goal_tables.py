@@ -100,7 +100,7 @@ GOALS = {
 
 def goal(study: str) -> str:
     """The goal, clause by clause: what the interval and the test say of it."""
-    tasks = list(dict.fromkeys(one["task"] for one in compared.comparisons_of(study)))
+    tasks = compared.tasks_of(study)
     rows = []
     for clause in GOALS[study]:
         wanted = (clause.treatment, clause.baseline, clause.outcome)

@@ -10,7 +10,7 @@ from small import CONTENT, Study, invoke
 from ktae.errors import InputError
 from ktae.runs import write_json
 from ktae.study import adopt, results
-from ktae.study.folder import State
+from ktae.study.folder import State, failures_before
 
 pytest.importorskip("matplotlib", reason="needs the extra 'study'")
 
@@ -129,7 +129,7 @@ def test_results_without_a_column_of_failures_do_not_know_them(there, tmp_path):
     results.write_csv(there.folder.runs_csv, old)
     study = here(there, tmp_path)
     take_over(study, there)
-    assert [study.folder.failures_before(cell) for cell in study.cells] == [None] * 6
+    assert [failures_before(study.folder.record(cell)) for cell in study.cells] == [None] * 6
 
 
 def test_what_has_begun_here_is_kept(there, tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 from ktae import recipe as recipes
 from ktae.errors import InputError
 from ktae.study.cells import KEYS, Cell
-from ktae.study.folder import State, StudyFolder
+from ktae.study.folder import State, StudyFolder, failures_before
 from ktae.study.matrix import Outcome
 
 CURVES = {
@@ -44,8 +44,11 @@ class Run(NamedTuple):
     """Of `metrics.jsonl`; empty unless it has finished."""
     outcomes: dict[str, float | None]
     """By name; None where the run does not have it."""
-    failures_before: int | None
-    """How often it had failed when its last attempt began; None: that was not recorded."""
+
+    @property
+    def failures_before(self) -> int | None:
+        """How often it had failed when its last attempt began; None: that was not recorded."""
+        return failures_before(self.record)
 
     @property
     def was_interrupted(self) -> bool:
@@ -142,13 +145,13 @@ def curve_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 def _collect(cell: Cell, folder: StudyFolder, outcomes: Mapping[str, Outcome]) -> Run:
     state, run = folder.state(cell), folder.run_folder(cell)
-    record, failures = folder.record(cell), folder.failures_before(cell)
+    record = folder.record(cell)
     if state is not State.FINISHED:
-        return Run(cell, state, record, {}, [], dict.fromkeys(outcomes), failures)
+        return Run(cell, state, record, {}, [], dict.fromkeys(outcomes))
     try:
         summary = recipes.dotted(json.loads(run.summary.read_text(encoding="utf-8")))
         lines = run.read_metrics()
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read the run in {run.path}: {error}") from None
     values = {name: measure(outcome, summary, lines) for name, outcome in outcomes.items()}
-    return Run(cell, state, record, summary, lines, values, failures)
+    return Run(cell, state, record, summary, lines, values)

@@ -7,7 +7,7 @@ import enum
 import fcntl
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -148,14 +148,6 @@ class StudyFolder:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return content
 
-    def failures_before(self, cell: Cell) -> int | None:
-        """How often it had failed when its last attempt began; None: it was begun again before
-        this was recorded."""
-        record = self.record(cell)
-        unrecorded = 0 if (record.get("attempts") or 0) <= 1 else None
-        known: int | None = record.get("failures", unrecorded)
-        return known
-
     def add_to_record(self, cell: Cell, **content: Any) -> None:
         """Replace some of its entries."""
         write_json(self.beside(cell, ".json"), self.record(cell) | content)
@@ -230,3 +222,11 @@ def try_lock(path: Path) -> IO[str] | None:
             raise InputError(f"cannot lock {path}: {error.strerror}") from None
         stack.pop_all()  # it stays open
         return file
+
+
+def failures_before(record: Mapping[str, Any]) -> int | None:
+    """How often a run had failed when its last attempt began, from `StudyFolder.record`; None: it
+    was begun again before this was recorded."""
+    unrecorded = 0 if (record.get("attempts") or 0) <= 1 else None
+    known: int | None = record.get("failures", unrecorded)
+    return known

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple, Protocol
 
 from ktae.study.cells import Cell
-from ktae.study.folder import State, StudyFolder, try_lock
+from ktae.study.folder import State, StudyFolder, failures_before, try_lock
 from ktae.study.provenance import commit, machine
 
 LAST_LINES = 15
@@ -146,7 +146,7 @@ def _start(
     state, run, record = folder.state(cell), folder.run_folder(cell), folder.record(cell)
     if state is State.FINISHED:  # by a process that was left behind, a moment ago
         return _Running(cell, None, lock, began)
-    kills, failures = record.get("kills", 0), folder.failures_before(cell)
+    kills, failures = record.get("kills", 0), failures_before(record)
     resume = run.recipe.exists() and (state is State.UNFINISHED or kills > 0)
     if not resume:
         folder.start_afresh(cell)
