@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "study/align"
-STEPS = (0, 10, 20, 40, 80)
+RUNS = [f"{language}-base{n}" for language in ("lists", "sums") for n in range(3)]
+STEPS = (0, 20, 40)
+CALLS = len(RUNS) * (1 + len(STEPS))
 KTAE = """#!/usr/bin/env bash
 set -eu
 echo "$*" >> calls
@@ -56,28 +58,32 @@ def committed(project: Path) -> list[str]:
     return sorted(path.name for path in (project / "study/align/along").glob("*"))
 
 
-def test_both_languages_along_the_run(project: Path) -> None:
+def test_both_languages_and_three_base_models_along_their_runs(project: Path) -> None:
     assert along(project) == 0
-    names = [f"{language}-step{n}.json" for language in ("lists", "sums") for n in STEPS]
-    assert committed(project) == sorted(names)
+    assert committed(project) == sorted(f"{run}-step{n}.json" for run in RUNS for n in STEPS)
     aligned = [call for call in calls(project) if call.startswith("align")]
-    assert sum("model.path=demo " in call for call in aligned) == 2
-    assert sum("checkpoints/checkpoint-640 " in call for call in aligned) == 2
-    assert all("--batches 40" in call for call in aligned) and len(aligned) == 10
-    assert along(project) == 0 and len(calls(project)) == 12, "nothing is done again"
+    assert len(aligned) == len(RUNS) * len(STEPS)
+    assert sum("model.path=demo " in call for call in aligned) == len(RUNS)
+    for run in RUNS:
+        last = f"model.path=runs/along-{run}/checkpoints/checkpoint-320 "
+        (call,) = (call for call in aligned if last in call)
+        language, base = run.split("-base")
+        assert f"demo.language={language} model.demo_seed={base} " in call
+        assert f"--output runs/along-{run}-step40" in call
+    assert along(project) == 0 and len(calls(project)) == CALLS, "nothing is done again"
 
 
 def test_a_trial_has_its_arguments_and_is_not_committed(project: Path) -> None:
     assert along(project) == 0
     assert along(project, "--batches", "10") == 0
-    trial = calls(project)[12:]
-    assert len(trial) == 10 and all(call.endswith("--batches 10") for call in trial)
-    out = project / "runs/along-sums-step0-trial--batches-10/align.json"
+    n, trial = len(RUNS) * len(STEPS), calls(project)[CALLS:]
+    assert len(trial) == n and all(call.endswith("--batches 10") for call in trial)
+    out = project / "runs/along-sums-base0-step0-trial--batches-10/align.json"
     out.write_text('"the trial"', encoding="utf-8")
-    assert along(project, "--batches", "10") == 0 and len(calls(project)) == 22
-    assert along(project, "--batches", "5") == 0 and len(calls(project)) == 32
+    assert along(project, "--batches", "10") == 0 and len(calls(project)) == CALLS + n
+    assert along(project, "--batches", "5") == 0 and len(calls(project)) == CALLS + 2 * n
     texts = [path.read_text() for path in (project / "study/align/along").glob("*")]
-    assert [json.loads(text) for text in texts] == [{}] * 10
+    assert [json.loads(text) for text in texts] == [{}] * n
 
 
 @pytest.mark.parametrize(("fails", "slow"), [("sums", "lists"), ("lists", "sums")])
@@ -104,7 +110,8 @@ def alive(pid: int) -> bool:
 def test_an_interrupted_run_is_continued(project: Path) -> None:
     assert along(project, FAILS="train-sums") == 3
     assert along(project) == 0
-    trained = [c for c in calls(project) if c.startswith("train") and "language=sums" in c]
+    sums = "language=sums model.demo_seed=0"
+    trained = [call for call in calls(project) if call.startswith("train") and sums in call]
     assert [call.endswith("--resume") for call in trained] == [False, True]
 
 
