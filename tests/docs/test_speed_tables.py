@@ -1,63 +1,46 @@
-"""docs/speed_tables.py: how fast a method learns from one accuracy of GRPO to another."""
-
-import json
+"""docs/speed_tables.py: the ratio of cosines that a speed is held against."""
 
 import numpy as np
 import pytest
 
+from ktae.align.measure import Alignment, Blocks, Products
+
 SCRIPT = "speed_tables"
-STEPS = np.arange(60)
 
 
-def learning(rate: float | np.ndarray) -> np.ndarray:
-    """(60,) accuracies; the rate scales time."""
-    return 0.8 - 0.6 * np.exp(-rate * STEPS / 30)
-
-
-def test_twice_as_fast_is_twice_as_fast_in_every_phase(tables) -> None:
-    # Smoothing over more of the faster curve moves it a little.
-    assert tables.phase_speeds(learning(2.0), learning(1.0)) == pytest.approx([2] * 3, rel=0.1)
-    assert tables.phase_speeds(learning(1.0), learning(1.0)) == pytest.approx([1] * 3)
-
-
-def test_an_early_lead_is_no_later_speed(tables) -> None:
-    """Twelve steps ahead from the start on: fast in the first phase, and no faster after it."""
-    ahead = 0.8 - 0.6 * np.exp(-(STEPS + 12.0) / 30)
-    first, *later = tables.phase_speeds(ahead, learning(1.0))
-    assert first == pytest.approx(20 / 8, rel=0.05)
-    assert later == pytest.approx([1, 1], rel=0.02)
-
-
-def test_an_accuracy_that_is_never_reached_takes_endless_steps(tables) -> None:
-    slow = tables.phase_speeds(learning(0.5), learning(1.0))
-    assert slow[0] == pytest.approx(0.5, rel=0.1)
-    assert slow[2] == 0
-
-
-def test_the_interval_is_over_pairs(tables) -> None:
-    rng = np.random.default_rng(0)
-    noise = rng.normal(0, 0.04, (2, 40, 60))
-    found = tables.speeds_of(learning(1.5) + noise[0], learning(1.0) + noise[1])
-    assert all(one.low < one.value < one.high for one in found)
-    noiseless = tables.phase_speeds(learning(1.5), learning(1.0))[0]
-    assert 1 < found[0].low < noiseless < found[0].high
-    fewer = tables.speeds_of(learning(1.5) + noise[0, :10], learning(1.0) + noise[1, :10])
-    assert fewer[0].high - fewer[0].low > found[0].high - found[0].low
-
-
-def test_ratios_are_of_cosines_as_trained_and_by_base_model(tables, tmp_path, monkeypatch):
-    """One base model's terms point where the reference does, the other's are all noise."""
-    for base, tr in enumerate((1.0, 0.0)):
-        one = {"bb": 1.0, "bt": 0.0, "tt": 1.0, "br": 0.5, "tr": tr, "rr": 1.0}
-        report = {
-            "reliability": {}, "accuracy": 0.5,
-            "products": {metric: {"paper": [one, one]} for metric in ("raw", "adam")},
-        }  # fmt: skip
-        path = tmp_path / f"sums-base{base}-step20.json"
-        path.write_text(json.dumps(report), encoding="utf-8")
-    monkeypatch.setattr(tables, "ALONG", tmp_path)
-    once, twice = (
-        tables._ratios("sums", tables.Trained("paper", factor, ()), 20, "adam") for factor in (1, 2)
+def measured(tr, *, reference_noise=0.0, batches=4):
+    """A base model on which the terms are orthogonal to the advantages and as long, with this
+    product with the reference, of four blocks; GRPO's is .5."""
+    shares = np.array([0.25 - reference_noise, 0.25 + reference_noise, 0.25, 0.25])
+    products = [Products(bb=1.0, bt=0.0, tt=1.0, br=0.5, tr=tr, rr=1.0)] * batches
+    blocks = Blocks(
+        (np.eye(4) / 4).tolist(),
+        br=[[0.125] * 4] * batches,
+        tr={"paper": [(tr * shares).tolist()] * batches},
     )
-    assert once == pytest.approx([1.5 / 2**0.5 / 0.5, 0.5 / 2**0.5 / 0.5])
-    assert twice == pytest.approx([2.5 / 5**0.5 / 0.5, 0.5 / 5**0.5 / 0.5])
+    return Alignment({}, {"adam": {"paper": products}}, 0.5, {"adam": blocks})
+
+
+def ratio(tables, found, factor=1.0, weights=(1.0, 1.0)):
+    trained = tables.Trained("paper", factor, ())
+    return tables.ratio_of(found, trained, "adam", np.array(weights))
+
+
+def test_ratios_are_of_cosines_as_trained(tables):
+    """One base model's terms point where the reference does, the other's are all noise."""
+    two = (measured(1.0), measured(0.0))
+    assert ratio(tables, two).value == pytest.approx((3 + 1) / 2**0.5 / 2)
+    assert ratio(tables, two, factor=2).value == pytest.approx((5 + 1) / 5**0.5 / 2)
+
+
+def test_base_models_count_by_what_grpo_gains_there(tables):
+    two = (measured(1.0), measured(0.0))
+    assert ratio(tables, two, weights=(3.0, 1.0)).value == pytest.approx((9 + 1) / 2**0.5 / 4)
+
+
+def test_the_interval_has_the_references_noise(tables):
+    still, noisy = (
+        ratio(tables, (measured(1.0, reference_noise=x),), weights=(1.0,)) for x in (0, 0.1)
+    )
+    assert still.high - still.low == pytest.approx(0, abs=1e-9)
+    assert noisy.low < noisy.value < noisy.high

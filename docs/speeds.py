@@ -1,0 +1,129 @@
+"""How fast a method learns beside GRPO: the steps that GRPO takes from one accuracy to the next,
+over those that the method takes.
+
+Accuracies are compared and not steps, so that being ahead does not make a method slow. Curves are
+means over runs; each is made monotone, since both come back to an accuracy by chance.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from run_curves import curves_of
+from scipy.optimize import isotonic_regression
+
+PHASES = ((0, 20), (20, 40), (40, 54))
+"""Steps of GRPO, at whose first ones study/align/along.sh measures."""
+REACH = 5
+"""Accuracy after a step is the mean of the rollouts of this many steps on both sides."""
+FEWEST_STEPS = 5
+"""Of the method, between two accuracies: over fewer its speed is not told."""
+RESAMPLES = 1000
+
+
+class Speed(NamedTuple):
+    """NaN where the two have too little in common."""
+
+    value: float
+    low: float
+    high: float
+    """The 95 % interval: bootstrap over pairs, for these base models."""
+
+
+class Pairs(NamedTuple):
+    """Runs of a method beside GRPO's of the same study, seed and base model."""
+
+    mine: np.ndarray
+    """(pairs, steps) accuracies of the rollouts of each step."""
+    base: np.ndarray
+    """(pairs, steps) GRPO's."""
+    base_model: np.ndarray
+    """(pairs,) names."""
+
+
+def pairs_of_runs(task: str, runs: Sequence[str]) -> Pairs:
+    """Of several studies, each STUDY:METHOD."""
+    accuracies, base_models = [], []
+    for study, method in (run.split(":") for run in runs):
+        curves = curves_of(study)
+        for (of_task, name, *run), own in curves.items():
+            if (of_task, name) == (task, method) and (task, "grpo", *run) in curves:
+                base = curves[task, "grpo", *run]
+                accuracies.append([own["accuracy"], base["accuracy"]])
+                base_models.append(run[-1])
+    mine, base_of = np.stack(accuracies, axis=1)
+    return Pairs(mine, base_of, np.array(base_models))
+
+
+def gains(pairs: Pairs) -> dict[str, np.ndarray]:
+    """(phases,) by base model: what GRPO gains in accuracy."""
+    found = {}
+    for name in sorted(set(pairs.base_model)):
+        of_base = pairs.base[pairs.base_model == name].mean(axis=0)
+        curve = smoothed(of_base)
+        at = [of_base[0], *(curve[end - REACH] for _, end in PHASES)]
+        found[name] = np.diff(at)
+    return found
+
+
+def speeds(pairs: Pairs) -> list[Speed]:
+    """In each phase."""
+    rng = np.random.default_rng(0)
+    strata = [np.flatnonzero(pairs.base_model == name) for name in sorted(set(pairs.base_model))]
+    drawn = [
+        np.concatenate([rng.choice(stratum, len(stratum)) for stratum in strata])
+        for _ in range(RESAMPLES)
+    ]
+    resampled = np.array([
+        phase_speeds(pairs.mine[of].mean(axis=0), pairs.base[of].mean(axis=0)) for of in drawn
+    ])  # fmt: skip
+    whole = phase_speeds(pairs.mine.mean(axis=0), pairs.base.mean(axis=0))
+    found = []
+    for value, draws in zip(whole, resampled.T, strict=True):
+        known = draws[~np.isnan(draws)]
+        if np.isnan(value) or known.size < RESAMPLES / 2:
+            found.append(Speed(float("nan"), float("nan"), float("nan")))
+        else:
+            found.append(Speed(float(value), *map(float, np.quantile(known, (0.025, 0.975)))))
+    return found
+
+
+def phase_speeds(mine: np.ndarray, base: np.ndarray) -> np.ndarray:
+    """(phases,) of two curves of (steps,) accuracies: GRPO's steps over the method's own.
+
+    A phase ends where GRPO's does or, for a method that never gets there, at the best accuracy of
+    both, so that nobody's speed is 0 for want of steps.
+    """
+    mine, base = monotone(smoothed(mine)), monotone(smoothed(base))
+    found = []
+    for start, end in PHASES:
+        low = base[start - REACH] if start else -np.inf
+        high = min(base[end - REACH], mine[-1])
+        own, theirs = (first_at(curve, high) - first_at(curve, low) for curve in (mine, base))
+        is_known = high > low and own >= FEWEST_STEPS
+        found.append(theirs / own if is_known else np.nan)
+    return np.array(found)
+
+
+def monotone(curve: np.ndarray) -> np.ndarray:
+    """The nearest curve that never falls, in least squares."""
+    return np.asarray(isotonic_regression(curve).x)
+
+
+def smoothed(accuracies: np.ndarray) -> np.ndarray:
+    """(steps - 2 · REACH,) of (steps,): entry t is the policy's after REACH + t steps.
+
+    The rollouts of a step are those of the policy before it.
+    """
+    return np.convolve(accuracies, np.full(2 * REACH + 1, 1 / (2 * REACH + 1)), mode="valid")
+
+
+def first_at(curve: np.ndarray, target: float) -> float:
+    """The step at which a smoothed curve first is at an accuracy, interpolated; every curve is at
+    -inf before the first."""
+    if target == -np.inf:
+        return 0.0
+    t = int(np.argmax(curve >= target))
+    if t == 0:
+        return float(REACH)
+    return REACH + t - 1 + float((target - curve[t - 1]) / (curve[t] - curve[t - 1]))
