@@ -6,7 +6,7 @@
 #     study/align/along.sh --batches 10  # a trial: whatever stands here goes to `ktae align`
 #
 # A trial's results stay in runs/, in folders named after its arguments.
-# Six training runs and eighteen alignments, two at a time; an alignment takes about ten minutes.
+# Six training runs and eighteen alignments, two at a time, in about twenty minutes.
 set -euo pipefail
 set -m # each language is a process group, so that ending it ends what it runs
 cd "$(dirname "$0")/../.."
