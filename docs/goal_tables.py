@@ -94,6 +94,12 @@ GOALS = {
         ),
         Clause("DAPO with trigrams above DAPO, greedy", "dapo-trigrams", "dapo", "greedy_accuracy"),
     ),
+    "models": (
+        Clause("trigrams above GRPO", "trigrams", "grpo"),
+        Clause("`calibrated` above GRPO", "calibrated", "grpo"),
+        Clause("trigrams' rollouts' part above GRPO", "trigrams-rollout-mean", "grpo"),
+        Clause("trigrams above their rollouts' part", "trigrams", "trigrams-rollout-mean"),
+    ),
 }
 """By study: what its estimator should do."""
 

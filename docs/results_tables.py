@@ -10,7 +10,6 @@ import shutil
 import statistics
 import sys
 from collections.abc import Callable
-from typing import Any
 
 import comparison_tables
 import equal_accuracy
@@ -18,17 +17,16 @@ import goal_tables
 import numpy as np
 import paper_tables
 import run_curves
+import speed_tables
 import temperature_tables
 from comparison_tables import OUTCOMES, results_of
 from page import (
     IMAGES,
     ROOT,
     STUDIES,
-    aligned_difference,
     digits_of,
     markdown,
     read_csv,
-    read_json,
     with_bounds,
 )
 from page import filled as fill
@@ -47,6 +45,7 @@ FIGURES = {
         ("controls", "", ("curves-controls",)),
         ("rates", "", ("curves-rates",)),
         ("goal", "goal-", ("curves-grpo", "curves-dapo")),
+        ("models", "", ("curves-models",)),
         ("long", "", ("curves-long",)),
     )
     for name in (f"{name}-{task}" for name in names for task in ("sums", "lists"))
@@ -67,6 +66,7 @@ def main() -> int:
         page.write_text(text, encoding="utf-8")
     for name, source in FIGURES.items():
         shutil.copyfile(source, IMAGES / name)
+    speed_tables.draw(IMAGES / "results-speeds.svg")
     return 0
 
 
@@ -182,30 +182,6 @@ def step_time_alone(*_: str) -> str:
     return markdown([*head, "more than without it, by round (95 %)"], rows)
 
 
-def alignment(*names: str) -> str:
-    """Cosines of `grpo` and differences from it along a run, raw metric, one column a file."""
-    found = [read_json(ROOT / "study" / "align" / f"{name}.json") for name in names]
-    raw = [
-        {(r["estimator"], r["mixture"]): r for r in one["rows"] if r["metric"] == "raw"}
-        for one in found
-    ]
-    halves = [f"cosine {one['reliability']['raw']:.3f}" for one in found]
-    rows = [["the reference's own halves", *halves]]
-    for estimator, mixture in dict.fromkeys(key for of_file in raw for key in of_file):
-        if mixture != "× 0.3":
-            cells = [_aligned(of_file.get((estimator, mixture))) for of_file in raw]
-            rows.append([f"`{estimator}`, {mixture}", *cells])
-    return markdown(["estimator", *names], rows)
-
-
-def _aligned(row: dict[str, Any] | None) -> str:
-    if row is None:
-        return ""
-    if row["estimator"] == "grpo":
-        return f"cosine {row['cosine']:.3f}"
-    return aligned_difference(row)
-
-
 def _mean_and_half(rows: list[dict[str, str]], outcome: str) -> str:
     digits = digits_of(outcome)
     values = np.array([[float(row[f"outcome.{outcome}"])] for row in rows])
@@ -237,7 +213,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "paper-accuracy": paper_tables.accuracy,
     "paper-beside-ours": paper_tables.beside_ours,
     "paper-step-time": paper_tables.step_time,
-    "alignment": alignment,
+    **speed_tables.TABLES,
 }
 
 if __name__ == "__main__":
