@@ -6,7 +6,7 @@
 #     study/align/along.sh --batches 10  # a trial: whatever stands here goes to `ktae align`
 #
 # A trial's results stay in runs/, in folders named after its arguments.
-# Six training runs and eighteen alignments, two at a time, in about twenty minutes.
+# Six training runs and thirty alignments, two at a time, in about half an hour.
 set -euo pipefail
 set -m # each language is a process group, so that ending it ends what it runs
 cd "$(dirname "$0")/../.."
@@ -26,10 +26,10 @@ along() { # LANGUAGE BASE_MODEL [OPTION ...]
   if [ ! -e "$run/summary.json" ]; then
     local resume=()
     [ ! -e "$run/recipe.yaml" ] || resume=(--resume)
-    ktae train "$recipe" "${demo[@]}" steps=40 logging.save_every=20 \
-      logging.keep_checkpoints=2 --output "$run" "${resume[@]}"
+    ktae train "$recipe" "${demo[@]}" steps=40 logging.save_every=5 \
+      logging.keep_checkpoints=8 --output "$run" "${resume[@]}"
   fi
-  for step in 0 20 40; do
+  for step in 0 5 10 20 40; do
     local model=$run/checkpoints/checkpoint-$((8 * step)) # eight optimizer steps a step
     [ "$step" -gt 0 ] || model=demo
     local name=$language-base$base-step$step

@@ -11,7 +11,7 @@ import pytest
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "study/align"
 RUNS = [f"{language}-base{n}" for language in ("lists", "sums") for n in range(3)]
-STEPS = (0, 20, 40)
+STEPS = (0, 5, 10, 20, 40)
 CALLS = len(RUNS) * (1 + len(STEPS))
 KTAE = """#!/usr/bin/env bash
 set -eu
