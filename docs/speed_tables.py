@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 from page import ROOT, markdown
+from scipy.integrate import trapezoid
 from scipy.stats import spearmanr
 from speeds import PHASES, Speed, gains, pairs_of_runs, speeds
 
@@ -21,6 +22,8 @@ ALONG = ROOT / "study" / "align" / "along"
 TASKS = ("sums", "lists")
 BASES = ("demo:0", "demo:1", "demo:2")
 """The base models, as the studies call them and in the order of the alignments' numbers."""
+STEPS = (0, 5, 10, 20, 40)
+"""Those at which study/align/along.sh measures."""
 DRAWS = 2000
 TRIGRAMS = "calibrated:units=[trigram]:term_scale=0.6"
 
@@ -64,6 +67,7 @@ TRAINED = {
 ADDED = tuple(TRAINED)[7:]
 
 Metric = Literal["raw", "adam"]
+METRICS: tuple[Metric, ...] = ("raw", "adam")
 
 
 class Ratio(NamedTuple):
@@ -84,6 +88,9 @@ class Point(NamedTuple):
     ratio: dict[Metric, Ratio]
     """At the phase's first step, by metric: the base models' by what GRPO gains on each, so that
     to first order it is the speed of the mean curve."""
+    over: float | None
+    """The mean ratio along the phase in Adam's metric, by trapezoids; None where there is no
+    measurement at its end."""
     speed: Speed
     pairs: int
 
@@ -93,7 +100,7 @@ def along(metric: Metric, place: Literal["alone", "added"]) -> str:
     advantages or added to them: means over base models, with the lowest and the highest."""
     rows = []
     for task in TASKS:
-        found = [_measured(task, start) for start, _ in PHASES]
+        found = [_measured(task, step) for step in STEPS]
         grpo = [[_cosine(one, "paper", metric, 1, 0) for one in bases] for bases in found]
         rows.append([task, "GRPO's cosine", *map(_spread, grpo)])
         for name, (aligned, factor, _) in TRAINED.items():
@@ -103,77 +110,103 @@ def along(metric: Metric, place: Literal["alone", "added"]) -> str:
             own = [[_cosine(one, aligned, metric, *weights) for one in bases] for bases in found]
             more = [np.subtract(mine, base) for mine, base in zip(own, grpo, strict=True)]
             rows.append(["", name, *(_spread(one, "+") for one in more)])
-    return markdown(["", "", *(f"step {start}" for start, _ in PHASES)], rows)
+    return markdown(["", "", *(f"step {step}" for step in STEPS)], rows)
 
 
 def references(*_: str) -> str:
     """How well each reference knows the gradient, and the accuracy of the rollouts."""
     rows = []
     for task in TASKS:
-        found = [_measured(task, start) for start, _ in PHASES]
+        found = [_measured(task, step) for step in STEPS]
         accuracies = [[one.accuracy for one in bases] for bases in found]
         rows.append([task, "accuracy of the rollouts", *map(_spread, accuracies)])
         for metric, name in (("raw", "raw"), ("adam", "Adam's metric")):
             halves = [[one.reliability[metric] for one in bases] for bases in found]
             rows.append(["", f"cosine of the reference's halves, {name}", *map(_spread, halves)])
-    return markdown(["", "", *(f"step {start}" for start, _ in PHASES)], rows)
+    return markdown(["", "", *(f"step {step}" for step in STEPS)], rows)
 
 
-def speed_table(metric: Metric) -> str:
-    """By phase: what the alignment says of the speed, and the speed."""
+def speed_table(*_: str) -> str:
+    """By phase: what the alignment in Adam's metric says of the speed, and the speed."""
     rows: dict[tuple[str, str], list[str]] = {}
     for point in points():
         cells = rows.setdefault((point.task, point.estimator), [str(point.pairs)])
-        cells += [_with_interval(point.ratio[metric]), _with_interval(point.speed)]
-    head = [f"{what}, {a} to {b}" for a, b in PHASES for what in ("cosines", "speed")]
+        cells.append(_with_interval(point.ratio["adam"]))
+        cells += [] if point.over is None else [f"{point.over:.2f}"]
+        cells.append(_with_interval(point.speed))
+    head = []
+    for phase in PHASES:
+        over = ["over the phase"] if phase[1] in STEPS else []
+        head += [f"{phase[0]} to {phase[1]}: at its start", *over, "speed"]
     return markdown(["", "", "pairs", *head], [[*key, *cells] for key, cells in rows.items()])
+
+
+COLUMNS: dict[str, Callable[[Point], float | None]] = {
+    "Adam's metric, at its start": lambda point: point.ratio["adam"].value,
+    "raw, at its start": lambda point: point.ratio["raw"].value,
+    "Adam's metric, over the phase": lambda point: point.over,
+}
+"""What ranks are of."""
 
 
 def ranks(*_: str) -> str:
     """Rank correlations of ratio and speed over the estimators: within each phase on each task,
     their mean, and over everything at once; as announced, and with the added weights."""
-    columns: list[tuple[Metric, bool]] = [(m, a) for a in (False, True) for m in ("adam", "raw")]
+    columns = [(of, added) for added in (False, True) for of in COLUMNS.values()]
     names, within = [], []
     for phase, task in itertools.product(PHASES, TASKS):
         mine = [point for point in points() if (point.phase, point.task) == (phase, task)]
         within.append([_rank(mine, *column) for column in columns])
         names.append(f"{task}, {phase[0]} to {phase[1]}")
-    numbers = [*within, np.mean(within, axis=0), [_rank(points(), *column) for column in columns]]
+    everything = [_rank(points(), *column) for column in columns]
+    numbers = [*within, np.nanmean(within, axis=0), everything]
     names += ["mean of these", "all points at once"]
-    rows = [[name, *(f"{x:+.2f}" for x in row)] for name, row in zip(names, numbers, strict=True)]
-    head = ["Adam's metric", "raw", "Adam's metric, with the added weights", "raw, with them"]
-    return markdown(["", *head], rows)
-
-
-def _rank(of: Sequence[Point], metric: Metric, added: bool) -> float:
-    mine = [
-        point
-        for point in of
-        if (added or point.estimator not in ADDED) and not np.isnan(point.speed.value)
+    rows = [
+        [name, *("" if np.isnan(x) else f"{x:+.2f}" for x in row)]
+        for name, row in zip(names, numbers, strict=True)
     ]
-    ratios = [point.ratio[metric].value for point in mine]
-    return float(spearmanr(ratios, [point.speed.value for point in mine]).statistic)
+    return markdown(["", *COLUMNS, *(f"{name}, with the added weights" for name in COLUMNS)], rows)
+
+
+def _rank(of: Sequence[Point], ratio: Callable[[Point], float | None], added: bool) -> float:
+    """NaN of fewer than three points."""
+    pairs = [
+        (value, point.speed.value)
+        for point in of
+        if (added or point.estimator not in ADDED)
+        and not np.isnan(point.speed.value)
+        and (value := ratio(point)) is not None
+    ]
+    return float(spearmanr(*zip(*pairs, strict=True)).statistic) if len(pairs) > 2 else np.nan
 
 
 def draw(path: Path) -> None:
-    """Speed against the ratio of cosines in Adam's metric, a panel a task; an SVG."""
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
-    panels = figure.subplots(1, len(TASKS), sharex=True, sharey=True)
-    for panel, task in zip(panels, TASKS, strict=True):
+    """Speed against the ratio of cosines in Adam's metric, at a phase's start and over it; an
+    SVG."""
+    figure = Figure(figsize=(9, 7.6), layout="constrained")
+    panels = figure.subplots(2, len(TASKS), sharex=True, sharey=True)
+    for (row, over), (column, task) in itertools.product(
+        enumerate((False, True)), enumerate(TASKS)
+    ):
+        panel = panels[row, column]
         panel.axline((1, 1), slope=1, color="0.6", linewidth=1, zorder=0)
-        for phase, marker in zip(PHASES, "os^", strict=True):
+        for phase, marker, color in zip(PHASES, "os^", ("C0", "C1", "C2"), strict=True):
             mine = [point for point in points() if (point.task, point.phase) == (task, phase)]
+            if over and mine[0].over is None:
+                continue
             x = np.array([point.ratio["adam"] for point in mine])
             y = np.array([point.speed for point in mine])
             panel.errorbar(
-                x[:, 0], y[:, 0], _reach(y), _reach(x), fmt=marker, markersize=5, linewidth=0.6,
+                [point.over for point in mine] if over else x[:, 0], y[:, 0], _reach(y),
+                None if over else _reach(x), fmt=marker, color=color, markersize=5, linewidth=0.6,
                 label="steps {} to {}".format(*phase),
             )  # fmt: skip
-        panel.set_title(task, loc="left", fontsize=10)
-        panel.set_xlabel("cosine as trained / GRPO's, Adam's metric (95 %)")
+        where = "over the phase" if over else "at the phase's start"
+        panel.set_title(f"{task}, {where}", loc="left", fontsize=10)
+        panel.set_xlabel("cosine as trained / GRPO's, Adam's metric")
+        panel.set_ylabel("speed: GRPO's steps / its steps (95 %)")
         panel.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("speed: GRPO's steps / its steps (95 %)")
-    panels[0].legend(frameon=False)
+    panels[0, 0].legend(frameon=False)
     with rc_context({"svg.hashsalt": "ktae", "svg.fonttype": "none"}):
         figure.savefig(path, metadata={"Date": None})  # the same results are the same file
 
@@ -191,17 +224,25 @@ def points() -> tuple[Point, ...]:
 
 
 def _points() -> Iterator[Point]:
+    gained = {task: gains(pairs_of_runs(task, CALIBRATED)) for task in TASKS}  # most GRPO runs
     for task, (name, trained) in itertools.product(TASKS, TRAINED.items()):
         pairs = pairs_of_runs(task, trained.runs)
-        gained = gains(pairs_of_runs(task, CALIBRATED))  # most of GRPO's runs
         for i, (phase, speed) in enumerate(zip(PHASES, speeds(pairs), strict=True)):
-            weights = np.array([gained[base][i] for base in BASES])
+            weights = np.array([gained[task][base][i] for base in BASES])
             found = _measured(task, phase[0])
-            ratio = {metric: ratio_of(found, trained, metric, weights) for metric in _METRICS}
-            yield Point(task, name, phase, ratio, speed, len(pairs.mine))
+            ratio = {metric: ratio_of(found, trained, metric, weights) for metric in METRICS}
+            over = _over(task, trained, phase, weights)
+            yield Point(task, name, phase, ratio, over, speed, len(pairs.mine))
 
 
-_METRICS: tuple[Metric, ...] = ("raw", "adam")
+def _over(task: str, trained: Trained, phase: tuple[int, int], weights: np.ndarray) -> float | None:
+    """See `Point.over`."""
+    start, end = phase
+    if end not in STEPS:
+        return None
+    steps = [step for step in STEPS if start <= step <= end]
+    along = [ratio_of(_measured(task, step), trained, "adam", weights).value for step in steps]
+    return float(trapezoid(along, steps)) / (end - start)
 
 
 def ratio_of(
