@@ -100,6 +100,10 @@ GOALS = {
         Clause("trigrams' rollouts' part above GRPO", "trigrams-rollout-mean", "grpo"),
         Clause("trigrams above their rollouts' part", "trigrams", "trigrams-rollout-mean"),
     ),
+    "models-dapo": (
+        Clause("DAPO with trigrams above DAPO", "dapo-trigrams", "dapo"),
+        Clause("DAPO with trigrams above GRPO", "dapo-trigrams", "grpo"),
+    ),
 }
 """By study: what its estimator should do."""
 

@@ -46,6 +46,7 @@ FIGURES = {
         ("rates", "", ("curves-rates",)),
         ("goal", "goal-", ("curves-grpo", "curves-dapo")),
         ("models", "", ("curves-models",)),
+        ("models-dapo", "", ("curves-models-dapo",)),
         ("long", "", ("curves-long",)),
     )
     for name in (f"{name}-{task}" for name in names for task in ("sums", "lists"))
