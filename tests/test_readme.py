@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 AT_HALF = "at half the learning rate"
 BETTER = "GRPO at the better of both rates"
+OTHER_BASES = "at half the rate on three other base models"
 BETTER_RATE = {"sums": "grpo-usual-rate", "lists": "grpo"}
 ONE_LINE = " ".join(README.split())
 
@@ -151,8 +152,10 @@ def test_every_file_that_the_readme_links_is_there():
         ("the same trigrams in a second study", "goal", "grpo-trigrams", "grpo"),
         ("DAPO+trigrams - DAPO at half the rate", "goal", "dapo-trigrams", "dapo"),
         ("DAPO+trigrams - GRPO at half the rate", "goal", "dapo-trigrams", "grpo"),
-        (f"`calibrated` there - {BETTER}", "rates", "calibrated", BETTER_RATE),
-        (f"trigrams there (first study) - {BETTER}", "rates", "trigrams", BETTER_RATE),
+        (f"{OTHER_BASES}: DAPO+trigrams - DAPO", "models-dapo", "dapo-trigrams", "dapo"),
+        (f"{OTHER_BASES}: GRPO+trigrams - GRPO", "models", "trigrams", "grpo"),
+        (f"`calibrated` {AT_HALF} - {BETTER}", "rates", "calibrated", BETTER_RATE),
+        (f"trigrams {AT_HALF} (first study) - {BETTER}", "rates", "trigrams", BETTER_RATE),
     ],
 )
 def test_the_studies_differences(row, study, treatment, baseline):

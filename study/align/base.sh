@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 trial=$(printf '%s' "$*" | tr -c 'A-Za-z0-9.' '-')
-units="calibrated:units=[token],calibrated:units=[bigram],calibrated:units=[trigram],calibrated:units=[position]"
+units="calibrated:units=[token],calibrated:units=[bigram]"
 controls="paper:control=permuted-labels,calibrated:control=permuted-labels"
 
 measure() { # NAME ESTIMATORS [KEY=VALUE or OPTION ...]
