@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from page import ROOT, markdown
 from scipy.integrate import trapezoid
 from scipy.stats import spearmanr
-from speeds import PHASES, Speed, gains, pairs_of_runs, speeds
+from speeds import PHASES, Speed, gains, null_speeds, pairs_of_runs, speeds
 
 from ktae.align.measure import Alignment, Products
 from ktae.align.summary import read
@@ -113,6 +113,36 @@ def along(metric: Metric, place: Literal["alone", "added"]) -> str:
     return markdown(["", "", *(f"step {step}" for step in STEPS)], rows)
 
 
+def ratios(*_: str) -> str:
+    """As trained and in Adam's metric, in multiples of GRPO's cosine, of means over base models."""
+    rows = []
+    for task in TASKS:
+        found = [_measured(task, step) for step in STEPS]
+        grpo = [np.mean([_cosine(one, "paper", "adam", 1, 0) for one in bases]) for bases in found]
+        for name, (aligned, factor, _) in TRAINED.items():
+            own = [
+                np.mean([_cosine(one, aligned, "adam", 1, factor) for one in bases])
+                for bases in found
+            ]
+            multiples = np.divide(own, grpo)
+            rows.append([task, name, *(f"{multiple:.2f}" for multiple in multiples)])
+    return markdown(["", "", *(f"step {step}" for step in STEPS)], rows)
+
+
+def null(*seeds: str) -> str:
+    """Speeds of GRPO beside other runs of GRPO, so many seeds a base model each."""
+    rows = []
+    for task, n in itertools.product(TASKS, map(int, seeds)):
+        found = null_speeds(pairs_of_runs(task, CALIBRATED), n)
+        cells = [
+            "{1:.2f} ({0:.2f} to {2:.2f})".format(*np.nanquantile(draws, (0.025, 0.5, 0.975)))
+            for draws in found.T
+        ]
+        rows.append([task, str(n * len(BASES)), *cells])
+    head = [f"speed, {a} to {b}: median (95 % of the draws)" for a, b in PHASES]
+    return markdown(["", "runs beside as many", *head], rows)
+
+
 def references(*_: str) -> str:
     """How well each reference knows the gradient, and the accuracy of the rollouts."""
     rows = []
@@ -150,17 +180,16 @@ COLUMNS: dict[str, Callable[[Point], float | None]] = {
 
 
 def ranks(*_: str) -> str:
-    """Rank correlations of ratio and speed over the estimators: within each phase on each task,
-    their mean, and over everything at once; as announced, and with the added weights."""
+    """Rank correlations of ratio and speed over the estimators, within each phase on each task,
+    and their means; as announced, and with the added weights."""
     columns = [(of, added) for added in (False, True) for of in COLUMNS.values()]
     names, within = [], []
     for phase, task in itertools.product(PHASES, TASKS):
         mine = [point for point in points() if (point.phase, point.task) == (phase, task)]
         within.append([_rank(mine, *column) for column in columns])
         names.append(f"{task}, {phase[0]} to {phase[1]}")
-    everything = [_rank(points(), *column) for column in columns]
-    numbers = [*within, np.nanmean(within, axis=0), everything]
-    names += ["mean of these", "all points at once"]
+    numbers = [*within, np.mean(within[:4], axis=0), np.mean(within, axis=0)]
+    names += ["mean of the first four", "mean of all six"]
     rows = [
         [name, *("" if np.isnan(x) else f"{x:+.2f}" for x in row)]
         for name, row in zip(names, numbers, strict=True)
@@ -304,6 +333,8 @@ def _spread(values: Sequence[float] | np.ndarray, sign: str = "") -> str:
 TABLES: dict[str, Callable[..., str]] = {
     "alignment": along,
     "references": references,
+    "ratios": ratios,
+    "speed-null": null,
     "speeds": speed_table,
     "speed-ranks": ranks,
 }

@@ -19,6 +19,7 @@ REACH = 5
 FEWEST_STEPS = 5
 """Of the method, between two accuracies: over fewer its speed is not told."""
 RESAMPLES = 1000
+NULL_DRAWS = 500
 
 
 class Speed(NamedTuple):
@@ -86,6 +87,18 @@ def speeds(pairs: Pairs) -> list[Speed]:
         else:
             found.append(Speed(float(value), *map(float, np.quantile(known, (0.025, 0.975)))))
     return found
+
+
+def null_speeds(pairs: Pairs, n: int) -> np.ndarray:
+    """(draws, phases): of n of GRPO's runs a base model beside n others, where nothing differs."""
+    rng = np.random.default_rng(0)
+    strata = [np.flatnonzero(pairs.base_model == name) for name in sorted(set(pairs.base_model))]
+    found = []
+    for _ in range(NULL_DRAWS):
+        drawn = np.array([rng.choice(stratum, 2 * n, replace=False) for stratum in strata])
+        one, other = (pairs.base[half.ravel()].mean(axis=0) for half in np.split(drawn, 2, axis=1))
+        found.append(phase_speeds(one, other))
+    return np.array(found)
 
 
 def phase_speeds(mine: np.ndarray, base: np.ndarray) -> np.ndarray:

@@ -70,3 +70,12 @@ def test_what_grpo_gains_on_each_base_model(tables):
     curve = 0.8 - 0.6 * np.exp(-np.array([0, 20, 40, 54]) / 30)
     for gain in found.values():  # the higher base models are higher from the start
         assert gain == pytest.approx(np.diff(curve), abs=0.005)
+
+
+def test_grpo_beside_itself_is_about_as_fast(tables):
+    found = tables.null_speeds(pairs(tables, 24, 0.04, bases=3), 4)
+    low, middle, high = np.nanquantile(found, (0.025, 0.5, 0.975), axis=0)
+    assert middle[:2] == pytest.approx([1, 1], abs=0.1)
+    assert (low < 1).all() and (high > 1).all()
+    more = tables.null_speeds(pairs(tables, 240, 0.04, bases=3), 40)
+    assert np.nanstd(more, axis=0)[0] < np.nanstd(found, axis=0)[0]
