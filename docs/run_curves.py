@@ -16,7 +16,7 @@ Curves = dict[str, np.ndarray]
 """A run's, (steps,) each, by column."""
 
 Run = tuple[str, ...]
-"""Task, method, seed and base model."""
+"""Task, method, seed and base model, or some of these."""
 
 
 class Pair(NamedTuple):
@@ -33,12 +33,17 @@ def curves_of(study: str) -> dict[Run, Curves]:
 
 def pairs_of(study: str, baseline: str, method: str, task: str) -> list[Pair]:
     """The runs of a method on a task that the baseline has as well."""
+    return list(pairs_by_run(study, baseline, method, task).values())
+
+
+def pairs_by_run(study: str, baseline: str, method: str, task: str) -> dict[Run, Pair]:
+    """The same, by what the two share: seed and base model."""
     curves = curves_of(study)
-    return [
-        Pair(mine, curves[task, baseline, *run])
+    return {
+        tuple(run): Pair(mine, curves[task, baseline, *run])
         for (of_task, name, *run), mine in curves.items()
         if (of_task, name) == (task, method) and (task, baseline, *run) in curves
-    ]
+    }
 
 
 def tasks_of(study: str) -> list[str]:
@@ -108,9 +113,9 @@ def pace(mine: np.ndarray, base: np.ndarray, step: int) -> float:
     return float((np.argmax(reached) + WINDOW) / (np.argmax(base >= goal) + WINDOW))
 
 
-def smoothed(values: np.ndarray) -> np.ndarray:
-    """(steps - WINDOW + 1,) means over `WINDOW` steps."""
-    return np.convolve(values, np.full(WINDOW, 1 / WINDOW), mode="valid")
+def smoothed(values: np.ndarray, width: int = WINDOW) -> np.ndarray:
+    """(steps - width + 1,) means over so many steps."""
+    return np.convolve(values, np.full(width, 1 / width), mode="valid")
 
 
 def _share(value: float) -> str:

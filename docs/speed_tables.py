@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 from page import ROOT, markdown
 from scipy.integrate import trapezoid
 from scipy.stats import spearmanr
-from speeds import PHASES, Speed, gains, null_speeds, pairs_of_runs, speeds
+from speeds import PHASES, Estimate, gains, null_speeds, pairs_of_runs, speeds
 
+from ktae import plots
 from ktae.align.measure import Alignment, Products
 from ktae.align.summary import read
 
@@ -24,6 +24,8 @@ BASES = ("demo:0", "demo:1", "demo:2")
 """The base models, as the studies call them and in the order of the alignments' numbers."""
 STEPS = (0, 5, 10, 20, 40)
 """Those at which study/align/along.sh measures."""
+AT_STEPS = ["", "", *(f"step {step}" for step in STEPS)]
+"""The head of the tables that have a column for each."""
 DRAWS = 2000
 TRIGRAMS = "calibrated:units=[trigram]:term_scale=0.6"
 
@@ -70,28 +72,19 @@ Metric = Literal["raw", "adam"]
 METRICS: tuple[Metric, ...] = ("raw", "adam")
 
 
-class Ratio(NamedTuple):
-    """An estimator's cosine as trained over GRPO's."""
-
-    value: float
-    low: float
-    high: float
-    """The 95 % interval: other batches and another reference, for these base models."""
-
-
 class Point(NamedTuple):
     """An estimator on a task in a phase."""
 
     task: str
     estimator: str
     phase: tuple[int, int]
-    ratio: dict[Metric, Ratio]
-    """At the phase's first step, by metric: the base models' by what GRPO gains on each, so that
-    to first order it is the speed of the mean curve."""
+    ratio: dict[Metric, Estimate]
+    """Of its cosine as trained to GRPO's at the phase's first step, by metric: the base models' by
+    what GRPO gains on each, so that to first order it is the speed of the mean curve."""
     over: float | None
     """The mean ratio along the phase in Adam's metric, by trapezoids; None where there is no
     measurement at its end."""
-    speed: Speed
+    speed: Estimate
     pairs: int
 
 
@@ -100,33 +93,26 @@ def along(metric: Metric, place: Literal["alone", "added"]) -> str:
     advantages or added to them: means over base models, with the lowest and the highest."""
     rows = []
     for task in TASKS:
-        found = [_measured(task, step) for step in STEPS]
-        grpo = [[_cosine(one, "paper", metric, 1, 0) for one in bases] for bases in found]
+        grpo = _cosines(task, "paper", metric, 1, 0)
         rows.append([task, "GRPO's cosine", *map(_spread, grpo)])
         for name, (aligned, factor, _) in TRAINED.items():
             if place == "alone" and name in ADDED:
                 continue  # alone, a weight is none
             weights = (0, 1) if place == "alone" else (1, factor)
-            own = [[_cosine(one, aligned, metric, *weights) for one in bases] for bases in found]
-            more = [np.subtract(mine, base) for mine, base in zip(own, grpo, strict=True)]
+            more = _cosines(task, aligned, metric, *weights) - grpo
             rows.append(["", name, *(_spread(one, "+") for one in more)])
-    return markdown(["", "", *(f"step {step}" for step in STEPS)], rows)
+    return markdown(AT_STEPS, rows)
 
 
 def ratios(*_: str) -> str:
     """As trained and in Adam's metric, in multiples of GRPO's cosine, of means over base models."""
     rows = []
     for task in TASKS:
-        found = [_measured(task, step) for step in STEPS]
-        grpo = [np.mean([_cosine(one, "paper", "adam", 1, 0) for one in bases]) for bases in found]
+        grpo = _cosines(task, "paper", "adam", 1, 0).mean(axis=1)
         for name, (aligned, factor, _) in TRAINED.items():
-            own = [
-                np.mean([_cosine(one, aligned, "adam", 1, factor) for one in bases])
-                for bases in found
-            ]
-            multiples = np.divide(own, grpo)
+            multiples = _cosines(task, aligned, "adam", 1, factor).mean(axis=1) / grpo
             rows.append([task, name, *(f"{multiple:.2f}" for multiple in multiples)])
-    return markdown(["", "", *(f"step {step}" for step in STEPS)], rows)
+    return markdown(AT_STEPS, rows)
 
 
 def null(*seeds: str) -> str:
@@ -153,7 +139,7 @@ def references(*_: str) -> str:
         for metric, name in (("raw", "raw"), ("adam", "Adam's metric")):
             halves = [[one.reliability[metric] for one in bases] for bases in found]
             rows.append(["", f"cosine of the reference's halves, {name}", *map(_spread, halves)])
-    return markdown(["", "", *(f"step {step}" for step in STEPS)], rows)
+    return markdown(AT_STEPS, rows)
 
 
 def speed_table(*_: str) -> str:
@@ -237,8 +223,7 @@ def draw(path: Path) -> None:
         panel.spines[["top", "right"]].set_visible(False)
     panels[0, 0].set_ylim(0.2, 2.7)  # of the last phase some bars go on
     panels[0, 0].legend(frameon=False)
-    with rc_context({"svg.hashsalt": "ktae", "svg.fonttype": "none"}):
-        figure.savefig(path, metadata={"Date": None})  # the same results are the same file
+    plots.save(figure, path, svg_text=True)
 
 
 def _reach(values: np.ndarray) -> np.ndarray:
@@ -271,25 +256,34 @@ def _over(task: str, trained: Trained, phase: tuple[int, int], weights: np.ndarr
     if end not in STEPS:
         return None
     steps = [step for step in STEPS if start <= step <= end]
-    along = [ratio_of(_measured(task, step), trained, "adam", weights).value for step in steps]
-    return float(trapezoid(along, steps)) / (end - start)
+    at_steps = [mean_ratio(_measured(task, step), trained, "adam", weights) for step in steps]
+    return float(trapezoid(at_steps, steps)) / (end - start)
+
+
+def mean_ratio(
+    found: Sequence[Alignment], trained: Trained, metric: Metric, weights: np.ndarray
+) -> float:
+    """Of the cosine as trained to GRPO's: of several base models, with (base models,) weights."""
+    own, base = (
+        np.array([_cosine(one, trained.aligned, metric, 1, factor) for one in found])
+        for factor in (trained.factor, 0)
+    )
+    return float(np.average(own / base, weights=weights))
 
 
 def ratio_of(
     found: Sequence[Alignment], trained: Trained, metric: Metric, weights: np.ndarray
-) -> Ratio:
-    """Of several base models, with (base models,) weights.
+) -> Estimate:
+    """`mean_ratio` with its interval.
 
-    The interval is as `ktae.align.summary.rows` has it: a bootstrap over batches, and the
-    jackknife over the reference's blocks for the reference's own noise.
+    It is made as those of `ktae.align.summary.rows`: a bootstrap over batches, and the jackknife
+    over the reference's blocks for the reference's own noise.
     """
     rng = np.random.default_rng(0)
-    shares = weights / weights.sum()
-    values, draws = np.zeros(len(found)), np.zeros((len(found), DRAWS))
+    draws = np.zeros((len(found), DRAWS))
     for i, one in enumerate(found):
         products = one.products[metric][trained.aligned]
         own, base = _both(products, trained.factor)
-        values[i] = own.mean() / base.mean()
         batches = rng.integers(len(own), size=(DRAWS, len(own)))
         draws[i] = own[batches].mean(axis=1) / base[batches].mean(axis=1)
         without = one.blocks[metric].without_each(trained.aligned, products)
@@ -299,13 +293,23 @@ def ratio_of(
         n_blocks = len(left_out)
         error = ((n_blocks - 1) * left_out.var()) ** 0.5
         draws[i] += error * rng.standard_t(n_blocks - 1, DRAWS)
-    low, high = np.quantile(shares @ draws, (0.025, 0.975))
-    return Ratio(float(shares @ values), float(low), float(high))
+    low, high = np.quantile(np.average(draws, axis=0, weights=weights), (0.025, 0.975))
+    return Estimate(mean_ratio(found, trained, metric, weights), float(low), float(high))
 
 
 def _both(products: Sequence[Products], factor: float) -> np.ndarray:
     """(2, batches) cosines: as trained, and GRPO's."""
     return np.array([[p.cosine(1, x) for p in products] for x in (factor, 0)])
+
+
+def _cosines(
+    task: str, estimator: str, metric: Metric, advantages: float, terms: float
+) -> np.ndarray:
+    """(steps, base models)"""
+    return np.array([
+        [_cosine(one, estimator, metric, advantages, terms) for one in _measured(task, step)]
+        for step in STEPS
+    ])  # fmt: skip
 
 
 def _cosine(
@@ -321,7 +325,7 @@ def _measured(task: str, step: int) -> tuple[Alignment, ...]:
     return tuple(read(ALONG / f"{task}-base{i}-step{step}.json") for i in range(len(BASES)))
 
 
-def _with_interval(one: Ratio | Speed) -> str:
+def _with_interval(one: Estimate) -> str:
     return "" if np.isnan(one.value) else "{:.2f} ({:.2f} to {:.2f})".format(*one)
 
 

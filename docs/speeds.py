@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from run_curves import curves_of
+import run_curves
 from scipy.optimize import isotonic_regression
 
 PHASES = ((0, 20), (20, 40), (40, 54))
@@ -22,13 +22,12 @@ RESAMPLES = 1000
 NULL_DRAWS = 500
 
 
-class Speed(NamedTuple):
-    """NaN where the two have too little in common."""
+class Estimate(NamedTuple):
+    """With its 95 % interval, for these base models; NaN where nothing can be told."""
 
     value: float
     low: float
     high: float
-    """The 95 % interval: bootstrap over pairs, for these base models."""
 
 
 class Pairs(NamedTuple):
@@ -41,36 +40,38 @@ class Pairs(NamedTuple):
     base_model: np.ndarray
     """(pairs,) names."""
 
+    def by_base_model(self) -> dict[str, np.ndarray]:
+        """Indices of the pairs of each."""
+        names = sorted(set(self.base_model.tolist()))
+        return {name: np.flatnonzero(self.base_model == name) for name in names}
+
 
 def pairs_of_runs(task: str, runs: Sequence[str]) -> Pairs:
     """Of several studies, each STUDY:METHOD."""
     accuracies, base_models = [], []
     for study, method in (run.split(":") for run in runs):
-        curves = curves_of(study)
-        for (of_task, name, *run), own in curves.items():
-            if (of_task, name) == (task, method) and (task, "grpo", *run) in curves:
-                base = curves[task, "grpo", *run]
-                accuracies.append([own["accuracy"], base["accuracy"]])
-                base_models.append(run[-1])
-    mine, base_of = np.stack(accuracies, axis=1)
-    return Pairs(mine, base_of, np.array(base_models))
+        pairs = run_curves.pairs_by_run(study, "grpo", method, task)
+        accuracies += [[curves["accuracy"] for curves in pair] for pair in pairs.values()]
+        base_models += [base_model for _, base_model in pairs]
+    mine, base = np.stack(accuracies, axis=1)
+    return Pairs(mine, base, np.array(base_models))
 
 
 def gains(pairs: Pairs) -> dict[str, np.ndarray]:
     """(phases,) by base model: what GRPO gains in accuracy."""
     found = {}
-    for name in sorted(set(pairs.base_model)):
-        of_base = pairs.base[pairs.base_model == name].mean(axis=0)
+    for name, runs in pairs.by_base_model().items():
+        of_base = pairs.base[runs].mean(axis=0)
         curve = smoothed(of_base)
         at = [of_base[0], *(curve[end - REACH] for _, end in PHASES)]
         found[name] = np.diff(at)
     return found
 
 
-def speeds(pairs: Pairs) -> list[Speed]:
-    """In each phase."""
+def speeds(pairs: Pairs) -> list[Estimate]:
+    """In each phase, with the bootstrap over pairs."""
     rng = np.random.default_rng(0)
-    strata = [np.flatnonzero(pairs.base_model == name) for name in sorted(set(pairs.base_model))]
+    strata = pairs.by_base_model().values()
     drawn = [
         np.concatenate([rng.choice(stratum, len(stratum)) for stratum in strata])
         for _ in range(RESAMPLES)
@@ -83,16 +84,16 @@ def speeds(pairs: Pairs) -> list[Speed]:
     for value, draws in zip(whole, resampled.T, strict=True):
         known = draws[~np.isnan(draws)]
         if np.isnan(value) or known.size < RESAMPLES / 2:
-            found.append(Speed(float("nan"), float("nan"), float("nan")))
+            found.append(Estimate(np.nan, np.nan, np.nan))
         else:
-            found.append(Speed(float(value), *map(float, np.quantile(known, (0.025, 0.975)))))
+            found.append(Estimate(float(value), *map(float, np.quantile(known, (0.025, 0.975)))))
     return found
 
 
 def null_speeds(pairs: Pairs, n: int) -> np.ndarray:
     """(draws, phases): of n of GRPO's runs a base model beside n others, where nothing differs."""
     rng = np.random.default_rng(0)
-    strata = [np.flatnonzero(pairs.base_model == name) for name in sorted(set(pairs.base_model))]
+    strata = pairs.by_base_model().values()
     found = []
     for _ in range(NULL_DRAWS):
         drawn = np.array([rng.choice(stratum, 2 * n, replace=False) for stratum in strata])
@@ -128,7 +129,7 @@ def smoothed(accuracies: np.ndarray) -> np.ndarray:
 
     The rollouts of a step are those of the policy before it.
     """
-    return np.convolve(accuracies, np.full(2 * REACH + 1, 1 / (2 * REACH + 1)), mode="valid")
+    return run_curves.smoothed(accuracies, 2 * REACH + 1)
 
 
 def first_at(curve: np.ndarray, target: float) -> float:

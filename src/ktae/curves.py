@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ktae.atomic import atomic_write
+from ktae import plots
 
 PANELS = {
     "reward": "reward (training batches)",
@@ -38,8 +38,7 @@ def draw(lines: list[dict[str, Any]], path: Path, *, title: str) -> None:
     for axis in list(axes):
         axis.set_visible(False)
     figure.suptitle(title)
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=120)
+    plots.save(figure, path)
 
 
 def _running_mean(values: tuple[float, ...], half_width: int = 5) -> list[float]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ktae import plots
 from ktae.align.measure import BASE, Alignment, Blocks, Products
-from ktae.atomic import atomic_write
 from ktae.errors import InputError
 
 RESAMPLES = 10_000
@@ -196,7 +196,6 @@ def _row(
 
 def draw(found: Sequence[Row], alignment: Alignment, path: Path, *, title: str) -> None:
     """Differences from the rollout advantages alone, one panel a metric; PNG or SVG by suffix."""
-    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     metrics = list(dict.fromkeys(row.metric for row in found))
@@ -225,8 +224,4 @@ def draw(found: Sequence[Row], alignment: Alignment, path: Path, *, title: str) 
     axes[0].set_yticks(range(len(labels)), [f"{name}, {mixture}" for name, mixture in labels])
     axes[0].invert_yaxis()
     figure.suptitle(f"{title}\n{covered(alignment)}", fontsize=11, parse_math=False)
-    kind = path.suffix.lstrip(".")
-    # No date and no random names in an SVG: the same measurement is the same file.
-    metadata = {"Date": None} if kind == "svg" else None
-    with atomic_write(path) as temporary, rc_context({"svg.hashsalt": "ktae"}):
-        figure.savefig(temporary, format=kind, dpi=120, metadata=metadata)
+    plots.save(figure, path)

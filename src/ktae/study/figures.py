@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.atomic import atomic_write
+from ktae import plots
 from ktae.errors import InputError
 from ktae.study.collect import Run, curve
 from ktae.study.contrasts import Compared
@@ -62,14 +62,11 @@ def draw_all(
         InputError: matplotlib is not installed, or a file cannot be written.
     """
     require_libraries()
-    from matplotlib import rc_context
-
     folder.mkdir(exist_ok=True)
     written = []
-    with rc_context({"svg.hashsalt": "ktae", "svg.fonttype": "none"}):
-        for name, figure in _figures(matrix, runs, compared):
-            _save(figure, folder / name)
-            written.append(folder / f"{name}.png")
+    for name, figure in _figures(matrix, runs, compared):
+        _save(figure, folder / name)
+        written.append(folder / f"{name}.png")
     return written
 
 
@@ -250,7 +247,4 @@ def _finish(figure: Any, title: str) -> None:
 
 def _save(figure: Any, path: Path) -> None:
     for kind in ("png", "svg"):
-        # No date in the SVG: the same results are the same file.
-        metadata = {"Date": None} if kind == "svg" else None
-        with atomic_write(path.with_name(f"{path.name}.{kind}")) as temporary:
-            figure.savefig(temporary, format=kind, dpi=130, metadata=metadata)
+        plots.save(figure, path.with_name(f"{path.name}.{kind}"), dpi=130, svg_text=True)
