@@ -1,23 +1,23 @@
-"""Which tokens made the rollouts right: token-level advantages for GRPO and DAPO."""
+"""Token credit for group-based RL of language models: which token gets how much, and why."""
 
 from ktae._version import __version__
-from ktae.classes import class_token_values
-from ktae.config import KTAEConfig
+from ktae.backends.table import CreditTable
+from ktae.credit import class_credit, credit_table, token_advantages, token_credit
 from ktae.errors import InputError
-from ktae.estimator import key_token_table, key_token_values, token_advantages
-from ktae.table import KeyTokenTable
+from ktae.estimators import Estimator, preset
 
 # Last: importing anything below `ktae.backends` for the first time binds the module to that name.
 from ktae.backends import available as backends  # isort: skip
 
 __all__ = [
+    "CreditTable",
+    "Estimator",
     "InputError",
-    "KTAEConfig",
-    "KeyTokenTable",
     "__version__",
     "backends",
-    "class_token_values",
-    "key_token_table",
-    "key_token_values",
+    "class_credit",
+    "credit_table",
+    "preset",
     "token_advantages",
+    "token_credit",
 ]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ktae.config import LARGEST, KTAEConfig
+from ktae.arrays import LARGEST, Array, ArrayLike, as_array, describe, kind
 from ktae.errors import InputError
+
+if TYPE_CHECKING:
+    from ktae.estimators.vocabulary import Vocabulary
+    from ktae.statistics import Formula
 
 UNKNOWN = -1
 
@@ -16,10 +20,29 @@ EQUAL = 1e-6
 """Graded scores that differ by less than this share of the largest are equal: trainers keep rewards
 in single precision, and their sums round differently in another order."""
 
+ScoreRange = tuple[float, float] | None
+"""The least and the greatest graded score that an estimator takes; None: it takes verdicts."""
+
+
+class Context(NamedTuple):
+    """What an estimator may use beside the rollouts."""
+
+    contingency: Callable[[Any, Formula], Array]
+    """Computes the credit of a batch by the statistics of its contingency tables, on the chosen
+    backend."""
+    vocabulary: Vocabulary | None = None
+    """The texts of the token ids, for units that are made of text."""
+    step: int | None = None
+    """Training steps done before these rollouts were sampled; None outside of a training."""
+
 
 class Batch(NamedTuple):
-    """Rollouts of many groups, checked. Only the token ids' range is left to the backends, which
-    see every token anyway."""
+    """Rollouts of many groups in the host's memory, checked. Only the token ids' range is left to
+    the backends, which see every token anyway.
+
+    `ktae.backends.tensors.Tensors` is the same on a device. Wrappers of estimators use what both
+    have: the fields of these names, `group_b`, `counted` and `_replace`.
+    """
 
     token_ids: np.ndarray
     """(B, T) integers."""
@@ -28,22 +51,74 @@ class Batch(NamedTuple):
     correct: np.ndarray
     """(B,) int8: 1 correct, 0 incorrect, -1 unknown. With `scores`: 0 known, -1 unknown."""
     scores: np.ndarray | None
-    """(B,) float64 graded scores from 0 to 1, 0 where unknown: the caller's, or of a z-score, which
-    does not mind, mapped to 0..1 in each group. None where every known one is 0 or 1, and `correct`
-    says it all."""
+    """(B,) float64 graded scores, 0 where unknown. None where every known one is 0 or 1, and
+    `correct` says it all."""
     group_ids: np.ndarray
     """(n_groups,) the caller's distinct group labels, sorted."""
     rows: np.ndarray
     """(B,) row numbers, group by group."""
     starts: np.ndarray
     """(n_groups + 1,) where in `rows` each group begins."""
+    base: np.ndarray
+    """(B,) float64, added to the credit of each unmasked token of the rollout: its advantage, or 0.
+    Backends add it in passing."""
+    context: Context
+    ignored: tuple[int, ...] = ()
+    """Token ids that are not counted and get no credit, as if they were masked."""
+
+    @property
+    def group_b(self) -> np.ndarray:
+        """(B,) int64: each row's group, counted from 0."""
+        group_b = np.empty(len(self.rows), dtype=np.int64)
+        group_b[self.rows] = np.repeat(np.arange(len(self.group_ids)), np.diff(self.starts))
+        return group_b
+
+    def counted(self) -> np.ndarray:
+        """(B, T) bool: unmasked, and not an ignored token."""
+        counted_bt: np.ndarray = np.not_equal(self.mask, 0)
+        for token_id in self.ignored:
+            counted_bt &= self.token_ids != token_id
+        return counted_bt
+
+    def evidence(self) -> np.ndarray:
+        """(B,) float64 verdicts or scores, NaN for unknown."""
+        values_b = self.correct if self.scores is None else self.scores
+        return np.where(self.correct == UNKNOWN, np.nan, values_b)
+
+    def with_evidence(self, evidence_b: np.ndarray) -> Batch:
+        """The same rollouts with other verdicts or scores, as `evidence` gives them."""
+        unknown_b = np.isnan(evidence_b)
+        if self.scores is not None:
+            return self._replace(scores=np.where(unknown_b, 0.0, evidence_b))
+        return self._replace(correct=np.where(unknown_b, UNKNOWN, evidence_b).astype(np.int8))
+
+    def with_scores_from_0_to_1(self) -> Batch:
+        """Graded scores by where they are between the group's lowest and highest."""
+        if self.scores is None:
+            return self
+        group_b = self.group_b
+        counted_b = (self.correct != UNKNOWN) & np.any(self.mask, axis=1)
+        low_g, high_g = np.full((2, len(self.group_ids)), [[np.inf], [-np.inf]])
+        np.minimum.at(low_g, group_b[counted_b], self.scores[counted_b])
+        np.maximum.at(high_g, group_b[counted_b], self.scores[counted_b])
+        scores_b = from_0_to_1(self.scores, low_g[group_b], high_g[group_b], np)
+        scores_b[~counted_b] = 0.0
+        return self._replace(scores=scores_b)
 
 
-def make_batch(config: KTAEConfig, token_ids: Any, mask: Any, correct: Any, groups: Any) -> Batch:
+def make_batch(
+    token_ids: ArrayLike,
+    mask: ArrayLike,
+    correct: ArrayLike,
+    groups: ArrayLike,
+    *,
+    score_range: ScoreRange,
+    context: Context,
+) -> Batch:
     """Check the four arrays and sort out the groups.
 
     Raises:
-        InputError: shapes or dtypes do not fit, or `correct` holds what the config does not allow.
+        InputError: shapes or dtypes do not fit, or `correct` holds what the range does not allow.
     """
     token_ids, mask = as_array("token_ids", token_ids), as_array("mask", mask)
     check_tokens(token_ids, mask)
@@ -52,30 +127,12 @@ def make_batch(config: KTAEConfig, token_ids: Any, mask: Any, correct: Any, grou
     starts = np.zeros(len(group_ids) + 1, dtype=np.int64)
     np.cumsum(np.bincount(group_of_row, minlength=len(group_ids)), out=starts[1:])
     rows = np.argsort(group_of_row, kind="stable").astype(np.int64, copy=False)
-    verdicts, scores = correctness(correct, n_rows, config)
-    if scores is not None and config.statistic == "z":
-        counted_b = (verdicts != UNKNOWN) & np.any(mask, axis=1)
-        low_g, high_g = np.full((2, len(group_ids)), [[np.inf], [-np.inf]])
-        np.minimum.at(low_g, group_of_row[counted_b], scores[counted_b])
-        np.maximum.at(high_g, group_of_row[counted_b], scores[counted_b])
-        scores = from_0_to_1(scores, low_g[group_of_row], high_g[group_of_row], np)
-        scores[~counted_b] = 0.0
-    return Batch(token_ids, mask, verdicts, scores, group_ids, rows, starts)
+    verdicts, scores = correctness(correct, n_rows, score_range)
+    base = np.zeros(n_rows)
+    return Batch(token_ids, mask, verdicts, scores, group_ids, rows, starts, base, context)
 
 
-def as_array(name: str, values: Any) -> np.ndarray:
-    """`values` as an array, or an InputError that names it."""
-    if isinstance(values, np.ma.MaskedArray):  # as an array it would lose what is masked
-        raise InputError(
-            f"{name} is a masked array; expected a plain one (correct.filled(np.nan): unknown)"
-        )
-    try:
-        return np.asarray(values)
-    except ValueError:
-        raise InputError(f"{name} is ragged; expected rows of equal length") from None
-
-
-def check_tokens(token_ids: Any, mask: Any) -> None:
+def check_tokens(token_ids: Array, mask: Array) -> None:
     """Raise an InputError unless both, arrays or tensors, have a shape and dtype that fit."""
     if len(token_ids.shape) != 2 or kind(token_ids) not in "iu":
         raise InputError(f"token_ids is {describe(token_ids)}; expected integers of shape (B, T)")
@@ -87,7 +144,7 @@ def check_tokens(token_ids: Any, mask: Any) -> None:
         )
 
 
-def check_per_rollout(name: str, array: Any, n_rows: int, kinds: str, expected: str) -> None:
+def check_per_rollout(name: str, array: Array, n_rows: int, kinds: str, expected: str) -> None:
     """Raise an InputError unless an array or tensor has shape (B,) and a dtype of these kinds."""
     if tuple(array.shape) != (n_rows,):
         raise InputError(
@@ -97,7 +154,7 @@ def check_per_rollout(name: str, array: Any, n_rows: int, kinds: str, expected: 
         raise InputError(f"{name} is {describe(array)}; expected {expected}")
 
 
-def group_labels(groups: Any, n_rows: int) -> np.ndarray:
+def group_labels(groups: ArrayLike, n_rows: int) -> np.ndarray:
     """(B,) integers or strings."""
     array = as_array("groups", groups)
     if array.dtype.kind == "O" and all(isinstance(label, str) for label in array.flat):
@@ -107,7 +164,7 @@ def group_labels(groups: Any, n_rows: int) -> np.ndarray:
 
 
 def correctness(
-    correct: Any, n_rows: int, config: KTAEConfig
+    correct: ArrayLike, n_rows: int, score_range: ScoreRange
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """`Batch.correct` and `Batch.scores` of what the caller gave."""
     array = as_array("correct", correct)
@@ -115,11 +172,12 @@ def correctness(
     values = array.astype(np.float64)
     known = ~np.isnan(values)
     is_verdict = (values == 0) | (values == 1)
-    allowed, expected = is_verdict, "0, 1 or NaN (unknown); other scores need a graded config"
-    if config.graded:
+    allowed = is_verdict
+    expected = "0, 1 or NaN (unknown); other scores need an estimator with graded=True"
+    if score_range is not None:
         allowed = np.ones(n_rows, dtype=bool)
-        allowed[out_of_range(values, config)] = False
-        expected = f"a number {score_bounds(config)}, or NaN (unknown)"
+        allowed[out_of_range(values, score_range)] = False
+        expected = f"a number {in_words(score_range)}, or NaN (unknown)"
     bad = np.flatnonzero(known & ~allowed)
     if bad.size:
         raise InputError(f"correct[{bad[0]}] is {array[bad[0]]}; expected {expected}")
@@ -128,7 +186,7 @@ def correctness(
     return np.where(known, 0, UNKNOWN).astype(np.int8), np.where(known, values, 0.0)
 
 
-def from_0_to_1(scores_b: Any, low_b: Any, high_b: Any, xp: Any) -> Any:
+def from_0_to_1(scores_b: Array, low_b: Array, high_b: Array, xp: Any) -> Array:
     """Scores by where they are between their group's lowest and highest.
 
     A z-score is the same for them, and no large or nearly equal numbers are left to lose digits.
@@ -141,23 +199,18 @@ def from_0_to_1(scores_b: Any, low_b: Any, high_b: Any, xp: Any) -> Any:
     return xp.where(differ_b, (scores_b - low_b) / span_b, 0.0)
 
 
-def score_range(config: KTAEConfig) -> tuple[float, float]:
-    """What graded scores may be: shares of a contingency table, or any number for a z-score."""
-    return (-LARGEST, LARGEST) if config.statistic == "z" else (0.0, 1.0)
+def in_words(score_range: tuple[float, float]) -> str:
+    """`from 0 to 1`."""
+    return "from {:g} to {:g}".format(*score_range)
 
 
-def score_bounds(config: KTAEConfig) -> str:
-    """`score_range` in words."""
-    return "from {:g} to {:g}".format(*score_range(config))
-
-
-def out_of_range(scores: np.ndarray, config: KTAEConfig) -> np.ndarray:
-    """The places of graded scores that the config does not take; NaN is none of them."""
-    low, high = score_range(config)
+def out_of_range(scores: np.ndarray, score_range: tuple[float, float]) -> np.ndarray:
+    """The places of graded scores that are out of the range; NaN is none of them."""
+    low, high = score_range
     return np.flatnonzero((scores < low) | (scores > high))
 
 
-def finite_per_rollout(name: str, values: Any, n_rows: int) -> np.ndarray:
+def finite_per_rollout(name: str, values: ArrayLike, n_rows: int) -> np.ndarray:
     """(B,) float64, finite and far from float32's limit."""
     array = as_array(name, values)
     check_per_rollout(name, array, n_rows, "biuf", "numbers")
@@ -170,39 +223,9 @@ def finite_per_rollout(name: str, values: Any, n_rows: int) -> np.ndarray:
     return numbers
 
 
-def bad_token_id(token_ids: Any, row: int, column: int) -> InputError:
+def bad_token_id(token_ids: Array, row: int, column: int) -> InputError:
     """The error for a token id outside [0, 2^31 - 1] at an unmasked position."""
     return InputError(
         f"token_ids[{row}, {column}] is {token_ids[row, column]}; "
         "expected 0 to 2^31 - 1 at every unmasked position"
     )
-
-
-def kind(array: Any) -> str:
-    """NumPy's letter for the kind of an array's or a tensor's dtype."""
-    if isinstance(array, np.ndarray):
-        return str(array.dtype.kind)
-    if array.dtype.is_floating_point or array.dtype.is_complex:
-        return "f" if array.dtype.is_floating_point else "c"
-    return "b" if str(array.dtype) == "torch.bool" else "i"
-
-
-def describe(array: Any) -> str:
-    """Dtype and shape of an array or a tensor, for messages."""
-    return f"{array.dtype} of shape {tuple(array.shape)}"
-
-
-def is_tensor(array: Any) -> bool:
-    """Whether it is a torch tensor."""
-    torch = sys.modules.get("torch")  # whoever has a tensor has imported torch
-    return torch is not None and isinstance(array, torch.Tensor)
-
-
-def on_host(array: Any) -> Any:
-    """A torch tensor as a NumPy array (without a copy on the CPU); everything else as it is."""
-    if not is_tensor(array):
-        return array
-    tensor = array.detach().cpu()
-    if str(tensor.dtype) == "torch.bfloat16":  # NumPy has none
-        tensor = tensor.float()
-    return tensor.numpy()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from ktae.arrays import Array
 from ktae.errors import InputError
 
 
 def rollout_advantages(
-    base: str, rewards_b: Any, counted_b: Any, group_total: Callable[[Any], Any]
-) -> Any:
+    base: str, rewards_b: Array, counted_b: Array, group_total: Callable[[Array], Array]
+) -> Array:
     """(B,) rollout advantages over each group's rollouts that have a token; 0 for the others.
 
     The standard deviation is the sample's (n - 1), as in verl, on which the paper trained, and in

@@ -10,6 +10,29 @@ rollouts that contain the token, `b` that of 1 - r, and so on.
 """
 
 import math
+from typing import NamedTuple
+
+
+class Formula(NamedTuple):
+    """The numbers of a statistic of contingency tables, as every backend takes them.
+
+    What `ktae.estimators.KTAE` and `PresenceZ` come to; those explain the settings.
+    """
+
+    h1: float
+    h2: float
+    h3: float
+    k1: float
+    b_len: float
+    eps: float
+    value_scale: float
+    """What the strength of association is multiplied by."""
+    credit_scale: float
+    """What the squashed value, or the z-score, is multiplied by."""
+    point: bool
+    """Fisher's p-value is the probability of the one table."""
+    z: bool
+    """The statistic is `presence_z`, and the credit linear in it; h1 to eps play no part."""
 
 
 def fisher_p_value(a: float, b: float, n_true: float, n_false: float, point: bool) -> float:
@@ -108,9 +131,9 @@ def frequency_contrast(tf_true: float, tf_false: float, eps: float) -> float:
     return tf_true / (tf_false + eps) - tf_false / (tf_true + eps)
 
 
-def term(value: float, term_scale: float) -> float:
-    """`term_scale · (σ(value) - 0.5)` (paper, eq. "advantage"), as a tanh: it cannot overflow."""
-    return term_scale * 0.5 * math.tanh(0.5 * value)
+def squashed(value: float, credit_scale: float) -> float:
+    """`credit_scale · (σ(value) - 0.5)` (paper, eq. "advantage"), as a tanh: it cannot overflow."""
+    return credit_scale * 0.5 * math.tanh(0.5 * value)
 
 
 def presence_z(score_sum: float, m: float, n: float, mean: float, variance: float) -> float:

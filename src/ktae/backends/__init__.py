@@ -1,12 +1,12 @@
 """How the estimator is computed: an explicit registry, one module a backend.
 
-A backend's module offers `terms(batch, config, base_b, *, memory_bytes)`: (B, T) float32, at each
-unmasked position the token's term plus `base_b` of its rollout, 0 where masked. Backends that take
-NumPy arrays get a `ktae.batch.Batch` and raise `InputError` for a token id out of range; those that
-take torch tensors get a checked `ktae.backends.tensors.Tensors` and stay on its device.
-`memory_bytes` bounds the memory beyond the output, as far as one group allows. `naive` and `cpu` do
-not look at it: `cpu` converts a fixed number of positions at a time, and both count the distinct
-tokens of a group at a time.
+A backend's module offers `credit(batch, formula)`: (B, T) float32, at each unmasked position the
+token's credit by the formula (`ktae.statistics.Formula`) plus the base of its rollout, 0 where
+masked. Backends that take NumPy arrays get a `ktae.batch.Batch` and raise `InputError` for a token
+id out of range. They also offer `table(batch, formula)`. Those that take torch tensors get a checked
+`ktae.backends.tensors.Tensors`, stay on its device, and take `memory_bytes`, which bounds the memory
+beyond the output as far as one group allows. `naive` and `cpu` count the distinct tokens of a group
+at a time, and `cpu` converts a fixed number of positions at a time.
 
 `ktae.backends()` is this module's `available`. Import from here by `from ktae.backends import ...`:
 the attribute `backends` of the package is that function.
@@ -22,6 +22,7 @@ import os
 import re
 from typing import Any, Literal
 
+from ktae.arrays import ArrayLike, device_type
 from ktae.errors import InputError
 
 
@@ -32,7 +33,7 @@ class Backend:
     name: str
     description: str
     arrays: Literal["numpy", "torch"]
-    """What its `terms` takes."""
+    """What its `credit` takes."""
     requires: tuple[str, ...]
     """Packages that it imports, some with the oldest version that will do, as `triton 3.4`."""
     needs_gpu: bool = False
@@ -112,12 +113,7 @@ def available() -> dict[str, str]:
     return {name: backend.missing() or "available" for name, backend in BACKENDS.items()}
 
 
-def device_type(array: Any) -> str:
-    """`cpu`, `cuda`, `xpu`, ... for torch tensors; `cpu` for everything else."""
-    return str(getattr(getattr(array, "device", None), "type", "cpu"))
-
-
-def resolve(name: str, token_ids: Any) -> Backend:
+def resolve(name: str, token_ids: ArrayLike) -> Backend:
     """The backend of that name; for `auto` the best one for the device that `token_ids` is on.
 
     One that was chosen automatically may be second best; one asked for by name never falls back.

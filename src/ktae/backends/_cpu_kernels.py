@@ -1,4 +1,4 @@
-"""The compiled inner loops of the CPU backend: count a group's tokens, spread their terms."""
+"""The compiled inner loops of the CPU backend: count a group's tokens, spread their credit."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ktae.backends._cpu_judging import (
+from ktae.backends._cpu_statistics import (
     IGNORED,
     LOW,
     MEMO_ENTRIES,
     group_totals,
-    judge_group,
+    fill_credit,
     table_row,
 )
 from ktae.backends._kernel_cache import jit
-from ktae.config import MAX_TOKEN_ID
+from ktae.arrays import MAX_TOKEN_ID
 
 NO_ERROR = 2**62
 """In the row of a (row, column) of the first bad token id: there is none."""
@@ -50,7 +50,7 @@ class Workspace(NamedTuple):
     """(n_slots, 2) float64, or no row without graded scores: their sum over the rollouts that hold
     the token and over its occurrences. All rollouts then count as incorrect ones above. 0 between
     groups."""
-    terms: np.ndarray
+    credit: np.ndarray
     """(n_slots,) float32"""
 
 
@@ -203,31 +203,31 @@ def count_group(
 
 
 @jit
-def _spread(indices, mask, terms, base, length, known, out):
-    """Turn one rollout's indices into terms plus `base`."""
+def _spread(indices, mask, credit, base, length, known, out):
+    """Turn one rollout's indices into credit plus `base`."""
     for t in range(length):
         if mask[t] != 0:
-            out[t] = base + (terms[indices[t]] if known else 0.0)
+            out[t] = base + (credit[indices[t]] if known else 0.0)
 
 
 @jit
-def spread_rows(mask, mask_rows, rows, verdicts, terms, base, lengths, indices, out):
-    """Turn the indices of some rows of a group into terms plus `base`."""
+def spread_rows(mask, mask_rows, rows, verdicts, credit, base, lengths, indices, out):
+    """Turn the indices of some rows of a group into credit plus `base`."""
     for i in range(len(rows)):
         row = rows[i]
         if verdicts[i] >= 0 or base[row] != 0.0:
             _spread(
-                indices[row], mask[mask_rows[i]], terms, base[row],
+                indices[row], mask[mask_rows[i]], credit, base[row],
                 lengths[i], verdicts[i] >= 0, out[row],
             )  # fmt: skip
 
 
 @jit
 def score_groups(
-    ids, mask, id_rows, mask_rows, rows, starts, correct, scores, ignored, weights, base, out,
+    ids, mask, id_rows, mask_rows, rows, starts, correct, scores, ignored, formula, base, out,
     indices,
 ):  # fmt: skip
-    """Write the terms plus `base` of the groups `rows[starts[g]:starts[g + 1]]` to `out`.
+    """Write the credit plus `base` of the groups `rows[starts[g]:starts[g + 1]]` to `out`.
 
     `indices` is the memory of `out` seen as int32: between counting and spreading it holds the
     tokens' indices, so no token is looked up twice and no buffer of the batch's size is needed.
@@ -258,9 +258,9 @@ def score_groups(
             bad_row, bad_column = counts.bad_row, counts.bad_column
         if bad_row == NO_ERROR:
             totals = group_totals(tokens[: len(verdicts)], verdicts, own_scores)
-            judge_group(counts.n_used, totals, space, weights, memo)
+            fill_credit(counts.n_used, totals, space, formula, memo)
             spread_rows(
-                mask, mask_rows[group], rows[group], verdicts, space.terms, base, lengths,
+                mask, mask_rows[group], rows[group], verdicts, space.credit, base, lengths,
                 indices, out,
             )  # fmt: skip
         space.rollouts[: counts.n_used] = 0
@@ -270,8 +270,8 @@ def score_groups(
 
 
 @jit
-def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, scores, ignored, weights):
-    """One group's token ids, a, b, c, d, and tf_true to term, in no particular order."""
+def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, scores, ignored, formula):
+    """One group's token ids, a, b, c, d, and tf_true to credit, in no particular order."""
     space = workspace(ids.shape[1], INITIAL_BITS, scores is not None)
     lengths, tokens = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
     indices = np.empty((len(rows), ids.shape[1]), dtype=np.int32)
@@ -297,6 +297,6 @@ def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, scores, ignored
         if scores is not None:
             a, occur_true = space.scores[index, 0], space.scores[index, 1]
             occur_false -= occur_true
-        found[n] = table_row(a, m, occur_true, occur_false, totals, weights, scores is not None)
+        found[n] = table_row(a, m, occur_true, occur_false, totals, formula, scores is not None)
     bad_row = rows[counts.bad_row] if counts.bad_row != NO_ERROR else NO_ERROR
     return token_ids, found, (bad_row, counts.bad_column)

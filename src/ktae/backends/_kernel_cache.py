@@ -18,10 +18,10 @@ logger = logging.getLogger(__name__)
 BACKENDS = Path(__file__).parent
 SOURCES = (
     BACKENDS / "_cpu_kernels.py",
-    BACKENDS / "_cpu_judging.py",
+    BACKENDS / "_cpu_statistics.py",
     BACKENDS / "_unit_kernels.py",
     BACKENDS.parent / "statistics.py",
-    BACKENDS.parent / "config.py",
+    BACKENDS.parent / "arrays.py",
 )
 """All code that gets compiled, and the constants compiled into it."""
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ktae.config import LARGEST
+from ktae.arrays import LARGEST
+from ktae.statistics import Formula
 
 LN_2 = math.log(2)
 
@@ -63,21 +64,12 @@ def group_totals(
     )
 
 
-class PairSettings(NamedTuple):
-    """The part of `KTAEConfig` that the strength of association depends on."""
-
-    h1: float
-    h2: float
-    point: bool
-    normalize: bool
-
-
-def judge_pairs(
+def strength_and_effect(
     a: torch.Tensor,
     b: torch.Tensor,
     n_true: torch.Tensor,
     n_false: torch.Tensor,
-    settings: PairSettings,
+    formula: Formula,
     *,
     memory_bytes: int,
 ) -> torch.Tensor:
@@ -96,11 +88,10 @@ def judge_pairs(
         stop = start + at_once
         a_, b_, n_true_, n_false_ = (x[start:stop] for x in (a, b, n_true, n_false))
         chunk = (a_, b_, n_true_, n_false_)
-        p = fisher_p_value(*chunk, support=support, point=settings.point)
+        p = fisher_p_value(*chunk, support=support, point=formula.point)
         fisher = torch.where(p == 1, 0.0, torch.exp(-2 * p))
-        strength = settings.h1 * fisher + settings.h2 * information_gain(*chunk)
-        if settings.normalize:
-            strength = strength / (settings.h1 + settings.h2)
+        strength = formula.h1 * fisher + formula.h2 * information_gain(*chunk)
+        strength *= formula.value_scale
         both = torch.stack((strength, effect_size(*chunk)), dim=1)
         mixed = (n_true_ > 0) & (n_false_ > 0)
         out[start:stop] = torch.where(mixed.unsqueeze(1), both, 0.0)

@@ -3,8 +3,8 @@
 Three kernels run one after the other. `survey_rows`, one program a rollout, fills the output with
 the rollouts' bases and finds out what the others need to know about each group. `tabulate_groups`,
 one program a group, computes what depends on (a, b) alone. `score_groups` takes whole groups: each
-program owns a table, counts a group's tokens in it, judges each distinct token once, and spreads
-the terms onto the output.
+program owns a table, counts a group's tokens in it, computes each distinct token's credit once, and spreads
+it onto the output.
 
 A table belongs to one program. Within a program, one thread's writes and atomics are visible to the
 others after `tl.debug_barrier`, which is CUDA's `__syncthreads` (CUDA C++ programming guide,
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-from ktae.backends._triton_statistics import strength_and_effect, term
+from ktae.backends._triton_statistics import credit, strength_and_effect
 from ktae.backends._triton_survey import (
     as_token,
     has_memo,
@@ -49,7 +49,7 @@ class Table(NamedTuple):
     With graded scores all count as incorrect here."""
     scores: Any
     """(2, capacity) float64: by index, graded scores summed over rollouts, and over occurrences."""
-    terms: Any
+    credit: Any
     """(capacity,) float32: by index."""
     capacity: Any
 
@@ -198,11 +198,11 @@ def _count_group(
 
 
 @triton.jit
-def _judge_tokens(
+def _fill_credit(
     groups, totals, start, table, n_used,
     settings: tl.constexpr, BLOCK: tl.constexpr, REMEMBERED: tl.constexpr,
 ):  # fmt: skip
-    """The terms of the table's tokens, by the memo or each by itself."""
+    """The credit of the table's tokens, by the memo or each by itself."""
     columns = totals[1].to(tl.int32) + 1
     memo = memo_of(groups, start)
     for first in range(0, n_used, BLOCK):
@@ -224,8 +224,8 @@ def _judge_tokens(
             effect = tl.load(memo + 2 * pair + 1, inside, other=0.0)
         else:
             strength, effect = strength_and_effect(a, m, totals, settings)
-        value = term(strength, effect, occur_true, occur_false, totals, settings)
-        tl.store(table.terms + index, value, mask=inside)
+        value = credit(strength, effect, occur_true, occur_false, totals, settings)
+        tl.store(table.credit + index, value, mask=inside)
 
 
 @triton.jit
@@ -233,7 +233,7 @@ def _spread_terms(
     ids_bt, mask_bt, groups, start, stop, base_b, index_bt, out_bt, n_columns, table,
     part, log2_parts, settings: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Turn the indices of one part's tokens into terms plus base."""
+    """Turn the indices of one part's tokens into credit plus base."""
     # With one part and nothing ignored the mask alone says which positions have an index.
     ids_needed = (log2_parts > 0) | (len(settings.ignored) > 0)
     for entry in range(start, stop):
@@ -248,7 +248,7 @@ def _spread_terms(
             _, counted = _load_tokens(
                 ids_bt, mask_bt, row, column, inside, ids_needed, part, log2_parts, settings
             )
-            value = tl.load(table.terms + index, counted, other=0.0).to(tl.float64)
+            value = tl.load(table.credit + index, counted, other=0.0).to(tl.float64)
             tl.store(out_bt + at, (base + value).to(tl.float32), mask=counted)
 
 
@@ -273,7 +273,7 @@ def score_groups(
         last_entry=tables.last_entry + program * tables.capacity,
         counts=tables.counts + program * tables.capacity * 2,
         scores=tables.scores + program * tables.capacity * 2,
-        terms=tables.terms + program * tables.capacity,
+        credit=tables.credit + program * tables.capacity,
         capacity=tables.capacity,
     )
     group = tl.program_id(0)
@@ -294,11 +294,11 @@ def score_groups(
             )  # fmt: skip
             if fits > 0:
                 if settings.graded:
-                    _judge_tokens(groups, totals, start, table, n_used, settings, BLOCK, False)
+                    _fill_credit(groups, totals, start, table, n_used, settings, BLOCK, False)
                 elif has_memo(totals, start, stop):
-                    _judge_tokens(groups, totals, start, table, n_used, settings, BLOCK, True)
+                    _fill_credit(groups, totals, start, table, n_used, settings, BLOCK, True)
                 else:
-                    _judge_tokens(groups, totals, start, table, n_used, settings, BLOCK, False)
+                    _fill_credit(groups, totals, start, table, n_used, settings, BLOCK, False)
                 tl.debug_barrier()
                 _spread_terms(
                     ids_bt, mask_bt, groups, start, stop, base_b, index_bt, out_bt, n_columns,

@@ -1,6 +1,6 @@
 """The formulas of `ktae.statistics` as Triton functions, over tensors of tokens, in float64.
 
-Tied tables need that precision, and 1e-6 in the term would be close without it.
+Tied tables need that precision, and 1e-6 in the credit would be close without it.
 """
 
 from __future__ import annotations
@@ -10,21 +10,17 @@ from typing import NamedTuple
 import triton
 import triton.language as tl
 
+from ktae.statistics import Formula
+
 
 class Settings(NamedTuple):
-    """`KTAEConfig` as compile-time constants: they keep their double precision, which kernel
-    arguments would lose, and a weight of 0 drops its formula."""
+    """A formula and what else is known when a kernel is compiled.
 
-    h1: float
-    h2: float
-    h3: float
-    k1: float
-    b_len: float
-    eps: float
-    value_scale: float
-    term_scale: float
-    point: bool
-    z: bool
+    Compile-time constants keep their double precision, which kernel arguments would lose, and a
+    weight of 0 drops its formula.
+    """
+
+    formula: Formula
     graded: bool
     ignored: tuple[int, ...]
 
@@ -51,7 +47,7 @@ def fisher_score(a, b, n_true, n_false, settings: tl.constexpr):
         as_extreme += tl.where(below <= 1.0 + 1e-7, below, 0.0)
         left_out += (above > 1.0 + 1e-7).to(tl.int32) + (below > 1.0 + 1e-7).to(tl.int32)
     two_sided = tl.where(left_out == 0, 1.0, as_extreme / total)
-    p_value = 1.0 / total if settings.point else two_sided
+    p_value = 1.0 / total if settings.formula.point else two_sided
     return tl.where(p_value == 1.0, 0.0, tl.exp(-2.0 * p_value))
 
 
@@ -104,18 +100,18 @@ def presence_z(a, m, totals):
 def strength_and_effect(a, m, totals, settings: tl.constexpr):
     """What depends on the rollouts alone; `m` of them hold the token, of total score `a`."""
     strength = tl.zeros_like(a)
-    if settings.z:
+    if settings.formula.z:
         strength += 1.0
         effect = presence_z(a, m, totals)
     else:
         n_true, n_false = totals[0], totals[1]
         b = m - a
-        if settings.h1 > 0:
-            strength += settings.h1 * fisher_score(a, b, n_true, n_false, settings)
-        if settings.h2 > 0:
-            strength += settings.h2 * information_gain(a, b, n_true, n_false)
+        if settings.formula.h1 > 0:
+            strength += settings.formula.h1 * fisher_score(a, b, n_true, n_false, settings)
+        if settings.formula.h2 > 0:
+            strength += settings.formula.h2 * information_gain(a, b, n_true, n_false)
         # The released code divides by h1 + h2, the paper does not: value_scale.
-        strength *= settings.value_scale
+        strength *= settings.formula.value_scale
         effect = _asin_sqrt(a, n_true) - _asin_sqrt(b, n_false)
     return strength, effect
 
@@ -124,25 +120,25 @@ def strength_and_effect(a, m, totals, settings: tl.constexpr):
 def _saturated(occurrences, length, mean_length, settings: tl.constexpr):
     """`statistics.saturated_term_frequency` of a class of `length` tokens, times length / length:
     that saves a division for each token."""
-    saturation = settings.k1 * (1.0 - settings.b_len + settings.b_len * (length / mean_length))
-    return (settings.k1 + 1.0) * occurrences / (saturation * length + occurrences)
+    saturation = settings.formula.k1 * (1.0 - settings.formula.b_len + settings.formula.b_len * (length / mean_length))
+    return (settings.formula.k1 + 1.0) * occurrences / (saturation * length + occurrences)
 
 
 @triton.jit
-def term(strength, effect, occur_true, occur_false, totals, settings: tl.constexpr):
-    """`statistics.term`, or the z-score's own."""
+def credit(strength, effect, occur_true, occur_false, totals, settings: tl.constexpr):
+    """`statistics.squashed`, or the z-score's own."""
     direction = effect
-    if settings.h3 > 0:
+    if settings.formula.h3 > 0:
         mean_length = (totals[2] + totals[3]) / 2.0
         true = _saturated(occur_true, totals[2], mean_length, settings)
         false = _saturated(occur_false, totals[3], mean_length, settings)
-        contrast = true / (false + settings.eps) - false / (true + settings.eps)
-        direction += settings.h3 * contrast
+        contrast = true / (false + settings.formula.eps) - false / (true + settings.formula.eps)
+        direction += settings.formula.h3 * contrast
     value = tl.where(strength > 0.0, strength * direction, 0.0)
-    if settings.z:
-        size = settings.term_scale * tl.abs(value)
+    if settings.formula.z:
+        size = settings.formula.credit_scale * tl.abs(value)
     else:
         # σ(v) - 0.5 = (1 - e) / (1 + e) / 2 with e = exp(-v), for |v| so that nothing overflows.
         e = tl.exp(-tl.abs(value))
-        size = settings.term_scale * 0.5 * (1.0 - e) / (1.0 + e)
+        size = settings.formula.credit_scale * 0.5 * (1.0 - e) / (1.0 + e)
     return tl.where(value < 0.0, -size, size).to(tl.float32)

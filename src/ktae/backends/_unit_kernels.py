@@ -1,4 +1,4 @@
-"""The compiled loops of `ktae.units`: every unmasked position's key, one row at a time."""
+"""The compiled loops of `ktae.estimators.units`: every unmasked position's key, one row at a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from ktae.backends._cpu_kernels import NO_ERROR, _end
 from ktae.backends._kernel_cache import jit
-from ktae.config import MAX_TOKEN_ID
+from ktae.arrays import MAX_TOKEN_ID
 
 MIX = 0x9E3779B97F4A7C15
 FINISH = 0xD6E8FEB86659FD93
@@ -77,7 +77,7 @@ def position_rows(ids, mask, bucket, out):
 def text_rows(ids, mask, looks, hashes, breaks, out):
     """Write the keys of words, or of what lies between `breaks` line breaks.
 
-    `looks`, `hashes`: see `ktae.vocabulary.Vocabulary`. A unit's hash is that of its text without
+    `looks`, `hashes`: see `ktae.estimators.vocabulary.Vocabulary`. A unit's hash is that of its text without
     blanks, as a polynomial over its bytes, whatever tokens it is made of. Where units begin cannot
     be predicted, so no branch may depend on it. Returns the first bad (row, column).
     """

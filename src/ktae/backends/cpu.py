@@ -1,8 +1,8 @@
 """The CPU backend: one hash table a group, compiled by numba, threads over chunks of groups.
 
 Each group takes three passes, all linear in its tokens: count (every token finds its slot in the
-hash table, and the slot's number is left in the output), judge (each used slot gets its term) and
-spread (slot numbers in the output become terms). Threads are Python's own, since the compiled code
+hash table, and the slot's number is left in the output), compute (each used slot gets its credit) and
+spread (slot numbers in the output become credit). Threads are Python's own, since the compiled code
 releases the GIL: safe to call from any thread and across forks, unlike numba's thread pools.
 """
 
@@ -17,13 +17,13 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from ktae.backends import _cpu_judging as judging
+from ktae.arrays import MAX_TOKEN_ID
 from ktae.backends import _cpu_kernels as kernels
-from ktae.backends._cpu_judging import kernel_weights
+from ktae.backends import _cpu_statistics as statistics
 from ktae.backends._cpu_kernels import NO_ERROR, score_groups, tabulate_group
+from ktae.backends.table import CreditTable
 from ktae.batch import Batch, bad_token_id
-from ktae.config import MAX_TOKEN_ID, KTAEConfig
-from ktae.table import KeyTokenTable
+from ktae.statistics import Formula
 
 POSITIONS_PER_CHUNK = 1 << 20
 """Padded positions that a thread takes at a time: enough to keep it busy for milliseconds, few
@@ -49,18 +49,16 @@ class Chunk(NamedTuple):
     """(n,)"""
 
 
-def terms(
-    batch: Batch, config: KTAEConfig, base_b: np.ndarray, *, memory_bytes: int = 0
-) -> np.ndarray:
-    """(B, T) float32: each unmasked token's term plus its rollout's `base_b`."""
+def credit(batch: Batch, formula: Formula) -> np.ndarray:
+    """(B, T) float32: each unmasked token's credit plus its rollout's base."""
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
-    weights, ignored = kernel_weights(config)
+    ignored, base_b = _ignored(batch), batch.base
 
     def score(groups: slice) -> tuple[int, int]:
         if _is_large(batch, groups) and _must_convert(batch):
-            return _score_in_slices(batch, groups, weights, ignored, base_b, out)
+            return _score_in_slices(batch, groups, formula, ignored, base_b, out)
         chunk = _chunk(batch, groups)
-        return score_groups(*chunk, ignored, weights, base_b, out, out.view(np.int32))  # type: ignore[no-any-return]
+        return score_groups(*chunk, ignored, formula, base_b, out, out.view(np.int32))  # type: ignore[no-any-return]
 
     chunks = list(_chunks(batch))
     # Not numba.get_num_threads(), which would start numba's own pool of threads.
@@ -74,16 +72,16 @@ def terms(
     return out
 
 
-def table(batch: Batch, config: KTAEConfig) -> KeyTokenTable:
-    """The key-token table of the whole batch."""
-    weights, ignored = kernel_weights(config)
+def table(batch: Batch, formula: Formula) -> CreditTable:
+    """The credit table of the whole batch."""
+    ignored = _ignored(batch)
     ids, found = [np.empty(0, dtype=np.int64)], [np.empty((0, 12))]
     sizes, errors = [], []
     for group in range(len(batch.group_ids)):
         chunk = _chunk(batch, slice(group, group + 1))
         token_ids, n_by_12, error = tabulate_group(
             chunk.ids, chunk.mask, chunk.id_rows, chunk.mask_rows, chunk.rows, chunk.correct,
-            chunk.scores, ignored, weights,
+            chunk.scores, ignored, formula,
         )  # fmt: skip
         order = np.argsort(token_ids)
         ids.append(token_ids[order])
@@ -94,13 +92,13 @@ def table(batch: Batch, config: KTAEConfig) -> KeyTokenTable:
     labels = np.repeat(batch.group_ids, sizes)
     columns = np.concatenate(found).T
     cells = columns[:4] if batch.scores is not None else columns[:4].astype(np.int64)
-    return KeyTokenTable(labels, np.concatenate(ids), *cells, *columns[4:])
+    return CreditTable(labels, np.concatenate(ids), *cells, *columns[4:])
 
 
 def _score_in_slices(
     batch: Batch,
     groups: slice,
-    weights: judging.Weights,
+    formula: Formula,
     ignored: np.ndarray,
     base_b: np.ndarray,
     out: np.ndarray,
@@ -117,13 +115,13 @@ def _score_in_slices(
         counts, space = _count_slices(batch, rows, verdicts, scores, ignored, out, lengths, tokens)
         first = min(first, (counts.bad_row, counts.bad_column))
         if first[0] == NO_ERROR:
-            totals = judging.group_totals(tokens, verdicts, scores)
-            memo = np.empty((judging.MEMO_ENTRIES, 3))
-            judging.judge_group(counts.n_used, totals, space, weights, memo)
+            totals = statistics.group_totals(tokens, verdicts, scores)
+            memo = np.empty((statistics.MEMO_ENTRIES, 3))
+            statistics.fill_credit(counts.n_used, totals, space, formula, memo)
             for part in _slices(batch, rows):
                 chunk = _convert(batch, rows[part], np.empty(0))
                 kernels.spread_rows(
-                    chunk.mask, chunk.mask_rows, chunk.rows, verdicts[part], space.terms, base_b,
+                    chunk.mask, chunk.mask_rows, chunk.rows, verdicts[part], space.credit, base_b,
                     lengths[part], out.view(np.int32), out,
                 )  # fmt: skip
     return first
@@ -143,7 +141,7 @@ def _count_slices(
     bits = kernels.INITIAL_BITS
     while True:
         space = kernels.workspace(out.shape[1], bits, scores is not None)
-        counts = kernels.GroupCounts(judging.IGNORED + 1, NO_ERROR, 0)
+        counts = kernels.GroupCounts(statistics.IGNORED + 1, NO_ERROR, 0)
         for part in _slices(batch, rows):
             chunk = _convert(batch, rows[part], np.empty(0))
             counts = kernels.GroupCounts(*kernels.count_group(
@@ -162,6 +160,10 @@ def _slices(batch: Batch, rows: np.ndarray) -> Iterator[slice]:
     rows_at_once = max(1, POSITIONS_PER_CHUNK // max(1, batch.token_ids.shape[1]))
     for start in range(0, len(rows), rows_at_once):
         yield slice(start, start + rows_at_once)
+
+
+def _ignored(batch: Batch) -> np.ndarray:
+    return np.array(batch.ignored, dtype=np.int64)
 
 
 def _raise_first(batch: Batch, errors: list[tuple[int, int]]) -> None:

@@ -8,43 +8,42 @@ from collections import defaultdict
 import numpy as np
 
 from ktae import statistics
+from ktae.arrays import MAX_TOKEN_ID
+from ktae.backends.table import CreditTable
 from ktae.batch import UNKNOWN, Batch, bad_token_id
-from ktae.config import MAX_TOKEN_ID, KTAEConfig
-from ktae.table import KeyTokenTable
+from ktae.statistics import Formula
 
 Row = tuple[int, float, float, float, float, float, float, float, float, float, float, float, float]
-"""token_id, a, b, c, d, tf_true, tf_false, p, F, IG, direction, value, term."""
+"""token_id, a, b, c, d, tf_true, tf_false, p, F, IG, direction, value, credit."""
 
 
-def terms(
-    batch: Batch, config: KTAEConfig, base_b: np.ndarray, *, memory_bytes: int = 0
-) -> np.ndarray:
-    """(B, T) float32: each unmasked token's term plus its rollout's `base_b`."""
+def credit(batch: Batch, formula: Formula) -> np.ndarray:
+    """(B, T) float32: each unmasked token's credit plus its rollout's base."""
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
     tokens_of = _tokens(batch)
     for rows in _groups(batch):
-        term_of = {row[0]: row[-1] for row in _judge(batch, rows, tokens_of, config)}
+        credit_of = {row[0]: row[-1] for row in _rows_of_table(batch, rows, tokens_of, formula)}
         for i in rows:
             known = batch.correct[i] != UNKNOWN
             for t, token in tokens_of[i]:
-                out[i, t] = base_b[i] + (term_of.get(token, 0.0) if known else 0.0)
+                out[i, t] = batch.base[i] + (credit_of.get(token, 0.0) if known else 0.0)
     return out
 
 
-def table(batch: Batch, config: KTAEConfig) -> KeyTokenTable:
-    """The key-token table of the whole batch."""
+def table(batch: Batch, formula: Formula) -> CreditTable:
+    """The credit table of the whole batch."""
     tokens_of = _tokens(batch)
     labels: list[object] = []
     found: list[Row] = []
     for label, rows in zip(batch.group_ids, _groups(batch), strict=True):
-        judged = _judge(batch, rows, tokens_of, config)
-        found += judged
-        labels += [label] * len(judged)
+        own = _rows_of_table(batch, rows, tokens_of, formula)
+        found += own
+        labels += [label] * len(own)
     columns = zip(*found, strict=True) if found else [()] * 13
     cells = np.int64 if batch.scores is None else np.float64
     kinds = [np.int64] + [cells] * 4 + [np.float64] * 8
     arrays = [np.array(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)]
-    return KeyTokenTable(np.array(labels, dtype=batch.group_ids.dtype), *arrays)
+    return CreditTable(np.array(labels, dtype=batch.group_ids.dtype), *arrays)
 
 
 def _groups(batch: Batch) -> list[list[int]]:
@@ -66,8 +65,8 @@ def _tokens(batch: Batch) -> list[list[tuple[int, int]]]:
     return tokens_of
 
 
-def _judge(
-    batch: Batch, rows: list[int], tokens_of: list[list[tuple[int, int]]], config: KTAEConfig
+def _rows_of_table(
+    batch: Batch, rows: list[int], tokens_of: list[list[tuple[int, int]]], formula: Formula
 ) -> list[Row]:
     """Lines 2 to 10 of Algorithm 1 for one group: one row a distinct token, sorted by token.
 
@@ -79,7 +78,7 @@ def _judge(
     contain: defaultdict[int, list[float]] = defaultdict(list)  # scores of the rollouts with it
     occur: defaultdict[int, list[float]] = defaultdict(list)  # the same once an occurrence
     for i in rows:
-        tokens = [token for _, token in tokens_of[i] if token not in config.ignore_token_ids]
+        tokens = [token for _, token in tokens_of[i] if token not in batch.ignored]
         if batch.correct[i] == UNKNOWN or not tokens:
             continue
         score = float(batch.correct[i] if batch.scores is None else batch.scores[i])
@@ -92,7 +91,7 @@ def _judge(
             contain[token].append(score)
     n_true = sum(scores)
     n_false = len(scores) - n_true
-    judged: list[Row] = []
+    found: list[Row] = []
     for token in sorted(contain):
         a = sum(contain[token])
         b = len(contain[token]) - a
@@ -101,39 +100,38 @@ def _judge(
         tf_false = (len(occur[token]) - occur_true) / (length[0] or 1.0)
         row = (token, a, b, n_true - a, n_false - b, tf_true, tf_false)
         if len(set(scores)) < 2:  # nothing to compare
-            judged.append((*row, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0))
-        elif config.statistic == "z":
+            found.append((*row, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+        elif formula.z:
             mean, variance = float(np.mean(scores)), float(np.var(scores))
             z = statistics.presence_z(a, len(contain[token]), len(scores), mean, variance)
             tests = (1.0, 0.0, 0.0)  # of verdicts only: other scores may be anything
             if batch.scores is None:
-                tests = _key_token_value(row, length, config)[:3]
-            judged.append((*row, *tests, z, z, config.term_scale * z))
+                tests = _value(row, length, formula)[:3]
+            found.append((*row, *tests, z, z, formula.credit_scale * z))
         else:
-            judged.append((*row, *_key_token_value(row, length, config)))
-    return judged
+            found.append((*row, *_value(row, length, formula)))
+    return found
 
 
-def _key_token_value(
+def _value(
     row: tuple[int, float, float, float, float, float, float],
     length: list[float],
-    config: KTAEConfig,
+    formula: Formula,
 ) -> tuple[float, float, float, float, float, float]:
-    """P-value, Fisher score, information gain, direction, value and term."""
+    """P-value, Fisher score, information gain, direction, value and credit."""
     _, a, b, c, d, tf_true, tf_false = row
     n_true, n_false = a + c, b + d
-    p = statistics.fisher_p_value(a, b, n_true, n_false, config.fisher == "point")
+    p = statistics.fisher_p_value(a, b, n_true, n_false, formula.point)
     fisher = statistics.fisher_score(p)
     gain = statistics.information_gain(a, b, n_true, n_false)
-    strength = config.h1 * fisher + config.h2 * gain
-    if config.normalize:  # the released code does, the paper does not
-        strength /= config.h1 + config.h2
+    # The released code divides by h1 + h2, the paper does not: value_scale.
+    strength = (formula.h1 * fisher + formula.h2 * gain) * formula.value_scale
     mean_length = (length[0] + length[1]) / 2
     saturated_true, saturated_false = (
-        statistics.saturated_term_frequency(tf, of_class / mean_length, config.k1, config.b_len)
+        statistics.saturated_term_frequency(tf, of_class / mean_length, formula.k1, formula.b_len)
         for tf, of_class in ((tf_true, length[1]), (tf_false, length[0]))
     )
-    contrast = statistics.frequency_contrast(saturated_true, saturated_false, config.eps)
-    direction = statistics.effect_size(a, b, n_true, n_false) + config.h3 * contrast
+    contrast = statistics.frequency_contrast(saturated_true, saturated_false, formula.eps)
+    direction = statistics.effect_size(a, b, n_true, n_false) + formula.h3 * contrast
     value = strength * direction
-    return p, fisher, gain, direction, value, statistics.term(value, config.term_scale)
+    return p, fisher, gain, direction, value, statistics.squashed(value, formula.credit_scale)

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ktae.arrays import MAX_TOKEN_ID, ArrayLike, as_array, on_host
 from ktae.batch import (
     UNKNOWN,
     Batch,
-    as_array,
+    Context,
+    ScoreRange,
     bad_token_id,
     check_per_rollout,
     check_tokens,
@@ -18,10 +20,7 @@ from ktae.batch import (
     finite_per_rollout,
     from_0_to_1,
     group_labels,
-    on_host,
-    score_range,
 )
-from ktae.config import MAX_TOKEN_ID, KTAEConfig
 from ktae.rollout_advantages import rollout_advantages
 
 CHECKED_AT_ONCE = 1 << 20
@@ -69,6 +68,43 @@ class Tensors(NamedTuple):
     """(B,) int64 row numbers, group by group."""
     group_of: torch.Tensor
     """(B,) int64: the group of each entry of `rows`, counted from 0."""
+    base: torch.Tensor
+    """(B,) float64, added to the credit of each unmasked token of the rollout."""
+    context: Context
+    ignored: tuple[int, ...] = ()
+    """Token ids that are not counted and get no credit."""
+
+    @property
+    def group_b(self) -> torch.Tensor:
+        """(B,) int64: each row's group, counted from 0."""
+        group_b = torch.empty_like(self.rows)
+        group_b[self.rows] = self.group_of
+        return group_b
+
+    def counted(self) -> torch.Tensor:
+        """(B, T) bool: unmasked, and not an ignored token."""
+        counted_bt = self.mask[:] != 0
+        for token_id in self.ignored:
+            counted_bt &= self.token_ids[:] != token_id
+        return counted_bt
+
+    def evidence(self) -> torch.Tensor:
+        """(B,) float64 verdicts or scores, NaN for unknown."""
+        values_b = self.correct if self.scores is None else self.scores
+        return values_b.double().masked_fill(self.correct == UNKNOWN, float("nan"))
+
+    def with_evidence(self, evidence_b: torch.Tensor) -> Tensors:
+        """The same rollouts with other verdicts or scores, as `evidence` gives them."""
+        if self.scores is not None:
+            return self._replace(scores=evidence_b.nan_to_num(nan=0.0))
+        return self._replace(correct=evidence_b.nan_to_num(nan=float(UNKNOWN)).char())
+
+    def with_scores_from_0_to_1(self) -> Tensors:
+        """Graded scores by where they are between the group's lowest and highest."""
+        if self.scores is None:
+            return self
+        counted = (self.correct != UNKNOWN) & (self.mask[:] != 0).any(dim=1)
+        return self._replace(scores=_from_0_to_1(self.scores, counted, self.group_b))
 
 
 def from_batch(batch: Batch) -> Tensors:
@@ -85,6 +121,9 @@ def from_batch(batch: Batch) -> Tensors:
         None if batch.scores is None else torch.from_numpy(batch.scores),
         torch.from_numpy(batch.rows),
         torch.from_numpy(group_of),
+        torch.from_numpy(batch.base),
+        batch.context,
+        batch.ignored,
     )
     _check_token_ids(tensors, batch.token_ids)
     return tensors
@@ -92,11 +131,12 @@ def from_batch(batch: Batch) -> Tensors:
 
 def on_device(
     token_ids: torch.Tensor,
-    mask: Any,
-    correct: Any,
-    groups: Any,
-    config: KTAEConfig,
+    mask: ArrayLike,
+    correct: ArrayLike,
+    groups: ArrayLike,
     *,
+    score_range: ScoreRange,
+    context: Context,
     validate: bool,
 ) -> Tensors:
     """A batch on the device of `token_ids`, without the host ever waiting for it.
@@ -106,8 +146,8 @@ def on_device(
     with `validate` only.
 
     Raises:
-        InputError: shapes or dtypes do not fit; a value of `correct` is not what the config
-            allows; with `validate`, a token id is out of range at an unmasked position.
+        InputError: shapes or dtypes do not fit; a value of `correct` is not in the
+            range; with `validate`, a token id is out of range at an unmasked position.
     """
     device, token_ids, mask = token_ids.device, token_ids.detach(), _on_host_or_tensor("mask", mask)
     check_tokens(token_ids, mask)
@@ -122,29 +162,23 @@ def on_device(
     ordered = groups[rows]
     group_of = torch.zeros_like(rows)
     group_of[1:] = (ordered[1:] != ordered[:-1]).cumsum(0)
-    correct, scores = _correctness(correct, n_rows, config, device, validate)
+    correct, scores = _correctness(correct, n_rows, score_range, device, validate)
     mask = mask.to(device)
     if mask.dtype in SIGNED:
         mask = mask.view(SIGNED[mask.dtype])  # not 0 remains not 0
     ids = token_ids
     if ids.dtype in SIGNED:  # out of range remains out of range, but for 16 bits
         ids = ids.int() if ids.dtype == torch.uint16 else ids.view(SIGNED[ids.dtype])
-    if scores is not None and config.statistic == "z":
-        scores = _from_0_to_1(scores, (correct != UNKNOWN) & (mask != 0).any(dim=1), rows, group_of)
-    tensors = Tensors(ids, mask, correct, scores, rows, group_of)
+    base = torch.zeros(n_rows, dtype=torch.float64, device=device)
+    tensors = Tensors(ids, mask, correct, scores, rows, group_of, base, context)
     if validate:
         _check_token_ids(tensors, token_ids)
     return tensors
 
 
-def group_of_rows(batch: Tensors) -> torch.Tensor:
-    """(B,) int64: each row's group, counted from 0."""
-    group_b = torch.empty_like(batch.rows)
-    group_b[batch.rows] = batch.group_of
-    return group_b
-
-
-def base_on_device(batch: Tensors, rewards: Any, base: Any, *, validate: bool) -> torch.Tensor:
+def base_on_device(
+    batch: Tensors, rewards: ArrayLike, base: ArrayLike, *, validate: bool
+) -> torch.Tensor:
     """(B,) float64 rollout advantages on the batch's device.
 
     Raises:
@@ -154,7 +188,7 @@ def base_on_device(batch: Tensors, rewards: Any, base: Any, *, validate: bool) -
     rewards_b = _numbers("rewards", rewards, batch, validate)
     if not isinstance(base, str):
         return _numbers("base", base, batch, validate)
-    group_b = group_of_rows(batch)
+    group_b = batch.group_b
 
     def group_total(x: torch.Tensor) -> torch.Tensor:
         return torch.zeros_like(x).index_add_(0, group_b, x)[group_b]
@@ -165,34 +199,32 @@ def base_on_device(batch: Tensors, rewards: Any, base: Any, *, validate: bool) -
 
 
 def _correctness(
-    correct: Any, n_rows: int, config: KTAEConfig, device: torch.device, validate: bool
+    correct: ArrayLike, n_rows: int, score_range: ScoreRange, device: torch.device, validate: bool
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """`Tensors.correct` and `Tensors.scores`; values are looked at if they are the host's, or with
     `validate`. Scores that stay on the device may be 0 and 1 alone: the host cannot know."""
     correct = _on_host_or_tensor("correct", correct)
     if not isinstance(correct, torch.Tensor):
-        verdicts, scores = correctness(correct, n_rows, config)
+        verdicts, scores = correctness(correct, n_rows, score_range)
         on_device = None if scores is None else torch.from_numpy(scores).to(device)
         return torch.from_numpy(verdicts).to(device), on_device
     check_per_rollout("correct", correct, n_rows, "bif", "bool, or 0, 1 and NaN (unknown)")
     if validate:
-        correctness(on_host(correct), n_rows, config)
+        correctness(on_host(correct), n_rows, score_range)
     correct = correct.to(device)
-    if config.graded:
+    if score_range is not None:
         numbers = correct.double()
         unknown = numbers.isnan()
         # What nobody looks at must do no harm.
-        numbers = numbers.nan_to_num(nan=0.0).clamp(*score_range(config))
+        numbers = numbers.nan_to_num(nan=0.0).clamp(*score_range)
         return torch.where(unknown, UNKNOWN, 0).to(torch.int8), numbers
     known = (correct != 0).to(torch.int8)
     return torch.where(correct.isnan(), UNKNOWN, known).to(torch.int8), None
 
 
 def _from_0_to_1(
-    scores: torch.Tensor, counted: torch.Tensor, rows: torch.Tensor, group_of: torch.Tensor
+    scores: torch.Tensor, counted: torch.Tensor, group_b: torch.Tensor
 ) -> torch.Tensor:
-    group_b = torch.empty_like(rows).scatter_(0, rows, group_of)
-
     def extreme(how: str, start: float) -> torch.Tensor:
         values = scores.masked_fill(~counted, start)
         ends = torch.full_like(scores, start).scatter_reduce_(0, group_b, values, how)
@@ -202,7 +234,7 @@ def _from_0_to_1(
     return torch.where(counted, from_0_to_1(scores, low, high, torch), 0.0)
 
 
-def _numbers(name: str, values: Any, batch: Tensors, validate: bool) -> torch.Tensor:
+def _numbers(name: str, values: ArrayLike, batch: Tensors, validate: bool) -> torch.Tensor:
     """(B,) float64 on the batch's device, looked at as `_correctness` is."""
     n_rows, device = batch.correct.shape[0], batch.correct.device
     values = _on_host_or_tensor(name, values)
@@ -214,7 +246,7 @@ def _numbers(name: str, values: Any, batch: Tensors, validate: bool) -> torch.Te
     return values.double().to(device)
 
 
-def _on_host_or_tensor(name: str, values: Any) -> Any:
+def _on_host_or_tensor(name: str, values: ArrayLike) -> Any:
     """An array of whatever is in the host's memory; a tensor of other memory as it is."""
     if not isinstance(values, torch.Tensor):
         return as_array(name, values)
@@ -240,7 +272,7 @@ def _lend(array: np.ndarray, *, is_mask: bool = False) -> torch.Tensor | HostRow
     return torch.from_numpy(array if array.flags.writeable else np.asarray(_Writable(array)))
 
 
-def _check_token_ids(batch: Tensors, given: Any) -> None:
+def _check_token_ids(batch: Tensors, given: ArrayLike) -> None:
     """Raise an InputError for the first token id out of range, as it was `given`."""
     n_rows, width = batch.token_ids.shape
     rows_at_once = max(1, CHECKED_AT_ONCE // max(1, width))

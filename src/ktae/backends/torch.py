@@ -12,15 +12,15 @@ from typing import NamedTuple
 import torch
 
 from ktae import statistics
+from ktae.arrays import MAX_TOKEN_ID
 from ktae.backends._torch_statistics import (
     GroupTotals,
-    PairSettings,
     group_totals,
-    judge_pairs,
     presence_z,
+    strength_and_effect,
 )
 from ktae.backends.tensors import Tensors
-from ktae.config import MAX_TOKEN_ID, KTAEConfig
+from ktae.statistics import Formula
 
 BYTES_PER_POSITION = 256
 """Extra memory at the peak for each position of a chunk that has no masked one and no two tokens
@@ -40,19 +40,15 @@ class _Runs(NamedTuple):
     """float64: the sum of their scores, once for each occurrence."""
 
 
-def terms(
-    batch: Tensors, config: KTAEConfig, base_b: torch.Tensor, *, memory_bytes: int
-) -> torch.Tensor:
-    """(B, T) float32: each unmasked token's term plus its rollout's `base_b`.
+def credit(batch: Tensors, formula: Formula, *, memory_bytes: int) -> torch.Tensor:
+    """(B, T) float32: each unmasked token's credit plus its rollout's base.
 
     Token ids out of range are not looked for; they count as some token.
     """
     for_chunk = memory_bytes // 2  # the other half is for Fisher's test, while the chunk is there
     out = torch.zeros(batch.token_ids.shape, dtype=torch.float32, device=batch.token_ids.device)
     for chunk in _chunks(batch, for_chunk):
-        out[batch.rows[chunk]] = _chunk_terms(
-            batch, chunk, config, base_b, memory_bytes - for_chunk
-        )
+        out[batch.rows[chunk]] = _chunk_credit(batch, chunk, formula, memory_bytes - for_chunk)
     return out
 
 
@@ -70,16 +66,16 @@ def _chunks(batch: Tensors, memory_bytes: int) -> Iterator[slice]:
         start = stop
 
 
-def _chunk_terms(
-    batch: Tensors, chunk: slice, config: KTAEConfig, base_b: torch.Tensor, memory_bytes: int
+def _chunk_credit(
+    batch: Tensors, chunk: slice, formula: Formula, memory_bytes: int
 ) -> torch.Tensor:
-    """(n, T) terms plus base of the chunk's n rows."""
+    """(n, T) credit plus base of the chunk's n rows."""
     rows = batch.rows[chunk]
     group_of_row = batch.group_of[chunk] - batch.group_of[chunk.start]
     ids, unmasked, correct = batch.token_ids[rows], batch.mask[rows] != 0, batch.correct[rows]
-    out = torch.where(unmasked, base_b[rows].float().unsqueeze(1), 0.0)
+    out = torch.where(unmasked, batch.base[rows].float().unsqueeze(1), 0.0)
     counted = unmasked & (correct >= 0).unsqueeze(1)
-    for ignored in config.ignore_token_ids:
+    for ignored in batch.ignored:
         counted &= ids != ignored
     position = counted.flatten().nonzero().squeeze(1)
     if len(position) == 0:
@@ -100,8 +96,8 @@ def _chunk_terms(
     runs = _sum_runs(group_of_run, run, new_run, row, scores)
     del row, new_run
     totals = group_totals(group_of_row, scores, counted.sum(1))
-    term_of_run = _judge(runs, totals, batch.scores is None, config, memory_bytes)
-    out.view(-1)[position] += term_of_run[run]
+    credit_of_run = _credit(runs, totals, batch.scores is None, formula, memory_bytes)
+    out.view(-1)[position] += credit_of_run[run]
     return out
 
 
@@ -126,46 +122,45 @@ def _sum_runs(
     )
 
 
-def _judge(
-    runs: _Runs, totals: GroupTotals, verdicts: bool, config: KTAEConfig, memory_bytes: int
+def _credit(
+    runs: _Runs, totals: GroupTotals, verdicts: bool, formula: Formula, memory_bytes: int
 ) -> torch.Tensor:
-    """(n_runs,) float32 terms."""
+    """(n_runs,) float32 credit."""
     own = GroupTotals(*(values[runs.group] for values in totals))
-    if config.statistic == "z":
+    if formula.z:
         n = own.n_true + own.n_false
         mean = own.n_true / n
         z = presence_z(runs.a, runs.m, n, mean, own.variance)
-        return (config.term_scale * z).float()
-    settings = PairSettings(config.h1, config.h2, config.fisher == "point", config.normalize)
+        return (formula.credit_scale * z).float()
     if verdicts:
-        judged = _judge_distinct(runs, totals, settings, memory_bytes)
+        both = _of_distinct_pairs(runs, totals, formula, memory_bytes)
     else:
-        judged = judge_pairs(
-            runs.a, runs.m - runs.a, own.n_true, own.n_false, settings, memory_bytes=memory_bytes
+        both = strength_and_effect(
+            runs.a, runs.m - runs.a, own.n_true, own.n_false, formula, memory_bytes=memory_bytes
         )
-    strength, effect = judged.unbind(1)
+    strength, effect = both.unbind(1)
     mean_length = (own.length_true + own.length_false) / 2
     frequency_true, frequency_false = (
         statistics.saturated_term_frequency(
             occurrences / torch.where(length > 0, length, 1.0), length / mean_length,
-            config.k1, config.b_len,
+            formula.k1, formula.b_len,
         )
         for occurrences, length in (
             (runs.occur_true, own.length_true),
             (runs.occurrences - runs.occur_true, own.length_false),
         )
     )  # fmt: skip
-    contrast = statistics.frequency_contrast(frequency_true, frequency_false, config.eps)
-    value = strength * (effect + config.h3 * contrast)
-    term = config.term_scale * 0.5 * torch.tanh(0.5 * value)
-    return torch.where(own.variance > 0, term, 0.0).float()
+    contrast = statistics.frequency_contrast(frequency_true, frequency_false, formula.eps)
+    value = strength * (effect + formula.h3 * contrast)
+    credit = formula.credit_scale * 0.5 * torch.tanh(0.5 * value)
+    return torch.where(own.variance > 0, credit, 0.0).float()
 
 
-def _judge_distinct(
-    runs: _Runs, totals: GroupTotals, settings: PairSettings, memory_bytes: int
+def _of_distinct_pairs(
+    runs: _Runs, totals: GroupTotals, formula: Formula, memory_bytes: int
 ) -> torch.Tensor:
-    """`judge_pairs` of the runs of verdicts: both results depend on (a, b) and the group's classes
-    alone, so the few pairs that occur are judged and looked up."""
+    """`strength_and_effect` of the runs of verdicts: both depend on (a, b) and the group's classes
+    alone, so they are computed for the few pairs that occur, and looked up."""
     n_true, n_false = totals.n_true.long(), totals.n_false.long()
     n_pairs = (n_true + 1) * (n_false + 1)
     offset = n_pairs.cumsum(0) - n_pairs
@@ -174,8 +169,8 @@ def _judge_distinct(
     pair, place = pair.unique(return_inverse=True)
     group = torch.searchsorted(offset, pair, right=True) - 1
     a_and_b, columns = pair - offset[group], n_false[group] + 1
-    judged = judge_pairs(
+    both = strength_and_effect(
         (a_and_b // columns).double(), (a_and_b % columns).double(),
-        totals.n_true[group], totals.n_false[group], settings, memory_bytes=memory_bytes,
+        totals.n_true[group], totals.n_false[group], formula, memory_bytes=memory_bytes,
     )  # fmt: skip
-    return judged[place]
+    return both[place]

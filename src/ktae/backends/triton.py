@@ -16,8 +16,8 @@ from ktae.backends import _triton_survey as survey
 from ktae.backends._torch_statistics import group_totals
 from ktae.backends._triton_statistics import Settings
 from ktae.backends.tensors import Tensors
-from ktae.config import KTAEConfig
 from ktae.errors import InputError
+from ktae.statistics import Formula
 
 BLOCK = 512
 """Tokens of a rollout that a program takes at a time, one a thread: with more, Triton would give
@@ -39,10 +39,8 @@ GRADED_SLOT_BYTES = 2 * 8
 """The same for graded scores, in addition."""
 
 
-def terms(
-    batch: Tensors, config: KTAEConfig, base_b: torch.Tensor, *, memory_bytes: int
-) -> torch.Tensor:
-    """(B, T) float32: each unmasked token's term plus its rollout's `base_b`.
+def credit(batch: Tensors, formula: Formula, *, memory_bytes: int) -> torch.Tensor:
+    """(B, T) float32: each unmasked token's credit plus its rollout's base.
 
     Token ids out of range are not looked for; they count as some token.
 
@@ -59,18 +57,17 @@ def terms(
     out = torch.empty(n_rows, n_columns, dtype=torch.float32, device=device)
     if out.numel() > 0:
         with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
-            _launch(batch, _settings(config, batch.scores is not None), base_b, out, memory_bytes)
+            settings = Settings(formula, batch.scores is not None, batch.ignored)
+            _launch(batch, settings, out, memory_bytes)
     return out
 
 
-def _launch(
-    batch: Tensors, settings: Settings, base_b: torch.Tensor, out: torch.Tensor, memory_bytes: int
-) -> None:
+def _launch(batch: Tensors, settings: Settings, out: torch.Tensor, memory_bytes: int) -> None:
     """Enqueue the three kernels, which fill `out`."""
     n_rows, n_columns = out.shape
     # [:] is the tensor itself, or the copy of a `HostRows`, which only the interpreter can meet.
     ids_bt, mask_bt = _matrix(batch.token_ids[:]), _matrix(batch.mask[:])
-    base_b = base_b.contiguous()
+    base_b = batch.base.contiguous()
     groups = _groups(batch, settings.graded)
     group_of = batch.group_of.contiguous()
     survey.survey_rows[(n_rows,)](
@@ -150,11 +147,7 @@ def _tables(
         last_entry=empty(1, torch.int32),
         counts=empty(2, torch.int64),
         scores=empty(2 if graded else 0, torch.float64),
-        terms=empty(1, torch.float32),
+        credit=empty(1, torch.float32),
         capacity=capacity,
     )
     return n_programs, table
-
-
-def _settings(config: KTAEConfig, graded: bool) -> Settings:
-    return Settings(**config.numbers(), graded=graded, ignored=config.ignore_token_ids)

@@ -7,12 +7,15 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ktae.errors import InputError, one_line
-from ktae.hub import check_local_or_hub
+from ktae.files.hub import check_local_or_hub
+
+if TYPE_CHECKING:
+    from ktae.estimators.vocabulary import Vocabulary
 
 HUB_TIMEOUT_S = 10
 
@@ -42,7 +45,7 @@ def load_tokenizer(name: str) -> Any:
     except Exception as error:  # tokenizers raises Exception itself
         raise InputError(f"no tokenizer in {path}: {_first_line(error)}") from None
     try:
-        return fast(
+        return inner_tokenizer(
             AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
         )
     except Exception as error:  # transformers raises whatever the files made it stumble over
@@ -56,7 +59,7 @@ def load_tokenizer(name: str) -> Any:
         from huggingface_hub import model_info
 
         model_info(name, timeout=HUB_TIMEOUT_S)  # transformers itself would retry for a minute
-        return fast(AutoTokenizer.from_pretrained(name, trust_remote_code=False))
+        return inner_tokenizer(AutoTokenizer.from_pretrained(name, trust_remote_code=False))
     except Exception as error:
         raise InputError(
             f"tokenizer {name} is no folder here, and the Hugging Face hub does not give it: "
@@ -64,7 +67,7 @@ def load_tokenizer(name: str) -> Any:
         ) from None
 
 
-def fast(tokenizer: Any) -> Any:
+def inner_tokenizer(tokenizer: Any) -> Any:
     """The `tokenizers.Tokenizer` inside a tokenizer of transformers; one as such is returned."""
     inner = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not hasattr(inner, "encode_batch"):
@@ -93,7 +96,7 @@ def tokenize(tokenizer: Any, texts: Sequence[str], *, named: str | None = None) 
     """
     if not texts:
         return []
-    tokenizer = fast(tokenizer)
+    tokenizer = inner_tokenizer(tokenizer)
     try:
         encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
     except Exception:  # tokenizers raises Exception itself: a word level without unknown words
@@ -152,7 +155,7 @@ def _decode_each(
     tokenizer: Any, token_ids: Iterable[int]
 ) -> Iterator[tuple[str | None, str | None]]:
     """Each token as the vocabulary spells it and as it is decoded alone; None for an unknown id."""
-    tokenizer = fast(tokenizer)
+    tokenizer = inner_tokenizer(tokenizer)
     pieces = {token_id: piece for piece, token_id in tokenizer.get_vocab().items()}
     # SentencePiece drops a leading space at the start of a text, so decode after something.
     anchor = _anchor(tokenizer, pieces)
@@ -172,6 +175,35 @@ def _anchor(tokenizer: Any, pieces: dict[int, str]) -> list[int]:
     except Exception:  # tokenizers raises Exception itself: a word level without unknown words
         ids = []
     return ids or [min(pieces)]
+
+
+def vocabulary(tokenizer: Any) -> Vocabulary:
+    """The texts of a tokenizer's tokens, for units that are made of text.
+
+    They take a second or two to make; those of the last few tokenizers are kept.
+
+    Args:
+        tokenizer: a `tokenizers.Tokenizer`, or a fast one of transformers.
+
+    Raises:
+        InputError: it is neither.
+    """
+    inner = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if not hasattr(inner, "get_added_tokens_decoder"):
+        inner_tokenizer(tokenizer)  # says what is wrong
+    # Tokens may be added to a tokenizer that was seen before. (The size with added tokens would be
+    # the same in one call that takes a tenth of a second.)
+    sizes = (inner.get_vocab_size(with_added_tokens=False), len(inner.get_added_tokens_decoder()))
+    return _vocabulary(tokenizer, sizes)
+
+
+@functools.lru_cache(maxsize=4)
+def _vocabulary(tokenizer: Any, sizes: tuple[int, int]) -> Vocabulary:
+    from ktae.estimators.vocabulary import vocabulary_of_texts
+
+    inner = inner_tokenizer(tokenizer)
+    n = max(inner.get_vocab().values(), default=-1) + 1
+    return vocabulary_of_texts(token_bytes(inner, range(n)))
 
 
 _BYTE_PIECE = re.compile("<0x([0-9A-Fa-f]{2})>")

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ktae.batch import as_array, bad_token_id, check_tokens, is_tensor, on_host
-from ktae.config import MAX_TOKEN_ID
+from ktae.arrays import MAX_TOKEN_ID, Array, ArrayLike, as_array, is_tensor, on_host
+from ktae.batch import bad_token_id, check_tokens
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
     import torch
+
+    from ktae.estimators.vocabulary import Vocabulary
 
 POSITION_BUCKET = 8
 """Tokens in a bucket of the unit `position`."""
@@ -28,7 +30,7 @@ class Unit(NamedTuple):
     """A kind of unit."""
 
     description: str
-    needs_tokenizer: bool = False
+    needs_vocabulary: bool = False
 
 
 UNITS = {
@@ -36,18 +38,20 @@ UNITS = {
     "bigram": Unit("the token before and this one"),
     "trigram": Unit("the two tokens before and this one"),
     "position": Unit(f"the token, and in which {POSITION_BUCKET} tokens of the rollout it is"),
-    "word": Unit("a run of letters and digits, or a token that is none", needs_tokenizer=True),
-    "line": Unit("the text between line breaks", needs_tokenizer=True),
-    "step": Unit("the text between blank lines", needs_tokenizer=True),
+    "word": Unit("a run of letters and digits, or a token that is none", needs_vocabulary=True),
+    "line": Unit("the text between line breaks", needs_vocabulary=True),
+    "step": Unit("the text between blank lines", needs_vocabulary=True),
 }
 """What there is, by name."""
 
 
-def unit_keys(unit: str, token_ids: Any, mask: Any, *, tokenizer: Any = None) -> Any:
+def unit_keys(
+    unit: str, token_ids: ArrayLike, mask: ArrayLike, *, vocabulary: Vocabulary | None = None
+) -> Array:
     """A key for the unit that each token belongs to; equal units have equal keys.
 
-    Give the keys to `ktae.key_token_values` in place of the token ids: rollouts are then compared
-    by the units that they contain, and every token of a unit gets the unit's term. (A unit's
+    Give the keys to `ktae.token_credit` in place of the token ids, as `OverUnits` does: rollouts are
+    then compared by the units that they contain, and every token of a unit gets the unit's credit. (A unit's
     frequency is the share of tokens that belong to it, so a long one weighs more.) Masked
     positions, padding and tool output, are passed over as if they were not there: the token before
     one is the last unmasked one, and a word may go on behind a hole.
@@ -76,9 +80,9 @@ def unit_keys(unit: str, token_ids: Any, mask: Any, *, tokenizer: Any = None) ->
         unit: a name in `UNITS`.
         token_ids: (B, T) integers, 0 to 2^31 - 1 where unmasked, anything elsewhere.
         mask: (B, T) bool, integers or floats; a position counts where it is not 0.
-        tokenizer: for `word`, `line` and `step`: a `tokenizers.Tokenizer`, or a fast one of
-            transformers. Its tables are made once, in a second or two, and kept. An id that it
-            does not know is a unit of its own among words, and otherwise text without breaks.
+        vocabulary: the tokens' texts, for `word`, `line` and `step`
+            (`ktae.rollouts.tokens.vocabulary` makes one of a tokenizer). An id that it does not
+            know is a unit of its own among words, and otherwise text without breaks.
 
     Returns:
         (B, T) int32 from 0 to 2^31 - 1, 0 where masked (`token`: `token_ids` itself). Arrays give
@@ -86,21 +90,22 @@ def unit_keys(unit: str, token_ids: Any, mask: Any, *, tokenizer: Any = None) ->
         device, and the host does not wait for it; those of text go through the host.
 
     Raises:
-        InputError: (a ValueError) there is no such unit, or no tokenizer for it; shapes or dtypes
+        InputError: (a ValueError) there is no such unit, or no vocabulary for it; shapes or dtypes
             do not fit; an id is out of range at an unmasked position. (In a GPU's memory nobody
             looks for that, as the host would have to wait.)
     """
     if unit not in UNITS:
         raise InputError(f"no unit {unit!r}; expected one of {', '.join(UNITS)}")
-    if UNITS[unit].needs_tokenizer and tokenizer is None:
+    if UNITS[unit].needs_vocabulary and vocabulary is None:
         raise InputError(
-            f"the unit {unit!r} is made of text and needs a tokenizer; without one there are "
-            + ", ".join(name for name, u in UNITS.items() if not u.needs_tokenizer)
+            f"the unit {unit!r} is made of text and needs the tokens' texts: give vocabulary= "
+            "(ktae.rollouts.tokens.vocabulary makes one of a tokenizer). Without it there are "
+            + ", ".join(name for name, u in UNITS.items() if not u.needs_vocabulary)
         )
     if not is_tensor(token_ids):
         ids_bt, mask_bt = as_array("token_ids", token_ids), as_array("mask", on_host(mask))
         check_tokens(ids_bt, mask_bt)
-        return token_ids if unit == "token" else _array_keys(unit, ids_bt, mask_bt, tokenizer)
+        return token_ids if unit == "token" else _array_keys(unit, ids_bt, mask_bt, vocabulary)
     torch = sys.modules["torch"]
     if not is_tensor(mask):
         mask = torch.from_numpy(np.not_equal(as_array("mask", mask), 0))
@@ -108,18 +113,20 @@ def unit_keys(unit: str, token_ids: Any, mask: Any, *, tokenizer: Any = None) ->
     if unit == "token":
         return token_ids
     device, token_ids, mask = token_ids.device, token_ids.detach(), mask.detach() != 0
-    if device.type == "cpu" or UNITS[unit].needs_tokenizer:
+    if device.type == "cpu" or UNITS[unit].needs_vocabulary:
         ids_bt, mask_bt = token_ids.cpu().numpy(), mask.cpu().numpy()
-        keys = _array_keys(unit, ids_bt, mask_bt, tokenizer)
+        keys = _array_keys(unit, ids_bt, mask_bt, vocabulary)
         return torch.from_numpy(keys).to(device)
     return tensor_keys(unit, token_ids, mask.to(device))
 
 
-def _array_keys(unit: str, ids_bt: np.ndarray, mask_bt: np.ndarray, tokenizer: Any) -> np.ndarray:
+def _array_keys(
+    unit: str, ids_bt: np.ndarray, mask_bt: np.ndarray, vocabulary: Vocabulary | None
+) -> np.ndarray:
     """The compiled loops, over some rows at a time, in threads as the CPU backend does."""
     import numba
 
-    kernel = _kernel(unit, tokenizer)
+    kernel = _kernel(unit, vocabulary)
     keys = np.zeros(ids_bt.shape, dtype=np.int32)
 
     def fill(rows: slice) -> tuple[int, int]:
@@ -142,19 +149,17 @@ def _array_keys(unit: str, ids_bt: np.ndarray, mask_bt: np.ndarray, tokenizer: A
     return keys
 
 
-def _kernel(unit: str, tokenizer: Any) -> Callable[..., tuple[int, int]]:
+def _kernel(unit: str, vocabulary: Vocabulary | None) -> Callable[..., tuple[int, int]]:
     from ktae.backends import _unit_kernels as kernels
 
     if unit == "position":
         return lambda ids, mask, out: kernels.position_rows(ids, mask, POSITION_BUCKET, out)
-    if not UNITS[unit].needs_tokenizer:
+    if not UNITS[unit].needs_vocabulary:
         n = {"bigram": 2, "trigram": 3}[unit]
         return lambda ids, mask, out: kernels.ngram_rows(ids, mask, n, out)
-    from ktae.vocabulary import vocabulary_of
-
-    tables = vocabulary_of(tokenizer)
+    assert vocabulary is not None
     breaks = {"word": kernels.WORD_BREAKS, "line": 1, "step": 2}[unit]
-    return lambda ids, mask, out: kernels.text_rows(ids, mask, *tables, breaks, out)
+    return lambda ids, mask, out: kernels.text_rows(ids, mask, *vocabulary, breaks, out)
 
 
 def _plain(ids: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""The key-token table: one row for each group and token, and how every number came about."""
+"""The credit table: one row for each group and token, and how every number came about."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 
-class KeyTokenTable(NamedTuple):
+class CreditTable(NamedTuple):
     """Columns of equal length; rows are sorted by group and token id.
 
     In a group whose known rollouts are all correct or all incorrect there is nothing to compare:
-    p is 1, every other statistic is 0, and so is the term.
+    p is 1, every other statistic is 0, and so is the credit.
     """
 
     group: np.ndarray
@@ -20,7 +20,7 @@ class KeyTokenTable(NamedTuple):
     """int64."""
     a: np.ndarray
     """Correct rollouts that contain the token: int64, or with graded scores that are not all 0 or 1
-    float64, their sum (with statistic `z`, of scores scaled to 0 to 1 within the group)."""
+    float64, their sum (with a z-score, of scores scaled to 0 to 1 within the group)."""
     b: np.ndarray
     """Incorrect rollouts that contain it, as `a`."""
     c: np.ndarray
@@ -40,6 +40,6 @@ class KeyTokenTable(NamedTuple):
     direction: np.ndarray
     """float64: effect size plus h3 times the frequency contrast; above 0 speaks for correct."""
     value: np.ndarray
-    """float64: the key-token value, before the sigmoid."""
-    term: np.ndarray
+    """float64: the value, before the sigmoid; or the z-score."""
+    credit: np.ndarray
     """float64: what is added to the rollout advantage."""

@@ -1,0 +1,84 @@
+"""Arrays of either library: their names in signatures, their limits, and what tells them apart.
+
+ktae takes whatever NumPy can read, and torch tensors on any device. It never imports torch to
+find out which it has: whoever gives a tensor has imported torch.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ktae.errors import InputError
+
+Array: TypeAlias = Any
+"""A `numpy.ndarray` or a `torch.Tensor`: what came in decides what goes out."""
+
+ArrayLike: TypeAlias = Any
+"""What NumPy can read as an array (lists, scalars, arrays), or a `torch.Tensor`."""
+
+MAX_TOKEN_ID = 2**31 - 1
+
+LARGEST = 1e30
+"""Bound on every weight and reward, far beyond any use: no product of some of them overflows."""
+
+
+def as_array(name: str, values: ArrayLike) -> np.ndarray:
+    """`values` as an array, or an InputError that names it."""
+    if isinstance(values, np.ma.MaskedArray):  # as an array it would lose what is masked
+        raise InputError(
+            f"{name} is a masked array; expected a plain one (correct.filled(np.nan): unknown)"
+        )
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise InputError(f"{name} is ragged; expected rows of equal length") from None
+
+
+def kind(array: Array) -> str:
+    """NumPy's letter for the kind of an array's or a tensor's dtype."""
+    if isinstance(array, np.ndarray):
+        return str(array.dtype.kind)
+    if array.dtype.is_floating_point or array.dtype.is_complex:
+        return "f" if array.dtype.is_floating_point else "c"
+    return "b" if str(array.dtype) == "torch.bool" else "i"
+
+
+def describe(array: Array) -> str:
+    """Dtype and shape of an array or a tensor, for messages."""
+    return f"{array.dtype} of shape {tuple(array.shape)}"
+
+
+def is_tensor(array: ArrayLike) -> bool:
+    """Whether it is a torch tensor."""
+    torch = sys.modules.get("torch")  # whoever has a tensor has imported torch
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def on_host(array: ArrayLike) -> ArrayLike:
+    """A torch tensor as a NumPy array (without a copy on the CPU); everything else as it is."""
+    if not is_tensor(array):
+        return array
+    tensor = array.detach().cpu()
+    if str(tensor.dtype) == "torch.bfloat16":  # NumPy has none
+        tensor = tensor.float()
+    return tensor.numpy()
+
+
+def device_type(array: ArrayLike) -> str:
+    """`cpu`, `cuda`, `xpu`, ... for torch tensors; `cpu` for everything else."""
+    return str(getattr(getattr(array, "device", None), "type", "cpu"))
+
+
+def like(given: ArrayLike, array: np.ndarray) -> Array:
+    """`array` as a tensor on the device of `given`, if that is one, and of its dtype unless bool.
+
+    Beside an array it stays what it is.
+    """
+    if not is_tensor(given):
+        return array
+    torch = sys.modules["torch"]
+    tensor = torch.from_numpy(array).to(given.device)
+    return tensor if tensor.dtype == torch.bool else tensor.to(given.dtype)

@@ -1,0 +1,365 @@
+"""The public functions: check the arrays, let an estimator give credit, return the caller's type."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+import sys
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from ktae.arrays import Array, ArrayLike, as_array, device_type, is_tensor, on_host
+from ktae.backends import BACKENDS, Backend, resolve
+from ktae.backends.table import CreditTable
+from ktae.batch import (
+    Batch,
+    Context,
+    check_per_rollout,
+    check_tokens,
+    finite_per_rollout,
+    group_labels,
+    in_words,
+    make_batch,
+    out_of_range,
+)
+from ktae.errors import InputError
+from ktae.estimators import CreditFunction, Estimator, as_estimator
+from ktae.rollout_advantages import rollout_advantages
+from ktae.statistics import Formula
+
+if TYPE_CHECKING:
+    from ktae.estimators.vocabulary import Vocabulary
+
+Base = Literal["grpo", "dr_grpo", "rloo"]
+
+AnEstimator = Estimator | str | CreditFunction
+"""An estimator, the name of a preset, or a function from rollouts to credit."""
+
+
+class _How(NamedTuple):
+    """The arguments that say how to compute, and not what."""
+
+    backend: str
+    validate: bool | None
+    memory_bytes: int
+    vocabulary: Vocabulary | None
+    step: int | None
+
+
+def token_credit(
+    token_ids: ArrayLike,
+    mask: ArrayLike,
+    correct: ArrayLike,
+    groups: ArrayLike,
+    estimator: AnEstimator = "paper",
+    *,
+    backend: str = "auto",
+    validate: bool | None = None,
+    memory_bytes: int = 2**30,
+    vocabulary: Vocabulary | None = None,
+    step: int | None = None,
+) -> Array:
+    """How much credit each token of each rollout gets beside its rollout's advantage.
+
+    Args:
+        token_ids: (B, T) integers, 0 to 2^31 - 1 where unmasked, anything elsewhere.
+        mask: (B, T) bool, integers or floats; a position counts where it is not 0.
+        correct: (B,) bool, or numbers 0, 1 and NaN. NaN is unknown (the verifier ran out of time):
+            the rollout is left out of the statistics and its credit is 0. A graded estimator takes
+            other scores, too.
+        groups: (B,) integers or strings, the prompt that each rollout answers. Rows of a group
+            need not be adjacent, sizes may differ.
+        estimator: one of `ktae.estimators`, the name of a preset, or a function of your own.
+        backend: `auto`, by the arrays' device, or a name in `ktae.backends()`.
+        validate: look at values too and not at shapes and dtypes alone. None, the default: yes on
+            the CPU, no on a GPU, where the host would have to wait. False saves that wait and
+            nothing else: whatever is in the host's memory is looked at in any case, since that
+            costs next to nothing. Unchecked ids count as some token, and what is neither 0 nor
+            NaN in `correct` as correct.
+        memory_bytes: bound on the memory beyond the output in the torch and triton backends, as
+            far as the largest group allows. The CPU backend needs its tables, at most 36 bytes a
+            thread for four times the distinct tokens of the largest group (or four to eight times
+            the padded length, if that is more), and some megabytes to convert arrays. With units
+            other than tokens, or a control, a few arrays of the output's size come on top.
+        vocabulary: the tokens' texts, for units that are made of text
+            (`ktae.rollouts.tokens.vocabulary`).
+        step: training steps done before these rollouts were sampled, for credit that decays.
+
+    Returns:
+        (B, T) float32, 0 where masked. With `paper` it is σ(v) - 0.5 of each token's value v, and 0
+        throughout a group that is all correct or all incorrect. NumPy arrays give a NumPy array,
+        torch tensors a tensor on the same device.
+
+    Raises:
+        InputError: (a ValueError) shapes, dtypes or values do not fit; it says what and where.
+
+    Source: the KTAE paper, Algorithm 1 and the equations of its section 3.
+    """
+    arrays = (token_ids, mask, correct, groups)
+    how = _How(backend, validate, memory_bytes, vocabulary, step)
+    return _estimate(arrays, as_estimator(estimator), None, how)
+
+
+def token_advantages(
+    rewards: ArrayLike,
+    token_ids: ArrayLike,
+    mask: ArrayLike,
+    groups: ArrayLike,
+    *,
+    estimator: AnEstimator = "paper",
+    correct: ArrayLike | None = None,
+    threshold: float = 0.0,
+    base: Base | ArrayLike = "grpo",
+    backend: str = "auto",
+    validate: bool | None = None,
+    memory_bytes: int = 2**30,
+    vocabulary: Vocabulary | None = None,
+    step: int | None = None,
+) -> Array:
+    """Token advantages: the rollout advantage plus the credit (paper, eq. "advantage").
+
+    Args:
+        rewards: (B,) finite numbers.
+        token_ids: (B, T) integers.
+        mask: (B, T) bool, integers or floats.
+        groups: (B,) integers or strings.
+        estimator: as in `token_credit`.
+        correct: (B,) as in `token_credit`. Without it a rollout counts as correct where its
+            reward is above `threshold`; a graded estimator takes the rewards themselves. Give it
+            wherever the reward is shaped: under DAPO's overlong penalty a correct but over-long
+            rollout may have reward 0.
+        threshold: used only without `correct`.
+        base: the rollout advantage. `grpo`: (R - mean) / (std + 1e-6) in the group; `dr_grpo`:
+            R - mean; `rloo`: R - mean of the group's others; or (B,) numbers of your own.
+        backend: as in `token_credit`.
+        validate: as in `token_credit`.
+        memory_bytes: as in `token_credit`.
+        vocabulary: as in `token_credit`.
+        step: as in `token_credit`.
+
+    Returns:
+        (B, T) float32, 0 where masked, of the type and on the device of `token_ids`.
+
+    Raises:
+        InputError: (a ValueError) shapes, dtypes or values do not fit; a reward is NaN or infinite.
+    """
+    check_threshold(threshold)
+    estimator = as_estimator(estimator)
+    stay = _stays_on_device(token_ids) and _stays_on_device(rewards) and not estimator.on_host
+    if not (stay and resolve(backend, token_ids).arrays == "torch"):
+        rewards = on_host(rewards)
+        shape = getattr(token_ids, "shape", None) or as_array("token_ids", token_ids).shape
+        rewards = finite_per_rollout("rewards", rewards, shape[0] if shape else 0)
+    if correct is None:
+        correct = _correct_by(rewards, threshold, estimator)
+    arrays = (token_ids, mask, correct, groups)
+    how = _How(backend, validate, memory_bytes, vocabulary, step)
+    return _estimate(arrays, estimator, (rewards, base), how)
+
+
+def credit_table(
+    token_ids: ArrayLike,
+    mask: ArrayLike,
+    correct: ArrayLike,
+    groups: ArrayLike,
+    estimator: AnEstimator = "paper",
+    *,
+    backend: Literal["auto", "cpu", "naive"] = "auto",
+) -> CreditTable:
+    """One row for each group and token: the counts, every statistic, the value and the credit.
+
+    Arguments and errors as in `token_credit`; the columns are NumPy arrays whatever came. The
+    table is for people and files, so it is made on the host. It is of single tokens: the
+    estimator's larger units and controls play no part (`Estimator.in_tables`).
+    """
+    if backend not in ("auto", "cpu", "naive"):
+        raise InputError(f"backend is {backend!r}; a table is made by 'auto', 'cpu' or 'naive'")
+    estimator = as_estimator(estimator)
+    of_tokens = estimator.in_tables()
+    if of_tokens is None:
+        raise InputError(f"{estimator} rests on no contingency tables, so it has no credit table")
+    module = BACKENDS["cpu" if backend == "auto" else backend].load()
+    arrays = [on_host(array) for array in (token_ids, mask, correct, groups)]
+    batch = make_batch(*arrays, score_range=estimator.score_range, context=Context(module.credit))
+    return of_tokens.table(batch, module.table)
+
+
+def class_credit(
+    token_ids: ArrayLike,
+    mask: ArrayLike,
+    classes: ArrayLike,
+    class_rewards: ArrayLike,
+    groups: ArrayLike,
+    estimator: AnEstimator = "paper",
+    **options: Any,
+) -> Array:
+    """Credit of rollouts with more than two outcomes.
+
+    Each class k in turn is what `correct` is in `token_credit`, and the others are incorrect. The
+    credit is Σ_k (reward_k - r̄) · credit_k, where r̄ is the mean reward of the group's rollouts.
+    With two classes of rewards 0 and 1 that is `token_credit`; rewards that are all alike give 0.
+
+    Args:
+        token_ids: (B, T) as in `token_credit`.
+        mask: (B, T)
+        classes: (B,) integers from 0 to K - 1, or -1 for unknown.
+        class_rewards: (K,) finite numbers.
+        groups: (B,)
+        estimator: one that is not graded.
+        **options: as in `token_credit`.
+
+    Returns:
+        (B, T) float32, of the type and on the device of `token_ids`.
+
+    Raises:
+        InputError: (a ValueError) shapes, dtypes or values do not fit.
+    """
+    estimator = as_estimator(estimator)
+    if estimator.score_range is not None:
+        raise InputError(f"{estimator} is graded; expected one of verdicts, since a class is one")
+    rewards_k = np.atleast_1d(as_array("class_rewards", on_host(class_rewards)))
+    if rewards_k.size == 0:
+        raise InputError("class_rewards is empty; expected the reward of each class")
+    rewards_k = finite_per_rollout("class_rewards", rewards_k, rewards_k.size)
+    class_b = _classes(classes, rewards_k.size)
+    mask_bt = as_array("mask", on_host(mask))
+    check_tokens(as_array("token_ids", on_host(token_ids)), mask_bt)
+    counted_b = np.any(mask_bt, axis=1) & (class_b >= 0)
+    labels = group_labels(on_host(groups), len(class_b))
+    _, group_b = np.unique(labels, return_inverse=True)
+    reward_b = np.zeros(len(class_b))
+    reward_b[counted_b] = rewards_k[class_b[counted_b]]
+    mean_b = (np.bincount(group_b, reward_b) / np.bincount(group_b, counted_b).clip(1))[group_b]
+    total: Array = 0
+    for k, reward in enumerate(rewards_k):
+        correct_b = np.where(class_b >= 0, class_b == k, np.nan)
+        credit = token_credit(token_ids, mask, correct_b, groups, estimator, **options)
+        weight = (reward - mean_b)[:, None].astype(np.float32)
+        total += credit * (weight if isinstance(credit, np.ndarray) else credit.new_tensor(weight))
+    return total
+
+
+def _classes(classes: ArrayLike, n_classes: int) -> np.ndarray:
+    """(B,) integers from -1 to `n_classes` - 1."""
+    class_b = as_array("classes", on_host(classes))
+    check_per_rollout("classes", class_b, len(class_b) if class_b.ndim else 0, "iu", "integers")
+    bad = np.flatnonzero((class_b < -1) | (class_b >= n_classes))
+    if bad.size:
+        raise InputError(
+            f"classes[{bad[0]}] is {class_b[bad[0]]}; expected 0 to {n_classes - 1}, the rows of "
+            "class_rewards, or -1 (unknown)"
+        )
+    return class_b
+
+
+def check_threshold(threshold: Any, name: str = "threshold") -> None:
+    """Raise an InputError, which begins with `name`, unless a reward can be above it."""
+    if isinstance(threshold, bool) or not isinstance(threshold, numbers.Real):
+        raise InputError(f"{name} is {threshold!r}; expected a number")
+    if not math.isfinite(threshold):
+        raise InputError(f"{name} is {threshold!r}; expected a finite number")
+
+
+def _correct_by(rewards: Array, threshold: float, estimator: Estimator) -> Array:
+    """What stands for `correct` where there are rewards alone."""
+    score_range = estimator.score_range
+    if score_range is None:
+        return rewards > threshold
+    if isinstance(rewards, np.ndarray):
+        for i in out_of_range(rewards, score_range)[:1]:
+            raise InputError(
+                f"rewards[{i}] is {rewards[i]}; with {estimator} and no `correct` they are the "
+                f"scores, {in_words(score_range)}: give `correct`, or PresenceZ(graded=True)"
+            )
+    return rewards
+
+
+def _estimate(
+    arrays: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike],
+    estimator: Estimator,
+    rewards_and_base: tuple[ArrayLike, ArrayLike] | None,
+    how: _How,
+) -> Array:
+    """Credit, plus the rollout advantages if there are rewards."""
+    _check_how(how)
+    token_ids = arrays[0]
+    chosen = resolve(how.backend, token_ids)
+    if chosen.arrays == "torch" and _stays_on_device(token_ids) and not estimator.on_host:
+        return _on_device(chosen, arrays, estimator, rewards_and_base, how)
+    context = Context(_on_arrays(chosen, how.memory_bytes), how.vocabulary, how.step)
+    batch = make_batch(*map(on_host, arrays), score_range=estimator.score_range, context=context)
+    if rewards_and_base:
+        batch = batch._replace(base=_base(batch, *map(on_host, rewards_and_base)))
+    credit_bt = estimator.credit(batch)
+    if is_tensor(token_ids):
+        return sys.modules["torch"].from_numpy(credit_bt).to(token_ids.device)
+    return credit_bt
+
+
+def _on_arrays(chosen: Backend, memory_bytes: int) -> Any:
+    """`Context.contingency` for arrays."""
+    module = chosen.load()
+    if chosen.arrays == "numpy":
+        return module.credit
+
+    def contingency(batch: Batch, formula: Formula) -> np.ndarray:
+        from ktae.backends.tensors import from_batch
+
+        credit = module.credit(from_batch(batch), formula, memory_bytes=memory_bytes)
+        credit_bt: np.ndarray = credit.numpy()
+        return credit_bt
+
+    return contingency
+
+
+def _on_device(
+    chosen: Backend,
+    arrays: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike],
+    estimator: Estimator,
+    rewards_and_base: tuple[ArrayLike, ArrayLike] | None,
+    how: _How,
+) -> Array:
+    """The same, all of it on the device of the token ids."""
+    from ktae.backends import tensors
+
+    module, validate = chosen.load(), bool(how.validate)
+
+    def contingency(batch: Any, formula: Formula) -> Array:
+        return module.credit(batch, formula, memory_bytes=how.memory_bytes)
+
+    context = Context(contingency, how.vocabulary, how.step)
+    batch = tensors.on_device(
+        *arrays, score_range=estimator.score_range, context=context, validate=validate
+    )
+    if rewards_and_base:
+        base_b = tensors.base_on_device(batch, *rewards_and_base, validate=validate)
+        batch = batch._replace(base=base_b)
+    return estimator.credit(batch)
+
+
+def _check_how(how: _How) -> None:
+    if how.validate is not None and not isinstance(how.validate, bool):
+        raise InputError(f"validate is {how.validate!r}; expected true, false or None")
+    for name, value in (("memory_bytes", how.memory_bytes), ("step", how.step)):
+        is_integer = hasattr(value, "__index__") and not isinstance(value, bool)
+        if not (is_integer and operator.index(value) >= 0) and (name, value) != ("step", None):
+            raise InputError(f"{name} is {value!r}; expected an integer from 0")
+
+
+def _base(batch: Batch, rewards_b: np.ndarray, base: ArrayLike) -> np.ndarray:
+    """(B,) float64 rollout advantages."""
+    if not isinstance(base, str):
+        return finite_per_rollout("base", base, len(batch.correct))
+    group_b = batch.group_b
+    counted_b = np.any(batch.mask, axis=1).astype(np.float64)
+    advantages_b: np.ndarray = rollout_advantages(
+        base, rewards_b, counted_b, lambda x: np.bincount(group_b, x)[group_b]
+    )
+    return advantages_b
+
+
+def _stays_on_device(array: ArrayLike) -> bool:
+    """Whether it is a tensor in other memory than the host's: a GPU's, of whatever make."""
+    return is_tensor(array) and device_type(array) != "cpu"

@@ -1,0 +1,65 @@
+"""Estimators of token credit as values: small frozen settings that compose.
+
+`preset("calibrated")`, `KTAE(h3=0)`, `Centred(OverUnits(PresenceZ(), ("trigram",)))`. Each equals
+itself, prints itself, and survives a round trip through a recipe. A function of your own is one
+too: `Function(function)`, or the function itself wherever an estimator is asked for.
+"""
+
+from ktae.estimators.base import ContingencyEstimator, Estimator
+from ktae.estimators.function import CreditFunction, Function
+from ktae.estimators.ktae import KTAE
+from ktae.estimators.presence import PresenceZ
+from ktae.estimators.section import (
+    KINDS,
+    PRESETS,
+    as_estimator,
+    from_section,
+    preset,
+    to_section,
+)
+from ktae.estimators.transforms import (
+    TRANSFORMS,
+    Centred,
+    Decayed,
+    GroupMean,
+    Ignoring,
+    OverUnits,
+    PermutedLabels,
+    RandomPlaces,
+    RolloutMean,
+    Scaled,
+    ShuffledValues,
+    Transform,
+    WithinRollout,
+)
+from ktae.estimators.units import UNITS, unit_keys
+
+__all__ = [
+    "KINDS",
+    "KTAE",
+    "PRESETS",
+    "TRANSFORMS",
+    "UNITS",
+    "Centred",
+    "ContingencyEstimator",
+    "CreditFunction",
+    "Decayed",
+    "Estimator",
+    "Function",
+    "GroupMean",
+    "Ignoring",
+    "OverUnits",
+    "PermutedLabels",
+    "PresenceZ",
+    "RandomPlaces",
+    "RolloutMean",
+    "Scaled",
+    "ShuffledValues",
+    "Transform",
+    "WithinRollout",
+    "as_estimator",
+    "from_section",
+    "preset",
+    "to_section",
+    "unit_keys",
+]

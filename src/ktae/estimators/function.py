@@ -1,0 +1,106 @@
+"""A function of the user's own as an estimator."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array, as_array, describe, on_host
+from ktae.batch import UNKNOWN, Batch, bad_token_id
+from ktae.errors import InputError
+from ktae.estimators.base import Estimator
+
+CreditFunction = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], Any]
+"""`function(token_ids, mask, correct, groups) -> credit`, in NumPy.
+
+It gets (n, T) int64 token ids, (n, T) bool mask, (n,) bool correctness and (n,) integer groups of
+the n rollouts that can be evidence: those of known correctness with an unmasked token. Rows of a
+group need not be adjacent, sizes may differ, groups may be all correct or all incorrect, and ids at
+masked positions may be anything. It gives (n, T) numbers, an array or a tensor, which are added to
+the rollout advantages at their tokens; what it gives at masked positions is not looked at."""
+
+SIGNATURE = "(token_ids, mask, correct, groups) -> credit"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Function(Estimator):
+    """Credit by a function of arrays, which is called once for all groups, on the host.
+
+    It gets verdicts, and is not called where no rollout can be evidence.
+    """
+
+    function: CreditFunction
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InputError(f"function is {self.function!r}; expected a function {SIGNATURE}")
+        try:
+            signature = inspect.signature(self.function)
+        except ValueError:  # some compiled functions have none
+            return
+        try:
+            signature.bind(*"four")
+        except TypeError:
+            raise InputError(
+                f"{self.name}{signature} does not take four arrays; expected a function {SIGNATURE}"
+            ) from None
+
+    @property
+    def name(self) -> str:
+        """The function's own name."""
+        function: Any = self.function
+        return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+
+    @property
+    def on_host(self) -> bool:
+        """Functions are of arrays."""
+        return True
+
+    def credit(self, batch: Batch, weight: float = 1.0) -> Array:
+        """See `Estimator.credit`.
+
+        Raises:
+            InputError: a token id is out of range, or what the function gave does not fit.
+        """
+        credit_bt = np.zeros(batch.token_ids.shape)
+        mask_bt = np.not_equal(batch.mask, 0)
+        bad = np.argwhere(mask_bt & ((batch.token_ids < 0) | (batch.token_ids > MAX_TOKEN_ID)))
+        if len(bad):
+            raise bad_token_id(batch.token_ids, *bad[0])
+        counted_bt = batch.counted()
+        rows = np.flatnonzero((batch.correct != UNKNOWN) & counted_bt.any(axis=1))
+        if len(rows):
+            credit_bt[rows] = self._called(batch, rows, counted_bt[rows])
+        credit_bt = credit_bt.astype(np.float32) * np.float32(weight)
+        credit_bt += batch.base[:, None]
+        credit_bt *= mask_bt
+        return credit_bt
+
+    def _called(self, batch: Batch, rows: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """(n, T) float64 for the rows that can be evidence, 0 where masked."""
+        ids, correct = batch.token_ids[rows].astype(np.int64), batch.correct[rows] == 1
+        group_b = batch.group_b[rows]
+        groups = np.unique(group_b, return_inverse=True)[1]
+        # Copies: a function that writes into its arguments spoils nothing.
+        found = self.function(ids.copy(), mask.copy(), correct.copy(), groups.copy())
+        array = as_array(f"what {self.name} gave", on_host(found))
+        if array.shape != mask.shape or array.dtype.kind not in "biuf":
+            raise InputError(
+                f"{self.name} gave {describe(array)}; expected numbers of shape {mask.shape}, one "
+                "for each token of the rollouts that it was called with"
+            )
+        credit = np.where(mask, array, 0).astype(np.float64)
+        bad = np.argwhere(~(np.abs(credit) <= LARGEST))
+        if len(bad):
+            row, column = bad[0]
+            own = group_b == group_b[row]
+            raise InputError(
+                f"{self.name} gave {credit[row, column]} for token {ids[row, column]} of rollout "
+                f"{rows[row]} in group {batch.group_ids[group_b[row]]} ({correct[own].sum()} of "
+                f"{own.sum()} correct); expected a finite number within ±{LARGEST:g}"
+            )
+        return credit

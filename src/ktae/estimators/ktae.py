@@ -1,0 +1,120 @@
+"""KTAE: the paper's estimator, its ablations, and what its authors' code computes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+from ktae.arrays import LARGEST, Array
+from ktae.batch import ScoreRange
+from ktae.errors import InputError
+from ktae.estimators.base import ContingencyEstimator, require_bool, require_number
+from ktae.estimators.transforms import Ignoring, Scaled
+from ktae.statistics import Formula
+
+FISHER = ("two-sided", "point")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class KTAE(ContingencyEstimator):
+    """Credit σ(v) - 1/2 of the key-token value v = (h1 F + h2 IG) D. The defaults are the paper's.
+
+    F = exp(-2 p) is the score of Fisher's exact test, IG the information gain in bits, and
+    D = asin √(a/n_true) - asin √(b/n_false) + h3 (TF_true/(TF_false+ε) - TF_false/(TF_true+ε)) the
+    direction; `ktae.statistics` has each formula. The credit lies within ±1/2.
+
+    Source: the KTAE paper, Algorithm 1 and the equations of its section 3.
+    """
+
+    h1: float = 1.0
+    """Weight of the Fisher score in the strength of association; from 0."""
+
+    h2: float = 2.0
+    """Weight of the information gain (bits) in the strength of association; from 0."""
+
+    h3: float = 1.0
+    """Weight of the term-frequency ratio in the direction; from 0."""
+
+    k1: float = 2.0
+    """BM25's saturation of the term frequency; above 0."""
+
+    b_len: float = 0.5
+    """BM25's length normalisation, 0 (none) to 1 (full). The paper calls it `b`."""
+
+    eps: float = 1e-5
+    """Added to the denominators of the frequency ratio. The paper prints none and so divides by
+    zero for a token that occurs in one class only; this value is the released code's."""
+
+    fisher: Literal["two-sided", "point"] = "two-sided"
+    """`two-sided`: the probability of all tables no more probable than this one. `point`: the
+    probability of this one table, the equation that the paper prints."""
+
+    normalize: bool = False
+    """Divide the key-token value by h1 + h2, as the released code does."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("h1", "h2", "h3"):
+            require_number(name, getattr(self, name), 0)
+        for name in ("k1", "eps"):
+            require_number(name, getattr(self, name), 1 / LARGEST)
+        require_number("b_len", self.b_len, 0, 1)
+        require_bool("normalize", self.normalize)
+        if self.fisher not in FISHER:
+            raise InputError(f"fisher is {self.fisher!r}; expected one of {', '.join(FISHER)}")
+        if self.normalize and self.h1 + self.h2 < 1 / LARGEST:
+            raise InputError(
+                f"normalize divides by h1 + h2, and that is {self.h1 + self.h2!r}; "
+                f"expected at least {1 / LARGEST:g}"
+            )
+
+    @property
+    def score_range(self) -> ScoreRange:
+        """A rollout of graded score r counts as r correct and 1 - r incorrect ones."""
+        return (0.0, 1.0) if self.graded else None
+
+    def largest_credit(self, n: Array) -> Array:
+        """See `Estimator.largest_credit`."""
+        return 0 * n + 0.5
+
+    def formula(self, weight: float) -> Formula:
+        """See `ContingencyEstimator.formula`."""
+        numbers = (self.h1, self.h2, self.h3, self.k1, self.b_len, self.eps)
+        return Formula(
+            *map(float, numbers),
+            value_scale=1.0 / (self.h1 + self.h2) if self.normalize else 1.0,
+            credit_scale=weight,
+            point=self.fisher == "point",
+            z=False,
+        )
+
+
+def paper(**settings: Any) -> KTAE:
+    """The formulas as the paper prints them."""
+    return KTAE(**settings)
+
+
+def released(**settings: Any) -> Scaled:
+    """What the authors' released code computes, but for its float32 Fisher test.
+
+    Its estimator call hard-codes h2 = 1 whatever the launch scripts pass, divides the value by
+    h1 + h2, doubles the credit, and gives token 151643 (Qwen's `<|endoftext|>`) none. Its float32
+    comparison of tied tables, which mistakes many p = 1 for p < 1, is not reproduced.
+    """
+    estimator = KTAE(**({"h2": 1.0, "normalize": True} | settings))
+    return Scaled(Ignoring(estimator, (151643,)), 2.0)
+
+
+def no_fisher(**settings: Any) -> KTAE:
+    """The paper's ablation without Fisher's test (sec. 4.4)."""
+    return KTAE(**({"h1": 0.0} | settings))
+
+
+def no_ig(**settings: Any) -> KTAE:
+    """The paper's ablation without the information gain (sec. 4.4)."""
+    return KTAE(**({"h2": 0.0} | settings))
+
+
+def no_tf(**settings: Any) -> KTAE:
+    """The paper's ablation without the term frequency (sec. 4.4)."""
+    return KTAE(**({"h3": 0.0} | settings))

@@ -1,0 +1,62 @@
+"""The permutation z-score of presence: an estimator that is 0 on average where labels say nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ktae.arrays import LARGEST, Array
+from ktae.batch import ScoreRange
+from ktae.estimators.base import ContingencyEstimator
+from ktae.estimators.transforms import OverUnits, Scaled
+from ktae.statistics import Formula
+
+SCALE = 0.3
+"""Weight of the presets' credit beside the rollout advantage."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class PresenceZ(ContingencyEstimator):
+    """Credit z = (Σ r - m r̄) / √(m (n - m) / (n - 1) s²), over the m of n rollouts with the token.
+
+    z is the permutation z-score of the summed scores of the rollouts that hold the token
+    (`ktae.statistics.presence_z`). Its expected value under permuted labels is exactly 0, whatever
+    the token's frequency and the group's accuracy, and its variance is 1. It is linear in the
+    scores, so graded rewards need no other formula. |z| is at most √(n - 1), as GRPO's advantage.
+    """
+
+    @property
+    def score_range(self) -> ScoreRange:
+        """Any number far from float32's limit: z does not change with the scores' scale."""
+        return (-LARGEST, LARGEST) if self.graded else None
+
+    def largest_credit(self, n: Array) -> Array:
+        """See `Estimator.largest_credit`."""
+        return (n - 1) ** 0.5
+
+    def prepared(self, batch: Any) -> Any:
+        """Scores by where they are between their group's lowest and highest: z is the same."""
+        return batch.with_scores_from_0_to_1()
+
+    def formula(self, weight: float) -> Formula:
+        """See `ContingencyEstimator.formula`; the table shows the paper's tests beside z."""
+        return Formula(
+            h1=1.0, h2=2.0, h3=0.0, k1=2.0, b_len=0.5, eps=1e-5,
+            value_scale=1.0, credit_scale=weight, point=False, z=True,
+        )  # fmt: skip
+
+
+def calibrated(**settings: Any) -> Scaled:
+    """0.3 times the mean z of the token and of its bigram.
+
+    z has variance 1 under permuted labels, as GRPO's advantage has over rollouts. So the scale is
+    the credit's weight beside that advantage where a unit is informative. Over all tokens the root
+    mean square is less (0.23 of it on random labels): many tokens are in every rollout, and the
+    mean of two units varies less than one.
+    """
+    return Scaled(OverUnits(PresenceZ(**settings), ("token", "bigram")), SCALE)
+
+
+def trigrams(**settings: Any) -> Scaled:
+    """0.3 times the z of the token's trigram: the two tokens before and itself."""
+    return Scaled(OverUnits(PresenceZ(**settings), ("trigram",)), SCALE)

@@ -1,0 +1,181 @@
+"""Estimators by name, and as a section of a recipe: `calibrated`, or a mapping.
+
+    credit: calibrated
+    credit: {estimator: ktae, h3: 0, transforms: [centred, {scaled: 0.5}]}
+
+`estimator` is a preset or a kind of estimator; the settings beside it replace those of the
+innermost estimator; `transforms` wrap it, the first one first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ktae.errors import InputError
+from ktae.estimators import ktae, presence
+from ktae.estimators.base import Estimator
+from ktae.estimators.function import SIGNATURE, Function
+from ktae.estimators.transforms import TRANSFORMS, Transform
+
+KINDS: dict[str, type[Estimator]] = {"ktae": ktae.KTAE, "presence-z": presence.PresenceZ}
+"""The estimators with settings of their own."""
+
+PRESETS: dict[str, Callable[..., Estimator]] = {
+    "paper": ktae.paper,
+    "released": ktae.released,
+    "no-fisher": ktae.no_fisher,
+    "no-ig": ktae.no_ig,
+    "no-tf": ktae.no_tf,
+    "calibrated": presence.calibrated,
+    "trigrams": presence.trigrams,
+}
+"""Ready settings; their arguments replace settings of the innermost estimator."""
+
+OWN_KEYS = ("estimator", "transforms")
+
+
+def preset(name: str, /, **settings: Any) -> Estimator:
+    """The preset of that name, with settings of its innermost estimator replaced.
+
+    Args:
+        name: a key of `PRESETS` or of `KINDS`.
+        **settings: fields of the innermost estimator.
+
+    Raises:
+        InputError: there is no such preset or no such setting; the message lists what there is.
+    """
+    makers = PRESETS | KINDS
+    if not isinstance(name, str) or name not in makers:
+        raise InputError(f"no estimator {name!r}; {_hint(name, makers)}")
+    known = _settings(makers[name]())
+    for key in settings:
+        if key not in known:
+            raise InputError(f"estimator {name} has no setting {key!r}; {_hint(key, known)}")
+    return makers[name](**settings)
+
+
+def as_estimator(given: Any, what: str = "estimator") -> Estimator:
+    """An estimator by what stands for one: itself, a preset's name, a mapping, or a function.
+
+    Raises:
+        InputError: it is none of these; `what` begins the message.
+    """
+    if isinstance(given, Estimator):
+        return given
+    if isinstance(given, str):
+        return preset(given)
+    if isinstance(given, Mapping):
+        return from_section(given)
+    if callable(given):
+        return Function(given)
+    raise InputError(
+        f"{what} is {given!r}; expected an estimator of ktae.estimators, the name of one "
+        f"({', '.join(PRESETS)}), or a function {SIGNATURE}"
+    )
+
+
+def from_section(section: str | Mapping[str, Any]) -> Estimator:
+    """The estimator of a recipe's section `credit`.
+
+    Raises:
+        InputError: an unknown name or setting (the nearest known one is named), or a value out of
+            range.
+    """
+    if isinstance(section, str):
+        return preset(section)
+    if not isinstance(section, Mapping) or "estimator" not in section:
+        raise InputError(
+            f"credit is {section!r}; expected the name of an estimator, or a mapping such as "
+            "{estimator: ktae, h3: 0}"
+        )
+    settings = {key: value for key, value in section.items() if key not in OWN_KEYS}
+    estimator = preset(section["estimator"], **settings)
+    transforms = section.get("transforms") or ()
+    if isinstance(transforms, str | Mapping):
+        transforms = (transforms,)
+    for entry in transforms:
+        estimator = _wrapped(estimator, entry)
+    return estimator
+
+
+def to_section(estimator: Estimator) -> str | dict[str, Any]:
+    """The section that `from_section` reads as this estimator, of plain values.
+
+    Raises:
+        InputError: it is or holds an estimator that has no name, such as a function.
+    """
+    for name, make in PRESETS.items():
+        if make() == estimator:
+            return name
+    wrappers: list[Any] = []
+    kinds = {kind: name for name, kind in KINDS.items()}
+    names = {transform: name for name, transform in TRANSFORMS.items()}
+    inner = estimator
+    while isinstance(inner, Transform):
+        if type(inner) not in names:
+            raise InputError(f"{type(inner).__name__} has no name that a recipe could hold")
+        own = {key: _plain(value) for key, value in changed(inner).items() if key != "inner"}
+        wrappers.insert(0, {names[type(inner)]: own} if own else names[type(inner)])
+        inner = inner.inner
+    if type(inner) not in kinds:
+        raise InputError(f"{inner!r} has no name that a recipe could hold")
+    section = {"estimator": kinds[type(inner)]} | changed(inner)
+    return section | ({"transforms": wrappers} if wrappers else {})
+
+
+def changed(estimator: Any) -> dict[str, Any]:
+    """The settings that are not at their defaults, by name."""
+    return {
+        field.name: getattr(estimator, field.name)
+        for field in dataclasses.fields(estimator)
+        if getattr(estimator, field.name) != field.default
+    }
+
+
+def _settings(estimator: Estimator) -> list[str]:
+    """The names of the innermost estimator's settings."""
+    while isinstance(estimator, Transform):
+        estimator = estimator.inner
+    return [field.name for field in dataclasses.fields(estimator)]  # type: ignore[arg-type]
+
+
+def _wrapped(estimator: Estimator, entry: Any) -> Transform:
+    """The estimator in one entry of `transforms`: a name, or a mapping of it to its settings."""
+    name, given = entry, None
+    if isinstance(entry, Mapping) and len(entry) == 1:
+        name, given = next(iter(entry.items()))
+    if not isinstance(name, str) or name not in TRANSFORMS:
+        raise InputError(f"no transform {name!r}; {_hint(name, TRANSFORMS)}")
+    make = TRANSFORMS[name]
+    own = [field for field in dataclasses.fields(make) if field.name != "inner"]  # type: ignore[arg-type]
+    names = [field.name for field in own]
+    if given is None:
+        settings: dict[str, Any] = {}
+    elif isinstance(given, Mapping):
+        settings = dict(given)
+    elif len(names) == 1:
+        settings = {names[0]: given}
+    else:
+        raise InputError(f"transform {name} is given {given!r}; it has no settings")
+    for key in settings:
+        if key not in names:
+            raise InputError(f"transform {name} has no setting {key!r}; {_hint(key, names)}")
+    for field in own:
+        if field.default is dataclasses.MISSING and field.name not in settings:
+            raise InputError(f"transform {name} needs {field.name}: {{{name}: ...}}")
+    return make(estimator, **settings)
+
+
+def _hint(name: Any, known: Iterable[str]) -> str:
+    known = list(known)
+    nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=0.6)
+    if nearest:
+        return f"did you mean {nearest[0]!r}?"
+    return f"expected one of {', '.join(known)}" if known else "there are none"
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,358 @@
+"""What wraps an estimator and is one again: scales, units, centring, decay, and every control.
+
+Wrappers compose as in optax: each holds one estimator, passes it the rollouts (perhaps changed)
+and gives back its credit (perhaps changed). A wrapper that moves credit between tokens takes it
+without the rollout advantage, which it adds at the end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array
+from ktae.errors import InputError
+from ktae.estimators import controls
+from ktae.estimators.base import Estimator, require_integer, require_number
+from ktae.estimators.units import UNITS, unit_keys
+
+if TYPE_CHECKING:
+    from ktae.backends.table import CreditTable
+    from ktae.batch import Batch, ScoreRange
+    from ktae.estimators.base import MakeTable
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Transform(Estimator):
+    """An estimator made of another one."""
+
+    inner: Estimator
+    """What is wrapped."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.inner, Estimator):
+            raise InputError(
+                f"{type(self).__name__} wraps {self.inner!r}; expected an estimator, such as "
+                "ktae.estimators.preset('paper')"
+            )
+
+    @property
+    def score_range(self) -> ScoreRange:
+        """The wrapped estimator's."""
+        return self.inner.score_range
+
+    @property
+    def needs_vocabulary(self) -> bool:
+        """The wrapped estimator's."""
+        return self.inner.needs_vocabulary
+
+    @property
+    def on_host(self) -> bool:
+        """The wrapped estimator's."""
+        return self.inner.on_host
+
+    def in_tables(self) -> Estimator | None:
+        """The wrapped estimator's."""
+        return self.inner.in_tables()
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Scaled(Transform):
+    """The credit times a factor."""
+
+    factor: float
+    """Above 0."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_number("factor", self.factor, 1 / LARGEST)
+        object.__setattr__(self, "factor", float(self.factor))
+
+    def credit(self, batch: Any, weight: float = 1.0) -> Array:
+        """See `Estimator.credit`."""
+        return self.inner.credit(batch, weight * self.factor)
+
+    def in_tables(self) -> Estimator | None:
+        """The wrapped estimator's, times the factor."""
+        inner = self.inner.in_tables()
+        return None if inner is None else Scaled(inner, self.factor)
+
+    def table(self, batch: Batch, make: MakeTable, weight: float = 1.0) -> CreditTable:
+        """See `Estimator.table`."""
+        return self.inner.table(batch, make, weight * self.factor)
+
+    def largest_credit(self, n: Array) -> Array:
+        """See `Estimator.largest_credit`."""
+        return self.factor * self.inner.largest_credit(n)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Ignoring(Transform):
+    """Some token ids are neither counted nor given credit, as if they were masked.
+
+    The end-of-sequence token is in every finished rollout and in no truncated one, so its credit is
+    a length signal; ignore its id to leave that signal out.
+    """
+
+    token_ids: tuple[int, ...]
+    """From 0 to 2^31 - 1; kept sorted, each once."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "token_ids", _token_ids(self.token_ids))
+
+    def credit(self, batch: Any, weight: float = 1.0) -> Array:
+        """See `Estimator.credit`."""
+        return self.inner.credit(self._without(batch), weight)
+
+    def in_tables(self) -> Estimator | None:
+        """The wrapped estimator's, without these tokens."""
+        inner = self.inner.in_tables()
+        return None if inner is None else Ignoring(inner, self.token_ids)
+
+    def table(self, batch: Batch, make: MakeTable, weight: float = 1.0) -> CreditTable:
+        """See `Estimator.table`."""
+        return self.inner.table(self._without(batch), make, weight)
+
+    def largest_credit(self, n: Array) -> Array:
+        """See `Estimator.largest_credit`."""
+        return self.inner.largest_credit(n)
+
+    def _without(self, batch: Any) -> Any:
+        return batch._replace(ignored=tuple(sorted({*batch.ignored, *self.token_ids})))
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class OverUnits(Transform):
+    """The mean of the credit that a token gets as part of each unit: itself, its bigram, its line.
+
+    The wrapped estimator sees the units' keys in place of the token ids (`ktae.estimators.units`).
+    """
+
+    units: tuple[str, ...]
+    """Names in `ktae.estimators.units.UNITS`, none twice."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "units", _units(self.units))
+
+    @property
+    def needs_vocabulary(self) -> bool:
+        """Whether a unit is made of text."""
+        return self.inner.needs_vocabulary or any(UNITS[x].needs_vocabulary for x in self.units)
+
+    def credit(self, batch: Any, weight: float = 1.0) -> Array:
+        """See `Estimator.credit`; each unit's share of the weight is rounded by itself."""
+        own = batch
+        if batch.ignored:  # no part of any unit
+            own = batch._replace(mask=batch.counted(), ignored=(), base=0 * batch.base)
+        total_bt: Array = None
+        for unit in self.units:
+            keys_bt = unit_keys(
+                unit, own.token_ids, own.mask, vocabulary=batch.context.vocabulary
+            )
+            # The base goes with the first unit.
+            base_b = own.base if total_bt is None else 0 * own.base
+            of_unit = own._replace(token_ids=keys_bt, base=base_b)
+            credit_bt = self.inner.credit(of_unit, weight / len(self.units))
+            if total_bt is None:
+                total_bt = credit_bt
+            else:
+                total_bt += credit_bt
+        return _plus_base(total_bt, batch) if batch.ignored else total_bt
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Decayed(Transform):
+    """The credit times a weight that falls linearly from 1 to 0 over the first training steps.
+
+    What tokens tell may be worth much early and nothing late.
+    """
+
+    steps: int
+    """Training steps (batches of rollouts) until it is 0; from 1."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_integer("steps", self.steps, 1)
+
+    def credit(self, batch: Any, weight: float = 1.0) -> Array:
+        """See `Estimator.credit`."""
+        done = batch.context.step
+        if done is None:
+            raise InputError(
+                f"the credit decays over {self.steps} training steps, and the step is not known; "
+                "give step="
+            )
+        credit_bt = _without_base(self.inner, batch, weight)
+        credit_bt *= max(0.0, 1.0 - done / self.steps)
+        return _plus_base(credit_bt, batch)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Moved(Transform):
+    """Credit, changed after it was computed; a subclass says how."""
+
+    def credit(self, batch: Any, weight: float = 1.0) -> Array:
+        """See `Estimator.credit`."""
+        return _plus_base(self.moved(_without_base(self.inner, batch, weight), batch), batch)
+
+    def moved(self, credit_bt: Array, batch: Any) -> Array:
+        """(B, T) the changed credit, 0 where a token is not counted."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Centred(Moved):
+    """The credit less its mean over the group's tokens, so that a group as a whole gets none.
+
+    With `GroupMean` it adds up to the wrapped estimator's credit.
+    """
+
+    def moved(self, credit_bt: Array, batch: Any) -> Array:
+        """See `controls.group_means`."""
+        return credit_bt - _group_means(credit_bt, batch)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class GroupMean(Moved):
+    """A control: every token of a group gets the mean credit of the group's tokens.
+
+    It is a function of the group alone: an offset of all its advantages, and no rollout or token
+    is told from another.
+    """
+
+    def moved(self, credit_bt: Array, batch: Any) -> Array:
+        """See `controls.group_means`."""
+        return _group_means(credit_bt, batch)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class RolloutMean(Moved):
+    """A control: every token of a rollout gets the mean credit of the rollout's tokens."""
+
+    def moved(self, credit_bt: Array, batch: Any) -> Array:
+        """See `controls.rollout_means`."""
+        return controls.rollout_means(credit_bt, batch.counted())
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class WithinRollout(Moved):
+    """A control: the credit less its mean over the rollout, whose own advantage stays as it was."""
+
+    def moved(self, credit_bt: Array, batch: Any) -> Array:
+        """See `controls.within_rollouts`."""
+        return controls.within_rollouts(credit_bt, batch.counted())
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class _Seeded(Moved):
+    """A control that draws at random."""
+
+    seed: int = 0
+    """Of its random numbers, which depend on it and the rollouts alone; from 0."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_integer("seed", self.seed, 0)
+        object.__setattr__(self, "seed", operator.index(self.seed))
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class PermutedLabels(_Seeded):
+    """A control: the estimator sees correctness permuted among the rollouts of each group."""
+
+    def credit(self, batch: Any, weight: float = 1.0) -> Array:
+        """See `Estimator.credit` and `controls.permuted_labels`."""
+        permuted_b = controls.permuted_labels(
+            batch.token_ids, batch.counted(), batch.evidence(), batch.group_b, seed=self.seed
+        )
+        return self.inner.credit(batch.with_evidence(permuted_b), weight)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class ShuffledValues(_Seeded):
+    """A control: credit exchanged among the distinct tokens of each group.
+
+    It wraps an estimator of one unit, inside of `OverUnits`: then each unit's are exchanged.
+    """
+
+    def moved(self, credit_bt: Array, batch: Any) -> Array:
+        """See `controls.shuffled_values`."""
+        return controls.shuffled_values(
+            credit_bt,
+            batch.token_ids,
+            batch.counted(),
+            batch.evidence(),
+            batch.group_b,
+            seed=self.seed,
+        )
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class RandomPlaces(_Seeded):
+    """A control: each rollout's credit, on random tokens of the same rollout."""
+
+    def moved(self, credit_bt: Array, batch: Any) -> Array:
+        """See `controls.random_places`."""
+        return controls.random_places(
+            credit_bt, batch.counted(), token_ids=batch.token_ids, seed=self.seed
+        )
+
+
+def _without_base(estimator: Estimator, batch: Any, weight: float) -> Array:
+    return estimator.credit(batch._replace(base=0 * batch.base), weight)
+
+
+def _plus_base(credit_bt: Array, batch: Any) -> Array:
+    """The credit plus each rollout's base, in place; 0 where masked."""
+    credit_bt += batch.base[:, None]
+    credit_bt *= batch.mask != 0
+    return credit_bt
+
+
+def _group_means(credit_bt: Array, batch: Any) -> Array:
+    return controls.group_means(
+        credit_bt, batch.counted(), batch.evidence(), batch.group_b
+    )
+
+
+def _units(names: Any) -> tuple[str, ...]:
+    if isinstance(names, str):
+        names = (names,)
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"units is {names!r}; expected a tuple of names")
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"units is {names!r}; expected at least one name, and none twice")
+    for name in names:
+        if name not in UNITS:
+            raise InputError(f"no unit {name!r}; expected one of {', '.join(UNITS)}")
+    return tuple(names)
+
+
+def _token_ids(ids: Any) -> tuple[int, ...]:
+    try:
+        distinct = tuple(sorted({operator.index(i) for i in ids}))
+    except TypeError:
+        raise InputError(f"token_ids is {ids!r}; expected a list of token ids to ignore") from None
+    if distinct and (distinct[0] < 0 or distinct[-1] > MAX_TOKEN_ID):
+        raise InputError(f"token_ids is {ids!r}; expected ids from 0 to {MAX_TOKEN_ID}")
+    return distinct
+
+
+TRANSFORMS: dict[str, Callable[..., Transform]] = {
+    "over-units": OverUnits,
+    "scaled": Scaled,
+    "centred": Centred,
+    "decayed": Decayed,
+    "ignoring": Ignoring,
+    "permuted-labels": PermutedLabels,
+    "shuffled-values": ShuffledValues,
+    "random-places": RandomPlaces,
+    "group-mean": GroupMean,
+    "rollout-mean": RolloutMean,
+    "within-rollout": WithinRollout,
+}
+"""By the names that recipes use."""
