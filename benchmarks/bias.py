@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ktae import KTAEConfig, key_token_values
+from ktae import KTAEConfig, token_credit
 from ktae.demo import SUMS
 from ktae.demo.pretrain import base_model
 from ktae.evaluation.generation import generate
@@ -97,7 +97,7 @@ def bias(
     means, sizes = np.zeros((2, permutations, len(bins)))
     for i in range(permutations):
         order = rng.random((groups[-1] + 1, G)).argsort(axis=1)
-        terms = key_token_values(ids, mask, (order < n_true).ravel(), groups, config)
+        terms = token_credit(ids, mask, (order < n_true).ravel(), groups, config)
         means[i] = [terms[tokens].mean() for tokens in bins]
         sizes[i] = [np.abs(terms[tokens]).mean() for tokens in bins]
     errors = means.std(axis=0, ddof=1) / permutations**0.5

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ktae.bench import Rollouts, append_rows, machine, random_batch
-from ktae.estimator import key_token_values
+from ktae.credit import token_credit
 
 PAPER_GPUS, PAPER_PROMPTS, GROUP_SIZE, WIDTH = 8, 1024, 16, 3072
 PUBLISHED_STEP = 559.36
@@ -63,11 +63,11 @@ def main() -> None:
 
 def check_shards(batch: Rollouts, counts: list[int]) -> None:
     """A group's terms depend on its own rollouts and nothing else, to the last bit."""
-    whole = key_token_values(*batch)
+    whole = token_credit(*batch)
     for count in counts:
         for rows in np.array_split(np.arange(len(whole)).reshape(-1, GROUP_SIZE), count):
             own = rows.ravel()
-            shard = key_token_values(*Rollouts(*(array[own] for array in batch)))
+            shard = token_credit(*Rollouts(*(array[own] for array in batch)))
             assert np.array_equal(shard.view(np.int32), whole[own].view(np.int32)), count
         print(f"{count} shards of whole groups: bit for bit the same", flush=True)
 
@@ -77,7 +77,7 @@ def seconds_per_token(batch: Rollouts, repeats: int = 7) -> float:
     rounds = []
     for _ in range(repeats):
         started = time.process_time()
-        key_token_values(*batch)
+        token_credit(*batch)
         rounds.append(time.process_time() - started)
     return float(np.median(rounds)) / float(batch.mask.sum())
 

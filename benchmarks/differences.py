@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from bias import G, sample
 
-from ktae import KTAEConfig, key_token_table, statistics
+from ktae import KTAEConfig, credit_table, statistics
 from ktae.demo import SUMS
 from ktae.demo.model import make_tokenizer
 from ktae.rollouts import record
 from ktae.rollouts.readers import read
 from ktae.rollouts.tokens import load_tokenizer, tokenize
-from ktae.table import KeyTokenTable
+from ktae.backends.table import CreditTable
 
 PAPER = KTAEConfig.paper()
 CHANGES = {
@@ -53,7 +53,7 @@ COLUMNS = (
 
 
 class Rollouts(NamedTuple):
-    """Arguments of `key_token_table`, and the end-of-sequence token if there is one."""
+    """Arguments of `credit_table`, and the end-of-sequence token if there is one."""
 
     token_ids: np.ndarray
     mask: np.ndarray
@@ -65,7 +65,7 @@ class Rollouts(NamedTuple):
 class Counted(NamedTuple):
     """The key-token table of the mixed groups, and what it does not hold."""
 
-    table: KeyTokenTable
+    table: CreditTable
     occurrences: np.ndarray
     length: np.ndarray
     """(rows, 2) tokens of the group's correct and incorrect rollouts."""
@@ -163,9 +163,9 @@ def share(which: np.ndarray, weights: np.ndarray) -> str:
 def count(rollouts: Rollouts) -> Counted:
     """The table under `paper`, of the groups that have both classes."""
     ids, mask, correct, groups, _ = rollouts
-    table = key_token_table(ids, mask, correct, groups)
+    table = credit_table(ids, mask, correct, groups)
     mixed = (table.a + table.c > 0) & (table.b + table.d > 0)
-    table = KeyTokenTable(*(column[mixed] for column in table))
+    table = CreditTable(*(column[mixed] for column in table))
     labels, which = np.unique(groups, return_inverse=True)
     n_tokens = mask.sum(axis=1)
     totals = [np.bincount(which, n_tokens * (correct == x), len(labels)) for x in (1, 0)]
@@ -177,7 +177,7 @@ def count(rollouts: Rollouts) -> Counted:
 
 def terms_of(rollouts: Rollouts, config: KTAEConfig, counted: Counted) -> np.ndarray:
     """The terms of the table's rows under another config; 0 where it ignores the token."""
-    table = key_token_table(*rollouts[:4], config)
+    table = credit_table(*rollouts[:4], config)
     mixed = (table.a + table.c > 0) & (table.b + table.d > 0)
     kept = ~np.isin(counted.table.token_id, config.ignore_token_ids)
     terms = np.zeros(len(kept))

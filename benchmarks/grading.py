@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from ktae.atomic import atomic_write
+from ktae.files.atomic import atomic_write
 from ktae.bench import append_rows, machine
 from ktae.evaluation.outputs import Output, read
 from ktae.grading import GradingPool, Outcome, Task, Verdict

@@ -47,10 +47,10 @@ from ktae.bench import machine
 from ktae.recipe import Recipe, load
 from ktae.study.results import write_csv
 from ktae.study.statistics import mean_interval
-from ktae.trl import KTAETrainer
-from ktae.trl.run import load_policy
-from ktae.trl.settings import grpo_config, optimizer_steps
-from ktae.trl.tasks import TASKS
+from ktae.trainers.trl import KTAETrainer
+from ktae.trainers.trl.run import load_policy
+from ktae.trainers.trl.settings import grpo_config, optimizer_steps
+from ktae.trainers.trl.tasks import TASKS
 
 HERE = Path(__file__).parent
 RECIPES = HERE.parent / "recipes/demo/hard"

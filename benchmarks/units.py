@@ -15,10 +15,10 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from ktae import KTAEConfig, key_token_values
+from ktae import KTAEConfig, token_credit
 from ktae.bench import Rollouts, append_rows, machine, random_batch
 from ktae.rollouts.tokens import load_tokenizer
-from ktae.units import UNITS
+from ktae.estimators.units import UNITS
 
 HERE = Path(__file__).parent
 
@@ -68,7 +68,7 @@ def measure(
     for round_number in range(repeats + 1):
         for name, config in configs.items():
             started = time.perf_counter()
-            key_token_values(*batch, config, tokenizer=tokenizer)
+            token_credit(*batch, config, tokenizer=tokenizer)
             if round_number > 0:  # the first compiles
                 seconds[name].append(time.perf_counter() - started)
     return seconds

@@ -20,7 +20,7 @@ import verl.trainer.ppo.ray_trainer as ray_trainer
 from omegaconf import OmegaConf
 from verl import DataProto
 
-import ktae.verl  # noqa: F401  # the plug-in
+import ktae.trainers.verl  # noqa: F401  # the plug-in
 from ktae.bench import append_rows, machine, random_batch
 
 GIB = 2**30

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from ktae import InputError
-from ktae.atomic import atomic_folder, atomic_write
+from ktae.files.atomic import atomic_folder, atomic_write
 
 
 def test_replaces_the_file_at_the_end_only(tmp_path):

@@ -10,13 +10,13 @@ from scipy.special import gammaln
 from ktae import (
     InputError,
     KTAEConfig,
-    class_token_values,
-    key_token_table,
-    key_token_values,
+    class_credit,
+    credit_table,
+    token_credit,
     statistics,
     token_advantages,
 )
-from ktae.controls import PARTS, permuted_labels
+from ktae.estimators.controls import PARTS, permuted_labels
 
 Z = KTAEConfig(statistic="z")
 GRADED_Z = KTAEConfig(statistic="z", graded=True)
@@ -39,7 +39,7 @@ def test_mean_over_all_permuted_labels_is_zero(
 ) -> None:
     """Whatever the group's accuracy and the token's frequency; KTAE's own is not zero, below."""
     labels = assignments([1.0] * n_true + [0.0] * (N - n_true))
-    terms = [key_token_values(IDS, MASK, y, GROUPS, config, backend=backend) for y in labels]
+    terms = [token_credit(IDS, MASK, y, GROUPS, config, backend=backend) for y in labels]
     np.testing.assert_allclose(np.mean(terms, axis=0, dtype=np.float64), 0, atol=1e-7)  # float32
     assert np.abs(terms).max() > 0.1
 
@@ -48,7 +48,7 @@ def test_mean_over_all_permuted_labels_is_zero(
 def test_mean_over_all_permuted_scores_is_zero(backend: str, graded: bool) -> None:
     scores = [0.1, 0.1, 0.45, 2.0, -3.0, 0.0] if graded else [0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
     terms = [
-        key_token_values(IDS, MASK, r, GROUPS, GRADED_Z, backend=backend)
+        token_credit(IDS, MASK, r, GROUPS, GRADED_Z, backend=backend)
         for r in assignments(scores)
     ]
     np.testing.assert_allclose(np.mean(terms, axis=0, dtype=np.float64), 0, atol=1e-6)  # float32
@@ -57,13 +57,13 @@ def test_mean_over_all_permuted_scores_is_zero(backend: str, graded: bool) -> No
 def test_key_token_terms_have_another_mean() -> None:
     """What the statistic is for: the paper's term of a rare token depends on the accuracy alone."""
     labels = assignments([1.0] * 1 + [0.0] * (N - 1))
-    terms = [key_token_values(IDS, MASK, y, GROUPS) for y in labels]
+    terms = [token_credit(IDS, MASK, y, GROUPS) for y in labels]
     assert np.abs(np.mean(terms, axis=0)).max() > 0.1
 
 
 def test_variance_over_permutations_is_one() -> None:
     labels = assignments([1.0] * 2 + [0.0] * (N - 2))
-    terms = np.array([key_token_values(IDS, MASK, y, GROUPS, Z) for y in labels], dtype=np.float64)
+    terms = np.array([token_credit(IDS, MASK, y, GROUPS, Z) for y in labels], dtype=np.float64)
     holds = np.array([np.any((v == IDS) & MASK, axis=1) for v in range(9)])  # (token, rollout)
     tells = ~holds.all(axis=1)[IDS] & MASK
     np.testing.assert_allclose(np.mean(terms**2, axis=0)[tells], 1, rtol=1e-6)  # float32
@@ -72,7 +72,7 @@ def test_variance_over_permutations_is_one() -> None:
 def test_one_rollouts_token_has_its_rollouts_advantage(backend: str) -> None:
     ids = np.arange(12).reshape(4, 3)  # every token in one rollout
     rewards = np.array([0.2, 0.9, 0.4, 0.1])
-    z = key_token_values(ids, ids >= 0, rewards, [0] * 4, GRADED_Z, backend=backend)
+    z = token_credit(ids, ids >= 0, rewards, [0] * 4, GRADED_Z, backend=backend)
     advantage = (rewards - rewards.mean()) / rewards.std()
     np.testing.assert_allclose(z, np.repeat(advantage[:, None], 3, axis=1), atol=1e-6)
     assert np.abs(z).max() <= math.sqrt(3)
@@ -80,10 +80,10 @@ def test_one_rollouts_token_has_its_rollouts_advantage(backend: str) -> None:
 
 def test_scale_and_origin_of_scores_do_not_matter(backend: str) -> None:
     rewards = np.array([0.2, 0.9, 0.4, 0.1, 0.1, 0.7])
-    one = key_token_values(IDS, MASK, rewards, GROUPS, GRADED_Z, backend=backend)
-    other = key_token_values(IDS, MASK, 1e4 * rewards - 3e3, GROUPS, GRADED_Z, backend=backend)
+    one = token_credit(IDS, MASK, rewards, GROUPS, GRADED_Z, backend=backend)
+    other = token_credit(IDS, MASK, 1e4 * rewards - 3e3, GROUPS, GRADED_Z, backend=backend)
     np.testing.assert_allclose(one, other, atol=1e-6)  # float32
-    flipped = key_token_values(IDS, MASK, -rewards, GROUPS, GRADED_Z, backend=backend)
+    flipped = token_credit(IDS, MASK, -rewards, GROUPS, GRADED_Z, backend=backend)
     np.testing.assert_allclose(one, -flipped, atol=1e-7)
 
 
@@ -100,15 +100,15 @@ def test_scale_and_origin_of_scores_do_not_matter(backend: str) -> None:
 def test_scores_of_any_size(backend: str, scores: list[float]) -> None:
     """As good as the same ones near 0, and never beyond the bound."""
     small = (np.array(scores) - min(scores)) / (max(scores) - min(scores))
-    got = key_token_values(IDS, MASK, scores, GROUPS, GRADED_Z, backend=backend)
-    near_0 = key_token_values(IDS, MASK, small, GROUPS, GRADED_Z, backend=backend)
+    got = token_credit(IDS, MASK, scores, GROUPS, GRADED_Z, backend=backend)
+    near_0 = token_credit(IDS, MASK, small, GROUPS, GRADED_Z, backend=backend)
     np.testing.assert_allclose(got, near_0, atol=1e-5)
     assert np.abs(got).max() <= math.sqrt(N - 1) + 1e-6
 
 
 def test_rounding_is_no_credit(backend: str) -> None:
     for scores in ([np.float32(0.1) + np.float32(0.2)] + [0.3] * 5, [1e16] * 5 + [1e16 + 2]):
-        got = key_token_values(IDS, MASK, scores, GROUPS, GRADED_Z, backend=backend)
+        got = token_credit(IDS, MASK, scores, GROUPS, GRADED_Z, backend=backend)
         assert np.all(got == 0)
 
 
@@ -116,19 +116,19 @@ def test_an_empty_rollouts_score_changes_nothing(backend: str) -> None:
     mask = MASK.copy()
     mask[3] = False
     scores = np.array([0.1, 0.7, 0.3, 1e20, 0.2, 0.4])
-    got = key_token_values(IDS, mask, scores, GROUPS, GRADED_Z, backend=backend)
+    got = token_credit(IDS, mask, scores, GROUPS, GRADED_Z, backend=backend)
     scores[3] = 0.5
     np.testing.assert_array_equal(
-        got, key_token_values(IDS, mask, scores, GROUPS, GRADED_Z, backend=backend)
+        got, token_credit(IDS, mask, scores, GROUPS, GRADED_Z, backend=backend)
     )
 
 
 def test_token_of_all_rollouts_and_equal_scores_tell_nothing(backend: str) -> None:
     ids = np.array([[1, 2], [1, 3], [1, 4]])
     for config in (GRADED, GRADED_Z):
-        terms = key_token_values(ids, ids > 0, [0.1, 0.7, 0.3], [0] * 3, config, backend=backend)
+        terms = token_credit(ids, ids > 0, [0.1, 0.7, 0.3], [0] * 3, config, backend=backend)
         assert np.all(terms[:, 0] == 0)
-        equal = key_token_values(ids, ids > 0, [0.1] * 3, [0] * 3, config, backend=backend)
+        equal = token_credit(ids, ids > 0, [0.1] * 3, [0] * 3, config, backend=backend)
         assert np.all(equal == 0)
 
 
@@ -156,7 +156,7 @@ def test_fisher_of_fractional_tables(seed: int) -> None:
 
 def test_graded_table_counts_shares() -> None:
     ids = np.array([[1, 1, 2], [1, 3, 3], [4, 2, 2]])
-    table = key_token_table(ids, ids > 0, [0.75, 0.5, 0.0], [0] * 3, GRADED)
+    table = credit_table(ids, ids > 0, [0.75, 0.5, 0.0], [0] * 3, GRADED)
     first = {name: column[0] for name, column in table._asdict().items()}
     assert first["token_id"] == 1
     cells = [first[name] for name in "abcd"]
@@ -171,9 +171,9 @@ def test_graded_verdicts_are_verdicts(backend: str) -> None:
     two = np.concatenate([GROUPS, GROUPS + 1])
     ids, mask = np.concatenate([IDS, IDS]), np.concatenate([MASK, MASK])
     for plain, config in ((KTAEConfig(), GRADED), (Z, GRADED_Z)):
-        expected = key_token_values(IDS, MASK, y, GROUPS, plain, backend=backend)
+        expected = token_credit(IDS, MASK, y, GROUPS, plain, backend=backend)
         scores = [*y, 0.1, 0.2, 0.9, 0.5, 0.3, 0.4]
-        got = key_token_values(ids, mask, scores, two, config, backend=backend)
+        got = token_credit(ids, mask, scores, two, config, backend=backend)
         np.testing.assert_allclose(got[:N], expected, atol=1e-7)
         assert not np.allclose(got[N:], expected)
 
@@ -183,8 +183,8 @@ def test_scores_near_verdicts_have_nearly_their_terms(backend: str) -> None:
     none of a token, and information gain has a steep slope there: hence h3 and the tolerance.)"""
     y = np.array([1, 0, 0, 1, 1, 0])
     config, graded = KTAEConfig(h3=0.0), KTAEConfig(graded=True, h3=0.0)
-    expected = key_token_values(IDS, MASK, y, GROUPS, config, backend=backend)
-    near = key_token_values(IDS, MASK, y * (1 - 1e-10), GROUPS, graded, backend=backend)
+    expected = token_credit(IDS, MASK, y, GROUPS, config, backend=backend)
+    near = token_credit(IDS, MASK, y * (1 - 1e-10), GROUPS, graded, backend=backend)
     np.testing.assert_allclose(near, expected, atol=1e-4)
 
 
@@ -205,7 +205,7 @@ def test_advantages_take_graded_rewards() -> None:
 )
 def test_scores_out_of_range(config: KTAEConfig, score: float, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        key_token_values(IDS[:2], MASK[:2], [1.0, score], [0, 0], config)
+        token_credit(IDS[:2], MASK[:2], [1.0, score], [0, 0], config)
 
 
 def test_rewards_out_of_range_are_named() -> None:
@@ -220,7 +220,7 @@ def test_mean_is_zero_with_unknown_empty_and_ignored(backend: str) -> None:
     total = 0
     for y in assignments([1.0, 1.0, 0.0, 0.0]):
         correct = [y[0], 1.0, y[1], np.nan, y[2], y[3]]
-        total = total + key_token_values(IDS, mask, correct, GROUPS, config, backend=backend)
+        total = total + token_credit(IDS, mask, correct, GROUPS, config, backend=backend)
     np.testing.assert_allclose(total, 0, atol=1e-6)  # float32
 
 
@@ -228,10 +228,10 @@ def test_units_are_averaged_and_controls_keep_the_base() -> None:
     y = [1, 0, 0, 1, 1, 0]
     config = KTAEConfig(units=("token", "bigram", "position"), ignore_token_ids=(4,))
     parts = [
-        key_token_values(IDS, MASK, y, GROUPS, KTAEConfig(units=(u,), ignore_token_ids=(4,)))
+        token_credit(IDS, MASK, y, GROUPS, KTAEConfig(units=(u,), ignore_token_ids=(4,)))
         for u in config.units
     ]
-    got = key_token_values(IDS, MASK, y, GROUPS, config)
+    got = token_credit(IDS, MASK, y, GROUPS, config)
     np.testing.assert_allclose(got, np.mean(parts, axis=0), atol=1e-7)
     assert np.all(got[(IDS == 4) | ~MASK] == 0)
     base = np.arange(N, dtype=float)
@@ -242,40 +242,40 @@ def test_units_are_averaged_and_controls_keep_the_base() -> None:
 class TestClasses:
     def test_two_classes_are_key_token_values(self) -> None:
         y = np.array([1, 0, 0, 1, -1, 0])
-        expected = key_token_values(IDS, MASK, np.where(y < 0, np.nan, y), GROUPS)
-        got = class_token_values(IDS, MASK, y, [0.0, 1.0], GROUPS)
+        expected = token_credit(IDS, MASK, np.where(y < 0, np.nan, y), GROUPS)
+        got = class_credit(IDS, MASK, y, [0.0, 1.0], GROUPS)
         np.testing.assert_allclose(got, expected, atol=1e-7)
 
     def test_equal_rewards_tell_nothing(self) -> None:
-        got = class_token_values(IDS, MASK, [0, 1, 2, 2, 1, 0], [0.3] * 3, GROUPS)
+        got = class_credit(IDS, MASK, [0, 1, 2, 2, 1, 0], [0.3] * 3, GROUPS)
         np.testing.assert_allclose(got, 0, atol=1e-7)
 
     def test_three_classes_are_each_against_the_rest(self) -> None:
         classes, rewards = np.array([0, 1, 2, 2, 1, 0]), np.array([0.0, 0.5, 1.0])
         expected = sum(
-            (rewards[k] - 0.5) * key_token_values(IDS, MASK, classes == k, GROUPS) for k in range(3)
+            (rewards[k] - 0.5) * token_credit(IDS, MASK, classes == k, GROUPS) for k in range(3)
         )
-        got = class_token_values(IDS, MASK, classes, rewards, GROUPS)
+        got = class_credit(IDS, MASK, classes, rewards, GROUPS)
         np.testing.assert_allclose(got, expected, atol=1e-7)
 
     def test_empty_rollouts_do_not_count(self) -> None:
         classes, rewards = [0, 1, 2, 2, 1, 0], [0.0, 0.5, 1.0]
-        got = class_token_values(IDS, MASK, classes, rewards, GROUPS)
+        got = class_credit(IDS, MASK, classes, rewards, GROUPS)
         ids, mask = np.concatenate([IDS, IDS[:3]]), np.concatenate([MASK, MASK[:3] & False])
-        more = class_token_values(ids, mask, [*classes, 2, 2, 2], rewards, [0] * 9)
+        more = class_credit(ids, mask, [*classes, 2, 2, 2], rewards, [0] * 9)
         np.testing.assert_allclose(more[:N], got, atol=1e-7)
 
     def test_errors(self) -> None:
         with pytest.raises(InputError, match="class_rewards is empty"):
-            class_token_values(IDS, MASK, [-1] * 6, [], GROUPS)
+            class_credit(IDS, MASK, [-1] * 6, [], GROUPS)
         with pytest.raises(InputError, match="config is graded"):
-            class_token_values(IDS, MASK, [0] * 6, [1], GROUPS, GRADED)
+            class_credit(IDS, MASK, [0] * 6, [1], GROUPS, GRADED)
         with pytest.raises(InputError, match=r"classes\[2\] is 3; expected 0 to 2"):
-            class_token_values(IDS, MASK, [0, 1, 3, 0, 0, 0], [0, 1, 2], GROUPS)
+            class_credit(IDS, MASK, [0, 1, 3, 0, 0, 0], [0, 1, 2], GROUPS)
         with pytest.raises(InputError, match=r"class_rewards\[1\] is nan"):
-            class_token_values(IDS, MASK, [0] * 6, [0, np.nan], GROUPS)
+            class_credit(IDS, MASK, [0] * 6, [0, np.nan], GROUPS)
         with pytest.raises(InputError, match="classes is float64"):
-            class_token_values(IDS, MASK, [0.5] * 6, [0, 1], GROUPS)
+            class_credit(IDS, MASK, [0.5] * 6, [0, 1], GROUPS)
 
 
 class TestControls:
@@ -290,31 +290,31 @@ class TestControls:
     def test_other_terms_in_the_same_places(
         self, backend: str, control: str, units: tuple[str, ...]
     ) -> None:
-        real = key_token_values(IDS, MASK, self.Y, GROUPS, KTAEConfig(units=units))
+        real = token_credit(IDS, MASK, self.Y, GROUPS, KTAEConfig(units=units))
         config = KTAEConfig(units=units, control=control, control_seed=5)
-        got = key_token_values(IDS, MASK, self.Y, GROUPS, config, backend=backend)
+        got = token_credit(IDS, MASK, self.Y, GROUPS, config, backend=backend)
         assert got.dtype == np.float32 and not np.allclose(got, real)
         assert np.all(got[~MASK] == 0) and np.all(got[2] == 0)
-        again = key_token_values(IDS, MASK, self.Y, GROUPS, config, backend=backend)
+        again = token_credit(IDS, MASK, self.Y, GROUPS, config, backend=backend)
         np.testing.assert_array_equal(got, again)
 
     def test_permuted_labels_are_what_they_say(self) -> None:
         config = KTAEConfig(control="permuted-labels", control_seed=5)
-        got = key_token_values(IDS, MASK, self.Y, GROUPS, config)
+        got = token_credit(IDS, MASK, self.Y, GROUPS, config)
         labels = permuted_labels(IDS, MASK, self.Y, GROUPS, seed=5)
-        np.testing.assert_array_equal(got, key_token_values(IDS, MASK, labels, GROUPS))
+        np.testing.assert_array_equal(got, token_credit(IDS, MASK, labels, GROUPS))
 
     def test_permuted_scores(self) -> None:
         scores = np.array([0.1, 0.9, np.nan, 0.4, 0.2, 0.7])
         config = KTAEConfig.calibrated(graded=True, control="permuted-labels", units=("token",))
-        got = key_token_values(IDS, MASK, scores, GROUPS, config)
+        got = token_credit(IDS, MASK, scores, GROUPS, config)
         labels = permuted_labels(IDS, MASK, scores, GROUPS, seed=0)
         plain = KTAEConfig.calibrated(graded=True, units=("token",))
-        np.testing.assert_array_equal(got, key_token_values(IDS, MASK, labels, GROUPS, plain))
+        np.testing.assert_array_equal(got, token_credit(IDS, MASK, labels, GROUPS, plain))
 
     def test_random_tokens_keep_each_rollouts_terms(self) -> None:
-        real = key_token_values(IDS, MASK, self.Y, GROUPS)
-        got = key_token_values(IDS, MASK, self.Y, GROUPS, KTAEConfig(control="random-tokens"))
+        real = token_credit(IDS, MASK, self.Y, GROUPS)
+        got = token_credit(IDS, MASK, self.Y, GROUPS, KTAEConfig(control="random-tokens"))
         np.testing.assert_array_equal(np.sort(got, axis=1), np.sort(real, axis=1))
 
     def test_parts_of_the_terms_add_up(self) -> None:
@@ -335,7 +335,7 @@ class TestControls:
             config = KTAEConfig(
                 statistic="z", ignore_token_ids=(9,), control="permuted-labels", control_seed=seed
             )
-            terms = key_token_values(ids, ids > 0, [1, 0, 1, 1, 0, 0], [0] * 6, config)
+            terms = token_credit(ids, ids > 0, [1, 0, 1, 1, 0, 0], [0] * 6, config)
             # Two of the four that count are correct, whatever was drawn: their z is ±√3 at most.
             assert np.abs(terms[2:]).max() == pytest.approx(math.sqrt(3), abs=0.75)
             single = terms[[3, 4, 5, 5], [1, 0, 0, 1]]  # tokens of one rollout: its advantage, ±1
@@ -344,6 +344,6 @@ class TestControls:
     def test_rollout_advantages_stay(self) -> None:
         y = [1.0, 0.0, 0.0, 1.0, 1.0, 0.0]
         config = KTAEConfig(control="permuted-labels")
-        terms = key_token_values(IDS, MASK, y, GROUPS, config)
+        terms = token_credit(IDS, MASK, y, GROUPS, config)
         got = token_advantages(y, IDS, MASK, GROUPS, config=config, base="dr_grpo")
         np.testing.assert_allclose(got - terms, (np.array(y) - 0.5)[:, None] * MASK, atol=1e-6)

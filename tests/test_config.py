@@ -227,7 +227,7 @@ def test_a_backend_asked_for_by_name_never_falls_back() -> None:
     for name, state in ktae.backends().items():
         if state != "available":
             with pytest.raises(InputError, match=f"backend '{name}' cannot be used: "):
-                ktae.key_token_values([[1]], [[1]], [1], [0], backend=name)
+                ktae.token_credit([[1]], [[1]], [1], [0], backend=name)
 
 
 def test_versions_of_packages_from_distributions_of_another_name(
@@ -249,7 +249,7 @@ def test_versions_of_packages_from_distributions_of_another_name(
 @pytest.mark.parametrize("name", ["torch", "triton", "gpu"])
 def test_tables_are_made_on_the_host(name: str) -> None:
     with pytest.raises(InputError, match=f"backend is '{name}'; .*'auto', 'cpu' or 'naive'"):
-        ktae.key_token_table([[1]], [[1]], [1], [0], backend=name)
+        ktae.credit_table([[1]], [[1]], [1], [0], backend=name)
 
 
 def test_input_error_is_a_value_error() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import ktae
 from ktae import InputError
-from ktae.controls import (
+from ktae.estimators.controls import (
     PARTS,
     high_entropy,
     permuted_labels,
@@ -48,7 +48,7 @@ def run(name, batch, seed=0):
     ids, mask, correct, groups = batch
     if name == "permuted-labels":
         return CONTROLS[name](ids, mask, correct, groups, seed=seed)
-    terms = ktae.key_token_values(ids, mask, correct, groups)
+    terms = ktae.token_credit(ids, mask, correct, groups)
     if name == "shuffled-values":
         return CONTROLS[name](terms, ids, mask, correct, groups, seed=seed)
     return CONTROLS[name](terms, mask, token_ids=ids, seed=seed)
@@ -78,7 +78,7 @@ def test_permuted_labels_are_every_arrangement_equally_often():
 
 def test_shuffled_values_keep_the_values_of_the_distinct_tokens(batch):
     ids, mask, correct, groups = batch
-    terms = ktae.key_token_values(ids, mask, correct, groups)
+    terms = ktae.token_credit(ids, mask, correct, groups)
     found = shuffled_values(terms, ids, mask, correct, groups, seed=0)
     assert not found[~mask].any() and not found[np.isnan(correct)].any()
     known = mask & ~np.isnan(correct)[:, None]
@@ -96,7 +96,7 @@ def test_shuffled_values_keep_the_values_of_the_distinct_tokens(batch):
 
 def test_random_tokens_keep_each_rollouts_terms(batch):
     ids, mask, correct, groups = batch
-    terms = ktae.key_token_values(ids, mask, correct, groups)
+    terms = ktae.token_credit(ids, mask, correct, groups)
     found = random_tokens(terms, mask, token_ids=ids, seed=0)
     assert not found[~mask].any()
     for row in range(len(ids)):
@@ -106,7 +106,7 @@ def test_random_tokens_keep_each_rollouts_terms(batch):
 
 def test_terms_are_the_sum_of_their_parts(batch):
     ids, mask, correct, groups = batch
-    terms = ktae.key_token_values(ids, mask, correct, groups)
+    terms = ktae.token_credit(ids, mask, correct, groups)
     whole, rest = rollout_means(terms, mask), within_rollouts(terms, mask)
     assert whole.dtype == rest.dtype == terms.dtype
     assert not whole[~mask].any() and not rest[~mask].any()
@@ -120,7 +120,7 @@ def test_terms_are_the_sum_of_their_parts(batch):
 def test_parts_of_tensors_and_of_masked_places(batch):
     torch = pytest.importorskip("torch")
     ids, mask, correct, groups = batch
-    terms = ktae.key_token_values(ids, mask, correct, groups)
+    terms = ktae.token_credit(ids, mask, correct, groups)
     garbage = np.where(mask, terms, np.float32("nan"))
     for part in PARTS.values():
         found = part(torch.from_numpy(garbage), torch.from_numpy(mask).float())

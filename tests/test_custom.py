@@ -65,7 +65,7 @@ def test_tensors_for_tensors():
 def test_a_config_is_ktaes_own_estimator():
     config = KTAEConfig.calibrated()
     np.testing.assert_array_equal(
-        estimator_terms(config, *BATCH), ktae.key_token_values(*BATCH, config)
+        estimator_terms(config, *BATCH), ktae.token_credit(*BATCH, config)
     )
 
 

@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 
-from ktae import KTAEConfig, key_token_table, key_token_values, token_advantages
+from ktae import KTAEConfig, credit_table, token_credit, token_advantages
 
 PAPER, RELEASED = KTAEConfig.paper(), KTAEConfig.released()
 UNKNOWN = np.nan
@@ -28,7 +28,7 @@ MEMO_BREAKER = 160
 @pytest.fixture(scope="module")
 def terms(backend: str) -> np.ndarray:
     """The terms of the group above, nonzero where a test relies on it."""
-    got = key_token_values(IDS, MASK, CORRECT, GROUPS, backend=backend)
+    got = token_credit(IDS, MASK, CORRECT, GROUPS, backend=backend)
     assert np.all(got[:, 0] == 0)
     assert np.all(got[:2, 1] > 0.2)
     assert np.all(got[2:, 1] < -0.2)
@@ -50,10 +50,10 @@ def test_group_with_nothing_to_compare(
     ids = np.concatenate([IDS[:n], IDS])
     groups = np.repeat([5, 3], [n, 4])  # beside a group that has something to compare
     batch = (ids, np.ones_like(ids), np.concatenate([correct, CORRECT]), groups)
-    got = key_token_values(*batch, backend=backend)
+    got = token_credit(*batch, backend=backend)
     assert np.all(got[:n] == 0)
     np.testing.assert_array_equal(got[n:], terms)
-    table = key_token_table(*batch, backend=table_backend)
+    table = credit_table(*batch, backend=table_backend)
     degenerate = table.group == 5
     assert np.all(table.p_value[degenerate] == 1)
     for column in ("fisher_score", "information_gain", "direction", "value", "term"):
@@ -87,9 +87,9 @@ def test_empty_rollout_is_not_counted(
         np.insert(CORRECT, position, correct),
         np.zeros(5, dtype=int),
     )
-    got = key_token_values(*batch, backend=backend)
+    got = token_credit(*batch, backend=backend)
     np.testing.assert_array_equal(got, np.insert(terms, position, 0, axis=0))
-    table = key_token_table(*batch, backend=table_backend)
+    table = credit_table(*batch, backend=table_backend)
     assert np.all(table.a + table.b + table.c + table.d == 4)
 
 
@@ -106,7 +106,7 @@ def test_empty_rollout_does_not_move_the_baseline(backend: str, base: str) -> No
 def test_a_group_that_only_an_empty_rollout_makes_mixed(backend: str) -> None:
     mask = MASK.copy()
     mask[2] = False
-    got = key_token_values(IDS[:3], mask[:3], [1, 1, 0], [0, 0, 0], backend=backend)
+    got = token_credit(IDS[:3], mask[:3], [1, 1, 0], [0, 0, 0], backend=backend)
     assert np.all(got == 0)
 
 
@@ -116,9 +116,9 @@ def test_rollout_of_ignored_tokens_only_is_not_counted(
     ids = np.vstack([IDS, np.full((1, 4), 9)])
     config = KTAEConfig(ignore_token_ids=(9,))
     batch = (ids, np.ones_like(ids), [*CORRECT, 0], np.zeros(5, dtype=int))
-    got = key_token_values(*batch, config, backend=backend)
+    got = token_credit(*batch, config, backend=backend)
     np.testing.assert_array_equal(got, np.vstack([terms, np.zeros(4)]))
-    table = key_token_table(*batch, config, backend=table_backend)
+    table = credit_table(*batch, config, backend=table_backend)
     assert np.all(table.a + table.b + table.c + table.d == 4)
 
 
@@ -132,10 +132,10 @@ def test_unknown_rollout_is_left_out(
     ids = np.insert(IDS, position, [2, 6, 1, 99], axis=0)  # telling tokens, and one of its own
     correct = np.insert(CORRECT, position, UNKNOWN)
     batch = (ids, np.ones_like(ids), correct, np.zeros(5, dtype=int))
-    got = key_token_values(*batch, backend=backend)
+    got = token_credit(*batch, backend=backend)
     np.testing.assert_array_equal(got, np.insert(terms, position, 0, axis=0))
-    table = key_token_table(*batch, backend=table_backend)
-    alone = key_token_table(IDS, MASK, CORRECT, GROUPS, backend=table_backend)
+    table = credit_table(*batch, backend=table_backend)
+    alone = credit_table(IDS, MASK, CORRECT, GROUPS, backend=table_backend)
     for name, expected in alone._asdict().items():
         np.testing.assert_array_equal(getattr(table, name), expected, err_msg=name)
 
@@ -172,10 +172,10 @@ def test_token_of_every_rollout(
     mask = np.ones((n, 4), dtype=bool)
     mask[~correct, :2] = False
     batch = (ids, mask, correct, np.zeros(n, dtype=int), config)
-    got = key_token_values(*batch, backend=backend)
+    got = token_credit(*batch, backend=backend)
     assert np.all(got[:, :3] == 0)
     assert np.any(got[:, 3] != 0)
-    table = key_token_table(*batch, backend=table_backend)
+    table = credit_table(*batch, backend=table_backend)
     assert table.token_id[0] == 7
     assert abs(table.direction[0]) > 1e-4
     assert (table.p_value[0], table.fisher_score[0], table.information_gain[0]) == (1, 0, 0)
@@ -190,13 +190,13 @@ def test_ignored_tokens_are_as_if_masked(
     backend: str, table_backend: str, ignored: tuple[int, ...]
 ) -> None:
     config = KTAEConfig(ignore_token_ids=ignored)
-    got = key_token_values(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
+    got = token_credit(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
     without = ~np.isin(IDS, ignored)
-    expected = key_token_values(IDS, without, CORRECT, GROUPS, backend=backend)
+    expected = token_credit(IDS, without, CORRECT, GROUPS, backend=backend)
     np.testing.assert_array_equal(got, expected)
     assert np.all(got[~without] == 0)
-    table = key_token_table(IDS, MASK, CORRECT, GROUPS, config, backend=table_backend)
-    masked = key_token_table(IDS, without, CORRECT, GROUPS, backend=table_backend)
+    table = credit_table(IDS, MASK, CORRECT, GROUPS, config, backend=table_backend)
+    masked = credit_table(IDS, without, CORRECT, GROUPS, backend=table_backend)
     for name, column in masked._asdict().items():
         np.testing.assert_array_equal(getattr(table, name), column, err_msg=name)
 
@@ -213,7 +213,7 @@ def test_ignored_token_keeps_the_rollout_advantage(backend: str) -> None:
 def test_released_ignores_qwens_end_of_text(backend: str) -> None:
     ids = np.where(IDS == 2, 151643, IDS)
     for config, is_zero in ((RELEASED, True), (PAPER, False)):
-        got = key_token_values(ids, MASK, CORRECT, GROUPS, config, backend=backend)
+        got = token_credit(ids, MASK, CORRECT, GROUPS, config, backend=backend)
         assert np.all(got[ids == 151643] == 0) == is_zero
 
 
@@ -222,13 +222,13 @@ def test_released_ignores_qwens_end_of_text(backend: str) -> None:
 
 def test_mask_with_holes(backend: str) -> None:
     """Holes at the start, inside and at the end: as if the rest had been shifted together."""
-    packed = key_token_values(IDS, MASK, CORRECT, GROUPS, backend=backend)
+    packed = token_credit(IDS, MASK, CORRECT, GROUPS, backend=backend)
     ids = np.full((4, 9), 2)  # the holes hold a token that would count for much
     mask = np.zeros((4, 9), dtype=bool)
     spread = np.array([[1, 2, 5, 7], [0, 3, 4, 8], [4, 5, 6, 7], [0, 1, 2, 3]])
     np.put_along_axis(ids, spread, IDS, axis=1)
     np.put_along_axis(mask, spread, True, axis=1)
-    got = key_token_values(ids, mask, CORRECT, GROUPS, backend=backend)
+    got = token_credit(ids, mask, CORRECT, GROUPS, backend=backend)
     np.testing.assert_array_equal(np.take_along_axis(got, spread, axis=1), packed)
     assert np.all(got[~mask] == 0)
     advantages = token_advantages(REWARDS, ids, mask, GROUPS, base=np.ones(4), backend=backend)
@@ -247,11 +247,11 @@ def test_large_values_saturate(
     config = KTAEConfig(h1=weight, h2=weight, h3=weight, term_scale=scale)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        got = key_token_values(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
+        got = token_credit(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
     assert np.all(got[:2, 1] == 0.5 * scale)
     assert np.all(got[2:, 1] == -0.5 * scale)
     assert np.all(got[:, 0] == 0)
-    table = key_token_table(IDS, MASK, CORRECT, GROUPS, config, backend=table_backend)
+    table = credit_table(IDS, MASK, CORRECT, GROUPS, config, backend=table_backend)
     for name, column in table._asdict().items():
         assert np.all(np.isfinite(column)), name
 
@@ -276,10 +276,10 @@ def test_most_extreme_settings_stay_finite(
     """At the bounds of what the config takes. 0 · inf must not become NaN."""
     config = KTAEConfig(**settings)
     bound = 0.5 * config.term_scale * (1 + 1e-6)
-    got = key_token_values(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
+    got = token_credit(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
     assert np.all(np.abs(got) <= bound)  # false for NaN and inf
     assert np.all(got[:, 0] == 0)
-    table = key_token_table(IDS, MASK, CORRECT, GROUPS, config, backend=table_backend)
+    table = credit_table(IDS, MASK, CORRECT, GROUPS, config, backend=table_backend)
     for name, column in table._asdict().items():
         assert np.all(np.isfinite(column)), name
 
@@ -298,7 +298,7 @@ def test_correct_where_the_reward_is_above_the_threshold(
     got = token_advantages(
         REWARDS, IDS, MASK, GROUPS, threshold=threshold, base=zero, backend=backend
     )
-    expected = key_token_values(IDS, MASK, correct, GROUPS, backend=backend)
+    expected = token_credit(IDS, MASK, correct, GROUPS, backend=backend)
     np.testing.assert_array_equal(got, expected)
     assert np.any(expected != 0)
 

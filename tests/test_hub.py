@@ -1,7 +1,7 @@
 import pytest
 
 from ktae.errors import InputError
-from ktae.hub import check_local_or_hub
+from ktae.files.hub import check_local_or_hub
 from ktae.runs import RunFolder
 
 

@@ -23,8 +23,8 @@ def run(code: str) -> str:
         "ktae.backends",
         "ktae.backends.naive",
         "ktae.batch",
-        "ktae.units",
-        "ktae.controls",
+        "ktae.estimators.units",
+        "ktae.estimators.controls",
         "ktae.custom",
     ],
 )
@@ -45,12 +45,12 @@ def test_public_names() -> None:
     assert sorted(ktae.__all__) == [
         "InputError",
         "KTAEConfig",
-        "KeyTokenTable",
+        "CreditTable",
         "__version__",
         "backends",
-        "class_token_values",
-        "key_token_table",
-        "key_token_values",
+        "class_credit",
+        "credit_table",
+        "token_credit",
         "token_advantages",
     ]
     assert all(hasattr(ktae, name) for name in ktae.__all__)
@@ -61,7 +61,7 @@ def test_backends_is_a_function_whatever_is_imported_first(first: str) -> None:
     """A function to type checkers too, although the package that it comes from has that name."""
     if "tensors" in first:
         pytest.importorskip("torch")
-    code = f"{first}\nimport ktae, types; ktae.key_token_values([[1]], [[1]], [1], [0]); " + (
+    code = f"{first}\nimport ktae, types; ktae.token_credit([[1]], [[1]], [1], [0]); " + (
         "assert isinstance(ktae.backends, types.FunctionType); print(ktae.backends()['cpu'])"
     )
     assert run(code) == "available"
@@ -86,9 +86,9 @@ for name in {absent}:
 
 import ktae
 ids, mask, correct, groups = [[1, 2], [1, 3]], [[1, 1], [1, 1]], [1, 0], [0, 0]
-print(ktae.key_token_values(ids, mask, correct, groups, backend={backend!r}).tolist())
+print(ktae.token_credit(ids, mask, correct, groups, backend={backend!r}).tolist())
 print(ktae.token_advantages(correct, ids, mask, groups, base=[0, 0], backend={backend!r}).tolist())
-print(len(ktae.key_token_table(ids, mask, correct, groups, backend={backend!r}).term))
+print(len(ktae.credit_table(ids, mask, correct, groups, backend={backend!r}).term))
 """
 
 WITHOUT_TORCH = ["torch", "trl", "verl", "transformers", "pandas", "scipy", "pyarrow"]
@@ -115,6 +115,6 @@ def test_core_computes_without_torch(backend: str, absent: list[str]) -> None:
 def test_sys_modules_may_hold_none_for_torch() -> None:
     """The other way to block an import: `sys.modules["torch"] = None`."""
     code = "import sys; sys.modules['torch'] = None; " + (
-        "import ktae; print(ktae.key_token_values([[1], [2]], [[1], [1]], [1, 0], [0, 0]).tolist())"
+        "import ktae; print(ktae.token_credit([[1], [2]], [[1], [1]], [1, 0], [0, 0]).tolist())"
     )
     assert run(code) == "[[0.5], [-0.5]]"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ktae import InputError, key_token_table, key_token_values, token_advantages
+from ktae import InputError, credit_table, token_credit, token_advantages
 
 IDS = np.array([[1, 2, 3, 4], [1, 2, 2, 5], [1, 6, 5, 5], [1, 6, 7, 3], [2, 6, 0, 0]])
 MASK = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 1], [1, 1, 1, 1], [1, 1, 0, 0]], dtype=bool)
@@ -20,10 +20,10 @@ REWARDS = np.array([1.0, 0.5, 0.0, -0.5, 2.0])
 def estimate(
     request: pytest.FixtureRequest, backend: str, table_backend: str
 ) -> Callable[..., Any]:
-    """`key_token_values` and `key_token_table`, which take the same arguments."""
+    """`token_credit` and `credit_table`, which take the same arguments."""
     if request.param == "values":
-        return functools.partial(key_token_values, backend=backend)
-    return functools.partial(key_token_table, backend=table_backend)
+        return functools.partial(token_credit, backend=backend)
+    return functools.partial(credit_table, backend=table_backend)
 
 
 # --- token ids out of range
@@ -85,7 +85,7 @@ def test_bad_unsigned_token_id_is_named_as_it_came(backend: str) -> None:
     ids = IDS.astype(np.uint64)
     ids[2, 1] = 2**64 - 1  # -1 as int64
     with pytest.raises(InputError, match=rf"token_ids\[2, 1\] is {2**64 - 1};"):
-        key_token_values(ids, MASK, CORRECT, GROUPS, backend=backend)
+        token_credit(ids, MASK, CORRECT, GROUPS, backend=backend)
 
 
 # --- values, shapes and dtypes that do not fit

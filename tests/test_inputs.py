@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ktae import InputError, KTAEConfig, key_token_table, key_token_values, token_advantages
+from ktae import InputError, KTAEConfig, credit_table, token_credit, token_advantages
 
 IDS = np.array([[1, 2, 3, 4], [1, 2, 2, 5], [1, 6, 5, 5], [1, 6, 7, 3], [2, 6, 0, 0]])
 MASK = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 1], [1, 1, 1, 1], [1, 1, 0, 0]], dtype=bool)
@@ -16,7 +16,7 @@ REWARDS = np.array([1.0, 0.5, 0.0, -0.5, 2.0])
 
 @pytest.fixture(scope="module")
 def expected() -> np.ndarray:
-    terms = key_token_values(IDS, MASK, CORRECT, GROUPS, backend="naive")
+    terms = token_credit(IDS, MASK, CORRECT, GROUPS, backend="naive")
     assert np.count_nonzero(terms) == 8
     return terms
 
@@ -37,7 +37,7 @@ def test_ids_at_masked_positions_may_be_anything(
 ) -> None:
     ids = IDS.astype(dtype)
     ids[~MASK] = garbage
-    got = key_token_values(ids, MASK, CORRECT, GROUPS, backend=backend)
+    got = token_credit(ids, MASK, CORRECT, GROUPS, backend=backend)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
 
 
@@ -46,9 +46,9 @@ def test_smallest_and_largest_token_id(
     backend: str, table_backend: str, expected: np.ndarray, dtype: type
 ) -> None:
     ids = np.select([IDS == 2, IDS == 6], [2**31 - 1, 0], default=IDS).astype(dtype)
-    got = key_token_values(ids, MASK, CORRECT, GROUPS, backend=backend)
+    got = token_credit(ids, MASK, CORRECT, GROUPS, backend=backend)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
-    table = key_token_table(ids, MASK, CORRECT, GROUPS, backend=table_backend)
+    table = credit_table(ids, MASK, CORRECT, GROUPS, backend=table_backend)
     assert {0, 2**31 - 1} <= set(table.token_id.tolist())
 
 
@@ -61,12 +61,12 @@ def test_empty_batch(backend: str, table_backend: str, shape: tuple[int, int]) -
     ids, mask = IDS[:n_rows, :n_columns], MASK[:n_rows, :n_columns]
     correct, groups, rewards = CORRECT[:n_rows], GROUPS[:n_rows], REWARDS[:n_rows]
     for got in (
-        key_token_values(ids, mask, correct, groups, backend=backend),
+        token_credit(ids, mask, correct, groups, backend=backend),
         token_advantages(rewards, ids, mask, groups, backend=backend),
     ):
         assert (got.shape, got.dtype) == (shape, np.float32)
-    table = key_token_table(ids, mask, correct, groups, backend=table_backend)
-    full = key_token_table(IDS, MASK, CORRECT, GROUPS, backend=table_backend)
+    table = credit_table(ids, mask, correct, groups, backend=table_backend)
+    full = credit_table(IDS, MASK, CORRECT, GROUPS, backend=table_backend)
     for name, column in table._asdict().items():
         assert column.shape == (0,), name
         assert column.dtype == getattr(full, name).dtype, name
@@ -79,9 +79,9 @@ def test_empty_batch(backend: str, table_backend: str, shape: tuple[int, int]) -
     "dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", ">i4", ">i8", ">u2"]
 )
 def test_integer_dtypes(backend: str, table_backend: str, expected: np.ndarray, dtype: str) -> None:
-    got = key_token_values(IDS.astype(dtype), MASK, CORRECT, GROUPS, backend=backend)
+    got = token_credit(IDS.astype(dtype), MASK, CORRECT, GROUPS, backend=backend)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
-    table = key_token_table(IDS.astype(dtype), MASK, CORRECT, GROUPS, backend=table_backend)
+    table = credit_table(IDS.astype(dtype), MASK, CORRECT, GROUPS, backend=table_backend)
     assert table.token_id.dtype == np.int64
 
 
@@ -98,16 +98,16 @@ def test_mask_counts_where_it_is_not_0(
 ) -> None:
     mask = np.zeros(MASK.shape, dtype=dtype)
     mask[MASK] = value
-    got = key_token_values(IDS, mask, CORRECT, GROUPS, backend=backend)
+    got = token_credit(IDS, mask, CORRECT, GROUPS, backend=backend)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
-    table = key_token_table(IDS, mask, CORRECT, GROUPS, backend=table_backend)
+    table = credit_table(IDS, mask, CORRECT, GROUPS, backend=table_backend)
     assert len(table.term) == 9
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.int64, np.uint8, np.float16, np.float32, list])
 def test_dtypes_of_correct(backend: str, expected: np.ndarray, dtype: type) -> None:
     correct = CORRECT.tolist() if dtype is list else CORRECT.astype(dtype)
-    got = key_token_values(IDS, MASK, correct, GROUPS, backend=backend)
+    got = token_credit(IDS, MASK, correct, GROUPS, backend=backend)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
 
 
@@ -125,9 +125,9 @@ def test_dtypes_of_correct(backend: str, expected: np.ndarray, dtype: type) -> N
     ids=["str", "bytes", "list", "objects", "int64", "uint64", "int8"],
 )
 def test_group_labels(backend: str, table_backend: str, expected: np.ndarray, labels: Any) -> None:
-    got = key_token_values(IDS, MASK, CORRECT, labels, backend=backend)
+    got = token_credit(IDS, MASK, CORRECT, labels, backend=backend)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
-    table = key_token_table(IDS, MASK, CORRECT, labels, backend=table_backend)
+    table = credit_table(IDS, MASK, CORRECT, labels, backend=table_backend)
     assert table.group.dtype.kind == np.array(list(labels)).dtype.kind
     assert set(table.group.tolist()) == set(np.asarray(labels).tolist())
     assert table.group.tolist() == sorted(table.group.tolist())
@@ -161,7 +161,7 @@ def test_layouts(backend: str, expected: np.ndarray, layout: str, of: str) -> No
         LAYOUTS[layout](array) if of in (name, "both") else array
         for name, array in (("ids", IDS), ("mask", MASK))
     )
-    got = key_token_values(ids, mask, CORRECT, GROUPS, backend=backend)
+    got = token_credit(ids, mask, CORRECT, GROUPS, backend=backend)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
 
 
@@ -171,20 +171,20 @@ def test_layouts(backend: str, expected: np.ndarray, layout: str, of: str) -> No
 @pytest.mark.parametrize("memory_bytes", [None, -1, 1e9, True, "1G"])
 def test_memory_bytes_is_a_number_of_bytes(backend: str, memory_bytes: Any) -> None:
     with pytest.raises(InputError, match=r"memory_bytes is .*; expected an integer from 0"):
-        key_token_values(IDS, MASK, CORRECT, GROUPS, backend=backend, memory_bytes=memory_bytes)
+        token_credit(IDS, MASK, CORRECT, GROUPS, backend=backend, memory_bytes=memory_bytes)
 
 
 def test_validate_is_a_switch(backend: str) -> None:
     with pytest.raises(InputError, match="validate is 'no'; expected true, false or None"):
-        key_token_values(IDS, MASK, CORRECT, GROUPS, backend=backend, validate="no")  # type: ignore[arg-type]
+        token_credit(IDS, MASK, CORRECT, GROUPS, backend=backend, validate="no")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("validate", [None, True, False])
 def test_the_hosts_values_are_looked_at_in_any_case(backend: str, validate: bool | None) -> None:
     with pytest.raises(InputError, match=r"token_ids\[0, 0\] is -1;"):
-        key_token_values(-IDS, MASK, CORRECT, GROUPS, backend=backend, validate=validate)
+        token_credit(-IDS, MASK, CORRECT, GROUPS, backend=backend, validate=validate)
     with pytest.raises(InputError, match=r"correct\[0\] is 2;"):
-        key_token_values(IDS, MASK, 2 * CORRECT, GROUPS, backend=backend, validate=validate)
+        token_credit(IDS, MASK, 2 * CORRECT, GROUPS, backend=backend, validate=validate)
 
 
 # --- inputs are left alone
@@ -207,10 +207,10 @@ def test_inputs_are_never_modified_and_never_returned(backend: str, table_backen
         got = token_advantages(**inputs, backend=backend)
         assert not any(np.shares_memory(got, array) for array in inputs.values())
         assert got.flags.writeable
-        key_token_values(
+        token_credit(
             *(inputs[name] for name in ("token_ids", "mask", "correct", "groups")), backend=backend
         )
-        key_token_table(
+        credit_table(
             *(inputs[name] for name in ("token_ids", "mask", "correct", "groups")),
             backend=table_backend,
         )
@@ -220,7 +220,7 @@ def test_inputs_are_never_modified_and_never_returned(backend: str, table_backen
 
 def test_results_do_not_share_memory(backend: str) -> None:
     first, second = (
-        key_token_values(IDS, MASK, CORRECT, GROUPS, KTAEConfig(), backend=backend)
+        token_credit(IDS, MASK, CORRECT, GROUPS, KTAEConfig(), backend=backend)
         for _ in range(2)
     )
     kept = second.copy()

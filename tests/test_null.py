@@ -10,7 +10,7 @@ import scipy.stats
 
 import ktae
 from ktae import KTAEConfig, scoring
-from ktae.null import ACCURACIES, FREQUENCIES, discoveries, null
+from ktae.validity.permutation import ACCURACIES, FREQUENCIES, discoveries, null
 
 
 def make_record(ids, correct, groups, masks=None):
@@ -45,7 +45,7 @@ def naive_statistics(ids, correct, groups, config):
         for place, r in enumerate(rows):
             padded[place, : len(ids[r])] = ids[r]
         labels = [correct[r] for r in rows]
-        values = ktae.key_token_values(
+        values = ktae.token_credit(
             padded, padded >= 0, labels, [0] * len(rows), config, backend="naive"
         )
         absolute += np.abs(values[padded >= 0]).tolist()

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ktae import KTAEConfig, key_token_table, key_token_values, token_advantages
+from ktae import KTAEConfig, credit_table, token_credit, token_advantages
 
 ATOL = 1e-6  # of float32 terms, which are at most 1
 
@@ -27,7 +27,7 @@ configs = st.sampled_from(list(CONFIGS.values()))
 
 
 class Rollouts(NamedTuple):
-    """Arguments of `key_token_values`."""
+    """Arguments of `token_credit`."""
 
     token_ids: np.ndarray
     mask: np.ndarray
@@ -61,8 +61,8 @@ def test_permuting_rollouts_permutes_the_terms(
     backend: str, batch: Rollouts, config: KTAEConfig, data: st.DataObject
 ) -> None:
     order = data.draw(permutations_of(len(batch.groups)))
-    terms = key_token_values(*batch, config, backend=backend)
-    permuted = key_token_values(*batch.take(order), config, backend=backend)
+    terms = token_credit(*batch, config, backend=backend)
+    permuted = token_credit(*batch.take(order), config, backend=backend)
     np.testing.assert_allclose(permuted, terms[order], rtol=0, atol=ATOL)
 
 
@@ -72,9 +72,9 @@ def test_permuting_positions_permutes_the_terms(
 ) -> None:
     """KTAE looks at which tokens a rollout holds and how often, never at where."""
     order = data.draw(permutations_of(batch.mask.shape[1]))
-    terms = key_token_values(*batch, config, backend=backend)
+    terms = token_credit(*batch, config, backend=backend)
     moved = batch._replace(token_ids=batch.token_ids[:, order], mask=batch.mask[:, order])
-    permuted = key_token_values(*moved, config, backend=backend)
+    permuted = token_credit(*moved, config, backend=backend)
     np.testing.assert_allclose(permuted, terms[:, order], rtol=0, atol=ATOL)
 
 
@@ -87,9 +87,9 @@ def test_permuting_positions_permutes_the_terms(
 def test_relabelling_groups_changes_nothing(
     backend: str, batch: Rollouts, config: KTAEConfig, labels: list[int], strings: bool
 ) -> None:
-    terms = key_token_values(*batch, config, backend=backend)
+    terms = token_credit(*batch, config, backend=backend)
     relabelled = np.array([str(label) for label in labels] if strings else labels)[batch.groups]
-    got = key_token_values(*batch._replace(groups=relabelled), config, backend=backend)
+    got = token_credit(*batch._replace(groups=relabelled), config, backend=backend)
     np.testing.assert_allclose(got, terms, rtol=0, atol=ATOL)
 
 
@@ -101,11 +101,11 @@ def test_relabelling_groups_changes_nothing(
 def test_renaming_tokens_changes_nothing(
     backend: str, batch: Rollouts, config: KTAEConfig, names: list[int]
 ) -> None:
-    terms = key_token_values(*batch, config, backend=backend)
+    terms = token_credit(*batch, config, backend=backend)
     renamed = batch._replace(token_ids=np.array(names)[batch.token_ids])
     ignored = tuple(names[token] for token in config.ignore_token_ids)
     same = dataclasses.replace(config, ignore_token_ids=ignored)
-    got = key_token_values(*renamed, same, backend=backend)
+    got = token_credit(*renamed, same, backend=backend)
     np.testing.assert_allclose(got, terms, rtol=0, atol=ATOL)
 
 
@@ -121,8 +121,8 @@ def test_padding_changes_nothing(
         np.pad(batch.correct, width[0], constant_values=1),
         np.pad(batch.groups, width[0], constant_values=1),
     )
-    got = key_token_values(*padded, config, backend=backend)
-    terms = key_token_values(*batch, config, backend=backend)
+    got = token_credit(*padded, config, backend=backend)
+    terms = token_credit(*batch, config, backend=backend)
     np.testing.assert_allclose(got, np.pad(terms, width), rtol=0, atol=ATOL)
 
 
@@ -130,22 +130,22 @@ def test_padding_changes_nothing(
 def test_groups_do_not_see_each_other(
     backend: str, table_backend: str, batch: Rollouts, config: KTAEConfig
 ) -> None:
-    terms = key_token_values(*batch, config, backend=backend)
-    table = key_token_table(*batch, config, backend=table_backend)
+    terms = token_credit(*batch, config, backend=backend)
+    table = credit_table(*batch, config, backend=table_backend)
     for label in np.unique(batch.groups):
         rows = batch.groups == label
-        alone = key_token_values(*batch.take(rows), config, backend=backend)
+        alone = token_credit(*batch.take(rows), config, backend=backend)
         np.testing.assert_allclose(alone, terms[rows], rtol=0, atol=ATOL)
         for column, of_all in zip(
-            key_token_table(*batch.take(rows), config, backend=table_backend), table, strict=True
+            credit_table(*batch.take(rows), config, backend=table_backend), table, strict=True
         ):
             np.testing.assert_allclose(column, of_all[table.group == label], rtol=1e-12)
 
 
 @given(batch=batches(), config=configs)
 def test_masked_tokens_do_not_matter(backend: str, batch: Rollouts, config: KTAEConfig) -> None:
-    terms = key_token_values(*batch, config, backend=backend)
-    got = key_token_values(
+    terms = token_credit(*batch, config, backend=backend)
+    got = token_credit(
         *batch._replace(token_ids=np.where(batch.mask, batch.token_ids, -100)),
         config,
         backend=backend,
@@ -158,8 +158,8 @@ def test_masked_tokens_do_not_matter(backend: str, batch: Rollouts, config: KTAE
 def test_swapping_correct_and_incorrect_flips_the_sign(
     backend: str, batch: Rollouts, config: KTAEConfig
 ) -> None:
-    terms = key_token_values(*batch, config, backend=backend)
-    swapped = key_token_values(*batch._replace(correct=1 - batch.correct), config, backend=backend)
+    terms = token_credit(*batch, config, backend=backend)
+    swapped = token_credit(*batch._replace(correct=1 - batch.correct), config, backend=backend)
     np.testing.assert_allclose(swapped, -terms, rtol=0, atol=ATOL)
 
 
@@ -168,8 +168,8 @@ def test_unknown_rollouts_might_as_well_not_be_there(
     backend: str, batch: Rollouts, config: KTAEConfig
 ) -> None:
     known = ~np.isnan(batch.correct)
-    terms = key_token_values(*batch, config, backend=backend)
-    got = key_token_values(*batch.take(known), config, backend=backend)
+    terms = token_credit(*batch, config, backend=backend)
+    got = token_credit(*batch.take(known), config, backend=backend)
     np.testing.assert_allclose(terms[known], got, rtol=0, atol=ATOL)
     assert np.all(terms[~known] == 0)
 
@@ -193,10 +193,10 @@ def test_terms_are_finite_and_bounded(
     h1, h2, h3 = weights
     assume(not settings["normalize"] or h1 + h2 >= 1e-30)
     config = KTAEConfig(h1=h1, h2=h2, h3=h3, **settings)
-    terms = key_token_values(*batch, config, backend=backend)
+    terms = token_credit(*batch, config, backend=backend)
     assert terms.dtype == np.float32
     assert np.all(np.abs(terms) <= 0.5 * config.term_scale)  # false for NaN and inf
-    table = key_token_table(*batch, config, backend=table_backend)
+    table = credit_table(*batch, config, backend=table_backend)
     assert all(np.all(np.isfinite(column)) for column in table)
     assert np.all((table.p_value > 0) & (table.p_value <= 1))
     assert np.all((table.fisher_score >= 0) & (table.fisher_score < 1))
@@ -212,7 +212,7 @@ def test_token_of_every_rollout_has_no_term(
     column = data.draw(hnp.arrays(np.int64, n_rows, elements=st.integers(0, n_columns - 1)))
     batch.token_ids[np.arange(n_rows), column] = 9
     batch.mask[np.arange(n_rows), column] = True
-    terms = key_token_values(*batch, config, backend=backend)
+    terms = token_credit(*batch, config, backend=backend)
     assert np.all(terms[batch.token_ids == 9] == 0)
 
 
@@ -220,8 +220,8 @@ def test_token_of_every_rollout_has_no_term(
 def test_terms_are_those_of_the_table(
     backend: str, table_backend: str, batch: Rollouts, config: KTAEConfig
 ) -> None:
-    terms = key_token_values(*batch, config, backend=backend)
-    table = key_token_table(*batch, config, backend=table_backend)
+    terms = token_credit(*batch, config, backend=backend)
+    table = credit_table(*batch, config, backend=table_backend)
     term_of = dict(zip(zip(table.group, table.token_id, strict=True), table.term, strict=True))
     assert len(term_of) == len(table.term)
     for row, column in zip(
@@ -244,7 +244,7 @@ def test_own_base_is_added_where_unmasked(
         np.zeros(len(base)), ids, mask, groups,
         correct=correct, base=base, config=config, backend=backend,
     )  # fmt: skip
-    terms = key_token_values(*batch, config, backend=backend)
+    terms = token_credit(*batch, config, backend=backend)
     np.testing.assert_allclose(got, np.where(mask, base[:, None] + terms, 0), rtol=1e-6, atol=ATOL)
     assert np.all(got[~mask] == 0)
 

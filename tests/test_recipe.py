@@ -63,7 +63,7 @@ def test_changes_are_found_in_the_keys_of_either_recipe(write):
         (MINIMAL | {"name": "../x"}, "name is '../x'; "),
         (MINIMAL | {"model": "demo"}, "model is 'demo'; expected settings, such as {key: value}"),
         (MINIMAL | {"name": "a b"}, "name is 'a b'; expected letters, digits, '.', '_' and '-'"),
-        (MINIMAL | {"ktae": {"units": 5}}, "ktae.units is 5; expected a list, such as [a, b]"),
+        (MINIMAL | {"ktae": {"units": 5}}, "ktae.estimators.units is 5; expected a list, such as [a, b]"),
         (
             MINIMAL | {"demo": {"language": "latin"}},
             "demo.language is 'latin'; expected 'sums', 'lists'",

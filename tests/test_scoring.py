@@ -11,9 +11,9 @@ pytest.importorskip("tokenizers", reason="needs the extra 'report'")
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from ktae import InputError, KeyTokenTable, KTAEConfig, key_token_table, key_token_values
+from ktae import InputError, CreditTable, KTAEConfig, credit_table, token_credit
 from ktae.rollouts import record
-from ktae.scoring import P_VALUE_FLOOR, score, stratified_p_value, strongest, write
+from ktae.report.scoring import P_VALUE_FLOOR, score, stratified_p_value, strongest, write
 
 
 def letters():
@@ -42,7 +42,7 @@ def random_rollouts(seed=0, n_groups=7):
 
 
 def arrays(rollouts):
-    """What `ktae.key_token_values` takes, of the whole file at once."""
+    """What `ktae.token_credit` takes, of the whole file at once."""
     ids_bt, mask_bt = record.pad(rollouts["token_ids"].to_pylist(), rollouts["mask"].to_pylist())
     correct = np.array(rollouts["correct"].to_pylist(), dtype=float)
     return ids_bt, mask_bt, correct, np.array(rollouts["group"].to_pylist())
@@ -53,7 +53,7 @@ def arrays(rollouts):
 def test_terms_are_the_oracles_however_the_file_is_cut(config, max_positions):
     rollouts = random_rollouts()
     scores = score(rollouts, config=config, max_positions=max_positions)
-    expected_bt = key_token_values(*arrays(rollouts), config, backend="naive")
+    expected_bt = token_credit(*arrays(rollouts), config, backend="naive")
     for ids, terms, expected_t in zip(
         rollouts["token_ids"], scores.record["terms"], expected_bt, strict=True
     ):
@@ -72,7 +72,7 @@ def test_graded_terms_are_of_the_rewards_and_the_table_of_verdicts(statistic):
     scores = score(rollouts, config=config)
     ids_bt, mask_bt, correct, groups = arrays(rollouts)
     evidence = np.where(np.isnan(correct), np.nan, rewards)
-    expected_bt = key_token_values(ids_bt, mask_bt, evidence, groups, config, backend="naive")
+    expected_bt = token_credit(ids_bt, mask_bt, evidence, groups, config, backend="naive")
     for terms, expected_t in zip(scores.record["terms"], expected_bt, strict=True):
         terms = terms.as_py()
         np.testing.assert_allclose(terms, expected_t[: len(terms)], rtol=0, atol=1e-6)
@@ -110,10 +110,10 @@ def test_no_more_is_padded_at_a_time_than_was_asked(monkeypatch):
 def test_the_table_is_the_oracles(max_positions):
     rollouts = random_rollouts()
     tokens = score(rollouts, max_positions=max_positions).tokens
-    expected = key_token_table(*arrays(rollouts), backend="naive")
+    expected = credit_table(*arrays(rollouts), backend="naive")
     order = np.lexsort((tokens["token_id"], tokens["group"].to_pylist()))
     assert tokens["group"].take(order).to_pylist() == expected.group.tolist()
-    for name in KeyTokenTable._fields[1:]:
+    for name in CreditTable._fields[1:]:
         column = tokens[name].to_numpy()[order]
         np.testing.assert_allclose(column, getattr(expected, name), atol=1e-9, err_msg=name)
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ktae import key_token_table, key_token_values, token_advantages
+from ktae import credit_table, token_credit, token_advantages
 
 torch = pytest.importorskip("torch")
 
@@ -29,8 +29,8 @@ def test_tensors_give_a_tensor_on_the_same_device(
     backend: str, tensors: dict[str, Any], device: str
 ) -> None:
     moved = {name: tensor.to(device) for name, tensor in tensors.items()}
-    expected = key_token_values(**ARRAYS, backend=backend)
-    got = key_token_values(**moved, backend=backend)
+    expected = token_credit(**ARRAYS, backend=backend)
+    got = token_credit(**moved, backend=backend)
     assert isinstance(got, torch.Tensor)
     assert got.dtype == torch.float32
     assert got.device.type == device
@@ -63,9 +63,9 @@ def test_dtypes_of_tensors(backend: str, tensors: dict[str, Any], ids_dtype, mas
         "correct": tensors["correct"].bool(),
         "groups": tensors["groups"].to(ids_dtype),
     }
-    got = key_token_values(**changed, backend=backend)
+    got = token_credit(**changed, backend=backend)
     assert got.dtype == torch.float32
-    np.testing.assert_array_equal(got.numpy(), key_token_values(**ARRAYS, backend=backend))
+    np.testing.assert_array_equal(got.numpy(), token_credit(**ARRAYS, backend=backend))
 
 
 @pytest.mark.parametrize("name", ["rewards", "mask", "correct", "base"])
@@ -81,16 +81,16 @@ def test_bfloat16(backend: str, tensors: dict[str, Any], name: str) -> None:
 def test_the_result_is_of_the_token_ids_kind(backend: str, tensors: dict[str, Any]) -> None:
     others = {name: array for name, array in ARRAYS.items() if name != "token_ids"}
     assert isinstance(
-        key_token_values(tensors["token_ids"], **others, backend=backend), torch.Tensor
+        token_credit(tensors["token_ids"], **others, backend=backend), torch.Tensor
     )
     others = {name: tensor for name, tensor in tensors.items() if name != "token_ids"}
-    assert isinstance(key_token_values(IDS, **others, backend=backend), np.ndarray)
-    assert isinstance(key_token_values(IDS.tolist(), **others, backend=backend), np.ndarray)
+    assert isinstance(token_credit(IDS, **others, backend=backend), np.ndarray)
+    assert isinstance(token_credit(IDS.tolist(), **others, backend=backend), np.ndarray)
 
 
 def test_groups_may_be_strings_beside_tensors(backend: str, tensors: dict[str, Any]) -> None:
-    got = key_token_values(**(tensors | {"groups": ["a"] * 4}), backend=backend)
-    np.testing.assert_array_equal(got.numpy(), key_token_values(**ARRAYS, backend=backend))
+    got = token_credit(**(tensors | {"groups": ["a"] * 4}), backend=backend)
+    np.testing.assert_array_equal(got.numpy(), token_credit(**ARRAYS, backend=backend))
 
 
 def test_layouts_of_tensors(backend: str, tensors: dict[str, Any]) -> None:
@@ -99,8 +99,8 @@ def test_layouts_of_tensors(backend: str, tensors: dict[str, Any]) -> None:
         "mask": tensors["mask"].repeat_interleave(2, dim=1)[:, ::2],
     }
     assert not changed["token_ids"].is_contiguous()
-    got = key_token_values(**changed, backend=backend)
-    np.testing.assert_array_equal(got.numpy(), key_token_values(**ARRAYS, backend=backend))
+    got = token_credit(**changed, backend=backend)
+    np.testing.assert_array_equal(got.numpy(), token_credit(**ARRAYS, backend=backend))
 
 
 def test_tensors_are_left_alone_and_share_no_memory(backend: str, tensors: dict[str, Any]) -> None:
@@ -115,8 +115,8 @@ def test_tensors_are_left_alone_and_share_no_memory(backend: str, tensors: dict[
 
 
 def test_table_of_tensors_is_numpy(table_backend: str, tensors: dict[str, Any]) -> None:
-    table = key_token_table(**tensors, backend=table_backend)
-    expected = key_token_table(**ARRAYS, backend=table_backend)
+    table = credit_table(**tensors, backend=table_backend)
+    expected = credit_table(**ARRAYS, backend=table_backend)
     for name, column in expected._asdict().items():
         assert isinstance(getattr(table, name), np.ndarray), name
         np.testing.assert_array_equal(getattr(table, name), column, err_msg=name)
@@ -126,8 +126,8 @@ def test_errors_of_tensors_name_the_row(backend: str, tensors: dict[str, Any]) -
     ids = tensors["token_ids"].clone()
     ids[2, 1] = -100
     with pytest.raises(ValueError, match=r"token_ids\[2, 1\] is -100;"):
-        key_token_values(**(tensors | {"token_ids": ids}), backend=backend)
+        token_credit(**(tensors | {"token_ids": ids}), backend=backend)
     with pytest.raises(ValueError, match=r"rewards\[1\] is nan;"):
         token_advantages(torch.tensor([0.0, torch.nan, 1.0, 1.0]), **tensors, backend=backend)
     with pytest.raises(ValueError, match=r"token_ids is (torch\.)?float32 of shape \(4, 4\)"):
-        key_token_values(**(tensors | {"token_ids": ids.float()}), backend=backend)
+        token_credit(**(tensors | {"token_ids": ids.float()}), backend=backend)

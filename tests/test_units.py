@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import ktae
-from ktae.units import POSITION_BUCKET, UNITS, tensor_keys, unit_keys
+from ktae.estimators.units import POSITION_BUCKET, UNITS, tensor_keys, unit_keys
 
 IDS_ALONE = ("token", "bigram", "trigram", "position")
 OF_TEXT = ("word", "line", "step")
@@ -233,7 +233,7 @@ def test_any_layout_and_dtype_gives_the_same_keys(unit, tokenizer):
 def test_several_chunks_are_one_result(monkeypatch, tokenizer):
     ids, mask = random_rows((50, 31), 20)
     expected = [unit_keys(u, ids, mask, tokenizer=tokenizer) for u in ("trigram", "step")]
-    monkeypatch.setattr("ktae.units.POSITIONS_PER_CHUNK", 100)
+    monkeypatch.setattr("ktae.estimators.units.POSITIONS_PER_CHUNK", 100)
     found = [unit_keys(u, ids, mask, tokenizer=tokenizer) for u in ("trigram", "step")]
     np.testing.assert_array_equal(found, expected)
     ids[33, :] = -1
@@ -286,9 +286,9 @@ def test_the_estimator_takes_them_and_spreads_the_value(tokenizer):
     at = TEXTS.index
     ids = np.array([[at("S"), at("o"), at("3")], [at("o"), at("."), at(" ")]] * 2)
     keys = unit_keys("word", ids, ids >= 0, tokenizer=tokenizer)
-    terms = ktae.key_token_values(keys, ids >= 0, [1, 0, 1, 0], [0] * 4)
+    terms = ktae.token_credit(keys, ids >= 0, [1, 0, 1, 0], [0] * 4)
     assert len(set(terms[0].tolist())) == 1 and terms[0, 0] > 0
-    assert ktae.key_token_values(ids, ids >= 0, [1, 0, 1, 0], [0] * 4)[0, 1] == 0
+    assert ktae.token_credit(ids, ids >= 0, [1, 0, 1, 0], [0] * 4)[0, 1] == 0
 
 
 @pytest.mark.parametrize("unit", OF_TEXT)

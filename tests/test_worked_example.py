@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ktae import KTAEConfig, key_token_table, key_token_values, token_advantages
+from ktae import KTAEConfig, credit_table, token_credit, token_advantages
 
 EXPECTED = Path(__file__).parent / "expected" / "worked_example.json"
 
@@ -59,7 +59,7 @@ def padded(rows: list[list[float]]) -> np.ndarray:
 def test_terms(
     backend: str, variant: str, dtype: type, atol: float, frozen: dict[str, Any]
 ) -> None:
-    got = key_token_values(TOKEN_IDS, MASK, CORRECT, GROUPS, CONFIGS[variant], backend=backend)
+    got = token_credit(TOKEN_IDS, MASK, CORRECT, GROUPS, CONFIGS[variant], backend=backend)
     assert got.dtype == dtype
     np.testing.assert_allclose(got, padded(frozen[variant]["terms"]), rtol=0, atol=atol)
 
@@ -82,7 +82,7 @@ def test_advantages(
 def test_table(
     table_backend: str, variant: str, dtype: type, rtol: float, frozen: dict[str, Any]
 ) -> None:
-    table = key_token_table(
+    table = credit_table(
         TOKEN_IDS, MASK, CORRECT, GROUPS, CONFIGS[variant], backend=table_backend
     )
     assert table._fields == ("group", *frozen["columns"])
@@ -97,7 +97,7 @@ def test_table(
 
 def test_p_values_by_hand(table_backend: str) -> None:
     """Origin: the counts in the docstring of the generating script. 7 and 8 are exact ties."""
-    table = key_token_table(TOKEN_IDS, MASK, CORRECT, GROUPS, backend=table_backend)
+    table = credit_table(TOKEN_IDS, MASK, CORRECT, GROUPS, backend=table_backend)
     assert table.token_id.tolist() == [5, 6, 7, 8, 9, E]
     by_hand = [1, 7 / 15, 8 / 20, 8 / 20, 1 / 15, 7 / 15]
     np.testing.assert_allclose(table.p_value, by_hand, rtol=1e-14)

@@ -44,7 +44,7 @@ check_trl() {
 check_verl() { # the plug-in in verl's registry, and the command; nothing is started
   "$bin/python" -c '
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn
-import ktae.verl
+import ktae.trainers.verl
 print("verl has", get_adv_estimator_fn("ktae"))'
   "$bin/ktae" train "$root/recipes/paper/grpo-ktae-1.5b.yaml" --engine verl --dry-run > dry.txt
   grep -q algorithm.adv_estimator=ktae dry.txt

@@ -16,8 +16,8 @@ import numpy as np
 
 from ktae._version import __version__
 from ktae.backends import BACKENDS, installed_version
+from ktae.credit import token_credit
 from ktae.errors import InputError
-from ktae.estimator import key_token_values
 
 VERSIONS_OF = ("numpy", "numba", "torch", "triton", "verl")
 
@@ -204,7 +204,7 @@ def _contender(name: str, batch: Rollouts, device: str) -> tuple[Callable[[], An
     arrays = _on(place, batch) if BACKENDS[name].arrays == "torch" else batch
 
     def call() -> Any:
-        out = key_token_values(*arrays, backend=name)
+        out = token_credit(*arrays, backend=name)
         if place != "cpu":
             import torch
 
@@ -251,7 +251,7 @@ def _sort(batch: Rollouts, device: str) -> tuple[Callable[[], Any] | None, str]:
 
 
 def _verl(name: str, batch: Rollouts) -> tuple[Callable[[], Any] | None, str]:
-    """verl's own rollout advantages, which KTAE's terms are added to."""
+    """verl's own rollout advantages, which KTAE's credit is added to."""
     if importlib.util.find_spec("verl") is None:
         return None, "verl is not installed"
     import torch

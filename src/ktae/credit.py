@@ -342,10 +342,15 @@ def _on_device(
 def _check_how(how: _How) -> None:
     if how.validate is not None and not isinstance(how.validate, bool):
         raise InputError(f"validate is {how.validate!r}; expected true, false or None")
-    for name, value in (("memory_bytes", how.memory_bytes), ("step", how.step)):
-        is_integer = hasattr(value, "__index__") and not isinstance(value, bool)
-        if not (is_integer and operator.index(value) >= 0) and (name, value) != ("step", None):
-            raise InputError(f"{name} is {value!r}; expected an integer from 0")
+    _check_count("memory_bytes", how.memory_bytes)
+    if how.step is not None:
+        _check_count("step", how.step)
+
+
+def _check_count(name: str, value: Any) -> None:
+    is_integer = hasattr(value, "__index__") and not isinstance(value, bool)
+    if not is_integer or operator.index(value) < 0:
+        raise InputError(f"{name} is {value!r}; expected an integer from 0")
 
 
 def _base(batch: Batch, rewards_b: np.ndarray, base: ArrayLike) -> np.ndarray:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 import pydantic
 import yaml
-from pydantic import Field
+from pydantic import BeforeValidator, Field, PlainSerializer
 
-from ktae.config import KTAEConfig
 from ktae.errors import InputError
-from ktae.typed_file import Section, explain, parse_yaml, read_mapping
+from ktae.estimators import Estimator, from_section, to_section
+from ktae.files.typed import Section, explain, parse_yaml, read_mapping
+from ktae.recipe_legacy import translated
 
 Positive = Annotated[int, Field(gt=0)]
 
@@ -100,40 +101,16 @@ class Algorithm(Section):
     does; on verl a recipe that sets it gets a warning."""
 
 
-# A recipe may replace any field of KTAEConfig, so the fields are taken from there.
-_optional_fields: dict[str, Any] = {
-    name: (hint | None, None) for name, hint in get_type_hints(KTAEConfig).items()
-}
-_Replacements: Any = pydantic.create_model(
-    "_Replacements",
-    __base__=Section,
-    **_optional_fields,
-)
+def _read_credit(section: Any) -> Any:
+    """The estimator of a section, for pydantic, which wants a ValueError and says where."""
+    return section if section is None or isinstance(section, Estimator) else from_section(section)
 
 
-class KTAE(_Replacements):  # type: ignore[misc]
-    """The key-token estimator: a preset, and any field of `KTAEConfig` replaced."""
-
-    preset: str = "paper"
-    """`paper`, `released`, `calibrated`, or the paper's ablations `no-fisher`, `no-ig`, `no-tf`."""
-
-    def replaced(self) -> dict[str, Any]:
-        """The fields of `KTAEConfig` that the recipe replaces."""
-        fields = {name: getattr(self, name) for name in _Replacements.model_fields}
-        return {name: value for name, value in fields.items() if value is not None}
-
-    def config(self) -> KTAEConfig:
-        """The estimator's config."""
-        return KTAEConfig.preset(self.preset, **self.replaced())
-
-    @pydantic.model_validator(mode="after")
-    def _check(self) -> KTAE:
-        self.config()
-        return self
-
-    @pydantic.model_serializer
-    def _dump(self) -> dict[str, Any]:
-        return {"preset": self.preset} | self.replaced()
+Credit = Annotated[
+    Estimator,
+    BeforeValidator(_read_credit),
+    PlainSerializer(to_section, return_type=str | dict[str, Any]),
+]
 
 
 class Optimizer(Section):
@@ -197,11 +174,7 @@ class Trl(Section):
 
     top_entropy: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Train on this share of the tokens, those where the policy's entropy is highest: at 0.2 the
-    80/20 baseline (arXiv:2506.01939), with or without KTAE."""
-
-    ktae_decay_steps: Annotated[int, Field(ge=0)] = 0
-    """The term's weight falls linearly from 1 to 0 over the first so many training steps; 0 keeps
-    it at 1."""
+    80/20 baseline (arXiv:2506.01939), with or without token credit."""
 
     vllm: bool = False
     """Sample with vLLM, on the GPUs that train."""
@@ -249,8 +222,9 @@ class Recipe(Section):
     model: Model = Model()
     rollout: Rollout = Rollout()
     algorithm: Algorithm = Algorithm()
-    ktae: KTAE | None = None
-    """The key-token estimator; null trains on the rollout advantages alone."""
+    credit: Credit | None = None
+    """The estimator of token credit: the name of a preset, such as `calibrated`, or a mapping with
+    `estimator`, its settings and `transforms`; null trains on the rollout advantages alone."""
     optimizer: Optimizer = Optimizer()
     trl: Trl = Trl()
     verl: Verl = Verl()
@@ -286,15 +260,6 @@ class Recipe(Section):
         return self
 
     @pydantic.model_validator(mode="after")
-    def _something_decays(self) -> Recipe:
-        if self.trl.ktae_decay_steps and self.ktae is None:
-            raise ValueError(
-                f"trl.ktae_decay_steps is {self.trl.ktae_decay_steps} and ktae is null; there is "
-                "no term whose weight could fall"
-            )
-        return self
-
-    @pydantic.model_validator(mode="after")
     def _has_data(self) -> Recipe:
         if (self.data is None) != (self.task == "demo"):
             raise ValueError(
@@ -317,9 +282,10 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
             f"recipe {path} is a folder; expected a YAML file. To continue the run in it, give its "
             "recipe, and the folder with --output and --resume"
         )
-    content = read_mapping(path, "recipe")
+    content = translated(read_mapping(path, "recipe"), f"recipe {path}")
     for override in overrides:
         _apply(content, override)
+    content = translated(content, f"recipe {path}")
     try:
         return Recipe.model_validate(content)
     except pydantic.ValidationError as error:
@@ -351,7 +317,7 @@ def changes(there: Recipe, here: Recipe) -> list[str]:
     old, new = flat(there), flat(here)
     return [
         f"{key} ({old.get(key)!r} there, {new.get(key)!r} here)"
-        for key in sorted({*old, *new})  # a key of either: `ktae: null` has none of the other's
+        for key in sorted({*old, *new})  # a key of either: `credit: null` has none of the other's
         if old.get(key) != new.get(key)
     ]
 
@@ -364,8 +330,10 @@ def _apply(content: dict[str, Any], override: str) -> None:
     *parents, last = key.split(".")
     section = content
     for parent in parents:
-        if section.get(parent) is None:  # absent, or null as in `ktae: null`
+        if section.get(parent) is None:  # absent, or null as in `credit: null`
             section[parent] = {}
+        if parent == "credit" and isinstance(section[parent], str):  # a name, to which a key comes
+            section[parent] = {"estimator": section[parent]}
         section = section[parent]
         if not isinstance(section, dict):
             raise InputError(f"override {override!r}: {parent} is a value, not a section")

@@ -9,9 +9,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from ktae.atomic import atomic_write, make_folder
 from ktae.errors import InputError, one_line
+from ktae.files.atomic import atomic_write, make_folder
 from ktae.rollouts import record
+
+RENAMED_METRICS = {
+    "ktae/term_abs": "credit/mean_abs",
+    "ktae/seconds": "credit/seconds",
+    "ktae/step_share": "credit/step_share",
+    "ktae/sign_flips": "credit/sign_flips",
+}
+"""Metrics in files that were written before 0.1, and their names now."""
 
 
 class RunFolder:
@@ -136,4 +144,10 @@ def _metrics(line: bytes, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: broken JSON: {one_line(error)}") from None
     if not isinstance(content, dict):
         raise InputError(f"{where}: a {type(content).__name__}; expected an object with metrics")
-    return content
+    if isinstance(content.get("data"), dict):  # verl's
+        content["data"] = _renamed(content["data"])
+    return _renamed(content)
+
+
+def _renamed(metrics: dict[str, Any]) -> dict[str, Any]:
+    return {RENAMED_METRICS.get(name, name): value for name, value in metrics.items()}

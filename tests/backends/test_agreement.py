@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import ktae
-from ktae import KTAEConfig, key_token_table, key_token_values, token_advantages
+from ktae import KTAEConfig, credit_table, token_credit, token_advantages
 from ktae.backends import BACKENDS
 
 CONFIGS = {
@@ -34,7 +34,7 @@ CONFIGS = {
 
 
 class Rollouts(NamedTuple):
-    """Arguments of `key_token_values`."""
+    """Arguments of `token_credit`."""
 
     token_ids: np.ndarray
     mask: np.ndarray
@@ -122,7 +122,7 @@ BATCHES = {
 @functools.cache
 def oracle(batch_name: str, config_name: str) -> np.ndarray:
     config = CONFIGS[config_name]
-    return key_token_values(*graded(BATCHES[batch_name], config), config, backend="naive")
+    return token_credit(*graded(BATCHES[batch_name], config), config, backend="naive")
 
 
 def assert_same_terms(got: np.ndarray, expected: np.ndarray) -> None:
@@ -131,8 +131,8 @@ def assert_same_terms(got: np.ndarray, expected: np.ndarray) -> None:
 
 
 def assert_same_table(backend: str, batch: Rollouts, config: KTAEConfig) -> None:
-    table = key_token_table(*batch, config, backend=backend)
-    for name, expected in key_token_table(*batch, config, backend="naive")._asdict().items():
+    table = credit_table(*batch, config, backend=backend)
+    for name, expected in credit_table(*batch, config, backend="naive")._asdict().items():
         got = getattr(table, name)
         assert got.dtype == expected.dtype, name
         if got.dtype == np.float64:
@@ -145,7 +145,7 @@ def assert_same_table(backend: str, batch: Rollouts, config: KTAEConfig) -> None
 @pytest.mark.parametrize("name", BATCHES)
 def test_terms(fast_backend: str, name: str, config_name: str) -> None:
     config = CONFIGS[config_name]
-    got = key_token_values(*graded(BATCHES[name], config), config, backend=fast_backend)
+    got = token_credit(*graded(BATCHES[name], config), config, backend=fast_backend)
     assert_same_terms(got, oracle(name, config_name))
 
 
@@ -173,8 +173,8 @@ def test_batches_are_not_trivial() -> None:
 def test_many_distinct_tokens(fast_backend: str, n_tokens: int, name: str) -> None:
     """More than any table starts with; the groups before and after must not notice."""
     batch, config = distinct(n_tokens), CONFIGS[name]
-    expected = key_token_values(*batch, config, backend="naive")
-    assert_same_terms(key_token_values(*batch, config, backend=fast_backend), expected)
+    expected = token_credit(*batch, config, backend="naive")
+    assert_same_terms(token_credit(*batch, config, backend=fast_backend), expected)
 
 
 def test_table_of_many_distinct_tokens() -> None:
@@ -183,8 +183,8 @@ def test_table_of_many_distinct_tokens() -> None:
 
 def test_large_group_after_large_group(fast_backend: str) -> None:
     batch = rollouts([16, 300, 16, 200, 3], 300, vocabulary=30_000, seed=3)
-    expected = key_token_values(*batch, backend="naive")
-    assert_same_terms(key_token_values(*batch, backend=fast_backend), expected)
+    expected = token_credit(*batch, backend="naive")
+    assert_same_terms(token_credit(*batch, backend=fast_backend), expected)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.int16])
@@ -192,11 +192,11 @@ def test_large_group_after_large_group(fast_backend: str) -> None:
 def test_dtypes(fast_backend: str, dtype: type, shuffled: bool) -> None:
     """Backends may convert the rows of a few groups at a time: rows must not get mixed up."""
     batch = rollouts([16, 3, 47, 16], 31, shuffled=shuffled)
-    expected = key_token_values(*batch, backend="naive")
+    expected = token_credit(*batch, backend="naive")
     ids = np.where(batch.mask, batch.token_ids, 0).astype(dtype)
     for mask in (batch.mask, batch.mask.astype(np.int64)):
         for given in (ids, np.asfortranarray(ids)):
-            got = key_token_values(given, mask, *batch[2:], backend=fast_backend)
+            got = token_credit(given, mask, *batch[2:], backend=fast_backend)
             assert_same_terms(got, expected)
 
 
@@ -220,13 +220,13 @@ def test_rollout_advantages_are_added(fast_backend: str) -> None:
 @pytest.mark.parametrize("memory_bytes", [0, 1, 10_000, 1_000_000, 2**40])
 @pytest.mark.parametrize("name", ["sizes that differ", "ids to 2^31 - 1", "mostly empty"])
 def test_bound_on_memory_changes_nothing(fast_backend: str, name: str, memory_bytes: int) -> None:
-    got = key_token_values(*BATCHES[name], backend=fast_backend, memory_bytes=memory_bytes)
+    got = token_credit(*BATCHES[name], backend=fast_backend, memory_bytes=memory_bytes)
     assert_same_terms(got, oracle(name, "paper"))
 
 
 @pytest.mark.parametrize("validate", [True, False, None])
 def test_validation_changes_nothing(fast_backend: str, validate: bool | None) -> None:
-    got = key_token_values(*BATCHES["mostly unknown"], backend=fast_backend, validate=validate)
+    got = token_credit(*BATCHES["mostly unknown"], backend=fast_backend, validate=validate)
     assert_same_terms(got, oracle("mostly unknown", "paper"))
 
 
@@ -242,9 +242,9 @@ def digest(array: np.ndarray) -> str:
 
 def test_large_batch(fast_backend: str, large: Rollouts) -> None:
     """The rows of some of its groups against the oracle, which would take long for all of it."""
-    terms = key_token_values(*large, backend=fast_backend)
+    terms = token_credit(*large, backend=fast_backend)
     rows = np.isin(large.groups, np.unique(large.groups)[::20])
-    expected = key_token_values(*(array[rows] for array in large), backend="naive")
+    expected = token_credit(*(array[rows] for array in large), backend="naive")
     np.testing.assert_allclose(terms[rows], expected, rtol=0, atol=1e-6)  # float32
     assert np.count_nonzero(terms) > 500_000
 
@@ -257,27 +257,27 @@ def test_first_bad_token_id_of_a_large_batch(fast_backend: str, large: Rollouts)
     first = bad_rows[0], np.flatnonzero(mask[bad_rows[0]])[-1]
     message = rf"token_ids\[{first[0]}, {first[1]}\] is -5;"
     with pytest.raises(ValueError, match=message):
-        key_token_values(ids, *large[1:], backend=fast_backend)
+        token_credit(ids, *large[1:], backend=fast_backend)
     with pytest.raises(ValueError, match=message):
-        key_token_table(ids, *large[1:])
+        credit_table(ids, *large[1:])
 
 
 def test_threads_that_call_at_once(fast_backend: str) -> None:
     """As a trainer's loader threads may: results are those of one call after the other."""
     batches = [rollouts([16, 47, 300, 3], 123, vocabulary=9000, seed=i) for i in range(4)]
-    expected = [key_token_values(*batch, backend=fast_backend) for batch in batches]
+    expected = [token_credit(*batch, backend=fast_backend) for batch in batches]
     with ThreadPoolExecutor(8) as pool:
         got = list(
-            pool.map(lambda i: key_token_values(*batches[i % 4], backend=fast_backend), range(24))
+            pool.map(lambda i: token_credit(*batches[i % 4], backend=fast_backend), range(24))
         )
     for i, terms in enumerate(got):
         np.testing.assert_array_equal(terms, expected[i % 4])
 
 
 def test_threads_that_call_at_once_with_large_batches(fast_backend: str, large: Rollouts) -> None:
-    expected = key_token_values(*large, backend=fast_backend)
+    expected = token_credit(*large, backend=fast_backend)
     with ThreadPoolExecutor(3) as pool:
-        for terms in pool.map(lambda _: key_token_values(*large, backend=fast_backend), range(4)):
+        for terms in pool.map(lambda _: token_credit(*large, backend=fast_backend), range(4)):
             np.testing.assert_array_equal(terms, expected)
 
 
@@ -297,26 +297,26 @@ def run(code: str, **environment: str) -> str:
 PRINT_DIGEST = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from ktae import key_token_values
+from ktae import token_credit
 from test_agreement import digest, rollouts
 large = rollouts([16] * 200, 750, vocabulary=5000, seed=8)
-print(digest(key_token_values(*large, backend="cpu")))
+print(digest(token_credit(*large, backend="cpu")))
 """
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_number_of_numba_threads_changes_nothing(large: Rollouts, n_threads: int) -> None:
     got = run(PRINT_DIGEST, NUMBA_NUM_THREADS=str(n_threads))
-    assert got == digest(key_token_values(*large, backend="cpu"))
+    assert got == digest(token_credit(*large, backend="cpu"))
 
 
 PRINT_TORCH_THREADS = f"""
 import sys, torch
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from ktae import key_token_values
+from ktae import token_credit
 from test_agreement import rollouts
 before = torch.get_num_threads()
-key_token_values(*rollouts([16] * 200, 750), backend="cpu")
+token_credit(*rollouts([16] * 200, 750), backend="cpu")
 print(before, torch.get_num_threads())
 """
 
@@ -335,13 +335,13 @@ def test_in_a_forked_process(fast_backend: str, large: Rollouts) -> None:
     """As torch's data loaders and Ray's workers are, after the parent has computed in threads."""
     if not hasattr(os, "fork"):
         pytest.skip("this system cannot fork")
-    expected = digest(key_token_values(*large, backend=fast_backend))
+    expected = digest(token_credit(*large, backend=fast_backend))
     receiver, sender = multiprocessing.Pipe(duplex=False)
 
     def child(sender: Any) -> None:
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)  # as torch's own data loaders do
-        sender.send(digest(key_token_values(*large, backend=fast_backend)))
+        sender.send(digest(token_credit(*large, backend=fast_backend)))
 
     process = multiprocessing.get_context("fork").Process(target=child, args=(sender,))
     process.start()
@@ -362,5 +362,5 @@ def test_every_backend(name: str) -> None:
         assert state == "available"
     if state != "available":
         pytest.skip(f"backend {name!r}: {state}")
-    got = key_token_values([[1], [2]], [[1], [1]], [1, 0], [0, 0], backend=name)
+    got = token_credit([[1], [2]], [[1], [1]], [1, 0], [0, 0], backend=name)
     np.testing.assert_array_equal(got, np.float32([[0.5], [-0.5]]))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from test_agreement import rollouts
 
-from ktae import InputError, key_token_values
+from ktae import InputError, token_credit
 from ktae.backends import _cpu_kernels as kernels
 from ktae.backends import _kernel_cache, cpu
 
@@ -32,10 +32,10 @@ def test_groups_share_no_token_of_another_group() -> None:
     ids = np.tile(np.arange(1, 700), (4, 1))
     ids[0, :10] = 5000 + np.arange(10)
     batch = (np.ones_like(ids), [1, 0, 1, 0], [0] * 4)
-    once = key_token_values(ids, *batch)
+    once = token_credit(ids, *batch)
     ids, mask = np.tile(ids, (300, 1)), np.ones((1200, 699), dtype=bool)
     groups = np.repeat(np.arange(300), 4)
-    many = key_token_values(ids, mask, np.tile([1, 0, 1, 0], 300), groups)
+    many = token_credit(ids, mask, np.tile([1, 0, 1, 0], 300), groups)
     np.testing.assert_array_equal(many, np.tile(once, (300, 1)))
 
 
@@ -55,7 +55,7 @@ if sys.argv[4] == "read-only":
     ids.flags.writeable = mask.flags.writeable = False
 correct, groups = rng.integers(0, 2, rows), np.arange(rows) // group_size
 bound = {"backend": backend, "memory_bytes": memory_bytes}
-ktae.key_token_values(ids[:64], mask[:64], correct[:64], groups[:64], **bound)
+ktae.token_credit(ids[:64], mask[:64], correct[:64], groups[:64], **bound)
 
 
 def peak():
@@ -67,7 +67,7 @@ def peak():
 with open("/proc/self/clear_refs", "w") as file:
     file.write("5")  # the peak from here on
 before = peak()
-out = ktae.key_token_values(ids, mask, correct, groups, **bound)
+out = ktae.token_credit(ids, mask, correct, groups, **bound)
 print(peak() - before - out.nbytes)
 """
 
@@ -106,9 +106,9 @@ def test_slices_of_groups(vocabulary: int) -> None:
     """Groups that are converted slice by slice, and more tokens than the first table takes."""
     batch = rollouts([16, 1, 47, 300, 2, 5], 31, vocabulary)
     batch = batch._replace(correct=np.where(batch.groups == batch.groups[0], 1.0, batch.correct))
-    expected = key_token_values(*batch, backend="naive")
+    expected = token_credit(*batch, backend="naive")
     given = np.asfortranarray(batch.token_ids), batch.mask.astype(np.float32)
-    got = key_token_values(*given, *batch[2:], backend="cpu")
+    got = token_credit(*given, *batch[2:], backend="cpu")
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
 
 
@@ -121,18 +121,18 @@ def test_first_bad_token_id_of_slices() -> None:
         ids[row, np.argmax(batch.mask[row])] = -7
     message = rf"token_ids\[{rows[0]}, {np.argmax(batch.mask[rows[0]])}\] is -7;"
     with pytest.raises(InputError, match=message):
-        key_token_values(ids, *batch[1:], backend="cpu")
+        token_credit(ids, *batch[1:], backend="cpu")
 
 
 def test_masks_anywhere_in_memory() -> None:
     """Padding is skipped 8 bytes at a time, which a mask that begins anywhere else cannot have."""
     batch = rollouts([16] * 4, 32)
-    expected = key_token_values(*batch, backend="cpu")
+    expected = token_credit(*batch, backend="cpu")
     for offset in range(8):
         memory = np.zeros(batch.mask.size + 8, dtype=bool)
         mask = memory[offset : offset + batch.mask.size].reshape(batch.mask.shape)
         mask[:] = batch.mask
-        got = key_token_values(batch.token_ids, mask, *batch[2:], backend="cpu")
+        got = token_credit(batch.token_ids, mask, *batch[2:], backend="cpu")
         np.testing.assert_array_equal(got, expected)
 
 
@@ -141,7 +141,7 @@ import logging
 logging.basicConfig(level=logging.DEBUG, format="%(name)s %(message)s")
 logging.getLogger("numba").setLevel(logging.WARNING)
 import ktae
-print(ktae.key_token_values([[1], [2]], [[1], [1]], [1, 0], [0, 0], backend="cpu").tolist())
+print(ktae.token_credit([[1], [2]], [[1], [1]], [1, 0], [0, 0], backend="cpu").tolist())
 """
 
 

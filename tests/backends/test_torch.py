@@ -11,7 +11,7 @@ import pytest
 from test_agreement import Rollouts, rollouts
 from test_cpu import extra_bytes
 
-from ktae import InputError, KTAEConfig, estimator, key_token_values, token_advantages
+from ktae import InputError, KTAEConfig, estimator, token_credit, token_advantages
 from ktae.backends import BACKENDS, resolve
 
 torch = pytest.importorskip("torch")
@@ -41,7 +41,7 @@ def on_path(token_ids: Any = None, **arguments: Any) -> np.ndarray:
 @pytest.mark.parametrize("bad_id", [-1, -(2**63), 2**31, 2**32 + 5, 2**63 - 1])
 def test_invalid_ids_harm_no_other_group(bad_id: int) -> None:
     """They are not looked at there, so what they get does not matter; nothing else may change."""
-    expected = key_token_values(*BATCH, backend="naive")
+    expected = token_credit(*BATCH, backend="naive")
     ids = IDS.copy()
     row = 5 + int(np.argmax(BATCH.mask[5:8].sum(axis=1)))
     ids[row, np.flatnonzero(BATCH.mask[row])] = bad_id
@@ -184,10 +184,10 @@ for array in FORMS["read-only"]:
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("memory_bytes", [0, 2**30])
 def test_forms_of_arrays(fast_backend: str, name: str, memory_bytes: int) -> None:
-    expected = key_token_values(*BATCH, backend="naive")
+    expected = token_credit(*BATCH, backend="naive")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        got = key_token_values(
+        got = token_credit(
             *FORMS[name], *BATCH[2:], backend=fast_backend, memory_bytes=memory_bytes
         )
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
@@ -210,8 +210,8 @@ def test_group_numbers_are_independent_of_the_groups_size() -> None:
         np.arange(n_rows) % 2,
         np.zeros(n_rows, dtype=int),
     )
-    expected = key_token_values(*batch, backend="cpu")
-    got = key_token_values(*batch, backend="torch")
+    expected = token_credit(*batch, backend="cpu")
+    got = token_credit(*batch, backend="torch")
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from test_agreement import CONFIGS, Rollouts, graded, rollouts
 
-from ktae import KTAEConfig, key_token_values
+from ktae import KTAEConfig, token_credit
 from ktae.backends import BACKENDS, naive
 from ktae.batch import make_batch
 from ktae.bench import random_batch
@@ -152,7 +152,7 @@ class TestInInterpreter:
         got = backend.terms(
             tensors(batch._replace(token_ids=ids)), config, base, memory_bytes=MEMORY
         )
-        expected = key_token_values(*batch, config, backend="naive")
+        expected = token_credit(*batch, config, backend="naive")
         np.testing.assert_allclose(got[:6].numpy(), expected[:6], rtol=0, atol=1e-6)  # float32
         assert torch.all(got.isfinite())
 
@@ -256,21 +256,21 @@ class TestCompiled:
     def test_training_step_on_the_gpu(self, name: str, dtype: type) -> None:
         """A sixteenth of the paper's step, and the host waits for nothing once it is compiled."""
         batch = random_batch(groups=64, dtype=dtype)
-        expected = key_token_values(*batch, CONFIGS[name], backend="cpu")
+        expected = token_credit(*batch, CONFIGS[name], backend="cpu")
         given = [torch.from_numpy(array).cuda() for array in batch]
-        key_token_values(*given, CONFIGS[name], backend="triton")
+        token_credit(*given, CONFIGS[name], backend="triton")
         with _host_must_not_wait():
-            got = key_token_values(*given, CONFIGS[name], backend="triton")
+            got = token_credit(*given, CONFIGS[name], backend="triton")
         np.testing.assert_allclose(got.cpu().numpy(), expected, rtol=0, atol=1e-6)  # float32
 
     @on_gpu
     @pytest.mark.parametrize("memory_bytes", [2**22, 2**26, 2**30])
     def test_many_distinct_tokens_on_the_gpu(self, memory_bytes: int) -> None:
         batch = rollouts([16, 300, 16, 64, 3], 3000, vocabulary=120_000, seed=3)
-        expected = key_token_values(*batch, backend="cpu")
+        expected = token_credit(*batch, backend="cpu")
         given = [torch.from_numpy(np.ascontiguousarray(array)).cuda() for array in batch]
         for _ in range(3):  # a race would not look the same every time
-            got = key_token_values(*given, backend="triton", memory_bytes=memory_bytes)
+            got = token_credit(*given, backend="triton", memory_bytes=memory_bytes)
             np.testing.assert_allclose(got.cpu().numpy(), expected, rtol=0, atol=1e-6)  # float32
 
 

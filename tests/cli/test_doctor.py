@@ -66,7 +66,7 @@ def test_what_is_absent_comes_with_a_remedy(monkeypatch, no_trl):
 
 def test_a_training_step_that_fails_is_a_finding(monkeypatch):
     require("trl")
-    from ktae.trl import gradient_check
+    from ktae.trainers.trl import gradient_check
 
     def fail(loss_type):
         raise AttributeError("GRPOTrainer has no\nsuch method")

@@ -17,7 +17,7 @@ from ktae.demo.language import HELD_OUT
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.demo.sizes import MEDIUM, TINY, Size
 from ktae.errors import InputError
-from ktae.hub import model_name
+from ktae.files.hub import model_name
 from ktae.recipe import Recipe
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pages
 import pytest
 
-from ktae import KeyTokenTable, KTAEConfig, key_token_table, statistics, token_advantages
+from ktae import CreditTable, KTAEConfig, credit_table, statistics, token_advantages
 
 TEXT = pages.page("one-page")
 EXAMPLE = "## One group by hand"
@@ -38,7 +38,7 @@ class Group:
         ids = np.zeros(mask.shape, dtype=int)
         ids[mask] = [self.vocabulary.index(word) for words in self.words for word in words]
         groups = np.zeros(len(ids), dtype=int)
-        self.table: KeyTokenTable = key_token_table(ids, mask, self.rewards > 0, groups)
+        self.table: CreditTable = credit_table(ids, mask, self.rewards > 0, groups)
         self.advantages = token_advantages(self.rewards, ids, mask, groups)
         self.classes = [
             [words for words, reward in zip(self.words, self.rewards, strict=True) if reward == r]

@@ -38,9 +38,9 @@ def test_files_exist(name: str) -> None:
 
 @each_page
 def test_python_names_exist(name: str) -> None:
-    """`ktae.units.unit_keys`; in recipes and verl's options the same form names a setting."""
+    """`ktae.estimators.units.unit_keys`; in recipes and verl's options the same form names a setting."""
     from ktae.recipe import KTAE
-    from ktae.verl.options import _OWN
+    from ktae.trainers.verl.options import _OWN
 
     others = {f"ktae.{key}" for key in (*KTAE.model_fields, *_OWN)} | {"ktae.yaml"}
     for found in set(PYTHON.findall(SOURCES[name])) - others:
@@ -105,7 +105,7 @@ def test_local_links_of_what_lies_outside_the_site(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ["ktae", "ktae.demo", "ktae.grading", "ktae.report", "ktae.trl"]
+    "package", ["ktae", "ktae.demo", "ktae.grading", "ktae.report", "ktae.trainers.trl"]
 )
 def test_every_public_name_is_in_the_reference(package: str) -> None:
     module = importlib.import_module(package)

@@ -9,8 +9,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig
 
 from ktae.demo import SUMS
-from ktae.trl import KTAETrainer
-from ktae.trl.gradient_check import KeepGradient
+from ktae.trainers.trl import KTAETrainer
+from ktae.trainers.trl.gradient_check import KeepGradient
 
 
 def main(model: str, output: Path, rows_per_rank: int, group_size: int) -> None:

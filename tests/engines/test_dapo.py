@@ -75,7 +75,7 @@ def test_several_processes(command, tmp_path, processes):
         prompts = set(zip(groups.tolist(), rollouts["prompt"], strict=True))
         assert len(prompts) == 6, "a group has one prompt"
         ids_bt, mask_bt = record.pad(rollouts["token_ids"])
-        terms = ktae.key_token_values(ids_bt, mask_bt, rollouts["correct"], groups, backend="naive")
+        terms = ktae.token_credit(ids_bt, mask_bt, rollouts["correct"], groups, backend="naive")
         for row, own in enumerate(rollouts["terms"]):
             np.testing.assert_allclose(own, terms[row, : len(own)], atol=1e-6)
         strongest = max(strongest, np.abs(terms).max())

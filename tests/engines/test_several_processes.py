@@ -15,7 +15,7 @@ from ktae.rollouts import record
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 
-from ktae.trl.gradient_check import WEIGHTS, expected_gradient, relative_error
+from ktae.trainers.trl.gradient_check import WEIGHTS, expected_gradient, relative_error
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def check_step(parts, group_size):
     groups = np.arange(len(token_ids)) // group_size
     assert len(set(zip(groups, prompts, strict=True))) == len(set(groups)), "not TRL's groups"
     ids_bt, mask_bt = record.pad(token_ids)
-    expected = ktae.key_token_values(ids_bt, mask_bt, correct, groups, backend="naive")
+    expected = ktae.token_credit(ids_bt, mask_bt, correct, groups, backend="naive")
     assert np.abs(expected).max() > 0
     terms = [row for part in parts for row in part["terms"]]
     for row, ids in enumerate(token_ids):

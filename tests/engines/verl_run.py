@@ -12,7 +12,7 @@ import torch
 import yaml
 from training import ktae, metrics
 
-from ktae.estimator import token_advantages
+from ktae.credit import token_advantages
 from ktae.rollouts import record
 
 HERE = Path(__file__).parent

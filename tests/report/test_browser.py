@@ -52,7 +52,7 @@ def test_every_number_is_the_estimators(run_folder, run_page, open_page):
             span = slice(columns.starts_g[group], columns.starts_g[group + 1])
             ids = [x.values.to_numpy() for x in columns.rollouts["token_ids"][span]]
             ids_bt, mask_bt = record.pad(ids)
-            table = ktae.key_token_table(
+            table = ktae.credit_table(
                 ids_bt, mask_bt, columns.correct_b[span], np.zeros(len(ids), int), config
             )
             of = {rank_to_id[rank]: x for rank, x in rows}

@@ -7,7 +7,7 @@ import pytest
 from dumps import ROLLOUTS, write_lines
 
 import ktae
-from ktae.null import null
+from ktae.validity.permutation import null
 from ktae.report import chance, inputs, summary, write_report
 from ktae.report.columns import columns_of
 

@@ -84,7 +84,7 @@ def test_verl_without_verdict_goes_by_the_score(tmp_path):
 
 @pytest.mark.parametrize("unknown", [{"undecided": 1.0, "acc": 0.0}, {"acc": None}])
 def test_verl_undecided_is_not_incorrect(tmp_path, unknown):
-    """As `ktae.verl` trains: without a verdict, and with the score that it has."""
+    """As `ktae.trainers.verl` trains: without a verdict, and with the score that it has."""
     rows = [VERL | {"undecided": 0.0}, VERL | {"score": 0.0} | unknown]
     rows = read(write_lines(tmp_path / "1.jsonl", rows))
     assert [(row["correct"], row["reward"]) for row in rows] == [(1.0, 1.0), (None, 0.0)]
@@ -139,7 +139,7 @@ def test_what_the_real_trl_writes(tmp_path):
 
     from ktae.demo import SUMS
     from ktae.demo.model import make_model, make_tokenizer
-    from ktae.trl import KTAETrainer
+    from ktae.trainers.trl import KTAETrainer
 
     def even_start(completion_ids, **_):
         return [float(ids[0] % 2 == 0) for ids in completion_ids]

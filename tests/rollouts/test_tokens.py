@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ktae import InputError
-from ktae.hub import check_local_or_hub
+from ktae.files.hub import check_local_or_hub
 from ktae.rollouts.text import printable, visible
 from ktae.rollouts.tokens import load_tokenizer, token_texts, tokenize
 

@@ -5,7 +5,7 @@ import pytest
 # Not "trl": without it, that would find the folder tests/trl
 pytest.importorskip("trl.trainer", reason="needs the extra 'trl'")
 
-from ktae.trl.gradient_check import tiny_trainer
+from ktae.trainers.trl.gradient_check import tiny_trainer
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from ktae.demo.model import make_tokenizer
 from ktae.demo.sizes import MEDIUM, TINY
 from ktae.recipe import Recipe, load
 from ktae.runs import RunFolder
-from ktae.trl.run import load_policy, run
-from ktae.trl.settings import grpo_config
-from ktae.trl.tasks import TASKS
+from ktae.trainers.trl.run import load_policy, run
+from ktae.trainers.trl.settings import grpo_config
+from ktae.trainers.trl.tasks import TASKS
 
 TASK = TASKS["demo"]
 

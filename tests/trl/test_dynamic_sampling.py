@@ -10,9 +10,9 @@ from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from ktae import InputError
-from ktae.trl import DynamicSampling, KTAETrainer
-from ktae.trl.dynamic_sampling import _check, merge
-from ktae.trl.gradient_check import (
+from ktae.trainers.trl import DynamicSampling, KTAETrainer
+from ktae.trainers.trl.dynamic_sampling import _check, merge
+from ktae.trainers.trl.gradient_check import (
     WEIGHTS,
     even_start,
     expected_gradient,

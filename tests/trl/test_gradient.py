@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from ktae.trl import KTAETrainer
-from ktae.trl.gradient_check import (
+from ktae.trainers.trl import KTAETrainer
+from ktae.trainers.trl.gradient_check import (
     MAX_LENGTH,
     WEIGHTS,
     expected_gradient,

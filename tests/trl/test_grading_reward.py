@@ -12,7 +12,7 @@ pytest.importorskip("math_verify", reason="needs the extra 'eval'")
 from ktae.cli.eval import grade_outputs
 from ktae.evaluation.outputs import Output
 from ktae.grading import GradingPool, Outcome, accuracy
-from ktae.trl import KTAETrainer
+from ktae.trainers.trl import KTAETrainer
 
 WORDS = ["<eos>", "what?", "so", "Answer:", "\n", *(rf"\boxed{{{i}}}" for i in range(6)), "7"]
 ACCEPTED = [["0", "1", "2"], [r"\frac{1}{"]]

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from ktae import InputError
-from ktae.trl import KTAETrainer
-from ktae.trl.gradient_check import (
+from ktae.trainers.trl import KTAETrainer
+from ktae.trainers.trl.gradient_check import (
     WEIGHTS,
     KeepGradient,
     expected_gradient,

@@ -6,8 +6,8 @@ import torch
 
 from ktae import InputError
 from ktae.rollouts import record
-from ktae.trl import KTAETrainer
-from ktae.trl.gradient_check import WEIGHTS, expected_gradient, relative_error, train_one_step
+from ktae.trainers.trl import KTAETrainer
+from ktae.trainers.trl.gradient_check import WEIGHTS, expected_gradient, relative_error, train_one_step
 
 
 def half_unknown(completion_ids, **_):

@@ -1,4 +1,4 @@
-"""`ktae.trl.run` in this process."""
+"""`ktae.trainers.trl.run` in this process."""
 
 import dataclasses
 import json
@@ -12,8 +12,8 @@ from ktae.demo import SUMS
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.recipe import load
 from ktae.runs import RunFolder
-from ktae.trl import run as module
-from ktae.trl.tasks import TASKS
+from ktae.trainers.trl import run as module
+from ktae.trainers.trl.tasks import TASKS
 
 ROOT = Path(__file__).parents[2]
 

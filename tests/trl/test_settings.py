@@ -1,7 +1,7 @@
 """From a recipe to TRL's configuration, where no training shows it."""
 
 from ktae import recipe as recipes
-from ktae.trl.settings import grpo_config
+from ktae.trainers.trl.settings import grpo_config
 
 
 def test_the_share_of_tokens_of_high_entropy(tmp_path):

@@ -15,8 +15,8 @@ import torch
 from ktae import InputError
 from ktae.demo import SUMS, pretrain
 from ktae.recipe import Recipe
-from ktae.trl import KTAETrainer
-from ktae.trl.trainer import RolloutBatch
+from ktae.trainers.trl import KTAETrainer
+from ktae.trainers.trl.trainer import RolloutBatch
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks/step_time.py"
 

@@ -9,7 +9,7 @@ from trl import GRPOTrainer
 import ktae
 from ktae import InputError, KTAEConfig
 from ktae.rollouts import record
-from ktae.trl import KTAETrainer
+from ktae.trainers.trl import KTAETrainer
 
 
 def overlong(completion_ids, **_):
@@ -31,7 +31,7 @@ def train(arguments, **more):
 def expected_terms(batch, correct, config=KTAEConfig()):  # noqa: B008  # frozen
     ids_bt, mask_bt = record.pad(batch.token_ids)
     groups = np.arange(len(ids_bt)) // 4
-    return ktae.key_token_values(ids_bt, mask_bt, correct, groups, config, backend="naive")
+    return ktae.token_credit(ids_bt, mask_bt, correct, groups, config, backend="naive")
 
 
 def test_correctness_is_the_named_reward_not_the_sum(trainer_arguments):
@@ -108,7 +108,7 @@ def test_units_of_text_take_the_trainers_tokenizer(trainer_arguments):
     batch, _ = train(arguments, ktae=config)
     correct = [float(ids[0] % 2 == 0) for ids in batch.token_ids]
     ids_bt, mask_bt = record.pad(batch.token_ids)
-    expected = ktae.key_token_values(
+    expected = ktae.token_credit(
         ids_bt, mask_bt, correct, np.arange(len(ids_bt)) // 4, config, tokenizer=tokenizer
     )
     np.testing.assert_allclose(batch.terms, expected, atol=1e-6)
@@ -136,7 +136,7 @@ def test_a_tools_tokens_are_no_evidence_even_of_truncated_rollouts(trainer_argum
     ids_bt, mask_bt = record.pad(batch.token_ids)
     mask_bt = mask_bt & (np.arange(ids_bt.shape[1]) % 3 > 0)
     correct = [float(ids[0] % 2 == 0) for ids in batch.token_ids]
-    expected = ktae.key_token_values(ids_bt, mask_bt, correct, np.arange(16) // 4, backend="naive")
+    expected = ktae.token_credit(ids_bt, mask_bt, correct, np.arange(16) // 4, backend="naive")
     assert np.abs(expected).max() > 0
     np.testing.assert_allclose(batch.terms, expected, atol=1e-6)
 
@@ -176,7 +176,7 @@ def test_metrics_are_those_of_the_rollouts(trainer_arguments):
 
     ids_bt, mask_bt = record.pad(batch.token_ids)
     groups = np.arange(16) // 4
-    table = ktae.key_token_table(ids_bt, mask_bt, correct, groups, backend="naive")
+    table = ktae.credit_table(ids_bt, mask_bt, correct, groups, backend="naive")
     assert logged["ktae/significant_tokens"] == pytest.approx(np.mean(table.p_value < 0.05))
     assert 0 < logged["ktae/step_share"] < 1
     assert logged["ktae/seconds"] > 0

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ktae
-from ktae import InputError, KeyTokenTable, KTAEConfig
+from ktae import InputError, CreditTable, KTAEConfig
 
 
 def scored(ids: NDArray[np.int64], mask: NDArray[np.bool_], rewards: list[float]) -> float:
@@ -21,22 +21,22 @@ def scored(ids: NDArray[np.int64], mask: NDArray[np.bool_], rewards: list[float]
     config = KTAEConfig.paper(h3=0.0)
     assert_type(config, KTAEConfig)
     assert_type(config.h1, float)
-    table = ktae.key_token_table(ids, mask, [r > 0 for r in rewards], groups, config)
-    assert_type(table, KeyTokenTable)
+    table = ktae.credit_table(ids, mask, [r > 0 for r in rewards], groups, config)
+    assert_type(table, CreditTable)
     assert_type(ktae.backends(), dict[str, str])
     assert_type(ktae.__version__, str)
     # NumPy in, NumPy out; torch in, torch out: which of them a checker cannot know.
     assert_type(ktae.token_advantages(rewards, ids, mask, groups), Any)
     try:
-        ktae.key_token_values(ids, mask, rewards, groups, backend="cpu")
+        ktae.token_credit(ids, mask, rewards, groups, backend="cpu")
     except InputError as error:
         raise SystemExit(str(error)) from error
     return float(table.term.max())
 
 
 def wrong(ids: NDArray[np.int64], mask: NDArray[np.bool_]) -> None:
-    ktae.key_token_values(ids, mask, [1.0], [0], backend=3)  # type: ignore[arg-type]
-    ktae.key_token_values(ids, mask, [1.0], [0], "paper")  # type: ignore[arg-type]
+    ktae.token_credit(ids, mask, [1.0], [0], backend=3)  # type: ignore[arg-type]
+    ktae.token_credit(ids, mask, [1.0], [0], "paper")  # type: ignore[arg-type]
     ktae.token_advantages([1.0], ids, mask)  # type: ignore[call-arg]
     KTAEConfig(h1="one")  # type: ignore[arg-type]
     KTAEConfig.paper().h1 = 2.0  # type: ignore[misc]

@@ -12,6 +12,6 @@ def verl():
     import verl.trainer.ppo.ray_trainer
     import verl.trainer.ppo.v1
 
-    import ktae.verl  # noqa: F401
+    import ktae.trainers.verl  # noqa: F401
 
     return verl

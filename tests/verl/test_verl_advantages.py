@@ -141,7 +141,7 @@ def test_a_mask_shrunk_by_rejection_sampling():
     data.batch["token_level_rewards"][0] = 0
     used = compute(data)
     mask = data.batch["response_mask"].numpy() > 0
-    terms = ktae.key_token_values(
+    terms = ktae.token_credit(
         data.batch["responses"].numpy(),
         mask,
         data.non_tensor_batch["acc"],
@@ -173,7 +173,7 @@ def test_undecided_rollouts_are_unknown():
 
 
 def test_without_acc_it_warns_and_takes_the_reward(caplog, monkeypatch):
-    from ktae.verl import advantages
+    from ktae.trainers.verl import advantages
 
     monkeypatch.setattr(advantages, "_warned", False)
     data = batch()
@@ -231,14 +231,14 @@ def test_bad_options(options, message):
 
 @pytest.mark.parametrize("number", [np.float32(0.5), np.float64(0.5), np.int64(1), 0.5, 1])
 def test_a_threshold_is_any_number(number):
-    from ktae.verl.options import from_algorithm
+    from ktae.trainers.verl.options import from_algorithm
 
     assert from_algorithm({"ktae": {"threshold": number}}).threshold == number
 
 
 @pytest.mark.parametrize("given", [{}, {"config": None}, {"config": {}}])
 def test_without_a_configuration_the_defaults_hold(given):
-    from ktae.verl.advantages import handed_over, rollouts_of_batch, token_advantages
+    from ktae.trainers.verl.advantages import handed_over, rollouts_of_batch, token_advantages
 
     data = batch()
     with handed_over(rollouts_of_batch(data)):
@@ -273,7 +273,7 @@ def test_other_estimators_are_left_alone():
 def test_verdicts_from_reward_infos():
     import torch
 
-    from ktae.verl.advantages import rollouts_of_infos
+    from ktae.trainers.verl.advantages import rollouts_of_infos
 
     ids = torch.zeros(4, 2)
     infos = [{"acc": True}, {"acc": 0.0}, {"acc": 1.0, "undecided": 1.0}, {}]
@@ -283,7 +283,7 @@ def test_verdicts_from_reward_infos():
 
 
 def test_several_outputs_of_one_session_are_refused():
-    from ktae.verl.trainers import _refuse_several_outputs
+    from ktae.trainers.verl.trainers import _refuse_several_outputs
 
     _refuse_several_outputs(["a_0_0", "a_1_0", "pad_0_0"])
     with pytest.raises(InputError, match="a_1_1 is one of several outputs"):

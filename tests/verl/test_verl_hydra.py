@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktae.errors import InputError
-from ktae.verl.overrides import arguments
+from ktae.trainers.verl.overrides import arguments
 
 needs_hydra = pytest.mark.skipif(not installed("hydra-core"), reason="needs the extra 'verl'")
 

@@ -10,8 +10,8 @@ from extras import installed
 
 from ktae import recipe as recipes
 from ktae.errors import InputError
-from ktae.verl import options
-from ktae.verl.overrides import TRACKERS, Paths, arguments, command, notes, overrides
+from ktae.trainers.verl import options
+from ktae.trainers.verl.overrides import TRACKERS, Paths, arguments, command, notes, overrides
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPER = sorted((ROOT / "recipes" / "paper").glob("*.yaml"))
@@ -21,7 +21,7 @@ needs_verl = pytest.mark.skipif(not installed("verl"), reason="needs the extra '
 
 
 def composed(recipe, **given):
-    from ktae.verl.check import compose
+    from ktae.trainers.verl.check import compose
 
     return compose(overrides(recipe, PATHS) | given)
 
@@ -107,7 +107,7 @@ def test_values_survive_the_command_line():
 def test_text_becomes_a_number_only_where_verl_has_one(key, given, read):
     from omegaconf import OmegaConf
 
-    from ktae.verl.check import compose, typed
+    from ktae.trainers.verl.check import compose, typed
 
     config = compose(typed(overrides(demo(verl={"overrides": {key: given}}), PATHS)))
     assert repr(OmegaConf.select(config, key.lstrip("+"))) == repr(read)
@@ -198,8 +198,8 @@ def test_lora():
 
 def test_the_environment_reaches_every_node():
     key = "+ray_kwargs.ray_init.runtime_env.env_vars.A"
-    settings = overrides(demo(), PATHS, environment={"A": "ktae.verl,mine"})
-    assert f'{key}="ktae.verl,mine"' in arguments(settings)
+    settings = overrides(demo(), PATHS, environment={"A": "ktae.trainers.verl,mine"})
+    assert f'{key}="ktae.trainers.verl,mine"' in arguments(settings)
     own = demo(verl={"overrides": {key: "x"}})
     assert overrides(own, PATHS, environment={"A": "1"})[key] == "x"
 
@@ -245,7 +245,7 @@ OTHER_VALUES = {
 """Every key of a recipe that a run on verl reads, with a value that is not the default."""
 
 ELSEWHERE = {"model.path", "model.demo_seed", "model.demo_size", "demo.language", "data"}
-"""Keys that decide on `Paths` (`ktae.verl.run`)."""
+"""Keys that decide on `Paths` (`ktae.trainers.verl.run`)."""
 
 
 @pytest.mark.parametrize("key", [key for key in OTHER_VALUES if key not in ELSEWHERE])

@@ -10,12 +10,12 @@ import zipfile
 import pytest
 
 from ktae.errors import InputError
-from ktae.verl import lazy, plugin, versions
+from ktae.trainers.verl import lazy, plugin, versions
 
 LOADED = """
 import sys
 import {module}
-heavy = ["torch", "numba", "verl.trainer", "verl.trainer.ppo.core_algos", "ktae.verl.advantages"]
+heavy = ["torch", "numba", "verl.trainer", "verl.trainer.ppo.core_algos", "ktae.trainers.verl.advantages"]
 print([name for name in heavy if name in sys.modules])
 """
 
@@ -32,20 +32,20 @@ def python(code, **environment):
 
 
 def test_importing_the_plug_in_imports_neither_verl_nor_torch():
-    done = python(LOADED.format(module="ktae.verl"))
+    done = python(LOADED.format(module="ktae.trainers.verl"))
     assert done.stdout.strip() == "[]", done.stderr
     assert "verl" not in sys.modules or "verl.trainer.ppo.v1" not in done.stdout
 
 
 def test_verl_finds_the_plug_in_by_its_entry_point():
     found = importlib.metadata.entry_points(group="verl.plugins")
-    assert [(point.name, point.value) for point in found] == [("ktae", "ktae.verl")]
+    assert [(point.name, point.value) for point in found] == [("ktae", "ktae.trainers.verl")]
 
 
 @pytest.mark.usefixtures("verl")
 def test_the_plug_in_adds_no_module_of_verl_to_its_import():
     code = "import sys, verl; print(*sorted(m for m in sys.modules if m.startswith('verl.')))"
-    with_it = python(code, VERL_USE_EXTERNAL_MODULES="ktae.verl")
+    with_it = python(code, VERL_USE_EXTERNAL_MODULES="ktae.trainers.verl")
     without = python(code, VERL_USE_EXTERNAL_PLUGINS="none")
     assert with_it.returncode == without.returncode == 0, with_it.stderr
     assert "verl.protocol" in without.stdout
@@ -62,7 +62,7 @@ def fake_verl(folder, version):
         "for name in filter(None, os.getenv('VERL_USE_EXTERNAL_MODULES', '').split(',')):\n"
         "    importlib.import_module(name)\n"
         "try:\n"
-        "    importlib.import_module('ktae.verl')\n"
+        "    importlib.import_module('ktae.trainers.verl')\n"
         "except Exception:\n"
         "    pass\n"
     )
@@ -72,7 +72,7 @@ def fake_verl(folder, version):
 @pytest.mark.parametrize("version", ["0.8.1", "0.10.0", "1.0", "unknown"])
 def test_an_unsupported_version_is_refused_loudly(tmp_path, version):
     path = fake_verl(tmp_path, version)
-    done = python("import verl", PYTHONPATH=path, VERL_USE_EXTERNAL_MODULES="ktae.verl")
+    done = python("import verl", PYTHONPATH=path, VERL_USE_EXTERNAL_MODULES="ktae.trainers.verl")
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
     assert f"verl {version} is installed" in last and versions.SUPPORTED in last
@@ -102,7 +102,7 @@ def test_everything_is_registered(verl):
     from verl.trainer.ppo.core_algos import get_adv_estimator_fn
     from verl.trainer.ppo.v1 import get_trainer_cls
 
-    assert get_adv_estimator_fn("ktae").__module__ == "ktae.verl.advantages"
+    assert get_adv_estimator_fn("ktae").__module__ == "ktae.trainers.verl.advantages"
     for mode in plugin.MODES:
         stock = get_trainer_cls(mode.removeprefix("ktae_"))
         assert issubclass(get_trainer_cls(mode), stock)
@@ -175,7 +175,7 @@ def test_what_the_driver_cannot_do_is_refused_before_it_starts(verl, monkeypatch
     from verl.trainer.ppo.v1 import get_trainer_cls
 
     from ktae.backends import Backend
-    from ktae.verl import options
+    from ktae.trainers.verl import options
 
     monkeypatch.setattr(Backend, "missing", lambda self: "there is no CUDA device")
     config = configuration("ktae", "ktae_sync", **given)
@@ -191,14 +191,14 @@ def test_what_the_driver_cannot_do_is_refused_before_it_starts(verl, monkeypatch
 def test_a_reward_function_that_could_not_grade_is_refused(verl, monkeypatch, estimator):
     from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 
-    from ktae.verl import reward
+    from ktae.trainers.verl import reward
 
     def missing():
         raise InputError("needs math_verify")
 
     monkeypatch.setattr(reward, "default_pool", missing)
     config = configuration(estimator, "sync")
-    function = {"path": "pkg://ktae.verl.reward"}
+    function = {"path": "pkg://ktae.trainers.verl.reward"}
     config.reward = {"custom_reward_function": function}
     with pytest.raises(InputError, match="math_verify"):
         RayPPOTrainer(config)

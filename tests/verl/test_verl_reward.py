@@ -10,8 +10,8 @@ from ktae.demo import LANGUAGES, SUMS
 from ktae.demo.language import EOS
 from ktae.errors import InputError
 from ktae.grading import pool
-from ktae.verl import reward
-from ktae.verl.reward import compute_score, demo_source
+from ktae.trainers.verl import reward
+from ktae.trainers.verl.reward import compute_score, demo_source
 
 
 def demo(response, answer="7", limit=8, language="sums"):

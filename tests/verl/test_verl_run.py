@@ -15,7 +15,7 @@ from ktae import recipe as recipes
 from ktae.errors import InputError
 from ktae.grading import pool
 from ktae.runs import RunFolder
-from ktae.verl import run
+from ktae.trainers.verl import run
 
 needs_verl = pytest.mark.skipif(not installed("verl"), reason="needs the extra 'verl'")
 
@@ -44,7 +44,7 @@ def test_dry_run_prints_a_command_and_writes_nothing(recipe_file, tmp_path, caps
     printed = capsys.readouterr().out
     assert not out.exists()
     words = shlex.split(printed.replace("\\\n", " "), comments=True)
-    assert words[0] == "VERL_USE_EXTERNAL_MODULES=ktae.verl"
+    assert words[0] == "VERL_USE_EXTERNAL_MODULES=ktae.trainers.verl"
     assert "trainer.v1.trainer_mode=ktae_sync" in words
     assert f"TENSORBOARD_DIR={out / 'tensorboard'}" in words
     assert "test.parquet does not exist yet; `ktae train` writes it" in printed
@@ -73,7 +73,7 @@ def test_dry_run_names_the_demo_s_base_model_and_does_not_pretrain_it(
     recipe_file, tmp_path, capsys, pretrained, started
 ):
     out = tmp_path / "run"
-    demo = ["model.path=demo", "model.demo_seed=3", "demo.language=lists", "ktae.units=[word]"]
+    demo = ["model.path=demo", "model.demo_seed=3", "demo.language=lists", "ktae.estimators.units=[word]"]
     arguments = ["train", recipe_file, "--engine", "verl", "--output", out, *demo]
     assert ktae(*arguments, "--dry-run") == 0
     printed = capsys.readouterr().out
@@ -151,7 +151,7 @@ def test_a_run_writes_the_demo_s_problems_and_starts_verl(recipe_file, tmp_path,
     assert run.run(recipe, folder, resume=False) == 7
     [(program, environment)] = started
     assert program[1:3] == ["-m", "verl.trainer.main_ppo"]
-    assert environment["VERL_USE_EXTERNAL_MODULES"] == "ktae.verl"
+    assert environment["VERL_USE_EXTERNAL_MODULES"] == "ktae.trainers.verl"
     rows = pq.read_table(folder.path / "data" / "verl" / "train.parquet").to_pylist()
     assert len(rows) == 2 * 8 and {row["data_source"] for row in rows} == {"ktae/demo"}
     with pytest.raises(InputError, match="holds a run already"):
@@ -204,11 +204,11 @@ def test_data_that_is_not_there(recipe_file, tmp_path):
 
 @needs_verl
 def test_other_modules_are_loaded_too_on_every_node(recipe_file, tmp_path, monkeypatch, started):
-    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "mine,ktae.verl")
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "mine,ktae.trainers.verl")
     run.run(recipes.load(recipe_file), RunFolder(tmp_path / "run"), resume=False)
     [(program, environment)] = started
-    assert environment["VERL_USE_EXTERNAL_MODULES"] == "ktae.verl,mine"
+    assert environment["VERL_USE_EXTERNAL_MODULES"] == "ktae.trainers.verl,mine"
     variables = "+ray_kwargs.ray_init.runtime_env.env_vars"
-    assert f'{variables}.VERL_USE_EXTERNAL_MODULES="ktae.verl,mine"' in program
+    assert f'{variables}.VERL_USE_EXTERNAL_MODULES="ktae.trainers.verl,mine"' in program
     metrics = tmp_path / "run" / "metrics.jsonl"
     assert f"{variables}.VERL_FILE_LOGGER_PATH={metrics}" in program

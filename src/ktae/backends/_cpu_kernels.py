@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ktae.arrays import MAX_TOKEN_ID
 from ktae.backends._cpu_statistics import (
     IGNORED,
     LOW,
     MEMO_ENTRIES,
-    group_totals,
     fill_credit,
+    group_totals,
     table_row,
 )
 from ktae.backends._kernel_cache import jit
-from ktae.arrays import MAX_TOKEN_ID
 
 NO_ERROR = 2**62
 """In the row of a (row, column) of the first bad token id: there is none."""

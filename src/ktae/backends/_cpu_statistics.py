@@ -176,3 +176,12 @@ def table_row(a, m, occur_true, occur_false, totals, formula, graded):
         row[9], row[10] = direction, strength * direction
         row[11] = _credit(row[10], formula)
     return row
+
+
+@jit
+def fisher_p_values(a, b, n_true, n_false):
+    """Two-sided p-values of the tables of `a[i]` and `b[i]`, all of the same margins' totals."""
+    p = np.empty(len(a))
+    for i in range(len(a)):
+        p[i] = fisher_p_value(a[i], b[i], n_true, n_false, False)
+    return p

@@ -120,7 +120,9 @@ def strength_and_effect(a, m, totals, settings: tl.constexpr):
 def _saturated(occurrences, length, mean_length, settings: tl.constexpr):
     """`statistics.saturated_term_frequency` of a class of `length` tokens, times length / length:
     that saves a division for each token."""
-    saturation = settings.formula.k1 * (1.0 - settings.formula.b_len + settings.formula.b_len * (length / mean_length))
+    saturation = settings.formula.k1 * (
+        1.0 - settings.formula.b_len + settings.formula.b_len * (length / mean_length)
+    )
     return (settings.formula.k1 + 1.0) * occurrences / (saturation * length + occurrences)
 
 

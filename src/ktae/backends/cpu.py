@@ -95,6 +95,20 @@ def table(batch: Batch, formula: Formula) -> CreditTable:
     return CreditTable(labels, np.concatenate(ids), *cells, *columns[4:])
 
 
+def fisher_p_values(a: np.ndarray, b: np.ndarray, n_true: int, n_false: int) -> np.ndarray:
+    """(n,) two-sided p-values of Fisher's test of [[a, b], [n_true - a, n_false - b]].
+
+    Args:
+        a: (n,) counts.
+        b: (n,) counts.
+        n_true: correct rollouts of the group.
+        n_false: incorrect ones.
+    """
+    cells = (np.ascontiguousarray(x, dtype=np.float64) for x in (a, b))
+    p: np.ndarray = statistics.fisher_p_values(*cells, float(n_true), float(n_false))
+    return p
+
+
 def _score_in_slices(
     batch: Batch,
     groups: slice,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from ktae.doctor import Finding
+    from ktae.trainers.doctor import Finding
 
 
 def doctor(
@@ -32,7 +32,7 @@ def doctor(
     from rich.markup import escape
 
     from ktae._version import __version__
-    from ktae.doctor import diagnose
+    from ktae.trainers.doctor import diagnose
 
     console = Console(highlight=False, quiet=as_json, soft_wrap=True)
     versions = {

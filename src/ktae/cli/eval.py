@@ -120,7 +120,7 @@ def _evaluate(
     from ktae.evaluation import benchmarks, run
     from ktae.evaluation.engines import ENGINES
     from ktae.evaluation.templates import TEMPLATES
-    from ktae.hub import check_local_or_hub
+    from ktae.files.hub import check_local_or_hub
 
     check_local_or_hub("model", model)
     model = os.path.expanduser(model)
@@ -172,7 +172,7 @@ def _regrade(
 ) -> None:
     from ktae.evaluation import outputs as saved
     from ktae.evaluation.run import EvaluationFolder
-    from ktae.hub import check_local_or_hub
+    from ktae.files.hub import check_local_or_hub
     from ktae.rollouts.tokens import load_tokenizer
 
     if tokenizer is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Sequence
@@ -11,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ktae.config import PRESETS, KTAEConfig
 from ktae.errors import InputError
-from ktae.hub import check_local_or_hub
-from ktae.typed_file import parse_yaml
+from ktae.estimators import PRESETS, Estimator, from_section, to_section
+from ktae.files.hub import check_local_or_hub
+from ktae.files.typed import parse_yaml
 
 Inputs = Annotated[
     list[Path],
@@ -32,9 +31,11 @@ TokenizerName = Annotated[
         "are cut at words.",
     ),
 ]
-Preset = Annotated[
+EstimatorName = Annotated[
     str | None,
-    typer.Option(help=f"Estimator settings: {', '.join(PRESETS)} [default: the run's]."),
+    typer.Option(
+        "--estimator", "-e", help=f"{', '.join(PRESETS)}, or presence-z [default: the run's]."
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -42,7 +43,8 @@ Settings = Annotated[
         "--set",
         "-s",
         metavar="KEY=VALUE",
-        help="Replace one of these settings, such as h3=0 or units=[token, bigram]. Repeatable.",
+        help="Replace one of the estimator's settings, such as h3=0, or add "
+        "'transforms=[centred, {scaled: 2}]'. Repeatable.",
     ),
 ]
 Threshold = Annotated[
@@ -72,21 +74,21 @@ def check_device(device: str) -> None:
         raise InputError("--device is cuda, and there is no CUDA device")
 
 
-def config_of(
-    preset: str | None, settings: list[str] | None, inputs: Sequence[Path]
-) -> KTAEConfig | None:
-    """The settings that were asked for; None where none were.
+def estimator_of(
+    name: str | None, settings: Sequence[str] | None, inputs: Sequence[Path] = ()
+) -> Estimator | None:
+    """The estimator that was asked for; None where none was.
 
-    Without a preset, `settings` replace those that the run in `inputs` was trained with, or the
-    paper's.
+    Without a name, `settings` replace those of the run in `inputs`, or the paper's.
     """
     from ktae.report import inputs as reading
 
-    if preset is None and not settings:
+    if name is None and not settings:
         return None
-    own = reading.trained_with(inputs) if preset is None else None
-    base = dataclasses.asdict(own) if own else {}
-    return KTAEConfig.preset(preset or "paper", **(base | overrides(settings or [])))
+    own = reading.trained_with(inputs) if name is None else None
+    section = to_section(own) if own else name or "paper"
+    base = {"estimator": section} if isinstance(section, str) else section
+    return from_section(base | overrides(settings or []))
 
 
 def note_left_out(rejected: Sequence[str]) -> None:
@@ -97,14 +99,11 @@ def note_left_out(rejected: Sequence[str]) -> None:
         typer.echo(f"ktae: and {len(rejected) - 3:,} more rows", err=True)
 
 
-def note_single_tokens(config: KTAEConfig) -> None:
-    """Say on stderr what of the settings a table of single tokens leaves out."""
-    if config != config.for_single_tokens():
+def note_single_tokens(estimator: Estimator) -> None:
+    """Say on stderr that a table of single tokens does not show the whole of the estimator."""
+    if estimator != estimator.in_tables():
         typer.echo(
-            f"ktae: single tokens and verdicts are shown; the settings have units "
-            f"{', '.join(config.units)}, graded {str(config.graded).lower()}, control "
-            f"{config.control}",
-            err=True,
+            f"ktae: single tokens and verdicts are shown; the estimator is {estimator}", err=True
         )
 
 

@@ -11,13 +11,13 @@ import typer
 
 from ktae.cli.options import (
     Correctness,
+    EstimatorName,
     Inputs,
-    Preset,
     Settings,
     Threshold,
     TokenizerName,
     check,
-    config_of,
+    estimator_of,
     note_left_out,
     note_single_tokens,
 )
@@ -28,7 +28,7 @@ def report(
     inputs: Inputs,
     tokenizer: TokenizerName = None,
     output: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
-    preset: Preset = None,
+    estimator: EstimatorName = None,
     settings: Settings = None,
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
@@ -45,7 +45,7 @@ def report(
     from ktae.report import write_report
 
     check(tokenizer, threshold)
-    config = config_of(preset, settings, inputs)
+    chosen = estimator_of(estimator, settings, inputs)
     for path in inputs:
         if os.path.realpath(path) == os.path.realpath(output):
             raise InputError(f"--output would overwrite {output}, which is one of the inputs")
@@ -57,7 +57,7 @@ def report(
             inputs,
             output,
             tokenizer=tokenizer,
-            config=config,
+            estimator=chosen,
             threshold=threshold,
             correctness=correctness,
             max_tokens=max_tokens,
@@ -79,22 +79,22 @@ def show(
     group: Annotated[str | None, typer.Option(help="Its label [default: the first mixed].")] = None,
     step: Annotated[int | None, typer.Option(help="Its training step.")] = None,
     tokenizer: TokenizerName = None,
-    preset: Preset = None,
+    estimator: EstimatorName = None,
     settings: Settings = None,
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
 ) -> None:
-    """Show one group in the terminal: every token coloured by its term."""
+    """Show one group in the terminal: every token coloured by its credit."""
     from rich.console import Console
 
     from ktae.report import inputs as reading
     from ktae.report import terminal
 
     check(tokenizer, threshold)
-    config = config_of(preset, settings, inputs)
+    chosen = estimator_of(estimator, settings, inputs)
     dump = reading.load(inputs, tokenizer, threshold=threshold, correctness=correctness)
     note_left_out(dump.tolerance.rejected)
     console = Console(markup=False, emoji=False, highlight=False)
-    terminal.show_group(console, dump, group, step, config)
-    if (used := config or dump.config) is not None:
+    terminal.show_group(console, dump, group, step, chosen)
+    if (used := chosen or dump.estimator) is not None:
         note_single_tokens(used)

@@ -1,4 +1,4 @@
-"""`ktae score`: rollouts in, key-token terms and the key-token table out."""
+"""`ktae score`: rollouts in, token credit and the credit table out."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ import typer
 
 from ktae.cli.options import (
     Correctness,
+    EstimatorName,
     Settings,
     Threshold,
     check,
+    estimator_of,
     note_single_tokens,
-    overrides,
 )
-from ktae.config import PRESETS, KTAEConfig
 from ktae.errors import InputError
+from ktae.estimators import Estimator, preset
 from ktae.rollouts.text import printable, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from ktae.scoring import Scores, Strongest
+    from ktae.report.scoring import Scores, Strongest
 
 LEGEND = """\
 right, wrong  rollouts of each kind with the token, out of those in its groups
-impact        term x (right rollouts with the token - as many as chance gives)
+impact        credit x (right rollouts with the token - as many as chance gives)
 p             exact, within groups; not corrected for picking among many tokens
 """
 
@@ -61,18 +62,14 @@ TokenizerName = Annotated[
 ]
 Output = Annotated[
     Path,
-    typer.Option(
-        help="One row a rollout; the key-token table goes beside it, to *.tokens.parquet."
-    ),
+    typer.Option(help="One row a rollout; the credit table goes beside it, to *.tokens.parquet."),
 ]
 
 
 def score(
     files: Files,
     tokenizer: TokenizerName = None,
-    preset: Annotated[
-        str, typer.Option(help=f"Estimator settings: {', '.join(PRESETS)}.")
-    ] = "paper",
+    estimator: EstimatorName = None,
     settings: Settings = None,
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
@@ -88,11 +85,11 @@ def score(
     """Score rollouts: which tokens speak for a correct answer, and which against it."""
     from rich.console import Console
 
-    from ktae import scoring
+    from ktae.report import scoring
     from ktae.rollouts import readers, tokens
 
     check(tokenizer, threshold)
-    config = KTAEConfig.preset(preset, **overrides(settings or []))
+    chosen = estimator_of(estimator, settings) or preset("paper")
     tokens_out = _output_paths(output, files)
     console = Console(markup=False, emoji=False, highlight=False)
     started = time.perf_counter()
@@ -100,17 +97,17 @@ def score(
         rollouts = readers.read(files, threshold=threshold, correctness=correctness)
         loaded = tokens.load_tokenizer(tokenizer) if tokenizer is not None else None
         status.update("scoring")
-        scores = scoring.score(rollouts, loaded, config, backend=backend.value)
+        scores = scoring.score(rollouts, loaded, chosen, backend=backend.value)
         scoring.write(scores, output, tokens_out)
     _print_header(console, scores, time.perf_counter() - started)
-    _warn(scores, config, tokenizer)
-    note_single_tokens(config)
+    _warn(scores, chosen, tokenizer)
+    note_single_tokens(chosen)
     _print_strongest(console, scores, top, groups)
     console.print(f"wrote {output} and {tokens_out}", soft_wrap=True)
 
 
 def _output_paths(output: Path, files: list[Path]) -> Path:
-    """Where the key-token table goes; an InputError, before any work, if it cannot be written."""
+    """Where the credit table goes; an InputError, before any work, if it cannot be written."""
     if output.suffix != ".parquet":
         raise InputError(f"--output {output}: expected a name that ends in .parquet")
     if not output.parent.is_dir():
@@ -143,13 +140,13 @@ def _print_header(console: Console, scores: Scores, seconds: float) -> None:
     )
 
 
-def _warn(scores: Scores, config: KTAEConfig, tokenizer: str | None) -> None:
+def _warn(scores: Scores, estimator: Estimator, tokenizer: str | None) -> None:
     groups = scores.groups
     single = sum(group.rollouts == 1 for group in groups)
     if single:
-        _warning(f"{single:,} of {len(groups):,} groups have one rollout; its terms are 0")
-    if not config.graded and not any(group.mixed for group in groups):
-        _warning("no group has both correct and incorrect rollouts, so every term is 0")
+        _warning(f"{single:,} of {len(groups):,} groups have one rollout; its credit is 0")
+    if estimator.score_range is None and not any(group.mixed for group in groups):
+        _warning("no group has both correct and incorrect rollouts, so all credit is 0")
     if tokenizer is not None and scores.tokens["token"].null_count:
         _warning(f"{tokenizer} does not know all token ids: did it make them?")
 
@@ -159,7 +156,7 @@ def _warning(text: str) -> None:
 
 
 def _print_strongest(console: Console, scores: Scores, top: int, n_groups: int) -> None:
-    from ktae.scoring import strongest
+    from ktae.report.scoring import strongest
 
     mixed = [group for group in scores.groups if group.mixed]
     if not mixed:
@@ -188,7 +185,7 @@ def _table(console: Console, title: str, *, with_groups: bool) -> Table:
         padding=(0, 1, 0, 0),
     )
     table.add_column("token", overflow="fold", max_width=24)
-    for name in ("id", "impact", "term", "right (a)", "wrong (b)", "p"):
+    for name in ("id", "impact", "credit", "right (a)", "wrong (b)", "p"):
         table.add_column(name, justify="right", no_wrap=True)
     if with_groups:
         table.add_column("groups", justify="right")
@@ -204,7 +201,7 @@ def _fill(console: Console, table: Table, shown: Strongest, *, with_groups: bool
             cells = (
                 str(token.token_id),
                 f"{token.impact:+.2f}",
-                f"{token.term:+.3f}",
+                f"{token.credit:+.3f}",
                 f"{token.a}/{token.n_true}",
                 f"{token.b}/{token.n_false}",
                 _p(token.p_value),
@@ -219,7 +216,7 @@ def _encodable(console: Console, text: str) -> str:
 
 
 def _p(p: float) -> str:
-    from ktae.scoring import P_VALUE_FLOOR
+    from ktae.inference import P_VALUE_FLOOR
 
     if p <= P_VALUE_FLOOR:
         return f"<{P_VALUE_FLOOR:.0e}"

@@ -23,7 +23,7 @@ def train(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="KEY=VALUE", help="Replace keys, such as seed=1 ktae.h3=0 ktae=null."
+            metavar="KEY=VALUE", help="Replace keys, such as seed=1 credit.h3=0 credit=null."
         ),
     ] = None,
     output: Annotated[
@@ -59,8 +59,8 @@ def train(
 def _train_with_verl(
     recipe: recipes.Recipe, folder: RunFolder, resume: bool, dry_run: bool
 ) -> None:
-    from ktae.verl import run, versions
-    from ktae.verl.overrides import notes
+    from ktae.trainers.verl import run, versions
+    from ktae.trainers.verl.overrides import notes
 
     versions.require()
     if dry_run:
@@ -82,7 +82,7 @@ def _train(recipe: recipes.Recipe, folder: RunFolder, resume: bool, dry: bool) -
     console = Console(quiet=int(os.environ.get("RANK", "0")) > 0)
     try:
         with console.status("loading TRL"):
-            from ktae.trl.run import dry_run, run
+            from ktae.trainers.trl.run import dry_run, run
     except ModuleNotFoundError as error:
         raise InputError(
             f"training needs {error.name}, which is not installed; pip install 'ktae[trl,eval]'"
@@ -111,7 +111,7 @@ def _shown(line: dict[str, Any]) -> str:
         "reward": "reward",
         "length": "completions/mean_length",
         "entropy": "entropy",
-        "|term|": "ktae/term_abs",
+        "|credit|": "credit/mean_abs",
     }
     return "  ".join(
         f"{name} {line[key]:.3g}" for name, key in names.items() if line.get(key) is not None
@@ -131,11 +131,11 @@ def _print_summary(console: Console, folder: RunFolder) -> None:
             key.replace("_", " "), f"{before:.3f}", f"{after:.3f}", f"{after - before:+.3f}"
         )
     console.print(table)
-    if summary["ktae_seconds_per_step"] is not None:
-        step, ktae = summary["seconds_per_step"], summary["ktae_seconds_per_step"]
+    if summary["credit_seconds_per_step"] is not None:
+        step, credit = summary["seconds_per_step"], summary["credit_seconds_per_step"]
         console.print(
-            f"a step took {step:.2f} s, of which the estimator {ktae * 1000:.1f} ms "
-            f"({ktae / step:.2%})",
+            f"a step took {step:.2f} s, of which the estimator {credit * 1000:.1f} ms "
+            f"({credit / step:.2%})",
             highlight=False,
         )
     console.print(f"run folder: {folder.path}", highlight=False)

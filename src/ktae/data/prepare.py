@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ktae.atomic import atomic_write, make_folder
 from ktae.data.sources import Problem
 from ktae.errors import InputError
 from ktae.evaluation.templates import INSTRUCTION
+from ktae.files.atomic import atomic_write, make_folder
 
 Messages = list[dict[str, str]]
 

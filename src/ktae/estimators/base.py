@@ -129,11 +129,12 @@ class ContingencyEstimator(Estimator):
         return make(self.prepared(batch), self.formula(weight))
 
 
-def require_number(name: str, value: Any, low: float, high: float = LARGEST) -> None:
-    """Raise an InputError unless it is a real number from `low` to `high`."""
+def require_number(name: str, value: Any, low: float, high: float = LARGEST) -> float:
+    """The value as a float; an InputError unless it is a real number from `low` to `high`."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not is_number or not low <= value <= high:
         raise InputError(f"{name} is {value!r}; expected a number from {low:g} to {high:g}")
+    return float(value)
 
 
 def require_bool(name: str, value: Any) -> None:

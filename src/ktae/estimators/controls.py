@@ -23,7 +23,9 @@ from ktae.batch import check_per_rollout, check_tokens, group_labels
 from ktae.errors import InputError
 
 
-def permuted_labels(token_ids: ArrayLike, mask: ArrayLike, correct: ArrayLike, groups: ArrayLike, *, seed: int) -> Array:
+def permuted_labels(
+    token_ids: ArrayLike, mask: ArrayLike, correct: ArrayLike, groups: ArrayLike, *, seed: int
+) -> Array:
     """Correctness, permuted at random among the rollouts of each group.
 
     What a permutation test of credit tests: tokens and labels have nothing to do with each
@@ -49,7 +51,12 @@ def permuted_labels(token_ids: ArrayLike, mask: ArrayLike, correct: ArrayLike, g
 
 
 def label_permutations(
-    token_ids: ArrayLike, mask: ArrayLike, correct: ArrayLike, groups: ArrayLike, *, seeds: Iterable[int]
+    token_ids: ArrayLike,
+    mask: ArrayLike,
+    correct: ArrayLike,
+    groups: ArrayLike,
+    *,
+    seeds: Iterable[int],
 ) -> Iterator[np.ndarray]:
     """`permuted_labels` for many seeds, as arrays; the token ids are looked at once.
 
@@ -182,9 +189,7 @@ def within_rollouts(credit: ArrayLike, mask: ArrayLike) -> Array:
     return like(credit, credit_bt - _means(credit_bt, mask_bt))
 
 
-def group_means(
-    credit: ArrayLike, mask: ArrayLike, correct: ArrayLike, groups: ArrayLike
-) -> Array:
+def group_means(credit: ArrayLike, mask: ArrayLike, correct: ArrayLike, groups: ArrayLike) -> Array:
     """Each group's credit, averaged over its tokens: neither rollouts nor tokens are told apart.
 
     Args:

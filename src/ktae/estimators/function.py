@@ -66,7 +66,7 @@ class Function(Estimator):
         Raises:
             InputError: a token id is out of range, or what the function gave does not fit.
         """
-        credit_bt = np.zeros(batch.token_ids.shape)
+        credit_bt: np.ndarray = np.zeros(batch.token_ids.shape)
         mask_bt = np.not_equal(batch.mask, 0)
         bad = np.argwhere(mask_bt & ((batch.token_ids < 0) | (batch.token_ids > MAX_TOKEN_ID)))
         if len(bad):

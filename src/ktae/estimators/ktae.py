@@ -54,11 +54,12 @@ class KTAE(ContingencyEstimator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("h1", "h2", "h3"):
-            require_number(name, getattr(self, name), 0)
-        for name in ("k1", "eps"):
-            require_number(name, getattr(self, name), 1 / LARGEST)
-        require_number("b_len", self.b_len, 0, 1)
+        smallest = {"h1": 0, "h2": 0, "h3": 0, "k1": 1 / LARGEST, "eps": 1 / LARGEST, "b_len": 0}
+        for name, low in smallest.items():
+            value = require_number(
+                name, getattr(self, name), low, 1 if name == "b_len" else LARGEST
+            )
+            object.__setattr__(self, name, value)
         require_bool("normalize", self.normalize)
         if self.fisher not in FISHER:
             raise InputError(f"fisher is {self.fisher!r}; expected one of {', '.join(FISHER)}")
@@ -79,9 +80,13 @@ class KTAE(ContingencyEstimator):
 
     def formula(self, weight: float) -> Formula:
         """See `ContingencyEstimator.formula`."""
-        numbers = (self.h1, self.h2, self.h3, self.k1, self.b_len, self.eps)
         return Formula(
-            *map(float, numbers),
+            h1=self.h1,
+            h2=self.h2,
+            h3=self.h3,
+            k1=self.k1,
+            b_len=self.b_len,
+            eps=self.eps,
             value_scale=1.0 / (self.h1 + self.h2) if self.normalize else 1.0,
             credit_scale=weight,
             point=self.fisher == "point",

@@ -67,8 +67,8 @@ class Scaled(Transform):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_number("factor", self.factor, 1 / LARGEST)
-        object.__setattr__(self, "factor", float(self.factor))
+        factor = require_number("factor", self.factor, 1 / LARGEST)
+        object.__setattr__(self, "factor", factor)
 
     def credit(self, batch: Any, weight: float = 1.0) -> Array:
         """See `Estimator.credit`."""
@@ -150,9 +150,7 @@ class OverUnits(Transform):
             own = batch._replace(mask=batch.counted(), ignored=(), base=0 * batch.base)
         total_bt: Array = None
         for unit in self.units:
-            keys_bt = unit_keys(
-                unit, own.token_ids, own.mask, vocabulary=batch.context.vocabulary
-            )
+            keys_bt = unit_keys(unit, own.token_ids, own.mask, vocabulary=batch.context.vocabulary)
             # The base goes with the first unit.
             base_b = own.base if total_bt is None else 0 * own.base
             of_unit = own._replace(token_ids=keys_bt, base=base_b)
@@ -302,6 +300,16 @@ class RandomPlaces(_Seeded):
         )
 
 
+def ignored_by(estimator: Estimator) -> tuple[int, ...]:
+    """The token ids that the wrappers of an estimator ignore, sorted."""
+    ignored: set[int] = set()
+    while isinstance(estimator, Transform):
+        if isinstance(estimator, Ignoring):
+            ignored.update(estimator.token_ids)
+        estimator = estimator.inner
+    return tuple(sorted(ignored))
+
+
 def _without_base(estimator: Estimator, batch: Any, weight: float) -> Array:
     return estimator.credit(batch._replace(base=0 * batch.base), weight)
 
@@ -314,9 +322,7 @@ def _plus_base(credit_bt: Array, batch: Any) -> Array:
 
 
 def _group_means(credit_bt: Array, batch: Any) -> Array:
-    return controls.group_means(
-        credit_bt, batch.counted(), batch.evidence(), batch.group_b
-    )
+    return controls.group_means(credit_bt, batch.counted(), batch.evidence(), batch.group_b)
 
 
 def _units(names: Any) -> tuple[str, ...]:

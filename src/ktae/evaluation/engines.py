@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from ktae.errors import InputError, one_line
-from ktae.hub import check_local_or_hub
+from ktae.files.hub import check_local_or_hub
 
 
 class Sampling(NamedTuple):

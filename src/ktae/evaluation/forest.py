@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ktae.atomic import atomic_write
 from ktae.errors import InputError
 from ktae.evaluation.comparison import POOLED, Comparison, title
+from ktae.files.atomic import atomic_write
 
 
 def draw(comparisons: Sequence[Comparison], path: Path, *, name_a: str, name_b: str) -> None:

@@ -19,13 +19,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ktae.atomic import atomic_write, make_folder
 from ktae.errors import InputError
 from ktae.evaluation.benchmarks import Problem
 from ktae.evaluation.engines import Engine, Sampling
 from ktae.evaluation.outputs import Output
 from ktae.evaluation.templates import TEMPLATES
 from ktae.evaluation.weights import weights_digest
+from ktae.files.atomic import atomic_write, make_folder
 from ktae.runs import write_json
 
 Progress = Callable[[int, int], None]

@@ -1,16 +1,12 @@
-"""Names that may be a folder here or something on the Hugging Face hub, and a recipe's model."""
+"""Names that may be a folder here or something on the Hugging Face hub."""
 
 from __future__ import annotations
 
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ktae.errors import InputError
-
-if TYPE_CHECKING:
-    from ktae.recipe import Recipe
 
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
@@ -34,21 +30,3 @@ def check_local_or_hub(what: str, name: str) -> None:
     is_path = not HUB_NAME.fullmatch(name) or (folder and Path(folder).is_dir())
     if not name or (is_path and not path.is_dir()):
         raise InputError(f"{what} path {name!r} does not exist")
-
-
-def model_name(recipe: Recipe) -> str:
-    """The folder or hub name of a recipe's model; the demo's is pretrained if it is not there yet.
-
-    Raises:
-        InputError: it can be neither, or the demo's cannot be written.
-    """
-    name = recipe.model.path
-    if name != "demo":
-        check_local_or_hub("model", name)
-        return os.path.expanduser(name)
-    from ktae.demo import LANGUAGES
-    from ktae.demo.pretrain import base_model
-    from ktae.demo.sizes import SIZES
-
-    language, size = LANGUAGES[recipe.demo.language], SIZES[recipe.model.demo_size]
-    return str(base_model(language, recipe.model.demo_seed, size=size))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ktae.atomic import atomic_write
+from ktae.files.atomic import atomic_write
 
 
 def save(figure: Any, path: Path, *, dpi: int = 120, svg_text: bool = False) -> None:

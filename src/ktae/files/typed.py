@@ -28,7 +28,11 @@ class Section(pydantic.BaseModel):
     """Part of a typed file: frozen, no unknown keys, finite numbers."""
 
     model_config = pydantic.ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        arbitrary_types_allowed=True,  # estimators are values of their own
     )
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ktae.atomic import atomic_write
-from ktae.config import KTAEConfig
+from ktae.credit import AnEstimator
+from ktae.files.atomic import atomic_write
 from ktae.report import inputs, sampling
 from ktae.report.contents import contents
 from ktae.report.page import render
@@ -19,7 +19,7 @@ def write_report(
     out: str | Path,
     *,
     tokenizer: Any = None,
-    config: KTAEConfig | None = None,
+    estimator: AnEstimator | None = None,
     threshold: float = 0.0,
     correctness: str | None = None,
     max_tokens: int = sampling.MAX_TOKENS,
@@ -34,7 +34,7 @@ def write_report(
         tokenizer: a loaded fast tokenizer, a folder or a hub name. Without one, tokens of a run
             folder are read with the run's own; other dumps' texts are cut at words, and ids stay
             numbers. The page says so.
-        config: the estimator's settings; those that the run was trained with, or the paper's.
+        estimator: the one that the run was trained with by default, or the paper's.
         threshold: a rollout without a verdict is correct if its reward is above this.
         correctness: the reward of a TRL dump that says whether a rollout is correct.
         max_tokens: bound on the response tokens in the page; above it whole groups are left out by
@@ -48,7 +48,7 @@ def write_report(
         InputError: nothing could be read, or `out` cannot be written.
     """
     dump = _dump(rollouts, tokenizer, threshold, correctness)
-    page = _page(dump, config, max_tokens, title)
+    page = _page(dump, estimator, max_tokens, title)
     with atomic_write(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return dump
@@ -77,7 +77,7 @@ def show(
     rollouts: Any,
     *,
     tokenizer: Any = None,
-    config: KTAEConfig | None = None,
+    estimator: AnEstimator | None = None,
     threshold: float = 0.0,
     correctness: str | None = None,
     max_tokens: int = 500_000,
@@ -90,14 +90,14 @@ def show(
     Args:
         rollouts: as in `write_report`.
         tokenizer: as in `write_report`.
-        config: as in `write_report`.
+        estimator: as in `write_report`.
         threshold: as in `write_report`.
         correctness: as in `write_report`.
         max_tokens: as in `write_report`.
         height: of the frame, in pixels.
     """
     dump = _dump(rollouts, tokenizer, threshold, correctness)
-    return Inline(_page(dump, config, max_tokens, None), height)
+    return Inline(_page(dump, estimator, max_tokens, None), height)
 
 
 def _dump(rollouts: Any, tokenizer: Any, threshold: float, correctness: str | None) -> inputs.Dump:
@@ -108,6 +108,10 @@ def _dump(rollouts: Any, tokenizer: Any, threshold: float, correctness: str | No
     return inputs.from_record(rollouts, tokenizer)
 
 
-def _page(dump: inputs.Dump, config: KTAEConfig | None, max_tokens: int, title: str | None) -> str:
+def _page(
+    dump: inputs.Dump, estimator: AnEstimator | None, max_tokens: int, title: str | None
+) -> str:
     names = ", ".join(Path(name).name for name in dump.names) or "rollouts"
-    return render(contents(dump, config, max_tokens=max_tokens), title or f"ktae report: {names}")
+    return render(
+        contents(dump, estimator, max_tokens=max_tokens), title or f"ktae report: {names}"
+    )

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ktae.report.inputs import Dump
 from ktae.rollout_advantages import rollout_advantages
-from ktae.scoring import group_codes
+from ktae.rollouts.groups import group_codes
 
 SIGNALS = {
     "log_prob": ("log_probs", "logprobs", "old_log_probs", "rollout_log_probs"),

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from ktae._version import __version__
-from ktae.config import KTAEConfig
-from ktae.report import chance, packing, sampling, summary, suspicious
+from ktae.credit import AnEstimator
+from ktae.estimators import Estimator, as_estimator
+from ktae.report import packing, permuted, sampling, summary, suspicious
 from ktae.report.columns import Columns, columns_of
 from ktae.report.inputs import Dump, require_rollouts
 from ktae.report.notes import Note, notes_of
@@ -19,13 +20,13 @@ LONGEST_PROMPT = 20_000
 
 
 def contents(
-    dump: Dump, config: KTAEConfig | None = None, *, max_tokens: int = sampling.MAX_TOKENS
+    dump: Dump, estimator: AnEstimator | None = None, *, max_tokens: int = sampling.MAX_TOKENS
 ) -> dict[str, str]:
     """The page's data blocks, by name: see `ktae.report.packing`.
 
     Args:
         dump: what to report on.
-        config: the estimator's settings; those that the run was trained with, or the paper's.
+        estimator: the one that the run was trained with by default, or the paper's.
         max_tokens: bound on the response tokens in the page, see `ktae.report.sampling`.
 
     Raises:
@@ -33,8 +34,9 @@ def contents(
     """
     require_rollouts(dump)
     columns = columns_of(dump)
-    presets = summary.presets_of(config or dump.config, "chosen" if config else "run's own")
-    scored, totals = _score(columns, dump, [settings for _, settings in presets])
+    chosen = dump.estimator if estimator is None else as_estimator(estimator)
+    presets = summary.presets_of(chosen, "chosen" if estimator else "run's own")
+    scored, totals = _score(columns, dump, [one for _, one in presets])
     which_n = np.searchsorted(dump.token_ids, columns.ids_n)
     places = suspicious.answer_places(columns, dump.texts, which_n)
     flags = suspicious.find(columns, scored[0], places)
@@ -49,17 +51,17 @@ def contents(
         scored[0].table, dump.token_ids, totals[0], curves["steps"]
     )
     notes = _sampling_note(shown_g, shown_b, max_tokens) + notes_of(dump, columns, scored[0])
-    notes += _settings_note(config or dump.config)
+    notes += _settings_note(chosen)
     signals = {name: values[shown_n] for name, values in columns.signals.items()}
     meta = {
         "version": __version__,
         "names": dump.names,
         "unit": dump.unit,
         "notes": [note.as_dict() for note in notes],
-        "presets": [{"name": n, **summary.as_dict(settings)} for n, settings in presets],
+        "presets": [{"name": name, **summary.as_dict(one)} for name, one in presets],
         "groups": _groups(columns, scored, shown_g),
         "rollouts": _rollouts(columns, shown_b),
-        "chance": chance.beside_chance(columns, mixed_g, [settings for _, settings in presets]),
+        "permuted": permuted.beside_permuted(columns, mixed_g, [one for _, one in presets]),
         "flags": _flags(flags, shown_b, columns),
         "signals": sorted(signals),
         "totals": {"rollouts": len(shown_b), "tokens": int(columns.offsets_b[-1])},
@@ -78,27 +80,26 @@ def contents(
     return blocks | {name: packing.fixed_point_block(values) for name, values in signals.items()}
 
 
-def _settings_note(config: KTAEConfig | None) -> list[Note]:
-    if config is None or config == config.for_single_tokens():
+def _settings_note(estimator: Estimator | None) -> list[Note]:
+    if estimator is None or estimator == estimator.in_tables():
         return []
     text = (
-        "The page explains single tokens by verdicts. The settings have units "
-        f"{', '.join(config.units)}, graded {str(config.graded).lower()} and control "
-        f"{config.control}: the terms that they give, and a trainer uses, are others."
+        "The page explains single tokens by verdicts. The credit that a trainer uses is that of "
+        f"{estimator}."
     )
-    return [Note(False, "Not the whole of the settings", text)]
+    return [Note(False, "Not the whole of the estimator", text)]
 
 
 def _score(
-    columns: Columns, dump: Dump, presets: list[KTAEConfig]
+    columns: Columns, dump: Dump, presets: list[Estimator]
 ) -> tuple[list[Scored], list[TokenTotals]]:
-    """Each preset's scores and totals; of the scores, only the first keep terms and table."""
+    """Each preset's scores and totals; of the scores, only the first keep credit and table."""
     scored: list[Scored] = []
     totals = []
-    for settings in presets:
-        one = summary.score(columns, settings)
+    for estimator in presets:
+        one = summary.score(columns, estimator)
         totals.append(summary.token_totals(one.table, dump.token_ids))
-        scored.append(one._replace(terms_n=one.terms_n[:0], table=None) if scored else one)
+        scored.append(one._replace(credit_n=one.credit_n[:0], table=None) if scored else one)
     return scored, totals
 
 
@@ -126,7 +127,7 @@ def _groups(columns: Columns, scored: list[Scored], shown_g: np.ndarray) -> dict
         "known": known_g,
         "length": columns.sum_rollouts(columns.lengths()) / size_g,
         "reward": np.where(rewarded_g > 0, reward_g / np.maximum(rewarded_g, 1), np.nan),
-        "term_abs": [one.term_abs_g for one in scored],
+        "credit_abs": [one.credit_abs_g for one in scored],
     }
 
 
@@ -178,7 +179,7 @@ def _vocabulary(dump: Dump, by_rank: np.ndarray, totals: list[TokenTotals]) -> d
         "b": totals[0].b[by_rank],
         "groups": totals[0].groups[by_rank],
         "impact": [total.impact[by_rank] for total in totals],
-        "term": [total.term[by_rank] for total in totals],
+        "credit": [total.credit[by_rank] for total in totals],
     }
 
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ktae import recipe as recipes
-from ktae.config import KTAEConfig
 from ktae.errors import InputError
+from ktae.estimators import Estimator
 from ktae.rollouts import folders, record
 from ktae.rollouts.dumps import Tolerance
 from ktae.rollouts.tokens import load_tokenizer, token_bytes, tokenize
@@ -47,8 +47,8 @@ class Dump:
     """Whether the token ids were made from the text, and so may differ from the policy's own."""
     metrics: dict[int, dict[str, Any]] = dataclasses.field(default_factory=dict)
     """A run folder's metrics by training step."""
-    config: KTAEConfig | None = None
-    """The settings that a run folder was trained with; None elsewhere and for plain GRPO."""
+    estimator: Estimator | None = None
+    """The one that a run folder was trained with; None elsewhere and for plain GRPO."""
 
 
 def load(
@@ -85,7 +85,7 @@ def load(
     dump.names = [str(path) for path in inputs]
     if len(paths) == 1 and runs:
         dump.metrics = runs[0].metrics_by_step()
-    dump.config = trained_with(paths)
+    dump.estimator = trained_with(paths)
     return dump
 
 
@@ -118,8 +118,8 @@ def from_record(rollouts: Any, tokenizer: Any = None, *, named: str | None = Non
     return Dump(rollouts, "tokens", distinct, texts, Tolerance(), [], made_ids=missing > 0)
 
 
-def trained_with(inputs: Sequence[str | Path]) -> KTAEConfig | None:
-    """The settings of the run, where a single run folder is given; None for plain GRPO.
+def trained_with(inputs: Sequence[str | Path]) -> Estimator | None:
+    """The estimator of the run, where a single run folder is given; None for plain GRPO.
 
     Raises:
         InputError: its recipe cannot be read.
@@ -127,8 +127,7 @@ def trained_with(inputs: Sequence[str | Path]) -> KTAEConfig | None:
     runs = _runs(inputs)
     if len(inputs) != 1 or not runs:
         return None
-    settings = recipes.load(runs[0].recipe).ktae
-    return settings.config() if settings else None
+    return recipes.load(runs[0].recipe).credit
 
 
 def _runs(inputs: Sequence[str | Path]) -> list[RunFolder]:
@@ -190,9 +189,9 @@ def _replace_ids(rollouts: Any, ids_of: Any) -> Any:
     batches = rollouts.select(["token_ids", "response"]).to_batches(ROWS_PER_BATCH)
     column = pa.chunked_array([ids_of(batch) for batch in batches], type=field.type)
     rollouts = rollouts.set_column(rollouts.column_names.index("token_ids"), field, column)
-    terms = record.SCHEMA.field("terms")  # of other ids, if there are any
+    credit = record.SCHEMA.field("credit")  # of other ids, if there are any
     return rollouts.set_column(
-        rollouts.column_names.index("terms"), terms, pa.nulls(len(rollouts), terms.type)
+        rollouts.column_names.index("credit"), credit, pa.nulls(len(rollouts), credit.type)
     )
 
 

@@ -38,7 +38,7 @@ def _about_rewards(dump: Dump, columns: Columns) -> list[Note]:
             Note(
                 True,
                 "No rewards",
-                "No row has a reward or a verdict, so nothing can be compared: there are no terms "
+                "No row has a reward or a verdict, so nothing can be compared: there is no credit "
                 "and no p-values. Rollouts, lengths and how often tokens occur are shown. "
                 "Add a field reward (a number) or correct (true, false or null).",
             )
@@ -50,7 +50,7 @@ def _about_rewards(dump: Dump, columns: Columns) -> list[Note]:
                 True,
                 f"{missing:,} of {n:,} rollouts have no reward",
                 "Their correctness is unknown: they are shown, left out of every table and of the "
-                "mean reward, and have no terms.",
+                "mean reward, and have no credit.",
             )
         )
     unknown = int(np.isnan(columns.correct_b).sum()) - missing
@@ -60,7 +60,7 @@ def _about_rewards(dump: Dump, columns: Columns) -> list[Note]:
                 False,
                 f"{unknown:,} of {n:,} rollouts have no verdict",
                 "The verifier could not decide; they are left out of every table and have no "
-                "terms, and never count as incorrect.",
+                "credit, and never count as incorrect.",
             )
         )
     return [*found, *_about_advantages(columns)]
@@ -96,7 +96,7 @@ def _about_groups(columns: Columns, scored: Scored) -> list[Note]:
                 True,
                 "One rollout a prompt",
                 "Every group has one rollout: there is nothing to compare it with, so there are no "
-                "terms. Rollouts of the same prompt need the same group, and at least two of them.",
+                "credit. Rollouts of the same prompt need the same group, and at least two of them.",
             )
         ]
     known = ~np.isnan(columns.correct_b)
@@ -105,8 +105,8 @@ def _about_groups(columns: Columns, scored: Scored) -> list[Note]:
     verdicts = np.unique(columns.correct_b[known])
     kind = {(1.0,): "correct", (0.0,): "incorrect"}.get(tuple(verdicts.tolist()))
     text = (
-        "A term compares the correct rollouts of a prompt with its incorrect ones. Here no prompt "
-        "has both, so every term is 0; lengths and how often tokens occur are shown."
+        "Credit compares the correct rollouts of a prompt with its incorrect ones. Here no prompt "
+        "has both, so all credit is 0; lengths and how often tokens occur are shown."
     )
     title = f"Every rollout is {kind}" if kind else "No group is mixed"
     return [Note(True, title, text)]

@@ -20,7 +20,7 @@ SCRIPTS = (
     "contexts.js",
     "scatter.js",
     "tokens.js",
-    "chance.js",
+    "permuted.js",
     "groups.js",
     "curves.js",
     "training.js",

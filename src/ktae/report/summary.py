@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae import scoring
-from ktae.config import KTAEConfig
+from ktae.credit import AnEstimator
+from ktae.errors import InputError
+from ktae.estimators import Estimator, Scaled, Transform, as_estimator, preset
+from ktae.estimators.base import ContingencyEstimator
+from ktae.estimators.transforms import ignored_by
+from ktae.report import scoring
 from ktae.report.columns import Columns
 
 TOKENS_OVER_STEPS = 300
@@ -16,14 +19,14 @@ TOKENS_OVER_STEPS = 300
 
 
 class Scored(NamedTuple):
-    """The terms of one preset and what follows from them."""
+    """The credit of one preset and what follows from them."""
 
-    terms_n: np.ndarray
-    """(N,) float32 key-token terms, 0 where masked."""
+    credit_n: np.ndarray
+    """(N,) float32 token credit, 0 where masked."""
     table: Any
-    """The key-token table of `ktae.scoring.score`; None where there is nothing to compare."""
-    term_abs_g: np.ndarray
-    """(G,) mean |term| over the counted tokens of each group."""
+    """The credit table of `ktae.report.scoring.score`; None where there is nothing to compare."""
+    credit_abs_g: np.ndarray
+    """(G,) mean |credit| over the counted tokens of each group."""
     n_true_g: np.ndarray
     """(G,) int64: correct rollouts with a counted token; 0 where nothing was compared."""
     n_false_g: np.ndarray
@@ -31,32 +34,32 @@ class Scored(NamedTuple):
 
 
 class TokenTotals(NamedTuple):
-    """Each of V tokens over all mixed groups (`ktae.scoring.KeyToken` says what the words mean)."""
+    """Each of V tokens over all mixed groups (`ktae.report.scoring.KeyToken` says what the words mean)."""
 
     a: np.ndarray
     b: np.ndarray
     groups: np.ndarray
     impact: np.ndarray
-    term: np.ndarray
+    credit: np.ndarray
 
 
-def score(columns: Columns, config: KTAEConfig) -> Scored:
-    """Score all groups; a dump of groups of one has terms 0 and no table."""
+def score(columns: Columns, estimator: Estimator) -> Scored:
+    """Score all groups; a dump of groups of one has credit 0 and no table."""
     n_groups = len(columns.labels)
     if np.diff(columns.starts_g).max(initial=0) < 2:
         zeros_g = np.zeros(n_groups, dtype=np.int64)
-        terms_n = np.zeros(len(columns.ids_n), dtype=np.float32)
-        return Scored(terms_n, None, np.zeros(n_groups), zeros_g, zeros_g)
-    scores = scoring.score(columns.rollouts, None, config)
-    lists = scores.record["terms"].combine_chunks()
-    terms_n = lists.values.to_numpy() if len(lists) else np.zeros(0, dtype=np.float32)
-    counted_n = columns.mask_n & ~np.isin(columns.ids_n, config.ignore_token_ids)
+        credit_n = np.zeros(len(columns.ids_n), dtype=np.float32)
+        return Scored(credit_n, None, np.zeros(n_groups), zeros_g, zeros_g)
+    scores = scoring.score(columns.rollouts, None, estimator)
+    lists = scores.record["credit"].combine_chunks()
+    credit_n = lists.values.to_numpy() if len(lists) else np.zeros(0, dtype=np.float32)
+    counted_n = columns.mask_n & ~np.isin(columns.ids_n, ignored_by(estimator))
     tokens_g = columns.sum_rollouts(columns.sum_tokens(counted_n))
-    term_abs_g = columns.sum_rollouts(columns.sum_tokens(np.abs(terms_n)))
+    credit_abs_g = columns.sum_rollouts(columns.sum_tokens(np.abs(credit_n)))
     return Scored(
-        terms_n,
+        credit_n,
         scores.tokens,
-        term_abs_g / np.maximum(tokens_g, 1),
+        credit_abs_g / np.maximum(tokens_g, 1),
         np.array([group.n_true for group in scores.groups], dtype=np.int64),
         np.array([group.n_false for group in scores.groups], dtype=np.int64),
     )
@@ -72,7 +75,7 @@ def token_totals(table: Any, token_ids: np.ndarray) -> TokenTotals:
     mixed = (a + c > 0) & (b + d > 0)
     which = np.searchsorted(token_ids, table["token_id"].to_numpy())[mixed]
     a, b, c, d = a[mixed], b[mixed], c[mixed], d[mixed]
-    impact, weight = scoring.impact(table["term"].to_numpy()[mixed], a, b, c, d)
+    impact, weight = scoring.impact(table["credit"].to_numpy()[mixed], a, b, c, d)
     total_weight = np.bincount(which, weight, n)
     total = np.bincount(which, impact, n)
     return TokenTotals(
@@ -105,12 +108,12 @@ def steps_of(columns: Columns, scored: Scored, logged: dict[int, dict[str, Any]]
 
     every = np.ones(len(step_b), dtype=bool)
     lengths_b = columns.lengths()
-    abs_b = columns.sum_tokens(np.abs(scored.terms_n)) / np.maximum(lengths_b, 1)
+    abs_b = columns.sum_tokens(np.abs(scored.credit_n)) / np.maximum(lengths_b, 1)
     series = [
         ("accuracy", mean(columns.correct_b, ~np.isnan(columns.correct_b))),
         ("response length", mean(lengths_b.astype(float), every)),
         ("reward", mean(columns.reward_b, ~np.isnan(columns.reward_b))),
-        ("mean |term|", mean(abs_b, every)),
+        ("mean |credit|", mean(abs_b, every)),
     ]
     for name, keys in LOGGED.items():
         series.append((name, [_first(logged.get(step, {}), keys) for step in steps]))
@@ -142,40 +145,58 @@ def tokens_over_steps(
     """How tokens' values changed: for the strongest tokens, one row a token, one column a step.
 
     Returns:
-        `tokens`, indices into `token_ids`; `term` and `impact`, lists of rows with null where no
+        `tokens`, indices into `token_ids`; `credit` and `impact`, lists of rows with null where no
         mixed group of the step has the token.
     """
     strongest = np.argsort(-np.abs(totals.impact), kind="stable")[:TOKENS_OVER_STEPS]
     strongest = strongest[totals.impact[strongest] != 0]
     if table is None or not steps or not len(strongest):
-        return {"tokens": [], "term": [], "impact": []}
+        return {"tokens": [], "credit": [], "impact": []}
     step_of_row = table["step"].to_numpy(zero_copy_only=False)
     shape = (len(strongest), len(steps))
-    term, impact = np.full(shape, np.nan), np.full(shape, np.nan)
+    credit, impact = np.full(shape, np.nan), np.full(shape, np.nan)
     for column, step in enumerate(steps):
         rows = np.flatnonzero(step_of_row == step)
         if len(rows):
             at_step = token_totals(table.take(rows), token_ids)
             seen = at_step.groups[strongest] > 0
-            term[seen, column] = at_step.term[strongest][seen]
+            credit[seen, column] = at_step.credit[strongest][seen]
             impact[seen, column] = at_step.impact[strongest][seen]
-    return {"tokens": strongest.tolist(), "term": term, "impact": impact}
+    return {"tokens": strongest.tolist(), "credit": credit, "impact": impact}
 
 
-def presets_of(config: KTAEConfig | None, name: str) -> list[tuple[str, KTAEConfig]]:
-    """The settings that a page switches between, its own first: `config` and the presets."""
+def of_tokens(estimator: AnEstimator) -> Estimator:
+    """The statistic of single tokens that a page or a terminal shows.
+
+    Raises:
+        InputError: the estimator rests on none.
+    """
+    estimator = as_estimator(estimator)
+    found = estimator.in_tables()
+    if found is None:
+        raise InputError(f"{estimator} rests on no contingency tables, which are shown here")
+    return found
+
+
+def presets_of(estimator: Estimator | None, name: str) -> list[tuple[str, Estimator]]:
+    """What a page switches between, its own first: `estimator` and the presets."""
     presets = [
-        ("paper", KTAEConfig.paper()),
-        ("released", KTAEConfig.released()),
-        ("calibrated, tokens", KTAEConfig.calibrated().for_single_tokens()),
+        ("paper", preset("paper")),
+        ("released", preset("released")),
+        ("calibrated, tokens", of_tokens("calibrated")),
     ]
-    if config is None:
+    if estimator is None:
         return presets
-    config = config.for_single_tokens()
-    same = [preset for preset in presets if preset[1] == config]
-    return [*(same or [(name, config)]), *(p for p in presets if p not in same)]
+    own = of_tokens(estimator)
+    same = [one for one in presets if one[1] == own]
+    return [*(same or [(name, own)]), *(one for one in presets if one not in same)]
 
 
-def as_dict(config: KTAEConfig) -> dict[str, Any]:
-    """The settings as the page's script reads them."""
-    return dataclasses.asdict(config)
+def as_dict(estimator: Estimator) -> dict[str, Any]:
+    """The numbers of the formula, and the ignored tokens, as the page's script reads them."""
+    weight, inner = 1.0, estimator
+    while isinstance(inner, Transform):
+        weight *= inner.factor if isinstance(inner, Scaled) else 1.0
+        inner = inner.inner
+    assert isinstance(inner, ContingencyEstimator)  # as `of_tokens` gives them
+    return inner.formula(weight)._asdict() | {"ignored": ignored_by(estimator)}

@@ -3,13 +3,13 @@
 There a rollout holds the right answer and gets no reward: the answer is in a form that the grader
 does not parse, or later text overwrites it. Three signs are looked for in mixed groups; the first
 that holds is the flag. For the first two the reference answer must be stated as an answer (shortly
-after "answer", "boxed" or "####"), its tokens' mean term must be above 0, and the terms up to it
+after "answer", "boxed" or "####"), its tokens' mean credit must be above 0, and the credit up to it
 must add up to more than 0. An answer that more than half of the group's incorrect rollouts state
 (and more than two) tells nothing: the prompt asks for it, as in "make 24".
 
-- `overwritten`: the terms after the answer add up to less than 0.
+- `overwritten`: the credit after the answer add up to less than 0.
 - `answer stated`: they do not, or nothing follows.
-- `reads right`: the rollout's mean term is above 0 and at least the median of the group's correct
+- `reads right`: the rollout's mean credit is above 0 and at least the median of the group's correct
   rollouts. Its own verdict counts against its tokens, so it gets there in spite of it.
 
 All are leads to look at, not verdicts.
@@ -45,7 +45,7 @@ class Flag(NamedTuple):
     kind: str
     """`overwritten`, `answer stated` or `reads right`."""
     strength: float
-    """For sorting: how far the sign is from not being one, in units of the term."""
+    """For sorting: how far the sign is from not being one, in units of the credit."""
     token: int
     """Where to look: a token's place in the rollout."""
     why: str
@@ -57,11 +57,11 @@ def find(columns: Columns, scored: Scored, answers: dict[int, tuple[int, int]]) 
 
     Args:
         columns: the rollouts.
-        scored: their terms.
+        scored: their credit.
         answers: see `answer_places`.
     """
     counted_b = columns.sum_tokens(columns.mask_n)
-    mean_b = columns.sum_tokens(scored.terms_n) / np.maximum(counted_b, 1)
+    mean_b = columns.sum_tokens(scored.credit_n) / np.maximum(counted_b, 1)
     flags = []
     for group in np.flatnonzero((scored.n_true_g > 0) & (scored.n_false_g > 0)).tolist():
         rows = np.arange(columns.starts_g[group], columns.starts_g[group + 1])
@@ -86,14 +86,14 @@ def _answer_stated(
     if place is None:
         return None
     begin, end = place
-    terms_t = scored.terms_n[columns.offsets_b[row] : columns.offsets_b[row + 1]]
-    before, after = float(terms_t[:end].sum()), float(terms_t[end:].sum())
-    n_after = len(terms_t) - end
-    if terms_t[begin:end].mean() <= 0 or before <= 0:
+    credit_t = scored.credit_n[columns.offsets_b[row] : columns.offsets_b[row + 1]]
+    before, after = float(credit_t[:end].sum()), float(credit_t[end:].sum())
+    n_after = len(credit_t) - end
+    if credit_t[begin:end].mean() <= 0 or before <= 0:
         return None
     why = (
         f"It states the reference answer, with tokens that speak for correctness. Up to there "
-        f"(token {end:,} of {len(terms_t):,}) the terms add up to {_signed(before, 2)}"
+        f"(token {end:,} of {len(credit_t):,}) the credit adds up to {_signed(before, 2)}"
     )
     if after < 0 and n_after >= SHORTEST_TAIL:
         why += f"; those of the {n_after:,} tokens after it, to {_signed(after, 2)}. "
@@ -113,7 +113,7 @@ def _why_reads_right(
 ) -> str:
     ids_t = columns.ids_n[columns.offsets_b[row] : columns.offsets_b[row + 1]]
     why = (
-        f"Its tokens' mean term is {_signed(mean, 3)}, although its own verdict counts against "
+        f"Its tokens' mean credit is {_signed(mean, 3)}, although its own verdict counts against "
         f"them; the median of the group's correct rollouts is {_signed(median, 3)}."
     )
     if last is not None and ids_t[-1] != last:

@@ -1,4 +1,4 @@
-"""One group in the terminal: its rollouts, every token coloured by its term."""
+"""One group in the terminal: its rollouts, every token coloured by its credit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ktae.config import KTAEConfig
+from ktae.credit import AnEstimator
 from ktae.errors import InputError
 from ktae.report import summary
 from ktae.report.columns import Columns, columns_of
@@ -27,7 +27,7 @@ def show_group(
     dump: Dump,
     label: str | None = None,
     step: int | None = None,
-    config: KTAEConfig | None = None,
+    estimator: AnEstimator | None = None,
 ) -> None:
     """Print the correct rollouts of a group, then the others.
 
@@ -36,7 +36,7 @@ def show_group(
         dump: the rollouts.
         label: the group; the first mixed one by default.
         step: its training step; the first that has the group by default.
-        config: the estimator's settings; those that the run was trained with, or the paper's.
+        estimator: the one that the run was trained with by default, or the paper's.
 
     Raises:
         InputError: there is no such group, or no rollout at all.
@@ -44,12 +44,12 @@ def show_group(
     from rich.text import Text
 
     require_rollouts(dump)
-    settings = (config or dump.config or KTAEConfig.paper()).for_single_tokens()
+    of_tokens = summary.of_tokens(estimator or dump.estimator or "paper")
     columns = columns_of(dump)
     group = _find(columns, label, step)
     columns = _only(dump, columns, group)
-    scored = summary.score(columns, settings)
-    largest = settings.largest_term(max(2, int(scored.n_true_g[0] + scored.n_false_g[0])))
+    scored = summary.score(columns, of_tokens)
+    largest = of_tokens.largest_credit(max(2, int(scored.n_true_g[0] + scored.n_false_g[0])))
     texts = dict(zip(dump.token_ids.tolist(), dump.texts, strict=True))
     when = "" if columns.steps[0] is None else f", step {columns.steps[0]}"
     console.print(Text(f"Group {printable(columns.labels[0])}{when}", style="bold"))
@@ -68,7 +68,7 @@ def show_group(
             console.print(Text(head, style="bold"))
             span = slice(columns.offsets_b[row], columns.offsets_b[row + 1])
             ids_t = columns.ids_n[span].tolist()
-            console.print(_shaded(ids_t, scored.terms_n[span], texts, largest), soft_wrap=False)
+            console.print(_shaded(ids_t, scored.credit_n[span], texts, largest), soft_wrap=False)
 
 
 def _find(columns: Columns, label: str | None, step: int | None) -> int:
@@ -108,7 +108,7 @@ def _equal(values: np.ndarray, wanted: float) -> np.ndarray:
 
 def _shaded(
     ids_t: list[int],
-    terms_t: np.ndarray,
+    credit_t: np.ndarray,
     texts: dict[int, bytes | None],
     largest: float,
 ) -> Text:
@@ -117,16 +117,16 @@ def _shaded(
 
     line = Text()
     pending, strongest = b"", 0.0
-    for place, (token_id, term) in enumerate(zip(ids_t, terms_t.tolist(), strict=True)):
+    for place, (token_id, credit) in enumerate(zip(ids_t, credit_t.tolist(), strict=True)):
         piece = texts[token_id]
         if piece is None:  # only its number is known; what was begun is no character any more
             begun = _printable_lines(pending.decode(errors="replace"))
             line.append(begun, style=_style(strongest / largest))
-            line.append(f"⟨{token_id}⟩ ", style=_style(term / largest))
+            line.append(f"⟨{token_id}⟩ ", style=_style(credit / largest))
             pending, strongest = b"", 0.0
             continue
         pending += piece
-        strongest = max(strongest, term, key=abs)
+        strongest = max(strongest, credit, key=abs)
         try:
             text = pending.decode()
         except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""The rollout record, version 1: an Arrow table of one row a rollout, kept as Parquet.
+"""The rollout record, version 2: an Arrow table of one row a rollout, kept as Parquet.
 
 Trainer, scoring, report and plots hand rollouts to each other in this form and no other. Every
 column's meaning is in the schema, and so in every file. A file carries the version in its metadata;
@@ -16,11 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ktae.atomic import atomic_write
-from ktae.config import MAX_TOKEN_ID
+from ktae.arrays import MAX_TOKEN_ID
 from ktae.errors import InputError, one_line
+from ktae.files.atomic import atomic_write
 
-VERSION = "1"
+VERSION = "2"
+RENAMED = {"1": {"terms": "credit"}}
+"""Columns of the versions before, and their names now."""
 VERSION_KEY = b"ktae.rollouts.version"
 
 
@@ -49,7 +51,7 @@ SCHEMA = pa.schema(
         _column(
             "mask",
             pa.list_(pa.bool_()),
-            "aligned with token_ids; false: neither counted nor given a term (tool output). "
+            "aligned with token_ids; false: neither counted nor given credit (tool output). "
             "null: every token counts",
         ),
         _column(
@@ -63,11 +65,11 @@ SCHEMA = pa.schema(
             "the verifier's verdict: 1 correct, 0 incorrect, null unknown (left out of the "
             "statistics, never counted as incorrect)",
         ),
-        _column("advantage", pa.float64(), "the rollout advantage, before token-level terms"),
+        _column("advantage", pa.float64(), "the rollout advantage, before token credit"),
         _column(
-            "terms",
+            "credit",
             pa.list_(pa.float32()),
-            "key-token terms, aligned with token_ids, 0 where masked; null: not scored yet",
+            "token credit, aligned with token_ids, 0 where masked; null: not scored yet",
         ),
         _column("model", pa.string(), "the policy that wrote the response"),
         _column("source", pa.string(), "where the rollout comes from"),
@@ -117,9 +119,13 @@ def parse_record(table: Any, where: str) -> Any:
     version = (table.schema.metadata or {}).get(VERSION_KEY)
     if version is None:
         raise InputError(f"{where}: not a rollout record; expected one that ktae has written")
-    if version != VERSION.encode():
-        found = version.decode(errors="replace")
-        raise InputError(f"{where}: rollout record of version {found}; this ktae reads {VERSION}")
+    found = version.decode(errors="replace")
+    if found in RENAMED:
+        names = [RENAMED[found].get(name, name) for name in table.column_names]
+        table = table.rename_columns(names)
+    elif found != VERSION:
+        known = ", ".join((*RENAMED, VERSION))
+        raise InputError(f"{where}: rollout record of version {found}; this ktae reads {known}")
     return conform(table, where)
 
 
@@ -225,10 +231,10 @@ def _check_rows(table: Any, where: str) -> None:
         "neither response nor token_ids; expected one of them",
     )
     lengths = pc.list_value_length(table["token_ids"])
-    for name in ("mask", "terms"):
+    for name in ("mask", "credit"):
         is_aligned = pc.equal(pc.list_value_length(table[name]), pc.fill_null(lengths, -1))
         require(is_aligned, f"{name} and token_ids differ in length")
-    for name in ("token_ids", "mask", "terms"):
+    for name in ("token_ids", "mask", "credit"):
         if pc.list_flatten(table[name]).null_count:
             raise InputError(f"{where}: {name} holds a null")
     if pc.any(pc.less(pc.list_flatten(table["token_ids"]), 0)).as_py():

@@ -5,7 +5,7 @@ The fields of a row (`?`: may be absent):
     group           string or integer; 7 and "7" are the same group
     response?       text. One of response and token_ids is required; where both are given the
     token_ids?      ids are what is scored
-    mask?           booleans or 0 and 1, as long as token_ids: 0 neither counts nor gets a term
+    mask?           booleans or 0 and 1, as long as token_ids: 0 neither counts nor gets credit
     reward          a finite number (true and false are verdicts: they belong in `correct`), or
                     null, there is none, in a row that has `correct`
     correct?        true, false, 1, 0, or null for unknown. Where the field is absent, a rollout is
@@ -25,7 +25,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ktae.config import MAX_TOKEN_ID
+from ktae.arrays import MAX_TOKEN_ID
 from ktae.errors import InputError
 from ktae.rollouts.text import require_text
 

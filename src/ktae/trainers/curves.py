@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ktae import plots
+from ktae.files import plots
 
 PANELS = {
     "reward": "reward (training batches)",
     "completions/mean_length": "response length (tokens)",
     "entropy": "entropy (nats per token)",
-    "ktae/term_abs": "mean |key-token term|",
+    "credit/mean_abs": "mean |token credit|",
 }
 
 

@@ -12,12 +12,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ktae.backends import BACKENDS, Backend
-from ktae.config import KTAEConfig
+from ktae.credit import token_credit
 from ktae.errors import one_line
-from ktae.estimator import key_token_values
 
 TOLERANCE = 1e-6
-"""Of terms and, relatively, of gradients; both are computed in float32."""
+"""Of credit and, relatively, of gradients; both are computed in float32."""
 
 EXTRAS = {
     "trl": ("trl", "transformers", "torch", "accelerate"),
@@ -54,8 +53,7 @@ def _backends() -> Iterator[Finding]:
     ids = rng.integers(0, 40, (24, 31))
     mask = np.arange(31) < rng.integers(0, 32, (24, 1))
     batch = (ids, mask, rng.integers(0, 2, 24), np.repeat([7, 3, 5], 8))
-    config = KTAEConfig.paper()
-    expected = key_token_values(*batch, config, backend="naive")
+    expected = token_credit(*batch, backend="naive")
     for name, backend in BACKENDS.items():
         reason = backend.missing()
         if reason:
@@ -64,12 +62,12 @@ def _backends() -> Iterator[Finding]:
         started = time.perf_counter()
         try:
             ids_, mask_, correct_, groups_ = _on_its_device(backend, *batch)
-            found = key_token_values(ids_, mask_, correct_, groups_, config, backend=name)
-            terms = np.asarray(found.tolist())
+            found = token_credit(ids_, mask_, correct_, groups_, backend=name)
+            credit = np.asarray(found.tolist())
         except Exception as failure:  # a compiler, a driver, a version: it is the finding
             yield Finding(f"backend {name}", "wrong", _said(failure), BUG)
             continue
-        error = float(np.abs(terms - expected).max())
+        error = float(np.abs(credit - expected).max())
         seconds = time.perf_counter() - started
         detail = f"largest difference to naive {error:.1e}; first call {seconds:.1f} s"
         right = error <= TOLERANCE
@@ -116,7 +114,7 @@ def _extra(extra: str, packages: tuple[str, ...]) -> Finding:
 def _trl() -> Iterator[Finding]:
     """A real training step of each loss type: does each token's credit arrive at that token?"""
     try:
-        from ktae.trl import gradient_check
+        from ktae.trainers.trl import gradient_check
     except Exception as failure:  # a half-installed torch raises more than ImportError
         detail = f"cannot be imported: {_said(failure)}"
         yield Finding("TRL", "wrong", detail, "pip install -U 'ktae[trl]'")

@@ -1,4 +1,4 @@
-"""How much |term|, and how many significant tokens, chance gives: rollouts with permuted labels."""
+"""How much |credit|, and how many significant tokens, need no evidence: a permutation test."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae import scoring
-from ktae.config import KTAEConfig
-from ktae.controls import label_permutations
+from ktae.credit import AnEstimator, credit_table
 from ktae.errors import InputError
-from ktae.estimator import key_token_table
+from ktae.estimators import Estimator, as_estimator
+from ktae.estimators.controls import label_permutations
+from ktae.estimators.transforms import ignored_by
+from ktae.inference import n_discoveries
+from ktae.rollouts import groups as grouping
 from ktae.rollouts import record
 
 SATURATED = 0.9
-"""A term counts as saturated above this share of the largest that there can be."""
+"""Credit counts as saturated above this share of the largest that there can be."""
 
 LEVEL = 0.05
 """Of the single tests and of the false discovery rate."""
@@ -34,10 +36,10 @@ quarters; more, but not all; all."""
 class Statistics:
     """What one labelling of the rollouts gives."""
 
-    term_abs: float
-    """Mean |term| over the tokens."""
+    credit_abs: float
+    """Mean |credit| over the tokens."""
     saturated: float
-    """Share of tokens whose |term| is above 90 % of the largest that there can be (.45 of .5)."""
+    """Share of tokens whose |credit| is above 90 % of the largest that there can be (.45 of .5)."""
     significant: float
     """Share of pairs (group, distinct token) with two-sided exact p below .05."""
     no_evidence: float
@@ -57,25 +59,25 @@ class Bin:
     """One of `FREQUENCIES`."""
     pairs: int
     """With the rollouts' own labels; under permuted ones the pairs are the same."""
-    term: float
-    """Mean term over pairs."""
-    term_by_chance: float
-    """The same under permuted labels: what the estimator gives for nothing, its bias."""
-    term_abs: float
-    term_abs_by_chance: float
+    credit: float
+    """Mean credit over pairs."""
+    credit_permuted: float
+    """The same under permuted labels: what the estimator gives without evidence, its bias."""
+    credit_abs: float
+    credit_abs_permuted: float
     significant: float
-    significant_by_chance: float
+    significant_permuted: float
 
 
 @dataclasses.dataclass(frozen=True)
-class Null:
-    """What `null` returns."""
+class PermutationTest:
+    """What `permutation_test` returns."""
 
     real: Statistics
-    chance: tuple[Statistics, ...]
+    permuted: tuple[Statistics, ...]
     """One for each permutation."""
     groups: int
-    """Mixed groups; in all others every term is 0."""
+    """Mixed groups; in all others all credit is 0."""
     rollouts: int
     """Of known correctness, in mixed groups."""
     tokens: int
@@ -89,18 +91,18 @@ class Null:
 
     def quantiles(self, name: str) -> tuple[float, float, float]:
         """Mean, 5 % and 95 % quantile of a field of `Statistics` over the permutations."""
-        values = np.array([getattr(one, name) for one in self.chance], dtype=np.float64)
+        values = np.array([getattr(one, name) for one in self.permuted], dtype=np.float64)
         low, high = np.quantile(values, (0.05, 0.95))
         return float(values.mean()), float(low), float(high)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: everything, and mean and quantiles of each statistic by chance."""
+        """For JSON: everything, and mean and quantiles of each statistic under permuted labels."""
         names = [field.name for field in dataclasses.fields(Statistics)]
-        by_chance = {
+        permuted = {
             name: dict(zip(("mean", "q05", "q95"), self.quantiles(name), strict=True))
             for name in names
         }
-        return dataclasses.asdict(self) | {"by_chance": by_chance}
+        return dataclasses.asdict(self) | {"under_permutation": permuted}
 
 
 class _Rollouts(NamedTuple):
@@ -125,50 +127,52 @@ class _Cells(NamedTuple):
     """(C,) the number of the bin."""
 
 
-def null(
+def permutation_test(
     rollouts: Any,
-    config: KTAEConfig | None = None,
+    estimator: AnEstimator = "paper",
     *,
     tokenizer: Any = None,
     permutations: int = 20,
     seed: int = 0,
-    max_positions: int = scoring.MAX_POSITIONS,
-) -> Null:
+    max_positions: int = grouping.MAX_POSITIONS,
+) -> PermutationTest:
     """The estimator on a dump, beside itself under labels permuted within groups.
 
     Args:
         rollouts: a record (`ktae.rollouts.record`, `ktae.rollouts.readers.read`).
-        config: `KTAEConfig.paper()` by default. Tokens are tested one by one, so its units, graded
-            scores and control are left out (`KTAEConfig.for_single_tokens`).
+        estimator: tokens are tested one by one, so its larger units, graded scores and controls
+            are left out (`Estimator.in_tables`).
         tokenizer: needed where a rollout has no token ids.
         permutations: how often the labels are permuted, from 1. Means settle after a few.
-        seed: see `ktae.controls.permuted_labels`.
-        max_positions: as in `ktae.scoring.score`.
+        seed: see `ktae.estimators.controls.permuted_labels`.
+        max_positions: see `ktae.rollouts.groups`.
 
     Raises:
         InputError: `rollouts` is not a record, no group is mixed, `correct` is neither 0, 1 nor
             null, a rollout has no token ids and there is no tokenizer, or `permutations` is not a
             number from 1.
     """
-    config = (config or KTAEConfig.paper()).for_single_tokens()
+    of_tokens = as_estimator(estimator).in_tables()
+    if of_tokens is None:
+        raise InputError(f"{estimator} rests on no contingency tables, which are permuted here")
     if isinstance(permutations, bool) or not isinstance(permutations, int) or permutations < 1:
         raise InputError(f"permutations is {permutations!r}; expected an integer from 1")
-    mixed = _mixed(record.conform(rollouts), tokenizer, config)
+    mixed = _mixed(record.conform(rollouts), tokenizer, of_tokens)
     margins_g = _margins(mixed.correct_b, mixed.codes_b)
     cells = _all_cells(np.unique(margins_g, axis=0))
-    sums = [_Sums(cells, config) for _ in range(permutations + 1)]
+    sums = [_Sums(cells, of_tokens) for _ in range(permutations + 1)]
     seeds = np.random.SeedSequence(seed).generate_state(permutations, np.uint64).tolist()
     lengths_b = np.array([len(x) for x in mixed.ids])
-    for rows in scoring.chunks_of(mixed.codes_b, lengths_b, max_positions):
+    for rows in grouping.chunks_of(mixed.codes_b, lengths_b, max_positions):
         batch = record.pad([mixed.ids[row] for row in rows], [mixed.masks[row] for row in rows])
         correct_b, codes_b = mixed.correct_b[rows], mixed.codes_b[rows]
         drawn = label_permutations(*batch, correct_b, codes_b, seeds=seeds)
         for one, labels_b in zip(sums, itertools.chain([correct_b], drawn), strict=True):
             one.add(*batch, labels_b, codes_b)
     real = sums[0].pairs_c
-    return Null(
+    return PermutationTest(
         real=sums[0].statistics(),
-        chance=tuple(one.statistics() for one in sums[1:]),
+        permuted=tuple(one.statistics() for one in sums[1:]),
         groups=len(margins_g),
         rollouts=len(mixed.ids),
         tokens=int(sums[0].tokens),
@@ -182,18 +186,18 @@ def null(
 class _Sums:
     """Sums over the pairs of one labelling, chunk by chunk."""
 
-    def __init__(self, cells: _Cells, config: KTAEConfig) -> None:
+    def __init__(self, cells: _Cells, estimator: Estimator) -> None:
         n_bins = (len(ACCURACIES) + 1) * len(FREQUENCIES)
-        self.cells, self.config = cells, config
+        self.cells, self.estimator = cells, estimator
         self.pairs_c = np.zeros(len(cells.p), dtype=np.int64)
-        self.term, self.term_abs = np.zeros(n_bins), np.zeros(n_bins)
+        self.credit, self.credit_abs = np.zeros(n_bins), np.zeros(n_bins)
         self.tokens, self.tokens_abs, self.saturated = 0.0, 0.0, 0.0
 
     def add(
         self, ids_bt: np.ndarray, mask_bt: np.ndarray, correct_b: np.ndarray, codes_b: np.ndarray
     ) -> None:
         """The pairs of some whole groups."""
-        table = key_token_table(ids_bt, mask_bt, correct_b, codes_b, self.config)
+        table = credit_table(ids_bt, mask_bt, correct_b, codes_b, self.estimator)
         n_true, n_false = table.a + table.c, table.b + table.d
         begins = np.flatnonzero(np.diff(table.group, prepend=-1))
         firsts = [
@@ -203,9 +207,9 @@ class _Sums:
         sizes = np.diff([*begins.tolist(), len(table.group)])
         cell = np.repeat(firsts, sizes) + table.a * (n_false + 1) + table.b
         self.pairs_c += np.bincount(cell, minlength=len(self.pairs_c))
-        which, absolute = self.cells.bin[cell], np.abs(table.term)
-        self.term += np.bincount(which, table.term, len(self.term))
-        self.term_abs += np.bincount(which, absolute, len(self.term))
+        which, absolute = self.cells.bin[cell], np.abs(table.credit)
+        self.credit += np.bincount(which, table.credit, len(self.credit))
+        self.credit_abs += np.bincount(which, absolute, len(self.credit))
         # How often each token occurs, from its shares of the two classes' tokens.
         group = np.repeat(np.arange(len(begins)), sizes)
         _, group_b = np.unique(codes_b, return_inverse=True)
@@ -216,48 +220,28 @@ class _Sums:
         )
         self.tokens += occurs.sum()
         self.tokens_abs += (occurs * absolute).sum()
-        largest = self.config.largest_term(n_true + n_false)
+        largest = self.estimator.largest_credit(n_true + n_false)
         self.saturated += occurs[absolute > SATURATED * largest].sum()
 
     def statistics(self) -> Statistics:
         pairs, tokens = max(int(self.pairs_c.sum()), 1), max(self.tokens, 1.0)
         return Statistics(
-            term_abs=float(self.tokens_abs / tokens),
+            credit_abs=float(self.tokens_abs / tokens),
             saturated=float(self.saturated / tokens),
             significant=float(self.pairs_c[self.cells.p < LEVEL].sum() / pairs),
             no_evidence=float(self.pairs_c[self.cells.p == 1].sum() / pairs),
-            discoveries=discoveries(self.cells.p, self.pairs_c),
+            discoveries=n_discoveries(self.cells.p, self.pairs_c, LEVEL),
         )
 
 
-def discoveries(p: np.ndarray, times: np.ndarray, level: float = LEVEL) -> int:
-    """How many of m tests are significant at a false discovery rate of `level`.
-
-    The k smallest p-values, for the largest k whose k-th is at most `level` k / m (Benjamini and
-    Hochberg 1995). Exact p-values of small tables are discrete and larger than uniform ones on
-    average, so that the rate is kept, with room to spare, and few are found.
-
-    Args:
-        p: (C,) p-values.
-        times: (C,) how many tests have each of them.
-    """
-    order = np.argsort(p, kind="stable")
-    p, rank = p[order], np.cumsum(times[order])
-    if not len(rank) or not rank[-1]:
-        return 0
-    kept = p <= level * rank / rank[-1]
-    # Equal p-values count together: `rank` of the last of them holds for all.
-    return int(rank[kept].max(initial=0))
-
-
-def _mixed(rollouts: Any, tokenizer: Any, config: KTAEConfig) -> _Rollouts:
-    """Drop what can have no term."""
-    codes_b, first_rows = scoring.group_codes(rollouts)
-    ids = scoring.ids_of(rollouts, tokenizer)
-    ignored = np.array(config.ignore_token_ids, dtype=np.int64)
+def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Rollouts:
+    """Drop what can have no credit."""
+    codes_b, first_rows = grouping.group_codes(rollouts)
+    ids = grouping.ids_of(rollouts, tokenizer)
+    ignored = np.array(ignored_by(estimator), dtype=np.int64)
     masks = [
         np.ones(len(x), dtype=bool) if mask is None else mask
-        for x, mask in zip(ids, scoring.masks_of(rollouts), strict=True)
+        for x, mask in zip(ids, grouping.masks_of(rollouts), strict=True)
     ]
     if len(ignored):
         masks = [mask & ~np.isin(x, ignored) for x, mask in zip(ids, masks, strict=True)]
@@ -272,7 +256,7 @@ def _mixed(rollouts: Any, tokenizer: Any, config: KTAEConfig) -> _Rollouts:
         raise InputError(
             f"none of {len(first_rows)} groups has both correct and incorrect rollouts "
             f"({int((of_g[0] > 0).sum())} have correct ones, {int((of_g[1] > 0).sum())} incorrect "
-            "ones), so every term is 0 and nothing can be significant"
+            "ones), so all credit is 0 and nothing can be significant"
         )
     rows = np.flatnonzero(known_b & mixed_g[codes_b])
     return _Rollouts(
@@ -288,7 +272,7 @@ def _margins(correct_b: np.ndarray, codes_b: np.ndarray) -> np.ndarray:
 
 
 def _all_cells(margins: np.ndarray) -> _Cells:
-    from ktae.backends._cpu_judging import fisher_p_value
+    from ktae.backends.cpu import fisher_p_values
 
     first: dict[tuple[int, int], int] = {}
     p: list[np.ndarray] = []
@@ -296,9 +280,7 @@ def _all_cells(margins: np.ndarray) -> _Cells:
     for n_true, n_false in margins.tolist():
         first[n_true, n_false] = sum(len(done) for done in p)
         a, b = (x.ravel() for x in np.mgrid[: n_true + 1, : n_false + 1])
-        pairs = zip(a.astype(float).tolist(), b.astype(float).tolist(), strict=True)
-        totals = (float(n_true), float(n_false))
-        p.append(np.array([fisher_p_value(x, y, *totals, False) for x, y in pairs]))
+        p.append(fisher_p_values(a, b, n_true, n_false))
         best_of = np.ones(n_true + n_false + 1)
         np.minimum.at(best_of, a + b, p[-1])
         best.append(best_of[a + b])
@@ -314,12 +296,12 @@ def _bin(accuracy: float, m: np.ndarray, n: int) -> np.ndarray:
 
 
 def _bins(sums: list[_Sums]) -> Iterator[Bin]:
-    real, chance = sums[0], sums[1:]
-    n_bins = len(real.term)
+    real, permuted = sums[0], sums[1:]
+    n_bins = len(real.credit)
     cells = real.cells
     pairs = np.bincount(cells.bin, real.pairs_c, n_bins)
     below = [
-        np.bincount(cells.bin, one.pairs_c * (cells.p < LEVEL), n_bins) for one in (real, *chance)
+        np.bincount(cells.bin, one.pairs_c * (cells.p < LEVEL), n_bins) for one in (real, *permuted)
     ]
     bounds = list(itertools.pairwise((0.0, *ACCURACIES, 1.0)))
     for number in np.flatnonzero(pairs).tolist():
@@ -328,10 +310,10 @@ def _bins(sums: list[_Sums]) -> Iterator[Bin]:
             accuracy=bounds[number // len(FREQUENCIES)],
             frequency=FREQUENCIES[number % len(FREQUENCIES)],
             pairs=int(n),
-            term=float(real.term[number] / n),
-            term_by_chance=float(np.mean([one.term[number] for one in chance]) / n),
-            term_abs=float(real.term_abs[number] / n),
-            term_abs_by_chance=float(np.mean([one.term_abs[number] for one in chance]) / n),
+            credit=float(real.credit[number] / n),
+            credit_permuted=float(np.mean([one.credit[number] for one in permuted]) / n),
+            credit_abs=float(real.credit_abs[number] / n),
+            credit_abs_permuted=float(np.mean([one.credit_abs[number] for one in permuted]) / n),
             significant=float(below[0][number] / n),
-            significant_by_chance=float(np.mean([one[number] for one in below[1:]]) / n),
+            significant_permuted=float(np.mean([one[number] for one in below[1:]]) / n),
         )

@@ -15,7 +15,7 @@ Four things are missing, in the order in which verl stops for them:
 import os
 import tempfile
 
-from ktae.verl.lazy import when_imported
+from ktae.trainers.verl.lazy import when_imported
 
 
 def _add_platform(manager):

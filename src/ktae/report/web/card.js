@@ -12,17 +12,17 @@ function tokenCard(rollout, t, { run } = {}) {
   const ignored = report.presets[state.preset].ignore_token_ids.includes(report.vocabulary.id[rank]);
   if (masked || ignored) {
     card.append(h("p", {}, masked
-      ? "This token is masked (the policy did not write it, or it was cut off): it neither counts nor gets a term."
-      : "This preset ignores this token: it neither counts nor gets a term."));
+      ? "This token is masked (the policy did not write it, or it was cut off): it neither counts nor gets credit."
+      : "This preset ignores this token: it neither counts nor gets credit."));
     return card;
   }
-  if (correct === null) card.append(h("p", {}, "This rollout's correctness is unknown: it is in no table and its terms are 0."));
+  if (correct === null) card.append(h("p", {}, "This rollout's correctness is unknown: it is in no table and its credit is 0."));
   if (!x || x.none) {
-    card.append(h("p", {}, noComparison(group)), advantageSum(rollout, x && correct !== null ? x.term : 0));
+    card.append(h("p", {}, noComparison(group)), advantageSum(rollout, x && correct !== null ? x.credit : 0));
     return card;
   }
   card.append(verdict(x, group), contingency(x, group), statistics(x));
-  card.append(advantageSum(rollout, correct === null ? 0 : x.term), signalsOf(rollout, t));
+  card.append(advantageSum(rollout, correct === null ? 0 : x.credit), signalsOf(rollout, t));
   card.append(h("p", {}, h("a", { href: fragment({ view: "tokens", id: report.vocabulary.id[rank] }) }, "This token in all groups")));
   return card;
 }
@@ -49,19 +49,19 @@ function runParts(rollout, run, t) {
 
 function noComparison(group) {
   if (group.nTrue + group.nFalse < 2) return "This group has fewer than two rollouts with a verdict: there is nothing to compare.";
-  return `All ${group.nTrue + group.nFalse} rollouts of this group are ${group.nTrue ? "correct" : "incorrect"}: there is nothing to compare, and every term is 0.`;
+  return `All ${group.nTrue + group.nFalse} rollouts of this group are ${group.nTrue ? "correct" : "incorrect"}: there is nothing to compare, and all credit is 0.`;
 }
 
 function verdict(x, group) {
   const { nTrue, nFalse } = group;
-  if (x.term === 0) {
+  if (x.credit === 0) {
     const all = x.a === nTrue && x.b === nFalse;
-    return h("p", { class: "verdict" }, all ? "Every rollout has it, so it says nothing: its term is 0." : "Presence does not go with correctness: its term is 0.");
+    return h("p", { class: "verdict" }, all ? "Every rollout has it, so it says nothing: its credit is 0." : "Presence does not go with correctness: its credit is 0.");
   }
-  const side = x.term > 0 ? "for" : "against";
-  const strength = Math.abs(x.term) > 0.9 * largestTerm(report.presets[state.preset], nTrue + nFalse) ? "as strongly as a term can" : x.p < 0.05 ? "strongly" : "weakly";
+  const side = x.credit > 0 ? "for" : "against";
+  const strength = Math.abs(x.credit) > 0.9 * largestCredit(report.presets[state.preset], nTrue + nFalse) ? "as strongly as credit can" : x.p < 0.05 ? "strongly" : "weakly";
   const chance = x.p >= 0.05 ? ` A split like this is common by chance (p = ${pText(x.p)}).` : "";
-  return h("p", { class: "verdict" }, h("b", { class: x.term > 0 ? "p6" : "n6" }, `Speaks ${side} correctness`),
+  return h("p", { class: "verdict" }, h("b", { class: x.credit > 0 ? "p6" : "n6" }, `Speaks ${side} correctness`),
     `, ${strength}: ${x.a} of ${nTrue} correct and ${x.b} of ${nFalse} incorrect rollouts have it.${chance}`);
 }
 
@@ -83,13 +83,13 @@ function contingency(x, group) {
 
 function statistics(x) {
   const s = report.presets[state.preset];
-  if (s.statistic === "z") return numbers("How the term came about", [
-    ["p (Fisher, two-sided)", pText(x.p), "for comparison; not in the term"],
+  if (s.z) return numbers("How the credit came about", [
+    ["p (Fisher, two-sided)", pText(x.p), "for comparison; not in the credit"],
     ["z", signed(x.value), "of the verdicts of the rollouts that have it, over permuted verdicts"],
-    ["term", signed(x.term), `${s.term_scale}·z`],
+    ["credit", signed(x.credit), `${s.credit_scale}·z`],
   ]);
   const rows = [
-    [s.fisher === "point" ? "p (this table)" : "p (Fisher, two-sided)", pText(x.p), ""],
+    [s.point ? "p (this table)" : "p (Fisher, two-sided)", pText(x.p), ""],
     ["Fisher score", plain(x.fisher), x.p === 1 ? "0 where p = 1" : "exp(−2p)"],
     ["information gain", `${plain(x.gain)} bit`, "of correctness, by presence"],
     ["association", plain(x.strength), `${s.h1}·Fisher + ${s.h2}·gain`],
@@ -98,10 +98,10 @@ function statistics(x) {
     ["effect size", signed(x.effect), "asin√(a/n) − asin√(b/n)"],
     ["frequency contrast", big(x.contrast), "saturated, correct ÷ incorrect − inverse"],
     ["direction", big(x.direction), `effect + ${s.h3}·contrast`],
-    ["value", big(x.value), s.normalize ? "association · direction ÷ (h₁ + h₂)" : "association · direction"],
-    ["term", signed(x.term), s.term_scale === 1 ? "σ(value) − ½" : `${s.term_scale}·(σ(value) − ½)`],
+    ["value", big(x.value), s.value_scale !== 1 ? "association · direction ÷ (h₁ + h₂)" : "association · direction"],
+    ["credit", signed(x.credit), s.credit_scale === 1 ? "σ(value) − ½" : `${s.credit_scale}·(σ(value) − ½)`],
   ];
-  return numbers("How the term came about", rows);
+  return numbers("How the credit came about", rows);
 }
 
 const big = (x) => (Math.abs(x) >= 1000 ? (x > 0 ? "+" : "−") + Math.abs(x).toExponential(1).replace("+", "") : signed(x));
@@ -112,13 +112,13 @@ function numbers(caption, rows) {
       h("tr", {}, h("th", { scope: "row" }, name, note ? h("small", {}, note) : null), h("td", {}, number)))));
 }
 
-function advantageSum(rollout, term) {
+function advantageSum(rollout, credit) {
   const advantage = report.rollouts.advantage[rollout];
   if (advantage === null) return h("p", { class: "quiet" }, report.rollouts.own_advantages ? "The dump holds no advantage of this rollout." : "No reward, so no advantage.");
   return h("p", { class: "sum" },
     h("span", {}, h("b", {}, signed(advantage)), h("small", {}, "rollout advantage")), " + ",
-    h("span", {}, h("b", {}, signed(term)), h("small", {}, "term")), " = ",
-    h("span", {}, h("b", {}, signed(advantage + term)), h("small", {}, "token advantage")));
+    h("span", {}, h("b", {}, signed(credit)), h("small", {}, "credit")), " = ",
+    h("span", {}, h("b", {}, signed(advantage + credit)), h("small", {}, "token advantage")));
 }
 
 function signalsOf(rollout, t) {

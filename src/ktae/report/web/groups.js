@@ -8,7 +8,7 @@ const GROUP_COLUMNS = [
   { name: "rollouts", key: "size", class: "number wide", cell: (row) => String(row.size), sort: (row) => row.size },
   { name: "accuracy", key: "accuracy", class: "number", cell: (row) => accuracyCell(row), sort: (row) => row.accuracy },
   { name: "length", key: "length", class: "number wide", title: "mean, in tokens", cell: (row) => plain(row.length, 0), sort: (row) => row.length },
-  { name: "|term|", key: "term", class: "number", title: "mean over counted tokens", cell: (row) => plain(row.term), sort: (row) => row.term },
+  { name: "|credit|", key: "credit", class: "number", title: "mean over counted tokens", cell: (row) => plain(row.credit), sort: (row) => row.credit },
   { name: "flags", key: "flags", class: "number", title: "suspicious rollouts", cell: (row) => (row.flags ? h("span", { class: "flag" }, String(row.flags)) : ""), sort: (row) => row.flags },
 ];
 
@@ -27,7 +27,7 @@ function groupRows() {
     g, name: groupName(g), prompt: onOneLine((report.texts.prompt[g] ?? "").slice(0, 160)),
     size: groups.size[g], right: groups.right[g], known: groups.known[g],
     accuracy: groups.known[g] ? groups.right[g] / groups.known[g] : null,
-    length: groups.length[g], term: groups.term_abs[state.preset][g], flags: flags.get(g) ?? 0,
+    length: groups.length[g], credit: groups.credit_abs[state.preset][g], flags: flags.get(g) ?? 0,
   }));
 }
 
@@ -70,8 +70,8 @@ function overview(rows) {
     [thousands(rows.length), "groups"], [known ? percent(right / known) : "–", "correct"],
     [thousands(rows.filter((row) => isMixed(row.g)).length), "mixed groups"], [thousands(report.flags.length), "suspicious rollouts"],
   ];
-  const found = byChance()?.term_abs;
-  if (found) facts.push([plain(found.real), `mean |term|; by chance ${plain(found.mean)}`]);
+  const found = whenPermuted()?.credit_abs;
+  if (found) facts.push([plain(found.real), `mean |credit|; with permuted labels ${plain(found.mean)}`]);
   return h("div", { class: "facts-row" }, facts.map(([number, name]) => h("div", {}, h("b", {}, number), h("span", {}, name))));
 }
 

@@ -68,9 +68,9 @@ function promptBox(g) {
 function groupSummary(g, rows) {
   const flags = rows.filter((r) => report.flagOf.has(r));
   const { groups } = report;
-  const text = `${groups.size[g]} ${groups.size[g] === 1 ? "rollout" : "rollouts"}, ${groups.right[g]} of ${groups.known[g]} correct; mean length ${plain(groups.length[g], 0)}; mean |term| ${plain(groups.term_abs[state.preset][g])}`;
+  const text = `${groups.size[g]} ${groups.size[g] === 1 ? "rollout" : "rollouts"}, ${groups.right[g]} of ${groups.known[g]} correct; mean length ${plain(groups.length[g], 0)}; mean |credit| ${plain(groups.credit_abs[state.preset][g])}`;
   const list = flags.map((r) => h("li", {}, h("a", { href: fragment({ rollout: r - groups.first[g], token: report.flagOf.get(r).token }) }, `Rollout ${r - groups.first[g] + 1}`), ` (${report.flagOf.get(r).kind}): ${report.flagOf.get(r).why}`));
-  const none = state.signal === "term" && !groupStatistics(g, state.preset).mixed ? h("p", { class: "warn" }, noComparison(groupStatistics(g, state.preset))) : null;
+  const none = state.signal === "credit" && !groupStatistics(g, state.preset).mixed ? h("p", { class: "warn" }, noComparison(groupStatistics(g, state.preset))) : null;
   return h("div", { class: "summary" }, h("p", {}, text), none, list.length ? h("div", { class: "warn" }, h("b", {}, "Suspicious"), h("ul", {}, list.slice(0, FLAGS_OPEN)), moreFlags(list)) : null);
 }
 
@@ -90,7 +90,7 @@ function rolloutCard(rollout) {
   const { rollouts, groups } = report;
   const g = report.groupOf[rollout], number = rollout - groups.first[g] + 1;
   const model = rollouts.models[rollouts.model[rollout]];
-  const facts = [`reward ${rollouts.reward[rollout] === null ? "none" : plain(rollouts.reward[rollout], 2)}`, `A ${signed(rollouts.advantage[rollout], 2)}`, `${thousands(rollouts.length[rollout])} tokens`, `mean term ${signed(meanTerm(rollout))}`];
+  const facts = [`reward ${rollouts.reward[rollout] === null ? "none" : plain(rollouts.reward[rollout], 2)}`, `A ${signed(rollouts.advantage[rollout], 2)}`, `${thousands(rollouts.length[rollout])} tokens`, `mean credit ${signed(meanTerm(rollout))}`];
   if (model) facts.push(onOneLine(model));
   const flag = report.flagOf.get(rollout);
   const box = h("div", { class: "text", role: "listbox", tabindex: 0, dir: "auto", "aria-label": `Tokens of rollout ${number}`, "data-rollout": rollout });
@@ -111,7 +111,7 @@ function meanTerm(rollout) {
   let sum = 0, n = 0;
   ids.forEach((rank, t) => {
     const x = mask && !mask[t] ? null : group.of(rank);
-    if (x) [sum, n] = [sum + x.term, n + 1];
+    if (x) [sum, n] = [sum + x.credit, n + 1];
   });
   return n ? sum / n : 0;
 }
@@ -200,7 +200,7 @@ function strongestOf(run, rollout) {
   const group = groupStatistics(report.groupOf[rollout], state.preset), ids = idsOf(rollout);
   let best = run.first;
   for (let t = run.first; t < run.first + run.count; t++) {
-    if (Math.abs(group.of(ids[t])?.term ?? 0) > Math.abs(group.of(ids[best])?.term ?? 0)) best = t;
+    if (Math.abs(group.of(ids[t])?.credit ?? 0) > Math.abs(group.of(ids[best])?.credit ?? 0)) best = t;
   }
   return best;
 }
@@ -292,5 +292,5 @@ function moveTo(rollout, t) {
   const span = card.box.querySelector(".active");
   span?.scrollIntoView({ block: "nearest" });
   const x = groupStatistics(report.groupOf[rollout], state.preset).of(idsOf(rollout)[t]);
-  announce(`${tokenLabel(idsOf(rollout)[t])}, term ${signed(x ? x.term : 0)}`);
+  announce(`${tokenLabel(idsOf(rollout)[t])}, credit ${signed(x ? x.credit : 0)}`);
 }

@@ -29,7 +29,7 @@ function scatter(rows, { onpick, picked }) {
     canvas.style.cursor = point ? "pointer" : "default";
     tip.hidden = !point;
     if (!point) return;
-    tip.textContent = `${point.row.text}  ${signed(point.row.term)}, ${percent(point.row.shareTrue)} of correct, ${percent(point.row.shareFalse)} of incorrect`;
+    tip.textContent = `${point.row.text}  ${signed(point.row.credit)}, ${percent(point.row.shareTrue)} of correct, ${percent(point.row.shareFalse)} of incorrect`;
     tip.style.left = `${Math.min(point.x + 10, box.clientWidth - 260)}px`;
     tip.style.top = `${point.y + 12}px`;
   });
@@ -97,9 +97,9 @@ function drawPoints(context, points, picked) {
   const strong = { p: colourOf("--for-strong"), n: colourOf("--against-strong") }, none = colourOf("--line");
   const scale = largestOnPage(report.presets[state.preset]);
   for (const { row, x, y } of points) {
-    const strength = Math.abs(row.term) / scale;
+    const strength = Math.abs(row.credit) / scale;
     context.globalAlpha = 0.45 + 0.5 * Math.min(1, strength);
-    context.fillStyle = row.term === 0 ? none : strong[row.term > 0 ? "p" : "n"];
+    context.fillStyle = row.credit === 0 ? none : strong[row.credit > 0 ? "p" : "n"];
     context.beginPath();
     context.arc(x, y, 3 + 1.5 * strength, 0, 7);
     context.fill();

@@ -5,7 +5,7 @@ const level = (share) => Math.max(0, Math.min(LEVELS, Math.round(share * LEVELS)
 
 function shadeClass(signal, number, scale) {
   if (number === null || number === undefined || Number.isNaN(number)) return "";
-  if (signal === "term" || signal === "advantage") {
+  if (signal === "credit" || signal === "advantage") {
     // The smallest numbers get the first shade: 0 alone has none.
     const strength = number === 0 ? 0 : Math.max(1, level(Math.abs(number) / scale));
     return strength ? (number > 0 ? "p" : "n") + strength : "";
@@ -22,10 +22,10 @@ function signalAt(signal, rollout, t, group) {
   const mask = maskCache(rollout);
   const known = report.rollouts.correct[rollout] !== null && !(mask && !mask[t]);
   const x = known ? group.of(rank) : null;
-  if (signal === "term") return x ? x.term : 0;
+  if (signal === "credit") return x ? x.credit : 0;
   if (signal === "p") return x ? -Math.log10(x.p) : 0;
   if (signal === "gain") return x ? x.gain : 0;
-  if (signal === "advantage") return mask && !mask[t] ? 0 : (report.rollouts.advantage[rollout] ?? NaN) + (x ? x.term : 0);
+  if (signal === "advantage") return mask && !mask[t] ? 0 : (report.rollouts.advantage[rollout] ?? NaN) + (x ? x.credit : 0);
   return null;
 }
 
@@ -38,7 +38,7 @@ function maskCache(rollout) {
 function fullShade(signal, g) {
   const settings = report.presets[state.preset];
   const half = largestOnPage(settings);
-  if (signal === "term") return half;
+  if (signal === "credit") return half;
   if (signal === "advantage") {
     let most = 0;
     const first = report.groups.first[g];
@@ -54,7 +54,7 @@ function fullShade(signal, g) {
 function legend(signal, g) {
   if (signal === "none") return h("span", {});
   const scale = fullShade(signal, g);
-  const both = signal === "term" || signal === "advantage";
+  const both = signal === "credit" || signal === "advantage";
   const ends = {
     p: ["p = 1", "p = .0001"],
     gain: ["0", "1 bit"],

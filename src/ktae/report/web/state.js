@@ -2,7 +2,7 @@
 
 const VIEWS = ["rollouts", "tokens", "groups", "training"];
 const SIGNALS = {
-  term: "term",
+  credit: "credit",
   advantage: "token advantage",
   p: "p-value",
   gain: "information gain",
@@ -15,7 +15,7 @@ const NUMBERS = ["group", "rollout", "token", "id", "step"];
 
 function readState(hash = location.hash) {
   const given = new URLSearchParams(hash.slice(1));
-  const fresh = { view: "rollouts", signal: "term", preset: 0, group: null, rollout: null, token: null, id: null, step: null };
+  const fresh = { view: "rollouts", signal: "credit", preset: 0, group: null, rollout: null, token: null, id: null, step: null };
   if (VIEWS.includes(given.get("view"))) fresh.view = given.get("view");
   if (signalNames().includes(given.get("signal"))) fresh.signal = given.get("signal");
   const preset = report.presets.findIndex((p) => p.name === given.get("preset"));
@@ -40,7 +40,7 @@ function fragment(changes = {}) {
   }
   if (all.id !== null && (all.view === "tokens" || all.view === "training")) parts.set("id", all.id);
   if (all.step !== null && all.view === "training") parts.set("step", all.step);
-  if (all.signal !== "term") parts.set("signal", all.signal);
+  if (all.signal !== "credit") parts.set("signal", all.signal);
   if (all.preset !== 0) parts.set("preset", report.presets[all.preset].name);
   return `#${parts}`;
 }

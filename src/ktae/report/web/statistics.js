@@ -1,5 +1,6 @@
 // The estimator's formulas, as src/ktae/statistics.py has them, so that presets can be switched here.
-// The tests hold every number to ktae.key_token_table.
+// The tests hold every number to ktae.credit_table.
+// A preset's settings are those of ktae.statistics.Formula, and the token ids that it ignores.
 
 function fisherPValue(a, b, nTrue, nFalse, point) {
   const k = a + b;
@@ -38,11 +39,11 @@ function informationGain(a, b, nTrue, nFalse) {
 const saturate = (tf, relative, s) =>
   ((s.k1 + 1) * tf) / (s.k1 * (1 - s.b_len + s.b_len * relative) + tf);
 
-// What no |term| in a group of n rollouts exceeds.
-const largestTerm = (s, n) => s.term_scale * (s.statistic === "z" ? Math.sqrt(Math.max(1, n - 1)) : 0.5);
+// What no |credit| in a group of n rollouts exceeds.
+const largestCredit = (s, n) => s.credit_scale * (s.z ? Math.sqrt(Math.max(1, n - 1)) : 0.5);
 
 // The same for the largest group on the page.
-const largestOnPage = (s) => largestTerm(s, report.groups.size.reduce((x, y) => Math.max(x, y), 2));
+const largestOnPage = (s) => largestCredit(s, report.groups.size.reduce((x, y) => Math.max(x, y), 2));
 
 // Permutation z-score of the verdicts of the m rollouts that have the token.
 function presenceZ(a, m, nTrue, n) {
@@ -51,16 +52,16 @@ function presenceZ(a, m, nTrue, n) {
   return (a - m * mean) / Math.sqrt(((m * (n - m)) / (n - 1)) * mean * (1 - mean));
 }
 
-// One token of a mixed group: every number from the counts to the term.
+// One token of a mixed group: every number from the counts to the credit.
 function explain(counts, group, s) {
   const { a, b, inTrue, inFalse } = counts;
   const { nTrue, nFalse, lengthTrue, lengthFalse } = group;
-  const p = fisherPValue(a, b, nTrue, nFalse, s.fisher === "point");
+  const p = fisherPValue(a, b, nTrue, nFalse, s.point);
   const fisher = p === 1 ? 0 : Math.exp(-2 * p);
   const gain = informationGain(a, b, nTrue, nFalse);
-  if (s.statistic === "z") {
+  if (s.z) {
     const z = presenceZ(a, a + b, nTrue, nTrue + nFalse);
-    return { a, b, p, fisher, gain, direction: z, value: z, term: s.term_scale * z };
+    return { a, b, p, fisher, gain, direction: z, value: z, credit: s.credit_scale * z };
   }
   const mean = (lengthTrue + lengthFalse) / 2;
   const tfTrue = inTrue / lengthTrue, tfFalse = inFalse / lengthFalse;
@@ -70,16 +71,16 @@ function explain(counts, group, s) {
   const contrast = satTrue / (satFalse + s.eps) - satFalse / (satTrue + s.eps);
   const direction = effect + s.h3 * contrast;
   const strength = s.h1 * fisher + s.h2 * gain;
-  const value = (strength * direction) / (s.normalize ? s.h1 + s.h2 : 1);
-  const term = s.term_scale * 0.5 * Math.tanh(0.5 * value);
-  return { a, b, p, fisher, gain, tfTrue, tfFalse, effect, contrast, direction, strength, value, term };
+  const value = strength * direction * s.value_scale;
+  const credit = s.credit_scale * 0.5 * Math.tanh(0.5 * value);
+  return { a, b, p, fisher, gain, tfTrue, tfFalse, effect, contrast, direction, strength, value, credit };
 }
 
 // Counts of a group on the page under a preset: totals, and a table by token (its rank).
 function countGroup(g, s) {
   const { groups, rollouts } = report;
   const first = groups.first[g];
-  const ignored = new Set(s.ignore_token_ids);
+  const ignored = new Set(s.ignored);
   const group = { nTrue: 0, nFalse: 0, lengthTrue: 0, lengthFalse: 0, counts: new Map() };
   for (let r = first; r < first + groups.size[g]; r++) {
     const correct = rollouts.correct[r];
@@ -119,7 +120,7 @@ function groupStatistics(g, preset) {
   group.of = (rank) => {
     const counts = group.counts.get(rank);
     if (!counts) return null;
-    if (!group.mixed) return { a: counts.a, b: counts.b, p: 1, fisher: 0, gain: 0, direction: 0, value: 0, term: 0, none: true };
+    if (!group.mixed) return { a: counts.a, b: counts.b, p: 1, fisher: 0, gain: 0, direction: 0, value: 0, credit: 0, none: true };
     let x = explained.get(rank);
     if (!x) explained.set(rank, (x = explain(counts, group, settings)));
     return x;

@@ -13,7 +13,7 @@ function tokenRows() {
   const rows = vocabulary.id.map((id, rank) => ({
     id, rank, text: tokenLabel(rank),
     a: vocabulary.a[rank], b: vocabulary.b[rank], groups: vocabulary.groups[rank],
-    impact: vocabulary.impact[state.preset][rank], term: vocabulary.term[state.preset][rank],
+    impact: vocabulary.impact[state.preset][rank], credit: vocabulary.credit[state.preset][rank],
     shareTrue: nTrue ? vocabulary.a[rank] / nTrue : 0, shareFalse: nFalse ? vocabulary.b[rank] / nFalse : 0,
   }));
   return { rows, nTrue, nFalse };
@@ -22,8 +22,8 @@ function tokenRows() {
 const TOKEN_COLUMNS = [
   { name: "token", key: "text", class: "token-cell", cell: (row) => h("code", { dir: "auto" }, row.text), sort: (row) => row.text },
   { name: "id", key: "id", class: "number wide", cell: (row) => String(row.id), sort: (row) => row.id },
-  { name: "impact", key: "impact", class: "number", title: "term × (correct rollouts with it − as many as chance gives), over groups", cell: (row) => signed(row.impact, 1), sort: (row) => Math.abs(row.impact) },
-  { name: "term", key: "term", class: "number", title: "mean over groups, weighted as the impact is", cell: (row) => h("span", { class: `pill ${shadeClass("term", row.term, largestOnPage(report.presets[state.preset]))}` }, signed(row.term)), sort: (row) => row.term },
+  { name: "impact", key: "impact", class: "number", title: "credit × (correct rollouts with it − as many as chance gives), over groups", cell: (row) => signed(row.impact, 1), sort: (row) => Math.abs(row.impact) },
+  { name: "credit", key: "credit", class: "number", title: "mean over groups, weighted as the impact is", cell: (row) => h("span", { class: `pill ${shadeClass("credit", row.credit, largestOnPage(report.presets[state.preset]))}` }, signed(row.credit)), sort: (row) => row.credit },
   { name: "correct", key: "shareTrue", class: "number", cell: (row) => percent(row.shareTrue), sort: (row) => row.shareTrue },
   { name: "incorrect", key: "shareFalse", class: "number", cell: (row) => percent(row.shareFalse), sort: (row) => row.shareFalse },
   { name: "groups", key: "groups", class: "number wide", title: "mixed groups in which it occurs", cell: (row) => thousands(row.groups), sort: (row) => row.groups },

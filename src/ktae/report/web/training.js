@@ -42,8 +42,8 @@ const plainAt = (value) => (value === null || value === undefined ? " –" : ` $
 
 // The strongest tokens of a step, for and against, as buttons with bars.
 function barLists(column) {
-  const { tokens, impact, term } = report.training.of_tokens;
-  const rows = tokens.map((rank, i) => ({ rank, i, impact: impact[i][column], term: term[i][column] })).filter((row) => row.impact);
+  const { tokens, impact, credit } = report.training.of_tokens;
+  const rows = tokens.map((rank, i) => ({ rank, i, impact: impact[i][column], credit: credit[i][column] })).filter((row) => row.impact);
   const most = Math.max(...rows.map((row) => Math.abs(row.impact)), 1e-9);
   const list = (name, side) => h("section", { "aria-label": name }, h("h3", {}, name), h("ul", { class: "bar-list" }, side.map((row) => barItem(row, most))), side.length ? null : h("p", { class: "quiet" }, "none"));
   const up = rows.filter((row) => row.impact > 0).sort((x, y) => y.impact - x.impact).slice(0, BARS);
@@ -55,18 +55,18 @@ function barItem(row, most) {
   const id = report.vocabulary.id[row.rank];
   const bar = h("i", { class: row.impact > 0 ? "p6" : "n6", "aria-hidden": "true" });
   bar.style.width = `${(100 * Math.abs(row.impact)) / most}%`;
-  return h("li", {}, h("button", { type: "button", "aria-pressed": String(id === state.id), title: `impact; term ${signed(row.term)}`, onclick: () => go({ id }) },
+  return h("li", {}, h("button", { type: "button", "aria-pressed": String(id === state.id), title: `impact; credit ${signed(row.credit)}`, onclick: () => go({ id }) },
     h("code", { dir: "auto" }, tokenLabel(row.rank)), h("span", { class: "track" }, bar), h("span", { class: "number" }, signed(row.impact, 2))));
 }
 
-// The picked token's term over all steps; else the strongest token's.
+// The picked token's credit over all steps; else the strongest token's.
 function followed(step) {
-  const { steps, of_tokens: { tokens, term } } = report.training;
+  const { steps, of_tokens: { tokens, credit } } = report.training;
   let i = state.id === null ? 0 : tokens.findIndex((rank) => report.vocabulary.id[rank] === state.id);
   const lost = i < 0;
   if (lost) i = 0;
   const half = largestOnPage(report.presets[0]);
   return h("figure", { class: "followed" },
-    h("figcaption", {}, "Term of ", h("code", { dir: "auto" }, tokenLabel(tokens[i])), " over steps (mean over groups; a gap: in no mixed group). ", lost ? "The token picked is not among the 300 of greatest impact. " : "", "Pick another above."),
-    curve(steps, term[i], { name: `term of ${tokenLabel(tokens[i])}`, at: step, range: [-half, half] }));
+    h("figcaption", {}, "Credit of ", h("code", { dir: "auto" }, tokenLabel(tokens[i])), " over steps (mean over groups; a gap: in no mixed group). ", lost ? "The token picked is not among the 300 of greatest impact. " : "", "Pick another above."),
+    curve(steps, credit[i], { name: `credit of ${tokenLabel(tokens[i])}`, at: step, range: [-half, half] }));
 }

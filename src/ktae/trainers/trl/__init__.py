@@ -1,4 +1,4 @@
-"""Everything that knows TRL. Importing a trainer imports TRL; importing `ktae.trl` does not."""
+"""Everything that knows TRL. Importing a trainer imports TRL; importing this package does not."""
 
 from typing import Any
 
@@ -7,15 +7,15 @@ __all__ = ["DynamicSampling", "KTAETrainer", "Patience"]
 
 def __getattr__(name: str) -> Any:
     if name == "KTAETrainer":
-        from ktae.trl.trainer import KTAETrainer
+        from ktae.trainers.trl.trainer import KTAETrainer
 
         return KTAETrainer
     if name == "DynamicSampling":
-        from ktae.trl.dynamic_sampling import DynamicSampling
+        from ktae.trainers.trl.dynamic_sampling import DynamicSampling
 
         return DynamicSampling
     if name == "Patience":
-        from ktae.trl.callbacks import Patience
+        from ktae.trainers.trl.callbacks import Patience
 
         return Patience
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

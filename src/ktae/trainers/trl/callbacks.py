@@ -16,7 +16,7 @@ from transformers import TrainerCallback
 
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder
-from ktae.trl.settings import optimizer_steps
+from ktae.trainers.trl.settings import optimizer_steps
 
 OnStep = Callable[[dict[str, Any]], None]
 

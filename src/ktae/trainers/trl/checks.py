@@ -7,20 +7,18 @@ from typing import Any
 
 from trl import GRPOConfig, GRPOTrainer
 
-from ktae.batch import on_host, out_of_range, score_bounds
-from ktae.config import KTAEConfig
-from ktae.custom import check_estimator
+from ktae.arrays import on_host
+from ktae.batch import in_words, out_of_range
 from ktae.errors import InputError
+from ktae.estimators import Estimator
 
 
-def check_arguments(ktae: Any, *args: Any, **kwargs: Any) -> None:
-    """Before the model is loaded: the estimator's settings, and those of `GRPOTrainer`.
+def check_arguments(estimator: Estimator | None, *args: Any, **kwargs: Any) -> None:
+    """Before the model is loaded: the settings of `GRPOTrainer`, and its data set.
 
     Raises:
         InputError: a setting contradicts token advantages, or the training set is of no use.
     """
-    if ktae is not None:
-        check_estimator("ktae", ktae, otherwise=", or None for plain GRPO")
     kwargs = {key: value for key, value in kwargs.items() if key != "resampling_rounds"}
     arguments = inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments
     _check_data_set(arguments)
@@ -32,26 +30,20 @@ def check_arguments(ktae: Any, *args: Any, **kwargs: Any) -> None:
             f"args is a {type(config).__name__}; expected a trl.GRPOConfig (asynchronous GRPO "
             "takes one advantage a rollout)"
         )
-    if ktae is not None:
+    if estimator is not None:
         _refuse_contradictions(config)
-
-
-def check_decay_steps(steps: Any) -> None:
-    """Raise an InputError unless it is a number of optimizer steps."""
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-        raise InputError(f"decay_steps is {steps!r}; expected an integer from 0, which is no decay")
 
 
 def _refuse_contradictions(config: GRPOConfig) -> None:
     if config.importance_sampling_level != "token":
         raise InputError(
             f"importance_sampling_level is {config.importance_sampling_level!r}, which averages "
-            "token advantages away; set it to 'token', or ktae=None"
+            "token advantages away; set it to 'token', or credit=None"
         )
     if config.use_liger_kernel:
         raise InputError(
             "use_liger_kernel is set; Liger's GRPO loss takes one advantage a rollout, and token "
-            "advantages are not proven with its kernels; unset it, or ktae=None"
+            "advantages are not proven with its kernels; unset it, or credit=None"
         )
 
 
@@ -86,17 +78,19 @@ def correctness_column(names: list[str], correctness: str | None) -> int:
     return names.index(correctness)
 
 
-def check_scores(scores: Any, ktae: KTAEConfig, name: str) -> None:
+def check_scores(scores: Any, estimator: Estimator, name: str) -> None:
     """Raise an InputError if a graded score of this process's rollouts is out of range.
 
     The estimator would find it on the CPU and let it pass on a GPU, where looking makes it wait.
     """
+    if estimator.score_range is None:
+        return
     scores = on_host(scores)
-    outside = scores[out_of_range(scores, ktae)]
+    outside = scores[out_of_range(scores, estimator.score_range)]
     if len(outside):
         raise InputError(
-            f"the reward function {name} gave {outside[0]:g}; with a graded config of "
-            f"statistic {ktae.statistic!r} its rewards are the scores, {score_bounds(ktae)}"
+            f"the reward function {name} gave {outside[0]:g}; {estimator} is graded, so its "
+            f"rewards are the scores, {in_words(estimator.score_range)}"
         )
 
 

@@ -1,7 +1,7 @@
 """Proof that each token's credit reaches TRL's loss at that token, on the installation at hand.
 
 The gradient of a real training step is compared with one computed from the rollouts alone: the
-naive backend's terms, the policy's log-probabilities, and the loss's own averaging. On the first
+naive backend's credit, the policy's log-probabilities, and the loss's own averaging. On the first
 step the policy is the one that sampled, so every ratio is 1, nothing is clipped, and the gradient
 of each of these losses is -Σ w A ∇log π with a weight w that depends on lengths only.
 """
@@ -19,11 +19,11 @@ from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOConfig
 
+from ktae.credit import token_advantages
 from ktae.demo import SUMS
 from ktae.demo.model import make_model, make_tokenizer
-from ktae.estimator import token_advantages
 from ktae.rollouts import record
-from ktae.trl.trainer import KTAETrainer, RolloutBatch
+from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
 
 MAX_LENGTH = 12
 GROUP_SIZE = 4

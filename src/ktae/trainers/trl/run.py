@@ -18,17 +18,19 @@ from transformers.utils import logging as transformers_logging
 from trl import GRPOConfig
 
 from ktae import recipe as recipes
-from ktae.atomic import atomic_folder
-from ktae.curves import draw
 from ktae.demo.sizes import SIZES
 from ktae.errors import InputError, one_line
-from ktae.hub import check_local_or_hub, model_name
+from ktae.files.atomic import atomic_folder
+from ktae.files.hub import check_local_or_hub
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder, write_json
-from ktae.trl.callbacks import OnStep, Patience, StepLogger, stop_on_interrupt
-from ktae.trl.settings import grpo_config, optimizer_steps
-from ktae.trl.tasks import TASKS, Task, data_file, overlong_penalty, prompt_text
-from ktae.trl.trainer import KTAETrainer, RolloutBatch
+from ktae.trainers.curves import draw
+from ktae.trainers.metrics import PREFIX
+from ktae.trainers.models import model_name
+from ktae.trainers.trl.callbacks import OnStep, Patience, StepLogger, stop_on_interrupt
+from ktae.trainers.trl.settings import grpo_config, optimizer_steps
+from ktae.trainers.trl.tasks import TASKS, Task, data_file, overlong_penalty, prompt_text
+from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
 
 
 def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> bool:
@@ -146,9 +148,8 @@ def _make_trainer(
             args=config,
             train_dataset=task.train_set(recipe),
             callbacks=callbacks,
-            ktae=recipe.ktae.config() if recipe.ktae else None,
+            credit=recipe.credit,
             correctness="correct",
-            decay_steps=recipe.trl.ktae_decay_steps * optimizer_steps(recipe),
             resampling_rounds=recipe.algorithm.resampling_rounds,
             on_rollouts=keep,
             peft_config=_lora(recipe.model.lora_rank),
@@ -158,7 +159,7 @@ def _make_trainer(
     if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         raise InputError(
             "ktae train keeps the whole model in each process; for FSDP and DeepSpeed use "
-            "ktae.trl.KTAETrainer in a script of your own"
+            "ktae.trainers.trl.KTAETrainer in a script of your own"
         )
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -218,7 +219,7 @@ def _as_record(batch: RolloutBatch, step: int, recipe: Recipe, tokenizer: Any) -
     """One training step's rollouts in the shared record."""
     group_size = recipe.rollout.group_size
     n = len(batch.token_ids)
-    terms = zip(batch.terms.tolist(), batch.token_ids, strict=True)
+    credit = zip(batch.credit.tolist(), batch.token_ids, strict=True)
     return pa.table(
         {
             "group": [str((batch.first_row + i) // group_size) for i in range(n)],
@@ -231,7 +232,7 @@ def _as_record(batch: RolloutBatch, step: int, recipe: Recipe, tokenizer: Any) -
             "reward": [None if math.isnan(r) else r for r in batch.rewards.tolist()],
             "correct": batch.correct.tolist(),
             "advantage": batch.advantages.tolist(),
-            "terms": [row[: len(ids)] for row, ids in terms],
+            "credit": [row[: len(ids)] for row, ids in credit],
         }
     )
 
@@ -239,7 +240,8 @@ def _as_record(batch: RolloutBatch, step: int, recipe: Recipe, tokenizer: Any) -
 def _summarise(recipe: Recipe, folder: RunFolder, task: Task, model: Any, tokenizer: Any) -> None:
     lines = folder.read_metrics()
     draw(lines, folder.curves, title=recipe.name)
-    ktae_seconds = [line["ktae/seconds"] for line in lines if "ktae/seconds" in line]
+    key = f"{PREFIX}seconds"
+    credit_seconds = [line[key] for line in lines if key in line]
     write_json(
         folder.summary,
         {
@@ -250,6 +252,8 @@ def _summarise(recipe: Recipe, folder: RunFolder, task: Task, model: Any, tokeni
             "after": task.evaluate(model, tokenizer, recipe),
             # Medians: a checkpoint now and then takes a moment.
             "seconds_per_step": statistics.median(line["seconds"] for line in lines),
-            "ktae_seconds_per_step": statistics.median(ktae_seconds) if ktae_seconds else None,
+            "credit_seconds_per_step": statistics.median(credit_seconds)
+            if credit_seconds
+            else None,
         },
     )

@@ -10,18 +10,17 @@ import torch
 from accelerate.utils import gather, gather_object
 from trl import GRPOTrainer
 
-from ktae.config import KTAEConfig
-from ktae.custom import Estimator, estimator_terms, takes_scores
-from ktae.estimator import check_threshold, key_token_table
-from ktae.trl.checks import (
+from ktae.credit import AnEstimator, check_threshold, credit_table, token_credit
+from ktae.estimators import Estimator, as_estimator
+from ktae.rollouts.tokens import vocabulary
+from ktae.trainers.metrics import PREFIX, Seen, step_metrics, table_estimator
+from ktae.trainers.trl.checks import (
     check_arguments,
-    check_decay_steps,
     check_padding,
     check_scores,
     correctness_column,
 )
-from ktae.trl.dynamic_sampling import DynamicSampling
-from ktae.trl.metrics import Estimated, step_metrics, table_config
+from ktae.trainers.trl.dynamic_sampling import DynamicSampling
 
 
 class RolloutBatch(NamedTuple):
@@ -39,8 +38,8 @@ class RolloutBatch(NamedTuple):
     """(n,) 1, 0, or NaN for unknown."""
     advantages: torch.Tensor
     """(n,) TRL's rollout advantages."""
-    terms: torch.Tensor
-    """(n, T) key-token terms, right-padded with 0."""
+    credit: torch.Tensor
+    """(n, T) token credit, right-padded with 0."""
     first_row: int
     """Global number of the first rollout; a group is `num_generations` consecutive rollouts."""
 
@@ -59,22 +58,20 @@ class _Scored(NamedTuple):
 
 
 class KTAETrainer(DynamicSampling, GRPOTrainer):
-    """`GRPOTrainer` whose advantages are (B, T): TRL's rollout advantage plus the key-token term.
+    """`GRPOTrainer` whose advantages are (B, T): TRL's rollout advantage plus the token credit.
 
     Args:
         *args: as for `trl.GRPOTrainer`.
-        ktae: the estimator's settings, or a function of your own from rollouts to terms
-            (`ktae.custom.TermFunction`), which is tried on two rollouts of one token when the
-            trainer is made; None trains on TRL's advantages, untouched.
+        credit: an estimator of `ktae.estimators`, the name of a preset, or a function of your own
+            from rollouts to credit (`ktae.estimators.CreditFunction`), which is tried on two
+            rollouts of one token when the trainer is made. None trains on TRL's advantages,
+            untouched.
         correctness: the name of the reward function that says whether a rollout is correct: above
             `threshold` is correct, None (NaN) is unknown and stays unknown. It may be left out
             where there is one reward function. Not the sum of the rewards, since a length penalty
             in it would turn correct rollouts into incorrect ones.
-        threshold: rewards of the `correctness` function above it mean correct. With a graded
-            config the estimator takes these rewards as they are.
-        decay_steps: the terms' weight falls linearly from 1 to 0 over so many optimizer steps; 0
-            keeps it at 1. What tokens tell may be worth much early and nothing late: `ktae align`
-            along a run shows it.
+        threshold: rewards of the `correctness` function above it mean correct. A graded estimator
+            takes these rewards as they are.
         on_rollouts: called with every training batch of rollouts of this process.
         **kwargs: as for `trl.GRPOTrainer`, and `resampling_rounds` of `DynamicSampling`.
 
@@ -89,38 +86,57 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
     def __init__(
         self,
         *args: Any,
-        ktae: Estimator | None = KTAEConfig.paper(),  # noqa: B008  # frozen
+        credit: AnEstimator | None = "paper",
         correctness: str | None = None,
         threshold: float = 0.0,
-        decay_steps: int = 0,
         on_rollouts: Callable[[RolloutBatch], None] | None = None,
         **kwargs: Any,
     ) -> None:
-        check_arguments(ktae, *args, **kwargs)
-        check_decay_steps(decay_steps)
+        estimator = None if credit is None else as_estimator(credit, "credit")
+        check_arguments(estimator, *args, **kwargs)
         check_threshold(threshold)
         super().__init__(*args, **kwargs)
-        self.ktae = ktae
+        self.credit = estimator
         self.threshold = threshold
-        self.decay_steps = decay_steps
         self.on_rollouts = on_rollouts
         check_padding(self._tokenizer)
         self._correctness_column = correctness_column(self.reward_func_names, correctness)
         self._scored: list[_Scored] = []
         self._tool_mask: list[list[int]] | None = None
-        if ktae is not None:
-            self._warm_up(ktae)
+        if estimator is not None:
+            self._warm_up(estimator)
 
-    def _warm_up(self, ktae: Estimator) -> None:
+    def _warm_up(self, estimator: Estimator) -> None:
         """Load or compile the estimator now: it is no part of the first step.
 
-        A function of the user's that gives something else than terms shows it here.
+        A function of the user's that gives something else than credit shows it here.
         """
         ids = torch.tensor([[0], [1]], device=self.accelerator.device)
         mask, correct, groups = torch.ones_like(ids, dtype=torch.uint8), ids[:, 0], ids[:, 0] * 0
-        estimator_terms(ktae, ids, mask, correct.double(), groups, tokenizer=self._tokenizer)
-        config = table_config(ktae)
-        key_token_table(ids.cpu(), mask.cpu(), correct.cpu(), groups.cpu(), config)
+        self._token_credit(estimator, ids, mask, correct.double(), groups)
+        tables = table_estimator(estimator)
+        credit_table(ids.cpu(), mask.cpu(), correct.cpu(), groups.cpu(), tables)
+
+    def _token_credit(
+        self,
+        estimator: Estimator,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        correct: torch.Tensor,
+        groups: torch.Tensor,
+    ) -> torch.Tensor:
+        texts = vocabulary(self._tokenizer) if estimator.needs_vocabulary else None
+        step = self._training_step()
+        credit: torch.Tensor = token_credit(
+            ids, mask, correct, groups, estimator, vocabulary=texts, step=step
+        )
+        return credit
+
+    def _training_step(self) -> int:
+        """Batches of rollouts that were trained on so far; TRL counts optimizer steps."""
+        args = self.args
+        per_step = args.steps_per_generation * args.num_iterations
+        return int(self.state.global_step * args.gradient_accumulation_steps // per_step)
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's. Its third result is the tool mask, which it may zero later on."""
@@ -139,8 +155,9 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         first_row = self.accelerator.process_index * len(inputs)
         own = slice(first_row, first_row + len(inputs))
         verdict = rewards[own, self._correctness_column]
-        if takes_scores(self.ktae):
-            check_scores(verdict, self.ktae, self.reward_func_names[self._correctness_column])
+        graded = self.credit is not None and self.credit.score_range is not None
+        if self.credit is not None:
+            check_scores(verdict, self.credit, self.reward_func_names[self._correctness_column])
         correct = torch.where(verdict.isnan(), verdict, (verdict > self.threshold).to(verdict))
         token_ids = [list(ids) for ids in completion_ids_list]
         self._scored.append(
@@ -150,7 +167,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
                 self._tool_mask,
                 self._total_rewards[own],
                 correct,
-                verdict if takes_scores(self.ktae) else correct,
+                verdict if graded else correct,
             )
         )
         return rewards
@@ -161,22 +178,23 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
         scored = self._merged_scores()
         rollout_advantages = output["advantages"]
-        terms = torch.zeros_like(output["completion_ids"], dtype=torch.float32)
-        if self.ktae is not None:
+        credit = torch.zeros_like(output["completion_ids"], dtype=torch.float32)
+        if self.credit is not None:
             started = _now(rollout_advantages.device)
-            estimated = self._estimate(output, scored, mode)
-            terms = estimated.terms[estimated.own, : terms.shape[1]]
-            output["advantages"] = rollout_advantages.unsqueeze(1) + terms
-            metrics = step_metrics(estimated, rollout_advantages, self.ktae)
-            metrics["weight"] = self._term_weight()
+            seen = self._estimate(output, scored, mode)
+            credit = seen.credit[seen.own, : credit.shape[1]]
+            output["advantages"] = rollout_advantages.unsqueeze(1) + credit
+            metrics = step_metrics(
+                seen, rollout_advantages, self.credit, total=_sum, largest=_largest
+            )
             seconds = _now(rollout_advantages.device) - started
-            metrics["seconds"] = gather(torch.tensor([seconds], device=terms.device)).max().item()
-            for name, value in metrics.items():
-                self._metrics[mode][f"ktae/{name}"].append(value)
+            seconds = _largest(torch.tensor([seconds], device=credit.device)).item()
+            for name, value in (metrics | {f"{PREFIX}seconds": seconds}).items():
+                self._metrics[mode][name].append(value)
             if self.log_completions:
-                rows = zip(terms.tolist(), scored.token_ids, strict=True)
+                rows = zip(credit.tolist(), scored.token_ids, strict=True)
                 own = [[round(x, 5) for x in row[: len(ids)]] for row, ids in rows]
-                self._logs["extra"]["token_terms"].extend(gather_object(own))
+                self._logs["extra"]["token_credit"].extend(gather_object(own))
         if self.on_rollouts is not None and mode == "train":
             self.on_rollouts(
                 RolloutBatch(
@@ -186,7 +204,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
                     rewards=scored.rewards,
                     correct=scored.correct,
                     advantages=rollout_advantages,
-                    terms=terms,
+                    credit=credit,
                     first_row=self.accelerator.process_index * len(scored.token_ids),
                 )
             )
@@ -221,12 +239,12 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             mask[row, : len(own)] = torch.tensor(own) if scored.tool_mask else 1
         return mask.to(ids.device)
 
-    def _estimate(self, output: dict[str, Any], scored: _Scored, mode: str) -> Estimated:
-        """The key-token terms of the whole groups that this process's n rollouts belong to.
+    def _estimate(self, output: dict[str, Any], scored: _Scored, mode: str) -> Seen:
+        """The credit of the whole groups that this process's n rollouts belong to.
 
         Groups may be split over processes, so completions are gathered.
         """
-        assert self.ktae is not None
+        assert self.credit is not None
         n = len(output["completion_ids"])
         ids = gather(self.accelerator.pad_across_processes(output["completion_ids"], dim=1))
         # As bytes: where accelerate pads a bool tensor it becomes int64, on some processes only.
@@ -240,26 +258,30 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         touched = slice(start, stop)
         batch = (ids[touched], mask[touched], evidence[touched])
         groups = torch.arange(stop - start) // group_size
-        terms = estimator_terms(self.ktae, *batch, groups, tokenizer=self._tokenizer)
-        if self.decay_steps:
-            terms = self._term_weight() * terms
+        credit = self._token_credit(self.credit, *batch, groups)
         own = slice(first_row - start, first_row - start + n)
-        return Estimated(*batch, correct[touched], groups, own, terms)
-
-    def _term_weight(self) -> float:
-        """What the terms of this step are multiplied by."""
-        if self.decay_steps == 0:
-            return 1.0
-        done: int = self.state.global_step
-        return max(0.0, 1.0 - done / self.decay_steps)
+        return Seen(*batch, correct[touched], groups, credit, own)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """TRL's, with the estimator's share of the time that the steps since the last took."""
         metrics = self._metrics["train" if self.model.training else "eval"]
         step_time = sum(metrics.get("step_time", ()))
-        if step_time > 0 and "ktae/seconds" in metrics:
-            metrics["ktae/step_share"].append(sum(metrics["ktae/seconds"]) / step_time)
+        if step_time > 0 and f"{PREFIX}seconds" in metrics:
+            share = sum(metrics[f"{PREFIX}seconds"]) / step_time
+            metrics[f"{PREFIX}step_share"].append(share)
         super().log(logs, start_time)
+
+
+def _sum(values: torch.Tensor) -> torch.Tensor:
+    """Over processes."""
+    total: torch.Tensor = gather(values.unsqueeze(0)).sum(dim=0)
+    return total
+
+
+def _largest(values: torch.Tensor) -> torch.Tensor:
+    """Of all processes."""
+    largest: torch.Tensor = gather(values.unsqueeze(0)).amax(dim=0)
+    return largest
 
 
 def _now(device: torch.device) -> float:

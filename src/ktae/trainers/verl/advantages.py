@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from ktae.credit import token_credit
 from ktae.errors import InputError
-from ktae.estimator import key_token_values
-from ktae.verl import options, plugin
+from ktae.trainers.metrics import PREFIX, Seen, step_metrics
+from ktae.trainers.verl import options, plugin
 
 
 @dataclasses.dataclass
@@ -26,6 +27,8 @@ class Rollouts:
     """(B, T) responses, in the order and width of verl's response mask; 0 where padded."""
     acc: np.ndarray | None
     """(B,) the reward function's `acc`, NaN where it is unknown; None: the function gives none."""
+    step: int | None = None
+    """Training steps done before; None where it is not known."""
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     """Filled in by the estimator."""
 
@@ -51,7 +54,7 @@ def token_advantages(
     config: Any = None,
     **_: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """verl's rollout advantages plus the key-token terms; verl's `adv_estimator=ktae`.
+    """verl's rollout advantages plus the token credit; verl's `adv_estimator=ktae`.
 
     Args:
         token_level_rewards: (B, T); their sum over T is the reward.
@@ -75,21 +78,25 @@ def token_advantages(
     chosen = options.from_algorithm(config)
     base = _rollout_advantages(chosen.base, token_level_rewards, response_mask, index, config)
     started = time.perf_counter()
-    correct = _correct(rollouts.acc, token_level_rewards, chosen)
-    terms = key_token_values(
+    correct, evidence = _correct(rollouts.acc, token_level_rewards, chosen)
+    groups = np.unique(np.asarray(index).astype(str), return_inverse=True)[1]
+    credit = token_credit(
         rollouts.token_ids,
         response_mask,
-        correct,
-        np.asarray(index).astype(str),
-        chosen.config,
+        evidence,
+        groups,
+        chosen.estimator,
         backend=chosen.backend,
-        tokenizer=options.tokenizer_named(chosen.tokenizer) if chosen.tokenizer else None,
+        vocabulary=options.vocabulary_of(chosen),
+        step=rollouts.step,
     )
-    rollouts.metrics |= _statistics(base, terms, response_mask)
-    rollouts.metrics["ktae/unknown"] = float(np.isnan(correct).mean())
-    terms += base  # in place: the batch is large
-    rollouts.metrics["ktae/seconds"] = time.perf_counter() - started
-    return terms, terms
+    seconds = time.perf_counter() - started
+    per_rollout = [torch.from_numpy(array) for array in (evidence, correct, groups)]
+    seen = Seen(rollouts.token_ids, response_mask, *per_rollout, credit=credit, own=slice(None))
+    rollouts.metrics |= step_metrics(seen, base, chosen.estimator)
+    rollouts.metrics[f"{PREFIX}seconds"] = seconds
+    credit += base  # in place: the batch is large
+    return credit, credit
 
 
 def _rollouts_for(mask: torch.Tensor) -> Rollouts:
@@ -117,13 +124,15 @@ def _rollout_advantages(
     return advantages
 
 
-def _correct(acc: np.ndarray | None, rewards: torch.Tensor, chosen: options.Options) -> np.ndarray:
-    """(B,) 1, 0, or NaN for unknown; with a graded config the scores themselves."""
+def _correct(
+    acc: np.ndarray | None, rewards: torch.Tensor, chosen: options.Options
+) -> tuple[np.ndarray, np.ndarray]:
+    """(B,) verdicts 1, 0, or NaN for unknown; and what the estimator gets: a graded one, scores."""
     if acc is None:
         _warn_of_rewards(chosen.threshold)
-        acc = rewards.sum(dim=-1).cpu().numpy()
-    known = acc if chosen.config.graded else acc > chosen.threshold
-    return np.where(np.isnan(acc), np.nan, known)
+        acc = rewards.sum(dim=-1).cpu().double().numpy()
+    correct = np.where(np.isnan(acc), np.nan, acc > chosen.threshold)
+    return correct, correct if chosen.estimator.score_range is None else acc
 
 
 _warned = False
@@ -135,25 +144,10 @@ def _warn_of_rewards(threshold: float) -> None:
         logging.getLogger(__name__).warning(
             "the reward function gives no 'acc', so a rollout counts as correct where its reward "
             "is above %g; with a shaped reward (DAPO's overlong penalty) that is wrong: let it "
-            "return {'score': ..., 'acc': ...}, as pkg://ktae.verl.reward does",
+            "return {'score': ..., 'acc': ...}, as pkg://ktae.trainers.verl.reward does",
             threshold,
         )
         _warned = True
-
-
-def _statistics(
-    base: torch.Tensor, terms: torch.Tensor, mask: torch.Tensor, rows: int = 1024
-) -> dict[str, float]:
-    """Metrics of at most so many rollouts, taken at even distances: over a whole batch they would
-    take five times as long as the terms themselves."""
-    some = slice(None, None, max(1, len(terms) // rows))
-    base, terms, mask = base[some], terms[some], mask[some]
-    tokens = max(int(mask.sum()), 1)
-    flipped = torch.count_nonzero(base * (base + terms) < 0)
-    return {
-        "ktae/term_abs": float(terms.abs().sum()) / tokens,
-        "ktae/sign_flips": int(flipped) / tokens,
-    }
 
 
 def rollouts_of_batch(data: Any) -> Rollouts:
@@ -162,13 +156,16 @@ def rollouts_of_batch(data: Any) -> Rollouts:
     return Rollouts(data.batch["responses"], _known(extra.get("acc"), extra.get("undecided")))
 
 
-def rollouts_of_infos(token_ids: torch.Tensor, infos: list[dict[str, Any]]) -> Rollouts:
+def rollouts_of_infos(
+    token_ids: torch.Tensor, infos: list[dict[str, Any]], step: int | None = None
+) -> Rollouts:
     """From token ids and what the reward function said of each rollout."""
     acc = [info.get("acc") for info in infos]
     if all(value is None for value in acc):
-        return Rollouts(token_ids, None)
+        return Rollouts(token_ids, None, step)
     values = [np.nan if value is None else float(value) for value in acc]
-    return Rollouts(token_ids, _known(values, [info.get("undecided", False) for info in infos]))
+    undecided = [info.get("undecided", False) for info in infos]
+    return Rollouts(token_ids, _known(values, undecided), step)
 
 
 def _known(acc: Any, undecided: Any) -> np.ndarray | None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError, one_line
-from ktae.verl import options, plugin, versions
-from ktae.verl.overrides import IGNORED, Overrides, arguments, number_in
+from ktae.trainers.verl import options, plugin, versions
+from ktae.trainers.verl.overrides import IGNORED, Overrides, arguments, number_in
 
 
 def compose(settings: Overrides) -> Any:
@@ -19,7 +19,7 @@ def compose(settings: Overrides) -> Any:
 
     Raises:
         InputError: verl is absent or of another version; a key is unknown to it (the nearest known
-            one is named) or, given as new, is there already; an option of `algorithm.ktae` is
+            one is named) or, given as new, is there already; an option of `algorithm.credit` is
             unknown; the estimator is `ktae` and the trainer mode is not one of its own.
     """
     versions.require()

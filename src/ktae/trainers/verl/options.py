@@ -1,38 +1,36 @@
-"""The options under `algorithm.ktae` of verl's configuration."""
+"""The options under `algorithm.credit` of verl's configuration."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 from typing import Any
 
 from ktae.backends import BACKENDS
-from ktae.config import PRESETS, KTAEConfig
+from ktae.credit import check_threshold
 from ktae.errors import InputError
-from ktae.estimator import check_threshold
-from ktae.rollouts.tokens import load_tokenizer
-from ktae.units import UNITS
+from ktae.estimators import Estimator, from_section, preset
+from ktae.estimators.vocabulary import Vocabulary
+from ktae.rollouts.tokens import load_tokenizer, vocabulary
 
 BASES = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized")
-"""Rollout advantages of verl that the terms can be added to."""
+"""Rollout advantages of verl that the credit can be added to."""
 
 _OWN = ("base", "threshold", "backend", "tokenizer")
-_ESTIMATOR = {field.name for field in dataclasses.fields(KTAEConfig)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """All of `algorithm.ktae.*`."""
+    """All of `algorithm.credit.*`."""
 
-    config: KTAEConfig
-    """From `preset` and any field of `KTAEConfig`."""
+    estimator: Estimator
+    """From `estimator`, its settings and `transforms`, as in a recipe's section `credit`."""
     base: str = "grpo"
     """The rollout advantage underneath, by verl's name for it."""
     threshold: float = 0.0
     """A rollout is correct where `acc` (or, without one, its reward) is above this."""
     backend: str = "auto"
-    """What computes the terms; see `ktae.backends`."""
+    """What computes the credit; see `ktae.backends`."""
     tokenizer: str | None = None
     """The model's folder or hub name, for units that are made of text."""
 
@@ -43,21 +41,36 @@ def from_algorithm(algorithm: Any) -> Options:
     Raises:
         InputError: an unknown option (the nearest known one is named) or a value out of range.
     """
-    node = (algorithm or {}).get("ktae")
+    node = (algorithm or {}).get("credit")
     if node is None:
-        return Options(KTAEConfig.paper())
+        return Options(preset("paper"))
+    if isinstance(node, str):
+        return Options(_estimator(node))
     if not hasattr(node, "items"):
-        raise InputError(f"algorithm.ktae is {node!r}; expected options, such as algorithm.ktae.h2")
-    given = dict(node.items())
-    _refuse_unknown(given)
-    preset = given.get("preset", "paper")
-    if not isinstance(preset, str):
-        raise InputError(f"algorithm.ktae.preset is {preset!r}; expected {', '.join(PRESETS)}")
-    fields = {name: _plain(given[name]) for name in given if name in _ESTIMATOR}
-    own = {name: given[name] for name in _OWN if name in given}
-    options = Options(KTAEConfig.preset(preset, **fields), **own)
+        raise InputError(
+            f"algorithm.credit is {node!r}; expected options, such as algorithm.credit.estimator"
+        )
+    given = {name: _plain(value) for name, value in node.items()}
+    own = {name: given.pop(name) for name in _OWN if name in given}
+    options = Options(_estimator({"estimator": "paper"} | given), **own)
     _check(options)
     return options
+
+
+def vocabulary_of(options: Options) -> Vocabulary | None:
+    """The tokens' texts, where the estimator looks at them."""
+    if not options.estimator.needs_vocabulary or not options.tokenizer:
+        return None
+    return vocabulary(tokenizer_named(options.tokenizer))
+
+
+def _estimator(section: Any) -> Estimator:
+    try:
+        return from_section(section)
+    except InputError as error:
+        raise InputError(
+            f"algorithm.credit: {error} (beside the estimator's own: {', '.join(_OWN)})"
+        ) from None
 
 
 def check_here(options: Options) -> None:
@@ -69,7 +82,7 @@ def check_here(options: Options) -> None:
     reason = None if options.backend == "auto" else BACKENDS[options.backend].missing()
     if reason:
         raise InputError(
-            f"algorithm.ktae.backend is {options.backend!r}, and where verl computes advantages "
+            f"algorithm.credit.backend is {options.backend!r}, and where verl computes advantages "
             f"{reason}; expected auto, or one that can be used there"
         )
     if options.tokenizer:
@@ -78,7 +91,7 @@ def check_here(options: Options) -> None:
 
 @functools.cache
 def tokenizer_named(name: str) -> Any:
-    """The tokenizer of `algorithm.ktae.tokenizer`, loaded once.
+    """The tokenizer of `algorithm.credit.tokenizer`, loaded once.
 
     Raises:
         InputError: it cannot be loaded.
@@ -86,45 +99,37 @@ def tokenizer_named(name: str) -> Any:
     try:
         return load_tokenizer(name)
     except InputError as error:
-        raise InputError(f"algorithm.ktae.tokenizer: {error}") from None
-
-
-def _refuse_unknown(given: dict[str, Any]) -> None:
-    known = sorted(_ESTIMATOR | {"preset", *_OWN})
-    for name in given:
-        if name not in known:
-            nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
-            hint = f"did you mean {nearest[0]!r}?" if nearest else f"expected {', '.join(known)}"
-            raise InputError(f"unknown option algorithm.ktae.{name}; {hint}")
+        raise InputError(f"algorithm.credit.tokenizer: {error}") from None
 
 
 def _check(options: Options) -> None:
     _check_tokenizer(options)
     if options.base not in BASES:
-        raise InputError(f"algorithm.ktae.base is {options.base!r}; expected {', '.join(BASES)}")
-    check_threshold(options.threshold, "algorithm.ktae.threshold")
+        raise InputError(f"algorithm.credit.base is {options.base!r}; expected {', '.join(BASES)}")
+    check_threshold(options.threshold, "algorithm.credit.threshold")
     known = ("auto", *BACKENDS)
     if options.backend not in known:
         raise InputError(
-            f"algorithm.ktae.backend is {options.backend!r}; expected {', '.join(known)}"
+            f"algorithm.credit.backend is {options.backend!r}; expected {', '.join(known)}"
         )
 
 
 def _check_tokenizer(options: Options) -> None:
     if not isinstance(options.tokenizer, str | None):
         raise InputError(
-            f"algorithm.ktae.tokenizer is {options.tokenizer!r}; expected the model's folder or "
+            f"algorithm.credit.tokenizer is {options.tokenizer!r}; expected the model's folder or "
             "hub name"
         )
-    of_text = [name for name in options.config.units if UNITS[name].needs_tokenizer]
-    if of_text and not options.tokenizer:
+    if options.estimator.needs_vocabulary and not options.tokenizer:
         raise InputError(
-            f"algorithm.ktae.units has {', '.join(of_text)}, which is made of text; expected "
-            "algorithm.ktae.tokenizer, the model's folder or hub name, too"
+            "algorithm.credit has a unit that is made of text; expected "
+            "algorithm.credit.tokenizer, the model's folder or hub name, too"
         )
 
 
 def _plain(value: Any) -> Any:
-    """A list node of the configuration as a tuple."""
+    """A node of the configuration as plain lists and mappings."""
+    if hasattr(value, "items"):
+        return {name: _plain(inner) for name, inner in value.items()}
     is_list = not isinstance(value, str) and hasattr(value, "__iter__")
-    return tuple(value) if is_list else value
+    return [_plain(inner) for inner in value] if is_list else value

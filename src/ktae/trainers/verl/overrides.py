@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError
+from ktae.estimators import to_section
 from ktae.recipe import Recipe
-from ktae.units import UNITS
-from ktae.verl.plugin import ESTIMATOR, REWARD
+from ktae.trainers.verl.plugin import ESTIMATOR, REWARD
 
 LOSSES = {
     "grpo": "seq-mean-token-mean",
@@ -115,15 +115,16 @@ def _flat(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 def _algorithm(recipe: Recipe, paths: Paths) -> Overrides:
     settings: Overrides = {
-        "algorithm.adv_estimator": ESTIMATOR if recipe.ktae else "grpo",
+        "algorithm.adv_estimator": ESTIMATOR if recipe.credit else "grpo",
         "algorithm.norm_adv_by_std_in_grpo": recipe.algorithm.scale_by_std,
         "algorithm.use_kl_in_reward": False,
     }
-    if recipe.ktae:
-        chosen = {"preset": recipe.ktae.preset} | recipe.ktae.replaced()
-        if any(UNITS[unit].needs_tokenizer for unit in recipe.ktae.config().units):
+    if recipe.credit:
+        section = to_section(recipe.credit)
+        chosen = {"estimator": section} if isinstance(section, str) else section
+        if recipe.credit.needs_vocabulary:
             chosen["tokenizer"] = paths.model
-        settings |= {f"+algorithm.ktae.{name}": value for name, value in chosen.items()}
+        settings |= {f"+algorithm.credit.{name}": value for name, value in chosen.items()}
     if recipe.algorithm.resampling_rounds:
         # verl samples until the batch is full, however many rounds that takes.
         settings |= {
@@ -244,7 +245,7 @@ def _trainer(recipe: Recipe, paths: Paths, resume: bool) -> Overrides:
     mode = recipe.verl.mode
     return {
         "trainer.use_v1": True,
-        "trainer.v1.trainer_mode": f"ktae_{mode}" if recipe.ktae else mode,
+        "trainer.v1.trainer_mode": f"ktae_{mode}" if recipe.credit else mode,
         "trainer.nnodes": recipe.verl.nodes,
         "trainer.n_gpus_per_node": recipe.verl.gpus_per_node,
         "trainer.total_training_steps": recipe.steps,

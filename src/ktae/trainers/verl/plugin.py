@@ -15,13 +15,13 @@ from types import ModuleType
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.verl import versions
-from ktae.verl.lazy import when_imported
+from ktae.trainers.verl import versions
+from ktae.trainers.verl.lazy import when_imported
 
 ESTIMATOR = "ktae"
 """Its name in `algorithm.adv_estimator`."""
 
-REWARD = "pkg://ktae.verl.reward"
+REWARD = "pkg://ktae.trainers.verl.reward"
 """The reward function, in `reward.custom_reward_function.path`."""
 
 MODES = ("ktae_sync", "ktae_colocate_async", "ktae_separate_async")
@@ -71,13 +71,13 @@ def _hide_trl_without_value_head(import_utils: Any) -> None:
 
 
 def _add_estimator(core_algos: ModuleType) -> None:
-    from ktae.verl.advantages import token_advantages
+    from ktae.trainers.verl.advantages import token_advantages
 
     core_algos.register_adv_est(ESTIMATOR)(token_advantages)
 
 
 def _add_trainers(v1: ModuleType) -> None:
-    from ktae.verl.trainers import TRAINERS, KTAETrainer
+    from ktae.trainers.verl.trainers import TRAINERS, KTAETrainer
 
     for mode, trainer in TRAINERS.items():
         v1.register_trainer(mode)(trainer)
@@ -105,13 +105,13 @@ def _check(config: Any, *, has_token_ids: bool) -> None:
     if config.algorithm.adv_estimator == ESTIMATOR:
         if not has_token_ids:
             raise InputError(without_mode(config.trainer.v1.trainer_mode))
-        from ktae.verl import options
+        from ktae.trainers.verl import options
 
         options.check_here(options.from_algorithm(config.algorithm))
     function = (config.get("reward") or {}).get("custom_reward_function") or {}
     is_demo = "max_response_length" in (function.get("reward_kwargs") or {})
     if function.get("path") == REWARD and not is_demo:
-        from ktae.verl.reward import math_grader
+        from ktae.trainers.verl.reward import math_grader
 
         math_grader()
 
@@ -134,7 +134,7 @@ def _wrap_old_trainer(ray_trainer: Any) -> None:
     def compute_advantage(data: Any, adv_estimator: Any, *args: Any, **kwargs: Any) -> Any:
         if adv_estimator != ESTIMATOR or "responses" not in data.batch:
             return original(data, adv_estimator, *args, **kwargs)
-        from ktae.verl.advantages import handed_over, rollouts_of_batch
+        from ktae.trainers.verl.advantages import handed_over, rollouts_of_batch
 
         with handed_over(rollouts_of_batch(data)):
             return original(data, adv_estimator, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""verl's reward function, `reward.custom_reward_function.path=pkg://ktae.verl.reward`."""
+"""verl's reward function, `reward.custom_reward_function.path=pkg://ktae.trainers.verl.reward`."""
 
 from __future__ import annotations
 

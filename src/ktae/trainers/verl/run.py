@@ -9,11 +9,11 @@ from pathlib import Path
 
 from ktae import recipe as recipes
 from ktae.errors import InputError
-from ktae.hub import model_name
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder
-from ktae.verl.check import compose, typed
-from ktae.verl.overrides import (
+from ktae.trainers.models import model_name
+from ktae.trainers.verl.check import compose, typed
+from ktae.trainers.verl.overrides import (
     Overrides,
     Paths,
     arguments,
@@ -22,7 +22,7 @@ from ktae.verl.overrides import (
     overrides,
     starting,
 )
-from ktae.verl.reward import demo_source, math_grader
+from ktae.trainers.verl.reward import demo_source, math_grader
 
 MODULES = "VERL_USE_EXTERNAL_MODULES"
 
@@ -83,9 +83,9 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
 def _environment(folder: RunFolder) -> dict[str, str]:
     """Loud loading of the plug-in, beside whatever else is asked for, and where metrics go."""
     modules = os.environ.get(MODULES, "").split(",")
-    others = [name for name in modules if name and name != "ktae.verl"]
+    others = [name for name in modules if name and name != "ktae.trainers.verl"]
     return {
-        MODULES: ",".join(["ktae.verl", *others]),
+        MODULES: ",".join(["ktae.trainers.verl", *others]),
         "VERL_FILE_LOGGER_PATH": str(folder.metrics.absolute()),
         "TENSORBOARD_DIR": str((folder.path / "tensorboard").absolute()),
     }

@@ -14,8 +14,8 @@ from verl.trainer.ppo.v1 import (
 )
 
 from ktae.errors import InputError
-from ktae.verl import plugin
-from ktae.verl.advantages import Rollouts, handed_over, rollouts_of_infos
+from ktae.trainers.verl import plugin
+from ktae.trainers.verl.advantages import Rollouts, handed_over, rollouts_of_infos
 
 
 class KTAETrainer:
@@ -41,13 +41,14 @@ class KTAETrainer:
         super().__init__(config)  # type: ignore[call-arg]
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        with handed_over(_fetch(batch)) as rollouts:
+        done: int = self.global_steps - 1  # type: ignore[attr-defined]  # counted from 1
+        with handed_over(_fetch(batch, done)) as rollouts:
             computed = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
         metrics.update(rollouts.metrics)
         return computed
 
 
-def _fetch(batch: Any) -> Rollouts:
+def _fetch(batch: Any, step: int) -> Rollouts:
     """The batch's responses and verdicts, from TransferQueue: rows in the order of its keys."""
     _refuse_several_outputs(batch.keys)
     data = tq.kv_batch_get(
@@ -58,7 +59,7 @@ def _fetch(batch: Any) -> Rollouts:
     infos = [fields.get("reward_extra_info") or {} for fields in data.pop("extra_fields").tolist()]
     # int32 holds every vocabulary, and padded to the longest response it is much to hold
     responses = data["responses"].to(torch.int32).to_padded_tensor(0)
-    return rollouts_of_infos(responses, infos)
+    return rollouts_of_infos(responses, infos, step)
 
 
 def _refuse_several_outputs(keys: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""`ktae null`: how much of the terms and of the significant tokens chance gives."""
+"""`ktae permutation-test`: how much credit, and how many significant tokens, need no evidence."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ import typer
 
 from ktae.cli.options import (
     Correctness,
+    EstimatorName,
     Inputs,
-    Preset,
     Settings,
     Threshold,
     TokenizerName,
     check,
-    config_of,
+    estimator_of,
     note_left_out,
     note_single_tokens,
 )
 from ktae.cli.tables import make_table
-from ktae.config import KTAEConfig
 from ktae.errors import InputError
+from ktae.estimators import preset
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from ktae.null import Null
+    from ktae.validity.permutation import PermutationTest
 
 LEGEND = """\
-by chance     mean over permutations of the labels within each group, and quantiles
-saturated     |term| above 90 % of the largest that there can be in the group
+permuted      mean over permutations of the labels within each group, and quantiles
+saturated     |credit| above 90 % of the largest that there can be in the group
 pairs         (group, distinct token); p is two-sided and exact
 FDR           false discovery rate over all pairs, Benjamini and Hochberg
 """
 BIAS_LEGEND = """\
-Mean term of a pair, by the share of the group's rollouts that hold the token. By chance it
-should be 0: what is there instead follows from accuracy, frequency and length, not from evidence.
+Mean credit of a pair, by the share of the group's rollouts that hold the token. With permuted
+labels it should be 0: what is there instead follows from accuracy, frequency and length, not from evidence.
 """
 
 
-def null(
+def permutation_test(
     inputs: Inputs,
     tokenizer: TokenizerName = None,
-    preset: Preset = None,
+    estimator: EstimatorName = None,
     settings: Settings = None,
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
@@ -56,38 +56,40 @@ def null(
         Path | None, typer.Option("--json", metavar="OUT", help="Everything, as JSON.")
     ] = None,
 ) -> None:
-    """How much |term|, and how many significant tokens, chance gives in a rollout dump."""
+    """How much |credit|, and how many significant tokens, permuted labels give in a dump."""
     from rich.console import Console
 
-    from ktae import null as nulls
     from ktae.report import inputs as reading
     from ktae.runs import write_json
+    from ktae.validity import permutation
 
     check(tokenizer, threshold)
-    asked = config_of(preset, settings, inputs)
+    asked = estimator_of(estimator, settings, inputs)
     if json_out is not None and not json_out.parent.is_dir():
         raise InputError(f"--json {json_out}: folder {json_out.parent} does not exist")
     console = Console(markup=False, emoji=False, highlight=False)
     with Console(stderr=True).status("reading") as status:
         dump = reading.load(inputs, tokenizer, threshold=threshold, correctness=correctness)
         reading.require_rollouts(dump)
-        config = asked or dump.config or KTAEConfig.paper()
+        chosen = asked or dump.estimator or preset("paper")
         status.update("permuting")
-        found = nulls.null(dump.rollouts, config, permutations=permutations, seed=seed)
+        found = permutation.permutation_test(
+            dump.rollouts, chosen, permutations=permutations, seed=seed
+        )
     note_left_out(dump.tolerance.rejected)
     if dump.unit == "words":
         typer.echo("ktae: no --tokenizer: words are compared, not the policy's tokens", err=True)
-    note_single_tokens(config)
+    note_single_tokens(chosen)
     _print(console, found)
     if json_out is not None:
         write_json(json_out, found.as_dict())
         console.print(f"wrote {json_out}", soft_wrap=True)
 
 
-def _print(console: Console, found: Null) -> None:
+def _print(console: Console, found: PermutationTest) -> None:
     console.print(
         f"{found.groups:,} mixed groups, {found.rollouts:,} rollouts, {found.tokens:,} tokens, "
-        f"{found.pairs:,} pairs, {len(found.chance):,} permutations",
+        f"{found.pairs:,} pairs, {len(found.permuted):,} permutations",
         soft_wrap=True,
     )
     console.print(_beside(found))
@@ -98,7 +100,7 @@ def _print(console: Console, found: Null) -> None:
     console.print(BIAS_LEGEND, style="dim", soft_wrap=True)
 
 
-def _possible(found: Null) -> str:
+def _possible(found: PermutationTest) -> str:
     """What the tests could show at best."""
     where = "At these group sizes, accuracies and frequencies"
     if not found.testable:
@@ -109,10 +111,12 @@ def _possible(found: Null) -> str:
     )
 
 
-def _beside(found: Null) -> Table:
-    table = make_table("Real beside chance", ("real", "by chance", "5 %", "95 %", "real / chance"))
+def _beside(found: PermutationTest) -> Table:
+    table = make_table(
+        "Real beside permuted labels", ("real", "permuted", "5 %", "95 %", "real / permuted")
+    )
     for name, title, decimals, unit in (
-        ("term_abs", "mean |term|", 4, ""),
+        ("credit_abs", "mean |credit|", 4, ""),
         ("saturated", "saturated tokens", 1, " %"),
         ("no_evidence", "pairs with p = 1", 1, " %"),
         ("significant", "pairs with p < .05", 2, " %"),
@@ -128,15 +132,18 @@ def _beside(found: Null) -> Table:
     return table
 
 
-def _bias(found: Null) -> list[Table]:
+def _bias(found: PermutationTest) -> list[Table]:
     """Two tables: rows are accuracies of the group, columns are frequencies of the token."""
-    from ktae.null import FREQUENCIES
+    from ktae.validity.permutation import FREQUENCIES
 
     titles = {"1": "in 1 rollout", "to 1/4": "to 1/4", "to 3/4": "to 3/4", "above": "more"}
     columns = [titles.get(name, f"in {name}") for name in FREQUENCIES]
     cells = {(one.accuracy, one.frequency): one for one in found.bins}
     tables = []
-    for title, field in (("Term, real", "term"), ("Term, by chance", "term_by_chance")):
+    for title, field in (
+        ("Credit, real", "credit"),
+        ("Credit, permuted labels", "credit_permuted"),
+    ):
         table = make_table(title, columns, first="correct in the group")
         for accuracy in sorted({accuracy for accuracy, _ in cells}):
             ones = [cells.get((accuracy, name)) for name in FREQUENCIES]

@@ -1,4 +1,4 @@
-"""What chance gives, for the page: `ktae.null` on some of a dump's groups."""
+"""The permutation test for the page: `ktae.validity.permutation` on some of a dump's groups."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ktae.config import KTAEConfig
 from ktae.errors import InputError
-from ktae.null import Statistics, null
+from ktae.estimators import Estimator
 from ktae.report.columns import Columns
+from ktae.validity.permutation import Statistics, permutation_test
 
 PERMUTATIONS = 5
 """Enough for means to two digits, few enough that a report waits for seconds."""
@@ -20,20 +20,21 @@ MAX_TOKENS = 2_000_000
 """Bounds on what is permuted; above, every second, third, ... mixed group is taken."""
 
 
-def beside_chance(
-    columns: Columns, mixed_g: np.ndarray, presets: list[KTAEConfig]
+def beside_permuted(
+    columns: Columns, mixed_g: np.ndarray, presets: list[Estimator]
 ) -> dict[str, Any] | None:
     """Statistics under the real and under permuted labels, for each preset.
 
     Args:
         columns: the dump.
         mixed_g: (G,) bool: which groups have both correct and incorrect rollouts.
-        presets: the settings that the page switches between.
+        presets: the estimators that the page switches between.
 
     Returns:
         `groups` that were looked at of `mixed` ones, `permutations`, and in `presets` one dict a
         preset (null where it leaves nothing to compare): `pairs`, `testable` (the share of them
-        that could be significant), and by statistic `real`, and by chance `mean`, `low` and `high`.
+        that could be significant), and by statistic `real`, and under permuted labels `mean`,
+        `low` and `high`.
         None where no group is mixed.
     """
     groups = np.flatnonzero(mixed_g)
@@ -44,7 +45,7 @@ def beside_chance(
     chosen_g = np.zeros(len(mixed_g), dtype=bool)
     chosen_g[groups[::stride]] = True
     rollouts = columns.rollouts.take(np.flatnonzero(chosen_g[columns.group_b]))
-    found = [_of_preset(rollouts, settings) for settings in presets]
+    found = [_of_preset(rollouts, estimator) for estimator in presets]
     return {
         "groups": int(chosen_g.sum()),
         "mixed": len(groups),
@@ -53,14 +54,14 @@ def beside_chance(
     }
 
 
-def _of_preset(rollouts: Any, settings: KTAEConfig) -> dict[str, Any] | None:
+def _of_preset(rollouts: Any, estimator: Estimator) -> dict[str, Any] | None:
     try:
-        found = null(rollouts, settings, permutations=PERMUTATIONS)
+        found = permutation_test(rollouts, estimator, permutations=PERMUTATIONS)
     except InputError:  # the preset ignores all tokens of all rollouts of one kind
         return None
     numbers: dict[str, Any] = {"pairs": found.pairs, "testable": found.testable}
     for field in dataclasses.fields(Statistics):
-        values = [getattr(one, field.name) for one in found.chance]
+        values = [getattr(one, field.name) for one in found.permuted]
         numbers[field.name] = {
             "real": getattr(found.real, field.name),
             "mean": float(np.mean(values)),

@@ -1,0 +1,26 @@
+"""A recipe's model: a folder, a hub name, or the demo's, which is pretrained on first use."""
+
+from __future__ import annotations
+
+import os
+
+from ktae.files.hub import check_local_or_hub
+from ktae.recipe import Recipe
+
+
+def model_name(recipe: Recipe) -> str:
+    """The folder or hub name of a recipe's model; the demo's is pretrained if it is not there yet.
+
+    Raises:
+        InputError: it can be neither, or the demo's cannot be written.
+    """
+    name = recipe.model.path
+    if name != "demo":
+        check_local_or_hub("model", name)
+        return os.path.expanduser(name)
+    from ktae.demo import LANGUAGES
+    from ktae.demo.pretrain import base_model
+    from ktae.demo.sizes import SIZES
+
+    language, size = LANGUAGES[recipe.demo.language], SIZES[recipe.model.demo_size]
+    return str(base_model(language, recipe.model.demo_seed, size=size))

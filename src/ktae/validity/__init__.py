@@ -1,0 +1,1 @@
+"""How far credit can be believed on the rollouts at hand, without training anything."""
