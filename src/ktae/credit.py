@@ -1,4 +1,4 @@
-"""The public functions: check the arrays, let an estimator give credit, return the caller's type."""
+"""The public functions: checked arrays in, an estimator's credit out, of the caller's type."""
 
 from __future__ import annotations
 

@@ -33,7 +33,8 @@ def translated(content: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The recipe's content with its section `ktae`, if it has one, as the section `credit`.
 
     Raises:
-        InputError: it has both, or the section `ktae` is none of before; `where` begins the message.
+        InputError: it has both, or the section `ktae` is none of before; `where` begins the
+        message.
     """
     content = dict(content)
     trl = content.get("trl")

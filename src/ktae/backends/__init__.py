@@ -3,10 +3,10 @@
 A backend's module offers `credit(batch, formula)`: (B, T) float32, at each unmasked position the
 token's credit by the formula (`ktae.statistics.Formula`) plus the base of its rollout, 0 where
 masked. Backends that take NumPy arrays get a `ktae.batch.Batch` and raise `InputError` for a token
-id out of range. They also offer `table(batch, formula)`. Those that take torch tensors get a checked
-`ktae.backends.tensors.Tensors`, stay on its device, and take `memory_bytes`, which bounds the memory
-beyond the output as far as one group allows. `naive` and `cpu` count the distinct tokens of a group
-at a time, and `cpu` converts a fixed number of positions at a time.
+id out of range. They also offer `table(batch, formula)`. Those that take torch tensors get a
+checked `ktae.backends.tensors.Tensors`, stay on its device, and take `memory_bytes`, which bounds
+the memory beyond the output as far as one group allows. `naive` and `cpu` count the distinct tokens
+of a group at a time, and `cpu` converts a fixed number of positions at a time.
 
 `ktae.backends()` is this module's `available`. Import from here by `from ktae.backends import ...`:
 the attribute `backends` of the package is that function.

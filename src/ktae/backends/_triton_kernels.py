@@ -3,8 +3,8 @@
 Three kernels run one after the other. `survey_rows`, one program a rollout, fills the output with
 the rollouts' bases and finds out what the others need to know about each group. `tabulate_groups`,
 one program a group, computes what depends on (a, b) alone. `score_groups` takes whole groups: each
-program owns a table, counts a group's tokens in it, computes each distinct token's credit once, and spreads
-it onto the output.
+program owns a table, counts a group's tokens in it, computes each distinct token's credit once, and
+spreads it onto the output.
 
 A table belongs to one program. Within a program, one thread's writes and atomics are visible to the
 others after `tl.debug_barrier`, which is CUDA's `__syncthreads` (CUDA C++ programming guide,

@@ -126,8 +126,8 @@ def tabulate_groups(groups, settings: tl.constexpr, BLOCK: tl.constexpr):
     """Program `group` fills its group's memo, with (a, b) at a * (n_false + 1) + b.
 
     Fisher's test and the information gain depend on (a, b) alone and cost a hundred times the rest
-    of the credit. Groups of 16 rollouts have at most 81 pairs and thousands of tokens; only in large
-    groups it is the other way round.
+    of the credit. Groups of 16 rollouts have at most 81 pairs and thousands of tokens; only in
+    large groups it is the other way round.
     """
     group = tl.program_id(0).to(tl.int64)
     start = tl.load(groups.starts + group)

@@ -1,4 +1,4 @@
-"""The compiled loops of `ktae.estimators.units`: every unmasked position's key, one row at a time."""
+"""The compiled loops of `ktae.estimators.units`: each unmasked position's key, row by row."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def position_rows(ids, mask, bucket, out):
 def text_rows(ids, mask, looks, hashes, breaks, out):
     """Write the keys of words, or of what lies between `breaks` line breaks.
 
-    `looks`, `hashes`: see `ktae.estimators.vocabulary.Vocabulary`. A unit's hash is that of its text without
-    blanks, as a polynomial over its bytes, whatever tokens it is made of. Where units begin cannot
-    be predicted, so no branch may depend on it. Returns the first bad (row, column).
+    `looks`, `hashes`: see `ktae.estimators.vocabulary.Vocabulary`. A unit's hash is that of its
+    text without blanks, as a polynomial over its bytes, whatever tokens it is made of. Where units
+    begin cannot be predicted, so no branch may depend on it. Returns the first bad (row, column).
     """
     unknown = len(looks) - 1
     for i in range(len(ids)):

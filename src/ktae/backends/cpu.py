@@ -1,9 +1,9 @@
 """The CPU backend: one hash table a group, compiled by numba, threads over chunks of groups.
 
 Each group takes three passes, all linear in its tokens: count (every token finds its slot in the
-hash table, and the slot's number is left in the output), compute (each used slot gets its credit) and
-spread (slot numbers in the output become credit). Threads are Python's own, since the compiled code
-releases the GIL: safe to call from any thread and across forks, unlike numba's thread pools.
+hash table, and the slot's number is left in the output), compute (each used slot gets its credit)
+and spread (slot numbers in the output become credit). Threads are Python's own, since the compiled
+code releases the GIL: safe to call from any thread and across forks, unlike numba's thread pools.
 """
 
 from __future__ import annotations

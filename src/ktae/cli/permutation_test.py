@@ -37,7 +37,8 @@ FDR           false discovery rate over all pairs, Benjamini and Hochberg
 """
 BIAS_LEGEND = """\
 Mean credit of a pair, by the share of the group's rollouts that hold the token. With permuted
-labels it should be 0: what is there instead follows from accuracy, frequency and length, not from evidence.
+labels it should be 0: what is there instead follows from accuracy, frequency and length, not from
+evidence.
 """
 
 

@@ -108,7 +108,8 @@ def shuffled_values(
         (B, T) of the type, dtype and device of `credit`, 0 where masked.
 
     Raises:
-        InputError: (a ValueError) shapes or dtypes do not fit, or a token of a group has two values.
+        InputError: (a ValueError) shapes or dtypes do not fit, or a token of a group has two
+        values.
     """
     ids_bt, mask_bt = _tokens(token_ids, mask)
     credit_bt = _numbers("credit", credit, ids_bt.shape)

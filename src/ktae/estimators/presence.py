@@ -1,4 +1,4 @@
-"""The permutation z-score of presence: an estimator that is 0 on average where labels say nothing."""
+"""The permutation z-score of presence: its mean under permuted labels is exactly 0."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import itertools
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -50,11 +50,11 @@ def unit_keys(
 ) -> Array:
     """A key for the unit that each token belongs to; equal units have equal keys.
 
-    Give the keys to `ktae.token_credit` in place of the token ids, as `OverUnits` does: rollouts are
-    then compared by the units that they contain, and every token of a unit gets the unit's credit. (A unit's
-    frequency is the share of tokens that belong to it, so a long one weighs more.) Masked
-    positions, padding and tool output, are passed over as if they were not there: the token before
-    one is the last unmasked one, and a word may go on behind a hole.
+    Give the keys to `ktae.token_credit` in place of the token ids, as `OverUnits` does: rollouts
+    are then compared by the units that they contain, and every token of a unit gets the unit's
+    credit. (A unit's frequency is the share of tokens that belong to it, so a long one weighs
+    more.) Masked positions, padding and tool output, are passed over as if they were not there: the
+    token before one is the last unmasked one, and a word may go on behind a hole.
 
     - `token`: the ids as they came.
     - `bigram`, `trigram`: the one or two tokens before and the token itself, whose unit it is. In

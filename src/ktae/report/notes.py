@@ -95,8 +95,8 @@ def _about_groups(columns: Columns, scored: Scored) -> list[Note]:
             Note(
                 True,
                 "One rollout a prompt",
-                "Every group has one rollout: there is nothing to compare it with, so there are no "
-                "credit. Rollouts of the same prompt need the same group, and at least two of them.",
+                "Every group has one rollout: there is nothing to compare it with, so there is no "
+                "credit. Rollouts of the same prompt need the same group, and at least two.",
             )
         ]
     known = ~np.isnan(columns.correct_b)

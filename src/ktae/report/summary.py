@@ -34,7 +34,7 @@ class Scored(NamedTuple):
 
 
 class TokenTotals(NamedTuple):
-    """Each of V tokens over all mixed groups (`ktae.report.scoring.KeyToken` says what the words mean)."""
+    """Each of V tokens over all mixed groups; `ktae.report.scoring.KeyToken` says more."""
 
     a: np.ndarray
     b: np.ndarray

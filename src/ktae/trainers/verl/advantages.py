@@ -91,8 +91,10 @@ def token_advantages(
         step=rollouts.step,
     )
     seconds = time.perf_counter() - started
-    per_rollout = [torch.from_numpy(array) for array in (evidence, correct, groups)]
-    seen = Seen(rollouts.token_ids, response_mask, *per_rollout, credit=credit, own=slice(None))
+    seen = Seen(
+        rollouts.token_ids, response_mask, torch.from_numpy(evidence), torch.from_numpy(correct),
+        torch.from_numpy(groups), credit, slice(None),
+    )  # fmt: skip
     rollouts.metrics |= step_metrics(seen, base, chosen.estimator)
     rollouts.metrics[f"{PREFIX}seconds"] = seconds
     credit += base  # in place: the batch is large
