@@ -9,9 +9,10 @@ import warnings
 import numpy as np
 import pytest
 
-from ktae import KTAEConfig, credit_table, token_credit, token_advantages
+from ktae import credit_table, token_credit, token_advantages
+from ktae.estimators import KTAE, Estimator, preset
 
-PAPER, RELEASED = KTAEConfig.paper(), KTAEConfig.released()
+PAPER, RELEASED = preset("paper"), preset("released")
 UNKNOWN = np.nan
 
 # Two correct and two incorrect rollouts; token 1 is in all of them, 2 and 6 speak for a side.
@@ -26,8 +27,8 @@ MEMO_BREAKER = 160
 
 
 @pytest.fixture(scope="module")
-def terms(backend: str) -> np.ndarray:
-    """The terms of the group above, nonzero where a test relies on it."""
+def credit(backend: str) -> np.ndarray:
+    """The credit of the group above, nonzero where a test relies on it."""
     got = token_credit(IDS, MASK, CORRECT, GROUPS, backend=backend)
     assert np.all(got[:, 0] == 0)
     assert np.all(got[:2, 1] > 0.2)
@@ -35,7 +36,7 @@ def terms(backend: str) -> np.ndarray:
     return got
 
 
-# --- group all correct, all incorrect, or of one rollout: term 0 everywhere
+# --- group all correct, all incorrect, or of one rollout: credit 0 everywhere
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def terms(backend: str) -> np.ndarray:
     ids=str,
 )
 def test_group_with_nothing_to_compare(
-    backend: str, table_backend: str, terms: np.ndarray, correct: list[float]
+    backend: str, table_backend: str, credit: np.ndarray, correct: list[float]
 ) -> None:
     n = len(correct)
     ids = np.concatenate([IDS[:n], IDS])
@@ -52,11 +53,11 @@ def test_group_with_nothing_to_compare(
     batch = (ids, np.ones_like(ids), np.concatenate([correct, CORRECT]), groups)
     got = token_credit(*batch, backend=backend)
     assert np.all(got[:n] == 0)
-    np.testing.assert_array_equal(got[n:], terms)
+    np.testing.assert_array_equal(got[n:], credit)
     table = credit_table(*batch, backend=table_backend)
     degenerate = table.group == 5
     assert np.all(table.p_value[degenerate] == 1)
-    for column in ("fisher_score", "information_gain", "direction", "value", "term"):
+    for column in ("fisher_score", "information_gain", "direction", "value", "credit"):
         assert np.all(getattr(table, column)[degenerate] == 0), column
     known = np.isfinite(correct)
     assert degenerate.sum() == len(np.unique(ids[:n][known]))
@@ -79,7 +80,7 @@ def test_advantage_of_a_group_with_nothing_to_compare_is_the_rollouts(backend: s
 @pytest.mark.parametrize("correct", [0, 1, UNKNOWN])
 @pytest.mark.parametrize("position", [0, 2, 4])
 def test_empty_rollout_is_not_counted(
-    backend: str, table_backend: str, terms: np.ndarray, correct: float, position: int
+    backend: str, table_backend: str, credit: np.ndarray, correct: float, position: int
 ) -> None:
     batch = (
         np.insert(IDS, position, -100, axis=0),
@@ -88,7 +89,7 @@ def test_empty_rollout_is_not_counted(
         np.zeros(5, dtype=int),
     )
     got = token_credit(*batch, backend=backend)
-    np.testing.assert_array_equal(got, np.insert(terms, position, 0, axis=0))
+    np.testing.assert_array_equal(got, np.insert(credit, position, 0, axis=0))
     table = credit_table(*batch, backend=table_backend)
     assert np.all(table.a + table.b + table.c + table.d == 4)
 
@@ -111,43 +112,43 @@ def test_a_group_that_only_an_empty_rollout_makes_mixed(backend: str) -> None:
 
 
 def test_rollout_of_ignored_tokens_only_is_not_counted(
-    backend: str, table_backend: str, terms: np.ndarray
+    backend: str, table_backend: str, credit: np.ndarray
 ) -> None:
     ids = np.vstack([IDS, np.full((1, 4), 9)])
-    config = KTAEConfig(ignore_token_ids=(9,))
+    config = KTAE(ignore_token_ids=(9,))
     batch = (ids, np.ones_like(ids), [*CORRECT, 0], np.zeros(5, dtype=int))
     got = token_credit(*batch, config, backend=backend)
-    np.testing.assert_array_equal(got, np.vstack([terms, np.zeros(4)]))
+    np.testing.assert_array_equal(got, np.vstack([credit, np.zeros(4)]))
     table = credit_table(*batch, config, backend=table_backend)
     assert np.all(table.a + table.b + table.c + table.d == 4)
 
 
-# --- correctness unknown: left out of the tables, term 0, never folded into "incorrect"
+# --- correctness unknown: left out of the tables, credit 0, never folded into "incorrect"
 
 
 @pytest.mark.parametrize("position", [0, 2, 4])
 def test_unknown_rollout_is_left_out(
-    backend: str, table_backend: str, terms: np.ndarray, position: int
+    backend: str, table_backend: str, credit: np.ndarray, position: int
 ) -> None:
     ids = np.insert(IDS, position, [2, 6, 1, 99], axis=0)  # telling tokens, and one of its own
     correct = np.insert(CORRECT, position, UNKNOWN)
     batch = (ids, np.ones_like(ids), correct, np.zeros(5, dtype=int))
     got = token_credit(*batch, backend=backend)
-    np.testing.assert_array_equal(got, np.insert(terms, position, 0, axis=0))
+    np.testing.assert_array_equal(got, np.insert(credit, position, 0, axis=0))
     table = credit_table(*batch, backend=table_backend)
     alone = credit_table(IDS, MASK, CORRECT, GROUPS, backend=table_backend)
     for name, expected in alone._asdict().items():
         np.testing.assert_array_equal(getattr(table, name), expected, err_msg=name)
 
 
-def test_unknown_rollout_keeps_its_rollout_advantage(backend: str, terms: np.ndarray) -> None:
+def test_unknown_rollout_keeps_its_rollout_advantage(backend: str, credit: np.ndarray) -> None:
     """It counts for the baseline: a reward was given, only the correctness is in doubt."""
     ids = np.vstack([IDS, [2, 6, 1, 99]])
     got = token_advantages(
         [*REWARDS, 4.0], ids, np.ones_like(ids), np.zeros(5, dtype=int),
         correct=[*CORRECT, UNKNOWN], base="dr_grpo", backend=backend,
     )  # fmt: skip
-    expected = np.vstack([terms, np.zeros(4)]) + (np.array([*REWARDS, 4.0]) - 1.0)[:, None]
+    expected = np.vstack([credit, np.zeros(4)]) + (np.array([*REWARDS, 4.0]) - 1.0)[:, None]
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
 
 
@@ -158,13 +159,13 @@ def test_unknown_rollout_keeps_its_rollout_advantage(backend: str, terms: np.nda
 @pytest.mark.parametrize("n_false", [1, 2, 11, MEMO_BREAKER])
 @pytest.mark.parametrize(
     "config",
-    [PAPER, RELEASED, KTAEConfig(fisher="point"), KTAEConfig(h1=1e6, h2=1e6, h3=1e6)],
+    [PAPER, RELEASED, KTAE(fisher="point"), KTAE(h1=1e6, h2=1e6, h3=1e6)],
     ids=["paper", "released", "point", "heavy"],
 )
 def test_token_of_every_rollout(
-    backend: str, table_backend: str, n_true: int, n_false: int, config: KTAEConfig
+    backend: str, table_backend: str, n_true: int, n_false: int, estimator: Estimator
 ) -> None:
-    """It occurs three times as often in correct rollouts, yet its term is 0."""
+    """It occurs three times as often in correct rollouts, yet its credit is 0."""
     n = n_true + n_false
     ids = np.full((n, 4), 7)
     ids[:, 3] = 100 + np.arange(n)  # one token of its own in each rollout
@@ -179,7 +180,7 @@ def test_token_of_every_rollout(
     assert table.token_id[0] == 7
     assert abs(table.direction[0]) > 1e-4
     assert (table.p_value[0], table.fisher_score[0], table.information_gain[0]) == (1, 0, 0)
-    assert (table.value[0], table.term[0]) == (0, 0)
+    assert (table.value[0], table.credit[0]) == (0, 0)
 
 
 # --- ignore_token_ids: neither counted nor given a value
@@ -189,7 +190,7 @@ def test_token_of_every_rollout(
 def test_ignored_tokens_are_as_if_masked(
     backend: str, table_backend: str, ignored: tuple[int, ...]
 ) -> None:
-    config = KTAEConfig(ignore_token_ids=ignored)
+    config = KTAE(ignore_token_ids=ignored)
     got = token_credit(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
     without = ~np.isin(IDS, ignored)
     expected = token_credit(IDS, without, CORRECT, GROUPS, backend=backend)
@@ -202,10 +203,10 @@ def test_ignored_tokens_are_as_if_masked(
 
 
 def test_ignored_token_keeps_the_rollout_advantage(backend: str) -> None:
-    """It is a token of the response like any other; only its term is 0."""
+    """It is a token of the response like any other; only its credit is 0."""
     got = token_advantages(
         REWARDS, IDS, MASK, GROUPS, base=[1.0, 2.0, 3.0, 4.0],
-        config=KTAEConfig(ignore_token_ids=(2,)), backend=backend,
+        config=KTAE(ignore_token_ids=(2,)), backend=backend,
     )  # fmt: skip
     assert (got[0, 1], got[1, 1], got[1, 2]) == (1, 2, 2)
 
@@ -244,7 +245,7 @@ def test_mask_with_holes(backend: str) -> None:
 def test_large_values_saturate(
     backend: str, table_backend: str, weight: float, scale: float
 ) -> None:
-    config = KTAEConfig(h1=weight, h2=weight, h3=weight, term_scale=scale)
+    config = KTAE(h1=weight, h2=weight, h3=weight, term_scale=scale)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         got = token_credit(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
@@ -274,7 +275,7 @@ def test_most_extreme_settings_stay_finite(
     backend: str, table_backend: str, settings: dict[str, float]
 ) -> None:
     """At the bounds of what the config takes. 0 · inf must not become NaN."""
-    config = KTAEConfig(**settings)
+    config = KTAE(**settings)
     bound = 0.5 * config.term_scale * (1 + 1e-6)
     got = token_credit(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
     assert np.all(np.abs(got) <= bound)  # false for NaN and inf
@@ -303,10 +304,10 @@ def test_correct_where_the_reward_is_above_the_threshold(
     assert np.any(expected != 0)
 
 
-def test_the_verifier_beats_the_shaped_reward(backend: str, terms: np.ndarray) -> None:
+def test_the_verifier_beats_the_shaped_reward(backend: str, credit: np.ndarray) -> None:
     """DAPO's overlong penalty may take a correct rollout's reward to 0: it stays correct."""
     got = token_advantages(
         [0.0, 1.0, -1.0, 0.0], IDS, MASK, GROUPS, correct=CORRECT, base=np.zeros(4),
         backend=backend,
     )  # fmt: skip
-    np.testing.assert_array_equal(got, terms)
+    np.testing.assert_array_equal(got, credit)

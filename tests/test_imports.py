@@ -44,7 +44,7 @@ def test_public_names() -> None:
 
     assert sorted(ktae.__all__) == [
         "InputError",
-        "KTAEConfig",
+        "Estimator",
         "CreditTable",
         "__version__",
         "backends",
@@ -85,10 +85,11 @@ for name in {absent}:
     raise SystemExit(f"{{name}} can still be imported")
 
 import ktae
+from ktae.estimators import Estimator
 ids, mask, correct, groups = [[1, 2], [1, 3]], [[1, 1], [1, 1]], [1, 0], [0, 0]
 print(ktae.token_credit(ids, mask, correct, groups, backend={backend!r}).tolist())
 print(ktae.token_advantages(correct, ids, mask, groups, base=[0, 0], backend={backend!r}).tolist())
-print(len(ktae.credit_table(ids, mask, correct, groups, backend={backend!r}).term))
+print(len(ktae.credit_table(ids, mask, correct, groups, backend={backend!r}).credit))
 """
 
 WITHOUT_TORCH = ["torch", "trl", "verl", "transformers", "pandas", "scipy", "pyarrow"]

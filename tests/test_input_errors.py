@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ktae import InputError, credit_table, token_credit, token_advantages
+from ktae.estimators import Estimator
 
 IDS = np.array([[1, 2, 3, 4], [1, 2, 2, 5], [1, 6, 5, 5], [1, 6, 7, 3], [2, 6, 0, 0]])
 MASK = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 1], [1, 1, 1, 1], [1, 1, 0, 0]], dtype=bool)
@@ -255,5 +256,5 @@ def test_ragged_lists(estimate: Callable[..., Any], name: str) -> None:
 
 
 def test_config_is_a_config(estimate: Callable[..., Any]) -> None:
-    with pytest.raises(InputError, match="config is 'paper'; expected a KTAEConfig"):
+    with pytest.raises(InputError, match="config is 'paper'; expected a Estimator"):
         estimate(IDS, MASK, CORRECT, GROUPS, "paper")

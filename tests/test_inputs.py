@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ktae import InputError, KTAEConfig, credit_table, token_credit, token_advantages
+from ktae import InputError, credit_table, token_credit, token_advantages
+from ktae.estimators import KTAE
 
 IDS = np.array([[1, 2, 3, 4], [1, 2, 2, 5], [1, 6, 5, 5], [1, 6, 7, 3], [2, 6, 0, 0]])
 MASK = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 1], [1, 1, 1, 1], [1, 1, 0, 0]], dtype=bool)
@@ -16,9 +17,9 @@ REWARDS = np.array([1.0, 0.5, 0.0, -0.5, 2.0])
 
 @pytest.fixture(scope="module")
 def expected() -> np.ndarray:
-    terms = token_credit(IDS, MASK, CORRECT, GROUPS, backend="naive")
-    assert np.count_nonzero(terms) == 8
-    return terms
+    credit = token_credit(IDS, MASK, CORRECT, GROUPS, backend="naive")
+    assert np.count_nonzero(credit) == 8
+    return credit
 
 
 # --- every token id that is allowed, and anything where masked
@@ -101,7 +102,7 @@ def test_mask_counts_where_it_is_not_0(
     got = token_credit(IDS, mask, CORRECT, GROUPS, backend=backend)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
     table = credit_table(IDS, mask, CORRECT, GROUPS, backend=table_backend)
-    assert len(table.term) == 9
+    assert len(table.credit) == 9
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.int64, np.uint8, np.float16, np.float32, list])
@@ -220,7 +221,7 @@ def test_inputs_are_never_modified_and_never_returned(backend: str, table_backen
 
 def test_results_do_not_share_memory(backend: str) -> None:
     first, second = (
-        token_credit(IDS, MASK, CORRECT, GROUPS, KTAEConfig(), backend=backend)
+        token_credit(IDS, MASK, CORRECT, GROUPS, KTAE(), backend=backend)
         for _ in range(2)
     )
     kept = second.copy()

@@ -11,17 +11,18 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ktae import KTAEConfig, credit_table, token_credit, token_advantages
+from ktae import credit_table, token_credit, token_advantages
+from ktae.estimators import KTAE, Estimator, preset
 
-ATOL = 1e-6  # of float32 terms, which are at most 1
+ATOL = 1e-6  # of float32 credit, which are at most 1
 
 CONFIGS = {
-    "paper": KTAEConfig.paper(),
-    "released": KTAEConfig.released(ignore_token_ids=(3,)),
-    "point": KTAEConfig(fisher="point"),
-    "no_fisher": KTAEConfig(h1=0.0),
-    "no_information_gain": KTAEConfig(h2=0.0),
-    "no_term_frequency": KTAEConfig(h3=0.0),
+    "paper": preset("paper"),
+    "released": preset("released", ignore_token_ids=(3,)),
+    "point": KTAE(fisher="point"),
+    "no_fisher": KTAE(h1=0.0),
+    "no_information_gain": KTAE(h2=0.0),
+    "no_term_frequency": KTAE(h3=0.0),
 }
 configs = st.sampled_from(list(CONFIGS.values()))
 
@@ -58,24 +59,24 @@ def permutations_of(n: int) -> st.SearchStrategy[np.ndarray]:
 
 @given(batch=batches(), config=configs, data=st.data())
 def test_permuting_rollouts_permutes_the_terms(
-    backend: str, batch: Rollouts, config: KTAEConfig, data: st.DataObject
+    backend: str, batch: Rollouts, estimator: Estimator, data: st.DataObject
 ) -> None:
     order = data.draw(permutations_of(len(batch.groups)))
-    terms = token_credit(*batch, config, backend=backend)
+    credit = token_credit(*batch, config, backend=backend)
     permuted = token_credit(*batch.take(order), config, backend=backend)
-    np.testing.assert_allclose(permuted, terms[order], rtol=0, atol=ATOL)
+    np.testing.assert_allclose(permuted, credit[order], rtol=0, atol=ATOL)
 
 
 @given(batch=batches(), config=configs, data=st.data())
 def test_permuting_positions_permutes_the_terms(
-    backend: str, batch: Rollouts, config: KTAEConfig, data: st.DataObject
+    backend: str, batch: Rollouts, estimator: Estimator, data: st.DataObject
 ) -> None:
     """KTAE looks at which tokens a rollout holds and how often, never at where."""
     order = data.draw(permutations_of(batch.mask.shape[1]))
-    terms = token_credit(*batch, config, backend=backend)
+    credit = token_credit(*batch, config, backend=backend)
     moved = batch._replace(token_ids=batch.token_ids[:, order], mask=batch.mask[:, order])
     permuted = token_credit(*moved, config, backend=backend)
-    np.testing.assert_allclose(permuted, terms[:, order], rtol=0, atol=ATOL)
+    np.testing.assert_allclose(permuted, credit[:, order], rtol=0, atol=ATOL)
 
 
 @given(
@@ -85,12 +86,12 @@ def test_permuting_positions_permutes_the_terms(
     strings=st.booleans(),
 )
 def test_relabelling_groups_changes_nothing(
-    backend: str, batch: Rollouts, config: KTAEConfig, labels: list[int], strings: bool
+    backend: str, batch: Rollouts, estimator: Estimator, labels: list[int], strings: bool
 ) -> None:
-    terms = token_credit(*batch, config, backend=backend)
+    credit = token_credit(*batch, config, backend=backend)
     relabelled = np.array([str(label) for label in labels] if strings else labels)[batch.groups]
     got = token_credit(*batch._replace(groups=relabelled), config, backend=backend)
-    np.testing.assert_allclose(got, terms, rtol=0, atol=ATOL)
+    np.testing.assert_allclose(got, credit, rtol=0, atol=ATOL)
 
 
 @given(
@@ -99,19 +100,19 @@ def test_relabelling_groups_changes_nothing(
     names=st.lists(st.integers(0, 2**31 - 1), min_size=7, max_size=7, unique=True),
 )
 def test_renaming_tokens_changes_nothing(
-    backend: str, batch: Rollouts, config: KTAEConfig, names: list[int]
+    backend: str, batch: Rollouts, estimator: Estimator, names: list[int]
 ) -> None:
-    terms = token_credit(*batch, config, backend=backend)
+    credit = token_credit(*batch, config, backend=backend)
     renamed = batch._replace(token_ids=np.array(names)[batch.token_ids])
     ignored = tuple(names[token] for token in config.ignore_token_ids)
     same = dataclasses.replace(config, ignore_token_ids=ignored)
     got = token_credit(*renamed, same, backend=backend)
-    np.testing.assert_allclose(got, terms, rtol=0, atol=ATOL)
+    np.testing.assert_allclose(got, credit, rtol=0, atol=ATOL)
 
 
 @given(batch=batches(), config=configs, left=st.integers(0, 2), right=st.integers(0, 40))
 def test_padding_changes_nothing(
-    backend: str, batch: Rollouts, config: KTAEConfig, left: int, right: int
+    backend: str, batch: Rollouts, estimator: Estimator, left: int, right: int
 ) -> None:
     """Columns and rows of padding, on either side, of a token that occurs elsewhere too."""
     width = ((left, 1), (left, right))
@@ -122,20 +123,20 @@ def test_padding_changes_nothing(
         np.pad(batch.groups, width[0], constant_values=1),
     )
     got = token_credit(*padded, config, backend=backend)
-    terms = token_credit(*batch, config, backend=backend)
-    np.testing.assert_allclose(got, np.pad(terms, width), rtol=0, atol=ATOL)
+    credit = token_credit(*batch, config, backend=backend)
+    np.testing.assert_allclose(got, np.pad(credit, width), rtol=0, atol=ATOL)
 
 
 @given(batch=batches(), config=configs)
 def test_groups_do_not_see_each_other(
-    backend: str, table_backend: str, batch: Rollouts, config: KTAEConfig
+    backend: str, table_backend: str, batch: Rollouts, estimator: Estimator
 ) -> None:
-    terms = token_credit(*batch, config, backend=backend)
+    credit = token_credit(*batch, config, backend=backend)
     table = credit_table(*batch, config, backend=table_backend)
     for label in np.unique(batch.groups):
         rows = batch.groups == label
         alone = token_credit(*batch.take(rows), config, backend=backend)
-        np.testing.assert_allclose(alone, terms[rows], rtol=0, atol=ATOL)
+        np.testing.assert_allclose(alone, credit[rows], rtol=0, atol=ATOL)
         for column, of_all in zip(
             credit_table(*batch.take(rows), config, backend=table_backend), table, strict=True
         ):
@@ -143,35 +144,35 @@ def test_groups_do_not_see_each_other(
 
 
 @given(batch=batches(), config=configs)
-def test_masked_tokens_do_not_matter(backend: str, batch: Rollouts, config: KTAEConfig) -> None:
-    terms = token_credit(*batch, config, backend=backend)
+def test_masked_tokens_do_not_matter(backend: str, batch: Rollouts, estimator: Estimator) -> None:
+    credit = token_credit(*batch, config, backend=backend)
     got = token_credit(
         *batch._replace(token_ids=np.where(batch.mask, batch.token_ids, -100)),
         config,
         backend=backend,
     )
-    np.testing.assert_allclose(got, terms, rtol=0, atol=ATOL)
-    assert np.all(terms[~batch.mask] == 0)
+    np.testing.assert_allclose(got, credit, rtol=0, atol=ATOL)
+    assert np.all(credit[~batch.mask] == 0)
 
 
 @given(batch=batches(), config=configs)
 def test_swapping_correct_and_incorrect_flips_the_sign(
-    backend: str, batch: Rollouts, config: KTAEConfig
+    backend: str, batch: Rollouts, estimator: Estimator
 ) -> None:
-    terms = token_credit(*batch, config, backend=backend)
+    credit = token_credit(*batch, config, backend=backend)
     swapped = token_credit(*batch._replace(correct=1 - batch.correct), config, backend=backend)
-    np.testing.assert_allclose(swapped, -terms, rtol=0, atol=ATOL)
+    np.testing.assert_allclose(swapped, -credit, rtol=0, atol=ATOL)
 
 
 @given(batch=batches(), config=configs)
 def test_unknown_rollouts_might_as_well_not_be_there(
-    backend: str, batch: Rollouts, config: KTAEConfig
+    backend: str, batch: Rollouts, estimator: Estimator
 ) -> None:
     known = ~np.isnan(batch.correct)
-    terms = token_credit(*batch, config, backend=backend)
+    credit = token_credit(*batch, config, backend=backend)
     got = token_credit(*batch.take(known), config, backend=backend)
-    np.testing.assert_allclose(terms[known], got, rtol=0, atol=ATOL)
-    assert np.all(terms[~known] == 0)
+    np.testing.assert_allclose(credit[known], got, rtol=0, atol=ATOL)
+    assert np.all(credit[~known] == 0)
 
 
 @given(
@@ -192,10 +193,10 @@ def test_terms_are_finite_and_bounded(
 ) -> None:
     h1, h2, h3 = weights
     assume(not settings["normalize"] or h1 + h2 >= 1e-30)
-    config = KTAEConfig(h1=h1, h2=h2, h3=h3, **settings)
-    terms = token_credit(*batch, config, backend=backend)
-    assert terms.dtype == np.float32
-    assert np.all(np.abs(terms) <= 0.5 * config.term_scale)  # false for NaN and inf
+    config = KTAE(h1=h1, h2=h2, h3=h3, **settings)
+    credit = token_credit(*batch, config, backend=backend)
+    assert credit.dtype == np.float32
+    assert np.all(np.abs(credit) <= 0.5 * config.term_scale)  # false for NaN and inf
     table = credit_table(*batch, config, backend=table_backend)
     assert all(np.all(np.isfinite(column)) for column in table)
     assert np.all((table.p_value > 0) & (table.p_value <= 1))
@@ -205,30 +206,30 @@ def test_terms_are_finite_and_bounded(
 
 @given(batch=batches(unknown=False), config=configs, data=st.data())
 def test_token_of_every_rollout_has_no_term(
-    backend: str, batch: Rollouts, config: KTAEConfig, data: st.DataObject
+    backend: str, batch: Rollouts, estimator: Estimator, data: st.DataObject
 ) -> None:
     """Exactly 0, wherever the token stands in each rollout."""
     n_rows, n_columns = batch.mask.shape
     column = data.draw(hnp.arrays(np.int64, n_rows, elements=st.integers(0, n_columns - 1)))
     batch.token_ids[np.arange(n_rows), column] = 9
     batch.mask[np.arange(n_rows), column] = True
-    terms = token_credit(*batch, config, backend=backend)
-    assert np.all(terms[batch.token_ids == 9] == 0)
+    credit = token_credit(*batch, config, backend=backend)
+    assert np.all(credit[batch.token_ids == 9] == 0)
 
 
 @given(batch=batches(), config=configs)
 def test_terms_are_those_of_the_table(
-    backend: str, table_backend: str, batch: Rollouts, config: KTAEConfig
+    backend: str, table_backend: str, batch: Rollouts, estimator: Estimator
 ) -> None:
-    terms = token_credit(*batch, config, backend=backend)
+    credit = token_credit(*batch, config, backend=backend)
     table = credit_table(*batch, config, backend=table_backend)
-    term_of = dict(zip(zip(table.group, table.token_id, strict=True), table.term, strict=True))
-    assert len(term_of) == len(table.term)
+    term_of = dict(zip(zip(table.group, table.token_id, strict=True), table.credit, strict=True))
+    assert len(term_of) == len(table.credit)
     for row, column in zip(
         *np.nonzero(batch.mask & ~np.isnan(batch.correct)[:, None]), strict=True
     ):
         key = batch.groups[row], batch.token_ids[row, column]
-        assert terms[row, column] == pytest.approx(term_of.get(key, 0.0), abs=ATOL)
+        assert credit[row, column] == pytest.approx(term_of.get(key, 0.0), abs=ATOL)
 
 
 finite_rewards = st.floats(-100, 100, width=32)
@@ -236,16 +237,16 @@ finite_rewards = st.floats(-100, 100, width=32)
 
 @given(batch=batches(), config=configs, data=st.data())
 def test_own_base_is_added_where_unmasked(
-    backend: str, batch: Rollouts, config: KTAEConfig, data: st.DataObject
+    backend: str, batch: Rollouts, estimator: Estimator, data: st.DataObject
 ) -> None:
     base = data.draw(hnp.arrays(np.float64, len(batch.groups), elements=finite_rewards))
     ids, mask, correct, groups = batch
     got = token_advantages(
         np.zeros(len(base)), ids, mask, groups,
-        correct=correct, base=base, config=config, backend=backend,
+        correct=correct, base=base, estimator=estimator, backend=backend,
     )  # fmt: skip
-    terms = token_credit(*batch, config, backend=backend)
-    np.testing.assert_allclose(got, np.where(mask, base[:, None] + terms, 0), rtol=1e-6, atol=ATOL)
+    credit = token_credit(*batch, config, backend=backend)
+    np.testing.assert_allclose(got, np.where(mask, base[:, None] + credit, 0), rtol=1e-6, atol=ATOL)
     assert np.all(got[~mask] == 0)
 
 
@@ -264,7 +265,7 @@ def rollout_advantage(base: str, reward: float, rewards: list[float]) -> float:
 @settings(max_examples=100)
 @given(batch=batches(), data=st.data(), base=st.sampled_from(["grpo", "dr_grpo", "rloo"]))
 def test_rollout_advantages(base: str, batch: Rollouts, data: st.DataObject) -> None:
-    """With everything correct there are no terms. Rollouts without a token do not count."""
+    """With everything correct there is no credit. Rollouts without a token do not count."""
     elements = st.sampled_from([0.0, 1.0]) | st.integers(-50, 50).map(lambda x: x / 8)
     rewards = data.draw(hnp.arrays(np.float64, len(batch.groups), elements=elements))
     got = token_advantages(

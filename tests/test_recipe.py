@@ -1,7 +1,8 @@
 import pytest
 import yaml
 
-from ktae import InputError, KTAEConfig, recipe
+from ktae import InputError, recipe
+from ktae.estimators import KTAE, preset
 
 MINIMAL = {"name": "r", "steps": 3}
 
@@ -19,7 +20,7 @@ def write(tmp_path):
 def test_defaults_and_sections(write):
     loaded = recipe.load(write(MINIMAL | {"ktae": {"preset": "released", "h3": 0}}))
     assert loaded.rollout.group_size == 16
-    assert loaded.ktae.config() == KTAEConfig.released(h3=0.0)
+    assert loaded.ktae.config() == preset("released", h3=0.0)
     assert recipe.load(write(MINIMAL)).ktae is None
 
 
@@ -33,7 +34,7 @@ def test_overrides_take_yaml_values_and_make_sections(write):
     loaded = recipe.load(write(MINIMAL | {"ktae": None}), overrides)
     assert (loaded.seed, loaded.rollout.temperature) == (4, 0.5)
     assert loaded.optimizer.learning_rate == 1e-3
-    assert loaded.ktae.config() == KTAEConfig(h3=0.0)
+    assert loaded.ktae.config() == KTAE(h3=0.0)
     assert recipe.load(write(MINIMAL | {"ktae": {}}), ["ktae=null"]).ktae is None
 
 
@@ -70,7 +71,7 @@ def test_changes_are_found_in_the_keys_of_either_recipe(write):
         ),
         (
             MINIMAL | {"trl": {"ktae_decay_steps": 9}},
-            "trl.ktae_decay_steps is 9 and ktae is null; there is no term whose weight could fall",
+            "trl.ktae_decay_steps is 9 and ktae is null; there is no credit whose weight could fall",
         ),
         (
             MINIMAL | {"task": "math", "data": "x", "demo": {"language": "lists"}},

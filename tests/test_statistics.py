@@ -244,16 +244,16 @@ def test_term_is_the_centred_sigmoid(value: str, scale: float) -> None:
     """Origin: 1 / (1 + e^-v) - 1/2 in `decimal` with 50 digits."""
     with decimal.localcontext(prec=50):
         expected = float(1 / (1 + (-Decimal(value)).exp()) - Decimal("0.5"))
-    assert statistics.term(float(value), scale) == pytest.approx(scale * expected, rel=1e-14)
-    assert statistics.term(-float(value), scale) == -statistics.term(float(value), scale)
+    assert statistics.credit(float(value), scale) == pytest.approx(scale * expected, rel=1e-14)
+    assert statistics.credit(-float(value), scale) == -statistics.credit(float(value), scale)
 
 
 @pytest.mark.parametrize("value", [710.0, 1e5, 1e308, math.inf])
 @pytest.mark.parametrize("scale", [1.0, 2.0])
 def test_term_does_not_overflow(value: float, scale: float) -> None:
-    assert statistics.term(value, scale) == 0.5 * scale
-    assert statistics.term(-value, scale) == -0.5 * scale
+    assert statistics.credit(value, scale) == 0.5 * scale
+    assert statistics.credit(-value, scale) == -0.5 * scale
 
 
 def test_term_of_nothing_is_zero() -> None:
-    assert statistics.term(0.0, 1.0) == 0.0
+    assert statistics.credit(0.0, 1.0) == 0.0

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ktae import KTAEConfig, credit_table, token_credit, token_advantages
+from ktae import credit_table, token_credit, token_advantages
+from ktae.estimators import KTAE, preset
 
 EXPECTED = Path(__file__).parent / "expected" / "worked_example.json"
 
@@ -36,12 +37,12 @@ REWARDS = np.array([1.0, 0.8, 1.0, 0.9, 0.0, -0.5])  # 0 is not above the defaul
 GROUPS = np.zeros(6, dtype=int)
 
 CONFIGS = {
-    "paper": KTAEConfig.paper(),
-    "released": KTAEConfig.released(),
-    "point": KTAEConfig(fisher="point"),
-    "no_fisher": KTAEConfig(h1=0.0),
-    "no_information_gain": KTAEConfig(h2=0.0),
-    "no_term_frequency": KTAEConfig(h3=0.0),
+    "paper": preset("paper"),
+    "released": preset("released"),
+    "point": KTAE(fisher="point"),
+    "no_fisher": KTAE(h1=0.0),
+    "no_information_gain": KTAE(h2=0.0),
+    "no_term_frequency": KTAE(h3=0.0),
 }
 
 
@@ -61,7 +62,7 @@ def test_terms(
 ) -> None:
     got = token_credit(TOKEN_IDS, MASK, CORRECT, GROUPS, CONFIGS[variant], backend=backend)
     assert got.dtype == dtype
-    np.testing.assert_allclose(got, padded(frozen[variant]["terms"]), rtol=0, atol=atol)
+    np.testing.assert_allclose(got, padded(frozen[variant]["credit"]), rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize("variant", CONFIGS)

@@ -15,21 +15,22 @@ import numpy as np
 import pytest
 
 import ktae
-from ktae import KTAEConfig, credit_table, token_credit, token_advantages
+from ktae import credit_table, token_advantages, token_credit
 from ktae.backends import BACKENDS
+from ktae.estimators import KTAE, Estimator, Ignoring, PresenceZ, Scaled, preset
 
-CONFIGS = {
-    "paper": KTAEConfig.paper(),
-    "released": KTAEConfig.released(ignore_token_ids=(2, 5, 151643)),
-    "point": KTAEConfig(fisher="point", ignore_token_ids=(1,)),
-    "no_fisher": KTAEConfig(h1=0.0),
-    "no_information_gain": KTAEConfig(h2=0.0),
-    "no_term_frequency": KTAEConfig(h3=0.0),
-    "odd_numbers": KTAEConfig(h1=0.3, h2=1.7, h3=0.01, k1=1.2, b_len=0.75, eps=1e-3),
-    "z": KTAEConfig(statistic="z", term_scale=0.3, ignore_token_ids=(1,)),
-    "graded": KTAEConfig(graded=True, ignore_token_ids=(2,)),
-    "graded point": KTAEConfig.released(graded=True, fisher="point", h3=0.1),
-    "graded z": KTAEConfig(statistic="z", graded=True),
+ESTIMATORS: dict[str, Estimator] = {
+    "paper": preset("paper"),
+    "released": Ignoring(preset("released"), (2, 5)),
+    "point": Ignoring(KTAE(fisher="point"), (1,)),
+    "no_fisher": preset("no-fisher"),
+    "no_information_gain": preset("no-ig"),
+    "no_term_frequency": preset("no-tf"),
+    "odd_numbers": KTAE(h1=0.3, h2=1.7, h3=0.01, k1=1.2, b_len=0.75, eps=1e-3),
+    "z": Scaled(Ignoring(PresenceZ(), (1,)), 0.3),
+    "graded": Ignoring(KTAE(graded=True), (2,)),
+    "graded point": preset("released", graded=True, fisher="point", h3=0.1),
+    "graded z": PresenceZ(graded=True),
 }
 
 
@@ -70,15 +71,15 @@ def rollouts(
     return Rollouts(ids[order], mask[order], verdict[order], groups[order])
 
 
-def graded(batch: Rollouts, config: KTAEConfig) -> Rollouts:
-    """The batch with scores where the config takes them: some rewards of a group alike, some 0 and
-    1, and some groups of one reward alone."""
-    if not config.graded:
+def graded(batch: Rollouts, estimator: Estimator) -> Rollouts:
+    """The batch with scores where the estimator takes them: some rewards of a group alike, some 0
+    and 1, and some groups of one reward alone."""
+    if estimator.score_range is None:
         return batch
     known = np.nan_to_num(batch.correct)
     score = np.round(0.3 * known + 0.7 * np.random.default_rng(7).random(len(known)), 1)
     score = np.where(batch.groups % 5 == 0, 0.1, np.where(batch.groups % 3 == 0, known, score))
-    if config.statistic == "z":
+    if estimator.score_range != (0, 1):
         score = 20 * score - 7
     return batch._replace(correct=np.where(np.isnan(batch.correct), np.nan, score))
 
@@ -120,19 +121,19 @@ BATCHES = {
 
 
 @functools.cache
-def oracle(batch_name: str, config_name: str) -> np.ndarray:
-    config = CONFIGS[config_name]
-    return token_credit(*graded(BATCHES[batch_name], config), config, backend="naive")
+def oracle(batch_name: str, estimator_name: str) -> np.ndarray:
+    estimator = ESTIMATORS[estimator_name]
+    return token_credit(*graded(BATCHES[batch_name], estimator), estimator, backend="naive")
 
 
-def assert_same_terms(got: np.ndarray, expected: np.ndarray) -> None:
+def assert_same_credit(got: np.ndarray, expected: np.ndarray) -> None:
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
 
 
-def assert_same_table(backend: str, batch: Rollouts, config: KTAEConfig) -> None:
-    table = credit_table(*batch, config, backend=backend)
-    for name, expected in credit_table(*batch, config, backend="naive")._asdict().items():
+def assert_same_table(backend: str, batch: Rollouts, estimator: Estimator) -> None:
+    table = credit_table(*batch, estimator, backend=backend)
+    for name, expected in credit_table(*batch, estimator, backend="naive")._asdict().items():
         got = getattr(table, name)
         assert got.dtype == expected.dtype, name
         if got.dtype == np.float64:
@@ -141,29 +142,29 @@ def assert_same_table(backend: str, batch: Rollouts, config: KTAEConfig) -> None
             np.testing.assert_array_equal(got, expected, err_msg=name)
 
 
-@pytest.mark.parametrize("config_name", CONFIGS)
+@pytest.mark.parametrize("estimator_name", ESTIMATORS)
 @pytest.mark.parametrize("name", BATCHES)
-def test_terms(fast_backend: str, name: str, config_name: str) -> None:
-    config = CONFIGS[config_name]
-    got = token_credit(*graded(BATCHES[name], config), config, backend=fast_backend)
-    assert_same_terms(got, oracle(name, config_name))
+def test_credit(fast_backend: str, name: str, estimator_name: str) -> None:
+    estimator = ESTIMATORS[estimator_name]
+    got = token_credit(*graded(BATCHES[name], estimator), estimator, backend=fast_backend)
+    assert_same_credit(got, oracle(name, estimator_name))
 
 
-@pytest.mark.parametrize("config_name", CONFIGS)
+@pytest.mark.parametrize("estimator_name", ESTIMATORS)
 @pytest.mark.parametrize("name", BATCHES)
-def test_table(name: str, config_name: str) -> None:
-    config = CONFIGS[config_name]
-    assert_same_table("cpu", graded(BATCHES[name], config), config)
+def test_table(name: str, estimator_name: str) -> None:
+    estimator = ESTIMATORS[estimator_name]
+    assert_same_table("cpu", graded(BATCHES[name], estimator), estimator)
 
 
 def test_batches_are_not_trivial() -> None:
-    """Agreement on zeros and saturated terms would say little."""
+    """Agreement on zeros and saturated credit would say little."""
     for name, batch in BATCHES.items():
-        terms = np.abs(oracle(name, "paper"))
+        credit = np.abs(oracle(name, "paper"))
         if not name.startswith("groups of 1,") and name != "nothing at all":
-            assert np.count_nonzero(terms) >= min(10, 0.1 * batch.mask.size), name
+            assert np.count_nonzero(credit) >= min(10, 0.1 * batch.mask.size), name
         if max(np.unique(batch.groups, return_counts=True)[1]) >= 16 and batch.mask.size > 100:
-            assert np.count_nonzero((terms > 0) & (terms < 0.45)) >= 10, name
+            assert np.count_nonzero((credit > 0) & (credit < 0.45)) >= 10, name
 
 
 @pytest.mark.parametrize(
@@ -172,19 +173,19 @@ def test_batches_are_not_trivial() -> None:
 )
 def test_many_distinct_tokens(fast_backend: str, n_tokens: int, name: str) -> None:
     """More than any table starts with; the groups before and after must not notice."""
-    batch, config = distinct(n_tokens), CONFIGS[name]
-    expected = token_credit(*batch, config, backend="naive")
-    assert_same_terms(token_credit(*batch, config, backend=fast_backend), expected)
+    batch, estimator = distinct(n_tokens), ESTIMATORS[name]
+    expected = token_credit(*batch, estimator, backend="naive")
+    assert_same_credit(token_credit(*batch, estimator, backend=fast_backend), expected)
 
 
 def test_table_of_many_distinct_tokens() -> None:
-    assert_same_table("cpu", distinct(20001), CONFIGS["paper"])
+    assert_same_table("cpu", distinct(20001), ESTIMATORS["paper"])
 
 
 def test_large_group_after_large_group(fast_backend: str) -> None:
     batch = rollouts([16, 300, 16, 200, 3], 300, vocabulary=30_000, seed=3)
     expected = token_credit(*batch, backend="naive")
-    assert_same_terms(token_credit(*batch, backend=fast_backend), expected)
+    assert_same_credit(token_credit(*batch, backend=fast_backend), expected)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.int16])
@@ -197,22 +198,22 @@ def test_dtypes(fast_backend: str, dtype: type, shuffled: bool) -> None:
     for mask in (batch.mask, batch.mask.astype(np.int64)):
         for given in (ids, np.asfortranarray(ids)):
             got = token_credit(given, mask, *batch[2:], backend=fast_backend)
-            assert_same_terms(got, expected)
+            assert_same_credit(got, expected)
 
 
 def test_rollout_advantages_are_added(fast_backend: str) -> None:
     """Where unmasked, whether correctness is known or not; 0 elsewhere."""
-    batch, config = BATCHES["sizes that differ"], CONFIGS["released"]
+    batch, estimator = BATCHES["sizes that differ"], ESTIMATORS["released"]
     base = np.random.default_rng(5).normal(size=len(batch.groups))
     ids, mask, correct, groups = batch
     expected, got = (
         token_advantages(
             np.zeros_like(base), ids, mask, groups,
-            correct=correct, base=base, config=config, backend=backend,
+            correct=correct, base=base, estimator=estimator, backend=backend,
         )
         for backend in ("naive", fast_backend)
     )  # fmt: skip
-    assert_same_terms(got, expected)
+    assert_same_credit(got, expected)
     assert np.all(got[~mask] == 0)
     assert np.all(got[mask] != 0)
 
@@ -221,13 +222,13 @@ def test_rollout_advantages_are_added(fast_backend: str) -> None:
 @pytest.mark.parametrize("name", ["sizes that differ", "ids to 2^31 - 1", "mostly empty"])
 def test_bound_on_memory_changes_nothing(fast_backend: str, name: str, memory_bytes: int) -> None:
     got = token_credit(*BATCHES[name], backend=fast_backend, memory_bytes=memory_bytes)
-    assert_same_terms(got, oracle(name, "paper"))
+    assert_same_credit(got, oracle(name, "paper"))
 
 
 @pytest.mark.parametrize("validate", [True, False, None])
 def test_validation_changes_nothing(fast_backend: str, validate: bool | None) -> None:
     got = token_credit(*BATCHES["mostly unknown"], backend=fast_backend, validate=validate)
-    assert_same_terms(got, oracle("mostly unknown", "paper"))
+    assert_same_credit(got, oracle("mostly unknown", "paper"))
 
 
 @pytest.fixture(scope="module")
@@ -242,11 +243,11 @@ def digest(array: np.ndarray) -> str:
 
 def test_large_batch(fast_backend: str, large: Rollouts) -> None:
     """The rows of some of its groups against the oracle, which would take long for all of it."""
-    terms = token_credit(*large, backend=fast_backend)
+    credit = token_credit(*large, backend=fast_backend)
     rows = np.isin(large.groups, np.unique(large.groups)[::20])
     expected = token_credit(*(array[rows] for array in large), backend="naive")
-    np.testing.assert_allclose(terms[rows], expected, rtol=0, atol=1e-6)  # float32
-    assert np.count_nonzero(terms) > 500_000
+    np.testing.assert_allclose(credit[rows], expected, rtol=0, atol=1e-6)  # float32
+    assert np.count_nonzero(credit) > 500_000
 
 
 def test_first_bad_token_id_of_a_large_batch(fast_backend: str, large: Rollouts) -> None:
@@ -270,15 +271,15 @@ def test_threads_that_call_at_once(fast_backend: str) -> None:
         got = list(
             pool.map(lambda i: token_credit(*batches[i % 4], backend=fast_backend), range(24))
         )
-    for i, terms in enumerate(got):
-        np.testing.assert_array_equal(terms, expected[i % 4])
+    for i, credit in enumerate(got):
+        np.testing.assert_array_equal(credit, expected[i % 4])
 
 
 def test_threads_that_call_at_once_with_large_batches(fast_backend: str, large: Rollouts) -> None:
     expected = token_credit(*large, backend=fast_backend)
     with ThreadPoolExecutor(3) as pool:
-        for terms in pool.map(lambda _: token_credit(*large, backend=fast_backend), range(4)):
-            np.testing.assert_array_equal(terms, expected)
+        for credit in pool.map(lambda _: token_credit(*large, backend=fast_backend), range(4)):
+            np.testing.assert_array_equal(credit, expected)
 
 
 def run(code: str, **environment: str) -> str:

@@ -1,6 +1,7 @@
 """What only the torch backend has: unchecked values on a device, its forms of arrays, and a bound
 on its memory. A device is stood in for by the CPU, which the same code runs on."""
 
+import functools
 import sys
 import warnings
 from types import SimpleNamespace
@@ -11,8 +12,25 @@ import pytest
 from test_agreement import Rollouts, rollouts
 from test_cpu import extra_bytes
 
-from ktae import InputError, KTAEConfig, estimator, token_credit, token_advantages
+from ktae import InputError, credit, token_advantages, token_credit
 from ktae.backends import BACKENDS, resolve
+from ktae.batch import Context
+from ktae.estimators import (
+    KTAE,
+    Centred,
+    Estimator,
+    Function,
+    GroupMean,
+    Ignoring,
+    OverUnits,
+    PermutedLabels,
+    PresenceZ,
+    RandomPlaces,
+    RolloutMean,
+    Scaled,
+    ShuffledValues,
+    preset,
+)
 
 torch = pytest.importorskip("torch")
 
@@ -27,7 +45,7 @@ IDS = np.where(BATCH.mask, BATCH.token_ids, 0)
 @pytest.fixture
 def on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """CPU tensors take the path of those on a GPU."""
-    monkeypatch.setattr(estimator, "_stays_on_device", estimator.is_tensor)
+    monkeypatch.setattr(credit, "_stays_on_device", credit.is_tensor)
 
 
 def on_path(token_ids: Any = None, **arguments: Any) -> np.ndarray:
@@ -45,9 +63,11 @@ def test_invalid_ids_harm_no_other_group(bad_id: int) -> None:
     ids = IDS.copy()
     row = 5 + int(np.argmax(BATCH.mask[5:8].sum(axis=1)))
     ids[row, np.flatnonzero(BATCH.mask[row])] = bad_id
-    given = on_device(torch.from_numpy(ids), *BATCH[1:], KTAEConfig(), validate=False)
-    base = torch.zeros(len(ids), dtype=torch.float64)
-    got = backend.terms(given, KTAEConfig(), base, memory_bytes=2**20).numpy()
+    context = Context(functools.partial(backend.credit, memory_bytes=2**20))
+    given = on_device(
+        torch.from_numpy(ids), *BATCH[1:], score_range=None, context=context, validate=False
+    )
+    got = KTAE().credit(given).numpy()
     assert np.isfinite(got).all()
     others = np.r_[0:5, 8:17]
     np.testing.assert_allclose(got[others], expected[others], rtol=0, atol=1e-6)  # float32
@@ -55,27 +75,32 @@ def test_invalid_ids_harm_no_other_group(bad_id: int) -> None:
 
 @pytest.mark.usefixtures("on_a_device")
 @pytest.mark.parametrize(
-    "config",
+    "estimator",
     [
-        KTAEConfig.calibrated(),
-        KTAEConfig.calibrated(graded=True),
-        KTAEConfig(graded=True, units=("trigram", "position"), ignore_token_ids=(1, 2)),
-        KTAEConfig(control="permuted-labels"),
-        KTAEConfig(control="permuted-labels", graded=True, ignore_token_ids=(1,)),
-        KTAEConfig(control="shuffled-values", units=("token", "bigram")),
-        KTAEConfig(control="random-tokens"),
+        preset("calibrated"),
+        preset("calibrated", graded=True),
+        Ignoring(OverUnits(KTAE(graded=True), ("trigram", "position")), (1, 2)),
+        PermutedLabels(KTAE()),
+        Ignoring(PermutedLabels(KTAE(graded=True)), (1,)),
+        OverUnits(ShuffledValues(KTAE()), ("token", "bigram")),
+        RandomPlaces(KTAE()),
+        Centred(preset("trigrams")),
+        GroupMean(RolloutMean(KTAE())),
+        Scaled(Function(lambda ids, mask, correct, groups: ids * correct[:, None]), 0.1),
     ],
-    ids=lambda config: f"{config.statistic} {config.units} {config.control} {config.graded}",
+    ids=repr,
 )
-def test_statistics_units_and_controls_on_a_device(config: KTAEConfig) -> None:
+def test_estimators_on_a_device(estimator: Estimator) -> None:
     scores = np.round(np.random.default_rng(1).random(17), 2)
-    correct = np.where(np.isnan(BATCH.correct), np.nan, scores if config.graded else BATCH.correct)
+    correct = BATCH.correct
+    if estimator.score_range is not None:
+        correct = np.where(np.isnan(BATCH.correct), np.nan, scores)
     expected = token_advantages(
-        np.arange(17.0), IDS, BATCH.mask, BATCH.groups, correct=correct, config=config,
+        np.arange(17.0), IDS, BATCH.mask, BATCH.groups, correct=correct, estimator=estimator,
         backend="naive",
     )  # fmt: skip
     for form in (np.asarray, torch.tensor):
-        got = on_path(correct=form(correct), config=config)
+        got = on_path(correct=form(correct), estimator=estimator)
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
 
 
@@ -85,9 +110,8 @@ def test_scores_out_of_range_do_no_harm_where_nobody_looks(monkeypatch: pytest.M
     monkeypatch.setattr(
         tensors, "_on_host_or_tensor", lambda name, x: x if name == "correct" else seen(name, x)
     )
-    for statistic in ("ktae", "z"):
-        config = KTAEConfig(graded=True, statistic=statistic)
-        got = on_path(correct=torch.linspace(-3, 1e38, 17), config=config)
+    for estimator in (KTAE(graded=True), PresenceZ(graded=True)):
+        got = on_path(correct=torch.linspace(-3, 1e38, 17), estimator=estimator)
         assert np.isfinite(got).all()
         assert np.ptp(got[BATCH.groups == BATCH.groups[0]]) > 0
 
@@ -155,7 +179,7 @@ def test_a_devices_tensors_stay_there() -> None:
     for device in ("xpu", "npu", "meta"):
         tensor = SimpleNamespace(device=SimpleNamespace(type=device))
         assert resolve("auto", tensor) is resolve("torch", tensor) is BACKENDS["torch"]
-    assert estimator._stays_on_device(torch.empty(1, 1, device="meta"))
+    assert credit._stays_on_device(torch.empty(1, 1, device="meta"))
     tensor.device.type = "mps"
     assert resolve("auto", tensor) is resolve("cpu", tensor) is BACKENDS["cpu"]
     with pytest.raises(InputError, match="device of type mps, which has no float64"):

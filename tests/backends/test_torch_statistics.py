@@ -9,7 +9,8 @@ from ktae import statistics
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from ktae.backends._torch_statistics import PairSettings, judge_pairs  # noqa: E402
+from ktae.backends._torch_statistics import strength_and_effect  # noqa: E402
+from ktae.estimators import KTAE  # noqa: E402
 
 SMALL = [
     (a, b, n_true, n_false)
@@ -21,9 +22,11 @@ SMALL = [
 LARGE = [(0, 1, 500, 500), (300, 2, 500, 500), (250, 250, 500, 500), (1, 999, 1, 999), (7, 1, 8, 2)]
 
 
-def judged(tables: list[tuple[int, int, int, int]], *settings: float, memory: int) -> np.ndarray:
+def computed(
+    tables: list[tuple[int, int, int, int]], estimator: KTAE, *, memory: int
+) -> np.ndarray:
     columns = torch.tensor(tables, dtype=torch.int64).unbind(1)
-    return judge_pairs(*columns, PairSettings(*settings), memory_bytes=memory).numpy()
+    return strength_and_effect(*columns, estimator.formula(1.0), memory_bytes=memory).numpy()
 
 
 @pytest.mark.parametrize("tables", [SMALL, LARGE], ids=["small", "large"])
@@ -32,11 +35,12 @@ def judged(tables: list[tuple[int, int, int, int]], *settings: float, memory: in
 def test_every_table(tables: list[tuple[int, int, int, int]], point: bool, memory: int) -> None:
     if memory == 1:
         tables = tables[::97]  # one table at a time
-    got_fisher = judged(tables, 1.0, 0.0, point, False, memory=memory)
-    got_gain = judged(tables, 0.0, 1.0, point, False, memory=memory)
+    fisher = "point" if point else "two-sided"
+    got_fisher = computed(tables, KTAE(h2=0, fisher=fisher), memory=memory)
+    got_gain = computed(tables, KTAE(h1=0, h2=1, fisher=fisher), memory=memory)
     p = [statistics.fisher_p_value(*table, point) for table in tables]
-    fisher = [statistics.fisher_score(x) for x in p]
-    np.testing.assert_allclose(got_fisher[:, 0], fisher, rtol=1e-11, atol=0)
+    scores = [statistics.fisher_score(x) for x in p]
+    np.testing.assert_allclose(got_fisher[:, 0], scores, rtol=1e-11, atol=0)
     gain = [statistics.information_gain(*table) for table in tables]
     np.testing.assert_allclose(got_gain[:, 0], gain, rtol=0, atol=1e-13)
     effect = [statistics.effect_size(*table) for table in tables]
@@ -44,16 +48,16 @@ def test_every_table(tables: list[tuple[int, int, int, int]], point: bool, memor
 
 
 def test_weights_and_the_released_division() -> None:
-    paper = judged(SMALL, 1.0, 2.0, False, False, memory=2**30)
-    released = judged(SMALL, 1.0, 2.0, False, True, memory=2**30)
+    paper = computed(SMALL, KTAE(), memory=2**30)
+    released = computed(SMALL, KTAE(normalize=True), memory=2**30)
     np.testing.assert_allclose(released[:, 0], paper[:, 0] / 3, rtol=1e-15)
 
 
 def test_a_class_without_rollouts_has_no_strength() -> None:
-    assert judged([(0, 2, 0, 5), (3, 0, 4, 0)], 1.0, 2.0, False, False, memory=2**20).tolist() == [
+    assert computed([(0, 2, 0, 5), (3, 0, 4, 0)], KTAE(), memory=2**20).tolist() == [
         [0.0, 0.0],
         [0.0, 0.0],
     ]
-    assert judge_pairs(
-        *[torch.zeros(0, dtype=torch.int64)] * 4, PairSettings(1, 2, False, False), memory_bytes=1
+    assert strength_and_effect(
+        *[torch.zeros(0, dtype=torch.int64)] * 4, KTAE().formula(1.0), memory_bytes=1
     ).shape == (0, 2)

@@ -3,6 +3,7 @@ one. Triton reads TRITON_INTERPRET when it is imported, so the interpreter has a
 """
 
 import contextlib
+import functools
 import inspect
 import os
 import re
@@ -14,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_agreement import CONFIGS, Rollouts, graded, rollouts
+from test_agreement import ESTIMATORS, Rollouts, graded, rollouts
 
-from ktae import KTAEConfig, token_credit
+from ktae import token_credit
 from ktae.backends import BACKENDS, naive
-from ktae.batch import make_batch
+from ktae.batch import Batch, Context, make_batch
 from ktae.bench import random_batch
 from ktae.errors import InputError
 
@@ -33,7 +34,9 @@ from triton.compiler import ASTSource
 from ktae.backends import _triton_kernels as kernels
 from ktae.backends import _triton_survey as survey
 from ktae.backends import triton as backend
+from ktae.backends._triton_statistics import Settings
 from ktae.backends.tensors import Tensors
+from ktae.estimators import KTAE, Estimator
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 MEMORY = 2**24
@@ -41,24 +44,35 @@ MEMORY = 2**24
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-def tensors(batch: Rollouts, config: KTAEConfig = CONFIGS["paper"]) -> Tensors:
+def on_arrays(batch: Rollouts, estimator: Estimator, context: Context) -> Batch:
+    return make_batch(*batch, score_range=estimator.score_range, context=context)
+
+
+def tensors(
+    batch: Rollouts, estimator: Estimator = ESTIMATORS["paper"], memory_bytes: int = MEMORY
+) -> Tensors:
     """The batch as the kernels get it: sorted out, its token ids unchecked."""
-    arrays = make_batch(config, *batch)
+    context = Context(functools.partial(backend.credit, memory_bytes=memory_bytes))
+    arrays = on_arrays(batch, estimator, context)
     group_of = np.repeat(np.arange(len(arrays.group_ids)), np.diff(arrays.starts))
     columns = (arrays.token_ids, arrays.mask, arrays.correct, arrays.scores, arrays.rows, group_of)
     return Tensors(
-        *(x if x is None else torch.from_numpy(np.ascontiguousarray(x)) for x in columns)
+        *(x if x is None else torch.from_numpy(np.ascontiguousarray(x)) for x in columns),
+        base=torch.from_numpy(arrays.base),
+        context=context,
     )
 
 
 def assert_agrees(
-    batch: Rollouts, config: KTAEConfig, *, memory_bytes: int = MEMORY, **replaced: torch.Tensor
+    batch: Rollouts, estimator: Estimator, *, memory_bytes: int = MEMORY, **replaced: torch.Tensor
 ) -> None:
     """`replaced` are tensors of the batch in another form."""
     base = np.random.default_rng(len(batch.groups)).normal(size=len(batch.groups))
-    expected = naive.terms(make_batch(config, *batch), config, base)
-    given = tensors(batch, config)._replace(**replaced)
-    got = backend.terms(given, config, torch.from_numpy(base), memory_bytes=memory_bytes)
+    arrays = on_arrays(batch, estimator, Context(naive.credit))
+    expected = estimator.credit(arrays._replace(base=base))
+    given = tensors(batch, estimator, memory_bytes)
+    given = given._replace(**(replaced | {"base": torch.from_numpy(base)}))
+    got = estimator.credit(given)
     assert got.dtype == torch.float32 and got.is_contiguous()
     np.testing.assert_allclose(got.numpy(), expected, rtol=0, atol=1e-6)  # float32
     assert torch.all(got[~given.mask.bool()] == 0)
@@ -70,31 +84,31 @@ class TestInInterpreter:
     @pytest.mark.parametrize("n_columns", [1, 31, 123])
     def test_awkward_shapes(self, n_columns: int) -> None:
         batch = rollouts([1, 2, 3, 47], n_columns, seed=n_columns)
-        assert_agrees(batch, CONFIGS["paper"])
+        assert_agrees(batch, ESTIMATORS["paper"])
 
-    @pytest.mark.parametrize("name", list(CONFIGS))
-    def test_configs(self, name: str) -> None:
+    @pytest.mark.parametrize("name", list(ESTIMATORS))
+    def test_estimators(self, name: str) -> None:
         batch = rollouts([4, 1, 12], 31, seed=3)
-        assert_agrees(graded(batch, CONFIGS[name]), CONFIGS[name])
+        assert_agrees(graded(batch, ESTIMATORS[name]), ESTIMATORS[name])
 
     @pytest.mark.parametrize("options", [{"empty": 0.8}, {"unknown": 0.8}, {"empty": 1.0}])
     def test_mostly_empty_or_unknown(self, options: dict[str, float]) -> None:
-        assert_agrees(rollouts([6, 9, 5], 17, **options), CONFIGS["released"])
+        assert_agrees(rollouts([6, 9, 5], 17, **options), ESTIMATORS["released"])
 
     def test_300_rollouts(self) -> None:
-        assert_agrees(rollouts([2, 300], 3, vocabulary=40, empty=0.4), CONFIGS["paper"])
+        assert_agrees(rollouts([2, 300], 3, vocabulary=40, empty=0.4), ESTIMATORS["paper"])
 
     @pytest.mark.parametrize("name", ["released", "point"])
     def test_groups_too_large_for_the_memo(
         self, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(survey, "MEMO_PER_ROLLOUT", triton.language.constexpr(2))
-        assert_agrees(rollouts([2, 17, 23], 9), CONFIGS[name])
+        assert_agrees(rollouts([2, 17, 23], 9), ESTIMATORS[name])
 
     @pytest.mark.parametrize("largest_id", [2**31 - 1, 499 << 22])
     def test_large_and_colliding_ids(self, largest_id: int) -> None:
         batch = rollouts([16, 7], 123, vocabulary=500, largest_id=largest_id)
-        assert_agrees(batch, CONFIGS["paper"])
+        assert_agrees(batch, ESTIMATORS["paper"])
 
     def test_nothing(self) -> None:
         for shape in ((0, 5), (5, 0)):
@@ -105,14 +119,14 @@ class TestInInterpreter:
                 np.ones(n_rows),
                 np.ones(n_rows, int),
             )
-            assert_agrees(batch, CONFIGS["paper"])
+            assert_agrees(batch, ESTIMATORS["paper"])
 
     def test_rows_longer_than_a_block(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Tokens that recur in another block of the same rollout count one rollout."""
         monkeypatch.setattr(backend, "BLOCK", 16)
         monkeypatch.setattr(backend, "SURVEY_BLOCK", 16)
         monkeypatch.setattr(backend, "TABULATE_BLOCK", 16)
-        assert_agrees(rollouts([5, 4, 2], 45, vocabulary=20), CONFIGS["released"])
+        assert_agrees(rollouts([5, 4, 2], 45, vocabulary=20), ESTIMATORS["released"])
 
     @pytest.mark.parametrize(
         ("memory_bytes", "name"), [(0, "released"), (64 * 32 * 2, "paper"), (2**20, "paper")]
@@ -124,7 +138,7 @@ class TestInInterpreter:
         monkeypatch.setattr(backend, "BLOCK", 16)
         ids = np.random.default_rng(0).permutation(5 * 41).reshape(5, 41) * 97
         batch = Rollouts(ids, np.ones_like(ids, bool), np.arange(5) % 2, np.array([1, 1, 0, 1, 0]))
-        assert_agrees(batch, CONFIGS[name], memory_bytes=memory_bytes)
+        assert_agrees(batch, ESTIMATORS[name], memory_bytes=memory_bytes)
 
     def test_dtypes_and_strides(self) -> None:
         batch = rollouts([3, 5, 2], 19, vocabulary=100)
@@ -137,7 +151,7 @@ class TestInInterpreter:
         ):
             assert_agrees(
                 batch,
-                CONFIGS["paper"],
+                ESTIMATORS["paper"],
                 token_ids=torch.from_numpy(ids).to(id_type).t().contiguous().t(),
                 mask=torch.from_numpy(np.repeat(mask, 2, axis=1)).to(mask_type)[:, ::2],
             )
@@ -147,12 +161,8 @@ class TestInInterpreter:
         ids = batch.token_ids.copy()
         ids[6:] = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, ids[6:].shape)
         ids[6:, :3] = (-1, -(2**31), 2**32 - 1)
-        config = CONFIGS["paper"]
-        base = torch.zeros(12)
-        got = backend.terms(
-            tensors(batch._replace(token_ids=ids)), config, base, memory_bytes=MEMORY
-        )
-        expected = token_credit(*batch, config, backend="naive")
+        got = KTAE().credit(tensors(batch._replace(token_ids=ids)))
+        expected = token_credit(*batch, backend="naive")
         np.testing.assert_allclose(got[:6].numpy(), expected[:6], rtol=0, atol=1e-6)  # float32
         assert torch.all(got.isfinite())
 
@@ -160,8 +170,7 @@ class TestInInterpreter:
     def test_host_waits_for_nothing(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """None of the calls that copy from the device is made (the interpreter itself reads the
         memory by its address)."""
-        batch = tensors(graded(rollouts([8, 8], 20), CONFIGS[name]), CONFIGS[name])
-        base = torch.zeros(16, dtype=torch.float64)
+        batch = tensors(graded(rollouts([8, 8], 20), ESTIMATORS[name]), ESTIMATORS[name])
         with monkeypatch.context() as patched:
             for method in (
                 *("item", "tolist", "cpu", "numpy", "nonzero", "unique", "to", "masked_select"),
@@ -172,7 +181,7 @@ class TestInInterpreter:
             for function in ("tensor", "as_tensor", "from_numpy"):
                 forbidden = _forbidden(function, getattr(torch, function))
                 patched.setattr(torch, function, forbidden)
-            got = backend.terms(batch, CONFIGS[name], base, memory_bytes=MEMORY)
+            got = ESTIMATORS[name].credit(batch)
         assert torch.any(got != 0)
 
 
@@ -206,9 +215,7 @@ class TestCompiled:
 
     def test_needs_a_gpu(self) -> None:
         with pytest.raises(InputError, match=r"token_ids is on cpu; expected a CUDA device"):
-            backend.terms(
-                tensors(rollouts([3], 5)), KTAEConfig(), torch.zeros(3), memory_bytes=MEMORY
-            )
+            KTAE().credit(tensors(rollouts([3], 5)))
 
     @pytest.mark.parametrize(
         ("name", "has_scores"), [("released", False), ("graded", True), ("graded z", True)]
@@ -222,7 +229,12 @@ class TestCompiled:
         a barrier that the compiler dropped would show nowhere else.
         """
         monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-        settings = backend._settings(CONFIGS[name], has_scores)
+        seen: list[Settings] = []
+        context = Context(
+            lambda batch, formula: seen.append(Settings(formula, has_scores, batch.ignored))
+        )
+        ESTIMATORS[name].credit(on_arrays(rollouts([2], 3), ESTIMATORS[name], context))
+        (settings,) = seen
         matrix = survey.Matrix("*i64", "i64", "i32")
         groups = survey.Groups("*i64", "*i32", "*i32", "*i32", "*fp64", "*fp64", "*fp64")
         table = kernels.Table("*i64", "*i32", "*i64", "*fp64", "*fp32", "i32")
@@ -256,11 +268,11 @@ class TestCompiled:
     def test_training_step_on_the_gpu(self, name: str, dtype: type) -> None:
         """A sixteenth of the paper's step, and the host waits for nothing once it is compiled."""
         batch = random_batch(groups=64, dtype=dtype)
-        expected = token_credit(*batch, CONFIGS[name], backend="cpu")
+        expected = token_credit(*batch, ESTIMATORS[name], backend="cpu")
         given = [torch.from_numpy(array).cuda() for array in batch]
-        token_credit(*given, CONFIGS[name], backend="triton")
+        token_credit(*given, ESTIMATORS[name], backend="triton")
         with _host_must_not_wait():
-            got = token_credit(*given, CONFIGS[name], backend="triton")
+            got = token_credit(*given, ESTIMATORS[name], backend="triton")
         np.testing.assert_allclose(got.cpu().numpy(), expected, rtol=0, atol=1e-6)  # float32
 
     @on_gpu

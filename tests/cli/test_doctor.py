@@ -40,12 +40,12 @@ def no_trl(monkeypatch):
 
 
 def test_wrong_numbers_are_found(monkeypatch, no_trl):
-    terms = BACKENDS["cpu"].load().terms
+    credit = BACKENDS["cpu"].load().credit
 
     def slightly_wrong(*args, **kwargs):
-        return terms(*args, **kwargs) + np.float32(1e-4)
+        return credit(*args, **kwargs) + np.float32(1e-4)
 
-    monkeypatch.setattr(BACKENDS["cpu"].load(), "terms", slightly_wrong)
+    monkeypatch.setattr(BACKENDS["cpu"].load(), "credit", slightly_wrong)
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == 1
     assert "WRONG  backend cpu: largest difference to naive 1.0e-04" in done.output

@@ -117,9 +117,9 @@ def test_settings_replace_those_of_the_run(run, run_folder, tmp_path, options, s
     noted = "units token, bigram" if statistic == "z" else ""
     assert noted in run("show", "runs", *options).err
     assert run("null", "runs", *options, "--json", "null.json", "--permutations", 1).status == 0
-    term_abs = json.loads((tmp_path / "null.json").read_text())["real"]["term_abs"]
+    credit_abs = json.loads((tmp_path / "null.json").read_text())["real"]["credit_abs"]
     # z is 1 where each of two rollouts has its own tokens; σ(value) - ½ is less than ½.
-    assert term_abs == pytest.approx(scale * (2 / 3 if statistic == "z" else 1 / 3), rel=0.01)
+    assert credit_abs == pytest.approx(scale * (2 / 3 if statistic == "z" else 1 / 3), rel=0.01)
 
 
 def test_show(run):
@@ -142,7 +142,7 @@ def test_show_colours_for_and_against(run, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLORTERM", "truecolor")
     _, out, _ = run("show", "r.jsonl", "--group", "g")
-    assert "\x1b[37;48;2;28;108;200mso" in out  # one-sided tokens have a full term
+    assert "\x1b[37;48;2;28;108;200mso" in out  # one-sided tokens have a full credit
     assert "\x1b[37;48;2;200;95;0mhmm" in out
 
 

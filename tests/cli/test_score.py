@@ -38,8 +38,8 @@ def test_tokens_in_both_files_out(run, tmp_path):
     scored = record.read_record(tmp_path / "scores.parquet")
     ids_bt, mask_bt = record.pad(scored["token_ids"].to_pylist())
     expected = ktae.token_credit(ids_bt, mask_bt, [1, 0, 1, 0], ["g"] * 4, backend="naive")
-    for terms, expected_t, mask in zip(scored["terms"], expected, mask_bt, strict=True):
-        np.testing.assert_allclose(terms.as_py(), expected_t[mask], atol=1e-6)
+    for credit, expected_t, mask in zip(scored["credit"], expected, mask_bt, strict=True):
+        np.testing.assert_allclose(credit.as_py(), expected_t[mask], atol=1e-6)
     table = pq.read_table(tmp_path / "scores.tokens.parquet")
     assert table["token_id"].to_pylist() == [1, 2, 3, 7]
     assert table["group"].to_pylist() == ["g"] * 4
@@ -76,7 +76,7 @@ def test_preset_settings_threshold_and_out(run, tmp_path):
     assert (config["h2"], config["h3"], config["fisher"]) == (1.0, 0, "point")
     assert config["ignore_token_ids"] == [1]
     assert scored["correct"].to_pylist() == [1, 0, 1, 0]
-    assert scored["terms"].to_pylist()[0] == [0, 0, 0]
+    assert scored["credit"].to_pylist()[0] == [0, 0, 0]
     assert (tmp_path / "deep.tokens.parquet").exists()
 
 
@@ -100,18 +100,18 @@ def test_warnings(run, tmp_path):
     result = run("r.jsonl")
     assert result.status == 0
     assert result.out.startswith("6 rollouts (1 of unknown correctness), 2 groups (1 mixed, 1 all")
-    assert result.err == "ktae: warning: 1 of 2 groups have one rollout; its terms are 0\n"
+    assert result.err == "ktae: warning: 1 of 2 groups have one rollout; its credit is 0\n"
 
 
 def read_terms(folder):
-    return record.read_record(folder / "scores.parquet")["terms"].to_pylist()
+    return record.read_record(folder / "scores.parquet")["credit"].to_pylist()
 
 
 def test_a_file_without_a_mixed_group_gives_zeros(run, tmp_path):
     write_lines(tmp_path / "r.jsonl", [row | {"reward": 0} for row in GROUP])
     result = run("r.jsonl")
     assert result.status == 0
-    assert "no group has both correct and incorrect rollouts, so every term is 0" in result.err
+    assert "no group has both correct and incorrect rollouts, so all credit is 0" in result.err
     assert read_terms(tmp_path) == [[0] * 3, [0] * 2, [0] * 2, [0] * 3]
 
 
@@ -121,8 +121,8 @@ def test_graded_rewards_need_no_mixed_group(run, tmp_path):
     ]
     write_lines(tmp_path / "r.jsonl", rows)
     result = run("r.jsonl", "--set", "graded=true")
-    assert "every term is 0" not in result.err
-    assert any(any(terms) for terms in read_terms(tmp_path))
+    assert "all credit is 0" not in result.err
+    assert any(any(credit) for credit in read_terms(tmp_path))
 
 
 LINE = json.dumps(GROUP[0]) + "\n"
@@ -249,4 +249,4 @@ def test_real_rollouts_take_seconds(run, tmp_path, shared_data):
         ids_bt, mask_bt, [rows[i]["reward"] for i in first_mixed], [0] * 8, backend="naive"
     )
     for i, expected_t, mask in zip(first_mixed, expected_bt, mask_bt, strict=True):
-        np.testing.assert_allclose(scored["terms"][i].as_py(), expected_t[mask], atol=1e-6)
+        np.testing.assert_allclose(scored["credit"][i].as_py(), expected_t[mask], atol=1e-6)

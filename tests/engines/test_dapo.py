@@ -26,7 +26,7 @@ SMALL = [
 
 
 def curve(folder):
-    keys = ("step", "loss", "reward", "entropy", "dynamic_sampling/rounds", "ktae/term_abs")
+    keys = ("step", "loss", "reward", "entropy", "dynamic_sampling/rounds", "ktae/credit_abs")
     return np.array([[line[key] for key in keys] for line in metrics(folder)])
 
 
@@ -60,7 +60,7 @@ def test_killed_run_resumes_on_the_same_curve(command, tmp_path):
 
 @pytest.mark.parametrize("processes", [2, 3])
 def test_several_processes(command, tmp_path, processes):
-    """Every rollout's terms are those that one process computes from the run's own record."""
+    """Every rollout's credit is those that one process computes from the run's own record."""
     folder = tmp_path / "run"
     done = run(command(folder, "steps=3", processes=processes))
     assert done.returncode == 0, done.stderr[-3000:]
@@ -75,10 +75,10 @@ def test_several_processes(command, tmp_path, processes):
         prompts = set(zip(groups.tolist(), rollouts["prompt"], strict=True))
         assert len(prompts) == 6, "a group has one prompt"
         ids_bt, mask_bt = record.pad(rollouts["token_ids"])
-        terms = ktae.token_credit(ids_bt, mask_bt, rollouts["correct"], groups, backend="naive")
-        for row, own in enumerate(rollouts["terms"]):
-            np.testing.assert_allclose(own, terms[row, : len(own)], atol=1e-6)
-        strongest = max(strongest, np.abs(terms).max())
+        credit = ktae.token_credit(ids_bt, mask_bt, rollouts["correct"], groups, backend="naive")
+        for row, own in enumerate(rollouts["credit"]):
+            np.testing.assert_allclose(own, credit[row, : len(own)], atol=1e-6)
+        strongest = max(strongest, np.abs(credit).max())
     assert strongest > 0
 
 

@@ -1,4 +1,4 @@
-"""Groups split over processes: every rank gets the terms that one process would have given."""
+"""Groups split over processes: every rank gets the credit that one process would have given."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ def test_terms_are_those_of_one_process(base, tmp_path, processes, rows_per_rank
     for parts in zip(*ranks, strict=True):
         check_step(parts, group_size)
     check_gradient(base, next(zip(*ranks, strict=True)), torch.load(tmp_path / "gradient.pt"))
-    widths = [{part["terms"].shape[1] for part in parts} for parts in zip(*ranks, strict=True)]
+    widths = [{part["credit"].shape[1] for part in parts} for parts in zip(*ranks, strict=True)]
     assert any(len(step) > 1 for step in widths), "the ranks never differed in width"
 
 
@@ -51,20 +51,20 @@ def check_step(parts, group_size):
     ids_bt, mask_bt = record.pad(token_ids)
     expected = ktae.token_credit(ids_bt, mask_bt, correct, groups, backend="naive")
     assert np.abs(expected).max() > 0
-    terms = [row for part in parts for row in part["terms"]]
+    credit = [row for part in parts for row in part["credit"]]
     for row, ids in enumerate(token_ids):
-        np.testing.assert_allclose(terms[row][: len(ids)], expected[row, : len(ids)], atol=1e-6)
-        assert not terms[row][len(ids) :].any()
+        np.testing.assert_allclose(credit[row][: len(ids)], expected[row, : len(ids)], atol=1e-6)
+        assert not credit[row][len(ids) :].any()
 
 
 def check_gradient(base, parts, gradient):
     """The first step's, over all processes, is that of all rollouts in one batch."""
     model = AutoModelForCausalLM.from_pretrained(base)
     tokenizer = AutoTokenizer.from_pretrained(base, padding_side="left")
-    width = max(part["terms"].shape[1] for part in parts)
+    width = max(part["credit"].shape[1] for part in parts)
     advantages = torch.cat([
         torch.nn.functional.pad(
-            part["advantages"].unsqueeze(1) + part["terms"], (0, width - part["terms"].shape[1])
+            part["advantages"].unsqueeze(1) + part["credit"], (0, width - part["credit"].shape[1])
         )
         for part in parts
     ])  # fmt: skip

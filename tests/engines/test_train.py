@@ -49,7 +49,7 @@ def test_run_folder_holds_everything(command, tmp_path):
     rollouts = pq.read_table(files[0]).to_pylist()
     assert [row["group"] for row in rollouts] == ["0"] * 4 + ["1"] * 4
     for row in rollouts:
-        assert len(row["terms"]) == len(row["token_ids"]) <= 32
+        assert len(row["credit"]) == len(row["token_ids"]) <= 32
         assert row["prompt"].endswith("<sol>")
 
     for more, message in (((), "add --resume"), (("--resume",), "is finished")):

@@ -23,6 +23,7 @@ from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, recipe
 import ktae as core
 from ktae.report import summary, write_report
 from ktae.report.columns import columns_of
+from ktae.estimators import preset
 
 require("verl")
 
@@ -80,10 +81,10 @@ def check_report(folder, steps, out):
         return  # nothing to draw a curve of
     dump_columns = columns_of(dump)
     curves = summary.steps_of(
-        dump_columns, summary.score(dump_columns, core.KTAEConfig.paper()), dump.metrics
+        dump_columns, summary.score(dump_columns, core.preset("paper")), dump.metrics
     )
     names = {series["name"] for series in curves["series"]}
-    assert names >= {"accuracy", "response length", "reward", "mean |term|", "entropy"}
+    assert names >= {"accuracy", "response length", "reward", "mean |credit|", "entropy"}
     assert names >= {"clip share", "KL", "gradient norm"}
 
 

@@ -160,7 +160,7 @@ def check_updates(updates):
         for row, used in enumerate(update["advantages"]):
             np.testing.assert_allclose(used, expected[row, : len(used)], atol=2e-5)
         within = max(within, max(np.ptp(row) for row in update["advantages"] if row))
-    assert within > 0.01, "every rollout had one advantage: the terms never arrived"
+    assert within > 0.01, "every rollout had one advantage: the credit never arrived"
 
 
 def padding(update):

@@ -44,7 +44,7 @@ VARIANTS = {
     "no_term_frequency": PAPER | {"h3": 0},
 }
 COLUMNS = (
-    "token_id a b c d tf_true tf_false p_value fisher_score information_gain direction value term"
+    "token_id a b c d tf_true tf_false p_value fisher_score information_gain direction value credit"
 )
 K1, B_LEN, EPS = mpmath.mpf(2), mpmath.mpf("0.5"), mpmath.mpf("0.00001")
 
@@ -69,7 +69,7 @@ def asin_sqrt(part: int, whole: int) -> mpmath.mpf:
 
 
 def judge(token: int, true: list[list[int]], false: list[list[int]], how: dict) -> list:
-    """One row of the key-token table, in the order of COLUMNS."""
+    """One row of the credit table, in the order of COLUMNS."""
     n_true, n_false = len(true), len(false)
     a, b = sum(token in rollout for rollout in true), sum(token in rollout for rollout in false)
     long_true, long_false = list(chain(*true)), list(chain(*false))  # the paper concatenates
@@ -95,8 +95,8 @@ def judge(token: int, true: list[list[int]], false: list[list[int]], how: dict) 
     value = (how["h1"] * fisher + how["h2"] * gain) * direction
     if how["divide"]:
         value /= how["h1"] + how["h2"]
-    term = how["scale"] * (1 / (1 + mpmath.exp(-value)) - mpmath.mpf("0.5"))
-    judged = (real(tf_true), real(tf_false), real(p), fisher, gain, direction, value, term)
+    credit = how["scale"] * (1 / (1 + mpmath.exp(-value)) - mpmath.mpf("0.5"))
+    judged = (real(tf_true), real(tf_false), real(p), fisher, gain, direction, value, credit)
     return [token, a, b, n_true - a, n_false - b, *map(float, judged)]
 
 
@@ -110,9 +110,9 @@ def work_out(how: dict) -> dict:
     mean = sum(rewards) / len(rewards)
     std = mpmath.sqrt(sum((r - mean) ** 2 for r in rewards) / (len(rewards) - 1))
     base = [float((r - mean) / (std + mpmath.mpf("1e-6"))) for r in rewards]
-    terms = [[term_of.get(token, 0.0) for token in rollout] for rollout in ROLLOUTS]
-    advantages = [[grpo + term for term in row] for grpo, row in zip(base, terms, strict=True)]
-    return {"table": table, "terms": terms, "advantages": advantages}
+    credit = [[term_of.get(token, 0.0) for token in rollout] for rollout in ROLLOUTS]
+    advantages = [[grpo + credit for credit in row] for grpo, row in zip(base, credit, strict=True)]
+    return {"table": table, "credit": credit, "advantages": advantages}
 
 
 def work_out_all() -> dict:

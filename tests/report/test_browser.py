@@ -10,6 +10,7 @@ import ktae
 from ktae.report import inputs, write_report
 from ktae.report.columns import columns_of
 from ktae.rollouts import record
+from ktae.estimators import preset
 
 VIEWS = ("rollouts", "tokens", "groups", "training")
 
@@ -29,16 +30,16 @@ def plain_page(dump_file, tmp_path):
 
 
 def test_every_number_is_the_estimators(run_folder, run_page, open_page):
-    """Counts, p, gain, direction, value and term of every token of every group, all presets."""
+    """Counts, p, gain, direction, value and credit of every token of every group, all presets."""
     page = open_page(run_page)
     dump = inputs.load([run_folder])
     columns = columns_of(dump)
     rank_to_id = page.evaluate("ktae.report.vocabulary.id")
     compared = 0
     presets = (
-        ktae.KTAEConfig.paper(),
-        ktae.KTAEConfig.released(),
-        ktae.KTAEConfig.calibrated(units=("token",)),
+        ktae.preset("paper"),
+        ktae.preset("released"),
+        ktae.preset("calibrated", units=("token",)),
     )
     for number, config in enumerate(presets):
         found = page.evaluate(
@@ -67,7 +68,7 @@ def test_every_number_is_the_estimators(run_folder, run_page, open_page):
                     ("gain", "information_gain"),
                     ("direction", "direction"),
                     ("value", "value"),
-                    ("term", "term"),
+                    ("credit", "credit"),
                 ):
                     expected = getattr(table, column)[row]
                     assert x[name] == pytest.approx(expected, rel=1e-9, abs=1e-12), (name, token_id)
@@ -126,7 +127,7 @@ def test_missing_rewards_and_advantages_are_said(tmp_path, open_page):
 def test_signals_and_presets_change_the_page(run_page, open_page):
     page = open_page(run_page)
     classes = {}
-    for signal in ("term", "advantage", "p", "gain", "none"):
+    for signal in ("credit", "advantage", "p", "gain", "none"):
         page.select_option("#signal", signal)
         page.wait_for_selector(".t")
         classes[signal] = page.eval_on_selector_all(
@@ -134,7 +135,7 @@ def test_signals_and_presets_change_the_page(run_page, open_page):
         )
     assert len(set(classes.values())) == 5
     assert "signal=none" in page.url
-    page.select_option("#signal", "term")
+    page.select_option("#signal", "credit")
     page.locator(".t.p8, .t.n8").first.click()
     before = page.locator("#card").inner_text()
     page.select_option("#preset", "1")
@@ -231,11 +232,11 @@ def test_tokens_view(plain_page, open_page):
 
 def test_tokens_sort_and_scatter(run_page, open_page):
     page = open_page(run_page, "view=tokens")
-    page.click("button[data-key=term]")
-    terms = page.locator(".scroller .pill").all_inner_texts()
-    numbers = [float(text.replace("−", "-")) for text in terms]
+    page.click("button[data-key=credit]")
+    credit = page.locator(".scroller .pill").all_inner_texts()
+    numbers = [float(text.replace("−", "-")) for text in credit]
     assert numbers == sorted(numbers, reverse=True) and len(set(numbers)) > 5
-    assert page.locator("th[aria-sort=descending]").inner_text().startswith("term")
+    assert page.locator("th[aria-sort=descending]").inner_text().startswith("credit")
     box = page.locator(".scatter canvas").bounding_box()
     painted = page.evaluate(
         """() => { const c = document.querySelector('canvas');
@@ -285,7 +286,7 @@ def test_training_view(run_page, open_page):
     page = open_page(run_page, "view=training")
     assert page.locator("figure .curve").count() >= 6
     captions = page.locator(".charts figcaption").all_inner_texts()
-    for name in ("accuracy", "response length", "reward", "entropy", "KL", "mean |term|"):
+    for name in ("accuracy", "response length", "reward", "entropy", "KL", "mean |credit|"):
         assert any(caption.startswith(name) for caption in captions), name
     assert "Not in this dump: clip share" in page.locator("main").inner_text()
     # three steps: their running mean would be a flat line

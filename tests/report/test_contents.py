@@ -15,6 +15,7 @@ from ktae.evaluation.outputs import Output, to_record
 from ktae.grading import Outcome, Verdict
 from ktae.report import Inline, inputs, packing, sampling, show, write_report
 from ktae.report.contents import contents
+from ktae.estimators import preset
 
 
 def unpack(block):
@@ -108,10 +109,10 @@ def test_flags_need_mixed_groups(meta):
 
 def test_settings_of_the_run_come_first(run_folder):
     dump = inputs.load([run_folder])
-    assert dump.config == ktae.KTAEConfig.paper()
+    assert dump.config == ktae.preset("paper")
     presets = json.loads(unpack(contents(dump)["meta"]))["presets"]
     assert [preset["name"] for preset in presets] == ["paper", "released", "calibrated, tokens"]
-    chosen = ktae.KTAEConfig.paper(h3=0)
+    chosen = ktae.preset("paper", h3=0)
     presets = json.loads(unpack(contents(dump, chosen)["meta"]))["presets"]
     names = ["chosen", "paper", "released", "calibrated, tokens"]
     assert [preset["name"] for preset in presets] == names
@@ -155,7 +156,7 @@ def test_no_reward_is_no_reward_of_zero(meta):
 def test_a_curve_without_a_value_is_left_out(meta):
     rows = [row | {"step": step} for step in (1, 2) for row in without(ROLLOUTS, "reward")]
     names = [series["name"] for series in meta(rows)["training"]["series"]]
-    assert names == ["response length", "mean |term|"]
+    assert names == ["response length", "mean |credit|"]
 
 
 def test_an_undecided_output_of_an_evaluation_has_no_reward():

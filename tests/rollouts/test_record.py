@@ -18,13 +18,13 @@ ROWS = [
         "reward": 1.0,
         "correct": 1.0,
         "advantage": 0.5,
-        "terms": [0.25, 0.0, -0.5],
+        "credit": [0.25, 0.0, -0.5],
         "model": "m",
         "source": "here",
         "extra": '{"note": 1}',
     },
     {"group": "g", "response": "", "reward": -1.5, "correct": None},
-    {"group": "h", "token_ids": [], "terms": [], "reward": 0.0, "correct": 0.0},
+    {"group": "h", "token_ids": [], "credit": [], "reward": 0.0, "correct": 0.0},
 ]
 
 
@@ -72,9 +72,9 @@ def test_absent_columns_are_null_and_nan_is_unknown():
         (rows({"token_ids": [2**31, 1, 2]}), "column 'token_ids' is .*int64.*int32"),
         (rows({"token_ids": [1, -1, 2]}), "token_ids holds a negative number"),
         (rows({"token_ids": [1, None, 2]}), "token_ids holds a null"),
-        (rows({}, {"terms": [0.5]}), "row 2: terms and token_ids differ in length"),
+        (rows({}, {"credit": [0.5]}), "row 2: credit and token_ids differ in length"),
         (rows({}, {"mask": [True] * 4}), "row 2: mask and token_ids differ in length"),
-        (rows({}, {"token_ids": None, "terms": None}), "row 2: mask and token_ids differ"),
+        (rows({}, {"token_ids": None, "credit": None}), "row 2: mask and token_ids differ"),
         (rows({}, {"token_ids": None, "response": None}), "row 2: neither response nor token_ids"),
     ],
 )

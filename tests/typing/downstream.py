@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ktae
-from ktae import InputError, CreditTable, KTAEConfig
+from ktae import InputError, CreditTable, Estimator
+from ktae.estimators import KTAE, Estimator, preset
 
 
 def scored(ids: NDArray[np.int64], mask: NDArray[np.bool_], rewards: list[float]) -> float:
     groups = [0] * len(rewards)
-    config = KTAEConfig.paper(h3=0.0)
-    assert_type(config, KTAEConfig)
+    config = preset("paper", h3=0.0)
+    assert_type(config, Estimator)
     assert_type(config.h1, float)
     table = ktae.credit_table(ids, mask, [r > 0 for r in rewards], groups, config)
     assert_type(table, CreditTable)
@@ -31,14 +32,14 @@ def scored(ids: NDArray[np.int64], mask: NDArray[np.bool_], rewards: list[float]
         ktae.token_credit(ids, mask, rewards, groups, backend="cpu")
     except InputError as error:
         raise SystemExit(str(error)) from error
-    return float(table.term.max())
+    return float(table.credit.max())
 
 
 def wrong(ids: NDArray[np.int64], mask: NDArray[np.bool_]) -> None:
     ktae.token_credit(ids, mask, [1.0], [0], backend=3)  # type: ignore[arg-type]
     ktae.token_credit(ids, mask, [1.0], [0], "paper")  # type: ignore[arg-type]
     ktae.token_advantages([1.0], ids, mask)  # type: ignore[call-arg]
-    KTAEConfig(h1="one")  # type: ignore[arg-type]
-    KTAEConfig.paper().h1 = 2.0  # type: ignore[misc]
+    KTAE(h1="one")  # type: ignore[arg-type]
+    preset("paper").h1 = 2.0  # type: ignore[misc]
     print(ktae.key_token_tables)  # type: ignore[attr-defined]
     print(ktae.backends().nothing)  # type: ignore[attr-defined]

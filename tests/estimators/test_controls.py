@@ -48,10 +48,10 @@ def run(name, batch, seed=0):
     ids, mask, correct, groups = batch
     if name == "permuted-labels":
         return CONTROLS[name](ids, mask, correct, groups, seed=seed)
-    terms = ktae.token_credit(ids, mask, correct, groups)
+    credit = ktae.token_credit(ids, mask, correct, groups)
     if name == "shuffled-values":
-        return CONTROLS[name](terms, ids, mask, correct, groups, seed=seed)
-    return CONTROLS[name](terms, mask, token_ids=ids, seed=seed)
+        return CONTROLS[name](credit, ids, mask, correct, groups, seed=seed)
+    return CONTROLS[name](credit, mask, token_ids=ids, seed=seed)
 
 
 def test_permuted_labels_keep_each_groups_labels(batch):
@@ -78,12 +78,12 @@ def test_permuted_labels_are_every_arrangement_equally_often():
 
 def test_shuffled_values_keep_the_values_of_the_distinct_tokens(batch):
     ids, mask, correct, groups = batch
-    terms = ktae.token_credit(ids, mask, correct, groups)
-    found = shuffled_values(terms, ids, mask, correct, groups, seed=0)
+    credit = ktae.token_credit(ids, mask, correct, groups)
+    found = shuffled_values(credit, ids, mask, correct, groups, seed=0)
     assert not found[~mask].any() and not found[np.isnan(correct)].any()
     known = mask & ~np.isnan(correct)[:, None]
     for rows in each_group(groups):
-        before = dict(zip(ids[rows][known[rows]], terms[rows][known[rows]], strict=True))
+        before = dict(zip(ids[rows][known[rows]], credit[rows][known[rows]], strict=True))
         pairs = zip(ids[rows][known[rows]], found[rows][known[rows]], strict=True)
         after = dict(set(pairs))
         assert before.keys() == after.keys()
@@ -91,26 +91,26 @@ def test_shuffled_values_keep_the_values_of_the_distinct_tokens(batch):
         np.testing.assert_array_equal(
             found[rows][known[rows]], [after[token] for token in ids[rows][known[rows]]]
         )
-    assert (found != terms)[known].mean() > 0.3
+    assert (found != credit)[known].mean() > 0.3
 
 
 def test_random_tokens_keep_each_rollouts_terms(batch):
     ids, mask, correct, groups = batch
-    terms = ktae.token_credit(ids, mask, correct, groups)
-    found = random_tokens(terms, mask, token_ids=ids, seed=0)
+    credit = ktae.token_credit(ids, mask, correct, groups)
+    found = random_tokens(credit, mask, token_ids=ids, seed=0)
     assert not found[~mask].any()
     for row in range(len(ids)):
-        assert multiset(found[row, mask[row]]) == multiset(terms[row, mask[row]])
-    assert (found != terms)[mask].mean() > 0.3
+        assert multiset(found[row, mask[row]]) == multiset(credit[row, mask[row]])
+    assert (found != credit)[mask].mean() > 0.3
 
 
 def test_terms_are_the_sum_of_their_parts(batch):
     ids, mask, correct, groups = batch
-    terms = ktae.token_credit(ids, mask, correct, groups)
-    whole, rest = rollout_means(terms, mask), within_rollouts(terms, mask)
-    assert whole.dtype == rest.dtype == terms.dtype
+    credit = ktae.token_credit(ids, mask, correct, groups)
+    whole, rest = rollout_means(credit, mask), within_rollouts(credit, mask)
+    assert whole.dtype == rest.dtype == credit.dtype
     assert not whole[~mask].any() and not rest[~mask].any()
-    np.testing.assert_allclose(whole + rest, terms, atol=1e-7)
+    np.testing.assert_allclose(whole + rest, credit, atol=1e-7)
     for row in np.flatnonzero(mask.any(axis=1)):
         assert len(set(whole[row, mask[row]].tolist())) == 1
         assert rest[row, mask[row]].mean() == pytest.approx(0, abs=1e-6)
@@ -120,14 +120,14 @@ def test_terms_are_the_sum_of_their_parts(batch):
 def test_parts_of_tensors_and_of_masked_places(batch):
     torch = pytest.importorskip("torch")
     ids, mask, correct, groups = batch
-    terms = ktae.token_credit(ids, mask, correct, groups)
-    garbage = np.where(mask, terms, np.float32("nan"))
+    credit = ktae.token_credit(ids, mask, correct, groups)
+    garbage = np.where(mask, credit, np.float32("nan"))
     for part in PARTS.values():
         found = part(torch.from_numpy(garbage), torch.from_numpy(mask).float())
         assert found.dtype == torch.float32
-        np.testing.assert_allclose(found.numpy(), part(terms, mask), atol=1e-7)
-    with pytest.raises(InputError, match=r"mask is .*; expected .*shape of terms"):
-        rollout_means(terms, mask[:1])
+        np.testing.assert_allclose(found.numpy(), part(credit, mask), atol=1e-7)
+    with pytest.raises(InputError, match=r"mask is .*; expected .*shape of credit"):
+        rollout_means(credit, mask[:1])
 
 
 @pytest.mark.parametrize("name", CONTROLS)
@@ -153,10 +153,10 @@ def test_other_ids_are_drawn_for_anew(name, batch):
     one = next(rows for rows in each_group(groups) if not np.isnan(correct[rows]).any())
     ids, mask, correct, groups = ids[one], np.ones_like(mask[one]), [0, 1] * 4, groups[one]
     draws = set()
-    for step in range(8):  # renamed tokens: the same terms, and other rollouts
-        terms = np.tile(np.arange(20.0), (8, 1)) if name == "random-tokens" else None
-        if terms is not None:
-            found = random_tokens(terms, mask, token_ids=ids + step, seed=0)
+    for step in range(8):  # renamed tokens: the same credit, and other rollouts
+        credit = np.tile(np.arange(20.0), (8, 1)) if name == "random-tokens" else None
+        if credit is not None:
+            found = random_tokens(credit, mask, token_ids=ids + step, seed=0)
         else:
             found = run(name, (ids + step, mask, correct, groups))
         draws.add(found.tobytes())
@@ -194,10 +194,10 @@ def test_empty_batches():
     ids, mask = np.zeros((0, 4), dtype=int), np.zeros((0, 4))
     labels, groups = np.zeros(0), np.zeros(0, dtype=int)
     assert permuted_labels(ids, mask, labels, groups, seed=0).shape == (0,)
-    terms = np.zeros((0, 4), dtype=np.float32)
-    assert shuffled_values(terms, ids, mask, labels, groups, seed=0).shape == (0, 4)
-    assert random_tokens(terms, mask, token_ids=ids, seed=0).shape == (0, 4)
-    assert high_entropy(terms, mask).shape == (0, 4)
+    credit = np.zeros((0, 4), dtype=np.float32)
+    assert shuffled_values(credit, ids, mask, labels, groups, seed=0).shape == (0, 4)
+    assert random_tokens(credit, mask, token_ids=ids, seed=0).shape == (0, 4)
+    assert high_entropy(credit, mask).shape == (0, 4)
 
 
 def test_high_entropy_takes_the_share_over_the_batch():
@@ -231,7 +231,7 @@ DIFFERENT = np.array([[0.0, 0.5], [0.0, 0.0]])
         (lambda: permuted_labels(IDS, [[1, 1]], [1, 0], [0, 0], seed=0), "mask is .*the shape"),
         (lambda: permuted_labels(IDS, MASK, [1, 0], [0, 0], seed=-1), "seed is -1; expected an"),
         (lambda: permuted_labels(IDS, MASK, [1, 0], [0, 0], seed=0.5), "seed is 0.5"),
-        (lambda: random_tokens([[0, 1]], MASK, token_ids=IDS, seed=0), "terms is int64 of shape"),
+        (lambda: random_tokens([[0, 1]], MASK, token_ids=IDS, seed=0), "credit is int64 of shape"),
         (
             lambda: shuffled_values(DIFFERENT, [[1, 1], [2, 2]], MASK, [1, 0], [0, 0], seed=0),
             "two values for token 1 in group 0; expected one",

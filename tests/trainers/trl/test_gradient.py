@@ -1,7 +1,7 @@
 """Proof that the (B, T) advantages reach TRL's loss at their tokens.
 
 The gradient of a real training step is compared with one computed here from the rollouts alone:
-the naive backend's terms, the policy's log-probabilities, and the loss's own averaging. On the
+the naive backend's credit, the policy's log-probabilities, and the loss's own averaging. On the
 first step the policy is the one that sampled, so every ratio is 1, nothing is clipped, and the
 gradient of each of these losses is -Σ w A ∇log π with a weight w that depends on lengths only.
 """

@@ -5,6 +5,7 @@ import pytest
 
 import ktae
 from ktae.errors import InputError
+from ktae.estimators import KTAE, preset
 
 pytestmark = pytest.mark.usefixtures("verl")
 
@@ -47,7 +48,7 @@ def compute(data, **settings):
     from verl.trainer.ppo import ray_trainer
 
     config = OmegaConf.create({"norm_adv_by_std_in_grpo": True} | settings)
-    done = ray_trainer.compute_advantage(data, adv_estimator="ktae", config=config)
+    done = ray_trainer.compute_advantage(data, adv_estimator="ktae", estimator=estimator)
     return done.batch["advantages"].numpy()
 
 
@@ -87,10 +88,10 @@ def test_other_rollout_advantages(base):
 
 def test_options_reach_the_estimator():
     options = {"preset": "released", "h3": 0.5, "ignore_token_ids": [3, 4]}
-    config = ktae.KTAEConfig.released(h3=0.5, ignore_token_ids=(3, 4))
+    config = ktae.preset("released", h3=0.5, ignore_token_ids=(3, 4))
     data = batch()
     used = compute(data, ktae=options)
-    np.testing.assert_allclose(used, expected(data, config=config), atol=1e-5)
+    np.testing.assert_allclose(used, expected(data, estimator=estimator), atol=1e-5)
     assert np.abs(used - compute(data)).max() > 0.01
 
 
@@ -105,9 +106,9 @@ def test_options_reach_the_estimator():
 def test_statistics_units_and_controls(options):
     data = batch()
     fields = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
-    config = ktae.KTAEConfig.preset(fields.pop("preset", "paper"), **fields)
+    config = ktae.preset(fields.pop("preset", "paper"), **fields)
     np.testing.assert_allclose(
-        compute(data, ktae=options), expected(data, config=config), atol=1e-5
+        compute(data, ktae=options), expected(data, estimator=estimator), atol=1e-5
     )
     assert not np.allclose(compute(data, ktae=options), compute(data))
 
@@ -116,9 +117,9 @@ def test_statistics_units_and_controls(options):
 def test_graded_scores_are_acc_as_it_is(statistic):
     data = batch()
     data.non_tensor_batch["acc"] = np.random.default_rng(5).random(len(data)).round(2)
-    config = ktae.KTAEConfig(statistic=statistic, graded=True)
+    config = ktae.KTAE(statistic=statistic, graded=True)
     used = compute(data, ktae={"statistic": statistic, "graded": True})
-    np.testing.assert_allclose(used, expected(data, config=config), atol=1e-5)
+    np.testing.assert_allclose(used, expected(data, estimator=estimator), atol=1e-5)
 
 
 def test_units_of_text_get_the_tokenizer(tmp_path):
@@ -129,9 +130,9 @@ def test_units_of_text_get_the_tokenizer(tmp_path):
     tokenizer = Tokenizer(models.WordLevel(words))
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     data = batch()
-    config = ktae.KTAEConfig(units=("line",))
+    config = ktae.KTAE(units=("line",))
     used = compute(data, ktae={"units": ["line"], "tokenizer": str(tmp_path)})
-    np.testing.assert_allclose(used, expected(data, config=config, tokenizer=tokenizer), atol=1e-5)
+    np.testing.assert_allclose(used, expected(data, estimator=estimator, tokenizer=tokenizer), atol=1e-5)
 
 
 def test_a_mask_shrunk_by_rejection_sampling():
@@ -141,7 +142,7 @@ def test_a_mask_shrunk_by_rejection_sampling():
     data.batch["token_level_rewards"][0] = 0
     used = compute(data)
     mask = data.batch["response_mask"].numpy() > 0
-    terms = ktae.token_credit(
+    credit = ktae.token_credit(
         data.batch["responses"].numpy(),
         mask,
         data.non_tensor_batch["acc"],
@@ -149,8 +150,8 @@ def test_a_mask_shrunk_by_rejection_sampling():
         backend="naive",
     )
     assert not used[~mask].any()
-    # verl's own advantages count a rejected rollout in its group; the terms do not
-    rollout = used - terms
+    # verl's own advantages count a rejected rollout in its group; the credit do not
+    rollout = used - credit
     assert np.ptp(np.where(mask, rollout, rollout[:, :1]), axis=1).max() < 1e-5
 
 

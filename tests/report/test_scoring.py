@@ -11,9 +11,10 @@ pytest.importorskip("tokenizers", reason="needs the extra 'report'")
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from ktae import InputError, CreditTable, KTAEConfig, credit_table, token_credit
+from ktae import InputError, CreditTable, credit_table, token_credit
 from ktae.rollouts import record
 from ktae.report.scoring import P_VALUE_FLOOR, score, stratified_p_value, strongest, write
+from ktae.estimators import KTAE, preset
 
 
 def letters():
@@ -48,16 +49,16 @@ def arrays(rollouts):
     return ids_bt, mask_bt, correct, np.array(rollouts["group"].to_pylist())
 
 
-@pytest.mark.parametrize("config", [KTAEConfig.paper(), KTAEConfig.released(h3=0)])
+@pytest.mark.parametrize("config", [preset("paper"), preset("released", h3=0)])
 @pytest.mark.parametrize("max_positions", [1, 1000, 1 << 22])
 def test_terms_are_the_oracles_however_the_file_is_cut(config, max_positions):
     rollouts = random_rollouts()
-    scores = score(rollouts, config=config, max_positions=max_positions)
+    scores = score(rollouts, estimator=estimator, max_positions=max_positions)
     expected_bt = token_credit(*arrays(rollouts), config, backend="naive")
-    for ids, terms, expected_t in zip(
-        rollouts["token_ids"], scores.record["terms"], expected_bt, strict=True
+    for ids, credit, expected_t in zip(
+        rollouts["token_ids"], scores.record["credit"], expected_bt, strict=True
     ):
-        np.testing.assert_allclose(terms.as_py(), expected_t[: len(ids)], rtol=0, atol=1e-6)
+        np.testing.assert_allclose(credit.as_py(), expected_t[: len(ids)], rtol=0, atol=1e-6)
     assert np.abs(expected_bt).max() > 0.1
 
 
@@ -68,15 +69,15 @@ def test_graded_terms_are_of_the_rewards_and_the_table_of_verdicts(statistic):
     rollouts = rollouts.set_column(
         rollouts.column_names.index("reward"), "reward", pa.array(rewards)
     )
-    config = KTAEConfig(graded=True, statistic=statistic, units=("token", "bigram"))
-    scores = score(rollouts, config=config)
+    config = KTAE(graded=True, statistic=statistic, units=("token", "bigram"))
+    scores = score(rollouts, estimator=estimator)
     ids_bt, mask_bt, correct, groups = arrays(rollouts)
     evidence = np.where(np.isnan(correct), np.nan, rewards)
     expected_bt = token_credit(ids_bt, mask_bt, evidence, groups, config, backend="naive")
-    for terms, expected_t in zip(scores.record["terms"], expected_bt, strict=True):
-        terms = terms.as_py()
-        np.testing.assert_allclose(terms, expected_t[: len(terms)], rtol=0, atol=1e-6)
-    plain = score(rollouts, config=KTAEConfig(statistic=statistic))
+    for credit, expected_t in zip(scores.record["credit"], expected_bt, strict=True):
+        credit = credit.as_py()
+        np.testing.assert_allclose(credit, expected_t[: len(credit)], rtol=0, atol=1e-6)
+    plain = score(rollouts, config=KTAE(statistic=statistic))
     assert scores.tokens["a"].equals(plain.tokens["a"])
 
 
@@ -85,8 +86,8 @@ def test_rewards_that_a_graded_config_does_not_take():
     rewards = pa.array([2.5] * len(rollouts))
     rollouts = rollouts.set_column(rollouts.column_names.index("reward"), "reward", rewards)
     with pytest.raises(InputError, match=r"the reward of rollout \d+ is 2\.5; graded scores of"):
-        score(rollouts, config=KTAEConfig(graded=True))
-    score(rollouts, config=KTAEConfig(graded=True, statistic="z"))
+        score(rollouts, config=KTAE(graded=True))
+    score(rollouts, config=KTAE(graded=True, statistic="z"))
 
 
 def test_no_more_is_padded_at_a_time_than_was_asked(monkeypatch):
@@ -121,7 +122,7 @@ def test_the_table_is_the_oracles(max_positions):
 def test_the_record_keeps_what_it_held_and_says_how_it_was_scored():
     rollouts = random_rollouts()
     rollouts = rollouts.append_column("source", [[str(row) for row in range(len(rollouts))]])
-    scores = score(rollouts, config=KTAEConfig.paper(h3=0))
+    scores = score(rollouts, config=preset("paper", h3=0))
     for name in ("group", "token_ids", "mask", "reward", "correct", "source"):
         assert scores.record[name].to_pylist() == rollouts[name].to_pylist()
     assert json.loads(scores.record.schema.metadata[b"ktae.config"])["h3"] == 0
@@ -146,8 +147,8 @@ def test_groups_are_in_the_records_order_with_their_counts():
     ]
     assert scores.tokens[scores.groups[1].rows]["token_id"].to_pylist() == [1, 3]
     assert len(scores.tokens[scores.groups[3].rows]) == 0
-    assert scores.record["terms"].to_pylist()[3:] == [[0, 0], [0], [0], [], []]
-    assert scores.record["terms"].to_pylist()[0][0] > 0.4
+    assert scores.record["credit"].to_pylist()[3:] == [[0, 0], [0], [0], [], []]
+    assert scores.record["credit"].to_pylist()[0][0] > 0.4
 
 
 def test_the_same_prompt_in_two_steps_is_two_groups():
@@ -170,7 +171,7 @@ def test_text_is_tokenized_and_given_tokens_are_not():
     some = pa.table(columns | {"response": texts, "token_ids": [ids[0], None, ids[2], None]})
     for scores in (from_ids, score(some, letters())):
         assert scores.record["token_ids"].to_pylist() == ids
-        assert scores.record["terms"].equals(from_text.record["terms"])
+        assert scores.record["credit"].equals(from_text.record["credit"])
         assert scores.tokens.equals(from_text.tokens)
     assert "".join(from_text.tokens["token"].to_pylist()) == " !45nos"
     with pytest.raises(InputError, match="2 of 4 rollouts have no token_ids; a tokenizer"):
@@ -208,9 +209,9 @@ def test_strongest_over_groups():
     assert [token.token_id for token in opposing] == [2]
     first = supporting[0]
     assert (first.a, first.n_true, first.b, first.n_false, first.groups) == (3, 4, 0, 4, 2)
-    term_g, term_h = (terms[0] for terms in scores.record["terms"].to_pylist()[0:5:4])
+    term_g, term_h = (credit[0] for credit in scores.record["credit"].to_pylist()[0:5:4])
     assert first.impact == pytest.approx(term_g * 1.0 + term_h * 0.5)
-    assert first.term == pytest.approx((term_g * 1.0 + term_h * 0.5) / 1.5)
+    assert first.credit == pytest.approx((term_g * 1.0 + term_h * 0.5) / 1.5)
     assert first.p_value == pytest.approx(1 / 6)  # Σa ≥ 3, or as improbable: (1/6 · 1/2) · 2
     in_h = strongest(scores.tokens[scores.groups[1].rows], top=1)
     assert [(t.token_id, t.groups, t.token) for t in in_h.supporting] == [(1, 1, None)]

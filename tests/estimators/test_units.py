@@ -282,12 +282,12 @@ def test_keys_spread_over_their_range():
 
 
 def test_the_estimator_takes_them_and_spreads_the_value(tokenizer):
-    """A word of three tokens, whose middle one occurs in every rollout, has one term."""
+    """A word of three tokens, whose middle one occurs in every rollout, has one credit."""
     at = TEXTS.index
     ids = np.array([[at("S"), at("o"), at("3")], [at("o"), at("."), at(" ")]] * 2)
     keys = unit_keys("word", ids, ids >= 0, tokenizer=tokenizer)
-    terms = ktae.token_credit(keys, ids >= 0, [1, 0, 1, 0], [0] * 4)
-    assert len(set(terms[0].tolist())) == 1 and terms[0, 0] > 0
+    credit = ktae.token_credit(keys, ids >= 0, [1, 0, 1, 0], [0] * 4)
+    assert len(set(credit[0].tolist())) == 1 and credit[0, 0] > 0
     assert ktae.token_credit(ids, ids >= 0, [1, 0, 1, 0], [0] * 4)[0, 1] == 0
 
 

@@ -1,4 +1,4 @@
-"""KTAEConfig: frozen, validated, and the two presets' numbers."""
+"""Estimator: frozen, validated, and the two presets' numbers."""
 
 import dataclasses
 import importlib.machinery
@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import ktae
-from ktae import InputError, KTAEConfig
+from ktae import InputError, Estimator
 from ktae.backends import BACKENDS, resolve
+from ktae.estimators import KTAE, Estimator, preset
 
 PAPER = {
     "h1": 1.0,
@@ -42,13 +43,13 @@ RELEASED = PAPER | {
 }
 
 
-@pytest.mark.parametrize("config", [KTAEConfig(), KTAEConfig.paper(), KTAEConfig.preset("paper")])
-def test_paper_is_the_default(config: KTAEConfig) -> None:
+@pytest.mark.parametrize("config", [KTAE(), preset("paper"), preset("paper")])
+def test_paper_is_the_default(estimator: Estimator) -> None:
     assert dataclasses.asdict(config) == PAPER
 
 
-@pytest.mark.parametrize("config", [KTAEConfig.released(), KTAEConfig.preset("released")])
-def test_released(config: KTAEConfig) -> None:
+@pytest.mark.parametrize("config", [preset("released"), preset("released")])
+def test_released(estimator: Estimator) -> None:
     assert dataclasses.asdict(config) == RELEASED
 
 
@@ -66,22 +67,22 @@ def test_released(config: KTAEConfig) -> None:
 def test_presets_with_fields_replaced(
     name: str, fields: dict[str, Any], overrides: dict[str, Any]
 ) -> None:
-    config = KTAEConfig.preset(name, **overrides)
-    assert config == getattr(KTAEConfig, name)(**overrides)
+    config = preset(name, **overrides)
+    assert config == getattr(Estimator, name)(**overrides)
     expected = fields | overrides
     expected["ignore_token_ids"] = tuple(sorted(set(expected["ignore_token_ids"])))
     assert dataclasses.asdict(config) == expected
 
 
 def test_frozen_hashable_comparable_and_picklable() -> None:
-    config = KTAEConfig.released()
+    config = preset("released")
     for field in dataclasses.fields(config):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(config, field.name, getattr(config, field.name))
-    assert len({config, KTAEConfig.released(), KTAEConfig.paper()}) == 2
+    assert len({config, preset("released"), preset("paper")}) == 2
     assert pickle.loads(pickle.dumps(config)) == config
     with pytest.raises(TypeError):
-        KTAEConfig(1.0)  # type: ignore[misc]
+        KTAE(1.0)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("name", ["h1", "h2", "h3"])
@@ -90,9 +91,9 @@ def test_frozen_hashable_comparable_and_picklable() -> None:
 )
 def test_weights_are_finite_and_at_least_0(name: str, value: Any) -> None:
     with pytest.raises(InputError, match=rf"^{name} is .*; expected a number from 0 to 1e\+30$"):
-        KTAEConfig(**{name: value})
-    assert getattr(KTAEConfig(**{name: 0}), name) == 0
-    assert getattr(KTAEConfig(**{name: np.float32(0.5)}), name) == 0.5
+        KTAE(**{name: value})
+    assert getattr(KTAE(**{name: 0}), name) == 0
+    assert getattr(KTAE(**{name: np.float32(0.5)}), name) == 0.5
 
 
 @pytest.mark.parametrize("name", ["k1", "eps", "term_scale"])
@@ -101,40 +102,40 @@ def test_these_are_finite_and_above_0(name: str, value: Any) -> None:
     with pytest.raises(
         InputError, match=rf"^{name} is .*; expected a number from 1e-30 to 1e\+30$"
     ):
-        KTAEConfig(**{name: value})
+        KTAE(**{name: value})
 
 
 @pytest.mark.parametrize("value", [-0.001, 1.001, float("nan"), float("inf"), "0.5", None, False])
 def test_b_len_is_from_0_to_1(value: Any) -> None:
     with pytest.raises(InputError, match=r"^b_len is .*; expected a number from 0 to 1$"):
-        KTAEConfig(b_len=value)
-    assert [KTAEConfig(b_len=x).b_len for x in (0, 0.25, 1)] == [0, 0.25, 1]
+        KTAE(b_len=value)
+    assert [KTAE(b_len=x).b_len for x in (0, 0.25, 1)] == [0, 0.25, 1]
 
 
 @pytest.mark.parametrize("name", ["h1", "h2", "h3", "k1", "eps", "term_scale"])
 def test_largest_numbers(name: str) -> None:
     """Beyond 1e30 a product of some of them could overflow."""
-    assert getattr(KTAEConfig(**{name: 1e30}), name) == 1e30
+    assert getattr(KTAE(**{name: 1e30}), name) == 1e30
     with pytest.raises(InputError, match=rf"^{name} is 1.1e\+30; expected a number from"):
-        KTAEConfig(**{name: 1.1e30})
+        KTAE(**{name: 1.1e30})
 
 
 @pytest.mark.parametrize("value", ["yes", 1, None, 0.0])
 def test_normalize_is_a_bool(value: Any) -> None:
     with pytest.raises(InputError, match=r"^normalize is .*; expected true or false$"):
-        KTAEConfig(normalize=value)
+        KTAE(normalize=value)
 
 
 @pytest.mark.parametrize("name", ["h1", "k1", "b_len"])
 def test_integer_too_large_for_a_float(name: str) -> None:
     with pytest.raises(InputError, match=f"^{name} is 1000"):
-        KTAEConfig(**{name: 10**400})
+        KTAE(**{name: 10**400})
 
 
 @pytest.mark.parametrize("value", ["twosided", "", None, 1, True])
 def test_unknown_fisher(value: Any) -> None:
     with pytest.raises(InputError, match=r"expected one of two-sided, point") as caught:
-        KTAEConfig(fisher=value)
+        KTAE(fisher=value)
     assert repr(value) in str(caught.value)
 
 
@@ -153,26 +154,26 @@ def test_unknown_fisher(value: Any) -> None:
 )
 def test_what_is_counted_and_how(field: str, value: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        KTAEConfig(**{field: value})
+        KTAE(**{field: value})
 
 
 def test_calibrated() -> None:
-    config = KTAEConfig.preset("calibrated", graded=True)
+    config = preset("calibrated", graded=True)
     assert (config.statistic, config.graded) == ("z", True)
-    assert config == KTAEConfig.calibrated(graded=True)
+    assert config == preset("calibrated", graded=True)
 
 
 @pytest.mark.parametrize("h2", [0, 5e-324, 9e-31])
 def test_normalize_needs_a_weight(h2: float) -> None:
     with pytest.raises(InputError, match=r"normalize divides by h1 \+ h2, .* at least 1e-30"):
-        KTAEConfig(h1=0, h2=h2, normalize=True)
-    KTAEConfig(h1=0, h2=1e-30, normalize=True)
-    assert KTAEConfig(h1=0, h2=0).h1 == 0
+        KTAE(h1=0, h2=h2, normalize=True)
+    KTAE(h1=0, h2=1e-30, normalize=True)
+    assert KTAE(h1=0, h2=0).h1 == 0
 
 
 @pytest.mark.parametrize("ids", [[2, 1, 2], {1, 2}, np.array([2, 1], dtype=np.int32), range(1, 3)])
 def test_ignored_ids_become_a_sorted_tuple(ids: Any) -> None:
-    config = KTAEConfig(ignore_token_ids=ids)
+    config = KTAE(ignore_token_ids=ids)
     assert config.ignore_token_ids == (1, 2)
     assert all(type(token) is int for token in config.ignore_token_ids)
 
@@ -182,23 +183,23 @@ def test_ignored_ids_become_a_sorted_tuple(ids: Any) -> None:
 )
 def test_ignored_ids_that_are_none(ids: Any) -> None:
     with pytest.raises(InputError, match=r"ignore_token_ids is .*; expected a tuple of token ids"):
-        KTAEConfig(ignore_token_ids=ids)
+        KTAE(ignore_token_ids=ids)
 
 
 @pytest.mark.parametrize("ids", [[-1], [0, 2**31], [-100, 5]])
 def test_ignored_ids_out_of_range(ids: list[int]) -> None:
     with pytest.raises(InputError, match=r"ignore_token_ids .*; expected ids from 0 to 2147483647"):
-        KTAEConfig(ignore_token_ids=ids)
-    assert KTAEConfig(ignore_token_ids=[0, 2**31 - 1]).ignore_token_ids == (0, 2**31 - 1)
+        KTAE(ignore_token_ids=ids)
+    assert KTAE(ignore_token_ids=[0, 2**31 - 1]).ignore_token_ids == (0, 2**31 - 1)
 
 
 def test_unknown_names() -> None:
     with pytest.raises(InputError, match="no preset 'Paper'; expected one of paper, released"):
-        KTAEConfig.preset("Paper")
+        preset("Paper")
     with pytest.raises(InputError, match=r"no KTAE setting 'h4'; expected one of h1, h2, h3, k1"):
-        KTAEConfig.preset("released", h4=1)
+        preset("released", h4=1)
     with pytest.raises(InputError, match=r"h2 is -1;"):
-        KTAEConfig.preset("released", h2=-1)
+        preset("released", h2=-1)
 
 
 def test_backends_by_name() -> None:
@@ -259,12 +260,12 @@ def test_input_error_is_a_value_error() -> None:
 
 @pytest.mark.parametrize(("name", "zero"), [("no-fisher", "h1"), ("no-ig", "h2"), ("no-tf", "h3")])
 def test_ablations_switch_off_one_part_of_the_paper(name: str, zero: str) -> None:
-    assert KTAEConfig.preset(name) == KTAEConfig(**{zero: 0.0})
-    assert KTAEConfig.preset(name, k1=3.0) == KTAEConfig(**{zero: 0.0, "k1": 3.0})
+    assert preset(name) == KTAE(**{zero: 0.0})
+    assert preset(name, k1=3.0) == KTAE(**{zero: 0.0, "k1": 3.0})
 
 
 def test_numbers_of_numpys_are_plain_ones() -> None:
     """A sweep over np.arange has them, and a config is written as JSON."""
-    config = KTAEConfig(h2=np.int64(2), term_scale=np.float32(0.5), control_seed=np.int64(3))
-    assert config == KTAEConfig(h2=2, term_scale=0.5, control_seed=3)
+    config = KTAE(h2=np.int64(2), term_scale=np.float32(0.5), control_seed=np.int64(3))
+    assert config == KTAE(h2=2, term_scale=0.5, control_seed=3)
     json.dumps(dataclasses.asdict(config))

@@ -1,4 +1,4 @@
-"""A function of the user's in the place of a config: its terms reach the loss at their tokens."""
+"""A function of the user's in the place of a config: its credit reach the loss at their tokens."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def test_its_terms_reach_the_gradient(trainer_arguments):
     correct = batch.correct.numpy() == 1
     ids_bt, mask_bt = record.pad(batch.token_ids)
     expected = alternating(ids_bt, mask_bt, correct, np.arange(16) // 4) * mask_bt
-    np.testing.assert_allclose(batch.terms, expected, rtol=1e-6)
+    np.testing.assert_allclose(batch.credit, expected, rtol=1e-6)
     advantages = batch.advantages.unsqueeze(1) + torch.from_numpy(expected).float()
     tokenizer = arguments["processing_class"]
     by_hand = expected_gradient(policy, tokenizer, batch, advantages, WEIGHTS["grpo"])
@@ -45,7 +45,7 @@ def test_unknown_rollouts_are_not_shown_to_it(trainer_arguments):
     batch, _, _ = train_one_step(arguments, ktae=estimate)
     known = ~batch.correct.isnan()
     assert 0 < known.sum() < 16 and sizes == [2, int(known.sum())]  # tried on two when made
-    assert not batch.terms[~known].any() and batch.terms[known].any()
+    assert not batch.credit[~known].any() and batch.credit[known].any()
 
 
 def test_metrics_of_terms_without_a_bound(trainer_arguments):
@@ -54,14 +54,14 @@ def test_metrics_of_terms_without_a_bound(trainer_arguments):
         **trainer_arguments(logging_steps=1), ktae=alternating, on_rollouts=batches.append
     )
     trainer.train()
-    logged = next(line for line in trainer.state.log_history if "ktae/term_abs" in line)
+    logged = next(line for line in trainer.state.log_history if "ktae/credit_abs" in line)
     mask_bt = record.pad(batches[0].token_ids)[1]
-    absolute = batches[0].terms.double().abs().numpy()[mask_bt]
+    absolute = batches[0].credit.double().abs().numpy()[mask_bt]
     assert absolute.max() > 5
-    assert logged["ktae/term_abs"] == pytest.approx(absolute.mean(), rel=1e-5)
+    assert logged["ktae/credit_abs"] == pytest.approx(absolute.mean(), rel=1e-5)
     for share in (50, 90, 99):
         expected = np.percentile(absolute, share, method="inverted_cdf")
-        assert logged[f"ktae/term_abs_p{share}"] == pytest.approx(
+        assert logged[f"ktae/credit_abs_p{share}"] == pytest.approx(
             expected, abs=float(absolute.max()) / 1000
         )
     assert 0 <= logged["ktae/significant_tokens"] <= 1

@@ -29,7 +29,7 @@ def test_real_beside_chance(run, dump):
     assert result.out.startswith(
         "1 mixed groups, 4 rollouts, 10 tokens, 4 pairs, 30 permutations\n"
     )
-    # Of ten tokens, six (1 and 2 in one class only, 3 once) have terms: the ten tokens' mean.
+    # Of ten tokens, six (1 and 2 in one class only, 3 once) have credit: the ten tokens' mean.
     assert line_of(result.out, "pairs with p = 1")[5:7] == ["50.0", "%"]
     assert "no pair can have p below .05: the smallest is 0.33." in result.out
     assert line_of(result.out, "40 to 60 %")[4].startswith("-0.")  # 3, in an incorrect one only
@@ -40,19 +40,19 @@ def test_json(run, dump):
     assert run("r.jsonl", "--json", "null.json", "--permutations", 7, "--seed", 3).status == 0
     found = json.loads((dump.parent / "null.json").read_text(encoding="utf-8"))
     assert found["pairs"] == 4 and len(found["chance"]) == 7
-    assert 0 <= found["by_chance"]["term_abs"]["mean"] <= 0.5
+    assert 0 <= found["by_chance"]["credit_abs"]["mean"] <= 0.5
     assert {one["frequency"] for one in found["bins"]} == {"1", "to 3/4", "all"}
 
 
 def test_settings_are_the_estimators(run, dump):
-    def term_abs(*arguments):
+    def credit_abs(*arguments):
         assert run("r.jsonl", "--json", "null.json", "--permutations", 1, *arguments).status == 0
-        return json.loads((dump.parent / "null.json").read_text())["real"]["term_abs"]
+        return json.loads((dump.parent / "null.json").read_text())["real"]["credit_abs"]
 
-    paper = term_abs()
-    assert term_abs("--preset", "released") > paper
-    assert term_abs("--set", "h3=0") < paper
-    assert term_abs("--set", "ignore_token_ids=[1]") != paper
+    paper = credit_abs()
+    assert credit_abs("--preset", "released") > paper
+    assert credit_abs("--set", "h3=0") < paper
+    assert credit_abs("--set", "ignore_token_ids=[1]") != paper
 
 
 def test_settings_are_yaml_as_in_a_recipe(run, dump):

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import ktae
-from ktae import InputError, KTAEConfig
+from ktae import InputError, Estimator
 from ktae.custom import check_estimator, estimator_terms, takes_scores
+from ktae.estimators import Estimator, preset
 
 NAN = float("nan")
 IDS = np.array([[5, 6, 7], [5, 6, -9], [6, 7, 7], [5, 5, 6], [-1, -1, -1], [6, 5, 7]])
@@ -18,12 +19,12 @@ BATCH = (IDS, MASK, CORRECT, GROUPS)
 
 def presence(token_ids, mask, correct, groups):
     """The token's share of correct rollouts that hold it, less its share of incorrect ones."""
-    terms = np.zeros(token_ids.shape)
+    credit = np.zeros(token_ids.shape)
     for i, t in np.argwhere(mask):
         holds = ((token_ids == token_ids[i, t]) & mask).any(axis=1)
         own = groups == groups[i]
-        terms[i, t] = holds[own & correct].mean() - holds[own & ~correct].mean()
-    return terms
+        credit[i, t] = holds[own & correct].mean() - holds[own & ~correct].mean()
+    return credit
 
 
 def test_it_is_given_the_rollouts_that_can_be_evidence():
@@ -33,7 +34,7 @@ def test_it_is_given_the_rollouts_that_can_be_evidence():
         seen.append(arrays)
         return np.full(arrays[0].shape, 7.0)
 
-    terms = estimator_terms(estimate, *BATCH)
+    credit = estimator_terms(estimate, *BATCH)
     ((token_ids, mask, correct, groups),) = seen
     assert (token_ids.dtype, mask.dtype, correct.dtype) == (np.int64, bool, bool)
     np.testing.assert_array_equal(token_ids[mask], IDS[EVIDENCE][MASK[EVIDENCE]])
@@ -42,28 +43,28 @@ def test_it_is_given_the_rollouts_that_can_be_evidence():
     assert (groups[:, None] == groups).tolist() == (
         GROUPS[EVIDENCE][:, None] == GROUPS[EVIDENCE]
     ).tolist()
-    assert terms.dtype == np.float32
+    assert credit.dtype == np.float32
     expected = np.where(MASK & np.isin(np.arange(6), EVIDENCE)[:, None], 7, 0)
-    np.testing.assert_array_equal(terms, expected)
+    np.testing.assert_array_equal(credit, expected)
 
 
 def test_its_terms_are_the_ones_that_count():
-    terms = estimator_terms(presence, *BATCH)
+    credit = estimator_terms(presence, *BATCH)
     # Group b: rollout 0 is correct, 3 is not; a: 5 is, 1 is not. Token 7 is in the correct ones.
     expected = [[0, 0, 1], [0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 1]]
-    np.testing.assert_array_equal(terms, expected)
+    np.testing.assert_array_equal(credit, expected)
 
 
 def test_tensors_for_tensors():
     torch = pytest.importorskip("torch", reason="torch is not installed")
     tensors = (torch.tensor(IDS), torch.tensor(MASK), torch.tensor(CORRECT), GROUPS)
-    terms = estimator_terms(lambda *x: torch.from_numpy(presence(*x)).half(), *tensors)
-    assert terms.dtype == torch.float32
-    np.testing.assert_array_equal(terms.numpy(), estimator_terms(presence, *BATCH))
+    credit = estimator_terms(lambda *x: torch.from_numpy(presence(*x)).half(), *tensors)
+    assert credit.dtype == torch.float32
+    np.testing.assert_array_equal(credit.numpy(), estimator_terms(presence, *BATCH))
 
 
 def test_a_config_is_ktaes_own_estimator():
-    config = KTAEConfig.calibrated()
+    config = preset("calibrated")
     np.testing.assert_array_equal(
         estimator_terms(config, *BATCH), ktae.token_credit(*BATCH, config)
     )
@@ -71,10 +72,10 @@ def test_a_config_is_ktaes_own_estimator():
 
 def test_a_function_may_write_into_what_it_is_given():
     def estimate(token_ids, mask, correct, groups):
-        terms = presence(token_ids, mask, correct, groups)
+        credit = presence(token_ids, mask, correct, groups)
         for array in (token_ids, mask, correct, groups):
             array[:] = 0
-        return terms
+        return credit
 
     before = [array.copy() for array in BATCH]
     np.testing.assert_array_equal(
@@ -105,8 +106,8 @@ def at_masked_positions(token_ids, mask, correct, groups):
 
 
 def test_what_it_gives_at_masked_positions_does_not_matter():
-    terms = estimator_terms(at_masked_positions, *BATCH)
-    np.testing.assert_array_equal(terms[EVIDENCE], MASK[EVIDENCE])
+    credit = estimator_terms(at_masked_positions, *BATCH)
+    np.testing.assert_array_equal(credit[EVIDENCE], MASK[EVIDENCE])
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_what_is_no_terms_is_refused(estimate, message):
     ],
 )
 def test_arrays_are_checked_as_for_a_config(arrays, message):
-    for estimator in (presence, KTAEConfig.paper()):
+    for estimator in (presence, preset("paper")):
         with pytest.raises(InputError, match=message):
             estimator_terms(estimator, *arrays)
 
@@ -147,9 +148,9 @@ def test_arrays_are_checked_as_for_a_config(arrays, message):
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
-        ("paper", "here is 'paper'; expected a KTAEConfig, or a function"),
-        (KTAEConfig.paper, r"KTAEConfig.paper\(.*which does not take four arrays"),
-        (KTAEConfig, "KTAEConfig.*does not take four arrays"),
+        ("paper", "here is 'paper'; expected a Estimator, or a function"),
+        (Estimator.paper, r"Estimator.paper\(.*which does not take four arrays"),
+        (Estimator, "Estimator.*does not take four arrays"),
         (lambda ids, mask: 0, r"<lambda>\(ids, mask\), which does not take four arrays"),
     ],
     ids=["name", "preset, not called", "class", "two arguments"],
@@ -162,6 +163,6 @@ def test_what_is_no_estimator_is_refused(estimator, message):
 
 
 def test_scores_are_a_matter_of_the_config():
-    assert takes_scores(KTAEConfig.calibrated(graded=True))
-    assert not takes_scores(KTAEConfig.calibrated())
+    assert takes_scores(preset("calibrated", graded=True))
+    assert not takes_scores(preset("calibrated"))
     assert not takes_scores(presence) and not takes_scores(None)

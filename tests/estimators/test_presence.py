@@ -9,7 +9,7 @@ from scipy.special import gammaln
 
 from ktae import (
     InputError,
-    KTAEConfig,
+    Estimator,
     class_credit,
     credit_table,
     token_credit,
@@ -17,10 +17,11 @@ from ktae import (
     token_advantages,
 )
 from ktae.estimators.controls import PARTS, permuted_labels
+from ktae.estimators import KTAE, Estimator, preset
 
-Z = KTAEConfig(statistic="z")
-GRADED_Z = KTAEConfig(statistic="z", graded=True)
-GRADED = KTAEConfig(graded=True)
+Z = KTAE(statistic="z")
+GRADED_Z = KTAE(statistic="z", graded=True)
+GRADED = KTAE(graded=True)
 
 N, T = 6, 7
 IDS = np.random.default_rng(3).integers(0, 9, (N, T))
@@ -32,41 +33,41 @@ def assignments(values: list[float]) -> list[tuple[float, ...]]:
     return sorted(set(itertools.permutations(values)))
 
 
-@pytest.mark.parametrize("config", [Z, KTAEConfig.calibrated()], ids=["z", "calibrated"])
+@pytest.mark.parametrize("config", [Z, preset("calibrated")], ids=["z", "calibrated"])
 @pytest.mark.parametrize("n_true", range(1, N))
 def test_mean_over_all_permuted_labels_is_zero(
-    backend: str, n_true: int, config: KTAEConfig
+    backend: str, n_true: int, estimator: Estimator
 ) -> None:
     """Whatever the group's accuracy and the token's frequency; KTAE's own is not zero, below."""
     labels = assignments([1.0] * n_true + [0.0] * (N - n_true))
-    terms = [token_credit(IDS, MASK, y, GROUPS, config, backend=backend) for y in labels]
-    np.testing.assert_allclose(np.mean(terms, axis=0, dtype=np.float64), 0, atol=1e-7)  # float32
-    assert np.abs(terms).max() > 0.1
+    credit = [token_credit(IDS, MASK, y, GROUPS, config, backend=backend) for y in labels]
+    np.testing.assert_allclose(np.mean(credit, axis=0, dtype=np.float64), 0, atol=1e-7)  # float32
+    assert np.abs(credit).max() > 0.1
 
 
 @pytest.mark.parametrize("graded", [True, False])
 def test_mean_over_all_permuted_scores_is_zero(backend: str, graded: bool) -> None:
     scores = [0.1, 0.1, 0.45, 2.0, -3.0, 0.0] if graded else [0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
-    terms = [
+    credit = [
         token_credit(IDS, MASK, r, GROUPS, GRADED_Z, backend=backend)
         for r in assignments(scores)
     ]
-    np.testing.assert_allclose(np.mean(terms, axis=0, dtype=np.float64), 0, atol=1e-6)  # float32
+    np.testing.assert_allclose(np.mean(credit, axis=0, dtype=np.float64), 0, atol=1e-6)  # float32
 
 
 def test_key_token_terms_have_another_mean() -> None:
-    """What the statistic is for: the paper's term of a rare token depends on the accuracy alone."""
+    """What the statistic is for: the paper's credit of a rare token depends on the accuracy alone."""
     labels = assignments([1.0] * 1 + [0.0] * (N - 1))
-    terms = [token_credit(IDS, MASK, y, GROUPS) for y in labels]
-    assert np.abs(np.mean(terms, axis=0)).max() > 0.1
+    credit = [token_credit(IDS, MASK, y, GROUPS) for y in labels]
+    assert np.abs(np.mean(credit, axis=0)).max() > 0.1
 
 
 def test_variance_over_permutations_is_one() -> None:
     labels = assignments([1.0] * 2 + [0.0] * (N - 2))
-    terms = np.array([token_credit(IDS, MASK, y, GROUPS, Z) for y in labels], dtype=np.float64)
+    credit = np.array([token_credit(IDS, MASK, y, GROUPS, Z) for y in labels], dtype=np.float64)
     holds = np.array([np.any((v == IDS) & MASK, axis=1) for v in range(9)])  # (token, rollout)
     tells = ~holds.all(axis=1)[IDS] & MASK
-    np.testing.assert_allclose(np.mean(terms**2, axis=0)[tells], 1, rtol=1e-6)  # float32
+    np.testing.assert_allclose(np.mean(credit**2, axis=0)[tells], 1, rtol=1e-6)  # float32
 
 
 def test_one_rollouts_token_has_its_rollouts_advantage(backend: str) -> None:
@@ -126,8 +127,8 @@ def test_an_empty_rollouts_score_changes_nothing(backend: str) -> None:
 def test_token_of_all_rollouts_and_equal_scores_tell_nothing(backend: str) -> None:
     ids = np.array([[1, 2], [1, 3], [1, 4]])
     for config in (GRADED, GRADED_Z):
-        terms = token_credit(ids, ids > 0, [0.1, 0.7, 0.3], [0] * 3, config, backend=backend)
-        assert np.all(terms[:, 0] == 0)
+        credit = token_credit(ids, ids > 0, [0.1, 0.7, 0.3], [0] * 3, config, backend=backend)
+        assert np.all(credit[:, 0] == 0)
         equal = token_credit(ids, ids > 0, [0.1] * 3, [0] * 3, config, backend=backend)
         assert np.all(equal == 0)
 
@@ -170,7 +171,7 @@ def test_graded_verdicts_are_verdicts(backend: str) -> None:
     y = [1, 0, 0, 1, 1, 0]
     two = np.concatenate([GROUPS, GROUPS + 1])
     ids, mask = np.concatenate([IDS, IDS]), np.concatenate([MASK, MASK])
-    for plain, config in ((KTAEConfig(), GRADED), (Z, GRADED_Z)):
+    for plain, config in ((KTAE(), GRADED), (Z, GRADED_Z)):
         expected = token_credit(IDS, MASK, y, GROUPS, plain, backend=backend)
         scores = [*y, 0.1, 0.2, 0.9, 0.5, 0.3, 0.4]
         got = token_credit(ids, mask, scores, two, config, backend=backend)
@@ -182,7 +183,7 @@ def test_scores_near_verdicts_have_nearly_their_terms(backend: str) -> None:
     """The fractional formulas go over into the whole ones. (Frequencies jump where a class has
     none of a token, and information gain has a steep slope there: hence h3 and the tolerance.)"""
     y = np.array([1, 0, 0, 1, 1, 0])
-    config, graded = KTAEConfig(h3=0.0), KTAEConfig(graded=True, h3=0.0)
+    config, graded = KTAE(h3=0.0), KTAE(graded=True, h3=0.0)
     expected = token_credit(IDS, MASK, y, GROUPS, config, backend=backend)
     near = token_credit(IDS, MASK, y * (1 - 1e-10), GROUPS, graded, backend=backend)
     np.testing.assert_allclose(near, expected, atol=1e-4)
@@ -198,12 +199,12 @@ def test_advantages_take_graded_rewards() -> None:
 @pytest.mark.parametrize(
     ("config", "score", "message"),
     [
-        (KTAEConfig(), 0.5, r"correct\[1\] is 0\.5; expected 0, 1 or NaN.*graded"),
+        (KTAE(), 0.5, r"correct\[1\] is 0\.5; expected 0, 1 or NaN.*graded"),
         (GRADED, 1.5, r"correct\[1\] is 1\.5; expected a number from 0 to 1, or NaN"),
         (GRADED_Z, np.inf, r"correct\[1\] is inf; expected a number from -1e\+30 to 1e\+30"),
     ],
 )
-def test_scores_out_of_range(config: KTAEConfig, score: float, message: str) -> None:
+def test_scores_out_of_range(estimator: Estimator, score: float, message: str) -> None:
     with pytest.raises(InputError, match=message):
         token_credit(IDS[:2], MASK[:2], [1.0, score], [0, 0], config)
 
@@ -216,7 +217,7 @@ def test_rewards_out_of_range_are_named() -> None:
 def test_mean_is_zero_with_unknown_empty_and_ignored(backend: str) -> None:
     mask = MASK.copy()
     mask[1] = False
-    config = KTAEConfig(statistic="z", ignore_token_ids=(int(IDS[0, 0]),))
+    config = KTAE(statistic="z", ignore_token_ids=(int(IDS[0, 0]),))
     total = 0
     for y in assignments([1.0, 1.0, 0.0, 0.0]):
         correct = [y[0], 1.0, y[1], np.nan, y[2], y[3]]
@@ -226,16 +227,16 @@ def test_mean_is_zero_with_unknown_empty_and_ignored(backend: str) -> None:
 
 def test_units_are_averaged_and_controls_keep_the_base() -> None:
     y = [1, 0, 0, 1, 1, 0]
-    config = KTAEConfig(units=("token", "bigram", "position"), ignore_token_ids=(4,))
+    config = KTAE(units=("token", "bigram", "position"), ignore_token_ids=(4,))
     parts = [
-        token_credit(IDS, MASK, y, GROUPS, KTAEConfig(units=(u,), ignore_token_ids=(4,)))
+        token_credit(IDS, MASK, y, GROUPS, KTAE(units=(u,), ignore_token_ids=(4,)))
         for u in config.units
     ]
     got = token_credit(IDS, MASK, y, GROUPS, config)
     np.testing.assert_allclose(got, np.mean(parts, axis=0), atol=1e-7)
     assert np.all(got[(IDS == 4) | ~MASK] == 0)
     base = np.arange(N, dtype=float)
-    with_base = token_advantages(y, IDS, MASK, GROUPS, config=config, base=base)
+    with_base = token_advantages(y, IDS, MASK, GROUPS, estimator=estimator, base=base)
     np.testing.assert_allclose(with_base, (got + base[:, None]) * MASK, atol=1e-6)  # float32
 
 
@@ -290,8 +291,8 @@ class TestControls:
     def test_other_terms_in_the_same_places(
         self, backend: str, control: str, units: tuple[str, ...]
     ) -> None:
-        real = token_credit(IDS, MASK, self.Y, GROUPS, KTAEConfig(units=units))
-        config = KTAEConfig(units=units, control=control, control_seed=5)
+        real = token_credit(IDS, MASK, self.Y, GROUPS, KTAE(units=units))
+        config = KTAE(units=units, control=control, control_seed=5)
         got = token_credit(IDS, MASK, self.Y, GROUPS, config, backend=backend)
         assert got.dtype == np.float32 and not np.allclose(got, real)
         assert np.all(got[~MASK] == 0) and np.all(got[2] == 0)
@@ -299,22 +300,22 @@ class TestControls:
         np.testing.assert_array_equal(got, again)
 
     def test_permuted_labels_are_what_they_say(self) -> None:
-        config = KTAEConfig(control="permuted-labels", control_seed=5)
+        config = KTAE(control="permuted-labels", control_seed=5)
         got = token_credit(IDS, MASK, self.Y, GROUPS, config)
         labels = permuted_labels(IDS, MASK, self.Y, GROUPS, seed=5)
         np.testing.assert_array_equal(got, token_credit(IDS, MASK, labels, GROUPS))
 
     def test_permuted_scores(self) -> None:
         scores = np.array([0.1, 0.9, np.nan, 0.4, 0.2, 0.7])
-        config = KTAEConfig.calibrated(graded=True, control="permuted-labels", units=("token",))
+        config = preset("calibrated", graded=True, control="permuted-labels", units=("token",))
         got = token_credit(IDS, MASK, scores, GROUPS, config)
         labels = permuted_labels(IDS, MASK, scores, GROUPS, seed=0)
-        plain = KTAEConfig.calibrated(graded=True, units=("token",))
+        plain = preset("calibrated", graded=True, units=("token",))
         np.testing.assert_array_equal(got, token_credit(IDS, MASK, labels, GROUPS, plain))
 
     def test_random_tokens_keep_each_rollouts_terms(self) -> None:
         real = token_credit(IDS, MASK, self.Y, GROUPS)
-        got = token_credit(IDS, MASK, self.Y, GROUPS, KTAEConfig(control="random-tokens"))
+        got = token_credit(IDS, MASK, self.Y, GROUPS, KTAE(control="random-tokens"))
         np.testing.assert_array_equal(np.sort(got, axis=1), np.sort(real, axis=1))
 
     def test_parts_of_the_terms_add_up(self) -> None:
@@ -322,7 +323,7 @@ class TestControls:
             real, whole, rest = (
                 token_advantages(
                     np.arange(6.0), IDS, MASK, GROUPS, correct=self.Y,
-                    config=KTAEConfig(control=control, ignore_token_ids=ignored),
+                    config=KTAE(control=control, ignore_token_ids=ignored),
                 )
                 for control in ("none", "rollout-mean", "within-rollout")
             )  # fmt: skip
@@ -332,18 +333,18 @@ class TestControls:
     def test_rollouts_of_ignored_tokens_take_no_label_away(self) -> None:
         ids = np.array([[9, 9], [9, 9], [1, 2], [1, 3], [4, 2], [5, 6]])
         for seed in range(10):
-            config = KTAEConfig(
+            config = KTAE(
                 statistic="z", ignore_token_ids=(9,), control="permuted-labels", control_seed=seed
             )
-            terms = token_credit(ids, ids > 0, [1, 0, 1, 1, 0, 0], [0] * 6, config)
+            credit = token_credit(ids, ids > 0, [1, 0, 1, 1, 0, 0], [0] * 6, config)
             # Two of the four that count are correct, whatever was drawn: their z is ±√3 at most.
-            assert np.abs(terms[2:]).max() == pytest.approx(math.sqrt(3), abs=0.75)
-            single = terms[[3, 4, 5, 5], [1, 0, 0, 1]]  # tokens of one rollout: its advantage, ±1
+            assert np.abs(credit[2:]).max() == pytest.approx(math.sqrt(3), abs=0.75)
+            single = credit[[3, 4, 5, 5], [1, 0, 0, 1]]  # tokens of one rollout: its advantage, ±1
             np.testing.assert_allclose(np.abs(single), 1, rtol=1e-6)
 
     def test_rollout_advantages_stay(self) -> None:
         y = [1.0, 0.0, 0.0, 1.0, 1.0, 0.0]
-        config = KTAEConfig(control="permuted-labels")
-        terms = token_credit(IDS, MASK, y, GROUPS, config)
-        got = token_advantages(y, IDS, MASK, GROUPS, config=config, base="dr_grpo")
-        np.testing.assert_allclose(got - terms, (np.array(y) - 0.5)[:, None] * MASK, atol=1e-6)
+        config = KTAE(control="permuted-labels")
+        credit = token_credit(IDS, MASK, y, GROUPS, config)
+        got = token_advantages(y, IDS, MASK, GROUPS, estimator=estimator, base="dr_grpo")
+        np.testing.assert_allclose(got - credit, (np.array(y) - 0.5)[:, None] * MASK, atol=1e-6)

@@ -12,6 +12,7 @@ from ktae import recipe as recipes
 from ktae.errors import InputError
 from ktae.trainers.verl import options
 from ktae.trainers.verl.overrides import TRACKERS, Paths, arguments, command, notes, overrides
+from ktae.estimators import KTAE, Estimator, preset
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPER = sorted((ROOT / "recipes" / "paper").glob("*.yaml"))
@@ -270,5 +271,5 @@ def test_patience_is_noted_only_where_the_recipe_sets_it():
 
 
 def test_every_estimator_setting_of_a_recipe_is_an_option():
-    fields = {field.name for field in dataclasses.fields(options.KTAEConfig)}
+    fields = {field.name for field in dataclasses.fields(options.Estimator)}
     assert fields | {"preset"} == set(recipes.KTAE.model_fields)

@@ -108,7 +108,7 @@ def test_every_response_of_the_random_model_has_the_full_length(
     (batch,) = batches
     assert [len(ids) for ids in batch.token_ids] == [20] * 32
     assert batch.correct.reshape(2, 16).sum(dim=1).tolist() == [8, 8]
-    assert batch.terms.abs().max() > 0
+    assert batch.credit.abs().max() > 0
 
 
 @pytest.fixture

@@ -162,8 +162,8 @@ def test_completions_table_shows_the_batch_that_is_trained_on(trainer_arguments,
     assert table["prompt"] == [row["prompt"] for row in batches[0].inputs]
     assert table["often_equal"] == correct_of(batches[0])
     for row, ids in enumerate(batches[0].token_ids):
-        expected = batches[0].terms[row, : len(ids)].numpy()
-        np.testing.assert_allclose(table["token_terms"][row], expected, atol=1e-5)
+        expected = batches[0].credit[row, : len(ids)].numpy()
+        np.testing.assert_allclose(table["token_credit"][row], expected, atol=1e-5)
     np.testing.assert_allclose(table["advantage"], batches[0].advantages, atol=1e-6)
 
 

@@ -9,8 +9,9 @@ import pytest
 import scipy.stats
 
 import ktae
-from ktae import KTAEConfig, scoring
+from ktae import scoring
 from ktae.validity.permutation import ACCURACIES, FREQUENCIES, discoveries, null
+from ktae.estimators import KTAE, preset
 
 
 def make_record(ids, correct, groups, masks=None):
@@ -34,7 +35,7 @@ def random_rollouts(seed=0, groups=6, size=5):
 
 def naive_statistics(ids, correct, groups, config):
     """Loops over groups, rollouts and tokens; SciPy's test."""
-    absolute, p_values, terms = [], [], []
+    absolute, p_values, credit = [], [], []
     for group in sorted(set(groups)):
         rows = [r for r, g in enumerate(groups) if g == group and correct[r] is not None and ids[r]]
         true = [r for r in rows if correct[r] == 1]
@@ -53,26 +54,26 @@ def naive_statistics(ids, correct, groups, config):
             a, b = (sum(token in ids[r] for r in side) for side in (true, false))
             table = [[a, b], [len(true) - a, len(false) - b]]
             p_values.append(scipy.stats.fisher_exact(table)[1])
-            terms.append((len(true) / len(rows), a + b, len(rows), values[padded == token][0]))
-    return np.array(absolute), np.array(p_values), terms
+            credit.append((len(true) / len(rows), a + b, len(rows), values[padded == token][0]))
+    return np.array(absolute), np.array(p_values), credit
 
 
-@pytest.mark.parametrize("config", [KTAEConfig.paper(), KTAEConfig.released()])
+@pytest.mark.parametrize("config", [preset("paper"), preset("released")])
 def test_the_real_side_is_plain_counting(config):
     ids, correct, groups = random_rollouts()
     correct[3], ids[8] = None, []
     found = null(make_record(ids, correct, groups), config, permutations=2)
-    absolute, p_values, terms = naive_statistics(ids, correct, groups, config)
+    absolute, p_values, credit = naive_statistics(ids, correct, groups, config)
     assert (found.tokens, found.pairs) == (len(absolute), len(p_values))
-    assert found.real.term_abs == pytest.approx(absolute.mean(), abs=1e-6)
+    assert found.real.credit_abs == pytest.approx(absolute.mean(), abs=1e-6)
     assert found.real.saturated == pytest.approx((absolute > 0.45 * config.term_scale).mean())
     assert found.real.significant == (p_values < 0.05).mean()
     assert found.real.no_evidence == pytest.approx((p_values > 1 - 1e-9).mean())
     for one in found.bins:
-        inside = [t for accuracy, m, n, t in terms if bin_of(accuracy, m, n) == key(one)]
+        inside = [t for accuracy, m, n, t in credit if bin_of(accuracy, m, n) == key(one)]
         assert one.pairs == len(inside)
-        assert one.term == pytest.approx(np.mean(inside), abs=1e-6)
-        assert one.term_abs == pytest.approx(np.abs(inside).mean(), abs=1e-6)
+        assert one.credit == pytest.approx(np.mean(inside), abs=1e-6)
+        assert one.credit_abs == pytest.approx(np.abs(inside).mean(), abs=1e-6)
     assert sum(one.pairs for one in found.bins) == found.pairs
 
 
@@ -97,10 +98,10 @@ def test_chance_is_the_mean_over_all_labellings():
     for labels in itertools.product(
         set(itertools.permutations(correct[:5])), set(itertools.permutations(correct[5:]))
     ):
-        values, p_values, _ = naive_statistics(ids, sum(labels, ()), groups, KTAEConfig.paper())
+        values, p_values, _ = naive_statistics(ids, sum(labels, ()), groups, preset("paper"))
         absolute.append(values.mean())
         significant.append((p_values < 0.05).mean())
-    mean, low, high = found.quantiles("term_abs")
+    mean, low, high = found.quantiles("credit_abs")
     assert mean == pytest.approx(np.mean(absolute), abs=5 * np.std(absolute) / math.sqrt(600))
     assert [low, high] == pytest.approx(np.quantile(absolute, (0.05, 0.95)), abs=0.02)
     assert found.quantiles("significant")[0] == pytest.approx(np.mean(significant), abs=0.01)
@@ -113,9 +114,9 @@ def test_bias_of_the_paper_by_the_groups_accuracy():
     ids = [[0, 1, 2 + row, *rng.integers(100, 200, 5).tolist()] for row in range(24)]
     correct = [1.0] + [0.0] * 7 + [1.0] * 4 + [0.0] * 4 + [1.0] * 7 + [0.0]
     found = null(make_record(ids, correct, np.repeat([0, 1, 2], 8)), permutations=200)
-    once = {one.accuracy[1]: one.term_by_chance for one in found.bins if one.frequency == "1"}
+    once = {one.accuracy[1]: one.credit_by_chance for one in found.bins if one.frequency == "1"}
     assert once[0.2] < -0.2 and abs(once[0.6]) < 0.02 and once[1.0] > 0.2
-    assert all(one.term_by_chance == 0 for one in found.bins if one.frequency == "all")
+    assert all(one.credit_by_chance == 0 for one in found.bins if one.frequency == "all")
 
 
 def numbers_of(found):
@@ -142,7 +143,7 @@ def test_masked_and_ignored_tokens_are_left_out():
     ids, correct, groups = random_rollouts()
     masks = [[token != 3 for token in row] for row in ids]
     expected = null(make_record(ids, correct, groups, masks), permutations=2)
-    config = KTAEConfig(ignore_token_ids=(3,))
+    config = KTAE(ignore_token_ids=(3,))
     without = [[token for token in row if token != 3] for row in ids]
     assert null(make_record(ids, correct, groups), config, permutations=2) == expected
     assert null(make_record(without, correct, groups), permutations=2) == expected
@@ -163,10 +164,10 @@ def test_what_could_be_significant_at_best():
 
 def test_point_probabilities_are_the_estimators_affair():
     ids, correct, groups = random_rollouts()
-    found = null(make_record(ids, correct, groups), KTAEConfig(fisher="point"), permutations=1)
+    found = null(make_record(ids, correct, groups), KTAE(fisher="point"), permutations=1)
     paper = null(make_record(ids, correct, groups), permutations=1)
     assert found.real.no_evidence == paper.real.no_evidence
-    assert found.real.term_abs != paper.real.term_abs
+    assert found.real.credit_abs != paper.real.credit_abs
 
 
 def test_discoveries_against_scipy():
@@ -186,16 +187,16 @@ def test_the_same_terms_as_scoring():
     scores = scoring.score(rollouts)
     mixed = {group.label for group in scores.groups if group.mixed}
     labels = scores.record["group"].to_pylist()
-    terms = [
-        t for t, g in zip(scores.record["terms"].to_pylist(), labels, strict=True) if g in mixed
+    credit = [
+        t for t, g in zip(scores.record["credit"].to_pylist(), labels, strict=True) if g in mixed
     ]
-    expected = np.abs(np.concatenate(terms)).mean()
-    assert null(rollouts, permutations=1).real.term_abs == pytest.approx(expected, abs=1e-6)
+    expected = np.abs(np.concatenate(credit)).mean()
+    assert null(rollouts, permutations=1).real.credit_abs == pytest.approx(expected, abs=1e-6)
 
 
 def test_as_dict_is_plain():
     found = null(make_record(*random_rollouts()), permutations=4).as_dict()
-    assert set(found["by_chance"]["term_abs"]) == {"mean", "q05", "q95"}
+    assert set(found["by_chance"]["credit_abs"]) == {"mean", "q05", "q95"}
     assert len(found["chance"]) == 4 and found["bins"][0]["frequency"] in FREQUENCIES
 
 
@@ -225,10 +226,10 @@ def test_the_real_dump_of_the_findings(shared_data):
     )
     found = null(dump.rollouts)
     assert found.groups == 10
-    assert found.real.term_abs == pytest.approx(0.055, abs=5e-4)
+    assert found.real.credit_abs == pytest.approx(0.055, abs=5e-4)
     assert found.real.saturated == pytest.approx(0.09, abs=5e-3)
     assert found.real.no_evidence == pytest.approx(0.70, abs=5e-3)
     assert found.real.significant == pytest.approx(0.024, abs=5e-4)
-    assert found.quantiles("term_abs")[0] == pytest.approx(0.049, abs=6e-3)
+    assert found.quantiles("credit_abs")[0] == pytest.approx(0.049, abs=6e-3)
     assert found.quantiles("saturated")[0] == pytest.approx(0.07, abs=0.015)
     assert found.quantiles("significant")[0] < 0.01

@@ -10,8 +10,9 @@ import ktae
 from ktae.validity.permutation import null
 from ktae.report import chance, inputs, summary, write_report
 from ktae.report.columns import columns_of
+from ktae.estimators import KTAE, preset
 
-PAPER = (ktae.KTAEConfig.paper(),)
+PAPER = (ktae.preset("paper"),)
 
 
 def beside(rows, tmp_path, presets=PAPER):
@@ -36,13 +37,13 @@ def random_rows(groups, seed=0):
 
 
 def test_numbers_are_those_of_null(tmp_path):
-    presets = (ktae.KTAEConfig.paper(), ktae.KTAEConfig.released())
+    presets = (ktae.preset("paper"), ktae.preset("released"))
     dump, found = beside(random_rows(7), tmp_path, presets)
     assert (found["groups"], found["mixed"], found["permutations"]) == (7, 7, 5)
     for numbers, config in zip(found["presets"], presets, strict=True):
         expected = null(dump.rollouts, config, permutations=5)
         assert numbers["pairs"] == expected.pairs
-        for name in ("term_abs", "saturated", "no_evidence", "significant", "discoveries"):
+        for name in ("credit_abs", "saturated", "no_evidence", "significant", "discoveries"):
             values = [getattr(one, name) for one in expected.chance]
             assert numbers[name] == pytest.approx(
                 {
@@ -69,7 +70,7 @@ def test_nothing_without_a_mixed_group(tmp_path):
 
 
 def test_a_preset_that_ignores_every_token_has_no_numbers(tmp_path):
-    presets = (ktae.KTAEConfig.paper(), ktae.KTAEConfig(ignore_token_ids=tuple(range(40))))
+    presets = (ktae.preset("paper"), ktae.KTAE(ignore_token_ids=tuple(range(40))))
     _, found = beside(random_rows(2), tmp_path, presets)
     assert found["presets"][0] is not None and found["presets"][1] is None
 
@@ -82,9 +83,9 @@ def test_the_groups_view_shows_them(tmp_path, open_page):
     assert "permuted within each group, 5 times" in pane.inner_text()
     assert "all mixed groups" in pane.inner_text()
     expected = null(inputs.load([path]).rollouts, permutations=5)
-    mean = np.mean([one.term_abs for one in expected.chance])
+    mean = np.mean([one.credit_abs for one in expected.chance])
     row = pane.locator("tbody tr").first.inner_text().split()
-    assert f"{expected.real.term_abs:.3f}" in row and f"{mean:.3f}" in row
+    assert f"{expected.real.credit_abs:.3f}" in row and f"{mean:.3f}" in row
     assert f"by chance {mean:.3f}" in page.locator(".facts-row").inner_text()
     paper = pane.inner_text()
     page.select_option("#preset", "1")

@@ -7,9 +7,10 @@ import pytest
 from trl import GRPOTrainer
 
 import ktae
-from ktae import InputError, KTAEConfig
+from ktae import InputError, Estimator
 from ktae.rollouts import record
 from ktae.trainers.trl import KTAETrainer
+from ktae.estimators import KTAE, Estimator, preset
 
 
 def overlong(completion_ids, **_):
@@ -28,7 +29,7 @@ def train(arguments, **more):
     return batches[0], trainer
 
 
-def expected_terms(batch, correct, config=KTAEConfig()):  # noqa: B008  # frozen
+def expected_terms(batch, correct, config=KTAE()):  # noqa: B008  # frozen
     ids_bt, mask_bt = record.pad(batch.token_ids)
     groups = np.arange(len(ids_bt)) // 4
     return ktae.token_credit(ids_bt, mask_bt, correct, groups, config, backend="naive")
@@ -41,7 +42,7 @@ def test_correctness_is_the_named_reward_not_the_sum(trainer_arguments):
     correct = [float(ids[0] % 2 == 0) for ids in batch.token_ids]
     assert batch.correct.tolist() == correct
     assert (np.array(correct) != (batch.rewards.numpy() > 0)).any(), "the sum would have done"
-    np.testing.assert_allclose(batch.terms, expected_terms(batch, correct), atol=1e-6)
+    np.testing.assert_allclose(batch.credit, expected_terms(batch, correct), atol=1e-6)
 
 
 def test_a_reward_of_none_is_unknown_not_incorrect(trainer_arguments):
@@ -52,8 +53,8 @@ def test_a_reward_of_none_is_unknown_not_incorrect(trainer_arguments):
     np.testing.assert_array_equal(batch.correct, correct)
     unknown = np.isnan(correct)
     assert unknown.any()
-    assert not batch.terms.numpy()[unknown].any()
-    np.testing.assert_allclose(batch.terms, expected_terms(batch, correct), atol=1e-6)
+    assert not batch.credit.numpy()[unknown].any()
+    np.testing.assert_allclose(batch.credit, expected_terms(batch, correct), atol=1e-6)
 
 
 def graded(completion_ids, **_):
@@ -64,14 +65,14 @@ def graded(completion_ids, **_):
 def test_graded_rewards_are_the_evidence_and_verdicts_stay_verdicts(trainer_arguments, statistic):
     arguments = trainer_arguments(logging_steps=1)
     arguments["reward_funcs"] = graded
-    config = KTAEConfig(statistic=statistic, graded=True)
+    config = KTAE(statistic=statistic, graded=True)
     batch, trainer = train(arguments, ktae=config, threshold=0.9)
     scores = np.array([math.nan if r is None else r for r in graded(batch.token_ids)])
     assert len(np.unique(scores[~np.isnan(scores)])) > 2
-    np.testing.assert_allclose(batch.terms, expected_terms(batch, scores, config), atol=1e-5)
+    np.testing.assert_allclose(batch.credit, expected_terms(batch, scores, config), atol=1e-5)
     np.testing.assert_array_equal(batch.correct, np.where(np.isnan(scores), np.nan, scores > 0.9))
-    first = next(line for line in trainer.state.log_history if "ktae/term_abs" in line)
-    assert first["ktae/term_abs"] > 0 and first["ktae/correct"] == pytest.approx(
+    first = next(line for line in trainer.state.log_history if "ktae/credit_abs" in line)
+    assert first["ktae/credit_abs"] > 0 and first["ktae/correct"] == pytest.approx(
         np.nanmean(batch.correct.numpy()), abs=1e-6
     )
 
@@ -79,10 +80,10 @@ def test_graded_rewards_are_the_evidence_and_verdicts_stay_verdicts(trainer_argu
 @pytest.mark.parametrize(
     "config",
     [
-        KTAEConfig.calibrated(),
-        KTAEConfig(units=("trigram",)),
-        KTAEConfig(control="permuted-labels", control_seed=2),
-        KTAEConfig.calibrated(control="random-tokens"),
+        preset("calibrated"),
+        KTAE(units=("trigram",)),
+        KTAE(control="permuted-labels", control_seed=2),
+        preset("calibrated", control="random-tokens"),
     ],
     ids=["calibrated", "trigrams", "permuted labels", "random tokens"],
 )
@@ -91,12 +92,12 @@ def test_statistics_units_and_controls_are_the_cores(trainer_arguments, config):
     correct = [float(ids[0] % 2 == 0) for ids in batch.token_ids]
     expected = expected_terms(batch, correct, config)
     assert np.abs(expected).max() > 0
-    np.testing.assert_allclose(batch.terms, expected, atol=1e-5)
-    first = next(line for line in trainer.state.log_history if "ktae/term_abs" in line)
-    # Each quantile to a thousandth of the largest that a term can be.
+    np.testing.assert_allclose(batch.credit, expected, atol=1e-5)
+    first = next(line for line in trainer.state.log_history if "ktae/credit_abs" in line)
+    # Each quantile to a thousandth of the largest that credit can be.
     step = config.largest_term(4) / 1000
     mask = record.pad(batch.token_ids)[1]
-    assert first["ktae/term_abs_p90"] == pytest.approx(
+    assert first["ktae/credit_abs_p90"] == pytest.approx(
         np.quantile(np.abs(expected)[mask], 0.9, method="inverted_cdf"), abs=step
     )
 
@@ -104,22 +105,22 @@ def test_statistics_units_and_controls_are_the_cores(trainer_arguments, config):
 def test_units_of_text_take_the_trainers_tokenizer(trainer_arguments):
     arguments = trainer_arguments()
     tokenizer = arguments["processing_class"]
-    config = KTAEConfig(units=("word",))
+    config = KTAE(units=("word",))
     batch, _ = train(arguments, ktae=config)
     correct = [float(ids[0] % 2 == 0) for ids in batch.token_ids]
     ids_bt, mask_bt = record.pad(batch.token_ids)
     expected = ktae.token_credit(
         ids_bt, mask_bt, correct, np.arange(len(ids_bt)) // 4, config, tokenizer=tokenizer
     )
-    np.testing.assert_allclose(batch.terms, expected, atol=1e-6)
+    np.testing.assert_allclose(batch.credit, expected, atol=1e-6)
 
 
 def test_truncated_rollouts_are_evidence_even_where_trl_masks_them(trainer_arguments):
     """`mask_truncated_completions` keeps them from the loss; an untrained policy has few others."""
     batch, _ = train(trainer_arguments(mask_truncated_completions=True))
     correct = [float(ids[0] % 2 == 0) for ids in batch.token_ids]
-    assert np.abs(batch.terms.numpy()).max() > 0
-    np.testing.assert_allclose(batch.terms, expected_terms(batch, correct), atol=1e-6)
+    assert np.abs(batch.credit.numpy()).max() > 0
+    np.testing.assert_allclose(batch.credit, expected_terms(batch, correct), atol=1e-6)
 
 
 def test_a_tools_tokens_are_no_evidence_even_of_truncated_rollouts(trainer_arguments, monkeypatch):
@@ -138,13 +139,13 @@ def test_a_tools_tokens_are_no_evidence_even_of_truncated_rollouts(trainer_argum
     correct = [float(ids[0] % 2 == 0) for ids in batch.token_ids]
     expected = ktae.token_credit(ids_bt, mask_bt, correct, np.arange(16) // 4, backend="naive")
     assert np.abs(expected).max() > 0
-    np.testing.assert_allclose(batch.terms, expected, atol=1e-6)
+    np.testing.assert_allclose(batch.credit, expected, atol=1e-6)
 
 
 def test_threshold(trainer_arguments):
     batch, _ = train(trainer_arguments(), threshold=1.0)
     assert batch.correct.tolist() == [0.0] * 16
-    assert not batch.terms.any()
+    assert not batch.credit.any()
 
 
 def test_metrics_are_those_of_the_rollouts(trainer_arguments):
@@ -152,18 +153,18 @@ def test_metrics_are_those_of_the_rollouts(trainer_arguments):
     arguments = trainer_arguments(logging_steps=1)
     arguments["reward_funcs"] = undecided
     batch, trainer = train(arguments)
-    logged = next(line for line in trainer.state.log_history if "ktae/term_abs" in line)
+    logged = next(line for line in trainer.state.log_history if "ktae/credit_abs" in line)
     lengths = [len(ids) for ids in batch.token_ids]
     tokens = [(row, t) for row, length in enumerate(lengths) for t in range(length)]
 
-    term_abs = np.array([abs(batch.terms[row, t].item()) for row, t in tokens])
-    assert logged["ktae/term_abs"] == pytest.approx(term_abs.mean(), rel=1e-5)
+    credit_abs = np.array([abs(batch.credit[row, t].item()) for row, t in tokens])
+    assert logged["ktae/credit_abs"] == pytest.approx(credit_abs.mean(), rel=1e-5)
     for share in (50, 90, 99):
-        expected = np.percentile(term_abs, share, method="inverted_cdf")
-        assert logged[f"ktae/term_abs_p{share}"] == pytest.approx(expected, abs=1e-3)
+        expected = np.percentile(credit_abs, share, method="inverted_cdf")
+        assert logged[f"ktae/credit_abs_p{share}"] == pytest.approx(expected, abs=1e-3)
 
     advantage = batch.advantages
-    flips = [advantage[row] * (advantage[row] + batch.terms[row, t]) < 0 for row, t in tokens]
+    flips = [advantage[row] * (advantage[row] + batch.credit[row, t]) < 0 for row, t in tokens]
     assert logged["ktae/sign_flips"] == pytest.approx(np.mean(flips))
 
     correct = batch.correct.numpy()
@@ -186,7 +187,7 @@ def test_evaluation_uses_its_own_group_size(trainer_arguments):
     arguments = trainer_arguments(num_generations_eval=2, per_device_eval_batch_size=8)
     arguments["eval_dataset"] = arguments["train_dataset"].select(range(4))
     _, trainer = train(arguments)
-    assert "eval_ktae/term_abs" in trainer.evaluate()
+    assert "eval_ktae/credit_abs" in trainer.evaluate()
 
 
 @pytest.mark.parametrize(
@@ -197,7 +198,7 @@ def test_evaluation_uses_its_own_group_size(trainer_arguments):
         (
             {},
             {"ktae": {"h1": 1}},
-            "expected a KTAEConfig, or a function .*, or None for plain GRPO",
+            "expected a Estimator, or a function .*, or None for plain GRPO",
         ),
         ({}, {"correctness": "accuracy"}, "correctness is 'accuracy'; expected the reward funct"),
     ],
@@ -224,8 +225,8 @@ def test_the_weight_falls_linearly_over_optimizer_steps(trainer_arguments):
     weights = [max(0, 1 - batch.step / 3) for batch in batches]
     assert weights[0] == 1 and 0 < weights[1] < 1 and weights[-1] == 0
     for batch, weight in zip(batches, weights, strict=True):
-        terms = weight * expected_terms(batch, batch.correct.tolist())
-        np.testing.assert_allclose(batch.terms, terms, atol=1e-6)
+        credit = weight * expected_terms(batch, batch.correct.tolist())
+        np.testing.assert_allclose(batch.credit, credit, atol=1e-6)
     logged = [line["ktae/weight"] for line in trainer.state.log_history if "ktae/weight" in line]
     assert logged == [pytest.approx(np.mean(weights))], "one line logged, of four steps"
 

@@ -79,7 +79,7 @@ def test_trains(trainer_arguments, name):
     assert np.isfinite(losses).all()
     moved = [not torch.equal(p, q) for p, q in zip(before, trainer.model.parameters(), strict=True)]
     assert any(moved)
-    assert np.abs(batches[0].terms.numpy()).max() > 0
+    assert np.abs(batches[0].credit.numpy()).max() > 0
 
 
 def test_lora(trainer_arguments):
@@ -93,7 +93,7 @@ def test_lora(trainer_arguments):
     base = [p for name, p in named.items() if "lora_" not in name]
     assert all(torch.equal(p.float(), q) for p, q in zip(base, frozen, strict=True))
     assert any(p.abs().max() > 0 for name, p in named.items() if "lora_B" in name)
-    assert any("ktae/term_abs" in line for line in trainer.state.log_history)
+    assert any("ktae/credit_abs" in line for line in trainer.state.log_history)
 
 
 def test_evaluation_and_trackers(trainer_arguments, tmp_path):
@@ -110,8 +110,8 @@ def test_evaluation_and_trackers(trainer_arguments, tmp_path):
     (folder,) = {path.parent for path in tmp_path.rglob("events.out.tfevents.*")}
     events = EventAccumulator(str(folder)).Reload()
     tags = events.Tags()["scalars"]
-    assert {"train/ktae/term_abs", "train/ktae/significant_tokens"} <= set(tags)
-    assert any(tag.startswith("eval/") and "ktae/term_abs" in tag for tag in tags)
+    assert {"train/ktae/credit_abs", "train/ktae/significant_tokens"} <= set(tags)
+    assert any(tag.startswith("eval/") and "ktae/credit_abs" in tag for tag in tags)
 
 
 def without_prompt(arguments):
