@@ -9,10 +9,9 @@ import pytest
 import ktae
 from ktae import InputError
 from ktae.estimators.controls import (
-    PARTS,
-    high_entropy,
+    group_means,
     permuted_labels,
-    random_tokens,
+    random_places,
     rollout_means,
     shuffled_values,
     within_rollouts,
@@ -21,7 +20,7 @@ from ktae.estimators.controls import (
 CONTROLS = {
     "permuted-labels": permuted_labels,
     "shuffled-values": shuffled_values,
-    "random-tokens": random_tokens,
+    "random-places": random_places,
 }
 
 
@@ -94,10 +93,10 @@ def test_shuffled_values_keep_the_values_of_the_distinct_tokens(batch):
     assert (found != credit)[known].mean() > 0.3
 
 
-def test_random_tokens_keep_each_rollouts_terms(batch):
+def test_random_places_keep_each_rollouts_terms(batch):
     ids, mask, correct, groups = batch
     credit = ktae.token_credit(ids, mask, correct, groups)
-    found = random_tokens(credit, mask, token_ids=ids, seed=0)
+    found = random_places(credit, mask, token_ids=ids, seed=0)
     assert not found[~mask].any()
     for row in range(len(ids)):
         assert multiset(found[row, mask[row]]) == multiset(credit[row, mask[row]])
@@ -122,7 +121,7 @@ def test_parts_of_tensors_and_of_masked_places(batch):
     ids, mask, correct, groups = batch
     credit = ktae.token_credit(ids, mask, correct, groups)
     garbage = np.where(mask, credit, np.float32("nan"))
-    for part in PARTS.values():
+    for part in (rollout_means, within_rollouts):
         found = part(torch.from_numpy(garbage), torch.from_numpy(mask).float())
         assert found.dtype == torch.float32
         np.testing.assert_allclose(found.numpy(), part(credit, mask), atol=1e-7)
@@ -154,9 +153,9 @@ def test_other_ids_are_drawn_for_anew(name, batch):
     ids, mask, correct, groups = ids[one], np.ones_like(mask[one]), [0, 1] * 4, groups[one]
     draws = set()
     for step in range(8):  # renamed tokens: the same credit, and other rollouts
-        credit = np.tile(np.arange(20.0), (8, 1)) if name == "random-tokens" else None
+        credit = np.tile(np.arange(20.0), (8, 1)) if name == "random-places" else None
         if credit is not None:
-            found = random_tokens(credit, mask, token_ids=ids + step, seed=0)
+            found = random_places(credit, mask, token_ids=ids + step, seed=0)
         else:
             found = run(name, (ids + step, mask, correct, groups))
         draws.add(found.tobytes())
@@ -196,27 +195,8 @@ def test_empty_batches():
     assert permuted_labels(ids, mask, labels, groups, seed=0).shape == (0,)
     credit = np.zeros((0, 4), dtype=np.float32)
     assert shuffled_values(credit, ids, mask, labels, groups, seed=0).shape == (0, 4)
-    assert random_tokens(credit, mask, token_ids=ids, seed=0).shape == (0, 4)
-    assert high_entropy(credit, mask).shape == (0, 4)
-
-
-def test_high_entropy_takes_the_share_over_the_batch():
-    rng = np.random.default_rng(0)
-    entropies, mask = rng.random((10, 40)), rng.random((10, 40)) < 0.7
-    entropies[~mask] = np.nan
-    chosen = high_entropy(entropies, mask, share=0.2)
-    assert chosen.sum() == np.ceil(0.2 * mask.sum()) and not chosen[~mask].any()
-    assert entropies[chosen].min() > entropies[mask & ~chosen].max()
-    assert high_entropy(entropies, mask, share=1).sum() == mask.sum()
-    ties = high_entropy(np.array([[1.0, 1.0, 1.0, 0.0]]), [[1, 1, 0, 1]], share=0.2)
-    assert ties.tolist() == [[True, True, False, False]]
-
-
-def test_high_entropy_of_tensors():
-    torch = pytest.importorskip("torch")
-    entropies = torch.rand(4, 9)
-    found = high_entropy(entropies.bfloat16(), torch.ones(4, 9))
-    assert found.dtype == torch.bool and found.shape == (4, 9)
+    assert random_places(credit, mask, token_ids=ids, seed=0).shape == (0, 4)
+    assert group_means(credit, mask, labels, groups).shape == (0, 4)
 
 
 IDS, MASK = [[1, 2], [3, 4]], [[1, 1], [1, 1]]
@@ -231,15 +211,11 @@ DIFFERENT = np.array([[0.0, 0.5], [0.0, 0.0]])
         (lambda: permuted_labels(IDS, [[1, 1]], [1, 0], [0, 0], seed=0), "mask is .*the shape"),
         (lambda: permuted_labels(IDS, MASK, [1, 0], [0, 0], seed=-1), "seed is -1; expected an"),
         (lambda: permuted_labels(IDS, MASK, [1, 0], [0, 0], seed=0.5), "seed is 0.5"),
-        (lambda: random_tokens([[0, 1]], MASK, token_ids=IDS, seed=0), "credit is int64 of shape"),
+        (lambda: random_places([[0, 1]], MASK, token_ids=IDS, seed=0), "credit is int64 of shape"),
         (
             lambda: shuffled_values(DIFFERENT, [[1, 1], [2, 2]], MASK, [1, 0], [0, 0], seed=0),
             "two values for token 1 in group 0; expected one",
         ),
-        (lambda: high_entropy([[1, 2]], [[1, 1]]), "entropies is int64 of shape"),
-        (lambda: high_entropy([[1.0, 2]], [[1]]), "mask is .*shape of entropies"),
-        (lambda: high_entropy([[1.0, np.nan]], [[1, 1]]), r"entropies\[0, 1\] is nan"),
-        (lambda: high_entropy([[1.0]], [[1]], share=0), "share is 0; expected"),
     ],
 )
 def test_bad_input(call, says):

@@ -1,12 +1,10 @@
-"""What a function of the user's is given in the place of a config, and what it must give."""
+"""What a function of the user's is given as an estimator, and what it must give."""
 
 import numpy as np
 import pytest
 
-import ktae
-from ktae import InputError, Estimator
-from ktae.custom import check_estimator, estimator_terms, takes_scores
-from ktae.estimators import Estimator, preset
+from ktae import InputError, credit_table, token_credit
+from ktae.estimators import KTAE, Function, Scaled, as_estimator, preset
 
 NAN = float("nan")
 IDS = np.array([[5, 6, 7], [5, 6, -9], [6, 7, 7], [5, 5, 6], [-1, -1, -1], [6, 5, 7]])
@@ -34,7 +32,7 @@ def test_it_is_given_the_rollouts_that_can_be_evidence():
         seen.append(arrays)
         return np.full(arrays[0].shape, 7.0)
 
-    credit = estimator_terms(estimate, *BATCH)
+    credit = token_credit(*BATCH, estimate)
     ((token_ids, mask, correct, groups),) = seen
     assert (token_ids.dtype, mask.dtype, correct.dtype) == (np.int64, bool, bool)
     np.testing.assert_array_equal(token_ids[mask], IDS[EVIDENCE][MASK[EVIDENCE]])
@@ -48,8 +46,8 @@ def test_it_is_given_the_rollouts_that_can_be_evidence():
     np.testing.assert_array_equal(credit, expected)
 
 
-def test_its_terms_are_the_ones_that_count():
-    credit = estimator_terms(presence, *BATCH)
+def test_its_credit_is_the_ones_that_count():
+    credit = token_credit(*BATCH, presence)
     # Group b: rollout 0 is correct, 3 is not; a: 5 is, 1 is not. Token 7 is in the correct ones.
     expected = [[0, 0, 1], [0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 1]]
     np.testing.assert_array_equal(credit, expected)
@@ -58,16 +56,16 @@ def test_its_terms_are_the_ones_that_count():
 def test_tensors_for_tensors():
     torch = pytest.importorskip("torch", reason="torch is not installed")
     tensors = (torch.tensor(IDS), torch.tensor(MASK), torch.tensor(CORRECT), GROUPS)
-    credit = estimator_terms(lambda *x: torch.from_numpy(presence(*x)).half(), *tensors)
+    credit = token_credit(*tensors, lambda *x: torch.from_numpy(presence(*x)).half())
     assert credit.dtype == torch.float32
-    np.testing.assert_array_equal(credit.numpy(), estimator_terms(presence, *BATCH))
+    np.testing.assert_array_equal(credit.numpy(), token_credit(*BATCH, presence))
 
 
-def test_a_config_is_ktaes_own_estimator():
-    config = preset("calibrated")
+def test_it_composes():
     np.testing.assert_array_equal(
-        estimator_terms(config, *BATCH), ktae.token_credit(*BATCH, config)
+        token_credit(*BATCH, Scaled(Function(presence), 2.0)), 2 * token_credit(*BATCH, presence)
     )
+    assert repr(Function(presence)).startswith("Function(function=<function presence")
 
 
 def test_a_function_may_write_into_what_it_is_given():
@@ -78,9 +76,7 @@ def test_a_function_may_write_into_what_it_is_given():
         return credit
 
     before = [array.copy() for array in BATCH]
-    np.testing.assert_array_equal(
-        estimator_terms(estimate, *BATCH), estimator_terms(presence, *BATCH)
-    )
+    np.testing.assert_array_equal(token_credit(*BATCH, estimate), token_credit(*BATCH, presence))
     for array, old in zip(BATCH, before, strict=True):
         np.testing.assert_array_equal(array, old)
 
@@ -90,9 +86,9 @@ def test_without_evidence_it_is_not_called():
         raise AssertionError
 
     unknown = np.full(6, NAN)
-    assert not estimator_terms(never, IDS, MASK, unknown, GROUPS).any()
+    assert not token_credit(IDS, MASK, unknown, GROUPS, never).any()
     nothing = np.zeros((0, 3), dtype=int)
-    assert estimator_terms(never, nothing, nothing, np.zeros(0), np.zeros(0, int)).shape == (0, 3)
+    assert token_credit(nothing, nothing, np.zeros(0), np.zeros(0, int), never).shape == (0, 3)
 
 
 def infinite(token_ids, mask, correct, groups):
@@ -106,7 +102,7 @@ def at_masked_positions(token_ids, mask, correct, groups):
 
 
 def test_what_it_gives_at_masked_positions_does_not_matter():
-    credit = estimator_terms(at_masked_positions, *BATCH)
+    credit = token_credit(*BATCH, at_masked_positions)
     np.testing.assert_array_equal(credit[EVIDENCE], MASK[EVIDENCE])
 
 
@@ -126,9 +122,9 @@ def test_what_it_gives_at_masked_positions_does_not_matter():
     ],
     ids=["a number a rollout", "other length", "nothing", "text", "ragged", "not finite"],
 )
-def test_what_is_no_terms_is_refused(estimate, message):
+def test_what_is_no_credit_is_refused(estimate, message):
     with pytest.raises(InputError, match=message):
-        estimator_terms(estimate, *BATCH)
+        token_credit(*BATCH, estimate)
 
 
 @pytest.mark.parametrize(
@@ -139,30 +135,30 @@ def test_what_is_no_terms_is_refused(estimate, message):
         ((IDS - 6, MASK, CORRECT, GROUPS), r"token_ids\[0, 0\] is -1; expected 0 to 2\^31 - 1"),
     ],
 )
-def test_arrays_are_checked_as_for_a_config(arrays, message):
+def test_arrays_are_checked_as_ever(arrays, message):
     for estimator in (presence, preset("paper")):
         with pytest.raises(InputError, match=message):
-            estimator_terms(estimator, *arrays)
+            token_credit(*arrays, estimator)
 
 
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
-        ("paper", "here is 'paper'; expected a Estimator, or a function"),
-        (Estimator.paper, r"Estimator.paper\(.*which does not take four arrays"),
-        (Estimator, "Estimator.*does not take four arrays"),
-        (lambda ids, mask: 0, r"<lambda>\(ids, mask\), which does not take four arrays"),
+        (3, "here is 3; expected an estimator of ktae.estimators, the name of one"),
+        (preset, r"preset\(.*does not take four arrays; expected a function \(token_ids, mask"),
+        (KTAE, "KTAE.*does not take four arrays"),
+        (lambda ids, mask: 0, r"<lambda>\(ids, mask\) does not take four arrays"),
     ],
-    ids=["name", "preset, not called", "class", "two arguments"],
+    ids=["number", "function of presets", "class", "two arguments"],
 )
 def test_what_is_no_estimator_is_refused(estimator, message):
     with pytest.raises(InputError, match=message):
-        check_estimator("here", estimator)
-    with pytest.raises(InputError, match="estimator is"):
-        estimator_terms(estimator, *BATCH)
+        as_estimator(estimator, "here")
+    with pytest.raises(InputError):
+        token_credit(*BATCH, estimator)
 
 
-def test_scores_are_a_matter_of_the_config():
-    assert takes_scores(preset("calibrated", graded=True))
-    assert not takes_scores(preset("calibrated"))
-    assert not takes_scores(presence) and not takes_scores(None)
+def test_it_gets_verdicts_and_has_no_table():
+    assert as_estimator(presence).score_range is None
+    with pytest.raises(InputError, match="rests on no contingency tables, so it has no"):
+        credit_table(*BATCH, presence)

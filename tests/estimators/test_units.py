@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 import ktae
 from ktae.estimators.units import POSITION_BUCKET, UNITS, tensor_keys, unit_keys
+from ktae.rollouts.tokens import vocabulary
 
 IDS_ALONE = ("token", "bigram", "trigram", "position")
 OF_TEXT = ("word", "line", "step")
@@ -159,7 +160,7 @@ SHAPES = [(1, 1), (5, 31), (3, 123), (4, 8), (7, 64), (0, 5), (3, 0)]
 def test_against_plain_loops(unit, shape, tokenizer):
     n_tokens = len(TEXTS) + 8  # some without a token, and some above the last
     ids, mask = random_rows(shape, n_tokens)
-    keys = unit_keys(unit, ids, mask, tokenizer=tokenizer)
+    keys = unit_keys(unit, ids, mask, vocabulary=vocabulary(tokenizer))
     pieces = pieces_of(tokenizer, n_tokens)
     assert_same_partition(keys, naive_keys(unit, ids, mask, pieces), mask)
 
@@ -175,7 +176,7 @@ def test_the_token_itself_is_handed_back():
     unit=st.sampled_from([unit for unit in UNITS if unit != "token"]),
 )
 def test_against_plain_loops_whatever_comes(tokenizer, ids, mask, unit):
-    keys = unit_keys(unit, ids, mask, tokenizer=tokenizer)
+    keys = unit_keys(unit, ids, mask, vocabulary=vocabulary(tokenizer))
     pieces = pieces_of(tokenizer, len(TEXTS) + 2)
     assert_same_partition(keys, naive_keys(unit, ids, mask, pieces), mask)
 
@@ -190,12 +191,12 @@ def test_words_lines_and_steps_by_hand(tokenizer):
         "step": [6, 8],
     }
     for unit, lengths in cuts.items():
-        keys = unit_keys(unit, ids, ids >= 0, tokenizer=tokenizer)[0]
+        keys = unit_keys(unit, ids, ids >= 0, vocabulary=vocabulary(tokenizer))[0]
         runs = np.split(keys, np.cumsum(lengths)[:-1])
         assert [len(set(run.tolist())) for run in runs] == [1] * len(lengths), unit
         if unit != "word":
             assert len(set(keys.tolist())) == len(lengths), unit
-    word_keys = unit_keys("word", ids, ids >= 0, tokenizer=tokenizer)[0]
+    word_keys = unit_keys("word", ids, ids >= 0, vocabulary=vocabulary(tokenizer))[0]
     assert word_keys[0] == word_keys[1]  # " so" is "so"
     assert word_keys[5] == word_keys[11]  # blanks alone
 
@@ -205,7 +206,7 @@ def test_a_unit_is_its_text_however_it_is_tokenised(tokenizer):
     whole, parts = [at("so"), at(".")], [at("S"), at("o")]
     split_e, e = [len(TEXTS), len(TEXTS) + 1], [at("é"), at(" ")]
     ids = np.array([whole, parts, split_e, e])
-    keys = unit_keys("word", ids, ids >= 0, tokenizer=tokenizer)
+    keys = unit_keys("word", ids, ids >= 0, vocabulary=vocabulary(tokenizer))
     assert keys[2, 0] == keys[2, 1] == keys[3, 0]
     assert keys[0, 0] != keys[1, 0]
 
@@ -213,7 +214,7 @@ def test_a_unit_is_its_text_however_it_is_tokenised(tokenizer):
 @pytest.mark.parametrize("unit", [*IDS_ALONE, *OF_TEXT])
 def test_any_layout_and_dtype_gives_the_same_keys(unit, tokenizer):
     ids, mask = random_rows((6, 40), 20)
-    expected = unit_keys(unit, ids, mask, tokenizer=tokenizer)
+    expected = unit_keys(unit, ids, mask, vocabulary=vocabulary(tokenizer))
     clean = np.where(mask, ids, 0)
     wide = np.zeros((6, 80), dtype=np.int32)
     wide[:, ::2] = clean
@@ -226,15 +227,17 @@ def test_any_layout_and_dtype_gives_the_same_keys(unit, tokenizer):
         (clean.astype(">i4"), mask.astype(np.int64) * 7),
         (clean.astype(np.uint64), mask.tolist()),
     ):
-        keys = unit_keys(unit, other_ids, other_mask, tokenizer=tokenizer)
+        keys = unit_keys(unit, other_ids, other_mask, vocabulary=vocabulary(tokenizer))
         np.testing.assert_array_equal(np.where(mask, keys, 0), np.where(mask, expected, 0))
 
 
 def test_several_chunks_are_one_result(monkeypatch, tokenizer):
     ids, mask = random_rows((50, 31), 20)
-    expected = [unit_keys(u, ids, mask, tokenizer=tokenizer) for u in ("trigram", "step")]
+    expected = [
+        unit_keys(u, ids, mask, vocabulary=vocabulary(tokenizer)) for u in ("trigram", "step")
+    ]
     monkeypatch.setattr("ktae.estimators.units.POSITIONS_PER_CHUNK", 100)
-    found = [unit_keys(u, ids, mask, tokenizer=tokenizer) for u in ("trigram", "step")]
+    found = [unit_keys(u, ids, mask, vocabulary=vocabulary(tokenizer)) for u in ("trigram", "step")]
     np.testing.assert_array_equal(found, expected)
     ids[33, :] = -1
     mask[33, 7] = True
@@ -247,10 +250,10 @@ def test_several_chunks_are_one_result(monkeypatch, tokenizer):
 def test_tensors_and_arrays_agree(unit, shape, tokenizer):
     torch = pytest.importorskip("torch")
     ids, mask = random_rows(shape, 30)
-    arrays = unit_keys(unit, ids, mask, tokenizer=tokenizer)
+    arrays = unit_keys(unit, ids, mask, vocabulary=vocabulary(tokenizer))
     tensor, tensor_mask = torch.from_numpy(ids), torch.from_numpy(mask)
     for given_mask in (tensor_mask, mask, tensor_mask.bfloat16()):
-        tensors = unit_keys(unit, tensor, given_mask, tokenizer=tokenizer)
+        tensors = unit_keys(unit, tensor, given_mask, vocabulary=vocabulary(tokenizer))
         np.testing.assert_array_equal(tensors.numpy(), arrays)
         assert unit == "token" or tensors.dtype == torch.int32
     if unit in IDS_ALONE[1:]:  # what runs on a GPU
@@ -285,7 +288,7 @@ def test_the_estimator_takes_them_and_spreads_the_value(tokenizer):
     """A word of three tokens, whose middle one occurs in every rollout, has one credit."""
     at = TEXTS.index
     ids = np.array([[at("S"), at("o"), at("3")], [at("o"), at("."), at(" ")]] * 2)
-    keys = unit_keys("word", ids, ids >= 0, tokenizer=tokenizer)
+    keys = unit_keys("word", ids, ids >= 0, vocabulary=vocabulary(tokenizer))
     credit = ktae.token_credit(keys, ids >= 0, [1, 0, 1, 0], [0] * 4)
     assert len(set(credit[0].tolist())) == 1 and credit[0, 0] > 0
     assert ktae.token_credit(ids, ids >= 0, [1, 0, 1, 0], [0] * 4)[0, 1] == 0
@@ -300,7 +303,7 @@ def test_a_real_tokenizer(unit, qwen2):
     ids = np.array([qwen2.encode(text, add_special_tokens=False).ids], dtype=np.int32)
     mask = np.ones(ids.shape, dtype=bool)
     pieces = pieces_of(qwen2, 151_646)
-    keys = unit_keys(unit, ids, mask, tokenizer=qwen2)
+    keys = unit_keys(unit, ids, mask, vocabulary=vocabulary(qwen2))
     assert_same_partition(keys, naive_keys(unit, ids, mask, pieces), mask)
     if unit != "word":
         texts = [line for line in text.split("\n") if line.strip()]
@@ -314,7 +317,7 @@ def test_random_ids_of_a_real_tokenizer(qwen2):
     ids, mask = random_rows((20, 60), 151_700, seed=5)
     pieces = pieces_of(qwen2, 151_700)
     for unit in OF_TEXT:
-        keys = unit_keys(unit, ids, mask, tokenizer=qwen2)
+        keys = unit_keys(unit, ids, mask, vocabulary=vocabulary(qwen2))
         assert_same_partition(keys, naive_keys(unit, ids, mask, pieces), mask)
 
 
@@ -322,7 +325,12 @@ def test_random_ids_of_a_real_tokenizer(qwen2):
     ("unit", "ids", "mask", "says"),
     [
         ("words", [[1]], [[1]], "no unit 'words'; expected one of token, bigram, trigram, "),
-        ("step", [[1]], [[1]], "'step' is made of text and needs a tokenizer; without one there"),
+        (
+            "step",
+            [[1]],
+            [[1]],
+            "'step' is made of text and needs the tokens' texts: give vocabulary=",
+        ),
         ("bigram", [1, 2], [1, 1], "expected integers of shape"),
         ("bigram", [[1.5]], [[1]], "expected integers of shape"),
         ("bigram", [[1, 2]], [[1]], "expected the shape of token_ids"),
@@ -338,4 +346,4 @@ def test_bad_input(unit, ids, mask, says):
 
 def test_something_else_for_a_tokenizer():
     with pytest.raises(ktae.InputError, match="str is a slow tokenizer"):
-        unit_keys("word", [[1]], [[1]], tokenizer="gpt2")
+        vocabulary("gpt2")

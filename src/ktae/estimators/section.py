@@ -171,7 +171,7 @@ def _wrapped(estimator: Estimator, entry: Any) -> Transform:
 
 def _hint(name: Any, known: Iterable[str]) -> str:
     known = list(known)
-    nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=0.6)
+    nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
     if nearest:
         return f"did you mean {nearest[0]!r}?"
     return f"expected one of {', '.join(known)}" if known else "there are none"

@@ -1,0 +1,183 @@
+"""Estimators by name and in recipes: every composition prints itself and comes back."""
+
+import inspect
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ktae import InputError
+from ktae import estimators as names
+from ktae.estimators import (
+    KINDS,
+    KTAE,
+    PRESETS,
+    TRANSFORMS,
+    UNITS,
+    Centred,
+    Decayed,
+    Estimator,
+    Function,
+    GroupMean,
+    Ignoring,
+    OverUnits,
+    PermutedLabels,
+    PresenceZ,
+    RandomPlaces,
+    Scaled,
+    ShuffledValues,
+    as_estimator,
+    from_section,
+    preset,
+    to_section,
+)
+
+numbers = st.floats(0.01, 100) | st.integers(1, 9)
+leaves = st.builds(
+    KTAE,
+    h1=numbers,
+    h3=st.just(0) | numbers,
+    fisher=st.sampled_from(["point", "two-sided"]),
+    graded=st.booleans(),
+) | st.builds(PresenceZ, graded=st.booleans())
+seeds = st.integers(0, 2**40)
+
+
+def wrapped(inner: Any) -> Any:
+    units = st.lists(st.sampled_from(list(UNITS)), min_size=1, unique=True)
+    return st.one_of(
+        st.builds(Scaled, inner, numbers),
+        st.builds(OverUnits, inner, units),
+        st.builds(Ignoring, inner, st.lists(st.integers(0, 2**31 - 1), min_size=1)),
+        st.builds(Decayed, inner, st.integers(1, 99)),
+        st.builds(PermutedLabels, inner, seeds),
+        st.builds(ShuffledValues, inner, seeds),
+        st.builds(RandomPlaces, inner, seeds),
+        *(st.builds(make, inner) for make in (Centred, GroupMean)),
+    )
+
+
+compositions = st.recursive(leaves, wrapped, max_leaves=5) | st.sampled_from(
+    [make() for make in PRESETS.values()]
+)
+
+
+@given(compositions)
+def test_every_composition_prints_equals_and_survives_a_recipe(estimator: Estimator) -> None:
+    assert eval(repr(estimator), vars(names)) == estimator
+    text = yaml.safe_dump(to_section(estimator))
+    again = from_section(yaml.safe_load(text))
+    assert again == estimator and hash(again) == hash(estimator)
+
+
+def test_every_transform_and_kind_has_a_name() -> None:
+    transforms = {
+        one
+        for _, one in inspect.getmembers(names, inspect.isclass)
+        if issubclass(one, names.Transform) and one is not names.Transform
+    }
+    assert transforms == set(TRANSFORMS.values())
+    assert set(KINDS.values()) == {KTAE, PresenceZ}
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ("calibrated", Scaled(OverUnits(PresenceZ(), ("token", "bigram")), 0.3)),
+        ("trigrams", Scaled(OverUnits(PresenceZ(), ("trigram",)), 0.3)),
+        ({"estimator": "ktae", "h3": 0}, KTAE(h3=0)),
+        ({"estimator": "trigrams", "graded": True}, preset("trigrams", graded=True)),
+        (
+            {"estimator": "presence-z", "transforms": [{"over-units": ["line"]}, {"scaled": 2}]},
+            Scaled(OverUnits(PresenceZ(), ("line",)), 2.0),
+        ),
+        ({"estimator": "paper", "transforms": "centred"}, Centred(KTAE())),
+        ({"estimator": "paper", "transforms": {"scaled": 2}}, Scaled(KTAE(), 2.0)),
+        (
+            {
+                "estimator": "paper",
+                "transforms": ["permuted-labels", {"random-places": {"seed": 3}}],
+            },
+            RandomPlaces(PermutedLabels(KTAE(), 0), 3),
+        ),
+        ({"estimator": "paper", "transforms": None}, KTAE()),
+    ],
+    ids=str,
+)
+def test_sections(section: Any, expected: Estimator) -> None:
+    assert from_section(section) == expected
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_written_by_its_name(name: str) -> None:
+    assert to_section(preset(name)) == name
+
+
+def test_what_is_written_is_short() -> None:
+    assert to_section(KTAE(h1=0.5)) == {"estimator": "ktae", "h1": 0.5}
+    estimator = GroupMean(Scaled(preset("trigrams"), 2.0))
+    assert to_section(estimator) == {
+        "estimator": "presence-z",
+        "transforms": [
+            {"over-units": {"units": ["trigram"]}},
+            {"scaled": {"factor": 0.3}},
+            {"scaled": {"factor": 2.0}},
+            "group-mean",
+        ],
+    }
+    assert repr(estimator) == (
+        "GroupMean(Scaled(Scaled(OverUnits(PresenceZ(), units=('trigram',)), factor=0.3), "
+        "factor=2.0))"
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("Paper", r"no estimator 'Paper'; did you mean 'paper'\?"),
+        ("zzz", "no estimator 'zzz'; expected one of paper, released, no-fisher"),
+        (3, "credit is 3; expected the name of an estimator, or a mapping"),
+        ({"h3": 0}, "expected the name of an estimator, or a mapping"),
+        ({"estimator": None}, "no estimator None"),
+        ({"estimator": ["paper"]}, r"no estimator \['paper'\]"),
+        ({"estimator": "paper", "h4": 1}, "estimator paper has no setting 'h4'; did you mean 'h"),
+        (
+            {"estimator": "calibrated", "h1": 1},
+            "calibrated has no setting 'h1'; expected",
+        ),
+        ({"estimator": "released", "h2": -1}, "h2 is -1; expected a number from 0"),
+        ({"estimator": "paper", "transforms": ["scald"]}, "no transform 'scald'; did you mean"),
+        ({"estimator": "paper", "transforms": [3]}, "no transform 3; expected one of over-units"),
+        ({"estimator": "paper", "transforms": ["scaled"]}, "transform scaled needs factor"),
+        (
+            {"estimator": "paper", "transforms": [{"scaled": {"by": 2}}]},
+            "no setting 'by'",
+        ),
+        ({"estimator": "paper", "transforms": [{"centred": 2}]}, "centred is given 2; it has no"),
+        ({"estimator": "paper", "transforms": [{"scaled": 2, "centred": None}]}, "no transform {"),
+    ],
+    ids=str,
+)
+def test_errors_name_what_there_is(section: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        from_section(section)
+
+
+def test_what_stands_for_an_estimator() -> None:
+    def function(token_ids: Any, mask: Any, correct: Any, groups: Any) -> Any:
+        return token_ids
+
+    assert as_estimator("trigrams") == preset("trigrams")
+    assert as_estimator(KTAE()) == KTAE()
+    assert as_estimator({"estimator": "paper", "h3": 0}) == preset("no-tf")
+    assert as_estimator(function) == Function(function)
+    for nothing in (None, 3, [KTAE()]):
+        with pytest.raises(InputError, match=r"^credit is .*; expected an estimator of ktae.est"):
+            as_estimator(nothing, "credit")
+
+
+def test_a_function_has_no_name_in_a_recipe() -> None:
+    with pytest.raises(InputError, match=r"Function\(.*\) has no name that a recipe could hold"):
+        to_section(Scaled(Function(lambda a, b, c, d: a), 2.0))

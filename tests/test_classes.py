@@ -1,0 +1,54 @@
+"""Credit of rollouts with more than two outcomes."""
+
+import numpy as np
+import pytest
+
+from ktae import InputError, class_credit, token_credit
+from ktae.estimators import KTAE
+
+N, T = 6, 7
+IDS = np.random.default_rng(3).integers(0, 9, (N, T))
+MASK = np.arange(T) < np.array([7, 5, 7, 3, 6, 7])[:, None]
+GROUPS = np.zeros(N, dtype=int)
+
+
+def test_two_classes_are_token_credit() -> None:
+    y = np.array([1, 0, 0, 1, -1, 0])
+    expected = token_credit(IDS, MASK, np.where(y < 0, np.nan, y), GROUPS)
+    got = class_credit(IDS, MASK, y, [0.0, 1.0], GROUPS)
+    np.testing.assert_allclose(got, expected, atol=1e-7)
+
+
+def test_equal_rewards_tell_nothing() -> None:
+    got = class_credit(IDS, MASK, [0, 1, 2, 2, 1, 0], [0.3] * 3, GROUPS)
+    np.testing.assert_allclose(got, 0, atol=1e-7)
+
+
+def test_three_classes_are_each_against_the_rest() -> None:
+    classes, rewards = np.array([0, 1, 2, 2, 1, 0]), np.array([0.0, 0.5, 1.0])
+    expected = sum(
+        (rewards[k] - 0.5) * token_credit(IDS, MASK, classes == k, GROUPS) for k in range(3)
+    )
+    got = class_credit(IDS, MASK, classes, rewards, GROUPS)
+    np.testing.assert_allclose(got, expected, atol=1e-7)
+
+
+def test_empty_rollouts_do_not_count() -> None:
+    classes, rewards = [0, 1, 2, 2, 1, 0], [0.0, 0.5, 1.0]
+    got = class_credit(IDS, MASK, classes, rewards, GROUPS)
+    ids, mask = np.concatenate([IDS, IDS[:3]]), np.concatenate([MASK, MASK[:3] & False])
+    more = class_credit(ids, mask, [*classes, 2, 2, 2], rewards, [0] * 9)
+    np.testing.assert_allclose(more[:N], got, atol=1e-7)
+
+
+def test_errors() -> None:
+    with pytest.raises(InputError, match="class_rewards is empty"):
+        class_credit(IDS, MASK, [-1] * 6, [], GROUPS)
+    with pytest.raises(InputError, match="is graded; expected one of verdicts"):
+        class_credit(IDS, MASK, [0] * 6, [1], GROUPS, KTAE(graded=True))
+    with pytest.raises(InputError, match=r"classes\[2\] is 3; expected 0 to 2"):
+        class_credit(IDS, MASK, [0, 1, 3, 0, 0, 0], [0, 1, 2], GROUPS)
+    with pytest.raises(InputError, match=r"class_rewards\[1\] is nan"):
+        class_credit(IDS, MASK, [0] * 6, [0, np.nan], GROUPS)
+    with pytest.raises(InputError, match="classes is float64"):
+        class_credit(IDS, MASK, [0.5] * 6, [0, 1], GROUPS)
