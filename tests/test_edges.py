@@ -9,8 +9,8 @@ import warnings
 import numpy as np
 import pytest
 
-from ktae import credit_table, token_credit, token_advantages
-from ktae.estimators import KTAE, Estimator, preset
+from ktae import credit_table, token_advantages, token_credit
+from ktae.estimators import KTAE, Estimator, Ignoring, Scaled, preset
 
 PAPER, RELEASED = preset("paper"), preset("released")
 UNKNOWN = np.nan
@@ -115,11 +115,11 @@ def test_rollout_of_ignored_tokens_only_is_not_counted(
     backend: str, table_backend: str, credit: np.ndarray
 ) -> None:
     ids = np.vstack([IDS, np.full((1, 4), 9)])
-    config = KTAE(ignore_token_ids=(9,))
+    estimator = Ignoring(KTAE(), (9,))
     batch = (ids, np.ones_like(ids), [*CORRECT, 0], np.zeros(5, dtype=int))
-    got = token_credit(*batch, config, backend=backend)
+    got = token_credit(*batch, estimator, backend=backend)
     np.testing.assert_array_equal(got, np.vstack([credit, np.zeros(4)]))
-    table = credit_table(*batch, config, backend=table_backend)
+    table = credit_table(*batch, estimator, backend=table_backend)
     assert np.all(table.a + table.b + table.c + table.d == 4)
 
 
@@ -158,7 +158,7 @@ def test_unknown_rollout_keeps_its_rollout_advantage(backend: str, credit: np.nd
 @pytest.mark.parametrize("n_true", [1, 3, 7, MEMO_BREAKER])
 @pytest.mark.parametrize("n_false", [1, 2, 11, MEMO_BREAKER])
 @pytest.mark.parametrize(
-    "config",
+    "estimator",
     [PAPER, RELEASED, KTAE(fisher="point"), KTAE(h1=1e6, h2=1e6, h3=1e6)],
     ids=["paper", "released", "point", "heavy"],
 )
@@ -172,7 +172,7 @@ def test_token_of_every_rollout(
     correct = np.arange(n) < n_true
     mask = np.ones((n, 4), dtype=bool)
     mask[~correct, :2] = False
-    batch = (ids, mask, correct, np.zeros(n, dtype=int), config)
+    batch = (ids, mask, correct, np.zeros(n, dtype=int), estimator)
     got = token_credit(*batch, backend=backend)
     assert np.all(got[:, :3] == 0)
     assert np.any(got[:, 3] != 0)
@@ -190,13 +190,13 @@ def test_token_of_every_rollout(
 def test_ignored_tokens_are_as_if_masked(
     backend: str, table_backend: str, ignored: tuple[int, ...]
 ) -> None:
-    config = KTAE(ignore_token_ids=ignored)
-    got = token_credit(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
+    estimator = Ignoring(KTAE(), ignored)
+    got = token_credit(IDS, MASK, CORRECT, GROUPS, estimator, backend=backend)
     without = ~np.isin(IDS, ignored)
     expected = token_credit(IDS, without, CORRECT, GROUPS, backend=backend)
     np.testing.assert_array_equal(got, expected)
     assert np.all(got[~without] == 0)
-    table = credit_table(IDS, MASK, CORRECT, GROUPS, config, backend=table_backend)
+    table = credit_table(IDS, MASK, CORRECT, GROUPS, estimator, backend=table_backend)
     masked = credit_table(IDS, without, CORRECT, GROUPS, backend=table_backend)
     for name, column in masked._asdict().items():
         np.testing.assert_array_equal(getattr(table, name), column, err_msg=name)
@@ -206,15 +206,15 @@ def test_ignored_token_keeps_the_rollout_advantage(backend: str) -> None:
     """It is a token of the response like any other; only its credit is 0."""
     got = token_advantages(
         REWARDS, IDS, MASK, GROUPS, base=[1.0, 2.0, 3.0, 4.0],
-        config=KTAE(ignore_token_ids=(2,)), backend=backend,
+        estimator=Ignoring(KTAE(), (2,)), backend=backend,
     )  # fmt: skip
     assert (got[0, 1], got[1, 1], got[1, 2]) == (1, 2, 2)
 
 
 def test_released_ignores_qwens_end_of_text(backend: str) -> None:
     ids = np.where(IDS == 2, 151643, IDS)
-    for config, is_zero in ((RELEASED, True), (PAPER, False)):
-        got = token_credit(ids, MASK, CORRECT, GROUPS, config, backend=backend)
+    for estimator, is_zero in ((RELEASED, True), (PAPER, False)):
+        got = token_credit(ids, MASK, CORRECT, GROUPS, estimator, backend=backend)
         assert np.all(got[ids == 151643] == 0) == is_zero
 
 
@@ -245,14 +245,14 @@ def test_mask_with_holes(backend: str) -> None:
 def test_large_values_saturate(
     backend: str, table_backend: str, weight: float, scale: float
 ) -> None:
-    config = KTAE(h1=weight, h2=weight, h3=weight, term_scale=scale)
+    estimator = Scaled(KTAE(h1=weight, h2=weight, h3=weight), scale)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        got = token_credit(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
+        got = token_credit(IDS, MASK, CORRECT, GROUPS, estimator, backend=backend)
     assert np.all(got[:2, 1] == 0.5 * scale)
     assert np.all(got[2:, 1] == -0.5 * scale)
     assert np.all(got[:, 0] == 0)
-    table = credit_table(IDS, MASK, CORRECT, GROUPS, config, backend=table_backend)
+    table = credit_table(IDS, MASK, CORRECT, GROUPS, estimator, backend=table_backend)
     for name, column in table._asdict().items():
         assert np.all(np.isfinite(column)), name
 
@@ -267,20 +267,21 @@ def test_large_values_saturate(
         {"h1": 1e30, "h2": 1e30, "eps": 1e30, "k1": 1e30},
         {"h1": 1e30, "h2": 1e30, "h3": 1e30, "eps": 1e-30, "normalize": True},
         {"h1": 0.0, "h2": 1e-30, "normalize": True},
-        {"term_scale": 1e30},
+        {"scale": 1e30},
     ],
     ids=lambda settings: "-".join(settings),
 )
 def test_most_extreme_settings_stay_finite(
     backend: str, table_backend: str, settings: dict[str, float]
 ) -> None:
-    """At the bounds of what the config takes. 0 · inf must not become NaN."""
-    config = KTAE(**settings)
-    bound = 0.5 * config.term_scale * (1 + 1e-6)
-    got = token_credit(IDS, MASK, CORRECT, GROUPS, config, backend=backend)
+    """At the bounds of what the settings take. 0 · inf must not become NaN."""
+    scale = settings.get("scale", 1.0)
+    estimator = Scaled(KTAE(**{k: v for k, v in settings.items() if k != "scale"}), scale)
+    bound = 0.5 * scale * (1 + 1e-6)
+    got = token_credit(IDS, MASK, CORRECT, GROUPS, estimator, backend=backend)
     assert np.all(np.abs(got) <= bound)  # false for NaN and inf
     assert np.all(got[:, 0] == 0)
-    table = credit_table(IDS, MASK, CORRECT, GROUPS, config, backend=table_backend)
+    table = credit_table(IDS, MASK, CORRECT, GROUPS, estimator, backend=table_backend)
     for name, column in table._asdict().items():
         assert np.all(np.isfinite(column)), name
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ktae import InputError, credit_table, token_credit, token_advantages
-from ktae.estimators import Estimator
+from ktae import InputError, credit_table, token_advantages, token_credit
 
 IDS = np.array([[1, 2, 3, 4], [1, 2, 2, 5], [1, 6, 5, 5], [1, 6, 7, 3], [2, 6, 0, 0]])
 MASK = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 1], [1, 1, 1, 1], [1, 1, 0, 0]], dtype=bool)
@@ -255,6 +254,8 @@ def test_ragged_lists(estimate: Callable[..., Any], name: str) -> None:
         estimate(**arguments, correct=CORRECT, groups=GROUPS)
 
 
-def test_config_is_a_config(estimate: Callable[..., Any]) -> None:
-    with pytest.raises(InputError, match="config is 'paper'; expected a Estimator"):
-        estimate(IDS, MASK, CORRECT, GROUPS, "paper")
+def test_estimator_is_an_estimator(estimate: Callable[..., Any]) -> None:
+    with pytest.raises(InputError, match="estimator is 3; expected an estimator of"):
+        estimate(IDS, MASK, CORRECT, GROUPS, 3)
+    with pytest.raises(InputError, match="no estimator 'papr'; did you mean 'paper'"):
+        estimate(IDS, MASK, CORRECT, GROUPS, "papr")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ktae import InputError, credit_table, token_credit, token_advantages
+from ktae import InputError, credit_table, token_advantages, token_credit
 from ktae.estimators import KTAE
 
 IDS = np.array([[1, 2, 3, 4], [1, 2, 2, 5], [1, 6, 5, 5], [1, 6, 7, 3], [2, 6, 0, 0]])
@@ -221,8 +221,7 @@ def test_inputs_are_never_modified_and_never_returned(backend: str, table_backen
 
 def test_results_do_not_share_memory(backend: str) -> None:
     first, second = (
-        token_credit(IDS, MASK, CORRECT, GROUPS, KTAE(), backend=backend)
-        for _ in range(2)
+        token_credit(IDS, MASK, CORRECT, GROUPS, KTAE(), backend=backend) for _ in range(2)
     )
     kept = second.copy()
     first[:] = 7

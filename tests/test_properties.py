@@ -1,6 +1,5 @@
 """What must hold of every batch, whatever it holds (hypothesis)."""
 
-import dataclasses
 import math
 import statistics
 from typing import Any, NamedTuple
@@ -11,20 +10,28 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ktae import credit_table, token_credit, token_advantages
-from ktae.estimators import KTAE, Estimator, preset
+from ktae import credit_table, token_advantages, token_credit
+from ktae.estimators import KTAE, Estimator, Ignoring, Scaled, preset
+from ktae.estimators.transforms import ignored_by
 
 ATOL = 1e-6  # of float32 credit, which are at most 1
 
-CONFIGS = {
+
+def released_ignoring(token_ids: tuple[int, ...]) -> Estimator:
+    return Scaled(Ignoring(KTAE(h2=1.0, normalize=True), token_ids), 2.0)
+
+
+ESTIMATORS = {
     "paper": preset("paper"),
-    "released": preset("released", ignore_token_ids=(3,)),
+    "released": released_ignoring((3,)),
     "point": KTAE(fisher="point"),
     "no_fisher": KTAE(h1=0.0),
     "no_information_gain": KTAE(h2=0.0),
     "no_term_frequency": KTAE(h3=0.0),
 }
-configs = st.sampled_from(list(CONFIGS.values()))
+
+
+estimators = st.sampled_from(list(ESTIMATORS.values()))
 
 
 class Rollouts(NamedTuple):
@@ -57,60 +64,60 @@ def permutations_of(n: int) -> st.SearchStrategy[np.ndarray]:
     return st.permutations(range(n)).map(np.array)
 
 
-@given(batch=batches(), config=configs, data=st.data())
+@given(batch=batches(), estimator=estimators, data=st.data())
 def test_permuting_rollouts_permutes_the_terms(
     backend: str, batch: Rollouts, estimator: Estimator, data: st.DataObject
 ) -> None:
     order = data.draw(permutations_of(len(batch.groups)))
-    credit = token_credit(*batch, config, backend=backend)
-    permuted = token_credit(*batch.take(order), config, backend=backend)
+    credit = token_credit(*batch, estimator, backend=backend)
+    permuted = token_credit(*batch.take(order), estimator, backend=backend)
     np.testing.assert_allclose(permuted, credit[order], rtol=0, atol=ATOL)
 
 
-@given(batch=batches(), config=configs, data=st.data())
+@given(batch=batches(), estimator=estimators, data=st.data())
 def test_permuting_positions_permutes_the_terms(
     backend: str, batch: Rollouts, estimator: Estimator, data: st.DataObject
 ) -> None:
     """KTAE looks at which tokens a rollout holds and how often, never at where."""
     order = data.draw(permutations_of(batch.mask.shape[1]))
-    credit = token_credit(*batch, config, backend=backend)
+    credit = token_credit(*batch, estimator, backend=backend)
     moved = batch._replace(token_ids=batch.token_ids[:, order], mask=batch.mask[:, order])
-    permuted = token_credit(*moved, config, backend=backend)
+    permuted = token_credit(*moved, estimator, backend=backend)
     np.testing.assert_allclose(permuted, credit[:, order], rtol=0, atol=ATOL)
 
 
 @given(
     batch=batches(),
-    config=configs,
+    estimator=estimators,
     labels=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=2, unique=True),
     strings=st.booleans(),
 )
 def test_relabelling_groups_changes_nothing(
     backend: str, batch: Rollouts, estimator: Estimator, labels: list[int], strings: bool
 ) -> None:
-    credit = token_credit(*batch, config, backend=backend)
+    credit = token_credit(*batch, estimator, backend=backend)
     relabelled = np.array([str(label) for label in labels] if strings else labels)[batch.groups]
-    got = token_credit(*batch._replace(groups=relabelled), config, backend=backend)
+    got = token_credit(*batch._replace(groups=relabelled), estimator, backend=backend)
     np.testing.assert_allclose(got, credit, rtol=0, atol=ATOL)
 
 
 @given(
     batch=batches(),
-    config=configs,
+    estimator=estimators,
     names=st.lists(st.integers(0, 2**31 - 1), min_size=7, max_size=7, unique=True),
 )
 def test_renaming_tokens_changes_nothing(
     backend: str, batch: Rollouts, estimator: Estimator, names: list[int]
 ) -> None:
-    credit = token_credit(*batch, config, backend=backend)
+    credit = token_credit(*batch, estimator, backend=backend)
     renamed = batch._replace(token_ids=np.array(names)[batch.token_ids])
-    ignored = tuple(names[token] for token in config.ignore_token_ids)
-    same = dataclasses.replace(config, ignore_token_ids=ignored)
+    ignored = tuple(names[token] for token in ignored_by(estimator))
+    same = released_ignoring(ignored) if ignored else estimator
     got = token_credit(*renamed, same, backend=backend)
     np.testing.assert_allclose(got, credit, rtol=0, atol=ATOL)
 
 
-@given(batch=batches(), config=configs, left=st.integers(0, 2), right=st.integers(0, 40))
+@given(batch=batches(), estimator=estimators, left=st.integers(0, 2), right=st.integers(0, 40))
 def test_padding_changes_nothing(
     backend: str, batch: Rollouts, estimator: Estimator, left: int, right: int
 ) -> None:
@@ -122,55 +129,55 @@ def test_padding_changes_nothing(
         np.pad(batch.correct, width[0], constant_values=1),
         np.pad(batch.groups, width[0], constant_values=1),
     )
-    got = token_credit(*padded, config, backend=backend)
-    credit = token_credit(*batch, config, backend=backend)
+    got = token_credit(*padded, estimator, backend=backend)
+    credit = token_credit(*batch, estimator, backend=backend)
     np.testing.assert_allclose(got, np.pad(credit, width), rtol=0, atol=ATOL)
 
 
-@given(batch=batches(), config=configs)
+@given(batch=batches(), estimator=estimators)
 def test_groups_do_not_see_each_other(
     backend: str, table_backend: str, batch: Rollouts, estimator: Estimator
 ) -> None:
-    credit = token_credit(*batch, config, backend=backend)
-    table = credit_table(*batch, config, backend=table_backend)
+    credit = token_credit(*batch, estimator, backend=backend)
+    table = credit_table(*batch, estimator, backend=table_backend)
     for label in np.unique(batch.groups):
         rows = batch.groups == label
-        alone = token_credit(*batch.take(rows), config, backend=backend)
+        alone = token_credit(*batch.take(rows), estimator, backend=backend)
         np.testing.assert_allclose(alone, credit[rows], rtol=0, atol=ATOL)
         for column, of_all in zip(
-            credit_table(*batch.take(rows), config, backend=table_backend), table, strict=True
+            credit_table(*batch.take(rows), estimator, backend=table_backend), table, strict=True
         ):
             np.testing.assert_allclose(column, of_all[table.group == label], rtol=1e-12)
 
 
-@given(batch=batches(), config=configs)
+@given(batch=batches(), estimator=estimators)
 def test_masked_tokens_do_not_matter(backend: str, batch: Rollouts, estimator: Estimator) -> None:
-    credit = token_credit(*batch, config, backend=backend)
+    credit = token_credit(*batch, estimator, backend=backend)
     got = token_credit(
         *batch._replace(token_ids=np.where(batch.mask, batch.token_ids, -100)),
-        config,
+        estimator,
         backend=backend,
     )
     np.testing.assert_allclose(got, credit, rtol=0, atol=ATOL)
     assert np.all(credit[~batch.mask] == 0)
 
 
-@given(batch=batches(), config=configs)
+@given(batch=batches(), estimator=estimators)
 def test_swapping_correct_and_incorrect_flips_the_sign(
     backend: str, batch: Rollouts, estimator: Estimator
 ) -> None:
-    credit = token_credit(*batch, config, backend=backend)
-    swapped = token_credit(*batch._replace(correct=1 - batch.correct), config, backend=backend)
+    credit = token_credit(*batch, estimator, backend=backend)
+    swapped = token_credit(*batch._replace(correct=1 - batch.correct), estimator, backend=backend)
     np.testing.assert_allclose(swapped, -credit, rtol=0, atol=ATOL)
 
 
-@given(batch=batches(), config=configs)
+@given(batch=batches(), estimator=estimators)
 def test_unknown_rollouts_might_as_well_not_be_there(
     backend: str, batch: Rollouts, estimator: Estimator
 ) -> None:
     known = ~np.isnan(batch.correct)
-    credit = token_credit(*batch, config, backend=backend)
-    got = token_credit(*batch.take(known), config, backend=backend)
+    credit = token_credit(*batch, estimator, backend=backend)
+    got = token_credit(*batch.take(known), estimator, backend=backend)
     np.testing.assert_allclose(credit[known], got, rtol=0, atol=ATOL)
     assert np.all(credit[~known] == 0)
 
@@ -179,32 +186,33 @@ def test_unknown_rollouts_might_as_well_not_be_there(
     batch=batches(),
     weights=st.tuples(*[st.floats(0, 1e6)] * 3),
     normalize=st.booleans(),
-    term_scale=st.sampled_from([1.0, 2.0]),
+    scale=st.sampled_from([1.0, 2.0]),
     k1=st.floats(1e-3, 1e3),
     b_len=st.floats(0, 1),
     fisher=st.sampled_from(["two-sided", "point"]),
 )
-def test_terms_are_finite_and_bounded(
+def test_credit_is_finite_and_bounded(
     backend: str,
     table_backend: str,
     batch: Rollouts,
     weights: tuple[float, float, float],
+    scale: float,
     **settings: Any,
 ) -> None:
     h1, h2, h3 = weights
     assume(not settings["normalize"] or h1 + h2 >= 1e-30)
-    config = KTAE(h1=h1, h2=h2, h3=h3, **settings)
-    credit = token_credit(*batch, config, backend=backend)
+    estimator = Scaled(KTAE(h1=h1, h2=h2, h3=h3, **settings), scale)
+    credit = token_credit(*batch, estimator, backend=backend)
     assert credit.dtype == np.float32
-    assert np.all(np.abs(credit) <= 0.5 * config.term_scale)  # false for NaN and inf
-    table = credit_table(*batch, config, backend=table_backend)
+    assert np.all(np.abs(credit) <= 0.5 * scale)  # false for NaN and inf
+    table = credit_table(*batch, estimator, backend=table_backend)
     assert all(np.all(np.isfinite(column)) for column in table)
     assert np.all((table.p_value > 0) & (table.p_value <= 1))
     assert np.all((table.fisher_score >= 0) & (table.fisher_score < 1))
     assert np.all((table.information_gain >= 0) & (table.information_gain <= 1 + 1e-12))
 
 
-@given(batch=batches(unknown=False), config=configs, data=st.data())
+@given(batch=batches(unknown=False), estimator=estimators, data=st.data())
 def test_token_of_every_rollout_has_no_term(
     backend: str, batch: Rollouts, estimator: Estimator, data: st.DataObject
 ) -> None:
@@ -213,16 +221,16 @@ def test_token_of_every_rollout_has_no_term(
     column = data.draw(hnp.arrays(np.int64, n_rows, elements=st.integers(0, n_columns - 1)))
     batch.token_ids[np.arange(n_rows), column] = 9
     batch.mask[np.arange(n_rows), column] = True
-    credit = token_credit(*batch, config, backend=backend)
+    credit = token_credit(*batch, estimator, backend=backend)
     assert np.all(credit[batch.token_ids == 9] == 0)
 
 
-@given(batch=batches(), config=configs)
+@given(batch=batches(), estimator=estimators)
 def test_terms_are_those_of_the_table(
     backend: str, table_backend: str, batch: Rollouts, estimator: Estimator
 ) -> None:
-    credit = token_credit(*batch, config, backend=backend)
-    table = credit_table(*batch, config, backend=table_backend)
+    credit = token_credit(*batch, estimator, backend=backend)
+    table = credit_table(*batch, estimator, backend=table_backend)
     term_of = dict(zip(zip(table.group, table.token_id, strict=True), table.credit, strict=True))
     assert len(term_of) == len(table.credit)
     for row, column in zip(
@@ -235,7 +243,7 @@ def test_terms_are_those_of_the_table(
 finite_rewards = st.floats(-100, 100, width=32)
 
 
-@given(batch=batches(), config=configs, data=st.data())
+@given(batch=batches(), estimator=estimators, data=st.data())
 def test_own_base_is_added_where_unmasked(
     backend: str, batch: Rollouts, estimator: Estimator, data: st.DataObject
 ) -> None:
@@ -245,7 +253,7 @@ def test_own_base_is_added_where_unmasked(
         np.zeros(len(base)), ids, mask, groups,
         correct=correct, base=base, estimator=estimator, backend=backend,
     )  # fmt: skip
-    credit = token_credit(*batch, config, backend=backend)
+    credit = token_credit(*batch, estimator, backend=backend)
     np.testing.assert_allclose(got, np.where(mask, base[:, None] + credit, 0), rtol=1e-6, atol=ATOL)
     assert np.all(got[~mask] == 0)
 

@@ -2,7 +2,19 @@ import pytest
 import yaml
 
 from ktae import InputError, recipe
-from ktae.estimators import KTAE, preset
+from ktae.estimators import (
+    KTAE,
+    Centred,
+    Decayed,
+    Ignoring,
+    OverUnits,
+    PresenceZ,
+    RandomPlaces,
+    RolloutMean,
+    Scaled,
+    ShuffledValues,
+    preset,
+)
 
 MINIMAL = {"name": "r", "steps": 3}
 
@@ -18,37 +30,93 @@ def write(tmp_path):
 
 
 def test_defaults_and_sections(write):
-    loaded = recipe.load(write(MINIMAL | {"ktae": {"preset": "released", "h3": 0}}))
+    loaded = recipe.load(write(MINIMAL | {"credit": {"estimator": "released", "h3": 0}}))
     assert loaded.rollout.group_size == 16
-    assert loaded.ktae.config() == preset("released", h3=0.0)
-    assert recipe.load(write(MINIMAL)).ktae is None
+    assert loaded.credit == preset("released", h3=0.0)
+    assert recipe.load(write(MINIMAL)).credit is None
 
 
 def test_dump_is_the_same_recipe(write):
-    loaded = recipe.load(write(MINIMAL | {"ktae": {"h1": 0, "ignore_token_ids": [3, 1]}}))
+    section = {"estimator": "ktae", "h1": 0, "transforms": [{"ignoring": [3, 1]}, "centred"]}
+    loaded = recipe.load(write(MINIMAL | {"credit": section}))
+    assert loaded.credit == Centred(Ignoring(KTAE(h1=0), (1, 3)))
     assert recipe.load(write(recipe.dump(loaded))) == loaded
 
 
 def test_overrides_take_yaml_values_and_make_sections(write):
-    overrides = ["seed=4", "ktae.h3=0", "rollout.temperature=0.5", "optimizer.learning_rate=1e-3"]
-    loaded = recipe.load(write(MINIMAL | {"ktae": None}), overrides)
+    overrides = ["seed=4", "credit.h3=0", "credit.eps=1e-3", "rollout.temperature=0.5"]
+    loaded = recipe.load(write(MINIMAL | {"credit": "paper"}), overrides)
     assert (loaded.seed, loaded.rollout.temperature) == (4, 0.5)
-    assert loaded.optimizer.learning_rate == 1e-3
-    assert loaded.ktae.config() == KTAE(h3=0.0)
-    assert recipe.load(write(MINIMAL | {"ktae": {}}), ["ktae=null"]).ktae is None
+    assert loaded.credit == KTAE(h3=0.0, eps=1e-3)
+    assert recipe.load(write(MINIMAL | {"credit": "paper"}), ["credit=null"]).credit is None
+    loaded = recipe.load(write(MINIMAL), ["credit.estimator=trigrams", "credit.transforms=centred"])
+    assert loaded.credit == Centred(preset("trigrams"))
 
 
 def test_changes_are_found_in_the_keys_of_either_recipe(write):
-    """`ktae: null` has none of the keys of `ktae: {}`; a setting may be in one recipe only."""
+    """A section that is null has none of the keys of a mapping; either may have more."""
 
     def changes(there, here):
         return recipe.changes(*(recipe.load(write(MINIMAL | keys)) for keys in (there, here)))
 
     assert changes({"seed": 1}, {"seed": 1}) == []
     assert changes({"seed": 0}, {"seed": 7}) == ["seed (0 there, 7 here)"]
-    assert changes({"ktae": {"h3": 0}}, {"ktae": {}}) == ["ktae.h3 (0.0 there, None here)"]
-    assert changes({"ktae": {}}, {"ktae": None}) == ["ktae.preset ('paper' there, None here)"]
-    assert changes({"ktae": None}, {"ktae": {}}) == ["ktae.preset (None there, 'paper' here)"]
+    assert changes({"credit": "paper"}, {"credit": None}) == ["credit ('paper' there, None here)"]
+    odd = {"estimator": "ktae", "h3": 0.5}
+    assert changes({"credit": odd}, {"credit": "paper"}) == [
+        "credit (None there, 'paper' here)",
+        "credit.estimator ('ktae' there, None here)",
+        "credit.h3 (0.5 there, None here)",
+    ]
+
+
+BEFORE = {
+    "paper": preset("paper"),
+    "released": preset("released"),
+    "calibrated": preset("calibrated"),
+    "no-fisher": preset("no-fisher"),
+    "no-ig": preset("no-ig"),
+    "no-tf": preset("no-tf"),
+}
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_presets_of_before(write, name):
+    """Recipes in run folders that were written before 0.1 have a section `ktae`."""
+    assert recipe.load(write(MINIMAL | {"ktae": {"preset": name}})).credit == BEFORE[name]
+
+
+@pytest.mark.parametrize(
+    ("ktae", "expected"),
+    [
+        (None, None),
+        ({}, KTAE()),
+        ({"h1": 0, "ignore_token_ids": [3, 1]}, Ignoring(KTAE(h1=0), (1, 3))),
+        ({"preset": "calibrated", "units": ["trigram"]}, preset("trigrams")),
+        (
+            {"preset": "calibrated", "units": ["trigram"], "term_scale": 0.6, "graded": True},
+            Scaled(OverUnits(PresenceZ(graded=True), ("trigram",)), 0.6),
+        ),
+        ({"control": "random-tokens", "control_seed": 3}, RandomPlaces(KTAE(), 3)),
+        (
+            {"preset": "calibrated", "control": "shuffled-values"},
+            Scaled(OverUnits(ShuffledValues(PresenceZ()), ("token", "bigram")), 0.3),
+        ),
+        (
+            {"preset": "calibrated", "control": "rollout-mean"},
+            Scaled(RolloutMean(OverUnits(PresenceZ(), ("token", "bigram"))), 0.3),
+        ),
+    ],
+    ids=str,
+)
+def test_sections_of_before(write, ktae, expected):
+    assert recipe.load(write(MINIMAL | {"ktae": ktae})).credit == expected
+
+
+def test_decay_of_before(write):
+    old = MINIMAL | {"ktae": {}, "trl": {"ktae_decay_steps": 9}}
+    assert recipe.load(write(old)).credit == Decayed(KTAE(), 9)
+    assert recipe.load(write(old | {"ktae": None})).credit is None
 
 
 @pytest.mark.parametrize(
@@ -56,22 +124,27 @@ def test_changes_are_found_in_the_keys_of_either_recipe(write):
     [
         (MINIMAL | {"sed": 1}, "unknown key 'sed'; did you mean 'seed'?"),
         (MINIMAL | {"rollout": {"group_sise": 8}}, "'rollout.group_sise'; did you mean 'group_siz"),
-        (MINIMAL | {"ktae": {"qqq": 8}}, "unknown key 'ktae.qqq'; expected one of h1, h2"),
-        (MINIMAL | {"ktae": {"preset": "papre"}}, "no preset 'papre'; expected one of paper, rel"),
-        (MINIMAL | {"ktae": {"h1": -1}}, "h1 is -1.0; expected a number from 0 to 1e+30"),
+        (MINIMAL | {"credit": {"estimator": "paper", "qqq": 8}}, "credit: estimator paper has no"),
+        (MINIMAL | {"ktae": {"qqq": 8}}, "unknown key ktae.qqq; the section is called credit now"),
+        (MINIMAL | {"ktae": {}, "credit": "paper"}, "has both ktae and credit; the section is"),
+        (
+            MINIMAL | {"credit": {"estimator": "paper", "transforms": 5}},
+            "transforms is 5; expected",
+        ),
+        (MINIMAL | {"credit": "papre"}, "no estimator 'papre'; did you mean 'paper'?"),
+        (MINIMAL | {"ktae": {"preset": "papre"}}, "ktae.preset is 'papre'; the section is called"),
+        (
+            MINIMAL | {"credit": {"estimator": "ktae", "h1": -1}},
+            "credit: h1 is -1; expected a number from 0 to 1e+30",
+        ),
         (MINIMAL | {"steps": "many"}, "steps is 'many'; expected a valid integer"),
         (MINIMAL | {"steps": 0}, "steps is 0; expected greater than 0"),
         (MINIMAL | {"name": "../x"}, "name is '../x'; "),
         (MINIMAL | {"model": "demo"}, "model is 'demo'; expected settings, such as {key: value}"),
         (MINIMAL | {"name": "a b"}, "name is 'a b'; expected letters, digits, '.', '_' and '-'"),
-        (MINIMAL | {"ktae": {"units": 5}}, "ktae.estimators.units is 5; expected a list, such as [a, b]"),
         (
             MINIMAL | {"demo": {"language": "latin"}},
             "demo.language is 'latin'; expected 'sums', 'lists'",
-        ),
-        (
-            MINIMAL | {"trl": {"ktae_decay_steps": 9}},
-            "trl.ktae_decay_steps is 9 and ktae is null; there is no credit whose weight could fall",
         ),
         (
             MINIMAL | {"task": "math", "data": "x", "demo": {"language": "lists"}},

@@ -240,20 +240,20 @@ def test_frequency_contrast() -> None:
 
 @pytest.mark.parametrize("value", ["1e-12", "0.001", "0.3", "1", "5", "20", "40"])
 @pytest.mark.parametrize("scale", [1.0, 2.0])
-def test_term_is_the_centred_sigmoid(value: str, scale: float) -> None:
+def test_squashed_is_the_centred_sigmoid(value: str, scale: float) -> None:
     """Origin: 1 / (1 + e^-v) - 1/2 in `decimal` with 50 digits."""
     with decimal.localcontext(prec=50):
         expected = float(1 / (1 + (-Decimal(value)).exp()) - Decimal("0.5"))
-    assert statistics.credit(float(value), scale) == pytest.approx(scale * expected, rel=1e-14)
-    assert statistics.credit(-float(value), scale) == -statistics.credit(float(value), scale)
+    assert statistics.squashed(float(value), scale) == pytest.approx(scale * expected, rel=1e-14)
+    assert statistics.squashed(-float(value), scale) == -statistics.squashed(float(value), scale)
 
 
 @pytest.mark.parametrize("value", [710.0, 1e5, 1e308, math.inf])
 @pytest.mark.parametrize("scale", [1.0, 2.0])
-def test_term_does_not_overflow(value: float, scale: float) -> None:
-    assert statistics.credit(value, scale) == 0.5 * scale
-    assert statistics.credit(-value, scale) == -0.5 * scale
+def test_squashed_does_not_overflow(value: float, scale: float) -> None:
+    assert statistics.squashed(value, scale) == 0.5 * scale
+    assert statistics.squashed(-value, scale) == -0.5 * scale
 
 
-def test_term_of_nothing_is_zero() -> None:
-    assert statistics.credit(0.0, 1.0) == 0.0
+def test_squashed_of_nothing_is_zero() -> None:
+    assert statistics.squashed(0.0, 1.0) == 0.0

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ktae import credit_table, token_credit, token_advantages
+from ktae import credit_table, token_advantages, token_credit
 
 torch = pytest.importorskip("torch")
 
@@ -80,9 +80,7 @@ def test_bfloat16(backend: str, tensors: dict[str, Any], name: str) -> None:
 
 def test_the_result_is_of_the_token_ids_kind(backend: str, tensors: dict[str, Any]) -> None:
     others = {name: array for name, array in ARRAYS.items() if name != "token_ids"}
-    assert isinstance(
-        token_credit(tensors["token_ids"], **others, backend=backend), torch.Tensor
-    )
+    assert isinstance(token_credit(tensors["token_ids"], **others, backend=backend), torch.Tensor)
     others = {name: tensor for name, tensor in tensors.items() if name != "token_ids"}
     assert isinstance(token_credit(IDS, **others, backend=backend), np.ndarray)
     assert isinstance(token_credit(IDS.tolist(), **others, backend=backend), np.ndarray)

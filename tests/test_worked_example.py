@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ktae import credit_table, token_credit, token_advantages
+from ktae import credit_table, token_advantages, token_credit
 from ktae.estimators import KTAE, preset
 
 EXPECTED = Path(__file__).parent / "expected" / "worked_example.json"
@@ -36,7 +36,7 @@ CORRECT = np.array([True, True, True, True, False, False])
 REWARDS = np.array([1.0, 0.8, 1.0, 0.9, 0.0, -0.5])  # 0 is not above the default threshold
 GROUPS = np.zeros(6, dtype=int)
 
-CONFIGS = {
+ESTIMATORS = {
     "paper": preset("paper"),
     "released": preset("released"),
     "point": KTAE(fisher="point"),
@@ -55,36 +55,36 @@ def padded(rows: list[list[float]]) -> np.ndarray:
     return np.array([row + [0.0] * (5 - len(row)) for row in rows])
 
 
-@pytest.mark.parametrize("variant", CONFIGS)
+@pytest.mark.parametrize("variant", ESTIMATORS)
 @pytest.mark.parametrize(("dtype", "atol"), [(np.float32, 1e-6)])
 def test_terms(
     backend: str, variant: str, dtype: type, atol: float, frozen: dict[str, Any]
 ) -> None:
-    got = token_credit(TOKEN_IDS, MASK, CORRECT, GROUPS, CONFIGS[variant], backend=backend)
+    got = token_credit(TOKEN_IDS, MASK, CORRECT, GROUPS, ESTIMATORS[variant], backend=backend)
     assert got.dtype == dtype
     np.testing.assert_allclose(got, padded(frozen[variant]["credit"]), rtol=0, atol=atol)
 
 
-@pytest.mark.parametrize("variant", CONFIGS)
+@pytest.mark.parametrize("variant", ESTIMATORS)
 @pytest.mark.parametrize(("dtype", "atol"), [(np.float32, 1e-6)])
 def test_advantages(
     backend: str, variant: str, dtype: type, atol: float, frozen: dict[str, Any]
 ) -> None:
     """On top of GRPO's rollout advantage, with correctness from the rewards."""
     got = token_advantages(
-        REWARDS, TOKEN_IDS, MASK, GROUPS, config=CONFIGS[variant], backend=backend
+        REWARDS, TOKEN_IDS, MASK, GROUPS, estimator=ESTIMATORS[variant], backend=backend
     )
     assert got.dtype == dtype
     np.testing.assert_allclose(got, padded(frozen[variant]["advantages"]), rtol=0, atol=atol)
 
 
-@pytest.mark.parametrize("variant", CONFIGS)
+@pytest.mark.parametrize("variant", ESTIMATORS)
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-12)])
 def test_table(
     table_backend: str, variant: str, dtype: type, rtol: float, frozen: dict[str, Any]
 ) -> None:
     table = credit_table(
-        TOKEN_IDS, MASK, CORRECT, GROUPS, CONFIGS[variant], backend=table_backend
+        TOKEN_IDS, MASK, CORRECT, GROUPS, ESTIMATORS[variant], backend=table_backend
     )
     assert table._fields == ("group", *frozen["columns"])
     for name, expected in zip(

@@ -11,7 +11,6 @@ from ktae.arrays import LARGEST, Array, ArrayLike, as_array, describe, kind
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
-    from ktae.estimators.vocabulary import Vocabulary
     from ktae.statistics import Formula
 
 UNKNOWN = -1
@@ -22,6 +21,18 @@ in single precision, and their sums round differently in another order."""
 
 ScoreRange = tuple[float, float] | None
 """The least and the greatest graded score that an estimator takes; None: it takes verdicts."""
+
+
+class Vocabulary(NamedTuple):
+    """The texts of a tokenizer's V tokens, as tables that a compiled loop reads by token id.
+
+    V + 1 entries: one for each token id from 0, and a last one for every id above."""
+
+    looks: np.ndarray
+    """(V + 1,) uint8: see `ktae.backends._unit_kernels`."""
+    hashes: np.ndarray
+    """(V + 1, 2) uint64: the hash of the token's text without blanks, and what another hash is
+    multiplied by when that text is appended to its own."""
 
 
 class Context(NamedTuple):

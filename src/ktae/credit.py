@@ -30,7 +30,7 @@ from ktae.rollout_advantages import rollout_advantages
 from ktae.statistics import Formula
 
 if TYPE_CHECKING:
-    from ktae.estimators.vocabulary import Vocabulary
+    from ktae.batch import Vocabulary
 
 Base = Literal["grpo", "dr_grpo", "rloo"]
 

@@ -5,7 +5,7 @@ import pytest
 
 from ktae import InputError
 from ktae.files.hub import check_local_or_hub
-from ktae.rollouts.text import printable, visible
+from ktae.files.text import printable, visible
 from ktae.rollouts.tokens import load_tokenizer, token_texts, tokenize
 
 

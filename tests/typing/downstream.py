@@ -13,16 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ktae
-from ktae import InputError, CreditTable, Estimator
-from ktae.estimators import KTAE, Estimator, preset
+from ktae import CreditTable, Estimator, InputError
+from ktae.estimators import KTAE, Scaled, preset
 
 
 def scored(ids: NDArray[np.int64], mask: NDArray[np.bool_], rewards: list[float]) -> float:
     groups = [0] * len(rewards)
-    config = preset("paper", h3=0.0)
-    assert_type(config, Estimator)
-    assert_type(config.h1, float)
-    table = ktae.credit_table(ids, mask, [r > 0 for r in rewards], groups, config)
+    estimator = KTAE(h3=0.0)
+    assert_type(preset("paper"), Estimator)
+    assert_type(Scaled(estimator, 2.0).factor, float)
+    assert_type(estimator.h1, float)
+    table = ktae.credit_table(ids, mask, [r > 0 for r in rewards], groups, estimator)
     assert_type(table, CreditTable)
     assert_type(ktae.backends(), dict[str, str])
     assert_type(ktae.__version__, str)
@@ -37,9 +38,9 @@ def scored(ids: NDArray[np.int64], mask: NDArray[np.bool_], rewards: list[float]
 
 def wrong(ids: NDArray[np.int64], mask: NDArray[np.bool_]) -> None:
     ktae.token_credit(ids, mask, [1.0], [0], backend=3)  # type: ignore[arg-type]
-    ktae.token_credit(ids, mask, [1.0], [0], "paper")  # type: ignore[arg-type]
+    ktae.token_credit(ids, mask, [1.0], [0], 3)  # type: ignore[arg-type]
     ktae.token_advantages([1.0], ids, mask)  # type: ignore[call-arg]
     KTAE(h1="one")  # type: ignore[arg-type]
-    preset("paper").h1 = 2.0  # type: ignore[misc]
+    KTAE().h1 = 2.0  # type: ignore[misc]
     print(ktae.key_token_tables)  # type: ignore[attr-defined]
     print(ktae.backends().nothing)  # type: ignore[attr-defined]

@@ -22,7 +22,7 @@ from ktae.cli import (
 )
 from ktae.cli import eval as evaluate
 from ktae.errors import InputError
-from ktae.rollouts.text import printable
+from ktae.files.text import printable
 
 app = typer.Typer(
     name="ktae",

@@ -14,8 +14,8 @@ from ktae.errors import InputError
 from ktae.evaluation.comparison import title
 from ktae.evaluation.outputs import STORED, Output, by_benchmark
 from ktae.evaluation.scores import Estimate, Interval, Score, Scores
+from ktae.files.text import printable
 from ktae.grading import Outcome, Verdict
-from ktae.rollouts.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

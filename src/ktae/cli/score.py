@@ -21,7 +21,7 @@ from ktae.cli.options import (
 )
 from ktae.errors import InputError
 from ktae.estimators import Estimator, preset
-from ktae.rollouts.text import printable, visible
+from ktae.files.text import printable, visible
 
 if TYPE_CHECKING:
     from rich.console import Console

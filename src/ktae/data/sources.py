@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ktae.errors import InputError, one_line
+from ktae.files.text import require_text
 from ktae.rollouts.rows import is_null
-from ktae.rollouts.text import require_text
 
 Row = dict[str, Any]
 

@@ -91,11 +91,13 @@ def from_section(section: str | Mapping[str, Any]) -> Estimator:
             f"credit is {section!r}; expected the name of an estimator, or a mapping such as "
             "{estimator: ktae, h3: 0}"
         )
-    settings = {key: value for key, value in section.items() if key not in OWN_KEYS}
+    settings = {key: _value(x) for key, x in section.items() if key not in OWN_KEYS}
     estimator = preset(section["estimator"], **settings)
     transforms = section.get("transforms") or ()
     if isinstance(transforms, str | Mapping):
         transforms = (transforms,)
+    if not isinstance(transforms, list | tuple):
+        raise InputError(f"transforms is {transforms!r}; expected a list, such as [centred]")
     for entry in transforms:
         estimator = _wrapped(estimator, entry)
     return estimator
@@ -155,9 +157,9 @@ def _wrapped(estimator: Estimator, entry: Any) -> Transform:
     if given is None:
         settings: dict[str, Any] = {}
     elif isinstance(given, Mapping):
-        settings = dict(given)
+        settings = {key: _value(value) for key, value in given.items()}
     elif len(names) == 1:
-        settings = {names[0]: given}
+        settings = {names[0]: _value(given)}
     else:
         raise InputError(f"transform {name} is given {given!r}; it has no settings")
     for key in settings:
@@ -167,6 +169,14 @@ def _wrapped(estimator: Estimator, entry: Any) -> Transform:
         if field.default is dataclasses.MISSING and field.name not in settings:
             raise InputError(f"transform {name} needs {field.name}: {{{name}: ...}}")
     return make(estimator, **settings)
+
+
+def _value(given: Any) -> Any:
+    """The number that a text spells: YAML 1.1 takes 1e-3 for text."""
+    try:
+        return float(given) if isinstance(given, str) else given
+    except ValueError:
+        return given
 
 
 def _hint(name: Any, known: Iterable[str]) -> str:

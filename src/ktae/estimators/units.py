@@ -17,7 +17,7 @@ from ktae.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-    from ktae.estimators.vocabulary import Vocabulary
+    from ktae.batch import Vocabulary
 
 POSITION_BUCKET = 8
 """Tokens in a bucket of the unit `position`."""

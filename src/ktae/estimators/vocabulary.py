@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,22 +16,13 @@ from ktae.backends._unit_kernels import (
     MANY,
     TAIL_SHIFT,
 )
+from ktae.batch import Vocabulary
 
 BASE = 0x2545F4914F6CDD1D
 """Of the polynomial over a text's bytes; odd, and so large that short texts do not collide."""
 
 _BLANKS = re.compile(r"\s+")
 _ALL = 2**64 - 1
-
-
-class Vocabulary(NamedTuple):
-    """V + 1 entries: one for each token id from 0, and a last one for every id above."""
-
-    looks: np.ndarray
-    """(V + 1,) uint8: see `ktae.backends._unit_kernels`."""
-    hashes: np.ndarray
-    """(V + 1, 2) uint64: the hash of the token's text without blanks, and what another hash is
-    multiplied by when that text is appended to its own."""
 
 
 def vocabulary_of_texts(texts: Iterable[bytes | None]) -> Vocabulary:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ktae.errors import InputError, one_line
+from ktae.files.text import require_text
 from ktae.rollouts.readers import READERS, iterate_rows
-from ktae.rollouts.text import require_text
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,8 +21,8 @@ from ktae.errors import InputError
 from ktae.evaluation.benchmarks import BENCHMARKS
 from ktae.evaluation.outputs import Output, by_benchmark
 from ktae.evaluation.scores import Interval, bootstrap_means, rates
+from ktae.files.text import printable
 from ktae.grading import Verdict
-from ktae.rollouts.text import printable
 
 LEVEL = 0.05
 POOLED = "pooled"

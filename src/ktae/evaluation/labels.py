@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ktae.errors import InputError
 from ktae.evaluation.benchmarks import BENCHMARKS, canonical
-from ktae.rollouts.text import require_text
+from ktae.files.text import require_text
 
 
 class Label(NamedTuple):

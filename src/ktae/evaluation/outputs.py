@@ -20,11 +20,11 @@ import pyarrow as pa
 from ktae.errors import InputError
 from ktae.evaluation.benchmarks import BENCHMARKS, parse_answers
 from ktae.evaluation.labels import Numbering, label_of, step_of
+from ktae.files.text import require_text
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
 from ktae.rollouts.dumps import is_padding
 from ktae.rollouts.readers import iterate_rows, read_json
-from ktae.rollouts.text import require_text
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ import pydantic
 import yaml
 
 from ktae.errors import InputError, one_line
-from ktae.rollouts.text import require_text
+from ktae.files.text import require_text
 
 BAD_YAML = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """What PyYAML raises: ValueError for a date that is none, LookupError and the like for a tag such

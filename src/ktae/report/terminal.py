@@ -8,10 +8,10 @@ import numpy as np
 
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
+from ktae.files.text import printable
 from ktae.report import summary
 from ktae.report.columns import Columns, columns_of
 from ktae.report.inputs import Dump, require_rollouts
-from ktae.rollouts.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -27,7 +27,7 @@ from typing import Any
 
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.errors import InputError
-from ktae.rollouts.text import require_text
+from ktae.files.text import require_text
 
 ALIASES = {"prompt": "problem"}
 

@@ -15,7 +15,7 @@ from ktae.errors import InputError, one_line
 from ktae.files.hub import check_local_or_hub
 
 if TYPE_CHECKING:
-    from ktae.estimators.vocabulary import Vocabulary
+    from ktae.batch import Vocabulary
 
 HUB_TIMEOUT_S = 10
 

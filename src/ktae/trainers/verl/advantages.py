@@ -16,7 +16,7 @@ import torch
 from ktae.credit import token_credit
 from ktae.errors import InputError
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics
-from ktae.trainers.verl import options, plugin
+from ktae.trainers.verl import names, options
 
 
 @dataclasses.dataclass
@@ -105,7 +105,7 @@ def _rollouts_for(mask: torch.Tensor) -> Rollouts:
     """What was handed over, which has to be for a batch of that response mask."""
     rollouts = _current.get()
     if rollouts is None:
-        raise InputError(plugin.without_mode())
+        raise InputError(names.without_mode())
     if rollouts.token_ids.shape != mask.shape:
         raise InputError(
             f"responses are {tuple(rollouts.token_ids.shape)} and the response mask is "

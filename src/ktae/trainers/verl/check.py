@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError, one_line
-from ktae.trainers.verl import options, plugin, versions
+from ktae.trainers.verl import names, options, versions
 from ktae.trainers.verl.overrides import IGNORED, Overrides, arguments, number_in
 
 
@@ -35,9 +35,9 @@ def compose(settings: Overrides) -> Any:
             raise InputError(f"verl refuses an override: {one_line(error, 2000)}") from None
     options.from_algorithm(config.algorithm)
     mode = config.trainer.v1.trainer_mode
-    is_ktae = config.algorithm.adv_estimator == plugin.ESTIMATOR
-    if is_ktae and config.trainer.use_v1 and mode not in plugin.MODES:
-        raise InputError(plugin.without_mode(mode))
+    is_ktae = config.algorithm.adv_estimator == names.ESTIMATOR
+    if is_ktae and config.trainer.use_v1 and mode not in names.MODES:
+        raise InputError(names.without_mode(mode))
     return config
 
 

@@ -7,10 +7,10 @@ import functools
 from typing import Any
 
 from ktae.backends import BACKENDS
+from ktae.batch import Vocabulary
 from ktae.credit import check_threshold
 from ktae.errors import InputError
 from ktae.estimators import Estimator, from_section, preset
-from ktae.estimators.vocabulary import Vocabulary
 from ktae.rollouts.tokens import load_tokenizer, vocabulary
 
 BASES = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized")

@@ -12,7 +12,7 @@ from typing import Any
 from ktae.errors import InputError
 from ktae.estimators import to_section
 from ktae.recipe import Recipe
-from ktae.trainers.verl.plugin import ESTIMATOR, REWARD
+from ktae.trainers.verl.names import ESTIMATOR, REWARD
 
 LOSSES = {
     "grpo": "seq-mean-token-mean",

@@ -17,15 +17,7 @@ from typing import Any
 from ktae.errors import InputError
 from ktae.trainers.verl import versions
 from ktae.trainers.verl.lazy import when_imported
-
-ESTIMATOR = "ktae"
-"""Its name in `algorithm.adv_estimator`."""
-
-REWARD = "pkg://ktae.trainers.verl.reward"
-"""The reward function, in `reward.custom_reward_function.path`."""
-
-MODES = ("ktae_sync", "ktae_colocate_async", "ktae_separate_async")
-"""Trainer modes: verl's own of the same names, plus the token ids that the estimator needs."""
+from ktae.trainers.verl.names import ESTIMATOR, REWARD, without_mode
 
 
 def install() -> None:
@@ -114,15 +106,6 @@ def _check(config: Any, *, has_token_ids: bool) -> None:
         from ktae.trainers.verl.reward import math_grader
 
         math_grader()
-
-
-def without_mode(mode: str | None = None) -> str:
-    """What to say where the estimator runs without the token ids of a KTAE trainer mode."""
-    found = f" with trainer.v1.trainer_mode={mode}" if mode else ""
-    return (
-        f"algorithm.adv_estimator=ktae{found} gets no token ids; set trainer.v1.trainer_mode to "
-        f"one of {', '.join(MODES)} (with trainer.use_v1=True)"
-    )
 
 
 def _wrap_old_trainer(ray_trainer: Any) -> None:

@@ -14,7 +14,7 @@ from verl.trainer.ppo.v1 import (
 )
 
 from ktae.errors import InputError
-from ktae.trainers.verl import plugin
+from ktae.trainers.verl import names
 from ktae.trainers.verl.advantages import Rollouts, handed_over, rollouts_of_infos
 
 
@@ -29,7 +29,7 @@ class KTAETrainer:
     stock_mode: ClassVar[str]
 
     def __init__(self, config: Any) -> None:
-        if config.algorithm.adv_estimator != plugin.ESTIMATOR:
+        if config.algorithm.adv_estimator != names.ESTIMATOR:
             raise InputError(
                 f"trainer.v1.trainer_mode={config.trainer.v1.trainer_mode} with "
                 f"algorithm.adv_estimator={config.algorithm.adv_estimator}; "
@@ -92,7 +92,7 @@ class KTAETrainerSeparateAsync(KTAETrainer, PPOTrainerSeparateAsync):
 
 TRAINERS: dict[str, type[KTAETrainer]] = dict(
     zip(
-        plugin.MODES,
+        names.MODES,
         (KTAETrainerSync, KTAETrainerColocateAsync, KTAETrainerSeparateAsync),
         strict=True,
     )
