@@ -7,19 +7,7 @@ import sys
 import typer
 
 from ktae._version import __version__
-from ktae.cli import (
-    align,
-    bench,
-    compare,
-    data,
-    demo,
-    doctor,
-    permutation_test,
-    report,
-    score,
-    study,
-    train,
-)
+from ktae.cli import bench, compare, data, demo, doctor, permutation_test, report, score, train
 from ktae.cli import eval as evaluate
 from ktae.errors import InputError
 from ktae.files.text import printable
@@ -41,11 +29,9 @@ app.command("permutation-test", rich_help_panel=LOOK)(permutation_test.permutati
 app.command("train", rich_help_panel=TRAIN)(train.train)
 app.command("eval", rich_help_panel=TRAIN)(evaluate.eval_)
 app.command("compare", rich_help_panel=TRAIN)(compare.compare)
-app.command("study", rich_help_panel=TRAIN)(study.study)
 app.add_typer(data.app, name="data", rich_help_panel=TRAIN)
 app.add_typer(demo.app, name="demo", rich_help_panel=TRAIN)
 app.command("doctor", rich_help_panel=CHECK)(doctor.doctor)
-app.command("align", rich_help_panel=CHECK)(align.align)
 app.command("bench", rich_help_panel=CHECK)(bench.bench)
 
 

@@ -23,7 +23,6 @@ EXTRAS = {
     "verl": ("verl", "ray"),
     "eval": ("math-verify",),
     "report": ("jinja2",),
-    "study": ("matplotlib", "scipy"),
 }
 """Packages of each extra that say whether it is installed."""
 

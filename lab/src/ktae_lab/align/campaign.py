@@ -1,0 +1,149 @@
+"""Measure all of lab/results/align again: at base models of the sums, and along runs of GRPO.
+
+    python -m ktae_lab.align.campaign runs/alignment --jobs 2
+
+Six training runs and thirty-three measurements, each by `ktae train` and `ktae-lab align` in a
+folder of its own: about an hour on two cores. What is there already is kept, so that a second call
+goes on. At the end FOLDER has the three tables of `ktae_lab.align.stored`; with `--results
+lab/results/align` they are where the pages' tables are made of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from ktae.errors import InputError
+from ktae_lab.align import stored
+from ktae_lab.align.summary import read
+from ktae_lab.tables.page import LAB
+
+AT_START = LAB.parent / "recipes/demo/grpo.yaml"
+ALONG = LAB / "recipes/hard/grpo.yaml"
+STEPS = (0, 5, 10, 20, 40)
+PARTS = ("", ":control=rollout-mean", ":control=within-rollout")
+# Trigrams have the weight that matrices/explore.yaml trained with.
+SUCCESSORS = ("calibrated", "calibrated:units=[trigram]:term_scale=0.6")
+WHOLE_AND_PARTS = ",".join(["paper", *(name + part for name in SUCCESSORS for part in PARTS)])
+AT_BASE = (
+    "paper,no-tf,calibrated,calibrated:units=[token],calibrated:units=[bigram],"
+    "paper:control=permuted-labels,calibrated:control=permuted-labels"
+)
+
+Run = Callable[[Sequence[str]], None]
+"""Runs a command to its end, and raises where it fails."""
+
+
+class Measurement(NamedTuple):
+    """What `ktae-lab align` is given."""
+
+    name: str
+    arguments: tuple[str, ...]
+    training: tuple[str, ...] = ()
+    """What `ktae train` is given before it; empty: a base model is measured."""
+
+
+def at_base_models() -> list[Measurement]:
+    """Of the sums, before training, with more prompts than along runs."""
+    no_std, second = "algorithm.scale_by_std=false", "model.demo_seed=1"
+    few = ("--batches", "30", "--reference-prompts", "384")
+    return [
+        Measurement("sums-base0", (str(AT_START), "--estimators", AT_BASE)),
+        Measurement("sums-base0-no-std", (str(AT_START), "--estimators", "paper", no_std)),
+        Measurement("sums-base1", (str(AT_START), "--estimators", "paper", second, *few)),
+    ]
+
+
+def along_runs(folder: Path) -> list[list[Measurement]]:
+    """Of each language and base model, one after the other: the first one trains."""
+    return [
+        [_along(folder, language, base, step) for step in STEPS]
+        for language in ("lists", "sums")
+        for base in range(3)
+    ]
+
+
+def _along(folder: Path, language: str, base: int, step: int) -> Measurement:
+    demo = (f"demo.language={language}", f"model.demo_seed={base}")
+    run = folder / f"{language}-base{base}"
+    saving = ("steps=40", "logging.save_every=5", "logging.keep_checkpoints=8")
+    # Eight optimizer steps a training step.
+    model = run / f"checkpoints/checkpoint-{8 * step}" if step else "demo"
+    options = ("--batches", "20", "--reference-prompts", "512", "--weights", "1,2")
+    options += ("--estimators", WHOLE_AND_PARTS)
+    return Measurement(
+        f"{language}-base{base}-step{step}",
+        (str(ALONG), *demo, f"model.path={model}", f"seed={1000 + step}", *options),
+        (str(ALONG), *demo, *saving, "--output", str(run)),
+    )
+
+
+def measure(folder: Path, chains: Iterable[Sequence[Measurement]], *, jobs: int, run: Run) -> None:
+    """Make what is not there yet, `jobs` chains at a time; a failure ends what has not begun."""
+    with ThreadPoolExecutor(jobs) as pool:
+        started = [pool.submit(_chain, folder, chain, run) for chain in chains]
+        try:
+            for one in started:
+                one.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _chain(folder: Path, chain: Sequence[Measurement], run: Run) -> None:
+    for one in chain:
+        if one.training:
+            trained = Path(one.training[-1])
+            if not (trained / "summary.json").exists():
+                resume = ["--resume"] if (trained / "recipe.yaml").exists() else []
+                run([sys.executable, "-m", "ktae", "train", *one.training, *resume])
+        out = folder / one.name
+        if not (out / "align.json").exists():
+            command = [sys.executable, "-m", "ktae_lab", "align", *one.arguments]
+            run([*command, "--output", str(out)])
+
+
+def collect(folder: Path, measurements: Iterable[Measurement]) -> dict[str, stored.Measured]:
+    """What was measured, by name."""
+    found = {}
+    for one in measurements:
+        path = folder / one.name / "align.json"
+        alignment = read(path)
+        report = json.loads(path.read_text(encoding="utf-8"))
+        plan = report["plan"]
+        found[one.name] = stored.Measured(
+            alignment, plan["reference_prompts"], plan["batches"], report["machine"]
+        )
+    return found
+
+
+def main() -> None:
+    """Measure everything and write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="for the runs and measurements")
+    parser.add_argument("--jobs", type=int, default=1, help="at a time")
+    parser.add_argument("--results", type=Path, help="where the tables go; by default FOLDER")
+    arguments = parser.parse_args()
+    chains = [[one] for one in at_base_models()] + along_runs(arguments.folder)
+
+    def run(command: Sequence[str]) -> None:
+        subprocess.run(command, check=True)
+
+    measure(arguments.folder, chains, jobs=arguments.jobs, run=run)
+    measured = collect(arguments.folder, [one for chain in chains for one in chain])
+    stored.write(arguments.results or arguments.folder, measured)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except InputError as error:
+        sys.exit(f"campaign: {error}")
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.returncode)

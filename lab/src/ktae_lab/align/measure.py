@@ -1,0 +1,220 @@
+"""Measure estimators on a model: reference gradient, batches, products."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from ktae.custom import Estimator, check_estimator, estimator_terms, takes_scores
+from ktae.errors import InputError
+from ktae.recipe import Recipe
+from ktae.rollout_advantages import rollout_advantages
+from ktae_lab.align.gradients import Reference, cosine, policy_gradient, product
+from ktae_lab.align.products import Alignment, Blocks, Products
+from ktae_lab.align.rollouts import Rollouts, Sampler
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How much to sample."""
+
+    batches: int = 60
+    """Small batches of the recipe's `rollout.prompts_per_step` prompts."""
+    reference_prompts: int = 768
+    rows_at_once: int = 64
+    """Rollouts in one forward and backward pass."""
+    reference_blocks: int = 8
+    """Parts of the reference that are kept apart, an even number, from which its own noise is told.
+    Each takes the memory of a gradient in float32; a reference of fewer batches has fewer."""
+
+    def __post_init__(self) -> None:
+        """Raise an InputError for numbers that make no plan."""
+        if self.reference_blocks < 2 or self.reference_blocks % 2:
+            raise InputError(
+                f"reference_blocks is {self.reference_blocks}; expected an even number of 2 or "
+                "more, since the reference is also taken in halves"
+            )
+
+
+def not_read(recipe: Recipe) -> list[str]:
+    """What of a recipe changes the gradient that it trains with, and not those that are compared:
+    they are of all of the policy's parameters, all tokens and all batches, and of rewards alone."""
+    own = {
+        "algorithm.kl": recipe.algorithm.kl > 0,
+        "algorithm.resampling_rounds": recipe.algorithm.resampling_rounds > 0,
+        "model.lora_rank": recipe.model.lora_rank > 0,
+        "trl.top_entropy": recipe.trl.top_entropy < 1,
+    }
+    return [key for key, is_set in own.items() if is_set]
+
+
+def measure(
+    model: Any,
+    tokenizer: Any,
+    recipe: Recipe,
+    estimators: Mapping[str, Estimator],
+    plan: Plan,
+    progress: Progress,
+) -> Alignment:
+    """Sample on the policy, and compare each estimator's gradient with the reference.
+
+    Args:
+        model: the policy.
+        tokenizer: the policy's.
+        recipe: task, rollouts and loss.
+        estimators: by name, ktae's by its settings or functions of your own
+            (`ktae.custom.TermFunction`).
+        plan: how much to sample.
+        progress: called as it goes.
+
+    Raises:
+        InputError: too few prompts, no rewards differ, so that there is no gradient, no parameter
+            takes one, or an estimator is no estimator or gives something else than terms.
+    """
+    for name, estimator in estimators.items():
+        check_estimator(f"estimators[{name!r}]", estimator)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InputError(
+            "the policy has no parameter that takes a gradient, as the checkpoint of a LoRA run "
+            "is loaded; merge the adapter into its model, and align that"
+        )
+    per_batch = recipe.rollout.prompts_per_step
+    chunks = max(2, plan.reference_prompts // per_batch)
+    sampler = Sampler(model, tokenizer, recipe, (chunks + plan.batches) * per_batch)
+    rewards: list[np.ndarray] = []
+    reference = _reference(model, sampler, recipe, chunks, plan, progress, rewards)
+    gradient, metrics = reference.gradient, reference.metrics()
+    products: dict[str, dict[str, list[Products]]] = {
+        metric: {name: [] for name in estimators} for metric in metrics
+    }
+    blocks = {
+        metric: Blocks(
+            [_with_each(block, reference.blocks, scale) for block in reference.blocks],
+            br=[], tr={name: [] for name in estimators},
+        )
+        for metric, scale in metrics.items()
+    }  # fmt: skip
+    for done in range(plan.batches):
+        rollouts = sampler.draw(per_batch)
+        rewards.append(rollouts.reward_b)
+        base_bt, terms = token_weights(rollouts, recipe, estimators, tokenizer)
+        base = policy_gradient(model, rollouts, base_bt, rows_at_once=plan.rows_at_once)
+        for metric, scale in metrics.items():
+            blocks[metric].br.append(_with_each(base, reference.blocks, scale))
+        for name, term_bt in terms.items():
+            term = policy_gradient(model, rollouts, term_bt, rows_at_once=plan.rows_at_once)
+            for metric, scale in metrics.items():
+                products[metric][name].append(_products(base, term, gradient, scale))
+                blocks[metric].tr[name].append(_with_each(term, reference.blocks, scale))
+        progress("batches", done + 1, plan.batches)
+    reliability = {name: cosine(*reference.halves, scale) for name, scale in metrics.items()}
+    accuracy = float(np.nanmean(_verdicts(np.concatenate(rewards))))
+    return Alignment(reliability, products, accuracy, blocks)
+
+
+def _reference(
+    model: Any,
+    sampler: Sampler,
+    recipe: Recipe,
+    chunks: int,
+    plan: Plan,
+    progress: Progress,
+    rewards: list[np.ndarray],
+) -> Reference:
+    """Leave-one-out REINFORCE, unbiased: no division by lengths or by a standard deviation."""
+    # An even number, so that the halves are of every other batch, and no more than there are.
+    n_blocks = min(plan.reference_blocks, chunks - chunks % 2)
+    blocks: Any = None
+    squares: Any = 0.0
+    for chunk in range(chunks):
+        rollouts = sampler.draw(recipe.rollout.prompts_per_step)
+        rewards.append(rollouts.reward_b)
+        advantage_b = _rollout_advantages("rloo", rollouts)
+        weight_bt = torch.from_numpy(advantage_b / len(advantage_b)).float()[:, None]
+        gradient = policy_gradient(
+            model,
+            rollouts,
+            weight_bt.expand(rollouts.mask_bt.shape),
+            rows_at_once=plan.rows_at_once,
+        )
+        if blocks is None:
+            blocks = gradient.new_zeros(n_blocks, len(gradient))
+        blocks[chunk % n_blocks] += gradient / chunks
+        squares = squares + gradient**2 / chunks
+        progress("reference", chunk + 1, chunks)
+    reference = Reference(blocks, squares)
+    if not all(bool(half.any()) for half in reference.halves):
+        raise InputError(
+            "the reference gradient is 0: in no group of one half did the rewards differ; "
+            "more prompts, or a task that the model sometimes solves, would give one"
+        )
+    return reference
+
+
+def token_weights(
+    rollouts: Rollouts, recipe: Recipe, estimators: Mapping[str, Estimator], tokenizer: Any
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """(B, T) weights of the log-probabilities: of the rollout advantages, and of each
+    estimator's terms, averaged over tokens as the recipe's loss averages."""
+    base = "grpo" if recipe.algorithm.scale_by_std else "dr_grpo"
+    advantage_b = torch.from_numpy(_rollout_advantages(base, rollouts)).float()
+    mask_bt = rollouts.mask_bt.float()
+    n_rows, n_tokens = len(mask_bt), mask_bt.sum()
+    scale_bt = {
+        "grpo": mask_bt / mask_bt.sum(dim=1, keepdim=True).clamp(min=1) / n_rows,
+        "dapo": mask_bt / n_tokens,
+        "dr_grpo": mask_bt / (n_rows * recipe.rollout.max_response_length),
+    }[recipe.algorithm.loss]
+    verdict_b = _verdicts(rollouts.reward_b)
+    terms = {}
+    for name, estimator in estimators.items():
+        evidence_b = rollouts.reward_b if takes_scores(estimator) else verdict_b
+        terms[name] = scale_bt * estimator_terms(
+            estimator, rollouts.ids_bt, rollouts.mask_bt, evidence_b, rollouts.group_b,
+            tokenizer=tokenizer,
+        )  # fmt: skip
+    return scale_bt * advantage_b[:, None], terms
+
+
+def _verdicts(reward_b: np.ndarray) -> np.ndarray:
+    """(B,) 1 for right, 0 for wrong, NaN for what nobody could grade."""
+    return np.where(np.isnan(reward_b), np.nan, reward_b > 0)
+
+
+def _rollout_advantages(base: str, rollouts: Rollouts) -> np.ndarray:
+    """(B,) 0 for rollouts that nobody could grade, which do not count in their group either."""
+    known_b = ~np.isnan(rollouts.reward_b)
+    advantages_b: np.ndarray = rollout_advantages(
+        base,
+        np.where(known_b, rollouts.reward_b + rollouts.penalty_b, 0.0),
+        known_b.astype(np.float64),
+        lambda x: np.bincount(rollouts.group_b, x)[rollouts.group_b],
+    )
+    return advantages_b
+
+
+def _with_each(
+    gradient: torch.Tensor, blocks: torch.Tensor, scale: torch.Tensor | None
+) -> list[float]:
+    """(K,) products with each of (K, n_parameters) blocks."""
+    return [product(gradient, block, scale) for block in blocks]
+
+
+def _products(
+    base: torch.Tensor, term: torch.Tensor, reference: torch.Tensor, scale: torch.Tensor | None
+) -> Products:
+    return Products(
+        bb=product(base, base, scale),
+        bt=product(base, term, scale),
+        tt=product(term, term, scale),
+        br=product(base, reference, scale),
+        tr=product(term, reference, scale),
+        rr=product(reference, reference, scale),
+    )

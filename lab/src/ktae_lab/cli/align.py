@@ -1,0 +1,189 @@
+"""`ktae-lab align`: which estimator's gradient points to higher reward, on your own model."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ktae import recipe as recipes
+from ktae.files.atomic import make_folder
+from ktae.cli import options
+from ktae.config import PRESETS, KTAEConfig
+from ktae.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ktae_lab.align.products import Alignment
+    from ktae_lab.align.summary import Row
+
+ESTIMATORS = "paper,calibrated,paper:control=permuted-labels,calibrated:control=permuted-labels"
+
+
+def align(
+    recipe: Annotated[Path, typer.Argument(help="A recipe (YAML): model, task, rollouts, loss.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help="Replace keys; model.path=RUN/checkpoints/checkpoint-50 looks along a run.",
+        ),
+    ] = None,
+    estimators: Annotated[
+        str, typer.Option(help="Presets, each with settings: paper,calibrated:term_scale=1.")
+    ] = ESTIMATORS,
+    weights: Annotated[
+        str, typer.Option(help="Norms of the terms' gradient, in multiples of GRPO's.")
+    ] = "0.3,1,2",
+    batches: Annotated[int, typer.Option(min=2, help="Small batches to compare.")] = 60,
+    reference_prompts: Annotated[
+        int, typer.Option(min=2, help="Prompts behind the reference gradient.")
+    ] = 768,
+    rows_at_once: Annotated[int, typer.Option(min=1, help="Rollouts in one backward pass.")] = 64,
+    reference_blocks: Annotated[
+        int,
+        typer.Option(
+            min=2, help="Parts of the reference, an even number; each takes a gradient's memory."
+        ),
+    ] = 8,
+    device: Annotated[
+        str, typer.Option(help="Where gradients are computed and kept: cpu or cuda.")
+    ] = "cpu",
+    output: Annotated[Path, typer.Option(help="Folder for the JSON and the figure.")] = Path(
+        "align"
+    ),
+) -> None:
+    """Compare estimators by the cosine of their gradients to the true policy gradient.
+
+    A large sample gives a reference gradient of the expected reward; small batches of the recipe's
+    size give each estimator's. No training, minutes on a small model.
+    """
+    from rich.console import Console
+
+    from ktae.cli.progress import Bars
+
+    checked = recipes.load(recipe, overrides or ())
+    configs = _estimators(estimators)
+    factors = _numbers(weights)
+    options.check_device(device)
+    console = Console()
+    try:
+        from ktae.trainers.trl.run import load_policy
+        from ktae_lab.align.measure import Plan, measure, not_read
+        from ktae_lab.align.summary import draw, rows
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"ktae-lab align needs {error.name}, which is not installed; pip install ktae-lab"
+        ) from None
+    plan = Plan(batches, reference_prompts, rows_at_once, reference_blocks)
+    _claim(output)  # now, and not after minutes of measuring
+    for key in not_read(checked):
+        typer.echo(f"ktae-lab: gradients are without the recipe's {key}", err=True)
+    model, tokenizer = load_policy(checked)
+    model = model.to(device)
+    with Bars(console, lines=5) as bars:
+        found = measure(model, tokenizer, checked, configs, plan, bars.show)
+    table = rows(found, factors)
+    _write_json(output / "align.json", checked, configs, plan, found, table)
+    draw(table, found, output / "align.svg", title=f"{checked.name}: {checked.model.path}")
+    _print(console, found, table)
+    console.print(f"{output}/align.json, align.svg", highlight=False)
+
+
+def _claim(output: Path) -> None:
+    if (output / "align.json").exists():
+        raise InputError(f"{output} holds a measurement already; give another --output")
+    make_folder(output)
+
+
+def _estimators(text: str) -> dict[str, KTAEConfig]:
+    """`preset` or `preset:key=value:key=value`, separated by commas (but for those in brackets)."""
+    configs = {}
+    for name in re.split(r",(?![^\[]*\])", text):
+        preset, *settings = name.strip().split(":")
+        for setting in settings:
+            if "=" not in setting:
+                raise InputError(
+                    f"--estimators has {setting!r} in {name!r}; expected preset:key=value, with a "
+                    f"preset of {', '.join(PRESETS)}"
+                )
+        if name.strip() in configs:
+            raise InputError(f"--estimators names {name.strip()} twice")
+        fields = options.overrides(settings, "--estimators")
+        configs[name.strip()] = KTAEConfig.preset(preset, **fields)
+    return configs
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--weights is {text!r}; expected numbers with commas between") from None
+    if not all(0 < number < float("inf") for number in numbers):
+        raise InputError(f"--weights is {text!r}; expected finite numbers above 0")
+    return numbers
+
+
+def _write_json(
+    path: Path,
+    recipe: recipes.Recipe,
+    configs: dict[str, KTAEConfig],
+    plan: Any,
+    found: Alignment,
+    table: list[Row],
+) -> None:
+    from ktae.bench import machine
+    from ktae.runs import write_json
+    from ktae_lab.align.measure import not_read
+    from ktae_lab.align.summary import covered
+
+    write_json(
+        path,
+        {
+            "recipe": recipe.model_dump(mode="json"),
+            "estimators": {name: dataclasses.asdict(config) for name, config in configs.items()},
+            "not_read": not_read(recipe),
+            "plan": dataclasses.asdict(plan),
+            "machine": machine(),
+            "intervals": covered(found),
+            "rows": [dataclasses.asdict(row) for row in table],
+            **dataclasses.asdict(found),
+        },
+    )
+
+
+def _print(console: Console, found: Alignment, table: list[Row]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from ktae_lab.align.summary import covered
+
+    for metric, reliability in found.reliability.items():
+        shown = Table(
+            title=f"cosine with the reference gradient, {metric} "
+            f"(the reference's own halves: {reliability:.2f}; accuracy {found.accuracy:.2f})"
+        )
+        shown.add_column("estimator", overflow="fold")
+        shown.add_column("mixture", no_wrap=True)
+        for column in ("terms ×", "cosine", "minus grpo (95 %)"):
+            shown.add_column(column, justify="right", no_wrap=True)
+        for row in (row for row in table if row.metric == metric):
+            low, high = row.difference_low, row.difference_high
+            shown.add_row(
+                escape(row.estimator),
+                row.mixture,
+                "" if row.scale is None else f"{row.scale:.3g}",
+                f"{row.cosine:.3f}",
+                f"{row.difference:+.3f} ({low:+.3f} to {high:+.3f})",
+            )
+        console.print(shown)
+    console.print(covered(found), highlight=False)
+    console.print(
+        "terms ×: the factor on the estimator's term_scale that gives this mixture in this metric "
+        "(median of the batches). It holds for this checkpoint: measure again later in training.",
+        highlight=False,
+    )

@@ -1,0 +1,88 @@
+"""What is made of the committed results: the tables in the pages, the CSV of all comparisons, and
+the figures that the pages show."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ktae_lab.csv_files import csv_text
+from ktae_lab.study import figures
+from ktae_lab.study.stored import read_runs
+from ktae_lab.tables import (
+    alignment,
+    base_alignment,
+    by_temperature,
+    comparisons,
+    equal_accuracy,
+    goal,
+    paper,
+    run_curves,
+    runs,
+    studies,
+)
+from ktae_lab.tables.page import LAB, RESULTS, Table, filled
+
+PAGES = LAB / "pages"
+COMPARISONS = RESULTS / "comparisons.csv"
+_MODULES = (
+    runs, comparisons, goal, run_curves, equal_accuracy, by_temperature, paper, alignment,
+    base_alignment,
+)  # fmt: skip
+TABLES: dict[str, Table] = {name: t for module in _MODULES for name, t in module.TABLES.items()}
+"""By the names in the pages."""
+FIGURES = {
+    "main": ("curves-grpo", "curves-dapo", "differences", "bars-ablations"),
+    "successor": ("curves-grpo", "differences"),
+    "controls": ("curves-controls",),
+    "rates": ("curves-rates",),
+    "goal": ("curves-grpo", "curves-dapo"),
+    "models": ("curves-models",),
+    "models-dapo": ("curves-models-dapo",),
+    "long": ("curves-long",),
+}
+"""By study: those that a page shows, of each task."""
+
+
+def made() -> Iterator[tuple[Path, str]]:
+    """Each page and the CSV of comparisons, with what should be in it.
+
+    Raises:
+        InputError: a result cannot be read.
+    """
+    for path in sorted(PAGES.glob("*.md")):
+        yield path, filled(path.read_text(encoding="utf-8"), TABLES, comparisons.difference)
+    yield COMPARISONS, csv_text(comparisons.every())
+
+
+def stale() -> list[Path]:
+    """The files that hold something else than what is made of the results."""
+    return [
+        path
+        for path, content in made()
+        if not path.exists() or path.read_text(encoding="utf-8") != content
+    ]
+
+
+def write() -> list[Path]:
+    """Write what `stale` finds; returns those files."""
+    written = []
+    for path, content in made():
+        if not path.exists() or path.read_text(encoding="utf-8") != content:
+            path.write_text(content, encoding="utf-8")
+            written.append(path)
+    return written
+
+
+def draw() -> Iterator[Path]:
+    """Draw every figure that a page shows, and yield its file."""
+    for study, names in FIGURES.items():
+        folder, matrix = studies.folder_of(study), studies.matrix_of(study)
+        found = read_runs(matrix, folder, with_curves=True)
+        wanted = [f"{name}-{task}" for name in names for task in matrix.tasks]
+        yield from figures.draw(matrix, found, studies.compared_of(study), folder.figures, wanted)
+    for path, drawing in (
+        (RESULTS / "align" / "figures" / "speeds.svg", alignment.draw),
+        (RESULTS / "align" / "figures" / "sums-base0.svg", base_alignment.figure),
+    ):
+        path.parent.mkdir(exist_ok=True)
+        drawing(path)
+        yield path

@@ -1,0 +1,82 @@
+"""What is run to measure all alignments again."""
+
+import json
+import threading
+
+import pytest
+from ktae_lab.align import campaign
+from ktae_lab.tables import alignment
+
+
+class Failed(Exception):
+    """A command did."""
+
+
+@pytest.fixture
+def calls(tmp_path):
+    """A run of commands that only leave what the real ones leave; fails where `fail` is in one."""
+
+    class Calls(list):
+        fail = None
+        lock = threading.Lock()
+
+        def __call__(self, command):
+            with self.lock:
+                self.append(command[3:])
+            if self.fail and self.fail in command:
+                raise Failed(command)
+            out = tmp_path / command[command.index("--output") + 1]
+            out.mkdir(exist_ok=True)
+            if command[3] == "train":
+                (out / "recipe.yaml").touch()
+                (out / "summary.json").touch()
+            else:
+                (out / "align.json").write_text(json.dumps({}))
+
+    return Calls()
+
+
+def test_each_run_is_trained_once_and_measured_along_it(tmp_path, calls):
+    chains = campaign.along_runs(tmp_path)
+    campaign.measure(tmp_path, chains, jobs=2, run=calls)
+    assert [command[0] for command in calls].count("train") == 6
+    names = {one.name for chain in chains for one in chain}
+    assert names == {
+        f"{task}-base{base}-step{step}"
+        for task in alignment.TASKS
+        for base in range(len(alignment.BASES))
+        for step in alignment.STEPS
+    }
+    assert {path.parent.name for path in tmp_path.glob("*/align.json")} == names
+    n = len(calls)
+    campaign.measure(tmp_path, chains, jobs=2, run=calls)
+    assert len(calls) == n, "nothing is done again"
+
+
+def test_a_checkpoint_is_that_of_its_step(tmp_path):
+    (first, *_, last), *_ = campaign.along_runs(tmp_path)
+    assert "model.path=demo" in first.arguments
+    assert f"model.path={tmp_path}/lists-base0/checkpoints/checkpoint-320" in last.arguments
+    assert "demo.language=lists" in last.arguments and "seed=1040" in last.arguments
+    estimators = last.arguments[last.arguments.index("--estimators") + 1]
+    aligned = {trained.aligned for trained in alignment.TRAINED.values()}
+    assert all(f",{name}," in f",{estimators}," for name in aligned)
+
+
+def test_a_failure_is_passed_on_and_an_interrupted_run_is_resumed(tmp_path, calls):
+    (chain, *_) = campaign.along_runs(tmp_path)
+    calls.fail = "steps=40"
+    with pytest.raises(Failed):
+        campaign.measure(tmp_path, [chain], jobs=1, run=calls)
+    (tmp_path / "lists-base0").mkdir()
+    (tmp_path / "lists-base0/recipe.yaml").touch()
+    calls.fail = None
+    campaign.measure(tmp_path, [chain], jobs=1, run=calls)
+    trained = [command for command in calls if command[0] == "train"]
+    assert [command[-1] == "--resume" for command in trained] == [False, True]
+
+
+def test_base_models_are_those_of_the_page():
+    assert [one.name for one in campaign.at_base_models()] == [
+        "sums-base0", "sums-base0-no-std", "sums-base1",
+    ]  # fmt: skip

@@ -1,0 +1,40 @@
+"""Environment and fixtures of the laboratory's tests: a small study of fake runs.
+
+The environment is set before numba, torch or transformers can be imported: they read it once.
+"""
+
+import os
+
+import pytest
+from hypothesis import settings
+
+for name in ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "OMP_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+settings.register_profile("dev", deadline=None, max_examples=50)
+settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.fixture
+def make_study(tmp_path, monkeypatch):
+    """From changes of CONTENT to a Study; several of them share the output folder."""
+    from ktae_lab.study import runner
+    from small import CONTENT, LAB, Study
+
+    paths = [str(LAB / "src"), str(LAB.parent / "src")]
+    monkeypatch.setenv("FAKE_STARTS", str(tmp_path / "starts"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.setattr(runner, "POLL_SECONDS", 0.02)
+
+    def make(**changes):
+        return Study(tmp_path / "matrix.yaml", tmp_path / "study", CONTENT | changes)
+
+    return make
+
+
+@pytest.fixture
+def starts(tmp_path):
+    """The runs that were started so far, sorted."""
+    return lambda: sorted((tmp_path / "starts").read_text().splitlines())

@@ -1,0 +1,414 @@
+"""From run folders to rows, comparisons and figures."""
+
+import csv
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ktae_lab.cli import app
+from ktae_lab.cli.study import in_words as durations
+from ktae_lab.csv_files import read_csv
+from ktae_lab.study import cells as expansion
+from ktae_lab.study import results
+from ktae_lab.study.collect import collect, measure
+from ktae_lab.study.contrasts import _corrected, compare, in_words
+from ktae_lab.study.matrix import Outcome
+from ktae_lab.study.statistics import Interval, mean_interval, sign_flip_p_value
+from small import CONTENT
+from typer.testing import CliRunner
+
+from ktae import recipe as recipes
+from ktae.errors import InputError
+from ktae.evaluation.comparison import holm
+from ktae.runs import write_json
+
+CONTRAST = CONTENT["contrasts"][0]
+ACCURACY = {  # by hand; greedy accuracy is .1 more
+    "grpo": [0.40, 0.50, 0.60, 0.45, 0.55, 0.50, 0.52],
+    "grpo-ktae": [0.45, 0.52, 0.63, 0.49, 0.62, 0.49, 0.58],
+}
+
+
+@pytest.fixture
+def finished(make_study):
+    """A study whose runs are all there, with the accuracies above; `leave_out` names some that
+    are not."""
+
+    def finished(leave_out=(), announced=None, **changes):
+        study = make_study(**{"seeds": list(range(1, 8))} | changes)
+        then = announced or study
+        study.folder.open(then.matrix, then.cells, resume=False).close()
+        for cell in study.cells:
+            if cell.name not in leave_out:
+                accuracy = ACCURACY[cell.method][cell.seed - 1]
+                if cell.base.endswith("1"):
+                    accuracy += 0.1
+                write(study.folder.run_folder(cell), cell, accuracy)
+        return study
+
+    return finished
+
+
+def write(folder, cell, accuracy):
+    folder.path.mkdir(parents=True)
+    after = {"sampled_accuracy": accuracy, "greedy_accuracy": accuracy + 0.1}
+    write_json(folder.summary, {"recipe": cell.method, "seed": cell.seed, "after": after})
+    for step in (1, 2, 3):
+        line = {"step": step, "rewards/correct/mean": accuracy * step, "entropy": 0.1 * step}
+        folder.append_metrics(line | {"completions/mean_length": 20.0})
+
+
+def summarise(study):
+    return results.write(study.matrix, study.cells, study.folder)
+
+
+def comparisons(study):
+    """What `summarise` finds, without the seconds that the figures take."""
+    runs = collect(study.cells, study.folder, study.matrix.all_outcomes)
+    recipes = expansion.recipe_digests(study.cells)
+    return compare(study.matrix, runs, study.folder.announcement(), recipes)
+
+
+def test_differences_are_paired_by_seed(finished):
+    study = finished()
+    found = comparisons(study)
+    expected = np.subtract(ACCURACY["grpo-ktae"], ACCURACY["grpo"])
+    first, second = found
+    assert first.outcome == "sampled_accuracy"
+    np.testing.assert_allclose(first.differences, expected)
+    assert first.interval == pytest.approx(mean_interval(expected))
+    assert first.p_value == sign_flip_p_value(expected)
+    # The curve is accuracy × (1, 2, 3), so its mean is twice the accuracy.
+    np.testing.assert_allclose(second.differences, 2 * expected)
+    assert [one.corrected for one in found] == holm([one.p_value for one in found])
+    assert first.family == 2
+    assert first.treatment_mean - first.baseline_mean == pytest.approx(expected.mean())
+    assert "7 of 7 pairs" in in_words(first)
+
+
+def test_a_missing_run_is_stated_with_its_reason(finished):
+    study = finished(leave_out=["grpo/seed2", "grpo-ktae/seed5"])
+    failed = next(cell for cell in study.cells if cell.name == "grpo/seed2")
+    study.folder.beside(failed, ".json").write_text('{"error": "exit status 1\\nValueError: no"}')
+    found = summarise(study).compared[0]
+    assert found.seeds == (1, 3, 4, 6, 7)
+    assert found.missing == (
+        (2, "grpo: failed (ValueError: no)"),
+        (5, "grpo-ktae: not started"),
+    )
+    assert found.interval is None
+    assert found.p_value is None
+    assert found.difference == pytest.approx(np.mean([0.05, 0.03, 0.04, -0.01, 0.06]))
+    assert "not enough, 5 of 7 pairs; 6 are needed" in in_words(found)
+    content = json.loads(study.folder.results.read_text())
+    assert content["runs"] == {
+        "planned": 14, "not started": 1, "finished": 12, "unfinished": 0, "failed": 1,
+        "failed before, run again": 0, "interrupted, resumed": 0,
+        "begun again, why not recorded": 0,
+    }  # fmt: skip
+    assert content["failures"] == [{"run": "grpo/seed2", "error": "ValueError: no"}]
+
+
+def test_failures_and_interruptions_are_counted_also_when_the_run_has_finished(finished):
+    """One failed and was run again, one was interrupted twice, one both; one failed twice. Of two
+    that were begun before failures were recorded one was begun again."""
+    study = finished(leave_out=["grpo/seed4"])
+    records = {
+        "grpo/seed1": {"attempts": 2, "failures": 1},
+        "grpo/seed2": {"attempts": 3, "failures": 0},
+        "grpo/seed3": {"attempts": 3, "failures": 1},
+        "grpo/seed4": {"attempts": 2, "failures": 1, "error": "ValueError: no"},
+        "grpo/seed5": {"attempts": 2},
+        "grpo/seed6": {"attempts": 1},
+    }
+    for cell in study.cells:
+        study.folder.beside(cell, ".json").write_text(json.dumps(records.get(cell.name, {})))
+    summarise(study)
+    runs = json.loads(study.folder.results.read_text())["runs"]
+    assert [runs["failed before, run again"], runs["interrupted, resumed"]] == [3, 2]
+    assert runs["begun again, why not recorded"] == 1
+    with study.folder.runs_csv.open(newline="") as file:
+        rows = {f"{row['method']}/seed{row['seed']}": row for row in csv.DictReader(file)}
+    found = [rows[name]["failures_before"] for name in records]
+    assert found == ["1", "0", "1", "1", "", "0"]
+    assert rows["grpo-ktae/seed1"]["failures_before"] == "0"
+
+
+def test_too_few_pairs_beside_the_other_comparisons(finished):
+    """Seven pairs have a p of 2 / 2^7 at least: as the first of four comparisons that would be
+    .0625, as the last, after three of twenty pairs that are surer, .0156."""
+    first, second = comparisons(finished())
+    assert (first.family, first.too_few, second.too_few) == (2, False, False)
+    four = _corrected([first._replace(p_value=0.5)] * 4)
+    assert [one.too_few for one in four] == [True] * 4
+    surer = [first._replace(p_value=1e-6, seeds=tuple(range(20)))] * 3
+    assert [one.too_few for one in _corrected([*surer, first])] == [False] * 4
+
+
+def test_too_few_pairs_are_said_where_something_is_seen(finished):
+    one = comparisons(finished())[0]._replace(corrected=0.2, too_few=True, family=4)
+    seen, nothing = Interval(0.02, 0.01, 0.03), Interval(0.02, -0.01, 0.05)
+    assert "too few pairs to show a difference among 4" in in_words(one._replace(interval=seen))
+    assert "no difference can be shown" in in_words(one._replace(interval=nothing))
+    enough = one._replace(interval=seen, too_few=False)
+    assert "no difference can be shown" in in_words(enough)
+
+
+@pytest.mark.parametrize(
+    ("corrected", "interval", "shown"),
+    [
+        (0.04, Interval(0.02, 0.01, 0.03), True),
+        (0.04, Interval(0.02, -0.01, 0.05), False),
+        (0.06, Interval(0.02, 0.01, 0.03), False),
+        (None, None, False),
+    ],
+)
+def test_a_difference_is_shown_by_interval_and_test(finished, corrected, interval, shown):
+    one = comparisons(finished())[0]
+    assert one._replace(corrected=corrected, interval=interval).shown is shown
+
+
+def test_announced_comparisons_without_pairs_count_in_holms_correction(finished):
+    methods = CONTENT["methods"] | {"other": CONTENT["methods"]["grpo"]}
+    contrasts = [CONTRAST, CONTRAST | {"treatment": "other", "outcomes": ["sampled_accuracy"]}]
+    missing = [f"other/seed{seed}" for seed in range(1, 8)]
+    found = comparisons(finished(leave_out=missing, methods=methods, contrasts=contrasts))
+    assert [one.family for one in found] == [3, 3, 3]
+    # The two that could be computed have the same p: three times it, for three announced.
+    assert found[0].corrected == pytest.approx(3 * found[0].p_value)
+    assert (found[2].difference, found[2].corrected) == (None, None)
+
+
+def test_several_base_models_of_a_seed_are_one_unit(finished):
+    bases = {"demo_seeds": [0, 1], "pairing": "crossed"}
+    study = finished(base_models=bases, leave_out=["grpo/seed3-base1"])
+    found = comparisons(study)[0]
+    assert found.seeds == (1, 2, 4, 5, 6, 7)
+    assert found.missing == ((3, "grpo demo:1: not started"),)
+    expected = np.delete(np.subtract(ACCURACY["grpo-ktae"], ACCURACY["grpo"]), 2)
+    np.testing.assert_allclose(found.differences, expected)
+
+
+SEEDS = list(range(1, 8))
+OTHER = {"grpo": CONTENT["methods"]["grpo-ktae"]}
+
+
+def test_a_contrast_that_was_not_announced_is_exploratory(finished, make_study):
+    less = [CONTRAST | {"outcomes": ["mean_accuracy"]}]
+    before = make_study(seeds=SEEDS, contrasts=less)
+    sampled, mean = comparisons(finished(announced=before))
+    assert (mean.kind, mean.note, mean.family) == ("confirmatory", "", 1)
+    assert (sampled.kind, sampled.family) == ("exploratory", 1)
+    assert "not announced as confirmatory before the first run" in sampled.note
+
+
+def test_an_announced_contrast_that_is_gone_counts_in_holms_correction(finished, make_study):
+    before = make_study(seeds=SEEDS)
+    less = [CONTRAST | {"outcomes": ["mean_accuracy"]}]
+    study = finished(announced=before, contrasts=less)
+    mean, gone = comparisons(study)
+    assert (gone.outcome, gone.kind, gone.planned, gone.corrected) == (
+        "sampled_accuracy", "confirmatory", 0, None,
+    )  # fmt: skip
+    assert mean.family == gone.family == 2
+    assert mean.corrected == pytest.approx(2 * mean.p_value)
+    assert in_words(gone).endswith("announced, and not in the matrix as it was announced")
+
+
+def test_an_announced_contrast_that_is_called_exploratory_now_counts_as_well(finished, make_study):
+    before = make_study(seeds=SEEDS)
+    now = [CONTRAST | {"kind": "exploratory"}]
+    found = comparisons(finished(announced=before, contrasts=now))
+    assert [one.kind for one in found] == ["exploratory"] * 2 + ["confirmatory"] * 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"seeds": SEEDS[:6]}, "seeds"),
+        ({"overrides": {"steps": 4}}, "the recipe of grpo-ktae, the recipe of grpo"),
+        ({"tasks": {"sums": {}}}, ""),
+        ({"outcomes": {"sampled_accuracy": {"summary": "after.greedy_accuracy"}}}, "outcomes."),
+        ({"base_models": {"demo_seeds": [0], "pairing": "cycled"}}, "base_models"),
+        ({"methods": CONTENT["methods"] | OTHER}, "the recipe of grpo"),
+    ],
+)
+def test_what_decides_on_the_numbers_may_not_change_after_the_announcement(
+    finished, make_study, changes, what
+):
+    before = make_study(seeds=SEEDS)
+    sampled = comparisons(finished(announced=before, **changes))[0]
+    assert sampled.kind == "exploratory"
+    expected = f"changed since the announcement: {what}" if what else "without this task"
+    assert expected in sampled.note
+
+
+def test_the_name_of_an_outcome_on_figures_may_change(finished, make_study):
+    renamed = {"sampled_accuracy": {"summary": "after.sampled_accuracy", "label": "accuracy"}}
+    found = comparisons(finished(announced=make_study(seeds=SEEDS), outcomes=renamed))
+    assert [one.kind for one in found] == ["confirmatory"] * 2
+
+
+def test_an_announcement_without_its_matrix_holds_what_it_names(finished, make_study):
+    study = finished()
+    content = json.loads(study.folder.announced.read_text())
+    study.folder.announced.write_text(json.dumps(content | {"matrix": None}))
+    assert [one.kind for one in comparisons(study)] == ["confirmatory"] * 2
+
+
+@pytest.fixture
+def edited(finished, tmp_path):
+    """A study on two tasks whose recipe of `grpo-ktae` was edited after the announcement, when
+    there were no runs; `other` compares two methods that it has nothing to do with."""
+    source = CONTENT["methods"]["grpo-ktae"]["recipe"]
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(Path(source).read_text())
+    methods = CONTENT["methods"] | {
+        "grpo-ktae": {"recipe": str(recipe)},
+        "other": {"recipe": source},
+    }
+    other = CONTRAST | {"treatment": "other", "outcomes": ["sampled_accuracy"]}
+    runs = [f"{task}/{m}/seed{seed}" for task in ("a", "b") for m in methods for seed in SEEDS]
+    study = finished(
+        leave_out=runs, methods=methods, contrasts=[CONTRAST, other], tasks={"a": {}, "b": {}}
+    )
+    recipe.write_text(recipe.read_text() + "trl: {top_entropy: 0.5}\n")
+    study.cells = expansion.expand(study.matrix, study.path)
+    return study
+
+
+def test_a_recipe_that_is_edited_after_the_announcement(edited):
+    found = comparisons(edited)
+    notes = {(one.treatment, one.outcome, one.task): one.note for one in found if one.planned}
+    for outcome in CONTRAST["outcomes"]:
+        for task in ("a", "b"):
+            assert notes.pop(("grpo-ktae", outcome, task)) == (
+                f"changed since the announcement: the recipe of {task}/grpo-ktae"
+            )
+    assert notes == {("other", "sampled_accuracy", task): "" for task in ("a", "b")}
+    assert [one.kind for one in found if not one.planned] == ["confirmatory"] * 4
+
+
+def test_a_recipe_whose_file_moves_is_the_same(finished, make_study, tmp_path):
+    before = make_study(seeds=SEEDS)
+    moved = tmp_path / "elsewhere.yaml"
+    moved.write_text(Path(CONTENT["methods"]["grpo"]["recipe"]).read_text())
+    methods = CONTENT["methods"] | {"grpo": {"recipe": str(moved)}}
+    found = comparisons(finished(announced=before, methods=methods))
+    assert [one.kind for one in found] == ["confirmatory"] * 2
+
+
+def test_an_announcement_without_recipes_says_nothing_about_them(edited):
+    content = json.loads(edited.folder.announced.read_text())
+    assert content.pop("recipes").keys() == {
+        f"{task}/{method}" for task in ("a", "b") for method in ("grpo", "grpo-ktae", "other")
+    }
+    edited.folder.announced.write_text(json.dumps(content))
+    assert {one.kind for one in comparisons(edited)} == {"confirmatory"}
+
+
+def test_no_results_of_a_recipe_that_is_edited_while_the_study_runs(finished):
+    study = finished()
+    cell = study.cells[0]
+    recipe = cell.recipe.model_copy(update={"steps": 9})
+    study.folder.run_folder(cell).recipe.write_text(recipes.dump(recipe))
+    with pytest.raises(InputError, match=r"made with another recipe: steps \(9 there, 3 here\)"):
+        summarise(study)
+    assert not study.folder.results.exists()
+
+
+def test_differences_of_each_base_model(finished):
+    bases = {"demo_seeds": [0, 1], "pairing": "cycled"}
+    study = finished(base_models=bases)
+    found = summarise(study).compared[0]
+    expected = np.subtract(ACCURACY["grpo-ktae"], ACCURACY["grpo"])
+    assert [(one.base_model, one.seeds) for one in found.by_base_model] == [
+        ("demo:0", 4),
+        ("demo:1", 3),
+    ]
+    assert [one.difference for one in found.by_base_model] == pytest.approx(
+        [expected[::2].mean(), expected[1::2].mean()]
+    )
+    content = json.loads(study.folder.results.read_text())
+    assert content["comparisons"][0]["by_base_model"][0]["base_model"] == "demo:0"
+
+
+def test_rows(finished):
+    study = finished(leave_out=["grpo/seed2"])
+    summarise(study)
+    with study.folder.runs_csv.open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 14
+    by_run = {(row["method"], row["seed"]): row for row in rows}
+    assert by_run["grpo", "3"]["outcome.sampled_accuracy"] == "0.6"
+    assert by_run["grpo", "3"]["after.greedy_accuracy"] == "0.7"
+    assert by_run["grpo", "2"]["state"] == "not started"
+    assert by_run["grpo", "2"]["outcome.sampled_accuracy"] == ""
+    curves = read_csv(study.folder.curves_csv)
+    assert len(curves) == 13 * 3
+    assert curves[1] == {
+        "task": "", "method": "grpo", "seed": "1", "base_model": "", "step": "2",
+        "accuracy": "0.8", "length": "20", "entropy": "0.2",
+    }  # fmt: skip
+
+
+def test_figures_are_svg(finished):
+    study = finished(groups={"both": ["grpo", "grpo-ktae"], "one": ["grpo"]})
+    pictures = summarise(study).pictures
+    names = ["bars-both", "bars-one", "curves-both", "curves-one", "differences"]
+    assert sorted(picture.stem for picture in pictures) == names
+    for picture in pictures:
+        assert ET.parse(picture).getroot().tag.endswith("svg")
+    assert "grpo-ktae (7 of 7 runs)" in pictures[0].read_text()
+
+
+def test_without_finished_runs_there_are_no_figures(make_study):
+    study = make_study()
+    study.folder.open(study.matrix, study.cells, resume=False).close()
+    found = summarise(study)
+    assert found.pictures == []
+    assert {one.difference for one in found.compared} == {None}
+
+
+def test_outcomes_of_curves():
+    lines = [{"step": t, "rewards/correct/mean": value} for t, value in enumerate((0.1, 0.2, 0.6))]
+    assert measure(Outcome(curve="accuracy"), {}, lines) == pytest.approx(0.3)
+    assert measure(Outcome(curve="accuracy", last=2), {}, lines) == pytest.approx(0.4)
+    assert measure(Outcome(curve="accuracy", last=4), {}, lines) is None
+    assert measure(Outcome(curve="entropy"), {}, lines) is None
+    assert measure(Outcome(summary="after.x"), {"after.x": 2}, lines) == 2
+    assert measure(Outcome(summary="after.y"), {"after.x": 2}, lines) is None
+
+
+def test_the_command_lists_and_summarises(finished):
+    study = finished(leave_out=["grpo/seed2"])
+    arguments = ["study", str(study.path), "--output", str(study.output)]
+    listed = CliRunner().invoke(app, [*arguments, "--dry-run"])
+    assert listed.exit_code == 0, listed.output
+    assert "grpo/seed2 (not started)" in listed.output
+    assert "14 runs, 42 training steps" in listed.output
+    done = CliRunner().invoke(app, [*arguments, "--results-only"])
+    assert done.exit_code == 0, done.output
+    assert "14 runs planned: 1 not started, 13 finished" in done.output
+    assert "6 of 7 pairs" in done.output
+    assert study.folder.results.exists()
+
+
+def test_results_while_the_study_runs(finished):
+    study = finished()
+    arguments = ["study", str(study.path), "--output", str(study.output)]
+    with study.folder.open(study.matrix, study.cells, resume=True):
+        busy = CliRunner().invoke(app, [*arguments, "--resume"])
+        done = CliRunner().invoke(app, [*arguments, "--results-only"])
+    assert "another `ktae-lab study` runs" in str(busy.exception)
+    assert done.exit_code == 0, done.output
+    assert "14 runs planned: 14 finished" in done.output
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(20, "20 s"), (100, "2 min"), (3600, "1 h 0 min"), (7500, "2 h 5 min")]
+)
+def test_durations_in_words(seconds, words):
+    assert durations(seconds) == words
