@@ -19,7 +19,7 @@ BACKENDS = Path(__file__).parent
 SOURCES = (
     BACKENDS / "_cpu_kernels.py",
     BACKENDS / "_cpu_statistics.py",
-    BACKENDS / "_unit_kernels.py",
+    BACKENDS / "unit_kernels.py",
     BACKENDS.parent / "statistics.py",
     BACKENDS.parent / "arrays.py",
 )

@@ -150,7 +150,7 @@ def _array_keys(
 
 
 def _kernel(unit: str, vocabulary: Vocabulary | None) -> Callable[..., tuple[int, int]]:
-    from ktae.backends import _unit_kernels as kernels
+    from ktae.backends import unit_kernels as kernels
 
     if unit == "position":
         return lambda ids, mask, out: kernels.position_rows(ids, mask, POSITION_BUCKET, out)
@@ -208,14 +208,14 @@ def tensor_keys(unit: str, ids_bt: torch.Tensor, mask_bt: torch.Tensor) -> torch
 
 
 def _mix(state: torch.Tensor, number: torch.Tensor) -> torch.Tensor:
-    from ktae.backends._unit_kernels import MIX
+    from ktae.backends.unit_kernels import MIX
 
     state = (state ^ (number + 1)) * _signed(MIX)
     return state ^ (state >> 32 & 0xFFFFFFFF)  # torch's shift keeps the sign
 
 
 def _finish(state: torch.Tensor) -> torch.Tensor:
-    from ktae.backends._unit_kernels import FINISH
+    from ktae.backends.unit_kernels import FINISH
 
     return (state * _signed(FINISH)) >> 33 & MAX_TOKEN_ID
 
