@@ -10,9 +10,9 @@ import pytest
 from extras import require
 from typer.testing import CliRunner
 
-from ktae import doctor
 from ktae.backends import BACKENDS
 from ktae.cli import app
+from ktae.trainers import doctor
 
 
 def findings(output):

@@ -1,4 +1,4 @@
-"""`ktae null` as a user runs it: arguments in; exit status, output and files out."""
+"""`ktae permutation-test` as a user runs it: arguments in; exit status, output and files out."""
 
 import functools
 import json
@@ -9,7 +9,7 @@ from small_group import GROUP
 
 @pytest.fixture
 def run(command):
-    return functools.partial(command, "null")
+    return functools.partial(command, "permutation-test")
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def line_of(text, start):
     return next(line.split() for line in text.splitlines() if line.strip().startswith(start))
 
 
-def test_real_beside_chance(run, dump):
+def test_real_beside_permuted(run, dump):
     result = run("r.jsonl", "--permutations", 30)
     assert (result.status, result.err) == (0, "")
     assert result.out.startswith(
@@ -37,29 +37,30 @@ def test_real_beside_chance(run, dump):
 
 
 def test_json(run, dump):
-    assert run("r.jsonl", "--json", "null.json", "--permutations", 7, "--seed", 3).status == 0
-    found = json.loads((dump.parent / "null.json").read_text(encoding="utf-8"))
-    assert found["pairs"] == 4 and len(found["chance"]) == 7
-    assert 0 <= found["by_chance"]["credit_abs"]["mean"] <= 0.5
+    assert run("r.jsonl", "--json", "test.json", "--permutations", 7, "--seed", 3).status == 0
+    found = json.loads((dump.parent / "test.json").read_text(encoding="utf-8"))
+    assert found["pairs"] == 4 and len(found["permuted"]) == 7
+    assert 0 <= found["under_permutation"]["credit_abs"]["mean"] <= 0.5
     assert {one["frequency"] for one in found["bins"]} == {"1", "to 3/4", "all"}
 
 
 def test_settings_are_the_estimators(run, dump):
     def credit_abs(*arguments):
-        assert run("r.jsonl", "--json", "null.json", "--permutations", 1, *arguments).status == 0
-        return json.loads((dump.parent / "null.json").read_text())["real"]["credit_abs"]
+        assert run("r.jsonl", "--json", "test.json", "--permutations", 1, *arguments).status == 0
+        return json.loads((dump.parent / "test.json").read_text())["real"]["credit_abs"]
 
     paper = credit_abs()
-    assert credit_abs("--preset", "released") > paper
+    assert credit_abs("--estimator", "released") > paper
     assert credit_abs("--set", "h3=0") < paper
-    assert credit_abs("--set", "ignore_token_ids=[1]") != paper
+    assert credit_abs("--set", "transforms=[{ignoring: [1]}]") != paper
 
 
 def test_settings_are_yaml_as_in_a_recipe(run, dump):
-    result = run("r.jsonl", "--set", "units=[token, trigram]", "--set", "h3=1e-3")
+    transforms = "transforms=[{over-units: [token, trigram]}]"
+    result = run("r.jsonl", "--set", transforms, "--set", "h3=1e-3")
     assert result.status == 0
-    assert "units token, trigram" in result.err
-    assert "is not YAML" in run("r.jsonl", "--set", "units=[trigram").err
+    assert "OverUnits(KTAE(h3=0.001), units=('token', 'trigram'))" in result.err
+    assert "is not YAML" in run("r.jsonl", "--set", "transforms=[centred").err
 
 
 def test_text_without_a_tokenizer_is_cut_at_words(run, tmp_path):
@@ -75,8 +76,8 @@ def test_text_without_a_tokenizer_is_cut_at_words(run, tmp_path):
     [
         (["none.jsonl"], "none.jsonl"),
         (["r.jsonl", "--threshold", "5"], "none of 1 groups has both correct and incorrect"),
-        (["r.jsonl", "--set", "h9=1"], "no KTAE setting 'h9'"),
-        (["r.jsonl", "--preset", "best"], "no preset 'best'"),
+        (["r.jsonl", "--set", "h9=1"], "estimator paper has no setting 'h9'"),
+        (["r.jsonl", "--estimator", "best"], "no estimator 'best'"),
         (["r.jsonl", "--json", "no/where.json"], "folder no does not exist"),
         (["r.jsonl", "--permutations", "0"], "--permutations"),
     ],

@@ -42,8 +42,8 @@ def test_report(run, tmp_path):
         (["report", "r.jsonl", "--output", "r.jsonl"], "would overwrite r.jsonl"),
         (["report", "r.jsonl", "--output", "no/r.html"], "folder no does not exist"),
         (["report", "r.jsonl", "--threshold", "nan"], "expected a finite number"),
-        (["report", "r.jsonl", "--preset", "nope"], "no preset 'nope'"),
-        (["report", "r.jsonl", "-s", "h9=1"], "no KTAE setting 'h9'"),
+        (["report", "r.jsonl", "--estimator", "nope"], "no estimator 'nope'"),
+        (["report", "r.jsonl", "-s", "h9=1"], "estimator paper has no setting 'h9'"),
         (["report", "r.jsonl", "--tokenizer", "./none"], "none"),
         (["report", "."], "r.jsonl"),
         (["show", "r.jsonl", "--group", "nope"], "no group 'nope'; the first groups are 'g', 'h'"),
@@ -96,30 +96,31 @@ def run_folder(tmp_path):
     (folder / "rollouts").mkdir(parents=True)
     (folder / "rollouts/1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (folder / "recipe.yaml").write_text(
-        "{name: x, task: demo, steps: 1, ktae: {preset: calibrated}, model: {path: nowhere}}"
+        "{name: x, task: demo, steps: 1, credit: calibrated, model: {path: nowhere}}"
     )
 
 
 @pytest.mark.parametrize(
-    ("options", "statistic", "scale"),
+    ("options", "z", "scale"),
     [
-        ([], "z", 0.3),
-        (["--set", "term_scale=0.2"], "z", 0.2),
-        (["--preset", "paper", "--set", "term_scale=0.2"], "ktae", 0.2),
+        ([], True, 0.3),
+        (["--set", "transforms=[{scaled: 0.5}]"], True, 0.15),
+        (["--estimator", "paper", "--set", "transforms=[{scaled: 0.2}]"], False, 0.2),
     ],
 )
-def test_settings_replace_those_of_the_run(run, run_folder, tmp_path, options, statistic, scale):
+def test_settings_replace_those_of_the_run(run, run_folder, tmp_path, options, z, scale):
     assert run("report", "runs", *options).status == 0
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     block = re.search(r'id="data-meta"[^>]*>([^<]*)<', page)[1]
     settings = json.loads(zlib.decompress(base64.b64decode(block), -15))["presets"][0]
-    assert (settings["statistic"], settings["term_scale"]) == (statistic, scale)
-    noted = "units token, bigram" if statistic == "z" else ""
+    assert (settings["z"], settings["credit_scale"]) == (z, pytest.approx(scale))
+    noted = "units=('token', 'bigram')" if z else ""
     assert noted in run("show", "runs", *options).err
-    assert run("null", "runs", *options, "--json", "null.json", "--permutations", 1).status == 0
-    credit_abs = json.loads((tmp_path / "null.json").read_text())["real"]["credit_abs"]
+    options = [*options, "--json", "test.json", "--permutations", 1]
+    assert run("permutation-test", "runs", *options).status == 0
+    credit_abs = json.loads((tmp_path / "test.json").read_text())["real"]["credit_abs"]
     # z is 1 where each of two rollouts has its own tokens; σ(value) - ½ is less than ½.
-    assert credit_abs == pytest.approx(scale * (2 / 3 if statistic == "z" else 1 / 3), rel=0.01)
+    assert credit_abs == pytest.approx(scale * (2 / 3 if z else 1 / 3), rel=0.01)
 
 
 def test_show(run):

@@ -66,15 +66,25 @@ def test_the_strongest_tokens_over_the_file_and_per_group(run, tmp_path):
     assert not lines_with(run("r.jsonl", "--top", 1).out, " 3 ", "1/2")
 
 
-def test_preset_settings_threshold_and_out(run, tmp_path):
+def test_estimator_settings_threshold_and_out(run, tmp_path):
     write_lines(tmp_path / "r.jsonl", [row | {"reward": row["reward"] - 5} for row in GROUP])
-    options = ("--preset", "released", "-s", "h3=0", "--set", "fisher=point", "--threshold", -4.5)
-    result = run("r.jsonl", *options, "-s", "ignore_token_ids=[1]", "--output", "deep.parquet")
+    options = (
+        "--estimator",
+        "released",
+        "-s",
+        "h3=0",
+        "--set",
+        "fisher=point",
+        "--threshold",
+        -4.5,
+    )
+    transforms = ("-s", "transforms=[{ignoring: [1]}]")
+    result = run("r.jsonl", *options, *transforms, "--output", "deep.parquet")
     assert result.status == 0
     scored = record.read_record(tmp_path / "deep.parquet")
-    config = json.loads(scored.schema.metadata[b"ktae.config"])
-    assert (config["h2"], config["h3"], config["fisher"]) == (1.0, 0, "point")
-    assert config["ignore_token_ids"] == [1]
+    section = json.loads(scored.schema.metadata[b"ktae.credit"])
+    assert (section["h2"], section["h3"], section["fisher"]) == (1.0, 0, "point")
+    assert section["transforms"][-1] == {"ignoring": {"token_ids": [1]}}
     assert scored["correct"].to_pylist() == [1, 0, 1, 0]
     assert scored["credit"].to_pylist()[0] == [0, 0, 0]
     assert (tmp_path / "deep.tokens.parquet").exists()
@@ -149,8 +159,8 @@ TEXT = '{"group": "g", "response": "a", "reward": 1}\n'
         (TEXT * 2, [], "2 of 2 rollouts have no token_ids; a tokenizer is needed"),
         (TEXT * 2, ["--tokenizer", "./nowhere"], "tokenizer path './nowhere' does not exist"),
         (TEXT * 2, ["--tokenizer", "."], "no tokenizer in ."),
-        (LINE * 2, ["--preset", "papers"], "no preset 'papers'; expected one of paper, released"),
-        (LINE * 2, ["-s", "h4=1"], "no KTAE setting 'h4'; expected one of h1,"),
+        (LINE * 2, ["--estimator", "papers"], "no estimator 'papers'; did you mean 'paper'"),
+        (LINE * 2, ["-s", "h4=1"], "estimator paper has no setting 'h4'; did you mean 'h"),
         (LINE * 2, ["-s", "h3"], "--set h3: expected KEY=VALUE"),
         (LINE * 2, ["-s", "h3=much"], "h3 is 'much'; expected a number from 0"),
         (

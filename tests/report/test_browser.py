@@ -7,10 +7,10 @@ import pytest
 from dumps import ROLLOUTS, write_lines
 
 import ktae
+from ktae.estimators import preset
 from ktae.report import inputs, write_report
 from ktae.report.columns import columns_of
 from ktae.rollouts import record
-from ktae.estimators import preset
 
 VIEWS = ("rollouts", "tokens", "groups", "training")
 
@@ -37,11 +37,11 @@ def test_every_number_is_the_estimators(run_folder, run_page, open_page):
     rank_to_id = page.evaluate("ktae.report.vocabulary.id")
     compared = 0
     presets = (
-        ktae.preset("paper"),
-        ktae.preset("released"),
-        ktae.preset("calibrated", units=("token",)),
+        preset("paper"),
+        preset("released"),
+        preset("calibrated").in_tables(),
     )
-    for number, config in enumerate(presets):
+    for number, estimator in enumerate(presets):
         found = page.evaluate(
             """(preset) => ktae.report.groups.label.map((_, g) => {
                  const group = ktae.groupStatistics(g, preset);
@@ -54,7 +54,7 @@ def test_every_number_is_the_estimators(run_folder, run_page, open_page):
             ids = [x.values.to_numpy() for x in columns.rollouts["token_ids"][span]]
             ids_bt, mask_bt = record.pad(ids)
             table = ktae.credit_table(
-                ids_bt, mask_bt, columns.correct_b[span], np.zeros(len(ids), int), config
+                ids_bt, mask_bt, columns.correct_b[span], np.zeros(len(ids), int), estimator
             )
             of = {rank_to_id[rank]: x for rank, x in rows}
             assert sorted(of) == table.token_id.tolist()

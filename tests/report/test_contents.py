@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ktae
+from ktae.estimators import preset
 from ktae.evaluation.outputs import Output, to_record
 from ktae.grading import Outcome, Verdict
 from ktae.report import Inline, inputs, packing, sampling, show, write_report
 from ktae.report.contents import contents
-from ktae.estimators import preset
 
 
 def unpack(block):
@@ -109,13 +109,13 @@ def test_flags_need_mixed_groups(meta):
 
 def test_settings_of_the_run_come_first(run_folder):
     dump = inputs.load([run_folder])
-    assert dump.config == ktae.preset("paper")
+    assert dump.estimator == preset("paper")
     presets = json.loads(unpack(contents(dump)["meta"]))["presets"]
-    assert [preset["name"] for preset in presets] == ["paper", "released", "calibrated, tokens"]
-    chosen = ktae.preset("paper", h3=0)
+    assert [one["name"] for one in presets] == ["paper", "released", "calibrated, tokens"]
+    chosen = preset("paper", h3=0)
     presets = json.loads(unpack(contents(dump, chosen)["meta"]))["presets"]
     names = ["chosen", "paper", "released", "calibrated, tokens"]
-    assert [preset["name"] for preset in presets] == names
+    assert [one["name"] for one in presets] == names
     assert presets[0]["h3"] == 0
 
 

@@ -1,4 +1,4 @@
-"""What chance gives, on the page."""
+"""The permutation test, on the page."""
 
 import json
 
@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from dumps import ROLLOUTS, write_lines
 
-import ktae
-from ktae.validity.permutation import null
-from ktae.report import chance, inputs, summary, write_report
+from ktae.estimators import KTAE, Ignoring, preset
+from ktae.report import inputs, permuted, summary, write_report
 from ktae.report.columns import columns_of
-from ktae.estimators import KTAE, preset
+from ktae.validity.permutation import permutation_test
 
-PAPER = (ktae.preset("paper"),)
+PAPER = (preset("paper"),)
 
 
 def beside(rows, tmp_path, presets=PAPER):
@@ -20,7 +19,7 @@ def beside(rows, tmp_path, presets=PAPER):
     columns = columns_of(dump)
     scored = summary.score(columns, presets[0])
     mixed_g = (scored.n_true_g > 0) & (scored.n_false_g > 0)
-    return dump, chance.beside_chance(columns, mixed_g, list(presets))
+    return dump, permuted.beside_permuted(columns, mixed_g, list(presets))
 
 
 def random_rows(groups, seed=0):
@@ -37,14 +36,14 @@ def random_rows(groups, seed=0):
 
 
 def test_numbers_are_those_of_null(tmp_path):
-    presets = (ktae.preset("paper"), ktae.preset("released"))
+    presets = (preset("paper"), preset("released"))
     dump, found = beside(random_rows(7), tmp_path, presets)
     assert (found["groups"], found["mixed"], found["permutations"]) == (7, 7, 5)
-    for numbers, config in zip(found["presets"], presets, strict=True):
-        expected = null(dump.rollouts, config, permutations=5)
+    for numbers, estimator in zip(found["presets"], presets, strict=True):
+        expected = permutation_test(dump.rollouts, estimator, permutations=5)
         assert numbers["pairs"] == expected.pairs
         for name in ("credit_abs", "saturated", "no_evidence", "significant", "discoveries"):
-            values = [getattr(one, name) for one in expected.chance]
+            values = [getattr(one, name) for one in expected.permuted]
             assert numbers[name] == pytest.approx(
                 {
                     "real": getattr(expected.real, name),
@@ -56,10 +55,10 @@ def test_numbers_are_those_of_null(tmp_path):
 
 
 def test_of_many_groups_some_are_taken(tmp_path, monkeypatch):
-    monkeypatch.setattr(chance, "MAX_GROUPS", 3)
+    monkeypatch.setattr(permuted, "MAX_GROUPS", 3)
     _, found = beside(random_rows(8), tmp_path)
     assert (found["groups"], found["mixed"]) == (3, 8)
-    monkeypatch.setattr(chance, "MAX_TOKENS", 2 * 6 * 9)
+    monkeypatch.setattr(permuted, "MAX_TOKENS", 2 * 6 * 9)
     _, found = beside(random_rows(8), tmp_path)
     assert (found["groups"], found["mixed"]) == (2, 8)
 
@@ -70,7 +69,7 @@ def test_nothing_without_a_mixed_group(tmp_path):
 
 
 def test_a_preset_that_ignores_every_token_has_no_numbers(tmp_path):
-    presets = (ktae.preset("paper"), ktae.KTAE(ignore_token_ids=tuple(range(40))))
+    presets = (preset("paper"), Ignoring(KTAE(), range(40)))
     _, found = beside(random_rows(2), tmp_path, presets)
     assert found["presets"][0] is not None and found["presets"][1] is None
 
@@ -79,14 +78,14 @@ def test_the_groups_view_shows_them(tmp_path, open_page):
     path = write_lines(tmp_path / "r.jsonl", random_rows(7))
     write_report(path, tmp_path / "r.html")
     page = open_page(tmp_path / "r.html", "view=groups")
-    pane = page.locator("section[aria-label='Beside chance']")
+    pane = page.locator("section[aria-label='Beside permuted labels']")
     assert "permuted within each group, 5 times" in pane.inner_text()
     assert "all mixed groups" in pane.inner_text()
-    expected = null(inputs.load([path]).rollouts, permutations=5)
-    mean = np.mean([one.credit_abs for one in expected.chance])
+    expected = permutation_test(inputs.load([path]).rollouts, permutations=5)
+    mean = np.mean([one.credit_abs for one in expected.permuted])
     row = pane.locator("tbody tr").first.inner_text().split()
     assert f"{expected.real.credit_abs:.3f}" in row and f"{mean:.3f}" in row
-    assert f"by chance {mean:.3f}" in page.locator(".facts-row").inner_text()
+    assert f"with permuted labels {mean:.3f}" in page.locator(".facts-row").inner_text()
     paper = pane.inner_text()
     page.select_option("#preset", "1")
     assert pane.inner_text() != paper
@@ -96,6 +95,6 @@ def test_the_groups_view_without_them(tmp_path, open_page):
     rows = [row | {"reward": 1} for row in ROLLOUTS]
     write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
     page = open_page(tmp_path / "r.html", "view=groups")
-    assert page.locator("section[aria-label='Beside chance']").count() == 0
+    assert page.locator("section[aria-label='Beside permuted labels']").count() == 0
     assert "null" not in page.locator("main").inner_text()
-    assert json.loads(page.evaluate("JSON.stringify(ktae.report.chance)")) is None
+    assert json.loads(page.evaluate("JSON.stringify(ktae.report.permuted)")) is None

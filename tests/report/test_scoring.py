@@ -1,6 +1,4 @@
-import itertools
 import json
-import math
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +9,10 @@ pytest.importorskip("tokenizers", reason="needs the extra 'report'")
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from ktae import InputError, CreditTable, credit_table, token_credit
+from ktae import CreditTable, InputError, credit_table, token_credit
+from ktae.estimators import KTAE, OverUnits, PresenceZ, preset
+from ktae.report.scoring import score, strongest, write
 from ktae.rollouts import record
-from ktae.report.scoring import P_VALUE_FLOOR, score, stratified_p_value, strongest, write
-from ktae.estimators import KTAE, preset
 
 
 def letters():
@@ -49,12 +47,12 @@ def arrays(rollouts):
     return ids_bt, mask_bt, correct, np.array(rollouts["group"].to_pylist())
 
 
-@pytest.mark.parametrize("config", [preset("paper"), preset("released", h3=0)])
+@pytest.mark.parametrize("estimator", [preset("paper"), preset("released", h3=0)], ids=repr)
 @pytest.mark.parametrize("max_positions", [1, 1000, 1 << 22])
-def test_terms_are_the_oracles_however_the_file_is_cut(config, max_positions):
+def test_credit_is_the_oracles_however_the_file_is_cut(estimator, max_positions):
     rollouts = random_rollouts()
     scores = score(rollouts, estimator=estimator, max_positions=max_positions)
-    expected_bt = token_credit(*arrays(rollouts), config, backend="naive")
+    expected_bt = token_credit(*arrays(rollouts), estimator, backend="naive")
     for ids, credit, expected_t in zip(
         rollouts["token_ids"], scores.record["credit"], expected_bt, strict=True
     ):
@@ -62,32 +60,32 @@ def test_terms_are_the_oracles_however_the_file_is_cut(config, max_positions):
     assert np.abs(expected_bt).max() > 0.1
 
 
-@pytest.mark.parametrize("statistic", ["ktae", "z"])
-def test_graded_terms_are_of_the_rewards_and_the_table_of_verdicts(statistic):
+@pytest.mark.parametrize("kind", [KTAE, PresenceZ])
+def test_graded_credit_is_of_the_rewards_and_the_table_of_verdicts(kind):
     rollouts = random_rollouts()
     rewards = np.random.default_rng(1).random(len(rollouts))
     rollouts = rollouts.set_column(
         rollouts.column_names.index("reward"), "reward", pa.array(rewards)
     )
-    config = KTAE(graded=True, statistic=statistic, units=("token", "bigram"))
+    estimator = OverUnits(kind(graded=True), ("token", "bigram"))
     scores = score(rollouts, estimator=estimator)
     ids_bt, mask_bt, correct, groups = arrays(rollouts)
     evidence = np.where(np.isnan(correct), np.nan, rewards)
-    expected_bt = token_credit(ids_bt, mask_bt, evidence, groups, config, backend="naive")
+    expected_bt = token_credit(ids_bt, mask_bt, evidence, groups, estimator, backend="naive")
     for credit, expected_t in zip(scores.record["credit"], expected_bt, strict=True):
         credit = credit.as_py()
         np.testing.assert_allclose(credit, expected_t[: len(credit)], rtol=0, atol=1e-6)
-    plain = score(rollouts, config=KTAE(statistic=statistic))
+    plain = score(rollouts, estimator=kind())
     assert scores.tokens["a"].equals(plain.tokens["a"])
 
 
-def test_rewards_that_a_graded_config_does_not_take():
+def test_rewards_that_a_graded_estimator_does_not_take():
     rollouts = random_rollouts()
     rewards = pa.array([2.5] * len(rollouts))
     rollouts = rollouts.set_column(rollouts.column_names.index("reward"), "reward", rewards)
     with pytest.raises(InputError, match=r"the reward of rollout \d+ is 2\.5; graded scores of"):
-        score(rollouts, config=KTAE(graded=True))
-    score(rollouts, config=KTAE(graded=True, statistic="z"))
+        score(rollouts, estimator=KTAE(graded=True))
+    score(rollouts, estimator=PresenceZ(graded=True))
 
 
 def test_no_more_is_padded_at_a_time_than_was_asked(monkeypatch):
@@ -122,11 +120,12 @@ def test_the_table_is_the_oracles(max_positions):
 def test_the_record_keeps_what_it_held_and_says_how_it_was_scored():
     rollouts = random_rollouts()
     rollouts = rollouts.append_column("source", [[str(row) for row in range(len(rollouts))]])
-    scores = score(rollouts, config=preset("paper", h3=0))
+    scores = score(rollouts, estimator=KTAE(h3=0.5))
     for name in ("group", "token_ids", "mask", "reward", "correct", "source"):
         assert scores.record[name].to_pylist() == rollouts[name].to_pylist()
-    assert json.loads(scores.record.schema.metadata[b"ktae.config"])["h3"] == 0
-    assert json.loads(scores.tokens.schema.metadata[b"ktae.config"])["h3"] == 0
+    for table in (scores.record, scores.tokens):
+        section = json.loads(table.schema.metadata[b"ktae.credit"])
+        assert section == {"estimator": "ktae", "h3": 0.5}
 
 
 def test_groups_are_in_the_records_order_with_their_counts():
@@ -216,45 +215,6 @@ def test_strongest_over_groups():
     in_h = strongest(scores.tokens[scores.groups[1].rows], top=1)
     assert [(t.token_id, t.groups, t.token) for t in in_h.supporting] == [(1, 1, None)]
     assert strongest(scores.tokens[scores.groups[2].rows]) == ([], [])
-
-
-def enumerated_p(tables):
-    """Over all values of each a, with the margins given: the definition."""
-    choices = []
-    for a, b, c, d in tables:
-        m, n_true, n_false = a + b, a + c, b + d
-        total = math.comb(n_true + n_false, m)
-        choices.append(
-            [(k, math.comb(n_true, k) * math.comb(n_false, m - k) / total) for k in range(m + 1)]
-        )
-    of_sum = {}
-    for combination in itertools.product(*choices):
-        total = sum(k for k, _ in combination)
-        of_sum[total] = of_sum.get(total, 0.0) + math.prod(p for _, p in combination)
-    seen = of_sum[sum(table[0] for table in tables)]
-    return sum(p for p in of_sum.values() if p <= seen * (1 + 1e-7))
-
-
-def test_stratified_p_value_is_the_definition():
-    rng = np.random.default_rng(3)
-    for _ in range(50):
-        tables = rng.integers(0, 4, (rng.integers(1, 5), 4))
-        tables[:, 3] += 1
-        assert stratified_p_value(*tables.T) == pytest.approx(enumerated_p(tables.tolist()))
-
-
-def test_stratified_p_value_of_one_table_is_fishers():
-    fisher_exact = pytest.importorskip("scipy.stats").fisher_exact
-    for a, b, c, d in itertools.product(range(5), repeat=4):
-        if a + b + c + d:
-            p = stratified_p_value(*(np.array([cell]) for cell in (a, b, c, d)))
-            assert p == pytest.approx(fisher_exact([[a, b], [c, d]])[1], abs=1e-12)
-
-
-def test_stratified_p_value_of_many_tables_is_small_but_never_0():
-    a, b, c, d = (np.full(2000, cell) for cell in (4, 0, 0, 4))
-    assert stratified_p_value(a, b, c, d) == P_VALUE_FLOOR
-    assert stratified_p_value(a // 2, b + 2, c + 2, d // 2) == pytest.approx(1.0)
 
 
 def test_both_files_or_none(tmp_path, monkeypatch):

@@ -34,12 +34,12 @@ def rows(*changes):
 
 def test_what_is_written_is_read(tmp_path):
     table = pa.Table.from_pylist(ROWS, schema=record.SCHEMA)
-    record.write(table.replace_schema_metadata({"ktae.config": "{}"}), tmp_path / "r.parquet")
+    record.write(table.replace_schema_metadata({"ktae.credit": "{}"}), tmp_path / "r.parquet")
     read = record.read_record(tmp_path / "r.parquet")
     assert read.to_pylist() == table.to_pylist()
     assert read.schema.types == record.SCHEMA.types
     assert read.schema.metadata[record.VERSION_KEY] == b"1"
-    assert read.schema.metadata[b"ktae.config"] == b"{}"
+    assert read.schema.metadata[b"ktae.credit"] == b"{}"
     assert [path.name for path in tmp_path.iterdir()] == ["r.parquet"]
 
 
