@@ -69,7 +69,7 @@ def test_rows_that_cannot_be_used_are_named(run, tmp_path):
     status, _, err = run("report", "r.jsonl")
     assert status == 0
     assert "left out: r.jsonl, line 4: no field 'response'" in err
-    for command in ("show", "null"):
+    for command in ("show", "permutation-test"):
         assert "left out: r.jsonl, line 4: no field 'response'" in run(command, "r.jsonl")[2]
 
 

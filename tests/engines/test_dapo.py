@@ -26,7 +26,7 @@ SMALL = [
 
 
 def curve(folder):
-    keys = ("step", "loss", "reward", "entropy", "dynamic_sampling/rounds", "ktae/credit_abs")
+    keys = ("step", "loss", "reward", "entropy", "dynamic_sampling/rounds", "credit/mean_abs")
     return np.array([[line[key] for key in keys] for line in metrics(folder)])
 
 
@@ -34,7 +34,7 @@ def test_killed_run_resumes_on_the_same_curve(command, tmp_path):
     """Dynamic sampling draws its prompts on as if nothing had happened. Without the penalty for
     length, many groups have equal rewards and are sampled anew."""
     straight, broken = tmp_path / "straight", tmp_path / "broken"
-    more = ("algorithm.overlong_buffer=0", "trl.ktae_decay_steps=4")
+    more = ("algorithm.overlong_buffer=0", "credit={estimator: paper, transforms: [{decayed: 4}]}")
     done = run(command(straight, *more))
     assert done.returncode == 0, done.stderr
 
@@ -55,7 +55,8 @@ def test_killed_run_resumes_on_the_same_curve(command, tmp_path):
     assert resumed.returncode == 0, resumed.stderr
     np.testing.assert_allclose(curve(broken), curve(straight), atol=1e-6)
     assert curve(straight)[:, 4].max() > 0, "no group was ever sampled anew"
-    assert [line["ktae/weight"] for line in metrics(broken)] == [1, 0.75, 0.5, 0.25, 0]
+    sizes = [line["credit/mean_abs"] for line in metrics(broken)]
+    assert min(sizes[:4]) > 0 == sizes[4], "the credit decays over four steps"
 
 
 @pytest.mark.parametrize("processes", [2, 3])

@@ -109,7 +109,7 @@ def test_dry_run_prints_the_whole_recipe_and_trains_nothing(command, tmp_path):
     ("more", "message"),
     [
         (["rollout.group_sise=8"], "did you mean 'group_size'?"),
-        (["ktae.preset=papre"], "no preset 'papre'"),
+        (["credit=papre"], "no estimator 'papre'"),
         (["rollout.group_size=1"], "rollout.group_size"),
         (["model.path=./no/such/folder"], "model path './no/such/folder' does not exist"),
         (["logging.report_to=[nonsense]"], "TRL refuses the recipe: nonsense is not supported"),

@@ -20,10 +20,9 @@ from tiny_qwen import make_qwen
 from training import ktae, run_here
 from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, recipe
 
-import ktae as core
+from ktae.estimators import preset
 from ktae.report import summary, write_report
 from ktae.report.columns import columns_of
-from ktae.estimators import preset
 
 require("verl")
 
@@ -53,7 +52,7 @@ def test_grpo_on_two_ranks_one_of_which_is_killed_and_the_run_resumes(base, tmp_
         assert len(rows) == 8 and len(set(step["uid"])) == 5 + 1
         assert not any(any(step["advantages"][row]) for row in rows)
     check_updates(steps)
-    assert resumed.metrics()[0]["data"]["ktae/seconds"] > 0
+    assert resumed.metrics()[0]["data"]["credit/seconds"] > 0
     check_report(resumed.output, steps, tmp_path / "report.html")
 
 
@@ -81,7 +80,7 @@ def check_report(folder, steps, out):
         return  # nothing to draw a curve of
     dump_columns = columns_of(dump)
     curves = summary.steps_of(
-        dump_columns, summary.score(dump_columns, core.preset("paper")), dump.metrics
+        dump_columns, summary.score(dump_columns, preset("paper")), dump.metrics
     )
     names = {series["name"] for series in curves["series"]}
     assert names >= {"accuracy", "response length", "reward", "mean |credit|", "entropy"}
@@ -164,7 +163,7 @@ def test_mathematics_in_the_colocated_asynchronous_mode(base, tmp_path):
     )
     assert 0 < sum(acc) < len(acc) - sum(undecided)
     assert 0 < sum(unanswered) <= sum("}" not in row["output"] for row in dumped)
-    unknown = sum(line["data"]["ktae/unknown"] for line in trained.metrics()) / 2
+    unknown = sum(line["data"]["credit/unknown"] for line in trained.metrics()) / 2
     assert 0 < unknown == pytest.approx(sum(undecided) / len(undecided))
 
 

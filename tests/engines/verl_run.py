@@ -57,7 +57,7 @@ def recipe(model, name, *, ranks=1, algorithm=None, overrides=None, prompts=4):
             "max_prompt_length": 64,
         },
         "algorithm": {"minibatches": 1} | (algorithm or {}),
-        "ktae": {"preset": "paper"},
+        "credit": "paper",
         "optimizer": {"learning_rate": 4e-4},
         "logging": {"save_every": 1, "eval_problems": 8},
         "verl": {

@@ -6,11 +6,11 @@ import yaml
 from fuzzing import fuzz, mutated, only_input_errors, scalars, texts, values
 from hypothesis import given
 from hypothesis import strategies as st
+from ktae.study import cells, matrix
 
 from ktae import recipe as recipes
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder
-from ktae.study import cells, matrix
 
 SECTIONS = ["demo", "model", "rollout", "algorithm", "ktae", "optimizer", "trl", "verl", "logging"]
 KEYS = sorted(

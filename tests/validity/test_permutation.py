@@ -193,8 +193,8 @@ def test_the_same_terms_as_scoring():
 
 def test_as_dict_is_plain():
     found = permutation_test(make_record(*random_rollouts()), permutations=4).as_dict()
-    assert set(found["by_chance"]["credit_abs"]) == {"mean", "q05", "q95"}
-    assert len(found["chance"]) == 4 and found["bins"][0]["frequency"] in FREQUENCIES
+    assert set(found["under_permutation"]["credit_abs"]) == {"mean", "q05", "q95"}
+    assert len(found["permuted"]) == 4 and found["bins"][0]["frequency"] in FREQUENCIES
 
 
 @pytest.mark.parametrize(

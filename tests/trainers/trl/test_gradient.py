@@ -48,7 +48,7 @@ def test_gradient_is_that_of_token_level_advantages(trainer_arguments, loss_type
 
 def test_without_ktae_it_is_trl(trainer_arguments):
     arguments = trainer_arguments(loss_type="grpo")
-    batch, policy, gradient = train_one_step(arguments, ktae=None)
+    batch, policy, gradient = train_one_step(arguments, credit=None)
     advantages = batch.advantages.unsqueeze(1).expand(-1, MAX_LENGTH)
     expected = expected_gradient(
         policy, arguments["processing_class"], batch, advantages, WEIGHTS["grpo"]

@@ -1,4 +1,4 @@
-"""A function of the user's in the place of a config: its credit reach the loss at their tokens."""
+"""A function of the user's as an estimator: its credit reaches the loss at its tokens."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,12 @@ import torch
 from ktae import InputError
 from ktae.rollouts import record
 from ktae.trainers.trl import KTAETrainer
-from ktae.trainers.trl.gradient_check import WEIGHTS, expected_gradient, relative_error, train_one_step
+from ktae.trainers.trl.gradient_check import (
+    WEIGHTS,
+    expected_gradient,
+    relative_error,
+    train_one_step,
+)
 
 
 def half_unknown(completion_ids, **_):
@@ -22,7 +27,7 @@ def alternating(token_ids, mask, correct, groups):
 
 def test_its_terms_reach_the_gradient(trainer_arguments):
     arguments = trainer_arguments(loss_type="grpo")
-    batch, policy, gradient = train_one_step(arguments, ktae=alternating)
+    batch, policy, gradient = train_one_step(arguments, credit=alternating)
     correct = batch.correct.numpy() == 1
     ids_bt, mask_bt = record.pad(batch.token_ids)
     expected = alternating(ids_bt, mask_bt, correct, np.arange(16) // 4) * mask_bt
@@ -42,7 +47,7 @@ def test_unknown_rollouts_are_not_shown_to_it(trainer_arguments):
         sizes.append(len(correct))
         return np.ones(token_ids.shape)
 
-    batch, _, _ = train_one_step(arguments, ktae=estimate)
+    batch, _, _ = train_one_step(arguments, credit=estimate)
     known = ~batch.correct.isnan()
     assert 0 < known.sum() < 16 and sizes == [2, int(known.sum())]  # tried on two when made
     assert not batch.credit[~known].any() and batch.credit[known].any()
@@ -51,31 +56,31 @@ def test_unknown_rollouts_are_not_shown_to_it(trainer_arguments):
 def test_metrics_of_terms_without_a_bound(trainer_arguments):
     batches = []
     trainer = KTAETrainer(
-        **trainer_arguments(logging_steps=1), ktae=alternating, on_rollouts=batches.append
+        **trainer_arguments(logging_steps=1), credit=alternating, on_rollouts=batches.append
     )
     trainer.train()
-    logged = next(line for line in trainer.state.log_history if "ktae/credit_abs" in line)
+    logged = next(line for line in trainer.state.log_history if "credit/mean_abs" in line)
     mask_bt = record.pad(batches[0].token_ids)[1]
     absolute = batches[0].credit.double().abs().numpy()[mask_bt]
     assert absolute.max() > 5
-    assert logged["ktae/credit_abs"] == pytest.approx(absolute.mean(), rel=1e-5)
+    assert logged["credit/mean_abs"] == pytest.approx(absolute.mean(), rel=1e-5)
     for share in (50, 90, 99):
         expected = np.percentile(absolute, share, method="inverted_cdf")
-        assert logged[f"ktae/credit_abs_p{share}"] == pytest.approx(
+        assert logged[f"credit/abs_p{share}"] == pytest.approx(
             expected, abs=float(absolute.max()) / 1000
         )
-    assert 0 <= logged["ktae/significant_tokens"] <= 1
+    assert 0 <= logged["credit/significant_tokens_sampled"] <= 1
 
 
 @pytest.mark.parametrize(
     ("estimate", "message"),
     [
         (lambda i, m, c, g: c, r"gave bool of shape \(2,\); expected numbers of shape \(2, 1\)"),
-        (lambda i, m: i, r"ktae is .*\(i, m\), which does not take four arrays"),
+        (lambda i, m: i, r"<lambda>\(i, m\) does not take four arrays"),
     ],
 )
 def test_what_gives_no_terms_is_refused_before_anything_is_sampled(
     trainer_arguments, estimate, message
 ):
     with pytest.raises(InputError, match=message):
-        KTAETrainer(**trainer_arguments(), ktae=estimate)
+        KTAETrainer(**trainer_arguments(), credit=estimate)

@@ -15,7 +15,7 @@ from ktae.runs import RunFolder
 from ktae.trainers.trl import run as module
 from ktae.trainers.trl.tasks import TASKS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ import pytest
 
 import ktae
 from ktae.errors import InputError
-from ktae.estimators import KTAE, preset
+from ktae.estimators import Ignoring, from_section, preset
+from ktae.rollouts.tokens import vocabulary
 
 pytestmark = pytest.mark.usefixtures("verl")
 
@@ -48,7 +49,7 @@ def compute(data, **settings):
     from verl.trainer.ppo import ray_trainer
 
     config = OmegaConf.create({"norm_adv_by_std_in_grpo": True} | settings)
-    done = ray_trainer.compute_advantage(data, adv_estimator="ktae", estimator=estimator)
+    done = ray_trainer.compute_advantage(data, adv_estimator="ktae", config=config)
     return done.batch["advantages"].numpy()
 
 
@@ -81,16 +82,17 @@ def test_verl_s_switch_for_the_standard_deviation():
 @pytest.mark.parametrize("base", ["grpo", "grpo_vectorized", "rloo", "rloo_vectorized"])
 def test_other_rollout_advantages(base):
     data = batch(pads=0)
-    used = compute(data, ktae={"base": base})
+    used = compute(data, credit={"base": base})
     wanted = expected(data, base=base.removesuffix("_vectorized"))
     np.testing.assert_allclose(used, wanted, atol=1e-5)
 
 
 def test_options_reach_the_estimator():
-    options = {"preset": "released", "h3": 0.5, "ignore_token_ids": [3, 4]}
-    config = ktae.preset("released", h3=0.5, ignore_token_ids=(3, 4))
+    transforms = [{"ignoring": {"token_ids": [3, 4]}}]
+    options = {"estimator": "released", "h3": 0.5, "transforms": transforms}
+    estimator = Ignoring(preset("released", h3=0.5), (3, 4))
     data = batch()
-    used = compute(data, ktae=options)
+    used = compute(data, credit=options)
     np.testing.assert_allclose(used, expected(data, estimator=estimator), atol=1e-5)
     assert np.abs(used - compute(data)).max() > 0.01
 
@@ -98,27 +100,26 @@ def test_options_reach_the_estimator():
 @pytest.mark.parametrize(
     "options",
     [
-        {"preset": "calibrated"},
-        {"preset": "calibrated", "units": ["trigram", "position"], "term_scale": 1.0},
-        {"control": "permuted-labels", "control_seed": 3},
+        {"estimator": "calibrated"},
+        {"estimator": "presence-z", "transforms": [{"over-units": ["trigram", "position"]}]},
+        {"estimator": "paper", "transforms": [{"permuted-labels": {"seed": 3}}]},
     ],
 )
-def test_statistics_units_and_controls(options):
+def test_any_estimator(options):
     data = batch()
-    fields = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
-    config = ktae.preset(fields.pop("preset", "paper"), **fields)
+    estimator = from_section(options)
     np.testing.assert_allclose(
-        compute(data, ktae=options), expected(data, estimator=estimator), atol=1e-5
+        compute(data, credit=options), expected(data, estimator=estimator), atol=1e-5
     )
-    assert not np.allclose(compute(data, ktae=options), compute(data))
+    assert not np.allclose(compute(data, credit=options), compute(data))
 
 
-@pytest.mark.parametrize("statistic", ["ktae", "z"])
-def test_graded_scores_are_acc_as_it_is(statistic):
+@pytest.mark.parametrize("name", ["ktae", "presence-z"])
+def test_graded_scores_are_acc_as_it_is(name):
     data = batch()
     data.non_tensor_batch["acc"] = np.random.default_rng(5).random(len(data)).round(2)
-    config = ktae.KTAE(statistic=statistic, graded=True)
-    used = compute(data, ktae={"statistic": statistic, "graded": True})
+    estimator = preset(name, graded=True)
+    used = compute(data, credit={"estimator": name, "graded": True})
     np.testing.assert_allclose(used, expected(data, estimator=estimator), atol=1e-5)
 
 
@@ -130,9 +131,10 @@ def test_units_of_text_get_the_tokenizer(tmp_path):
     tokenizer = Tokenizer(models.WordLevel(words))
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     data = batch()
-    config = ktae.KTAE(units=("line",))
-    used = compute(data, ktae={"units": ["line"], "tokenizer": str(tmp_path)})
-    np.testing.assert_allclose(used, expected(data, estimator=estimator, tokenizer=tokenizer), atol=1e-5)
+    section = {"estimator": "paper", "transforms": [{"over-units": ["line"]}]}
+    used = compute(data, credit=section | {"tokenizer": str(tmp_path)})
+    wanted = expected(data, estimator=from_section(section), vocabulary=vocabulary(tokenizer))
+    np.testing.assert_allclose(used, wanted, atol=1e-5)
 
 
 def test_a_mask_shrunk_by_rejection_sampling():
@@ -181,7 +183,7 @@ def test_without_acc_it_warns_and_takes_the_reward(caplog, monkeypatch):
     wanted = expected(data)
     del data.non_tensor_batch["acc"]
     np.testing.assert_allclose(compute(data), wanted, atol=1e-5)
-    compute(data, ktae={"threshold": 0.5})
+    compute(data, credit={"threshold": 0.5})
     assert caplog.text.count("gives no 'acc'") == 1
 
 
@@ -209,32 +211,35 @@ def test_token_ids_of_another_shape():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"h22": 1}, r"unknown option algorithm\.ktae\.h22; did you mean 'h2'"),
-        ({"zzz": 1}, r"unknown option algorithm\.ktae\.zzz; expected b_len"),
-        ({"preset": "best"}, "no preset 'best'"),
-        ({"preset": ["a"]}, r"algorithm\.ktae\.preset is \['a'\]; expected paper, released"),
-        ({"preset": None}, r"algorithm\.ktae\.preset is None; expected paper"),
-        ({"tokenizer": 7}, r"algorithm\.ktae\.tokenizer is 7; expected the model's folder"),
-        ({"base": ["grpo"]}, r"algorithm\.ktae\.base is \['grpo'\]; expected grpo"),
+        ({"h22": 1}, r"algorithm\.credit: estimator paper has no setting 'h22'; did you mean 'h2'"),
+        ({"zzz": 1}, r"has no setting 'zzz'; expected .* own: base, threshold, backend, tokenizer"),
+        ({"estimator": "best"}, r"algorithm\.credit: no estimator 'best'"),
+        ({"estimator": ["a"]}, r"algorithm\.credit: no estimator \['a'\]; expected one of paper"),
+        ({"estimator": None}, r"algorithm\.credit: no estimator None; expected one of paper"),
+        ({"tokenizer": 7}, r"algorithm\.credit\.tokenizer is 7; expected the model's folder"),
+        ({"base": ["grpo"]}, r"algorithm\.credit\.base is \['grpo'\]; expected grpo"),
         ({"h1": -1}, "h1 is -1; expected a number"),
-        ({"units": ["token", "word"]}, r"units has word.*expected algorithm\.ktae\.tokenizer"),
-        ({"base": "gae"}, r"algorithm\.ktae\.base is 'gae'; expected grpo"),
-        ({"threshold": "x"}, r"algorithm\.ktae\.threshold is 'x'"),
-        ({"threshold": True}, r"algorithm\.ktae\.threshold is True"),
-        ({"threshold": float("nan")}, r"algorithm\.ktae\.threshold is nan"),
-        ({"backend": "gpu"}, r"algorithm\.ktae\.backend is 'gpu'; expected auto"),
+        (
+            {"transforms": [{"over-units": ["word"]}]},
+            r"made of text; expected algorithm\.credit\.tok",
+        ),
+        ({"base": "gae"}, r"algorithm\.credit\.base is 'gae'; expected grpo"),
+        ({"threshold": "x"}, r"algorithm\.credit\.threshold is 'x'"),
+        ({"threshold": True}, r"algorithm\.credit\.threshold is True"),
+        ({"threshold": float("nan")}, r"algorithm\.credit\.threshold is nan"),
+        ({"backend": "gpu"}, r"algorithm\.credit\.backend is 'gpu'; expected auto"),
     ],
 )
 def test_bad_options(options, message):
     with pytest.raises(InputError, match=message):
-        compute(batch(), ktae=options)
+        compute(batch(), credit=options)
 
 
 @pytest.mark.parametrize("number", [np.float32(0.5), np.float64(0.5), np.int64(1), 0.5, 1])
 def test_a_threshold_is_any_number(number):
     from ktae.trainers.verl.options import from_algorithm
 
-    assert from_algorithm({"ktae": {"threshold": number}}).threshold == number
+    assert from_algorithm({"credit": {"threshold": number}}).threshold == number
 
 
 @pytest.mark.parametrize("given", [{}, {"config": None}, {"config": {}}])
@@ -254,8 +259,8 @@ def test_without_a_configuration_the_defaults_hold(given):
 
 
 def test_options_that_are_no_options():
-    with pytest.raises(InputError, match=r"algorithm\.ktae is 3; expected options"):
-        compute(batch(), ktae=3)
+    with pytest.raises(InputError, match=r"algorithm\.credit is 3; expected options"):
+        compute(batch(), credit=3)
 
 
 def test_other_estimators_are_left_alone():

@@ -1,6 +1,5 @@
 """A recipe as overrides of the installed verl's configuration."""
 
-import dataclasses
 import json
 import shlex
 from pathlib import Path
@@ -10,11 +9,11 @@ from extras import installed
 
 from ktae import recipe as recipes
 from ktae.errors import InputError
+from ktae.estimators import from_section
 from ktae.trainers.verl import options
 from ktae.trainers.verl.overrides import TRACKERS, Paths, arguments, command, notes, overrides
-from ktae.estimators import KTAE, Estimator, preset
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAPER = sorted((ROOT / "recipes" / "paper").glob("*.yaml"))
 PATHS = Paths("a model/with a space", Path("/d/train.parquet"), Path("/d/test.parquet"), Path("/o"))
 
@@ -75,7 +74,7 @@ def test_the_paper_s_hyper_parameters(path):
     assert config.algorithm.adv_estimator == ("ktae" if with_ktae else "grpo")
     assert config.trainer.v1.trainer_mode == ("ktae_sync" if with_ktae else "sync")
     if with_ktae:
-        chosen = options.from_algorithm(config.algorithm).config
+        chosen = options.from_algorithm(config.algorithm).estimator
         weights = {"h1": 1.0, "h2": 2.0, "h3": 1.0, "k1": 2.0, "b_len": 0.5}
         without = {"fisher": "h1", "ig": "h2", "tf": "h3"}.get(path.stem.split("-")[2])
         weights |= {without: 0.0} if without else {}
@@ -84,13 +83,13 @@ def test_the_paper_s_hyper_parameters(path):
 
 @needs_verl
 def test_values_survive_the_command_line():
-    config = composed(demo(ktae={"preset": "released", "ignore_token_ids": [2, 7]}))
+    section = {"estimator": "released", "transforms": [{"ignoring": [2, 7]}, {"scaled": 0.5}]}
+    config = composed(demo(credit=section))
     template = config.actor_rollout_ref.model.custom_chat_template
     assert template == "{% for message in messages %}{{ message.content }}{% endfor %}"
     assert config.actor_rollout_ref.model.path == "a model/with a space"
     assert list(config.actor_rollout_ref.actor.optim.betas) == [0.9, 0.999]
-    chosen = options.from_algorithm(config.algorithm).config
-    assert chosen == demo(ktae={"preset": "released", "ignore_token_ids": [2, 7]}).ktae.config()
+    assert options.from_algorithm(config.algorithm).estimator == from_section(section)
     assert list(config.trainer.logger) == ["console", "file"]
 
 
@@ -115,13 +114,15 @@ def test_text_becomes_a_number_only_where_verl_has_one(key, given, read):
 
 
 def test_units_of_text_get_the_model_s_tokenizer():
-    settings = overrides(demo(ktae={"units": ["token", "word"]}), PATHS)
-    assert settings["+algorithm.ktae.tokenizer"] == PATHS.model
-    assert "+algorithm.ktae.tokenizer" not in overrides(demo(ktae={}), PATHS)
+    settings = overrides(
+        demo(credit={"estimator": "paper", "transforms": [{"over-units": ["word"]}]}), PATHS
+    )
+    assert settings["+algorithm.credit.tokenizer"] == PATHS.model
+    assert "+algorithm.credit.tokenizer" not in overrides(demo(credit="paper"), PATHS)
 
 
 def test_the_command_is_what_would_be_run():
-    settings = overrides(demo(ktae={}), PATHS)
+    settings = overrides(demo(credit="paper"), PATHS)
     words = shlex.split(command(settings, {"A": "1 2"}).replace("\\\n", " "))
     assert words[:4] == ["A=1 2", "python", "-m", "verl.trainer.main_ppo"]
     assert words[4:] == arguments(settings)
@@ -132,13 +133,15 @@ def test_the_recipe_s_own_overrides_replace_ours():
     more = {
         "actor_rollout_ref": {"actor": {"clip_ratio_c": 10.0}},
         "actor_rollout_ref.rollout.n": 3,
-        "algorithm.ktae.h1": 4.0,
+        "algorithm.credit.h1": 4.0,
         "+new.key": None,
     }
-    settings = overrides(demo(ktae={"h1": 1}, verl={"overrides": more}), PATHS)
+    settings = overrides(
+        demo(credit={"estimator": "ktae", "h1": 2}, verl={"overrides": more}), PATHS
+    )
     assert settings["actor_rollout_ref.actor.clip_ratio_c"] == 10.0
     assert settings["actor_rollout_ref.rollout.n"] == 3
-    assert "+algorithm.ktae.h1" not in settings and settings["algorithm.ktae.h1"] == 4.0
+    assert "+algorithm.credit.h1" not in settings and settings["algorithm.credit.h1"] == 4.0
 
 
 @needs_verl
@@ -161,20 +164,20 @@ def test_the_recipe_s_own_overrides_replace_ours():
             r"trainer has .*nnodes, n_gpus_per_node.*; to add a new one: \+trainer\.zzz",
         ),
         ("+trainer.nnodes", "has trainer.nnodes already; leave out the +"),
-        ("+algorithm.ktae.h9", r"unknown option algorithm\.ktae\.h9"),
+        ("+algorithm.credit.h9", r"unknown option algorithm\.credit\.h9"),
     ],
 )
 def test_unknown_keys(key, message):
     with pytest.raises(InputError, match=message):
-        composed(demo(ktae={}), **{key: 1})
+        composed(demo(credit="paper"), **{key: 1})
 
 
 @needs_verl
 def test_verl_s_own_trainer_mode_is_refused_but_not_its_old_trainer():
     with pytest.raises(InputError, match=r"trainer_mode=sync gets no token ids; set.*ktae_sync"):
-        composed(demo(ktae={}), **{"trainer.v1.trainer_mode": "sync"})
+        composed(demo(credit="paper"), **{"trainer.v1.trainer_mode": "sync"})
     old = {"trainer.v1.trainer_mode": "sync", "trainer.use_v1": False}
-    assert composed(demo(ktae={}), **old).algorithm.adv_estimator == "ktae"
+    assert composed(demo(credit="paper"), **old).algorithm.adv_estimator == "ktae"
 
 
 @pytest.mark.parametrize("key", ["custom_reward_function.path", "reward_model.reward_manager"])
@@ -225,7 +228,7 @@ def test_dr_grpo_divides_by_a_constant():
 
 
 OTHER_VALUES = {
-    **{"name": "y", "steps": 4, "seed": 5, "task": "math", "data": "d", "ktae": {"h1": 3}},
+    **{"name": "y", "steps": 4, "seed": 5, "task": "math", "data": "d", "credit": "trigrams"},
     **{"demo.language": "lists"},
     **{"model.path": "elsewhere", "model.demo_seed": 1, "model.demo_size": "medium"},
     **{"model.lora_rank": 4},
@@ -268,8 +271,3 @@ def test_patience_is_noted_only_where_the_recipe_sets_it():
     assert notes(demo()) == []
     [note] = notes(demo(algorithm={"patience": 9}))
     assert "algorithm.patience is 9" in note and "all of its 3 steps" in note
-
-
-def test_every_estimator_setting_of_a_recipe_is_an_option():
-    fields = {field.name for field in dataclasses.fields(options.Estimator)}
-    assert fields | {"preset"} == set(recipes.KTAE.model_fields)

@@ -10,13 +10,13 @@ import zipfile
 import pytest
 
 from ktae.errors import InputError
-from ktae.trainers.verl import lazy, plugin, versions
+from ktae.trainers.verl import lazy, names, versions
 
 LOADED = """
 import sys
 import {module}
-heavy = ["torch", "numba", "verl.trainer", "verl.trainer.ppo.core_algos", "ktae.trainers.verl.advantages"]
-print([name for name in heavy if name in sys.modules])
+heavy = ["torch", "numba", "verl.trainer", "verl.trainer.ppo.core_algos",
+"ktae.trainers.verl.advantages"] print([name for name in heavy if name in sys.modules])
 """
 
 
@@ -103,23 +103,23 @@ def test_everything_is_registered(verl):
     from verl.trainer.ppo.v1 import get_trainer_cls
 
     assert get_adv_estimator_fn("ktae").__module__ == "ktae.trainers.verl.advantages"
-    for mode in plugin.MODES:
+    for mode in names.MODES:
         stock = get_trainer_cls(mode.removeprefix("ktae_"))
         assert issubclass(get_trainer_cls(mode), stock)
 
 
-def configuration(estimator, mode, **ktae):
+def configuration(estimator, mode, **credit):
     from omegaconf import OmegaConf
 
     return OmegaConf.create(
         {
-            "algorithm": {"adv_estimator": estimator, "ktae": ktae},
+            "algorithm": {"adv_estimator": estimator, "credit": credit},
             "trainer": {"v1": {"trainer_mode": mode}},
         }
     )
 
 
-@pytest.mark.parametrize("mode", plugin.MODES)
+@pytest.mark.parametrize("mode", names.MODES)
 def test_a_mode_hands_verl_its_own_name_for_it(verl, monkeypatch, mode):
     from verl.trainer.ppo.v1 import get_trainer_cls
 
@@ -146,7 +146,7 @@ def test_a_mode_refuses_before_it_starts(verl):
     from verl.trainer.ppo.v1 import get_trainer_cls
 
     trainer = get_trainer_cls("ktae_sync")
-    with pytest.raises(InputError, match=r"algorithm\.ktae\.h4; did you mean 'h"):
+    with pytest.raises(InputError, match=r"no setting 'h4'; did you mean 'h"):
         trainer(configuration("ktae", "ktae_sync", h4=1))
     with pytest.raises(InputError, match=r"adv_estimator=grpo; expected algorithm\.adv_est"):
         trainer(configuration("grpo", "ktae_sync"))
@@ -155,7 +155,7 @@ def test_a_mode_refuses_before_it_starts(verl):
 def test_the_old_trainer_refuses_before_it_starts_too(verl):
     from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 
-    with pytest.raises(InputError, match=r"algorithm\.ktae\.h4; did you mean 'h"):
+    with pytest.raises(InputError, match=r"no setting 'h4'; did you mean 'h"):
         RayPPOTrainer(configuration("ktae", "sync", h4=1))
 
 
@@ -165,7 +165,7 @@ def test_the_old_trainer_refuses_before_it_starts_too(verl):
         ({"backend": "triton"}, r"backend is 'triton', and where verl .* no CUDA device.*; exp"),
         (
             {"tokenizer": "/no/where"},
-            r"algorithm\.ktae\.tokenizer: tokenizer path '/no/where' does",
+            r"algorithm\.credit\.tokenizer: tokenizer path '/no/where' does",
         ),
     ],
 )

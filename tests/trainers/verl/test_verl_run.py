@@ -28,7 +28,7 @@ def recipe_file(tmp_path):
         "name": "x",
         "steps": 2,
         "model": {"path": str(model)},
-        "ktae": {"preset": "paper"},
+        "credit": "paper",
         "logging": {"eval_problems": 4},
     }
     path = tmp_path / "recipe.yaml"
@@ -73,7 +73,12 @@ def test_dry_run_names_the_demo_s_base_model_and_does_not_pretrain_it(
     recipe_file, tmp_path, capsys, pretrained, started
 ):
     out = tmp_path / "run"
-    demo = ["model.path=demo", "model.demo_seed=3", "demo.language=lists", "ktae.estimators.units=[word]"]
+    demo = [
+        "model.path=demo",
+        "model.demo_seed=3",
+        "demo.language=lists",
+        "ktae.estimators.units=[word]",
+    ]
     arguments = ["train", recipe_file, "--engine", "verl", "--output", out, *demo]
     assert ktae(*arguments, "--dry-run") == 0
     printed = capsys.readouterr().out
@@ -81,7 +86,7 @@ def test_dry_run_names_the_demo_s_base_model_and_does_not_pretrain_it(
     ktae(*arguments)
     [base] = pretrained
     assert f"# {base} does not exist yet; `ktae train` pretrains it\n" in printed
-    settings = {f"actor_rollout_ref.model.path={base}", f"+algorithm.ktae.tokenizer={base}"}
+    settings = {f"actor_rollout_ref.model.path={base}", f"+algorithm.credit.tokenizer={base}"}
     assert settings <= set(shlex.split(printed.replace("\\\n", " "), comments=True))
     [(program, _)] = started
     assert settings <= set(program)
@@ -153,7 +158,7 @@ def test_a_run_writes_the_demo_s_problems_and_starts_verl(recipe_file, tmp_path,
     assert program[1:3] == ["-m", "verl.trainer.main_ppo"]
     assert environment["VERL_USE_EXTERNAL_MODULES"] == "ktae.trainers.verl"
     rows = pq.read_table(folder.path / "data" / "verl" / "train.parquet").to_pylist()
-    assert len(rows) == 2 * 8 and {row["data_source"] for row in rows} == {"ktae/demo"}
+    assert len(rows) == 2 * 8 and {row["data_source"] for row in rows} == {"credit/demo"}
     with pytest.raises(InputError, match="holds a run already"):
         run.run(recipe, folder, resume=False)
 
