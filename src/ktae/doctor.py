@@ -15,6 +15,7 @@ from ktae.backends import BACKENDS, Backend
 from ktae.config import KTAEConfig
 from ktae.errors import one_line
 from ktae.estimator import key_token_values
+from ktae.trainers import bf16
 
 TOLERANCE = 1e-6
 """Of terms and, relatively, of gradients; both are computed in float32."""
@@ -41,11 +42,24 @@ class Finding(NamedTuple):
 
 def diagnose() -> Iterator[Finding]:
     """Look at backends and engines, one finding at a time; the slow ones come last."""
+    yield _bf16()  # first: what sets a variable for torch does it before torch multiplies
     yield from _backends()
     for extra, packages in EXTRAS.items():
         yield _extra(extra, packages)
     if importlib.util.find_spec("trl") is not None:
         yield from _trl()
+
+
+def _bf16() -> Finding:
+    """What bfloat16 does on the CPU; `absent` where not even the variable helps."""
+    answer = bf16.prepare()
+    remedies: dict[bf16.State, str] = {
+        "works": "",
+        "capped": f"for what ktae does not start: export {bf16.VARIABLE}={bf16.VALUE}",
+        "dies": "train with bf16=False, or on a GPU",
+    }
+    status: Literal["ok", "absent"] = "absent" if answer.state == "dies" else "ok"
+    return Finding("bf16 on the CPU", status, answer.reason, remedies[answer.state])
 
 
 def _backends() -> Iterator[Finding]:

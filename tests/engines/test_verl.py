@@ -23,8 +23,11 @@ from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, recipe
 import ktae as core
 from ktae.report import summary, write_report
 from ktae.report.columns import columns_of
+from ktae.trainers import bf16
 
 require("verl")
+if bf16.prepare().state == "dies":
+    pytest.skip(bf16.prepare().reason, allow_module_level=True)
 
 
 def test_grpo_on_two_ranks_one_of_which_is_killed_and_the_run_resumes(base, tmp_path):

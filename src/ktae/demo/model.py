@@ -13,8 +13,11 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ktae.demo.language import BOS, EOS, PAD, SPECIAL_TOKENS, Language
 from ktae.demo.sizes import TINY, Size
+from ktae.trainers import bf16
 
 CONTEXT = 512
+
+bf16.prepare()  # before the first product: what runs after these models may be in bf16
 
 
 def make_tokenizer(language: Language[Any]) -> PreTrainedTokenizerFast:

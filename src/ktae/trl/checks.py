@@ -11,6 +11,7 @@ from ktae.batch import on_host, out_of_range, score_bounds
 from ktae.config import KTAEConfig
 from ktae.custom import check_estimator
 from ktae.errors import InputError
+from ktae.trainers import bf16
 
 
 def check_arguments(ktae: Any, *args: Any, **kwargs: Any) -> None:
@@ -53,6 +54,16 @@ def _refuse_contradictions(config: GRPOConfig) -> None:
             "use_liger_kernel is set; Liger's GRPO loss takes one advantage a rollout, and token "
             "advantages are not proven with its kernels; unset it, or ktae=None"
         )
+
+
+def check_precision(config: GRPOConfig, model: Any) -> None:
+    """Raise an InputError for bf16 on a CPU where its first product would end the process."""
+    if config.device.type != "cpu":
+        return
+    if config.bf16:
+        bf16.require("GRPOConfig with bf16 (TRL's default)", "set bf16=False")
+    if "bfloat16" in str(getattr(model, "dtype", "")):
+        bf16.require("the model", "load it with dtype float32, and set bf16=False")
 
 
 def _check_data_set(arguments: dict[str, Any]) -> None:

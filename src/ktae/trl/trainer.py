@@ -17,6 +17,7 @@ from ktae.trl.checks import (
     check_arguments,
     check_decay_steps,
     check_padding,
+    check_precision,
     check_scores,
     correctness_column,
 )
@@ -79,8 +80,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         **kwargs: as for `trl.GRPOTrainer`, and `resampling_rounds` of `DynamicSampling`.
 
     Raises:
-        InputError: a setting contradicts token-level advantages, or `correctness` names no
-            reward function.
+        InputError: a setting contradicts token-level advantages, `correctness` names no reward
+            function, or the CPU cannot compute in bf16, which is asked for.
 
     TRL accepts (B, T) advantages "to support subclasses" and promises no more, so the tests hold
     the loss's gradient to them. No TRL method is copied here: each override calls `super()`.
@@ -100,6 +101,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         check_decay_steps(decay_steps)
         check_threshold(threshold)
         super().__init__(*args, **kwargs)
+        check_precision(self.args, self.model)
         self.ktae = ktae
         self.threshold = threshold
         self.decay_steps = decay_steps

@@ -12,6 +12,7 @@ from ktae.errors import InputError
 from ktae.hub import model_name
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder
+from ktae.trainers import bf16
 from ktae.verl.check import compose, typed
 from ktae.verl.overrides import (
     Overrides,
@@ -34,6 +35,7 @@ def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> Override
         InputError: verl is absent or of another version, a key is unknown to it, or the recipe
             asks for what verl cannot do. Nothing is written or trained.
     """
+    bf16.prepare()
     paths = Paths(_model(recipe), *_data(recipe, folder), folder.path.absolute())
     settings = typed(overrides(recipe, paths, resume=resume, environment=_environment(folder)))
     compose(settings)
@@ -58,7 +60,8 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
     """Train; verl's exit status. Its output goes where this process's goes.
 
     Raises:
-        InputError: as `plan`; the folder is taken, there is nothing to resume, or data is missing.
+        InputError: as `plan`; the folder is taken, there is nothing to resume, data is missing, or
+            verl is to train on a CPU that cannot compute in bf16.
     """
     if resume:
         _require_same(recipe, folder)
@@ -66,6 +69,8 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
     else:
         folder.require_free()
     settings = plan(recipe, folder, resume=resume)
+    if settings.get("trainer.device") == "cpu":
+        bf16.require("verl", "train on a GPU, or with --engine trl")
     if recipe.task != "demo":
         _require_inputs(recipe, folder)
     model_name(recipe)  # pretrains the demo's if it is not there yet
@@ -81,13 +86,15 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
 
 
 def _environment(folder: RunFolder) -> dict[str, str]:
-    """Loud loading of the plug-in, beside whatever else is asked for, and where metrics go."""
+    """Loud loading of the plug-in, beside whatever else is asked for; where metrics go; and what
+    bf16 needs on this CPU, which Ray's workers have to be told."""
     modules = os.environ.get(MODULES, "").split(",")
     others = [name for name in modules if name and name != "ktae.verl"]
     return {
         MODULES: ",".join(["ktae.verl", *others]),
         "VERL_FILE_LOGGER_PATH": str(folder.metrics.absolute()),
         "TENSORBOARD_DIR": str((folder.path / "tensorboard").absolute()),
+        **bf16.variables(),
     }
 
 

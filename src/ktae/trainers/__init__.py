@@ -1,0 +1,1 @@
+"""What brings token advantages into trainers, and what all of them share."""
