@@ -1,5 +1,6 @@
 import pytest
 import yaml
+from second_language import MORE, offer
 
 from ktae import InputError, KTAEConfig, recipe
 
@@ -66,15 +67,20 @@ def test_changes_are_found_in_the_keys_of_either_recipe(write):
         (MINIMAL | {"ktae": {"units": 5}}, "ktae.units is 5; expected a list, such as [a, b]"),
         (
             MINIMAL | {"demo": {"language": "latin"}},
-            "demo.language is 'latin'; expected 'sums', 'lists'",
+            "demo.language: no demo language 'latin'; expected one of sums",
+        ),
+        (MINIMAL | {"demo": {"language": ["sums"]}}, "demo.language is ['sums']; expected a valid"),
+        (
+            MINIMAL | {"model": {"demo_size": "medium"}},
+            "model.demo_size is 'medium'; the base models of the language sums have one size, tiny",
+        ),
+        (
+            MINIMAL | {"model": {"demo_size": "tiny", "pth": "x"}},
+            "'model.pth'; did you mean 'path'",
         ),
         (
             MINIMAL | {"trl": {"ktae_decay_steps": 9}},
             "trl.ktae_decay_steps is 9 and ktae is null; there is no term whose weight could fall",
-        ),
-        (
-            MINIMAL | {"task": "math", "data": "x", "demo": {"language": "lists"}},
-            "demo.language is lists and task is math; only task demo has a language",
         ),
         (MINIMAL | {"logging": {"eval_problems": 5000}}, "logging.eval_problems is 5000; expected"),
         ("name: r\nsteps: 2020-13-45", "is not YAML"),
@@ -108,6 +114,32 @@ def test_bad_recipes_say_what_and_where(write, content, message):
         recipe.load(path)
     assert message in str(error.value)
     assert str(path) in str(error.value)
+
+
+def test_a_language_of_another_distribution(write, monkeypatch):
+    offer(monkeypatch)
+    more = MINIMAL | {"demo": {"language": MORE.name}}
+    assert recipe.load(write(more)).demo.language == "more-sums"
+    with pytest.raises(InputError, match="is more-sums and task is math; only task demo has"):
+        recipe.load(write(more | {"task": "math", "data": "x"}))
+
+
+def test_the_size_in_recipes_of_older_run_folders_is_the_language_s(write, monkeypatch):
+    """It was a setting once; a model that is not the demo's had it too, at its default."""
+    offer(monkeypatch)
+    for old in (
+        MINIMAL | {"model": {"demo_size": "tiny", "demo_seed": 2}},
+        MINIMAL | {"model": {"demo_size": "small"}, "demo": {"language": MORE.name}},
+        MINIMAL | {"model": {"path": "x/y", "demo_size": "tiny"}, "task": "math", "data": "d"},
+    ):
+        loaded = recipe.load(write(old))
+        new = old | {"model": {key: x for key, x in old["model"].items() if key != "demo_size"}}
+        assert recipe.changes(loaded, recipe.load(write(new))) == []
+        assert "demo_size" not in recipe.dump(loaded)
+    with pytest.raises(InputError, match=r"demo_size is .tiny.; the base .* more-sums .* small"):
+        recipe.load(
+            write(MINIMAL | {"model": {"demo_size": "tiny"}, "demo": {"language": MORE.name}})
+        )
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -11,6 +11,7 @@ import yaml
 from pydantic import Field
 
 from ktae.config import KTAEConfig
+from ktae.demo import language_named
 from ktae.errors import InputError
 from ktae.typed_file import Section, explain, parse_yaml, read_mapping
 
@@ -26,10 +27,6 @@ class Model(Section):
     demo_seed: Annotated[int, Field(ge=0)] = 0
     """Which of the embedded base models: the seed of its pretraining."""
 
-    demo_size: Literal["tiny", "medium"] = "tiny"
-    """How large the embedded base model is: `tiny` (99,000 parameters, for a CPU) or `medium`
-    (26 million, for a GPU)."""
-
     lora_rank: Annotated[int, Field(ge=0)] = 0
     """Train a LoRA adapter of that rank on all linear layers; 0 trains the whole model."""
 
@@ -37,10 +34,15 @@ class Model(Section):
 class Demo(Section):
     """The embedded task."""
 
-    language: Literal["sums", "lists", "stories"] = "sums"
+    language: str = "sums"
     """What its problems are about, and what its base models speak: `sums` (numbers, one after the
-    other), `lists` (sequences of letters, rearranged) or `stories` (word problems, for the size
-    `medium`)."""
+    other), or a language that another distribution offers. With ktae-lab come `lists` (sequences of
+    letters, rearranged) and `stories` (word problems, with a base model for a GPU)."""
+
+    @pydantic.field_validator("language")
+    @classmethod
+    def _is_installed(cls, name: str) -> str:
+        return language_named(name).name
 
 
 class Rollout(Section):
@@ -255,6 +257,23 @@ class Recipe(Section):
     trl: Trl = Trl()
     verl: Verl = Verl()
     logging: Logging = Logging()
+
+    @pydantic.model_validator(mode="wrap")
+    @classmethod
+    def _without_demo_size(cls, content: Any, handler: Callable[[Any], Recipe]) -> Recipe:
+        """Recipes in older run folders hold `model.demo_size`; a language has one size now."""
+        model = content.get("model") if isinstance(content, dict) else None
+        if not isinstance(model, dict) or "demo_size" not in model:
+            return handler(content)
+        kept = {key: value for key, value in model.items() if key != "demo_size"}
+        recipe = handler(content | {"model": kept})
+        size = language_named(recipe.demo.language).size.name
+        if model["demo_size"] != size:
+            raise ValueError(
+                f"model.demo_size is {model['demo_size']!r}; the base models of the language "
+                f"{recipe.demo.language} have one size, {size}: leave the key out"
+            )
+        return recipe
 
     @pydantic.model_validator(mode="after")
     def _minibatches_divide(self) -> Recipe:

@@ -102,14 +102,10 @@ def _model(recipe: Recipe) -> str:
     """The folder or hub name of the recipe's model; the demo's base model may not be there yet."""
     if recipe.model.path != "demo":
         return model_name(recipe)
-    from ktae.demo import LANGUAGES
-    from ktae.demo.pretrain import _default_cache, folder_name
-    from ktae.demo.sizes import SIZES
+    from ktae.demo import language_named
+    from ktae.demo.pretrain import base_model_folder
 
-    language, size = LANGUAGES[recipe.demo.language], SIZES[recipe.model.demo_size]
-    # Private there, as that file's bytes are in the folders' names: a function that joined the two
-    # would rename every base model that somebody keeps.
-    return str(_default_cache() / folder_name(language, recipe.model.demo_seed, size))
+    return str(base_model_folder(language_named(recipe.demo.language), recipe.model.demo_seed))
 
 
 def _data(recipe: Recipe, folder: RunFolder) -> tuple[Path, Path]:
@@ -133,9 +129,9 @@ def _write_demo(recipe: Recipe, folder: RunFolder) -> None:
     """The demo's problems: one for each prompt of the run, and the held-out ones."""
     from ktae.data.prepare import write
     from ktae.data.sources import Problem
-    from ktae.demo import LANGUAGES
+    from ktae.demo import language_named
 
-    language = LANGUAGES[recipe.demo.language]
+    language = language_named(recipe.demo.language)
     n = recipe.steps * recipe.rollout.prompts_per_step
     splits = {
         "train": language.train_problems(n, seed=recipe.seed),
