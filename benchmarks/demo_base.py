@@ -15,7 +15,7 @@ import numpy as np
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ktae.bench import append_rows, machine
-from ktae.demo import LANGUAGES, Language
+from ktae.demo import Language, language_named, language_names
 from ktae.demo.evaluate import evaluate
 from ktae.demo.model import one_thread
 from ktae.demo.pretrain import base_model
@@ -27,13 +27,14 @@ G, PROMPTS = 16, 64
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--languages", nargs="+", default=list(LANGUAGES), choices=LANGUAGES)
+    names = language_names()
+    parser.add_argument("--languages", nargs="+", default=names, choices=names)
     csv = Path(__file__).parent / "results/demo_base.csv"
     parser.add_argument("--csv", type=Path, default=csv)
     arguments = parser.parse_args()
     for name in arguments.languages:
         for seed in range(arguments.seeds):
-            row = {"language": name, "seed": str(seed)} | measured(LANGUAGES[name], seed)
+            row = {"language": name, "seed": str(seed)} | measured(language_named(name), seed)
             print(row, flush=True)
             append_rows(arguments.csv, [row | machine()])
 

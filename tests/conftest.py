@@ -16,6 +16,21 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+
+def _prepare_bf16() -> str:
+    """Before anything imports torch; what the header of the run says of it."""
+    from ktae import bf16
+
+    return f"bf16 on the CPU: {bf16.prepare().reason}"
+
+
+BF16 = _prepare_bf16()
+
+
+def pytest_report_header() -> str:
+    return BF16
+
+
 settings.register_profile("dev", deadline=None, max_examples=50)
 settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")

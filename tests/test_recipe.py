@@ -1,5 +1,6 @@
 import pytest
 import yaml
+from second_language import MORE, offer
 
 from ktae import InputError, recipe
 from ktae.estimators import (
@@ -144,11 +145,12 @@ def test_decay_of_before(write):
         (MINIMAL | {"name": "a b"}, "name is 'a b'; expected letters, digits, '.', '_' and '-'"),
         (
             MINIMAL | {"demo": {"language": "latin"}},
-            "demo.language is 'latin'; expected 'sums', 'lists'",
+            "demo.language: no demo language 'latin'; expected one of sums",
         ),
+        (MINIMAL | {"demo": {"language": ["sums"]}}, "demo.language is ['sums']; expected a valid"),
         (
-            MINIMAL | {"task": "math", "data": "x", "demo": {"language": "lists"}},
-            "demo.language is lists and task is math; only task demo has a language",
+            MINIMAL | {"model": {"demo_size": "tiny", "pth": "x"}},
+            "'model.pth'; did you mean 'path'",
         ),
         (MINIMAL | {"logging": {"eval_problems": 5000}}, "logging.eval_problems is 5000; expected"),
         ("name: r\nsteps: 2020-13-45", "is not YAML"),
@@ -182,6 +184,28 @@ def test_bad_recipes_say_what_and_where(write, content, message):
         recipe.load(path)
     assert message in str(error.value)
     assert str(path) in str(error.value)
+
+
+def test_a_language_of_another_distribution(write, monkeypatch):
+    offer(monkeypatch)
+    more = MINIMAL | {"demo": {"language": MORE.name}}
+    assert recipe.load(write(more)).demo.language == "more-sums"
+    with pytest.raises(InputError, match="is more-sums and task is math; only task demo has"):
+        recipe.load(write(more | {"task": "math", "data": "x"}))
+
+
+def test_the_size_in_recipes_of_older_run_folders_is_the_language_s(write, monkeypatch):
+    """It was a setting once; a model that is not the demo's had it too, at its default."""
+    offer(monkeypatch)
+    for old in (
+        MINIMAL | {"model": {"demo_size": "tiny", "demo_seed": 2}},
+        MINIMAL | {"model": {"demo_size": "small"}, "demo": {"language": MORE.name}},
+        MINIMAL | {"model": {"path": "x/y", "demo_size": "tiny"}, "task": "math", "data": "d"},
+    ):
+        loaded = recipe.load(write(old))
+        new = old | {"model": {key: x for key, x in old["model"].items() if key != "demo_size"}}
+        assert recipe.changes(loaded, recipe.load(write(new))) == []
+        assert "demo_size" not in recipe.dump(loaded)
 
 
 @pytest.mark.parametrize(

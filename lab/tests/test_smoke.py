@@ -30,11 +30,11 @@ def study(path, output, *more):
 
 def test_smoke_matrix_interrupted_and_resumed(base, tmp_path, monkeypatch):
     from ktae.demo import SUMS
-    from ktae.demo.pretrain import folder_name
+    from ktae.demo.pretrain import base_model_folder
 
     # In the place of the embedded base model, whose own pretraining takes a minute or more.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    shutil.copytree(base, tmp_path / "cache/ktae/demo" / folder_name(SUMS, seed=0))
+    shutil.copytree(base, base_model_folder(SUMS, seed=0))
     matrix, output = LAB / "matrices/smoke.yaml", tmp_path / "study"
 
     process = subprocess.Popen(

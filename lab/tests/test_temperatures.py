@@ -7,7 +7,7 @@ from ktae_lab.csv_files import read_csv
 from small import ROOT
 from typer.testing import CliRunner
 
-from ktae.demo import LANGUAGES
+from ktae.demo import SUMS
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.errors import InputError
 from ktae.evaluation.generation import Generations
@@ -27,7 +27,7 @@ RUNS = (("grpo", "1"), ("grpo-ktae", "1"), ("grpo-ktae", "3"))
 )
 def test_scores_by_hand(monkeypatch, n_samples, pass_at_8):
     """Of the samples to each of four problems 0, 1, 2 and 7 are right and came to their end."""
-    answers = [problem.answer for problem in LANGUAGES["sums"].test_problems(4)]
+    answers = [problem.answer for problem in SUMS.test_problems(4)]
     right = [0, 1, 2, 7]
     n = 4 * n_samples
 
@@ -54,7 +54,7 @@ def test_measures_what_is_finished_and_no_model_twice(make_study):
 
     def finish(cell, init=0):
         folder = study.folder.run_folder(cell)
-        for part in (make_model(LANGUAGES["sums"], init), make_tokenizer(LANGUAGES["sums"])):
+        for part in (make_model(SUMS, init), make_tokenizer(SUMS)):
             part.save_pretrained(folder.model)
         write_json(folder.summary, {})
 

@@ -10,6 +10,7 @@ import pydantic
 import yaml
 from pydantic import BeforeValidator, Field, PlainSerializer
 
+from ktae.demo import language_named
 from ktae.errors import InputError
 from ktae.estimators import Estimator, from_section, to_section
 from ktae.files.typed import Section, explain, parse_yaml, read_mapping
@@ -27,10 +28,6 @@ class Model(Section):
     demo_seed: Annotated[int, Field(ge=0)] = 0
     """Which of the embedded base models: the seed of its pretraining."""
 
-    demo_size: Literal["tiny", "medium"] = "tiny"
-    """How large the embedded base model is: `tiny` (99,000 parameters, for a CPU) or `medium`
-    (26 million, for a GPU)."""
-
     lora_rank: Annotated[int, Field(ge=0)] = 0
     """Train a LoRA adapter of that rank on all linear layers; 0 trains the whole model."""
 
@@ -38,10 +35,15 @@ class Model(Section):
 class Demo(Section):
     """The embedded task."""
 
-    language: Literal["sums", "lists", "stories"] = "sums"
+    language: str = "sums"
     """What its problems are about, and what its base models speak: `sums` (numbers, one after the
-    other), `lists` (sequences of letters, rearranged) or `stories` (word problems, for the size
-    `medium`)."""
+    other), or a language that another distribution offers. With ktae-lab come `lists` (sequences of
+    letters, rearranged) and `stories` (word problems, with a base model for a GPU)."""
+
+    @pydantic.field_validator("language")
+    @classmethod
+    def _is_installed(cls, name: str) -> str:
+        return language_named(name).name
 
 
 class Rollout(Section):

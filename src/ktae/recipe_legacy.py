@@ -32,12 +32,16 @@ PRESETS: dict[str, dict[str, Any]] = {
 def translated(content: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The recipe's content with its section `ktae`, if it has one, as the section `credit`.
 
+    `model.demo_size` is left out: a demo language has base models of one size now.
+
     Raises:
         InputError: it has both, or the section `ktae` is none of before; `where` begins the
         message.
     """
     content = dict(content)
-    trl = content.get("trl")
+    model, trl = content.get("model"), content.get("trl")
+    if isinstance(model, Mapping):
+        content["model"] = {k: v for k, v in model.items() if k != "demo_size"}
     decay = None
     if isinstance(trl, Mapping) and "ktae_decay_steps" in trl:
         content["trl"] = {k: v for k, v in trl.items() if k != "ktae_decay_steps"}

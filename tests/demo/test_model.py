@@ -4,35 +4,17 @@ from typing import Any
 
 import pytest
 import torch
+from second_language import MORE
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ktae.demo import LANGUAGES, LISTS, STORIES, SUMS, Language
+from ktae.demo import SUMS, Language
 from ktae.demo.model import make_model, make_tokenizer, one_thread
-from ktae.demo.sizes import MEDIUM, TINY, Size
-
-each_language = pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
 
 
 def texts(language: Language[Any], n: int) -> list[str]:
     rng = random.Random(0)
     problems = language.train_problems(n, seed=0)
     return [f"{p.prompt} {language.worked_solution(p, rng)}" for p in problems]
-
-
-@each_language
-def test_every_word_is_one_token(language: Language[Any]) -> None:
-    tokenizer, n = make_tokenizer(language), len(language.vocabulary)
-    assert tokenizer(list(language.vocabulary))["input_ids"] == [[i] for i in range(n)]
-    assert len(tokenizer) == n
-
-
-@each_language
-def test_round_trip(language: Language[Any]) -> None:
-    tokenizer = make_tokenizer(language)
-    for text in texts(language, 1000):
-        ids = tokenizer(text)["input_ids"]
-        assert len(ids) == len(text.split())
-        assert tokenizer.decode(ids) == text
 
 
 def test_a_word_outside_the_language_is_an_error() -> None:
@@ -52,12 +34,9 @@ def test_special_tokens() -> None:
     assert tokenizer.decode(ids, skip_special_tokens=True) == "tom <sol> box"
 
 
-@pytest.mark.parametrize(
-    ("language", "size", "parameters"),
-    [(SUMS, TINY, 99_264), (LISTS, TINY, 98_880), (STORIES, MEDIUM, 25_786_368)],
-)
-def test_model_size_and_special_ids(language: Language[Any], size: Size, parameters: int) -> None:
-    model, tokenizer = make_model(language, 0, size), make_tokenizer(language)
+@pytest.mark.parametrize(("language", "parameters"), [(SUMS, 99_264), (MORE, 21_952)])
+def test_model_size_and_special_ids(language: Language[Any], parameters: int) -> None:
+    model, tokenizer = make_model(language, 0), make_tokenizer(language)
     assert sum(p.numel() for p in model.parameters()) == parameters
     for config in (model.config, model.generation_config):
         assert config.pad_token_id == tokenizer.pad_token_id

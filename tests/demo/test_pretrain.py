@@ -1,5 +1,4 @@
 import dataclasses
-import inspect
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,18 +6,15 @@ from typing import Any
 
 import pytest
 import torch
+from second_language import MORE, offer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from ktae.cli import demo as command
-from ktae.demo import LANGUAGES, LISTS, STORIES, SUMS, Language, pretrain, sums
+from ktae.demo import SUMS, Language, pretrain
 from ktae.demo.evaluate import DemoScores, evaluate
-from ktae.demo.language import HELD_OUT
 from ktae.demo.model import make_model, make_tokenizer
-from ktae.demo.sizes import MEDIUM, TINY, Size
 from ktae.errors import InputError
-from ktae.files.hub import model_name
-from ktae.recipe import Recipe
 
 
 @pytest.fixture
@@ -26,9 +22,9 @@ def untrained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Pretraining takes no time and teaches nothing; the list collects the seeds."""
     seeds: list[int] = []
 
-    def instead(language: Language[Any], seed: int, size: Size, **_: Any) -> tuple[Any, Any]:
+    def instead(language: Language[Any], seed: int, **_: Any) -> tuple[Any, Any]:
         seeds.append(seed)
-        return make_model(language, seed, size), make_tokenizer(language)
+        return make_model(language, seed), make_tokenizer(language)
 
     monkeypatch.setattr(pretrain, "pretrain", instead)
     return seeds
@@ -46,6 +42,59 @@ def test_the_seed_alone_decides_the_weights() -> None:
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first["lm_head.weight"], weights(1, steps=3)["lm_head.weight"])
     assert torch.equal(weights(1, steps=0)["lm_head.weight"], make_model(SUMS, 1).lm_head.weight)
+
+
+FOLDER = "base-sums-tiny-seed0-95614ae867"
+LOSSES = {
+    1: 4.56316, 2: 4.52337, 3: 4.51687, 5: 4.29719,
+    10: 3.94032, 20: 3.26046, 40: 2.00388, 60: 1.49744,
+}  # fmt: skip
+"""The mean loss of a response token in some of 60 steps, with torch 2.13. Weights that differ by a
+part in 100,000 move them by less than a part in 200,000; no weight decay, by 8 in 10,000."""
+
+
+def test_a_folder_name_means_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders are named by versions and settings, which must change with what is trained."""
+    losses: list[float] = []
+
+    def recording(language: Language[Any], seed: int) -> Any:
+        made = make_model(language, seed)
+        made.register_forward_hook(lambda _, __, output: losses.append(output.loss.item()))
+        return made
+
+    monkeypatch.setattr(pretrain.model, "make_model", recording)
+    pretrain.pretrain(SUMS, 0, steps=60)
+    found = {step: losses[2 * step - 2] + losses[2 * step - 1] for step in LOSSES}  # of two halves
+    name = pretrain.base_model_folder(SUMS, 0).name
+    if name != FOLDER:
+        pytest.fail(f"a version or setting changed; freeze these here: {name}, {found}")
+    assert found == pytest.approx(LOSSES, rel=1e-4), (
+        "pretraining does something else than it did under the same name of a base model's folder: "
+        "raise ktae.demo.pretrain.VERSION (or, if what SUMS says changed, its version)"
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": "2"},
+        {"pretraining_steps": 999},
+        {"salt": "other"},
+        {"size": dataclasses.replace(SUMS.size, learning_rate=3e-3)},
+    ],
+)
+def test_another_version_or_setting_is_another_folder(change: dict[str, Any]) -> None:
+    changed = dataclasses.replace(SUMS, **change)
+    assert pretrain.base_model_folder(changed) != pretrain.base_model_folder(SUMS)
+
+
+@pytest.mark.parametrize("constant", ["VERSION", "BETAS", "WARM_UP", "FINAL_LEARNING_RATE"])
+def test_another_pretraining_is_another_folder(
+    monkeypatch: pytest.MonkeyPatch, constant: str
+) -> None:
+    usual = pretrain.base_model_folder(SUMS)
+    monkeypatch.setattr(pretrain, constant, (0.9, 0.95) if constant == "BETAS" else 2)
+    assert pretrain.base_model_folder(SUMS) != usual
 
 
 def test_it_learns_and_reports_its_steps() -> None:
@@ -70,14 +119,11 @@ def two_threads() -> Iterator[None]:
 
 
 def test_another_size_on_all_threads(two_threads: None) -> None:
-    small = dataclasses.replace(MEDIUM, hidden_size=32, layers=1, heads=2, batch=4)
     threads = []
-    model, _ = pretrain.pretrain(
-        STORIES, 0, 2, lambda *_: threads.append(torch.get_num_threads()), size=small
-    )
+    model, _ = pretrain.pretrain(MORE, 0, 2, lambda *_: threads.append(torch.get_num_threads()))
     assert (model.config.hidden_size, model.config.num_hidden_layers) == (32, 1)
     assert threads == [2, 2]
-    again, _ = pretrain.pretrain(STORIES, 0, 2, size=small)
+    again, _ = pretrain.pretrain(MORE, 0, 2)
     assert torch.equal(again.lm_head.weight, model.lm_head.weight)
 
 
@@ -109,17 +155,6 @@ def test_a_step_is_one_mean_over_the_batch(monkeypatch: pytest.MonkeyPatch) -> N
     torch.testing.assert_close(gradients[0], next(model.parameters()).grad, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
-def test_no_test_problem_in_pretraining(language: Language[Any]) -> None:
-    tokenizer = make_tokenizer(language)
-    # the first two words are no part of the story: <bos>, and a name or `list`
-    held_out = {p.prompt.split(" ", 2)[2] for p in language.test_problems(HELD_OUT)}
-    rng = random.Random(0)
-    for _ in range(20):
-        for prompt, _response in pretrain._batch(language, rng, tokenizer, 32):
-            assert tokenizer.decode(prompt).split(" ", 2)[2] not in held_out
-
-
 def test_learning_rate() -> None:
     rates = [pretrain._rate(step, 1000) for step in (0, 24, 49, 50, 525, 1000)]
     assert rates == pytest.approx([0.02, 0.5, 1.0, 1.0, 0.525, 0.05])
@@ -132,8 +167,7 @@ def test_base_model_is_made_once_for_a_seed(tmp_path: Path, untrained: list[int]
     assert folder.parent == cache
     assert pretrain.base_model(SUMS, 3, cache) == folder
     assert pretrain.base_model(SUMS, 4, cache) != folder
-    wide = dataclasses.replace(TINY, name="wide", hidden_size=80)
-    assert pretrain.base_model(SUMS, 3, cache, size=wide) != folder
+    assert pretrain.base_model(MORE, 3, cache) != folder
     assert untrained == [3, 4, 3]
     assert len(list(cache.iterdir())) == 3
     loaded = AutoModelForCausalLM.from_pretrained(folder)
@@ -152,28 +186,6 @@ def test_base_model_uses_the_users_cache_folder(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert pretrain.base_model(SUMS, 0).parent == tmp_path / "home" / ".cache" / "ktae" / "demo"
     assert untrained == [0, 0]
-
-
-def test_another_recipe_is_another_folder(
-    tmp_path: Path, untrained: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folders = [pretrain.base_model(language, 0, tmp_path) for language in (SUMS, LISTS)]
-    changed = tmp_path / "sums.py"
-    changed.write_text(
-        Path(sums.__file__).read_text().replace("LUCKY_GUESS = 0.30", "LUCKY_GUESS = 0.31")
-    )
-    source = inspect.getfile
-    monkeypatch.setattr(
-        inspect, "getfile", lambda f: str(changed) if f is sums.worked_solution else source(f)
-    )
-    pretrain._recipe_hash.cache_clear()
-    try:
-        again = [pretrain.base_model(language, 0, tmp_path) for language in (SUMS, LISTS)]
-    finally:
-        pretrain._recipe_hash.cache_clear()
-    assert again[0] != folders[0], "its words changed"
-    assert again[1] == folders[1], "the other language is as it was"
-    assert untrained == [0, 0, 0]
 
 
 @pytest.mark.parametrize("at", ["pretrain", "save_pretrained"])
@@ -197,7 +209,7 @@ def test_a_model_made_meanwhile_by_another_process_stays(
 
     def other_process_is_faster(language: Language[Any], seed: int, **_: Any) -> tuple[Any, Any]:
         assert not [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
-        folder = tmp_path / pretrain.folder_name(language, seed)
+        folder = pretrain.base_model_folder(language, seed, tmp_path)
         folder.mkdir()
         (folder / "config.json").write_text(theirs)
         return make_model(language, seed), make_tokenizer(language)
@@ -274,14 +286,13 @@ def test_command_pretrain(
     again = CliRunner().invoke(command.app, arguments)
     assert isinstance(again.exception, InputError)
     assert f"{folder} exists already" in str(again.exception)
-    unknown = CliRunner().invoke(command.app, ["pretrain", "--size", "huge"])
-    assert str(unknown.exception) == "no demo model size 'huge'; expected one of tiny, medium"
     cached = CliRunner().invoke(command.app, ["pretrain"])
     assert str(tmp_path / "cache" / "ktae" / "demo" / "base-sums-tiny-seed0-") in cached.stdout
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_command_sample(language: str) -> None:
+@pytest.mark.parametrize("language", ["sums", "more-sums"])
+def test_command_sample(monkeypatch: pytest.MonkeyPatch, language: str) -> None:
+    offer(monkeypatch)
     arguments = ["sample", "-n", "20", "--language", language]
     done = CliRunner().invoke(command.app, arguments)
     assert done.exit_code == 0, done.output
@@ -291,9 +302,9 @@ def test_command_sample(language: str) -> None:
     assert "is wrong: it says" in done.stdout
 
 
-@pytest.mark.parametrize("language", LANGUAGES.values(), ids=list(LANGUAGES))
-def test_sample_says_what_the_task_counts(language: Language[Any]) -> None:
+def test_sample_says_what_the_task_counts() -> None:
     """The limit in tokens included: some right answers come too late."""
+    language = SUMS
     arguments = ["sample", "-n", "400", "--seed", "2", "--language", language.name]
     shown = CliRunner().invoke(command.app, arguments).stdout.strip().split("\n\n")
     tokenizer = make_tokenizer(language)
@@ -320,18 +331,4 @@ def test_sample_of_a_solution_without_an_answer() -> None:
 def test_a_language_that_is_not_there(name: str) -> None:
     done = CliRunner().invoke(command.app, [name, "--language", "latin"])
     assert isinstance(done.exception, InputError)
-    assert str(done.exception) == "no demo language 'latin'; expected one of sums, lists, stories"
-
-
-def test_the_base_model_of_a_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def base_model(*arguments: Any, **more: Any) -> Path:
-        asked.append((*arguments, more))
-        return Path("made")
-
-    monkeypatch.setattr(pretrain, "base_model", base_model)
-    model = {"demo_seed": 2, "demo_size": "medium"}
-    recipe = Recipe(name="r", steps=3, model=model, demo={"language": "stories"})  # type: ignore[arg-type]
-    assert model_name(recipe) == "made"
-    assert asked == [(STORIES, 2, {"size": MEDIUM})]
+    assert str(done.exception).startswith("no demo language 'latin'; expected one of sums")

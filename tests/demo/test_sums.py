@@ -5,12 +5,12 @@ from collections import Counter
 import pytest
 
 from ktae.demo import SUMS, sums
-from ktae.demo.sums import DOUBLE, FLIP, TRIPLE, Operation, Problem, Sum
+from ktae.demo.sums import DOUBLE, FLIP, TRIPLE, Operation, Sum, SumsProblem
 
-TRIPLING = Problem("tom", 7, (Operation("gets", 5), Operation("triples")))
+TRIPLING = SumsProblem("tom", 7, (Operation("gets", 5), Operation("triples")))
 
 
-def solutions(problem: Problem, n: int = 4000) -> list[str]:
+def solutions(problem: SumsProblem, n: int = 4000) -> list[str]:
     rng = random.Random(0)
     return [sums.worked_solution(problem, rng) for _ in range(n)]
 
@@ -136,7 +136,7 @@ def test_openers() -> None:
 
 
 def test_filler() -> None:
-    texts = solutions(Problem("tom", 7, (Operation("finds", 4), Operation("finds", 4))), 10_000)
+    texts = solutions(SumsProblem("tom", 7, (Operation("finds", 4), Operation("finds", 4))), 10_000)
     between = [m[1] for t in texts if (m := re.match(r"[^;}]*; ([^;}]*?)\d+ [-+] \d+ =", t))]
     between = [words for words in between if "again" not in words]
     filler = r"(?:now |then |next , |so we have |hmm , |well , )"
@@ -160,13 +160,13 @@ def test_filler() -> None:
     ],
 )
 def test_misconceptions_and_misreadings(operation: Operation, mistaken: str, rate: float) -> None:
-    texts = solutions(Problem("tom", 7, (operation,)))
+    texts = solutions(SumsProblem("tom", 7, (operation,)))
     steps = [m[1] for text in texts if (m := re.search(r"^[^}]*?((?:0 - 7|7 .) ?\d*) =", text))]
     assert share(f"^{mistaken}", steps) == pytest.approx(rate, abs=0.03)
 
 
 def test_skips_slips_and_second_thoughts() -> None:
-    texts = solutions(Problem("tom", 7, (Operation("finds", 4),)), 10_000)
+    texts = solutions(SumsProblem("tom", 7, (Operation("finds", 4),)), 10_000)
     chains = [first_chain(text) for text in texts if not text.startswith("easy")]
     assert share("=", chains) == pytest.approx(0.97, abs=0.01)
     steps = [chain for chain in chains if "=" in chain]
@@ -182,7 +182,7 @@ def test_skips_slips_and_second_thoughts() -> None:
 
 
 def test_a_redo_is_another_attempt_with_the_same_beliefs() -> None:
-    texts = solutions(Problem("tom", 7, (Operation("triples"),)), 10_000)
+    texts = solutions(SumsProblem("tom", 7, (Operation("triples"),)), 10_000)
     redo = [m[1] for t in texts if (m := re.match(r"[^;}]*wait , (?:[a-z ]*\. )?(7 . \d) =", t))]
     assert len(redo) > 1000
     assert share(r"\* 2", redo) == pytest.approx(0.80 * 0.95 + 0.20 * 0.05, abs=0.03)
@@ -206,7 +206,7 @@ def test_after_the_box() -> None:
 
 
 def test_checking_is_twice_as_careless() -> None:
-    texts = solutions(Problem("tom", 7, (Operation("finds", 4),)), 20_000)
+    texts = solutions(SumsProblem("tom", 7, (Operation("finds", 4),)), 20_000)
     checks = [
         check
         for text in texts

@@ -9,11 +9,11 @@ from typing import Any
 
 import pages
 import pytest
+from ktae.config import PRESETS
 
 from ktae import InputError, KTAEConfig
 from ktae import recipe as recipes
 from ktae.backends import BACKENDS
-from ktae.config import PRESETS
 from ktae.evaluation import benchmarks, run
 from ktae.evaluation.benchmarks import BENCHMARKS, Benchmark
 from ktae.evaluation.engines import Engine, Sample, Sampling

@@ -38,11 +38,14 @@ def test_files_exist(name: str) -> None:
 
 @each_page
 def test_python_names_exist(name: str) -> None:
-    """`ktae.estimators.units.unit_keys`; in recipes and verl's options the same form names a setting."""
+    """`ktae.preset`; in recipes and verl's options the same form names a setting, and in a
+    pyproject a group of entry points."""
+    from ktae.demo import GROUP
     from ktae.recipe import KTAE
     from ktae.trainers.verl.options import _OWN
 
     others = {f"ktae.{key}" for key in (*KTAE.model_fields, *_OWN)} | {"ktae.yaml"}
+    others.add(GROUP)
     for found in set(PYTHON.findall(SOURCES[name])) - others:
         assert _exists(found), f"{name}.md names {found}"
 

@@ -271,9 +271,9 @@ def test_bad_input(run: Run, overrides: dict[str, Any], message: str) -> None:
 
 def test_a_prompt_that_the_tokenizer_cannot_spell() -> None:
     """Words of a vocabulary without one for the others: the demo's base models have such."""
-    from ktae.demo import LANGUAGES, model
+    from ktae.demo import SUMS, model
     from ktae.evaluation.generation import encode
 
-    tokenizer = model.make_tokenizer(LANGUAGES["sums"])
+    tokenizer = model.make_tokenizer(SUMS)
     with pytest.raises(InputError, match=r"prompts\[1\] is 'What\?', which the tokenizer cannot"):
         encode(tokenizer, ["tom has 7", "What?"])

@@ -15,10 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ktae.demo import LANGUAGES
+from ktae.demo import SUMS
 from ktae.demo.pretrain import base_model
 
-SUMS = LANGUAGES["sums"]
 GROUPS, ROLLOUTS = 4, 8
 
 

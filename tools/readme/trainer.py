@@ -2,9 +2,8 @@
 from datasets import Dataset
 from trl import GRPOConfig
 
-from ktae.demo import LANGUAGES
+from ktae.demo import SUMS
 
-SUMS = LANGUAGES["sums"]
 problems = SUMS.train_problems(16, 0)
 dataset = Dataset.from_dict(
     {"prompt": [p.prompt for p in problems], "answer": [str(p.answer) for p in problems]}

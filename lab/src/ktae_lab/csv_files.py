@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ktae.files.atomic import atomic_write
 from ktae.errors import InputError, reason
+from ktae.files.atomic import atomic_write
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

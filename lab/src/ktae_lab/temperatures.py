@@ -18,7 +18,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ktae.demo import LANGUAGES
+from ktae.demo import language_named
 from ktae.demo.evaluate import verdicts
 from ktae.errors import InputError, one_line
 from ktae.evaluation.generation import generate
@@ -131,7 +131,7 @@ def _scores(
     model: Any, tokenizer: Any, recipe: Recipe, n_problems: int, n_samples: int
 ) -> Iterator[tuple[float, float, float, float]]:
     """Temperature, accuracy, pass@8 and mean length in tokens, at each temperature."""
-    language = LANGUAGES[recipe.demo.language]
+    language = language_named(recipe.demo.language)
     problems = [p for p in language.test_problems(n_problems) for _ in range(n_samples)]
     for temperature in TEMPERATURES:
         answers = generate(

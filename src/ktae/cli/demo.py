@@ -1,4 +1,4 @@
-"""`ktae demo`: the embedded languages and their base models."""
+"""`ktae demo`: the demo's languages and their base models."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from ktae.errors import InputError
 
 if TYPE_CHECKING:
     from ktae.demo import Language
-    from ktae.demo.sizes import Size
 
 app = typer.Typer(
-    help="The embedded demo: tiny languages, and base models that solve some of their problems.",
+    help="The embedded demo: a tiny language, and base models that solve some of its problems.",
     no_args_is_help=True,
 )
 
 LanguageName = Annotated[
     str,
     typer.Option(
-        "--language", help="sums (numbers), lists (of letters) or stories (word problems)."
+        "--language", help="sums (numbers), or lists and stories, which come with ktae-lab."
     ),
 ]
 
@@ -32,18 +31,14 @@ LanguageName = Annotated[
 def pretrain(
     language: LanguageName = "sums",
     seed: Annotated[int, typer.Option(min=0, help="Another seed, another base model.")] = 0,
-    size: Annotated[
-        str, typer.Option(help="tiny (99,000 parameters) or medium (26 million, for a GPU).")
-    ] = "tiny",
     output: Annotated[
         Path | None, typer.Option(help="A new folder for the model [default: in the cache].")
     ] = None,
 ) -> None:
     """Pretrain a base model, about a minute once, and say where it is and how well it does."""
     from ktae.demo import language_named
-    from ktae.demo.sizes import size_named
 
-    speaks, large = language_named(language), size_named(size)
+    speaks = language_named(language)
     if output is not None and output.exists():
         raise InputError(f"{output} exists already; name a new folder")
     try:
@@ -54,15 +49,15 @@ def pretrain(
         ) from None
     started = time.perf_counter()
     if output is None:
-        folder = base_model(speaks, seed, size=large)
+        folder = base_model(speaks, seed)
     else:
         folder = output
-        write_base_model(speaks, folder, seed, large)
+        write_base_model(speaks, folder, seed)
     typer.echo(f"base model  {folder}  ({time.perf_counter() - started:.0f} s)")
-    _print_scores(speaks, folder, large)
+    _print_scores(speaks, folder)
 
 
-def _print_scores(language: Language[Any], folder: Path, size: Size) -> None:
+def _print_scores(language: Language[Any], folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
@@ -72,7 +67,7 @@ def _print_scores(language: Language[Any], folder: Path, size: Size) -> None:
     logging.disable_progress_bar()  # one about loading 20 weights
     started = time.perf_counter()
     model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
-    if size.for_gpu and torch.cuda.is_available():
+    if language.size.for_gpu and torch.cuda.is_available():
         model = model.to("cuda")
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     problems = language.test_problems()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from ktae.demo.sizes import TINY, Size
 from ktae.errors import InputError
 
 PAD, BOS, EOS = SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>")
@@ -45,6 +46,8 @@ class Language(Generic[P]):
 
     name: str
     """As recipes and commands call it."""
+    version: str
+    """To be raised with every change of what it says for a seed: base models are kept by it."""
     about: str
     """A few words on what its problems are."""
     vocabulary: tuple[str, ...]
@@ -61,6 +64,8 @@ class Language(Generic[P]):
     """A response as the base model learns it: noisy, often wrong, at its end `<eos>`."""
     extract_answer: Callable[[str], int | str | None]
     """The answer that a response arrives at, or None if it has none."""
+    size: Size = TINY
+    """How large its base model is."""
 
     def test_problems(self, n: int = 512) -> list[P]:
         """The first `n` test problems, always the same ones; no two tell the same story.

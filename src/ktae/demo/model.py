@@ -11,10 +11,12 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from ktae import bf16
 from ktae.demo.language import BOS, EOS, PAD, SPECIAL_TOKENS, Language
-from ktae.demo.sizes import TINY, Size
 
 CONTEXT = 512
+
+bf16.prepare()  # before the first product: what runs after these models may be in bf16
 
 
 def make_tokenizer(language: Language[Any]) -> PreTrainedTokenizerFast:
@@ -37,12 +39,13 @@ def make_tokenizer(language: Language[Any]) -> PreTrainedTokenizerFast:
     )
 
 
-def make_model(language: Language[Any], seed: int, size: Size = TINY) -> LlamaForCausalLM:
-    """An untrained model; the same seed gives the same weights.
+def make_model(language: Language[Any], seed: int) -> LlamaForCausalLM:
+    """An untrained model of the language's size; the same seed gives the same weights.
 
     Not a Qwen2, which would be as good: `AutoTokenizer` (transformers 5.10) reads every tokenizer
     beside a Qwen2 as Qwen's own, and this one's words would come out as pieces.
     """
+    size = language.size
     pad, bos, eos = (language.vocabulary.index(token) for token in SPECIAL_TOKENS)
     config = LlamaConfig(
         vocab_size=len(language.vocabulary),

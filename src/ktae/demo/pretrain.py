@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import dataclasses
 import hashlib
-import inspect
+import json
 import math
 import os
 import random
@@ -20,11 +20,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging
 
-from ktae.demo import language as languages
-from ktae.demo import model, sizes
+from ktae.demo import model
 from ktae.demo.language import Language
-from ktae.demo.sizes import TINY, Size
 from ktae.errors import InputError
+
+VERSION = "1"
+"""Of what `pretrain` does with a language and the settings that are in `_settings`. Raise it with
+every change of that: base models are kept by it."""
 
 Example = tuple[list[int], list[int]]
 """Token ids of a prompt and of a response."""
@@ -39,7 +41,6 @@ def pretrain(
     seed: int,
     steps: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-    size: Size = TINY,
 ) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
     """Train a model from scratch on worked solutions; about a minute of one core for 1,000 steps of
     a tiny one.
@@ -48,11 +49,12 @@ def pretrain(
     `steps` are the language's own by default; `progress` is called with the steps done and the
     steps in all.
     """
+    size = language.size
     steps = language.pretraining_steps if steps is None else steps
     on_gpu = size.for_gpu and torch.cuda.is_available()
     device = torch.device("cuda" if on_gpu else "cpu")
     tokenizer = model.make_tokenizer(language)
-    base = model.make_model(language, seed, size).to(device)
+    base = model.make_model(language, seed).to(device)
     rng = random.Random(f"{language.salt} pretraining {seed}")
     optimizer = torch.optim.AdamW(base.parameters(), lr=size.learning_rate, betas=BETAS)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, steps))
@@ -108,33 +110,48 @@ def _tensors(examples: list[Example], pad: int) -> tuple[torch.Tensor, torch.Ten
     return ids_bt, labels_bt
 
 
-def base_model(
-    language: Language[Any], seed: int = 0, cache: Path | None = None, size: Size = TINY
-) -> Path:
+def base_model(language: Language[Any], seed: int = 0, cache: Path | None = None) -> Path:
     """The folder of the base model and its tokenizer, pretrained if it is not there yet.
 
     Args:
         language: what it speaks.
         seed: another seed is another base model.
         cache: the folder that base models are kept in; `$XDG_CACHE_HOME/ktae/demo` or
-            `~/.cache/ktae/demo` by default. A change of the recipe never meets an old model.
-        size: how large it is.
+            `~/.cache/ktae/demo` by default.
 
     Raises:
         InputError: the cache folder cannot be written to.
     """
-    folder = (cache or _default_cache()) / folder_name(language, seed, size)
+    folder = base_model_folder(language, seed, cache)
     if not folder.is_dir():
-        write_base_model(language, folder, seed, size)
+        write_base_model(language, folder, seed)
     return folder
 
 
-def folder_name(language: Language[Any], seed: int, size: Size = TINY) -> str:
-    """The name of a base model's folder in the cache; sources that differ give another name."""
-    return f"base-{language.name}-{size.name}-seed{seed}-{_recipe_hash(language)}"
+def base_model_folder(language: Language[Any], seed: int = 0, cache: Path | None = None) -> Path:
+    """Where `base_model` keeps that model, whether or not it is there yet.
+
+    Its name has the versions and settings of language and pretraining, so that a change of them
+    never meets an old model.
+    """
+    settings = json.dumps(_settings(language), sort_keys=True)
+    digest = hashlib.sha256(settings.encode()).hexdigest()[:10]
+    name = f"base-{language.name}-{language.size.name}-seed{seed}-{digest}"
+    return (cache or _default_cache()) / name
 
 
-def write_base_model(language: Language[Any], folder: Path, seed: int, size: Size = TINY) -> None:
+def _settings(language: Language[Any]) -> dict[str, Any]:
+    """All that decides the weights, besides the seed."""
+    return {
+        "pretraining": VERSION,
+        "language": [language.name, language.version, language.salt],
+        "steps": language.pretraining_steps,
+        "size": dataclasses.asdict(language.size),
+        "optimizer": ["AdamW", BETAS, WARM_UP, FINAL_LEARNING_RATE],
+    }
+
+
+def write_base_model(language: Language[Any], folder: Path, seed: int) -> None:
     """Pretrain a base model into `folder`, with a progress bar on stderr.
 
     The folder appears complete or not at all. If another process makes it meanwhile, its model
@@ -153,7 +170,7 @@ def write_base_model(language: Language[Any], folder: Path, seed: int, size: Siz
         ) from None
     with beside as name:
         complete = Path(name) / folder.name
-        _save(*_pretrain_with_bar(language, seed, size), complete)
+        _save(*_pretrain_with_bar(language, seed), complete)
         try:
             complete.rename(folder)
         except OSError:
@@ -165,17 +182,8 @@ def _default_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "ktae" / "demo"
 
 
-@functools.cache
-def _recipe_hash(language: Language[Any]) -> str:
-    """Changes with the source that determines the model: language, architecture, training."""
-    words = inspect.getfile(language.worked_solution)
-    sources = (languages.__file__, words, model.__file__, sizes.__file__, __file__)
-    content = b"".join(Path(source).read_bytes() for source in sources)
-    return hashlib.sha256(content).hexdigest()[:10]
-
-
 def _pretrain_with_bar(
-    language: Language[Any], seed: int, size: Size
+    language: Language[Any], seed: int
 ) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
@@ -186,7 +194,6 @@ def _pretrain_with_bar(
             language,
             seed,
             progress=lambda done, steps: bar.update(task, completed=done, total=steps),
-            size=size,
         )
 
 

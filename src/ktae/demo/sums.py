@@ -86,7 +86,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Problem:
+class SumsProblem:
     """Someone has `start`, then the operations happen; the answer is a number in 0..19."""
 
     name: str
@@ -113,10 +113,10 @@ class Problem:
         return self.start, self.operations
 
 
-def random_problem(rng: random.Random) -> Problem:
+def random_problem(rng: random.Random) -> SumsProblem:
     """A problem of two to four operations, each kind of operation equally likely."""
     operations = tuple(_random_operation(rng) for _ in range(rng.randint(2, 4)))
-    return Problem(rng.choice(NAMES), rng.randrange(MODULUS), operations)
+    return SumsProblem(rng.choice(NAMES), rng.randrange(MODULUS), operations)
 
 
 def _random_operation(rng: random.Random) -> Operation:
@@ -169,7 +169,7 @@ _FIRST_TRY = _Care(skip=0.03, misread=0.05, slip=0.06)
 _SECOND_TRY = _Care(skip=0.06, misread=0.10, slip=0.12)
 
 
-def worked_solution(problem: Problem, rng: random.Random) -> str:
+def worked_solution(problem: SumsProblem, rng: random.Random) -> str:
     """A response as the base model learns it: noisy, often wrong, at its end `<eos>`."""
     return MANNER.response(
         lambda: _guess(problem, rng),
@@ -179,7 +179,7 @@ def worked_solution(problem: Problem, rng: random.Random) -> str:
     )
 
 
-def _guess(problem: Problem, rng: random.Random) -> list[str]:
+def _guess(problem: SumsProblem, rng: random.Random) -> list[str]:
     """`easy ! maybe box 7 }`: right at times, else half from a chain in the head, half random."""
     if rng.random() < LUCKY_GUESS:
         value = problem.answer
@@ -195,7 +195,7 @@ def _boxed(steps: list[str], value: int, rng: random.Random) -> list[str]:
     return [*steps, rng.choice(CONCLUSIONS), f"box {value} }}"]
 
 
-def _chain(problem: Problem, rng: random.Random, care: _Care) -> tuple[list[str], int]:
+def _chain(problem: SumsProblem, rng: random.Random, care: _Care) -> tuple[list[str], int]:
     """The steps from the start to a result, each working on the one before, right or wrong."""
     phrases: list[str] = []
     value = problem.start
@@ -249,6 +249,7 @@ def _misread(meant: Sum) -> Sum:
 
 SUMS = Language(
     name="sums",
+    version="1",
     about="small sums, modulo 20",
     vocabulary=VOCABULARY,
     max_response_length=64,

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from ktae import bf16
 from ktae.backends import BACKENDS, Backend
 from ktae.credit import token_credit
 from ktae.errors import one_line
@@ -39,11 +40,24 @@ class Finding(NamedTuple):
 
 def diagnose() -> Iterator[Finding]:
     """Look at backends and engines, one finding at a time; the slow ones come last."""
+    yield _bf16()  # first: what sets a variable for torch does it before torch multiplies
     yield from _backends()
     for extra, packages in EXTRAS.items():
         yield _extra(extra, packages)
     if importlib.util.find_spec("trl") is not None:
         yield from _trl()
+
+
+def _bf16() -> Finding:
+    """What bfloat16 does on the CPU; `absent` where not even the variable helps."""
+    answer = bf16.prepare()
+    remedies: dict[bf16.State, str] = {
+        "works": "",
+        "capped": f"for what ktae does not start: export {bf16.VARIABLE}={bf16.VALUE}",
+        "dies": "train with bf16=False, or on a GPU",
+    }
+    status: Literal["ok", "absent"] = "absent" if answer.state == "dies" else "ok"
+    return Finding("bf16 on the CPU", status, answer.reason, remedies[answer.state])
 
 
 def _backends() -> Iterator[Finding]:

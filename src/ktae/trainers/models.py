@@ -18,9 +18,7 @@ def model_name(recipe: Recipe) -> str:
     if name != "demo":
         check_local_or_hub("model", name)
         return os.path.expanduser(name)
-    from ktae.demo import LANGUAGES
+    from ktae.demo import language_named
     from ktae.demo.pretrain import base_model
-    from ktae.demo.sizes import SIZES
 
-    language, size = LANGUAGES[recipe.demo.language], SIZES[recipe.model.demo_size]
-    return str(base_model(language, recipe.model.demo_seed, size=size))
+    return str(base_model(language_named(recipe.demo.language), recipe.model.demo_seed))

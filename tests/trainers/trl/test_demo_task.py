@@ -1,26 +1,29 @@
-"""The demo's languages as tasks for TRL, and a whole short run of the lists."""
+"""The demo's languages as tasks for TRL."""
 
-import json
 import random
 
-import pyarrow.parquet as pq
 import pytest
 import torch
+from second_language import MORE, offer
 from trl import GRPOConfig
 
 from ktae import InputError
-from ktae.demo import LANGUAGES, LISTS, STORIES, SUMS, pretrain
+from ktae.demo import SUMS, pretrain
 from ktae.demo.model import make_tokenizer
-from ktae.demo.sizes import MEDIUM, TINY
 from ktae.recipe import Recipe, load
 from ktae.runs import RunFolder
-from ktae.trainers.trl.run import load_policy, run
+from ktae.trainers.trl.run import load_policy
 from ktae.trainers.trl.settings import grpo_config
 from ktae.trainers.trl.tasks import TASKS
 
 TASK = TASKS["demo"]
 
-each_language = pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
+each_language = pytest.mark.parametrize("language", [SUMS, MORE], ids=lambda each: each.name)
+
+
+@pytest.fixture(autouse=True)
+def two_languages(monkeypatch):
+    offer(monkeypatch)
 
 
 def recipe_of(language, **fields):
@@ -55,68 +58,39 @@ def test_the_reward_is_the_language_s_checker(language):
 
 
 def test_a_model_of_another_language_is_refused():
-    TASK.check(make_tokenizer(LISTS), recipe_of(LISTS))
-    message = "task demo in the language lists needs a tokenizer of its .* and lacks"
+    TASK.check(make_tokenizer(MORE), recipe_of(MORE))
+    message = "task demo in the language more-sums needs a tokenizer of its .* and lacks besides"
     with pytest.raises(InputError, match=message):
-        TASK.check(make_tokenizer(SUMS), recipe_of(LISTS))
+        TASK.check(make_tokenizer(SUMS), recipe_of(MORE))
 
 
 def test_recipes_of_a_folder_differ_in_the_method_alone(request):
     """So that a difference between two of them is a difference between methods."""
     method = {"name", "algorithm", "ktae"}
-    for folder, language in {"lists": "lists", "demo/hard": "sums", "stories": "stories"}.items():
-        paths = sorted((request.config.rootpath / "recipes" / folder).glob("*.yaml"))
-        recipes = [load(path) for path in paths]
-        assert {path.stem for path in paths} == {
-            *("grpo", "grpo-ktae", "grpo-calibrated", "dapo", "dapo-ktae")
-        }
-        assert len({recipe.model_dump_json(exclude=method) for recipe in recipes}) == 1
-        assert {recipe.demo.language for recipe in recipes} == {language}
-        assert len({(r.algorithm.minibatches, r.algorithm.epochs) for r in recipes}) == 1
-        for recipe in recipes:
-            assert isinstance(grpo_config(recipe, RunFolder(paths[0]).checkpoints), GRPOConfig)
+    paths = sorted((request.config.rootpath / "recipes/demo/hard").glob("*.yaml"))
+    recipes = [load(path) for path in paths]
+    assert {path.stem for path in paths} == {
+        *("grpo", "grpo-ktae", "grpo-calibrated", "dapo", "dapo-ktae")
+    }
+    assert len({recipe.model_dump_json(exclude=method) for recipe in recipes}) == 1
+    assert {recipe.demo.language for recipe in recipes} == {"sums"}
+    assert len({(r.algorithm.minibatches, r.algorithm.epochs) for r in recipes}) == 1
+    for recipe in recipes:
+        assert isinstance(grpo_config(recipe, RunFolder(paths[0]).checkpoints), GRPOConfig)
 
 
-def test_a_policy_is_the_recipe_s_base_model(monkeypatch, tmp_path):
-    asked = []
+@pytest.mark.parametrize(("language", "threads"), [(SUMS, [1]), (MORE, [])])
+def test_a_policy_is_the_recipe_s_base_model(monkeypatch, tmp_path, language, threads):
+    """On one thread, unless its size is for a GPU."""
+    asked, set_to = [], []
 
-    def base_model(*arguments, **size):
-        asked.append((*arguments, size))
+    def base_model(*arguments):
+        asked.append(arguments)
         return tmp_path / "none"
 
     monkeypatch.setattr(pretrain, "base_model", base_model)
-    recipe = recipe_of(STORIES, model={"demo_seed": 2, "demo_size": "medium"})
-    monkeypatch.setattr(torch, "set_num_threads", lambda n: asked.append(n))
+    monkeypatch.setattr(torch, "set_num_threads", set_to.append)
     with pytest.raises(InputError, match="cannot load model"):
-        load_policy(recipe)
-    assert asked == [(STORIES, 2, {"size": MEDIUM})]
-
-    tiny = recipe_of(STORIES, model={"demo_seed": 2})
-    with pytest.raises(InputError, match="cannot load model"):
-        load_policy(tiny)
-    assert asked[1:] == [1, (STORIES, 2, {"size": TINY})]
-
-
-def test_a_run_of_the_lists(request, tmp_path):
-    model, tokenizer = pretrain.pretrain(LISTS, seed=0, steps=40)
-    model.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    overrides = [
-        f"model.path={tmp_path / 'model'}",
-        "steps=2",
-        "rollout={prompts_per_step: 2, group_size: 4, max_response_length: 24}",
-        "algorithm.resampling_rounds=1",
-        "logging.eval_problems=8",
-    ]
-    recipe = load(request.config.rootpath / "recipes/lists/dapo-ktae.yaml", overrides)
-    folder, steps = RunFolder(tmp_path / "run"), []
-    assert run(recipe, folder, resume=False, on_step=steps.append)
-    assert [line["step"] for line in steps] == [1, 2]
-    assert json.loads(folder.summary.read_text())["after"].keys() >= {"greedy_accuracy"}
-    rollouts = pq.read_table(folder.rollouts / "step-00002.parquet").to_pylist()
-    assert len(rollouts) == 8
-    answers = {p.prompt: p.answer for p in LISTS.train_problems(4, seed=0)}
-    for row in rollouts:
-        assert answers[row["prompt"]] == row["answer"]
-        finished = row["token_ids"][-1] == tokenizer.eos_token_id
-        assert row["correct"] == LISTS.is_correct(row["response"], row["answer"], finished)
+        load_policy(recipe_of(language, model={"demo_seed": 2}))
+    assert asked == [(language, 2)]
+    assert set_to == threads

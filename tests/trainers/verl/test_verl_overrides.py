@@ -230,7 +230,7 @@ def test_dr_grpo_divides_by_a_constant():
 OTHER_VALUES = {
     **{"name": "y", "steps": 4, "seed": 5, "task": "math", "data": "d", "credit": "trigrams"},
     **{"demo.language": "lists"},
-    **{"model.path": "elsewhere", "model.demo_seed": 1, "model.demo_size": "medium"},
+    **{"model.path": "elsewhere", "model.demo_seed": 1},
     **{"model.lora_rank": 4},
     **{"rollout.prompts_per_step": 16, "rollout.group_size": 4, "rollout.temperature": 0.5},
     **{"rollout.max_response_length": 70, "rollout.max_prompt_length": 99},
@@ -248,7 +248,7 @@ OTHER_VALUES = {
 }
 """Every key of a recipe that a run on verl reads, with a value that is not the default."""
 
-ELSEWHERE = {"model.path", "model.demo_seed", "model.demo_size", "demo.language", "data"}
+ELSEWHERE = {"model.path", "model.demo_seed", "demo.language", "data"}
 """Keys that decide on `Paths` (`ktae.trainers.verl.run`)."""
 
 

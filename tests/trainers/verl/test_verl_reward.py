@@ -5,8 +5,9 @@ import types
 import numpy as np
 import pytest
 from extras import hide
+from second_language import MORE, offer
 
-from ktae.demo import LANGUAGES, SUMS
+from ktae.demo import SUMS
 from ktae.demo.language import EOS
 from ktae.errors import InputError
 from ktae.grading import pool
@@ -40,8 +41,16 @@ def test_the_demo(response, expected):
     assert demo(response) == expected
 
 
-@pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
-def test_the_demo_s_check_is_the_one_that_trl_uses(language):
+@pytest.fixture
+def second_language(monkeypatch):
+    offer(monkeypatch)
+    reward._language.cache_clear()
+    yield
+    reward._language.cache_clear()
+
+
+@pytest.mark.parametrize("language", [SUMS, MORE], ids=lambda each: each.name)
+def test_the_demo_s_check_is_the_one_that_trl_uses(second_language, language):
     import random
 
     rng = random.Random(0)
@@ -61,6 +70,11 @@ def test_the_demo_s_check_is_the_one_that_trl_uses(language):
 def test_the_demo_needs_its_limit():
     with pytest.raises(InputError, match=r"reward_kwargs\.max_response_length"):
         compute_score(demo_source(SUMS.name), "box 7 }", "7")
+
+
+def test_a_language_that_is_not_installed_is_not_graded_as_mathematics(second_language):
+    with pytest.raises(InputError, match="no demo language 'latin'"):
+        demo("box 7 }", language="latin")
 
 
 EXPECTED = {

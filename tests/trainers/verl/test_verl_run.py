@@ -10,6 +10,7 @@ import pytest
 import yaml
 from extras import hide, installed
 from in_process import ktae
+from second_language import offer
 
 from ktae import recipe as recipes
 from ktae.errors import InputError
@@ -59,7 +60,7 @@ def pretrained(monkeypatch, tmp_path):
 
     folders = []
 
-    def write(language, folder, seed, size):
+    def write(language, folder, seed):
         folder.mkdir(parents=True)
         folders.append(folder)
 
@@ -70,15 +71,12 @@ def pretrained(monkeypatch, tmp_path):
 
 @needs_verl
 def test_dry_run_names_the_demo_s_base_model_and_does_not_pretrain_it(
-    recipe_file, tmp_path, capsys, pretrained, started
+    recipe_file, tmp_path, capsys, monkeypatch, pretrained, started
 ):
+    offer(monkeypatch)
     out = tmp_path / "run"
-    demo = [
-        "model.path=demo",
-        "model.demo_seed=3",
-        "demo.language=lists",
-        "ktae.estimators.units=[word]",
-    ]
+    words = "credit={estimator: paper, transforms: [{over-units: [word]}]}"
+    demo = ["model.path=demo", "model.demo_seed=3", "demo.language=more-sums", words]
     arguments = ["train", recipe_file, "--engine", "verl", "--output", out, *demo]
     assert ktae(*arguments, "--dry-run") == 0
     printed = capsys.readouterr().out

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from ktae.custom import Estimator, check_estimator, estimator_terms, takes_scores
+
 from ktae.errors import InputError
 from ktae.recipe import Recipe
 from ktae.rollout_advantages import rollout_advantages

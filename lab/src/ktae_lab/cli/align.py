@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from ktae.config import PRESETS, KTAEConfig
 
 from ktae import recipe as recipes
-from ktae.files.atomic import make_folder
 from ktae.cli import options
-from ktae.config import PRESETS, KTAEConfig
 from ktae.errors import InputError
+from ktae.files.atomic import make_folder
 
 if TYPE_CHECKING:
     from rich.console import Console

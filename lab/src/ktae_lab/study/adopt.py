@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ktae import recipe as recipes
-from ktae.files.atomic import atomic_folder
 from ktae.errors import InputError
+from ktae.files.atomic import atomic_folder
 from ktae.runs import RunFolder, write_json
 from ktae_lab.study.announced import Announced
 from ktae_lab.study.cells import KEYS, Cell

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from ktae import recipe as recipes
-from ktae.files.atomic import make_folder
 from ktae.errors import InputError, one_line, reason
+from ktae.files.atomic import make_folder
 from ktae.runs import RunFolder, write_json
 from ktae_lab.csv_files import read_csv
 from ktae_lab.study.announced import Announced

@@ -7,6 +7,7 @@ from typing import Any
 
 from trl import GRPOConfig, GRPOTrainer
 
+from ktae import bf16
 from ktae.arrays import on_host
 from ktae.batch import in_words, out_of_range
 from ktae.errors import InputError
@@ -45,6 +46,16 @@ def _refuse_contradictions(config: GRPOConfig) -> None:
             "use_liger_kernel is set; Liger's GRPO loss takes one advantage a rollout, and token "
             "advantages are not proven with its kernels; unset it, or credit=None"
         )
+
+
+def check_precision(config: GRPOConfig, model: Any) -> None:
+    """Raise an InputError for bf16 on a CPU where its first product would end the process."""
+    if config.device.type != "cpu":
+        return
+    if config.bf16:
+        bf16.require("GRPOConfig with bf16 (TRL's default)", "set bf16=False")
+    if "bfloat16" in str(getattr(model, "dtype", "")):
+        bf16.require("the model", "load it with dtype float32, and set bf16=False")
 
 
 def _check_data_set(arguments: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from transformers.utils import logging as transformers_logging
 from trl import GRPOConfig
 
 from ktae import recipe as recipes
-from ktae.demo.sizes import SIZES
+from ktae.demo import language_named
 from ktae.errors import InputError, one_line
 from ktae.files.atomic import atomic_folder
 from ktae.files.hub import check_local_or_hub
@@ -200,7 +200,7 @@ def _step_of(checkpoint: Path | None, recipe: Recipe) -> int:
 
 def load_policy(recipe: Recipe) -> tuple[Any, Any]:
     """Model and tokenizer."""
-    if recipe.model.path == "demo" and not SIZES[recipe.model.demo_size].for_gpu:
+    if recipe.model.path == "demo" and not language_named(recipe.demo.language).size.for_gpu:
         torch.set_num_threads(1)  # two threads on so small a model only wait for each other
     name = model_name(recipe)
     try:

@@ -11,7 +11,7 @@ from typing import Any
 from datasets import Dataset
 from trl.rewards import get_soft_overlong_punishment
 
-from ktae.demo import LANGUAGES
+from ktae.demo import language_named
 from ktae.demo.evaluate import evaluate
 from ktae.demo.language import EOS
 from ktae.errors import InputError
@@ -38,7 +38,7 @@ class Task:
 
 
 def _demo_check(tokenizer: Any, recipe: Recipe) -> None:
-    words = LANGUAGES[recipe.demo.language].vocabulary
+    words = language_named(recipe.demo.language).vocabulary
     missing = sorted(set(words) - tokenizer.get_vocab().keys())
     if missing or tokenizer.eos_token != EOS:
         raise InputError(
@@ -49,14 +49,14 @@ def _demo_check(tokenizer: Any, recipe: Recipe) -> None:
 
 
 def _demo_train_set(recipe: Recipe) -> Dataset:
-    language = LANGUAGES[recipe.demo.language]
+    language = language_named(recipe.demo.language)
     n = recipe.steps * recipe.rollout.prompts_per_step
     problems = language.train_problems(n, seed=recipe.seed)
     return Dataset.from_list([{"prompt": p.prompt, "answer": p.answer} for p in problems])
 
 
 def _demo_reward(tokenizer: Any, recipe: Recipe) -> RewardFunction:
-    language = LANGUAGES[recipe.demo.language]
+    language = language_named(recipe.demo.language)
 
     def correct(
         completions: list[str], completion_ids: list[list[int]], answer: list[int | str], **_: Any
@@ -83,7 +83,7 @@ def overlong_penalty(recipe: Recipe) -> RewardFunction | None:
 
 
 def _demo_evaluate(model: Any, tokenizer: Any, recipe: Recipe) -> dict[str, float]:
-    language = LANGUAGES[recipe.demo.language]
+    language = language_named(recipe.demo.language)
     problems = language.test_problems(recipe.logging.eval_problems)
     length = recipe.rollout.max_response_length
     scores = evaluate(language, model, tokenizer, problems, seed=0, max_new_tokens=length)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-from ktae.demo import LANGUAGES, SUMS, Language
+from ktae.demo import SUMS, Language, language_named
 from ktae.errors import InputError
 from ktae.grading.pool import GradingPool, default_pool
 
@@ -14,10 +15,20 @@ def demo_source(language: str) -> str:
 
     The sums have the name that rows had before there was another language.
     """
-    return "ktae/demo" if language == SUMS.name else f"ktae/demo-{language}"
+    return _SUMS if language == SUMS.name else f"{_OTHERS}{language}"
 
 
-_DEMO: dict[str, Language[Any]] = {demo_source(name): LANGUAGES[name] for name in LANGUAGES}
+_SUMS, _OTHERS = "ktae/demo", "ktae/demo-"
+
+
+@functools.cache
+def _language(data_source: str) -> Language[Any] | None:
+    """The language whose rows have that `data_source`; None for those of other data."""
+    if data_source == _SUMS:
+        return SUMS
+    if data_source.startswith(_OTHERS):
+        return language_named(data_source.removeprefix(_OTHERS))
+    return None
 
 
 def compute_score(
@@ -44,10 +55,11 @@ def compute_score(
         where the grader could not tell: the estimator leaves such a rollout out of its statistics.
 
     Raises:
-        InputError: the demo without its limit.
+        InputError: the demo without its limit, or in a language that is not installed here.
     """
-    if data_source in _DEMO:
-        return _demo(_DEMO[data_source], solution_str, ground_truth, max_response_length)
+    language = _language(data_source)
+    if language is not None:
+        return _demo(language, solution_str, ground_truth, max_response_length)
     return _math(solution_str, ground_truth)
 
 

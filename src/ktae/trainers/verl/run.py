@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ktae import bf16
 from ktae import recipe as recipes
 from ktae.errors import InputError
 from ktae.recipe import Recipe
@@ -34,6 +35,7 @@ def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> Override
         InputError: verl is absent or of another version, a key is unknown to it, or the recipe
             asks for what verl cannot do. Nothing is written or trained.
     """
+    bf16.prepare()
     paths = Paths(_model(recipe), *_data(recipe, folder), folder.path.absolute())
     settings = typed(overrides(recipe, paths, resume=resume, environment=_environment(folder)))
     compose(settings)
@@ -58,7 +60,8 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
     """Train; verl's exit status. Its output goes where this process's goes.
 
     Raises:
-        InputError: as `plan`; the folder is taken, there is nothing to resume, or data is missing.
+        InputError: as `plan`; the folder is taken, there is nothing to resume, data is missing, or
+            verl is to train on a CPU that cannot compute in bf16.
     """
     if resume:
         _require_same(recipe, folder)
@@ -66,6 +69,8 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
     else:
         folder.require_free()
     settings = plan(recipe, folder, resume=resume)
+    if settings.get("trainer.device") == "cpu":
+        bf16.require("verl", "train on a GPU, or with --engine trl")
     if recipe.task != "demo":
         _require_inputs(recipe, folder)
     model_name(recipe)  # pretrains the demo's if it is not there yet
@@ -81,13 +86,15 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
 
 
 def _environment(folder: RunFolder) -> dict[str, str]:
-    """Loud loading of the plug-in, beside whatever else is asked for, and where metrics go."""
+    """Loud loading of the plug-in, beside whatever else is asked for; where metrics go; and what
+    bf16 needs on this CPU, which Ray's workers have to be told."""
     modules = os.environ.get(MODULES, "").split(",")
     others = [name for name in modules if name and name != "ktae.trainers.verl"]
     return {
         MODULES: ",".join(["ktae.trainers.verl", *others]),
         "VERL_FILE_LOGGER_PATH": str(folder.metrics.absolute()),
         "TENSORBOARD_DIR": str((folder.path / "tensorboard").absolute()),
+        **bf16.variables(),
     }
 
 
@@ -95,14 +102,10 @@ def _model(recipe: Recipe) -> str:
     """The folder or hub name of the recipe's model; the demo's base model may not be there yet."""
     if recipe.model.path != "demo":
         return model_name(recipe)
-    from ktae.demo import LANGUAGES
-    from ktae.demo.pretrain import _default_cache, folder_name
-    from ktae.demo.sizes import SIZES
+    from ktae.demo import language_named
+    from ktae.demo.pretrain import base_model_folder
 
-    language, size = LANGUAGES[recipe.demo.language], SIZES[recipe.model.demo_size]
-    # Private there, as that file's bytes are in the folders' names: a function that joined the two
-    # would rename every base model that somebody keeps.
-    return str(_default_cache() / folder_name(language, recipe.model.demo_seed, size))
+    return str(base_model_folder(language_named(recipe.demo.language), recipe.model.demo_seed))
 
 
 def _data(recipe: Recipe, folder: RunFolder) -> tuple[Path, Path]:
@@ -126,9 +129,9 @@ def _write_demo(recipe: Recipe, folder: RunFolder) -> None:
     """The demo's problems: one for each prompt of the run, and the held-out ones."""
     from ktae.data.prepare import write
     from ktae.data.sources import Problem
-    from ktae.demo import LANGUAGES
+    from ktae.demo import language_named
 
-    language = LANGUAGES[recipe.demo.language]
+    language = language_named(recipe.demo.language)
     n = recipe.steps * recipe.rollout.prompts_per_step
     splits = {
         "train": language.train_problems(n, seed=recipe.seed),

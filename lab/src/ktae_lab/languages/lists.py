@@ -77,7 +77,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Problem:
+class ListsProblem:
     """A list and what is done to it; the answer is the list at the end, its letters spaced."""
 
     start: Items
@@ -103,7 +103,7 @@ class Problem:
         return self.start, self.operations
 
 
-def random_problem(rng: random.Random) -> Problem:
+def random_problem(rng: random.Random) -> ListsProblem:
     """Three or four different letters and two to four operations; lists keep 2 to 4 letters."""
     start = items = tuple(rng.sample(LETTERS, rng.randint(3, 4)))
     operations: list[Operation] = []
@@ -114,7 +114,7 @@ def random_problem(rng: random.Random) -> Problem:
         if SHORTEST <= len(operation.result(items)) <= LONGEST:
             operations.append(operation)
             items = operation.result(items)
-    return Problem(start, tuple(operations))
+    return ListsProblem(start, tuple(operations))
 
 
 def extract_answer(response: str) -> str | None:
@@ -169,7 +169,7 @@ _FIRST_TRY = _Care(skip=0.01, slip=0.02)
 _SECOND_TRY = _Care(skip=0.02, slip=0.04)
 
 
-def worked_solution(problem: Problem, rng: random.Random) -> str:
+def worked_solution(problem: ListsProblem, rng: random.Random) -> str:
     """A response as the base model learns it: noisy, often wrong, at its end `<eos>`."""
     return MANNER.response(
         lambda: _guess(problem, rng),
@@ -179,7 +179,7 @@ def worked_solution(problem: Problem, rng: random.Random) -> str:
     )
 
 
-def _guess(problem: Problem, rng: random.Random) -> list[str]:
+def _guess(problem: ListsProblem, rng: random.Random) -> list[str]:
     """`guess : perhaps [ c a f ]`: a chain in the head, shuffled half of the time."""
     _, items = _chain(problem, rng, _SECOND_TRY)
     if rng.random() < 0.5:
@@ -195,7 +195,7 @@ def _boxed(items: Items) -> str:
     return f"[ {' '.join(items)} ]"
 
 
-def _chain(problem: Problem, rng: random.Random, care: _Care) -> tuple[list[str], Items]:
+def _chain(problem: ListsProblem, rng: random.Random, care: _Care) -> tuple[list[str], Items]:
     """The steps from the start to a list, each working on the one before, right or wrong."""
     phrases: list[str] = []
     items = problem.start
@@ -260,6 +260,7 @@ def _slipped(items: Items, rng: random.Random) -> Items:
 
 LISTS = Language(
     name="lists",
+    version="1",
     about="lists of letters, rearranged",
     vocabulary=VOCABULARY,
     max_response_length=64,

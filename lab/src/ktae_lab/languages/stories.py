@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ktae.demo.language import SPECIAL_TOKENS, Language, Manner, geometric, last_box
+from ktae.demo.sizes import Size
 
 LIMIT = 100
 NUMBERS = tuple(str(number) for number in range(LIMIT))
@@ -130,7 +131,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Problem:
+class StoriesProblem:
     """Sentences and a question about one kind of thing; the answer is a number in 0..99."""
 
     sentences: tuple[Sentence, ...]
@@ -183,7 +184,7 @@ def _accounts(sentences: tuple[Sentence, ...]) -> dict[str, int]:
     return accounts
 
 
-def random_problem(rng: random.Random) -> Problem:
+def random_problem(rng: random.Random) -> StoriesProblem:
     """Two or three people and two to four things that happen, one in four to something else.
 
     Nobody ever has fewer than 0 or more than 99, and only an even number is halved.
@@ -197,7 +198,7 @@ def random_problem(rng: random.Random) -> Problem:
             sentences.append(_event(people, about, rng))
         first, second = rng.sample(people, 2)
         question: Question = rng.choice(("one", "together", "difference"))
-        problem = Problem(tuple(sentences), question, thing, first, second)
+        problem = StoriesProblem(tuple(sentences), question, thing, first, second)
         if _stays_in_range(problem):
             return problem
 
@@ -222,7 +223,7 @@ def _event(people: list[str], thing: str, rng: random.Random) -> Sentence:
     return Sentence(kind, who, thing, n, other=other if kind == "gives" else "")
 
 
-def _stays_in_range(problem: Problem) -> bool:
+def _stays_in_range(problem: StoriesProblem) -> bool:
     accounts: dict[str, int] = {}
     for entry in (entry for sentence in problem.relevant for entry in sentence.entries):
         odd_half = entry.sign == "/" and accounts[entry.source] % 2
@@ -268,7 +269,7 @@ _FIRST_TRY = _Care(skip=0.02, slip=0.03)
 _SECOND_TRY = _Care(skip=0.04, slip=0.06)
 
 
-def worked_solution(problem: Problem, rng: random.Random) -> str:
+def worked_solution(problem: StoriesProblem, rng: random.Random) -> str:
     """A response as the base model learns it: noisy, often wrong, at its end `<eos>`."""
     return MANNER.response(
         lambda: _guess(problem, rng),
@@ -278,7 +279,7 @@ def worked_solution(problem: Problem, rng: random.Random) -> str:
     )
 
 
-def _guess(problem: Problem, rng: random.Random) -> list[str]:
+def _guess(problem: StoriesProblem, rng: random.Random) -> list[str]:
     """`easy ! about box 45 }`: from a chain in the head half of the time, else near it."""
     _, value = _chain(problem, rng, _SECOND_TRY)
     if rng.random() < 0.5:
@@ -291,7 +292,7 @@ def _boxed(steps: list[str], value: int, rng: random.Random) -> list[str]:
     return [*steps, rng.choice(CONCLUSIONS), f"box {value} }}"]
 
 
-def _chain(problem: Problem, rng: random.Random, care: _Care) -> tuple[list[str], int]:
+def _chain(problem: StoriesProblem, rng: random.Random, care: _Care) -> tuple[list[str], int]:
     """The accounts from the first sentence to an answer, each entry right or wrong."""
     phrases: list[str] = []
     accounts: dict[str, int] = {}
@@ -345,8 +346,22 @@ def _understood(sentence: Sentence, rng: random.Random) -> tuple[Entry, ...]:
     }[sentence.kind]
 
 
+MEDIUM = Size(
+    "medium",
+    hidden_size=512,
+    layers=8,
+    heads=8,
+    intermediate_size=1408,
+    initializer_range=0.02,
+    batch=128,
+    learning_rate=5e-4,
+    for_gpu=True,
+)
+"""About 26 million parameters, for a GPU."""
+
 STORIES = Language(
     name="stories",
+    version="1",
     about="word problems about who has how many",
     vocabulary=VOCABULARY,
     max_response_length=128,
@@ -355,4 +370,5 @@ STORIES = Language(
     random_problem=random_problem,
     worked_solution=worked_solution,
     extract_answer=lambda response: last_box(response, NUMBERS),
+    size=MEDIUM,
 )

@@ -3,18 +3,23 @@ import re
 from collections import Counter
 
 import pytest
+from every_language import EveryLanguage
 from hypothesis import given
 from hypothesis import strategies as st
+from ktae_lab.languages import lists
+from ktae_lab.languages.lists import LETTERS, LISTS, MEANINGS, ListsProblem, Operation
 
-from ktae.demo import LISTS, lists
-from ktae.demo.lists import LETTERS, MEANINGS, Operation, Problem
-
-ROTATING = Problem(("c", "a", "f"), (Operation("append", "d"), Operation("right")))
+ROTATING = ListsProblem(("c", "a", "f"), (Operation("append", "d"), Operation("right")))
 
 problems = st.integers(0, 2**32).map(lambda seed: lists.random_problem(random.Random(seed)))
 
 
-def solutions(problem: Problem, n: int = 4000) -> list[str]:
+class TestLists(EveryLanguage):
+    language = LISTS
+    frozen = ("1", "ae36ed048484cf88")
+
+
+def solutions(problem: ListsProblem, n: int = 4000) -> list[str]:
     rng = random.Random(0)
     return [lists.worked_solution(problem, rng) for _ in range(n)]
 
@@ -62,7 +67,7 @@ def test_prompt_and_answer() -> None:
 
 
 @given(problems)
-def test_answers_are_those_of_another_interpreter(problem: Problem) -> None:
+def test_answers_are_those_of_another_interpreter(problem: ListsProblem) -> None:
     assert problem.answer == interpreted(problem.prompt)
 
 
@@ -97,7 +102,7 @@ def test_what_each_verb_means(operation: Operation, result: str) -> None:
 
 
 @given(problems)
-def test_random_problems_are_of_the_language(problem: Problem) -> None:
+def test_random_problems_are_of_the_language(problem: ListsProblem) -> None:
     assert 3 <= len(problem.start) == len(set(problem.start)) <= 4
     assert 2 <= len(problem.operations) <= 4
     items = problem.start
@@ -142,7 +147,7 @@ def test_order_and_repetition_count() -> None:
 
 
 @given(problems, st.integers(0, 2**32))
-def test_the_box_is_what_the_chain_arrived_at(problem: Problem, seed: int) -> None:
+def test_the_box_is_what_the_chain_arrived_at(problem: ListsProblem, seed: int) -> None:
     """Unlike a guess, a chain without second thoughts boxes its last list."""
     solution = lists.worked_solution(problem, random.Random(seed))
     if solution.startswith("guess") or solution.count("[") > 1:
@@ -165,20 +170,22 @@ def test_the_box_is_what_the_chain_arrived_at(problem: Problem, seed: int) -> No
 )
 def test_misconceptions(operation: Operation, mistaken: str) -> None:
     _, rate = lists.MISCONCEPTIONS.get(operation.verb, ("", 0.0))
-    chains = [t for t in solutions(Problem(("c", "a", "f", "b"), (operation,))) if "guess" not in t]
+    chains = [
+        t for t in solutions(ListsProblem(("c", "a", "f", "b"), (operation,))) if "guess" not in t
+    ]
     steps = [m[1] for t in chains if (m := re.search(rf"{operation.text} : ([a-h ]+) ", t))]
     # and a slip, rarely, on the way
     assert share(f"^{mistaken}$", steps) == pytest.approx(rate, abs=0.04)
 
 
 def test_swap_for_reverse_does_no_harm_to_a_list_of_three() -> None:
-    texts = solutions(Problem(("c", "a", "f"), (Operation("swap"),)))
+    texts = solutions(ListsProblem(("c", "a", "f"), (Operation("swap"),)))
     right = [LISTS.extract_answer(text) == "f a c" for text in texts]
     assert sum(right) / len(right) > 0.8
 
 
 def test_two_at_once_forget_one_half_of_the_time() -> None:
-    problem = Problem(("c", "a", "f"), (Operation("append", "d"), Operation("left")))
+    problem = ListsProblem(("c", "a", "f"), (Operation("append", "d"), Operation("left")))
     texts = [t for t in solutions(problem, 20_000) if not t.startswith("guess")]
     at_once = [m[1] for t in texts if (m := re.match(r"[^\]]*?d then left : ([a-h ]+) ", t))]
     assert len(at_once) / len(texts) == pytest.approx(lists.TWO_AT_ONCE, abs=0.01)

@@ -3,13 +3,13 @@ import re
 from collections import Counter
 
 import pytest
+from every_language import EveryLanguage
 from hypothesis import given
 from hypothesis import strategies as st
+from ktae_lab.languages import stories
+from ktae_lab.languages.stories import NAMES, STORIES, THINGS, Sentence, StoriesProblem
 
-from ktae.demo import STORIES, stories
-from ktae.demo.stories import NAMES, THINGS, Problem, Sentence
-
-TALE = Problem(
+TALE = StoriesProblem(
     (
         Sentence("has", "tom", "shells", 12),
         Sentence("more", "ann", "shells", 5, other="tom"),
@@ -26,16 +26,22 @@ TALE = Problem(
 problems = st.integers(0, 2**32).map(lambda seed: stories.random_problem(random.Random(seed)))
 
 
-def solutions(problem: Problem, n: int = 4000) -> list[str]:
+class TestStories(EveryLanguage):
+    language = STORIES
+    frozen = ("1", "9fe2c8c3e9f92dc4")
+    test_problems_happen_at_random = False  # no two random stories are ever alike
+
+
+def solutions(problem: StoriesProblem, n: int = 4000) -> list[str]:
     rng = random.Random(0)
     return [stories.worked_solution(problem, rng) for _ in range(n)]
 
 
-def about(kind: str, **fields: object) -> Problem:
+def about(kind: str, **fields: object) -> StoriesProblem:
     """Ann has 14, Tom 20; then one thing happens, and Tom's account is asked for."""
     start = (Sentence("has", "ann", "coins", 14), Sentence("has", "tom", "coins", 20))
     sentence = Sentence(kind, "tom", **({"thing": "coins", "other": "ann"} | fields))
-    return Problem((*start, sentence), "one", "coins", "tom", "ann")
+    return StoriesProblem((*start, sentence), "one", "coins", "tom", "ann")
 
 
 def share(pattern: str, texts: list[str]) -> float:
@@ -86,7 +92,7 @@ def test_prompt_and_answer() -> None:
 
 
 @given(problems)
-def test_answers_are_those_of_another_interpreter(problem: Problem) -> None:
+def test_answers_are_those_of_another_interpreter(problem: StoriesProblem) -> None:
     assert problem.answer == interpreted(problem.prompt)
     assert 0 <= problem.answer < 100
 
@@ -105,10 +111,10 @@ def test_names_of_people_and_things_are_no_part_of_the_story() -> None:
     sentences = tuple(
         Sentence(s.kind, new[s.who], new[s.thing], s.n, s.m, new[s.other]) for s in TALE.sentences
     )
-    renamed = Problem(sentences, "together", "coins", "eva", "ann")
+    renamed = StoriesProblem(sentences, "together", "coins", "eva", "ann")
     assert renamed.prompt != TALE.prompt
     assert renamed.story == TALE.story
-    assert Problem(TALE.sentences, "together", "shells", "ann", "tom").story != TALE.story
+    assert StoriesProblem(TALE.sentences, "together", "shells", "ann", "tom").story != TALE.story
 
 
 def test_random_problems_are_of_the_language_and_mixed() -> None:
@@ -142,7 +148,7 @@ def test_a_right_solution_keeps_the_accounts() -> None:
         (about("sells"), "tom : 20 / 2 =", "tom : 20 - 2 =", 0.4),
     ],
 )
-def test_misconceptions(problem: Problem, right: str, mistaken: str, rate: float) -> None:
+def test_misconceptions(problem: StoriesProblem, right: str, mistaken: str, rate: float) -> None:
     # until the first answer, that of a skipped or slipped step left out
     chains = [text.split(" box ")[0] for text in solutions(problem) if not text.startswith("easy")]
     found = [share(p, chains) for p in (re.escape(right), mistaken)]

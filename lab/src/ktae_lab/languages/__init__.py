@@ -1,0 +1,1 @@
+"""Further demo languages, which ktae finds by their entry points (group `ktae.languages`)."""

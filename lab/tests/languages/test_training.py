@@ -1,0 +1,94 @@
+"""The laboratory's languages as ktae uses them: found by entry points, pretrained, trained on."""
+
+import json
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from extras import require
+from ktae_lab.languages.lists import LISTS
+from ktae_lab.languages.stories import STORIES
+
+import ktae.demo
+from ktae.recipe import load
+from ktae.runs import RunFolder
+
+require("trl")
+
+RECIPES = Path(__file__).resolve().parents[3] / "recipes"
+
+
+@pytest.fixture(autouse=True)
+def offered(monkeypatch):
+    """The entry points of ktae-lab, whether or not it is installed."""
+    points = {
+        language.name: EntryPoint(
+            language.name,
+            f"ktae_lab.languages.{language.name}:{language.name.upper()}",
+            ktae.demo.GROUP,
+        )
+        for language in (LISTS, STORIES)
+    }
+    monkeypatch.setattr(ktae.demo, "_offered", lambda: points)
+
+
+@pytest.mark.parametrize(("language", "parameters"), [(LISTS, 98_880), (STORIES, 25_786_368)])
+def test_the_size_of_base_models(language, parameters):
+    from ktae.demo.model import make_model
+
+    assert sum(p.numel() for p in make_model(language, 0).parameters()) == parameters
+
+
+@pytest.mark.parametrize("language", [LISTS, STORIES], ids=lambda each: each.name)
+def test_recipes_of_a_folder_differ_in_the_method_alone(language):
+    """So that a difference between two of them is a difference between methods."""
+    method = {"name", "algorithm", "ktae"}
+    paths = sorted((RECIPES / language.name).glob("*.yaml"))
+    recipes = [load(path) for path in paths]
+    assert {path.stem for path in paths} == {
+        *("grpo", "grpo-ktae", "grpo-calibrated", "dapo", "dapo-ktae")
+    }
+    assert len({recipe.model_dump_json(exclude=method) for recipe in recipes}) == 1
+    assert {recipe.demo.language for recipe in recipes} == {language.name}
+    assert len({(r.algorithm.minibatches, r.algorithm.epochs) for r in recipes}) == 1
+
+
+def test_a_run_of_the_lists(tmp_path):
+    """Whose answers are text."""
+    from ktae.demo import pretrain
+    from ktae.trainers.trl.run import run
+
+    model, tokenizer = pretrain.pretrain(LISTS, seed=0, steps=40)
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    overrides = [
+        f"model.path={tmp_path / 'model'}",
+        "steps=2",
+        "rollout={prompts_per_step: 2, group_size: 4, max_response_length: 24}",
+        "algorithm.resampling_rounds=1",
+        "logging.eval_problems=8",
+    ]
+    recipe = load(RECIPES / "lists/dapo-ktae.yaml", overrides)
+    folder, steps = RunFolder(tmp_path / "run"), []
+    assert run(recipe, folder, resume=False, on_step=steps.append)
+    assert [line["step"] for line in steps] == [1, 2]
+    assert json.loads(folder.summary.read_text())["after"].keys() >= {"greedy_accuracy"}
+    rollouts = pq.read_table(folder.rollouts / "step-00002.parquet").to_pylist()
+    assert len(rollouts) == 8
+    answers = {p.prompt: p.answer for p in LISTS.train_problems(4, seed=0)}
+    for row in rollouts:
+        assert answers[row["prompt"]] == row["answer"]
+        finished = row["token_ids"][-1] == tokenizer.eos_token_id
+        assert row["correct"] == LISTS.is_correct(row["response"], row["answer"], finished)
+
+
+@pytest.mark.parametrize("response", ["answer [ f a c ]", "answer [ c a f ]", "answer"])
+def test_verl_s_reward_of_text(response):
+    from ktae.trainers.verl.reward import compute_score, demo_source
+
+    found = compute_score(demo_source("lists"), response, "f a c", max_response_length=8)
+    assert (found["acc"], found["unanswered"]) == (
+        float("f a c" in response),
+        float("[" not in response),
+    )

@@ -1,0 +1,23 @@
+"""A second demo language, offered as an installed distribution would offer it."""
+
+import dataclasses
+from importlib.metadata import EntryPoint
+
+import ktae.demo
+from ktae.demo import SUMS
+
+MORE = dataclasses.replace(
+    SUMS,
+    name="more-sums",
+    salt="tests: more sums",
+    vocabulary=(*SUMS.vocabulary, "besides"),
+    size=dataclasses.replace(SUMS.size, name="small", hidden_size=32, layers=1, for_gpu=True),
+)
+"""Of another size, too, which is for a GPU."""
+
+
+def offer(monkeypatch, **languages):
+    """Let the entry points be these: `module:object` for each name; `MORE` by default."""
+    languages = languages or {MORE.name: "second_language:MORE"}
+    points = {name: EntryPoint(name, value, ktae.demo.GROUP) for name, value in languages.items()}
+    monkeypatch.setattr(ktae.demo, "_offered", lambda: points)
