@@ -9,7 +9,8 @@ import sys
 import pytest
 from extras import require
 
-from ktae import InputError, bf16, doctor
+from ktae import InputError, bf16
+from ktae.trainers import doctor
 
 AMX = {"model name": "Xeon", "stepping": "8", "flags": "fpu avx512_bf16 amx_bf16 amx_tile"}
 NO_AMX = AMX | {"flags": "fpu avx512_bf16"}
