@@ -6,7 +6,6 @@ import random
 import pyarrow.parquet as pq
 import pytest
 import torch
-from trl import GRPOConfig
 
 from ktae import InputError
 from ktae.demo import LANGUAGES, LISTS, STORIES, SUMS, pretrain
@@ -15,7 +14,6 @@ from ktae.demo.sizes import MEDIUM, TINY
 from ktae.recipe import Recipe, load
 from ktae.runs import RunFolder
 from ktae.trl.run import load_policy, run
-from ktae.trl.settings import grpo_config
 from ktae.trl.tasks import TASKS
 
 TASK = TASKS["demo"]
@@ -61,22 +59,6 @@ def test_a_model_of_another_language_is_refused():
         TASK.check(make_tokenizer(SUMS), recipe_of(LISTS))
 
 
-def test_recipes_of_a_folder_differ_in_the_method_alone(request):
-    """So that a difference between two of them is a difference between methods."""
-    method = {"name", "algorithm", "ktae"}
-    for folder, language in {"lists": "lists", "demo/hard": "sums", "stories": "stories"}.items():
-        paths = sorted((request.config.rootpath / "recipes" / folder).glob("*.yaml"))
-        recipes = [load(path) for path in paths]
-        assert {path.stem for path in paths} == {
-            *("grpo", "grpo-ktae", "grpo-calibrated", "dapo", "dapo-ktae")
-        }
-        assert len({recipe.model_dump_json(exclude=method) for recipe in recipes}) == 1
-        assert {recipe.demo.language for recipe in recipes} == {language}
-        assert len({(r.algorithm.minibatches, r.algorithm.epochs) for r in recipes}) == 1
-        for recipe in recipes:
-            assert isinstance(grpo_config(recipe, RunFolder(paths[0]).checkpoints), GRPOConfig)
-
-
 def test_a_policy_is_the_recipe_s_base_model(monkeypatch, tmp_path):
     asked = []
 
@@ -108,7 +90,7 @@ def test_a_run_of_the_lists(request, tmp_path):
         "algorithm.resampling_rounds=1",
         "logging.eval_problems=8",
     ]
-    recipe = load(request.config.rootpath / "recipes/lists/dapo-ktae.yaml", overrides)
+    recipe = load(request.config.rootpath / "lab/recipes/lists/dapo-ktae.yaml", overrides)
     folder, steps = RunFolder(tmp_path / "run"), []
     assert run(recipe, folder, resume=False, on_step=steps.append)
     assert [line["step"] for line in steps] == [1, 2]

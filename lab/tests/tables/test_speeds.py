@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from ktae_lab.tables import speeds
 
 STEPS = np.arange(60)

@@ -73,8 +73,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         threshold: rewards of the `correctness` function above it mean correct. With a graded
             config the estimator takes these rewards as they are.
         decay_steps: the terms' weight falls linearly from 1 to 0 over so many optimizer steps; 0
-            keeps it at 1. What tokens tell may be worth much early and nothing late: `ktae align`
-            along a run shows it.
+            keeps it at 1. What tokens tell may be worth much early and nothing late:
+            `ktae-lab align` along a run shows it.
         on_rollouts: called with every training batch of rollouts of this process.
         **kwargs: as for `trl.GRPOTrainer`, and `resampling_rounds` of `DynamicSampling`.
 
