@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 
-NOT_IN_SDIST = (".ci/", ".github/", ".pre-commit-config.yaml")
-"""What only a checkout needs."""
+NOT_IN_SDIST = (".ci/", ".github/", ".pre-commit-config.yaml", "lab/")
+"""What only a checkout needs, and the laboratory, which is a distribution of its own."""
 GENERATED = {"PKG-INFO"}
 PACKAGE = "src/"
 

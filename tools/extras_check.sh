@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Each extra alone, in a fresh environment: the wheel with that extra, `pip check`, and a short real
 # command of it. What another extra would have brought is missing here, and shows.
-#   tools/extras_check.sh [EXTRA...]     (default: trl verl eval report study docs)
+#   tools/extras_check.sh [EXTRA...]     (default: trl verl eval report docs)
 # KEEP=DIR keeps the environments there, and uses those that are there already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -70,21 +70,12 @@ tokenizer.save("words/tokenizer.json")'
   "$bin/ktae" score "$work/rollouts.jsonl" --tokenizer words
 }
 
-check_study() { # the extra plans, and makes tables and figures; real runs are made by [trl]
-  "$bin/ktae" study "$root/study/smoke.yaml" --dry-run --output study
-  export PYTHONPATH=$root/tests/study FAKE_STARTS=starts
-  "$bin/python" -c 'import small, yaml; print(yaml.safe_dump(small.CONTENT))' > matrix.yaml
-  "$bin/python" "$root/tests/study/drive.py" matrix.yaml fake
-  "$bin/ktae" study matrix.yaml --results-only --output fake
-  test -f fake/results.json && ls fake/figures/*.png
-}
-
 check_docs() {
   (cd "$root" && "$bin/mkdocs" build --strict --site-dir "$work/site")
   test -f "$work/site/index.html"
 }
 
-for extra in "${@:-trl verl eval report study docs}"; do
+for extra in "${@:-trl verl eval report docs}"; do
   for one in $extra; do
     echo "=== ktae[$one]"
     install "$one"

@@ -35,7 +35,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = "trl,verl,eval,report,study"
+EXTRAS = "trl,verl,eval,report"
 """All that the README's commands need, in one environment."""
 BLOCK = re.compile(
     r"(?:^<!-- readme-check\n(?P<directives>.*?)^-->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$",

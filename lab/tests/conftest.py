@@ -20,8 +20,9 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 @pytest.fixture
 def make_study(tmp_path, monkeypatch):
     """From changes of CONTENT to a Study; several of them share the output folder."""
-    from ktae_lab.study import runner
     from small import CONTENT, LAB, Study
+
+    from ktae_lab.study import runner
 
     paths = [str(LAB / "src"), str(LAB.parent / "src")]
     monkeypatch.setenv("FAKE_STARTS", str(tmp_path / "starts"))

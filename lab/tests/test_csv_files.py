@@ -3,9 +3,9 @@
 import gzip
 
 import pytest
-from ktae_lab.csv_files import read_csv, write_csv
 
 from ktae.errors import InputError
+from ktae_lab.csv_files import read_csv, write_csv
 
 ROWS = [{"a": 1 / 3, "b": "x"}, {"a": 2, "c": ""}]
 

@@ -8,8 +8,9 @@ import sys
 import time
 
 import pytest
-from ktae_lab.csv_files import read_csv
 from small import LAB
+
+from ktae_lab.csv_files import read_csv
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ktae_lab import step_time
 
 from ktae import InputError
 from ktae.demo import SUMS, pretrain
 from ktae.recipe import Recipe
 from ktae.trainers.trl import KTAETrainer
 from ktae.trainers.trl.trainer import RolloutBatch
+from ktae_lab import step_time
 
 
 @pytest.fixture(scope="module")

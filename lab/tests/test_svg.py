@@ -2,8 +2,9 @@
 
 import xml.etree.ElementTree as ET
 
-from ktae_lab import svg
 from matplotlib.figure import Figure
+
+from ktae_lab import svg
 
 
 def drawn(path):

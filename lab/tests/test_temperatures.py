@@ -1,9 +1,6 @@
 """Accuracy of a study's models against temperature."""
 
 import pytest
-from ktae_lab import temperatures
-from ktae_lab.cli import app
-from ktae_lab.csv_files import read_csv
 from small import ROOT
 from typer.testing import CliRunner
 
@@ -13,6 +10,9 @@ from ktae.errors import InputError
 from ktae.evaluation.generation import Generations
 from ktae.recipe import load
 from ktae.runs import write_json
+from ktae_lab import temperatures
+from ktae_lab.cli import app
+from ktae_lab.csv_files import read_csv
 
 RUNS = (("grpo", "1"), ("grpo-ktae", "1"), ("grpo-ktae", "3"))
 

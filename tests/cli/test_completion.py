@@ -26,7 +26,7 @@ def ktae(*arguments, **environment):
 @pytest.mark.parametrize(
     ("shell", "line", "expected", "others"),
     [
-        ("bash", "ktae sc", ["score"], ["show", "study"]),
+        ("bash", "ktae sc", ["score"], ["show"]),
         ("bash", "ktae demo p", ["pretrain"], ["sample"]),
         ("zsh", "ktae score --tok", ["--tokenizer"], ["--top"]),
         ("fish", "ktae score --backend n", ["naive"], ["auto"]),

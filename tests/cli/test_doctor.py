@@ -55,13 +55,13 @@ def test_wrong_numbers_are_found(monkeypatch, no_trl):
 def test_what_is_absent_comes_with_a_remedy(monkeypatch, no_trl):
     torch = dataclasses.replace(BACKENDS["torch"], requires=("no_such_package",))
     monkeypatch.setitem(BACKENDS, "torch", torch)
-    monkeypatch.setitem(doctor.EXTRAS, "study", ("no-such-package",))
+    monkeypatch.setitem(doctor.EXTRAS, "report", ("no-such-package",))
     done = CliRunner().invoke(app, ["doctor", "--json"])
     assert done.exit_code == 0
     found = findings(done.output)
     assert found["backend torch"]["detail"] == "no_such_package is not installed"
     assert found["backend torch"]["remedy"] == "pip install -U no_such_package"
-    assert found["extra study"]["remedy"] == "pip install 'ktae[study]'"
+    assert found["extra report"]["remedy"] == "pip install 'ktae[report]'"
 
 
 def test_a_training_step_that_fails_is_a_finding(monkeypatch):

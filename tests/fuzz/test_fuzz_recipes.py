@@ -1,59 +1,14 @@
-"""Recipes, study matrices and a run folder's metrics: typed files that people write and share."""
+"""Recipes and a run folder's metrics: typed files that people write and share."""
 
 import json
 
-import yaml
-from fuzzing import fuzz, mutated, only_input_errors, scalars, texts, values
+from fuzzing import fuzz, mutated, only_input_errors, texts, values
 from hypothesis import given
 from hypothesis import strategies as st
-from ktae.study import cells, matrix
+from yaml_fuzzing import KEYS, SPELT, recipe_content, yaml_files
 
 from ktae import recipe as recipes
-from ktae.recipe import Recipe
 from ktae.runs import RunFolder
-
-SECTIONS = ["demo", "model", "rollout", "algorithm", "ktae", "optimizer", "trl", "verl", "logging"]
-KEYS = sorted(
-    {"name", "task", "data", "seed", "steps", "preset", "overrides", "extra", *SECTIONS}
-    | {"path", "language", "group_size", "minibatches", "h1", "units", "control", "report_to"}
-)
-NUMBERS = st.integers(-1, 20) | scalars
-SPELT = [
-    *("&a [*a]", "&a {b: *a}", "!!binary gIGCgw==", "!!set {a, b}", "2001-13-45", "1e999", ".nan"),
-    *("!!python/object/apply:os.system [echo owned]", "!!python/name:os.system", "0x1F", "1:30:00"),
-    *("<<: {a: 1}", "? [a, b]\n: 1", "9" * 5000, "[" * 200, "- a\n b", "\t", "%YAML 9", "*missing"),
-    *("!!float x", "!!int x", "!!timestamp x", "{? {}: 1}", "2001-01-01", "'\\0'", '"\\uD800"'),
-]
-leaves = NUMBERS | st.sampled_from(["demo", "math", "sums", "grpo", "paper", "~nobody/x", "a\0b"])
-mappings = st.dictionaries(st.sampled_from(KEYS) | texts | st.integers(), leaves | values)
-
-
-@st.composite
-def recipe_content(draw):
-    """A recipe that is right, with some keys of some sections replaced."""
-    content = {"name": "r", "steps": 2} | draw(mappings if draw(st.booleans()) else st.just({}))
-    for section in draw(st.lists(st.sampled_from(SECTIONS), max_size=2)):
-        fields = Recipe.model_fields[section].annotation
-        names = list(getattr(fields, "model_fields", {"preset": 0, "h1": 0, "units": 0, "p": 0}))
-        content[section] = draw(
-            st.dictionaries(st.sampled_from(names) | texts, leaves | values, max_size=3) | leaves
-        )
-    return content
-
-
-@st.composite
-def yaml_files(draw, content):
-    """A mapping as YAML, with something spelt as only YAML can spell it, and damaged at times."""
-    try:
-        text = yaml.safe_dump(draw(content), allow_unicode=draw(st.booleans()), sort_keys=False)
-    except (yaml.YAMLError, ValueError):
-        text = "steps: 1\n"
-    if draw(st.integers(0, 2)) == 0:
-        key = draw(st.sampled_from(["x", "verl: {overrides: {y", "data", "seeds", "steps"]))
-        text += f"{key}: {draw(st.sampled_from(SPELT))}{'}}' * ('{' in key)}\n"
-    data = text.encode(errors="surrogatepass")
-    return draw(mutated(data)) if draw(st.integers(0, 2)) == 0 else data
-
 
 OVERRIDES = st.lists(
     st.builds("{}={}".format, st.sampled_from(KEYS) | texts, texts | st.sampled_from(SPELT))
@@ -71,62 +26,12 @@ def test_recipes(data, overrides, scratch):
     path.write_bytes(data)
     with only_input_errors():
         recipe = recipes.load(path, overrides)
-        cells.digest(recipe)
         recipes.flat(recipe)
         if recipe.ktae is not None:
             recipe.ktae.config()
         again = scratch / "again.yaml"
         again.write_text(recipes.dump(recipe), encoding="utf-8")
         assert recipes.dump(recipes.load(again)) == recipes.dump(recipe)
-
-
-@st.composite
-def matrix_content(draw):
-    names = draw(st.lists(st.sampled_from(["a", "b", "..", "a/b", "c.d"]) | texts, max_size=3))
-    overrides = st.dictionaries(st.sampled_from(KEYS) | texts, leaves | values, max_size=2)
-    method = st.fixed_dictionaries(
-        {"recipe": st.sampled_from(["recipe.yaml", "../recipe.yaml", "a\0b", "."]) | texts},
-        optional={"overrides": overrides},
-    )
-    content = {
-        "name": "m",
-        "methods": {name: draw(method) for name in ["a", "b", *names][: draw(st.integers(1, 5))]},
-        "seeds": draw(
-            st.sampled_from([[0, 1], {"first": 0, "count": 2}, {"first": 0, "count": 10**12}])
-            | st.lists(st.integers(-1, 5), max_size=3)
-        ),
-        "contrasts": draw(
-            st.lists(
-                st.fixed_dictionaries(
-                    {
-                        "treatment": st.sampled_from(["a", "b", "c"]),
-                        "baseline": st.sampled_from(["a", "b"]),
-                        "kind": st.sampled_from(["confirmatory", "exploratory"]) | texts,
-                    }
-                ),
-                max_size=2,
-            )
-        ),
-    }
-    fields = [*matrix.Matrix.model_fields, "other"]
-    changed = st.dictionaries(st.sampled_from(fields), mappings | leaves | values, max_size=2)
-    return content | (draw(changed) if draw(st.booleans()) else {})
-
-
-@fuzz(300)
-@given(data=yaml_files(matrix_content()))
-def test_matrices(data, scratch):
-    """Every run of a matrix that is taken lies in the study's folder."""
-    path = scratch / "matrix.yaml"
-    path.write_bytes(data)
-    (scratch / "recipe.yaml").write_text("name: r\nsteps: 1\n")
-    with only_input_errors():
-        loaded = matrix.load(path)
-        if len(loaded.seeds) * len(loaded.methods) * max(1, len(loaded.tasks)) < 50:
-            runs = scratch / "study" / "runs"
-            for cell in cells.expand(loaded, path):
-                assert (runs / cell.path).resolve().is_relative_to(runs.resolve())
-                assert ".." not in cell.path.parts
 
 
 LINE = st.dictionaries(st.sampled_from(["step", "data", "reward"]) | texts, values, max_size=4)

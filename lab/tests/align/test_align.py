@@ -11,12 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ktae_lab.align import measure as measuring
-from ktae_lab.align.gradients import Reference, cosine, policy_gradient, product
-from ktae_lab.align.measure import Plan, Products, measure, not_read, token_weights
-from ktae_lab.align.rollouts import Rollouts, Sampler
-from ktae_lab.align.summary import read, rows
-from ktae_lab.cli import app
 from typer.testing import CliRunner
 
 from ktae import KTAEConfig, token_advantages
@@ -25,6 +19,12 @@ from ktae.demo import SUMS
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.errors import InputError
 from ktae.trainers.trl.tasks import TASKS
+from ktae_lab.align import measure as measuring
+from ktae_lab.align.gradients import Reference, cosine, policy_gradient, product
+from ktae_lab.align.measure import Plan, Products, measure, not_read, token_weights
+from ktae_lab.align.rollouts import Rollouts, Sampler
+from ktae_lab.align.summary import read, rows
+from ktae_lab.cli import app
 
 RECIPE = Path(__file__).parents[3] / "recipes/demo/grpo.yaml"
 SMALL = ["rollout.prompts_per_step=2", "rollout.group_size=4", "rollout.max_response_length=6"]

@@ -4,6 +4,7 @@ import json
 import threading
 
 import pytest
+
 from ktae_lab.align import campaign
 from ktae_lab.tables import alignment
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from ktae_lab.align import stored
-from ktae_lab.align.products import Alignment, Blocks, Products
 
 from ktae.errors import InputError
+from ktae_lab.align import stored
+from ktae_lab.align.products import Alignment, Blocks, Products
 
 
 def measured(rng: np.random.Generator, n_blocks: int) -> stored.Measured:

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
+from ktae.errors import InputError
 from ktae_lab.align.gradients import product
 from ktae_lab.align.products import Alignment, Blocks, Products
 from ktae_lab.align.summary import Row, read, rows
-
-from ktae.errors import InputError
 
 SIZE, BATCHES, BLOCKS = 60, 16, 8
 

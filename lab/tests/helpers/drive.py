@@ -3,9 +3,10 @@
 import sys
 from pathlib import Path
 
+from small import TRAIN, Silent
+
 from ktae_lab.study import cells, matrix, runner
 from ktae_lab.study.folder import StudyFolder
-from small import TRAIN, Silent
 
 path, output = map(Path, sys.argv[1:3])
 loaded = matrix.load(path)

@@ -4,12 +4,13 @@ import sys
 from pathlib import Path
 
 import yaml
+from typer.testing import CliRunner
+
 from ktae_lab.cli import app
 from ktae_lab.study import cells as expansion
 from ktae_lab.study import matrix as matrices
 from ktae_lab.study import runner
 from ktae_lab.study.folder import StudyFolder
-from typer.testing import CliRunner
 
 LAB = Path(__file__).resolve().parents[2]
 ROOT = LAB.parent

@@ -5,13 +5,13 @@ import json
 import shutil
 
 import pytest
-from ktae_lab.csv_files import read_csv, write_csv
-from ktae_lab.study import adopt, results
-from ktae_lab.study.folder import State, failures_before
 from small import CONTENT, Study, invoke
 
 from ktae.errors import InputError
 from ktae.runs import write_json
+from ktae_lab.csv_files import read_csv, write_csv
+from ktae_lab.study import adopt, results
+from ktae_lab.study.folder import State, failures_before
 
 
 @pytest.fixture

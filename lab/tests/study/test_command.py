@@ -7,14 +7,14 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from ktae_lab.cli import study as command
-from ktae_lab.study import runner
-from ktae_lab.study.folder import State
 from rich.console import Console
 from small import invoke
 
 from ktae.errors import InputError
 from ktae.runs import write_json
+from ktae_lab.cli import study as command
+from ktae_lab.study import runner
+from ktae_lab.study.folder import State
 
 
 def finish(study):

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ktae_lab.study import cells as expansion
-from ktae_lab.study import matrix as matrices
 from small import CONTENT, LAB, ROOT
 
 from ktae import recipe as recipes
 from ktae.errors import InputError
+from ktae_lab.study import cells as expansion
+from ktae_lab.study import matrix as matrices
 
 
 @pytest.fixture

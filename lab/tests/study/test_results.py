@@ -7,6 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small import CONTENT
+from typer.testing import CliRunner
+
+from ktae import recipe as recipes
+from ktae.errors import InputError
+from ktae.evaluation.comparison import holm
+from ktae.runs import write_json
 from ktae_lab.cli import app
 from ktae_lab.cli.study import in_words as durations
 from ktae_lab.csv_files import read_csv
@@ -16,13 +23,6 @@ from ktae_lab.study.collect import collect, measure
 from ktae_lab.study.contrasts import _corrected, compare, in_words
 from ktae_lab.study.matrix import Outcome
 from ktae_lab.study.statistics import Interval, mean_interval, sign_flip_p_value
-from small import CONTENT
-from typer.testing import CliRunner
-
-from ktae import recipe as recipes
-from ktae.errors import InputError
-from ktae.evaluation.comparison import holm
-from ktae.runs import write_json
 
 CONTRAST = CONTENT["contrasts"][0]
 ACCURACY = {  # by hand; greedy accuracy is .1 more

@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 
 import pytest
-from ktae_lab.study import runner
-from ktae_lab.study.collect import last_line
-from ktae_lab.study.folder import State, try_lock
 from small import DRIVE
 
 from ktae.errors import InputError
+from ktae_lab.study import runner
+from ktae_lab.study.collect import last_line
+from ktae_lab.study.folder import State, try_lock
 
 
 def drive(study, *more):

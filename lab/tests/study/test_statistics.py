@@ -4,6 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy import stats
+
 from ktae_lab.study.statistics import (
     centred_means,
     least_p_value,
@@ -11,7 +13,6 @@ from ktae_lab.study.statistics import (
     pointwise_band,
     sign_flip_p_value,
 )
-from scipy import stats
 
 
 @pytest.mark.parametrize("n", [1, 6, 40, 41])

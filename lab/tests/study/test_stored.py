@@ -1,6 +1,8 @@
 """A study read from its results alone."""
 
 import pytest
+from small import LAB
+
 from ktae_lab.study import cells as expansion
 from ktae_lab.study import matrix as matrices
 from ktae_lab.study.collect import collect
@@ -8,7 +10,6 @@ from ktae_lab.study.contrasts import compare
 from ktae_lab.study.folder import State, StudyFolder
 from ktae_lab.study.results import count, write
 from ktae_lab.study.stored import read_runs, read_trained_by
-from small import LAB
 
 STUDIES = sorted(path.parent for path in (LAB / "results").glob("*/announced.json"))
 

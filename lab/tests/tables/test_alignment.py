@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from ktae_lab.align.products import Alignment, Blocks, Products
 from ktae_lab.tables import alignment
 

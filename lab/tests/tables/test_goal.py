@@ -1,6 +1,7 @@
 """What the goal's table says of comparisons by hand."""
 
 from comparing import one, use
+
 from ktae_lab.tables import goal
 from ktae_lab.tables.goal import Clause
 

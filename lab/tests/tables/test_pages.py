@@ -1,10 +1,11 @@
 """The pages, and the files that are made of the results."""
 
 import pytest
-from ktae_lab.cli import app
-from ktae_lab.tables import page, pages
 from small import LAB
 from typer.testing import CliRunner
+
+from ktae_lab.cli import app
+from ktae_lab.tables import page, pages
 
 
 def invoke(*options):

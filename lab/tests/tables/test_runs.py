@@ -4,6 +4,7 @@ import gzip
 
 import numpy as np
 import pytest
+
 from ktae_lab.tables import by_temperature, equal_accuracy, page, paper, run_curves, runs
 
 

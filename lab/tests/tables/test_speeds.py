@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from ktae_lab.tables import speeds
 
 STEPS = np.arange(60)
@@ -59,7 +60,7 @@ def test_the_interval_is_over_pairs():
 
 
 def test_the_differences_of_base_models_are_no_chance():
-    """Without other noise nothing is left to chance, however far the base models are apart."""
+    """Without other noise nothing is uncertain, however far the base models are apart."""
     for one in speeds.speeds(pairs(12, 0.0, bases=3)):
         assert one.low == pytest.approx(one.value) and one.high == pytest.approx(one.value)
 
@@ -73,9 +74,9 @@ def test_what_grpo_gains_on_each_base_model():
 
 
 def test_grpo_beside_itself_is_about_as_fast():
-    found = speeds.null_speeds(pairs(24, 0.04, bases=3), 4)
+    found = speeds.speeds_beside_itself(pairs(24, 0.04, bases=3), 4)
     low, middle, high = np.nanquantile(found, (0.025, 0.5, 0.975), axis=0)
     assert middle[:2] == pytest.approx([1, 1], abs=0.1)
     assert (low < 1).all() and (high > 1).all()
-    more = speeds.null_speeds(pairs(240, 0.04, bases=3), 40)
+    more = speeds.speeds_beside_itself(pairs(240, 0.04, bases=3), 40)
     assert np.nanstd(more, axis=0)[0] < np.nanstd(found, axis=0)[0]

@@ -75,8 +75,8 @@ def _along(folder: Path, language: str, base: int, step: int) -> Measurement:
     saving = ("steps=40", "logging.save_every=5", "logging.keep_checkpoints=8")
     # Eight optimizer steps a training step.
     model = run / f"checkpoints/checkpoint-{8 * step}" if step else "demo"
-    options = ("--batches", "20", "--reference-prompts", "512", "--weights", "1,2")
-    options += ("--estimators", WHOLE_AND_PARTS)
+    sizes = ("--batches", "20", "--reference-prompts", "512", "--weights", "1,2")
+    options = (*sizes, "--estimators", WHOLE_AND_PARTS)
     return Measurement(
         f"{language}-base{base}-step{step}",
         (str(ALONG), *demo, f"model.path={model}", f"seed={1000 + step}", *options),

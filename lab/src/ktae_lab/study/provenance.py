@@ -6,35 +6,35 @@ import importlib.util
 import subprocess
 from pathlib import Path
 
+import ktae
 from ktae import bench
 from ktae.backends import installed_version
 
 TRAINS_WITH = ("trl", "transformers")
 
 
-def commit(script: str | None = None) -> str | None:
-    """The git commit of the code that is running; None: no checkout.
+PACKAGES = (Path(ktae.__file__).resolve().parent, Path(__file__).resolve().parents[1])
+"""Of the library, which trains, and of the laboratory."""
 
-    With `-dirty` if a tracked file of the package differs from it, or `script`. Others may: results
-    that are written anew are a change themselves.
 
-    Args:
-        script: `__file__` of one that runs beside the package.
+def commit() -> str | None:
+    """The git commit of the library that is running; None: no checkout.
+
+    With `-dirty` if a tracked file of the library or of the laboratory differs from it. Others may:
+    results that are written anew are a change themselves.
     """
-    package = Path(__file__).resolve().parent.parent
 
     def git(*arguments: str) -> str | None:
         done = subprocess.run(
             ["git", "--no-optional-locks", *arguments],
-            cwd=package, capture_output=True, text=True, timeout=60, check=False,
+            cwd=PACKAGES[0], capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         return done.stdout.strip() if done.returncode == 0 else None
 
     try:
         head = git("rev-parse", "--short=12", "HEAD")
         is_tracked = git("ls-files", "--error-unmatch", "__init__.py") is not None
-        paths = [".", *([] if script is None else [str(Path(script).resolve())])]
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", *paths)
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", *map(str, PACKAGES))
     except (OSError, subprocess.TimeoutExpired):
         return None
     if head is None or not is_tracked:

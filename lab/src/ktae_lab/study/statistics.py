@@ -2,7 +2,7 @@
 
 The interval is the studentised bootstrap (bootstrap-t; Efron and Tibshirani 1993, "An introduction
 to the bootstrap", section 12.5). With 10 or 20 seeds the percentile and BCa intervals are too
-narrow: benchmarks/study_intervals.py measures how often each holds the true mean.
+narrow: `ktae_lab.study_intervals` measures how often each holds the true mean.
 
 The p-value is exact: if the methods were alike, each seed's difference would have had the other
 sign with probability 1/2, and p is the share of all 2^n sign patterns whose sum is at least as far
@@ -92,7 +92,7 @@ def pointwise_band(
 
     The 95 % interval of Student's t for the mean over seeds *of these base models*: the spread is
     the one among runs of the same base model, with as many degrees of freedom less as there are
-    base models. Their differences are no chance of the seeds, and three say nothing about others.
+    base models. Their differences come from no seed, and three say nothing about others.
     Bounds are NaN where no base model has two runs. A band is to be looked at, and the bootstrap's
     would be jagged; it says nothing about a whole curve at once.
     """

@@ -17,7 +17,14 @@ from ktae_lab.align.products import Alignment, Products
 from ktae_lab.align.stored import Measured
 from ktae_lab.align.stored import read as read_tables
 from ktae_lab.tables.page import RESULTS, Table, markdown
-from ktae_lab.tables.speeds import PHASES, Estimate, gains, null_speeds, pairs_of_runs, speeds
+from ktae_lab.tables.speeds import (
+    PHASES,
+    Estimate,
+    gains,
+    pairs_of_runs,
+    speeds,
+    speeds_beside_itself,
+)
 
 ALIGN = RESULTS / "align"
 TASKS = ("sums", "lists")
@@ -116,11 +123,11 @@ def ratios(*_: str) -> str:
     return markdown(AT_STEPS, rows)
 
 
-def null(*seeds: str) -> str:
+def grpo_beside_itself(*seeds: str) -> str:
     """Speeds of GRPO beside other runs of GRPO, so many seeds a base model each."""
     rows = []
     for task, n in itertools.product(TASKS, map(int, seeds)):
-        found = null_speeds(pairs_of_runs(task, CALIBRATED), n)
+        found = speeds_beside_itself(pairs_of_runs(task, CALIBRATED), n)
         cells = [
             "{1:.2f} ({0:.2f} to {2:.2f})".format(*np.nanquantile(draws, (0.025, 0.5, 0.975)))
             for draws in found.T
@@ -345,7 +352,7 @@ TABLES: dict[str, Table] = {
     "alignment": along,
     "references": references,
     "ratios": ratios,
-    "speed-null": null,
+    "speed-of-grpo": grpo_beside_itself,
     "speeds": speed_table,
     "speed-ranks": ranks,
 }

@@ -18,7 +18,7 @@ STEP_TIME = RESULTS / "step_time.csv"
 INTERVALS = RESULTS / "study_intervals.csv"
 FALL = 0.05
 """Of accuracy, from the last training steps to the end: two and a half times the standard
-error that so many problems and rollouts have, so that seldom chance alone makes one."""
+error that so many problems and rollouts have, so that noise alone seldom makes one."""
 
 
 def runs(study: str, task: str) -> str:

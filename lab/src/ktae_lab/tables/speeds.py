@@ -2,7 +2,7 @@
 over those that the method takes.
 
 Accuracies are compared and not steps, so that being ahead does not make a method slow. Curves are
-means over runs; each is made monotone, since both come back to an accuracy by chance.
+means over runs; each is made monotone, since noise brings both back to an accuracy.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ REACH = 5
 FEWEST_STEPS = 5
 """Of the method, between two accuracies: over fewer its speed is not told."""
 RESAMPLES = 1000
-NULL_DRAWS = 500
+DRAWS = 500
 
 
 class Estimate(NamedTuple):
@@ -91,12 +91,12 @@ def speeds(pairs: Pairs) -> list[Estimate]:
     return found
 
 
-def null_speeds(pairs: Pairs, n: int) -> np.ndarray:
+def speeds_beside_itself(pairs: Pairs, n: int) -> np.ndarray:
     """(draws, phases): of n of GRPO's runs a base model beside n others, where nothing differs."""
     rng = np.random.default_rng(0)
     strata = pairs.by_base_model().values()
     found = []
-    for _ in range(NULL_DRAWS):
+    for _ in range(DRAWS):
         drawn = np.array([rng.choice(stratum, 2 * n, replace=False) for stratum in strata])
         one, other = (pairs.base[half.ravel()].mean(axis=0) for half in np.split(drawn, 2, axis=1))
         found.append(phase_speeds(one, other))

@@ -1,0 +1,49 @@
+"""Strategies for recipes and other YAML that people write and share."""
+
+import yaml
+from fuzzing import mutated, scalars, texts, values
+from hypothesis import strategies as st
+
+from ktae.recipe import Recipe
+
+SECTIONS = ["demo", "model", "rollout", "algorithm", "credit", "optimizer", "trl", "verl", "logging"]
+KEYS = sorted(
+    {"name", "task", "data", "seed", "steps", "ktae", "overrides", "extra", *SECTIONS}
+    | {"path", "language", "group_size", "minibatches", "h1", "estimator", "transforms", "report_to"}
+)
+NUMBERS = st.integers(-1, 20) | scalars
+SPELT = [
+    *("&a [*a]", "&a {b: *a}", "!!binary gIGCgw==", "!!set {a, b}", "2001-13-45", "1e999", ".nan"),
+    *("!!python/object/apply:os.system [echo owned]", "!!python/name:os.system", "0x1F", "1:30:00"),
+    *("<<: {a: 1}", "? [a, b]\n: 1", "9" * 5000, "[" * 200, "- a\n b", "\t", "%YAML 9", "*missing"),
+    *("!!float x", "!!int x", "!!timestamp x", "{? {}: 1}", "2001-01-01", "'\\0'", '"\\uD800"'),
+]
+leaves = NUMBERS | st.sampled_from(["demo", "math", "sums", "grpo", "paper", "centred", "~nobody/x", "a\0b"])
+mappings = st.dictionaries(st.sampled_from(KEYS) | texts | st.integers(), leaves | values)
+
+
+@st.composite
+def recipe_content(draw):
+    """A recipe that is right, with some keys of some sections replaced."""
+    content = {"name": "r", "steps": 2} | draw(mappings if draw(st.booleans()) else st.just({}))
+    for section in draw(st.lists(st.sampled_from(SECTIONS), max_size=2)):
+        fields = Recipe.model_fields[section].annotation
+        names = list(getattr(fields, "model_fields", {"estimator": 0, "h1": 0, "transforms": 0, "p": 0}))
+        content[section] = draw(
+            st.dictionaries(st.sampled_from(names) | texts, leaves | values, max_size=3) | leaves
+        )
+    return content
+
+
+@st.composite
+def yaml_files(draw, content):
+    """A mapping as YAML, with something spelt as only YAML can spell it, and damaged at times."""
+    try:
+        text = yaml.safe_dump(draw(content), allow_unicode=draw(st.booleans()), sort_keys=False)
+    except (yaml.YAMLError, ValueError):
+        text = "steps: 1\n"
+    if draw(st.integers(0, 2)) == 0:
+        key = draw(st.sampled_from(["x", "verl: {overrides: {y", "data", "seeds", "steps"]))
+        text += f"{key}: {draw(st.sampled_from(SPELT))}{'}}' * ('{' in key)}\n"
+    data = text.encode(errors="surrogatepass")
+    return draw(mutated(data)) if draw(st.integers(0, 2)) == 0 else data
