@@ -61,7 +61,7 @@ METHODS = {
     "grpo-calibrated": ("grpo-calibrated", ()),
     "dapo": ("dapo", ()),
     "dapo-ktae": ("dapo-ktae", ()),
-    "dapo-calibrated": ("dapo-ktae", ("ktae={preset: calibrated}",)),
+    "dapo-calibrated": ("dapo-ktae", ("credit=calibrated",)),
 }
 """A recipe and its overrides, by the names of lab/matrices/main.yaml."""
 
@@ -177,7 +177,7 @@ def train(shape: Shape, recipe: Recipe, model: Any, tokenizer: Any) -> Step:
             model=copy.deepcopy(model),
             processing_class=tokenizer,
             reward_funcs=shape.reward(tokenizer, recipe),
-            ktae=recipe.ktae.config() if recipe.ktae else None,
+            credit=recipe.credit,
             resampling_rounds=recipe.algorithm.resampling_rounds,
             train_dataset=shape.train_set(recipe),
             callbacks=[clock],

@@ -27,13 +27,30 @@ from ktae_lab.tables.page import LAB
 AT_START = LAB.parent / "recipes/demo/grpo.yaml"
 ALONG = LAB / "recipes/hard/grpo.yaml"
 STEPS = (0, 5, 10, 20, 40)
-PARTS = ("", ":control=rollout-mean", ":control=within-rollout")
-# Trigrams have the weight that matrices/explore.yaml trained with.
-SUCCESSORS = ("calibrated", "calibrated:units=[trigram]:term_scale=0.6")
-WHOLE_AND_PARTS = ",".join(["paper", *(name + part for name in SUCCESSORS for part in PARTS)])
+def _spec(label: str, estimator: str, *transforms: str) -> tuple[str, str]:
+    """An option of `ktae-lab align`; labels are those that the committed tables have."""
+    section = f"{{estimator: {estimator}, transforms: [{', '.join(transforms)}]}}"
+    return "--estimator", f"{label}={section}" if transforms else label
+
+
+DOUBLE = "calibrated:units=[trigram]:term_scale=0.6"
+"""Trigrams at the weight that matrices/explore.yaml trained with."""
+PARTS = ("rollout-mean", "within-rollout")
+WHOLE_AND_PARTS = (
+    *_spec("paper", "paper"),
+    *_spec("calibrated", "calibrated"),
+    *(x for part in PARTS for x in _spec(f"calibrated:control={part}", "calibrated", part)),
+    *_spec(DOUBLE, "trigrams", "{scaled: 2}"),
+    *(x for p in PARTS for x in _spec(f"{DOUBLE}:control={p}", "trigrams", "{scaled: 2}", p)),
+)
 AT_BASE = (
-    "paper,no-tf,calibrated,calibrated:units=[token],calibrated:units=[bigram],"
-    "paper:control=permuted-labels,calibrated:control=permuted-labels"
+    *_spec("paper", "paper"),
+    *_spec("no-tf", "no-tf"),
+    *_spec("calibrated", "calibrated"),
+    *_spec("calibrated:units=[token]", "presence-z", "{scaled: 0.3}"),
+    *_spec("calibrated:units=[bigram]", "presence-z", "{over-units: [bigram]}", "{scaled: 0.3}"),
+    *_spec("paper:control=permuted-labels", "paper", "permuted-labels"),
+    *_spec("calibrated:control=permuted-labels", "calibrated", "permuted-labels"),
 )
 
 Run = Callable[[Sequence[str]], None]
@@ -54,9 +71,9 @@ def at_base_models() -> list[Measurement]:
     no_std, second = "algorithm.scale_by_std=false", "model.demo_seed=1"
     few = ("--batches", "30", "--reference-prompts", "384")
     return [
-        Measurement("sums-base0", (str(AT_START), "--estimators", AT_BASE)),
-        Measurement("sums-base0-no-std", (str(AT_START), "--estimators", "paper", no_std)),
-        Measurement("sums-base1", (str(AT_START), "--estimators", "paper", second, *few)),
+        Measurement("sums-base0", (str(AT_START), *AT_BASE)),
+        Measurement("sums-base0-no-std", (str(AT_START), "--estimator", "paper", no_std)),
+        Measurement("sums-base1", (str(AT_START), "--estimator", "paper", second, *few)),
     ]
 
 
@@ -76,7 +93,7 @@ def _along(folder: Path, language: str, base: int, step: int) -> Measurement:
     # Eight optimizer steps a training step.
     model = run / f"checkpoints/checkpoint-{8 * step}" if step else "demo"
     sizes = ("--batches", "20", "--reference-prompts", "512", "--weights", "1,2")
-    options = (*sizes, "--estimators", WHOLE_AND_PARTS)
+    options = (*sizes, *WHOLE_AND_PARTS)
     return Measurement(
         f"{language}-base{base}-step{step}",
         (str(ALONG), *demo, f"model.path={model}", f"seed={1000 + step}", *options),

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from ktae.custom import Estimator, check_estimator, estimator_terms, takes_scores
 
+from ktae.credit import AnEstimator, token_credit
 from ktae.errors import InputError
+from ktae.estimators import Estimator, as_estimator
 from ktae.recipe import Recipe
 from ktae.rollout_advantages import rollout_advantages
+from ktae.rollouts.tokens import vocabulary
 from ktae_lab.align.gradients import Reference, cosine, policy_gradient, product
 from ktae_lab.align.products import Alignment, Blocks, Products
 from ktae_lab.align.rollouts import Rollouts, Sampler
@@ -59,7 +61,7 @@ def measure(
     model: Any,
     tokenizer: Any,
     recipe: Recipe,
-    estimators: Mapping[str, Estimator],
+    estimators: Mapping[str, AnEstimator],
     plan: Plan,
     progress: Progress,
 ) -> Alignment:
@@ -69,17 +71,18 @@ def measure(
         model: the policy.
         tokenizer: the policy's.
         recipe: task, rollouts and loss.
-        estimators: by name, ktae's by its settings or functions of your own
-            (`ktae.custom.TermFunction`).
+        estimators: by name.
         plan: how much to sample.
         progress: called as it goes.
 
     Raises:
         InputError: too few prompts, no rewards differ, so that there is no gradient, no parameter
-            takes one, or an estimator is no estimator or gives something else than terms.
+            takes one, or an estimator is no estimator or gives something else than credit.
     """
-    for name, estimator in estimators.items():
-        check_estimator(f"estimators[{name!r}]", estimator)
+    checked = {
+        name: as_estimator(estimator, f"estimators[{name!r}]")
+        for name, estimator in estimators.items()
+    }
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError(
             "the policy has no parameter that takes a gradient, as the checkpoint of a LoRA run "
@@ -104,15 +107,15 @@ def measure(
     for done in range(plan.batches):
         rollouts = sampler.draw(per_batch)
         rewards.append(rollouts.reward_b)
-        base_bt, terms = token_weights(rollouts, recipe, estimators, tokenizer)
+        base_bt, credit = token_weights(rollouts, recipe, checked, tokenizer)
         base = policy_gradient(model, rollouts, base_bt, rows_at_once=plan.rows_at_once)
         for metric, scale in metrics.items():
             blocks[metric].br.append(_with_each(base, reference.blocks, scale))
-        for name, term_bt in terms.items():
-            term = policy_gradient(model, rollouts, term_bt, rows_at_once=plan.rows_at_once)
+        for name, credit_bt in credit.items():
+            own = policy_gradient(model, rollouts, credit_bt, rows_at_once=plan.rows_at_once)
             for metric, scale in metrics.items():
-                products[metric][name].append(_products(base, term, gradient, scale))
-                blocks[metric].tr[name].append(_with_each(term, reference.blocks, scale))
+                products[metric][name].append(_products(base, own, gradient, scale))
+                blocks[metric].tr[name].append(_with_each(own, reference.blocks, scale))
         progress("batches", done + 1, plan.batches)
     reliability = {name: cosine(*reference.halves, scale) for name, scale in metrics.items()}
     accuracy = float(np.nanmean(_verdicts(np.concatenate(rewards))))
@@ -162,7 +165,7 @@ def token_weights(
     rollouts: Rollouts, recipe: Recipe, estimators: Mapping[str, Estimator], tokenizer: Any
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """(B, T) weights of the log-probabilities: of the rollout advantages, and of each
-    estimator's terms, averaged over tokens as the recipe's loss averages."""
+    estimator's credit, averaged over tokens as the recipe's loss averages."""
     base = "grpo" if recipe.algorithm.scale_by_std else "dr_grpo"
     advantage_b = torch.from_numpy(_rollout_advantages(base, rollouts)).float()
     mask_bt = rollouts.mask_bt.float()
@@ -173,14 +176,15 @@ def token_weights(
         "dr_grpo": mask_bt / (n_rows * recipe.rollout.max_response_length),
     }[recipe.algorithm.loss]
     verdict_b = _verdicts(rollouts.reward_b)
-    terms = {}
+    credit = {}
     for name, estimator in estimators.items():
-        evidence_b = rollouts.reward_b if takes_scores(estimator) else verdict_b
-        terms[name] = scale_bt * estimator_terms(
-            estimator, rollouts.ids_bt, rollouts.mask_bt, evidence_b, rollouts.group_b,
-            tokenizer=tokenizer,
+        evidence_b = verdict_b if estimator.score_range is None else rollouts.reward_b
+        texts = vocabulary(tokenizer) if estimator.needs_vocabulary else None
+        credit[name] = scale_bt * token_credit(
+            rollouts.ids_bt, rollouts.mask_bt, evidence_b, rollouts.group_b, estimator,
+            vocabulary=texts, step=0,
         )  # fmt: skip
-    return scale_bt * advantage_b[:, None], terms
+    return scale_bt * advantage_b[:, None], credit
 
 
 def _verdicts(reward_b: np.ndarray) -> np.ndarray:
@@ -208,13 +212,13 @@ def _with_each(
 
 
 def _products(
-    base: torch.Tensor, term: torch.Tensor, reference: torch.Tensor, scale: torch.Tensor | None
+    base: torch.Tensor, credit: torch.Tensor, reference: torch.Tensor, scale: torch.Tensor | None
 ) -> Products:
     return Products(
         bb=product(base, base, scale),
-        bt=product(base, term, scale),
-        tt=product(term, term, scale),
+        bt=product(base, credit, scale),
+        tt=product(credit, credit, scale),
         br=product(base, reference, scale),
-        tr=product(term, reference, scale),
+        tr=product(credit, reference, scale),
         rr=product(reference, reference, scale),
     )

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from ktae.config import PRESETS, KTAEConfig
 
 from ktae import recipe as recipes
 from ktae.cli import options
 from ktae.errors import InputError
+from ktae.estimators import Estimator, from_section, to_section
 from ktae.files.atomic import make_folder
+from ktae.files.typed import parse_yaml
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +23,13 @@ if TYPE_CHECKING:
     from ktae_lab.align.products import Alignment
     from ktae_lab.align.summary import Row
 
-ESTIMATORS = "paper,calibrated,paper:control=permuted-labels,calibrated:control=permuted-labels"
+ESTIMATORS = (
+    "paper",
+    "calibrated",
+    "paper, permuted labels={estimator: paper, transforms: [permuted-labels]}",
+    "calibrated, permuted labels={estimator: calibrated, transforms: [permuted-labels]}",
+)
+"""By default: two presets, each beside its control."""
 
 
 def align(
@@ -34,10 +42,17 @@ def align(
         ),
     ] = None,
     estimators: Annotated[
-        str, typer.Option(help="Presets, each with settings: paper,calibrated:term_scale=1.")
-    ] = ESTIMATORS,
+        list[str] | None,
+        typer.Option(
+            "--estimator",
+            "-e",
+            metavar="[LABEL=]SPEC",
+            help="A preset, or LABEL={estimator: ..., transforms: [...]}. Repeatable [default: "
+            "paper and calibrated, each with permuted labels too].",
+        ),
+    ] = None,
     weights: Annotated[
-        str, typer.Option(help="Norms of the terms' gradient, in multiples of GRPO's.")
+        str, typer.Option(help="Norms of the credit's gradient, in multiples of GRPO's.")
     ] = "0.3,1,2",
     batches: Annotated[int, typer.Option(min=2, help="Small batches to compare.")] = 60,
     reference_prompts: Annotated[
@@ -67,7 +82,7 @@ def align(
     from ktae.cli.progress import Bars
 
     checked = recipes.load(recipe, overrides or ())
-    configs = _estimators(estimators)
+    chosen = _estimators(estimators or ESTIMATORS)
     factors = _numbers(weights)
     options.check_device(device)
     console = Console()
@@ -86,9 +101,9 @@ def align(
     model, tokenizer = load_policy(checked)
     model = model.to(device)
     with Bars(console, lines=5) as bars:
-        found = measure(model, tokenizer, checked, configs, plan, bars.show)
+        found = measure(model, tokenizer, checked, chosen, plan, bars.show)
     table = rows(found, factors)
-    _write_json(output / "align.json", checked, configs, plan, found, table)
+    _write_json(output / "align.json", checked, chosen, plan, found, table)
     draw(table, found, output / "align.svg", title=f"{checked.name}: {checked.model.path}")
     _print(console, found, table)
     console.print(f"{output}/align.json, align.svg", highlight=False)
@@ -100,22 +115,16 @@ def _claim(output: Path) -> None:
     make_folder(output)
 
 
-def _estimators(text: str) -> dict[str, KTAEConfig]:
-    """`preset` or `preset:key=value:key=value`, separated by commas (but for those in brackets)."""
-    configs = {}
-    for name in re.split(r",(?![^\[]*\])", text):
-        preset, *settings = name.strip().split(":")
-        for setting in settings:
-            if "=" not in setting:
-                raise InputError(
-                    f"--estimators has {setting!r} in {name!r}; expected preset:key=value, with a "
-                    f"preset of {', '.join(PRESETS)}"
-                )
-        if name.strip() in configs:
-            raise InputError(f"--estimators names {name.strip()} twice")
-        fields = options.overrides(settings, "--estimators")
-        configs[name.strip()] = KTAEConfig.preset(preset, **fields)
-    return configs
+def _estimators(specs: Sequence[str]) -> dict[str, Estimator]:
+    """By label: `NAME`, or `LABEL={estimator: ..., ...}`, where the label is the text without it."""
+    found: dict[str, Estimator] = {}
+    for spec in specs:
+        match = re.fullmatch(r"(.+?)=(\{.*\})", spec)
+        label, section = match.groups() if match else (spec, spec)
+        if label in found:
+            raise InputError(f"--estimator names {label} twice")
+        found[label] = from_section(parse_yaml(section, f"--estimator {spec}"))
+    return found
 
 
 def _numbers(text: str) -> list[float]:
@@ -131,7 +140,7 @@ def _numbers(text: str) -> list[float]:
 def _write_json(
     path: Path,
     recipe: recipes.Recipe,
-    configs: dict[str, KTAEConfig],
+    estimators: dict[str, Estimator],
     plan: Any,
     found: Alignment,
     table: list[Row],
@@ -145,7 +154,7 @@ def _write_json(
         path,
         {
             "recipe": recipe.model_dump(mode="json"),
-            "estimators": {name: dataclasses.asdict(config) for name, config in configs.items()},
+            "estimators": {name: to_section(one) for name, one in estimators.items()},
             "not_read": not_read(recipe),
             "plan": dataclasses.asdict(plan),
             "machine": machine(),
@@ -169,7 +178,7 @@ def _print(console: Console, found: Alignment, table: list[Row]) -> None:
         )
         shown.add_column("estimator", overflow="fold")
         shown.add_column("mixture", no_wrap=True)
-        for column in ("terms ×", "cosine", "minus grpo (95 %)"):
+        for column in ("credit ×", "cosine", "minus grpo (95 %)"):
             shown.add_column(column, justify="right", no_wrap=True)
         for row in (row for row in table if row.metric == metric):
             low, high = row.difference_low, row.difference_high
@@ -183,7 +192,7 @@ def _print(console: Console, found: Alignment, table: list[Row]) -> None:
         console.print(shown)
     console.print(covered(found), highlight=False)
     console.print(
-        "terms ×: the factor on the estimator's term_scale that gives this mixture in this metric "
+        "credit ×: the factor on the estimator's credit (scaled) that gives this mixture in this metric "
         "(median of the batches). It holds for this checkpoint: measure again later in training.",
         highlight=False,
     )

@@ -183,7 +183,6 @@ def _cell(
     merged = _merged([matrix.overrides, task_overrides, arm.overrides])
     overrides = _texts(merged | {"name": method, "seed": place.seed, **base_overrides})
     try:
-        _require_no_switch(recipe_file, merged, arm.overrides)
         recipe = recipes.load(recipe_file, overrides)
     except InputError as error:
         raise InputError(f"matrix {matrix_file}, method {method}: {error}") from None
@@ -194,8 +193,8 @@ def _cell(
 def _merged(levels: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What each level sets, later ones over earlier ones.
 
-    Within one a section comes before its keys, so that `ktae: {...}` does not undo `ktae.control`;
-    and keys that an earlier level has set do not outlive a section: `ktae: null` is null.
+    Within one a section comes before its keys, so that `credit: {...}` does not undo `credit.h3`;
+    and keys that an earlier level has set do not outlive a section: `credit: null` is null.
     """
     merged: dict[str, Any] = {}
     for overrides in levels:
@@ -203,21 +202,6 @@ def _merged(levels: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             merged = {k: v for k, v in merged.items() if not k.startswith(f"{key}.")}
             merged[key] = value
     return merged
-
-
-def _require_no_switch(
-    recipe_file: Path, merged: Mapping[str, Any], own: Mapping[str, Any]
-) -> None:
-    """No key of `ktae` that all methods get may switch the estimator on in one without it."""
-    common = [key for key in merged if key.startswith("ktae.") and key not in own]
-    if not common:
-        return
-    others = {key: value for key, value in merged.items() if key not in common}
-    if recipes.load(recipe_file, _texts(others)).ktae is None:
-        raise InputError(
-            f"its recipe has no ktae, and {common[0]}, which the matrix or the task sets for all "
-            "methods, would switch it on; set it in the methods that have ktae"
-        )
 
 
 def _texts(overrides: Mapping[str, Any]) -> tuple[str, ...]:
