@@ -250,7 +250,7 @@ def test_what_fails_after_a_kill_is_run_again_from_its_beginning(make_study, sta
 
 
 def killed_half_way(make_study, monkeypatch, gate):
-    """A study whose `ktae study` got kill -9 with the first two runs waiting at the gate."""
+    """A study whose command got kill -9 with the first two runs waiting at the gate."""
     study = make_study(seeds=[1, 2], overrides={"steps": 8})
     monkeypatch.setenv("FAKE_GATE", str(gate))
     process = drive(study)

@@ -1,4 +1,4 @@
-"""Length and entropy at equal accuracy: a table of docs/results/main.md.
+"""Length and entropy at equal accuracy: a table of pages/main.md.
 
 A method that learns more slowly has longer and less sure rollouts at a given step. Has it them at a
 given accuracy too? Both runs of a pair are smoothed over `WINDOW` steps and compared at the highest
