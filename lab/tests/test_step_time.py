@@ -68,8 +68,8 @@ def test_methods_of_a_round_train_on_the_same_rollouts(
     for seed in (1, 2):
         for recipe in recipes.values():
             step = step_time.train(shape, recipe.model_copy(update={"seed": seed}), *demo)
-            assert step.seconds > step.ktae_seconds
-            assert (step.ktae_seconds > 0) == (recipe.ktae is not None)
+            assert step.seconds > step.credit_seconds
+            assert (step.credit_seconds > 0) == (recipe.ktae is not None)
             assert 1 <= step.mean_length <= 8
     by_method = list(zip(recipes, batches[:6], batches[6:], strict=True))
     _, first, second = by_method[0]
@@ -135,7 +135,7 @@ def test_methods_take_turns_and_differences_are_by_round(run: Any) -> None:
     assert (grpo["seconds"], grpo["rounds"], grpo["baseline"], grpo["added"]) == (
         *("2.0000", "3", "", ""),
     )
-    assert (ktae["seconds"], ktae["ktae_seconds"], ktae["baseline"]) == (
+    assert (ktae["seconds"], ktae["credit_seconds"], ktae["baseline"]) == (
         "3.0000",
         "0.25000",
         "grpo",

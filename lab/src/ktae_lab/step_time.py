@@ -75,7 +75,7 @@ QWEN_1_5B = {
 
 COLUMNS = (
     *("shape", "method", "device", "rollouts", "length", "mean_length", "rounds"),
-    *("seconds", "seconds_20", "seconds_80", "ktae_seconds"),
+    *("seconds", "seconds_20", "seconds_80", "credit_seconds"),
     *("baseline", "added", "added_low", "added_high"),
 )
 """Seconds are medians, with quantiles; what a method adds to its baseline is a mean over rounds,
@@ -100,7 +100,7 @@ class Step(NamedTuple):
     """What a step took."""
 
     seconds: float
-    ktae_seconds: float
+    credit_seconds: float
     """Of the estimator in it, 0 without one."""
     mean_length: float
     """Tokens of a rollout."""
@@ -208,7 +208,7 @@ class Clock(TrainerCallback):
         """Stop it where the step's metrics are logged."""
         if logs is not None and "loss" in logs:
             seconds = time.perf_counter() - self.began
-            own, length = logs.get("ktae/seconds", 0.0), logs["completions/mean_length"]
+            own, length = logs.get("credit/seconds", 0.0), logs["completions/mean_length"]
             self.steps.append(Step(seconds, own, length))
 
 
@@ -231,7 +231,7 @@ def summary(method: str, measured: dict[str, list[Step]]) -> dict[str, str]:
         "seconds": f"{np.median(seconds):.4f}",
         "seconds_20": f"{np.quantile(seconds, 0.2):.4f}",
         "seconds_80": f"{np.quantile(seconds, 0.8):.4f}",
-        "ktae_seconds": f"{statistics.median(step.ktae_seconds for step in steps):.5f}",
+        "credit_seconds": f"{statistics.median(step.credit_seconds for step in steps):.5f}",
         "baseline": BASELINES.get(method, ""),
     }
     added = dict.fromkeys(("added", "added_low", "added_high"), "")

@@ -78,7 +78,7 @@ def train(recipe: recipes.Recipe, folder: RunFolder, done: int) -> None:
     write_json(
         folder.summary,
         {"recipe": recipe.name, "seed": recipe.seed, "steps": recipe.steps, "after": after}
-        | {"seconds_per_step": 0.1, "ktae_seconds_per_step": None},
+        | {"seconds_per_step": 0.1, "credit_seconds_per_step": None},
     )
 
 

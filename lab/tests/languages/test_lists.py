@@ -6,6 +6,7 @@ import pytest
 from every_language import EveryLanguage
 from hypothesis import given
 from hypothesis import strategies as st
+
 from ktae_lab.languages import lists
 from ktae_lab.languages.lists import LETTERS, LISTS, MEANINGS, ListsProblem, Operation
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from extras import require
-from ktae_lab.languages.lists import LISTS
-from ktae_lab.languages.stories import STORIES
 
 import ktae.demo
 from ktae.recipe import load
 from ktae.runs import RunFolder
+from ktae_lab.languages.lists import LISTS
+from ktae_lab.languages.stories import STORIES
 
 require("trl")
 

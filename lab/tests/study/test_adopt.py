@@ -48,7 +48,7 @@ def finish(folder, cell, accuracy):
         line = {"rewards/correct/mean": accuracy * step, "reward": -accuracy, "entropy": 0.2}
         run.append_metrics({"step": step} | line)
     after = {"sampled_accuracy": accuracy, "greedy_accuracy": accuracy + 0.1}
-    seconds = {"ktae_seconds_per_step": 0.001 if cell.method == "grpo-ktae" else None}
+    seconds = {"credit_seconds_per_step": 0.001 if cell.method == "grpo-ktae" else None}
     write_json(run.summary, {"recipe": cell.method, "seed": cell.seed, "after": after} | seconds)
 
 

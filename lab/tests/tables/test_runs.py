@@ -27,8 +27,8 @@ def test_steps_with_and_without_the_estimator(tmp_path, monkeypatch):
     usual = {"shape": "s", "device": "cpu", "rollouts": 128, "mean_length": 43.5, "rounds": 30}
     usual |= {"seconds_20": 0.9, "seconds_80": 1.234}
     none = dict.fromkeys(("baseline", "added", "added_low", "added_high"), "")
-    plain = {"method": "grpo", "seconds": 0.8, "ktae_seconds": 0.0} | none
-    ktae = {"method": "grpo-ktae", "seconds": 1.0, "ktae_seconds": 0.005, "baseline": "grpo"}
+    plain = {"method": "grpo", "seconds": 0.8, "credit_seconds": 0.0} | none
+    ktae = {"method": "grpo-ktae", "seconds": 1.0, "credit_seconds": 0.005, "baseline": "grpo"}
     ktae |= {"added": 0.016, "added_low": -0.01, "added_high": 0.0424}
     rows = [usual | plain, usual | ktae]
     text = [",".join(rows[0]), *(",".join(str(row[key]) for key in rows[0]) for row in rows)]
@@ -117,10 +117,10 @@ def test_paces_are_told_by_median_and_range(small):
 
 
 def test_the_size_of_the_terms_is_of_methods_that_have_some(small):
-    rows = ["task,method,seed,base_model,step,accuracy,term_abs"]
+    rows = ["task,method,seed,base_model,step,accuracy,credit_abs"]
     rows += ["t,grpo,1,,1,.5,", "t,new,1,,1,.5,.2", "t,new,1,,2,.5,", "t,new,2,,1,.5,.4"]
     small("curves.csv.gz", rows)
-    assert run_curves.mean_terms("small") == {("t", "new"): pytest.approx(0.3)}
+    assert run_curves.mean_credit("small") == {("t", "new"): pytest.approx(0.3)}
 
 
 def test_who_learns_more_slowly_is_the_same_at_equal_accuracy(small):

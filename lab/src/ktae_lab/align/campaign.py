@@ -27,6 +27,8 @@ from ktae_lab.tables.page import LAB
 AT_START = LAB.parent / "recipes/demo/grpo.yaml"
 ALONG = LAB / "recipes/hard/grpo.yaml"
 STEPS = (0, 5, 10, 20, 40)
+
+
 def _spec(label: str, estimator: str, *transforms: str) -> tuple[str, str]:
     """An option of `ktae-lab align`; labels are those that the committed tables have."""
     section = f"{{estimator: {estimator}, transforms: [{', '.join(transforms)}]}}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import typer
-from ktae.rollouts.text import printable
+from ktae.files.text import printable
 
 from ktae.errors import InputError
 from ktae_lab import __version__

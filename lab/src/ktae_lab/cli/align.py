@@ -116,7 +116,8 @@ def _claim(output: Path) -> None:
 
 
 def _estimators(specs: Sequence[str]) -> dict[str, Estimator]:
-    """By label: `NAME`, or `LABEL={estimator: ..., ...}`, where the label is the text without it."""
+    """By label: `NAME`, or `LABEL={estimator: ..., ...}`, where the label is the text without
+    it."""
     found: dict[str, Estimator] = {}
     for spec in specs:
         match = re.fullmatch(r"(.+?)=(\{.*\})", spec)
@@ -192,7 +193,7 @@ def _print(console: Console, found: Alignment, table: list[Row]) -> None:
         console.print(shown)
     console.print(covered(found), highlight=False)
     console.print(
-        "credit ×: the factor on the estimator's credit (scaled) that gives this mixture in this metric "
+        "credit ×: the factor on the estimator's credit that gives this mixture in this metric "
         "(median of the batches). It holds for this checkpoint: measure again later in training.",
         highlight=False,
     )

@@ -15,12 +15,12 @@ from ktae_lab.study.folder import State, StudyFolder, failures_before
 from ktae_lab.study.matrix import Outcome
 
 CURVES = {
-    "accuracy": ("rewards/correct/mean", "ktae/correct"),
+    "accuracy": ("rewards/correct/mean", "credit/correct"),
     "length": ("completions/mean_length",),
     "entropy": ("entropy",),
     "reward": ("reward",),
-    "term_abs": ("ktae/term_abs",),
-    "sign_flips": ("ktae/sign_flips",),
+    "credit_abs": ("credit/mean_abs",),
+    "sign_flips": ("credit/sign_flips",),
     "clipped": ("clip_ratio/region_mean",),
     "equal_groups": ("dynamic_sampling/equal_groups",),
     "seconds": ("seconds",),
@@ -30,7 +30,7 @@ CURVES = {
 `accuracy` is the share of correct rollouts of the step, those that dynamic sampling replaced
 included: it is that of the policy, where `reward` may hold a penalty as well."""
 
-KEPT = ("accuracy", "length", "entropy", "term_abs")
+KEPT = ("accuracy", "length", "entropy", "credit_abs")
 """Those of `curves.csv.gz`, beside what the matrix's outcomes are made of."""
 
 

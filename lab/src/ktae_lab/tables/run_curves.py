@@ -53,12 +53,12 @@ def tasks_of(study: str) -> list[str]:
     return list(dict.fromkeys(task for task, *_ in curves_of(study)))
 
 
-def mean_terms(study: str) -> dict[tuple[str, str], float]:
+def mean_credit(study: str) -> dict[tuple[str, str], float]:
     """The mean absolute term of a token over all runs of a task and method that have terms."""
     found: dict[tuple[str, str], list[float]] = {}
     for (task, method, *_), curves in curves_of(study).items():
-        if not np.isnan(curves["term_abs"]).all():
-            found.setdefault((task, method), []).append(float(np.nanmean(curves["term_abs"])))
+        if not np.isnan(curves["credit_abs"]).all():
+            found.setdefault((task, method), []).append(float(np.nanmean(curves["credit_abs"])))
     return {key: float(np.mean(means)) for key, means in found.items()}
 
 

@@ -24,7 +24,7 @@ error that so many problems and rollouts have, so that noise alone seldom makes 
 def runs(study: str, task: str) -> str:
     """Each method's outcomes: mean over seeds with the 95 % interval for these base models; and
     the mean absolute term of a token."""
-    rows, terms = [], run_curves.mean_terms(study)
+    rows, terms = [], run_curves.mean_credit(study)
     of_task = [row for row in studies.finished(study) if row["task"] == task]
     for method in dict.fromkeys(row["method"] for row in of_task):
         mine = [row for row in of_task if row["method"] == method]
@@ -32,7 +32,7 @@ def runs(study: str, task: str) -> str:
         term = terms.get((task, method))
         size = "" if term is None else f"{term:.2f}"
         rows.append([f"`{method}`", str(len(mine)), *cells, size])
-    return markdown(["method", "runs", *OUTCOMES.values(), "term a token"], rows)
+    return markdown(["method", "runs", *OUTCOMES.values(), "credit a token"], rows)
 
 
 def bias(study: str, *columns: str) -> str:
@@ -102,7 +102,7 @@ def step_time(study: str) -> str:
     for method in dict.fromkeys(row["method"] for row in finished):
         mine = [row for row in finished if row["method"] == method]
         step = statistics.median(float(row["seconds_per_step"]) for row in mine)
-        ktae = [float(r["ktae_seconds_per_step"]) for r in mine if r["ktae_seconds_per_step"]]
+        ktae = [float(r["credit_seconds_per_step"]) for r in mine if r["credit_seconds_per_step"]]
         own = statistics.median(ktae) if ktae else None
         shown = ["", ""] if own is None else [f"{1000 * own:.1f} ms", f"{own / step:.2%}"]
         rows.append([f"`{method}`", str(len(mine)), f"{step:.2f} s", *shown])
@@ -114,7 +114,7 @@ def step_time_alone(*_: str) -> str:
     found, rows = read_csv(STEP_TIME), []
     seconds = {(r["shape"], r["method"]): float(r["seconds"]) for r in found}
     for r in found:
-        own, step = float(r["ktae_seconds"]), float(r["seconds"])
+        own, step = float(r["credit_seconds"]), float(r["seconds"])
         estimator = [f"{1000 * own:.1f} ms ({own / step:.2%})", ""] if own else ["", ""]
         if r["baseline"]:
             added, low, high = (float(r[key]) for key in ("added", "added_low", "added_high"))
