@@ -1,10 +1,10 @@
-"""What each estimator's term is on average when labels are permuted: its bias, and its noise.
+"""The mean credit of each estimator when labels are permuted: its bias, and its noise.
 
     python benchmarks/bias.py
 
 Samples groups of 16 rollouts from the demo's base model, forgets how they were graded, and draws
-labels with so many correct ones at random: whatever the mean term then is, the data did not say
-it. Writes one row an estimator, number of correct rollouts and token frequency to results/bias.csv.
+labels with a given number of correct ones at random: a mean credit other than 0 is then a bias.
+Writes one row an estimator, number of correct rollouts and token frequency to results/bias.csv.
 """
 
 import argparse
@@ -15,20 +15,21 @@ from typing import Any
 import numpy as np
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ktae import KTAEConfig, token_credit
+from ktae import Estimator, preset, token_credit
 from ktae.demo import SUMS
 from ktae.demo.pretrain import base_model
+from ktae.estimators import PresenceZ, Scaled
 from ktae.evaluation.generation import generate
 
 G = 16
 CORRECT = (2, 5, 8, 11, 14)
 FREQUENCIES = ((1, 1), (2, 4), (5, 11), (12, 15), (16, 16))
 ESTIMATORS = {
-    "paper": KTAEConfig.paper(),
-    "released": KTAEConfig.released(),
-    "no-tf": KTAEConfig(h3=0.0),
-    "calibrated, tokens": KTAEConfig.calibrated(units=("token",)),
-    "calibrated": KTAEConfig.calibrated(),
+    "paper": preset("paper"),
+    "released": preset("released"),
+    "no-tf": preset("no-tf"),
+    "calibrated, tokens": Scaled(PresenceZ(), 0.3),
+    "calibrated": preset("calibrated"),
 }
 
 
@@ -42,9 +43,9 @@ def main() -> None:
     held = held_by(ids, mask, groups)
     rows = [
         {"estimator": name, "correct": n_true} | row
-        for name, config in ESTIMATORS.items()
+        for name, estimator in ESTIMATORS.items()
         for n_true in CORRECT
-        for row in bias(ids, mask, groups, held, config, n_true, arguments.permutations)
+        for row in bias(ids, mask, groups, held, estimator, n_true, arguments.permutations)
     ]
     with arguments.csv.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
@@ -87,27 +88,27 @@ def bias(
     mask: np.ndarray,
     groups: np.ndarray,
     held: np.ndarray,
-    config: KTAEConfig,
+    estimator: Estimator,
     n_true: int,
     permutations: int,
 ) -> list[dict[str, str]]:
-    """For each frequency the mean and mean absolute term of its tokens, and the mean's error."""
+    """For each frequency the mean and mean absolute credit of its tokens, and the mean's error."""
     rng = np.random.default_rng(n_true)
     bins = [(low <= held) & (held <= high) for low, high in FREQUENCIES]
     means, sizes = np.zeros((2, permutations, len(bins)))
     for i in range(permutations):
         order = rng.random((groups[-1] + 1, G)).argsort(axis=1)
-        terms = token_credit(ids, mask, (order < n_true).ravel(), groups, config)
-        means[i] = [terms[tokens].mean() for tokens in bins]
-        sizes[i] = [np.abs(terms[tokens]).mean() for tokens in bins]
+        credit = token_credit(ids, mask, (order < n_true).ravel(), groups, estimator)
+        means[i] = [credit[tokens].mean() for tokens in bins]
+        sizes[i] = [np.abs(credit[tokens]).mean() for tokens in bins]
     errors = means.std(axis=0, ddof=1) / permutations**0.5
     return [
         {
             "held_by": f"{low}-{high}",
             "tokens": str(tokens.sum()),
-            "mean_term": f"{mean:.4f}",
+            "mean_credit": f"{mean:.4f}",
             "standard_error": f"{error:.4f}",
-            "mean_abs_term": f"{size:.4f}",
+            "mean_abs_credit": f"{size:.4f}",
         }
         for (low, high), tokens, mean, error, size in zip(
             FREQUENCIES, bins, means.mean(axis=0), errors, sizes.mean(axis=0), strict=True
@@ -121,7 +122,9 @@ def print_markdown(rows: list[dict[str, Any]]) -> None:
         print("".join(f" {low}-{high} |" for low, high in FREQUENCIES))
         print("|---" * (1 + len(FREQUENCIES)) + "|")
         for n_true in CORRECT:
-            own = [r["mean_term"] for r in rows if (r["estimator"], r["correct"]) == (name, n_true)]
+            own = [
+                r["mean_credit"] for r in rows if (r["estimator"], r["correct"]) == (name, n_true)
+            ]
             print(f"| {n_true} | " + " | ".join(f"{float(mean):+.3f}" for mean in own) + " |")
 
 

@@ -33,7 +33,7 @@ MOVED_BY_VERL = {
 """Bytes a response token between TransferQueue and the driver for the advantages of plain GRPO."""
 MOVED_BY_KTAE = {"responses": 8}
 HELD_BY_VERL = {**MOVED_BY_VERL, "token_level_rewards": 0}  # the same tensor as rm_scores
-HELD_BY_KTAE = {"responses": 4, "terms": 4}
+HELD_BY_KTAE = {"responses": 4, "credit": 4}
 """Bytes a padded position in the driver's memory."""
 
 
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def check_shards(batch: Rollouts, counts: list[int]) -> None:
-    """A group's terms depend on its own rollouts and nothing else, to the last bit."""
+    """A group's credit depends on its own rollouts and nothing else, to the last bit."""
     whole = token_credit(*batch)
     for count in counts:
         for rows in np.array_split(np.arange(len(whole)).reshape(-1, GROUP_SIZE), count):

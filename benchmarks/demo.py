@@ -40,10 +40,10 @@ def run(recipe: Path, seed: int) -> dict[str, str]:
     row = {"recipe": summary["recipe"], "seed": str(seed), "steps": str(summary["steps"])}
     for when in ("before", "after"):
         row |= {f"{when}_{name}": f"{value:.4f}" for name, value in summary[when].items()}
-    ktae_seconds = summary["ktae_seconds_per_step"]
+    own_seconds = summary["credit_seconds_per_step"]
     return row | {
         "seconds_per_step": f"{summary['seconds_per_step']:.3f}",
-        "ktae_seconds_per_step": "" if ktae_seconds is None else f"{ktae_seconds:.5f}",
+        "credit_seconds_per_step": "" if own_seconds is None else f"{own_seconds:.5f}",
     }
 
 

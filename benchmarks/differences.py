@@ -1,4 +1,4 @@
-"""What each difference between the paper, its authors' code and ktae does to the terms.
+"""What each difference between the paper, its authors' code and ktae does to the credit.
 
     python benchmarks/differences.py                                   # the demo's base model
     python benchmarks/differences.py FILE --tokenizer FOLDER --append  # a rollout dump
@@ -18,32 +18,34 @@ import numpy as np
 import torch
 from bias import G, sample
 
-from ktae import KTAEConfig, credit_table, statistics
+from ktae import Estimator, credit_table, preset, statistics
+from ktae.backends.table import CreditTable
 from ktae.demo import SUMS
 from ktae.demo.model import make_tokenizer
+from ktae.estimators import KTAE, Ignoring, Scaled
+from ktae.estimators.transforms import ignored_by
 from ktae.rollouts import record
 from ktae.rollouts.readers import read
 from ktae.rollouts.tokens import load_tokenizer, tokenize
-from ktae.backends.table import CreditTable
 
-PAPER = KTAEConfig.paper()
-CHANGES = {
-    "released": KTAEConfig.released(),
-    "h2 = 1": KTAEConfig(h2=1.0),
-    "divided by h1 + h2": KTAEConfig(normalize=True),
-    "doubled": KTAEConfig(term_scale=2.0),
-    "fisher = point": KTAEConfig(fisher="point"),
-    "eps = 1e-3": KTAEConfig(eps=1e-3),
-    "without frequencies": KTAEConfig(h3=0.0),
+PAPER = KTAE()
+CHANGES: dict[str, Estimator] = {
+    "released": preset("released"),
+    "h2 = 1": KTAE(h2=1.0),
+    "divided by h1 + h2": KTAE(normalize=True),
+    "doubled": Scaled(PAPER, 2.0),
+    "fisher = point": KTAE(fisher="point"),
+    "eps = 1e-3": KTAE(eps=1e-3),
+    "without frequencies": KTAE(h3=0.0),
 }
 MOVED = 0.05
-SATURATED = 0.9  # of the largest term that there can be
+SATURATED = 0.9  # of the largest credit that there can be
 COLUMNS = (
     "rollouts",
     "change",
     "groups",
     "tokens",
-    "mean_abs_term",
+    "mean_abs_credit",
     "saturated",
     "mean_abs_difference",
     "moved",
@@ -128,31 +130,32 @@ def from_file(path: Path, tokenizer: str | None) -> Rollouts:
 
 def compare(name: str, rollouts: Rollouts) -> list[dict[str, str]]:
     counted = count(rollouts)
-    paper = counted.table.term
-    configs = dict(CHANGES)
+    paper = counted.table.credit
+    changes = dict(CHANGES)
     if rollouts.end is not None:
-        configs["end token ignored"] = KTAEConfig(ignore_token_ids=(rollouts.end,))
-    found = {"paper": (paper, PAPER)}
-    for change, config in configs.items():
-        found[change] = terms_of(rollouts, config, counted), config
+        changes["end token ignored"] = Ignoring(PAPER, (rollouts.end,))
+    found: dict[str, tuple[np.ndarray, Estimator]] = {"paper": (paper, PAPER)}
+    for change, estimator in changes.items():
+        found[change] = credit_of(rollouts, estimator, counted), estimator
     assert np.allclose(recomputed(counted), paper, rtol=0, atol=1e-9)
     found["float32 Fisher"] = recomputed(counted, p=single_precision(counted)), PAPER
     found["mean lengths"] = recomputed(counted, relative=mean_lengths(counted)), PAPER
     weights = counted.occurrences
+    n = np.array(float(G))
     return [
         {
             "rollouts": name,
             "change": change,
             "groups": str(len(np.unique(counted.table.group))),
             "tokens": f"{weights.sum():.0f}",
-            "mean_abs_term": f"{np.average(abs(terms), weights=weights):.4f}",
-            "saturated": share(abs(terms) > SATURATED * config.term_scale / 2, weights),
-            "mean_abs_difference": f"{np.average(abs(terms - paper), weights=weights):.4f}",
-            "moved": share(abs(terms - paper) > MOVED, weights),
-            "other_sign": share(np.sign(terms) * np.sign(paper) < 0, weights),
+            "mean_abs_credit": f"{np.average(abs(credit), weights=weights):.4f}",
+            "saturated": share(abs(credit) > SATURATED * estimator.largest_credit(n), weights),
+            "mean_abs_difference": f"{np.average(abs(credit - paper), weights=weights):.4f}",
+            "moved": share(abs(credit - paper) > MOVED, weights),
+            "other_sign": share(np.sign(credit) * np.sign(paper) < 0, weights),
             "note": "",
         }
-        for change, (terms, config) in found.items()
+        for change, (credit, estimator) in found.items()
     ]
 
 
@@ -175,21 +178,21 @@ def count(rollouts: Rollouts) -> Counted:
     return Counted(table, occurrences, length)
 
 
-def terms_of(rollouts: Rollouts, config: KTAEConfig, counted: Counted) -> np.ndarray:
-    """The terms of the table's rows under another config; 0 where it ignores the token."""
-    table = credit_table(*rollouts[:4], config)
+def credit_of(rollouts: Rollouts, estimator: Estimator, counted: Counted) -> np.ndarray:
+    """The credit of the table's rows under another estimator; 0 where it ignores the token."""
+    table = credit_table(*rollouts[:4], estimator)
     mixed = (table.a + table.c > 0) & (table.b + table.d > 0)
-    kept = ~np.isin(counted.table.token_id, config.ignore_token_ids)
-    terms = np.zeros(len(kept))
+    kept = ~np.isin(counted.table.token_id, ignored_by(estimator))
+    credit = np.zeros(len(kept))
     assert np.array_equal(table.token_id[mixed], counted.table.token_id[kept])
-    terms[kept] = table.term[mixed]
-    return terms
+    credit[kept] = table.credit[mixed]
+    return credit
 
 
 def recomputed(
     counted: Counted, p: np.ndarray | None = None, relative: np.ndarray | None = None
 ) -> np.ndarray:
-    """Terms under `paper`, with other p-values, or other lengths (rows, 2) relative to L_avg."""
+    """Credit under `paper`, with other p-values, or other lengths (rows, 2) relative to L_avg."""
     t = counted.table
     if p is None:
         p = t.p_value
@@ -203,8 +206,8 @@ def recomputed(
     )
     contrast = statistics.frequency_contrast(full_true, full_false, PAPER.eps)
     shares = np.arcsin(np.sqrt(t.a / (t.a + t.c))) - np.arcsin(np.sqrt(t.b / (t.b + t.d)))
-    terms: np.ndarray = 0.5 * np.tanh(0.5 * strength * (shares + PAPER.h3 * contrast))
-    return terms
+    credit: np.ndarray = 0.5 * np.tanh(0.5 * strength * (shares + PAPER.h3 * contrast))
+    return credit
 
 
 def mean_lengths(counted: Counted) -> np.ndarray:

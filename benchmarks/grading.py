@@ -16,9 +16,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from ktae.files.atomic import atomic_write
 from ktae.bench import append_rows, machine
 from ktae.evaluation.outputs import Output, read
+from ktae.files.atomic import atomic_write
 from ktae.grading import GradingPool, Outcome, Task, Verdict
 
 HERE = Path(__file__).parent

@@ -2,8 +2,8 @@
 
     python benchmarks/units.py [--tokenizer FOLDER]
 
-On the paper's batch and the CPU backend, by the call that users make: a config with that unit, and
-the preset `calibrated`. Appends one row a config to results/units.csv; words, lines and steps need
+On the paper's batch and the CPU backend, by the call that users make: KTAE over that unit, and the
+preset `calibrated`. Appends one row an estimator to results/units.csv; words, lines and steps need
 a tokenizer, whose tables are made before the clock starts.
 """
 
@@ -15,10 +15,11 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from ktae import KTAEConfig, token_credit
+from ktae import Estimator, preset, token_credit
+from ktae.batch import Vocabulary
 from ktae.bench import Rollouts, append_rows, machine, random_batch
-from ktae.rollouts.tokens import load_tokenizer
-from ktae.estimators.units import UNITS
+from ktae.estimators import KTAE, UNITS, OverUnits
+from ktae.rollouts.tokens import load_tokenizer, vocabulary
 
 HERE = Path(__file__).parent
 
@@ -30,15 +31,15 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--csv", type=Path, default=HERE / "results/units.csv")
     arguments = parser.parse_args()
-    tokenizer = load_tokenizer(arguments.tokenizer) if arguments.tokenizer else None
+    texts = vocabulary(load_tokenizer(arguments.tokenizer)) if arguments.tokenizer else None
     batch = random_batch(groups=arguments.groups)
-    configs = {
-        name: KTAEConfig(units=(name,))
+    estimators: dict[str, Estimator] = {
+        name: OverUnits(KTAE(), (name,))
         for name, unit in UNITS.items()
-        if tokenizer or not unit.needs_tokenizer
+        if texts or not unit.needs_vocabulary
     }
-    configs["calibrated"] = KTAEConfig.calibrated()
-    measured = measure(batch, configs, tokenizer, arguments.repeats)
+    estimators["calibrated"] = preset("calibrated")
+    measured = measure(batch, estimators, texts, arguments.repeats)
     rows = [
         {
             "config": name,
@@ -61,14 +62,14 @@ def main() -> None:
 
 
 def measure(
-    batch: Rollouts, configs: dict[str, KTAEConfig], tokenizer: object, repeats: int
+    batch: Rollouts, estimators: dict[str, Estimator], texts: Vocabulary | None, repeats: int
 ) -> dict[str, list[float]]:
-    """Seconds of each round; all configs in every round, so all see one machine."""
-    seconds: dict[str, list[float]] = {name: [] for name in configs}
+    """Seconds of each round; all estimators in every round, so all see one machine."""
+    seconds: dict[str, list[float]] = {name: [] for name in estimators}
     for round_number in range(repeats + 1):
-        for name, config in configs.items():
+        for name, estimator in estimators.items():
             started = time.perf_counter()
-            token_credit(*batch, config, tokenizer=tokenizer)
+            token_credit(*batch, estimator, vocabulary=texts)
             if round_number > 0:  # the first compiles
                 seconds[name].append(time.perf_counter() - started)
     return seconds

@@ -1,4 +1,4 @@
-"""Draw the README's picture: rollouts of one group of a demo run, each token shaded by its term.
+"""Draw the README's picture: rollouts of one group of a demo run, each token shaded by its credit.
 
 python docs/key_token_picture.py runs/demo-grpo-ktae-seed0 docs/images/key-tokens.png
 """
@@ -13,7 +13,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 # Blue for, orange against: distinguishable without seeing red and green.
-COLOURS = LinearSegmentedColormap.from_list("terms", ["#e08214", "#ffffff", "#4393c3"])
+COLOURS = LinearSegmentedColormap.from_list("credit", ["#e08214", "#ffffff", "#4393c3"])
 COLUMNS, LINE_HEIGHT = 112, 0.28
 
 
@@ -54,28 +54,28 @@ def draw(rollouts: list[dict[str, Any]], picture: Path) -> None:
         )
         for line in placed:
             y += 1
-            for x, word, term in line:
+            for x, word, credit in line:
                 axes.text(
                     x, y, word, family="DejaVu Sans Mono", size=9.5,
-                    bbox={"facecolor": COLOURS(term + 0.5), "edgecolor": "none", "pad": 1.6},
+                    bbox={"facecolor": COLOURS(credit + 0.5), "edgecolor": "none", "pad": 1.6},
                 )  # fmt: skip
         y -= 0.2
     y += 1.4
-    for x, word, term in ((0, "against", -0.45), (9, "for a correct answer", 0.45)):
-        colour = {"facecolor": COLOURS(term + 0.5), "edgecolor": "none", "pad": 1.6}
+    for x, word, credit in ((0, "against", -0.45), (9, "for a correct answer", 0.45)):
+        colour = {"facecolor": COLOURS(credit + 0.5), "edgecolor": "none", "pad": 1.6}
         axes.text(x, y, word, size=9, bbox=colour)
     figure.savefig(picture, dpi=130, bbox_inches="tight", pad_inches=0.15)
 
 
 def layout(row: dict[str, Any]) -> list[list[tuple[float, str, float]]]:
-    """Words broken into lines: (column, word, term)."""
+    """Words broken into lines: (column, word, credit)."""
     lines: list[list[tuple[float, str, float]]] = [[]]
     x = 0
-    for word, term in zip(row["response"].split(), row["terms"], strict=True):
+    for word, credit in zip(row["response"].split(), row["credit"], strict=True):
         if x + len(word) > COLUMNS:
             lines.append([])
             x = 0
-        lines[-1].append((x, word, term))
+        lines[-1].append((x, word, credit))
         x += len(word) + 1
     return lines
 

@@ -75,9 +75,9 @@ def check_scoring() -> None:
     lines = "".join(json.dumps(row) + "\n" for row in ROLLOUTS)
     Path("rollouts.jsonl").write_text(lines, encoding="utf-8")
     ktae("score", "rollouts.jsonl", "--output", "scores.parquet")
-    terms = pyarrow.parquet.read_table("scores.parquet")["terms"].to_pylist()
-    assert terms[0][2] > 0 > terms[1][2] and terms[0][:2] == [0, 0], terms
-    print("scored", terms)
+    credit = pyarrow.parquet.read_table("scores.parquet")["credit"].to_pylist()
+    assert credit[0][2] > 0 > credit[1][2] and credit[0][:2] == [0, 0], credit
+    print("scored", credit)
 
 
 def ktae(*arguments: str, **environment: str) -> str:

@@ -14,7 +14,7 @@ from ktae.trainers.trl.settings import grpo_config
 )
 def test_recipes_of_a_folder_differ_in_the_method_alone(folder, language):
     """So that a difference between two of them is a difference between methods."""
-    method = {"name", "algorithm", "ktae"}
+    method = {"name", "algorithm", "credit"}
     paths = sorted((LAB / "recipes" / folder).glob("*.yaml"))
     recipes = [load(path) for path in paths]
     assert {path.stem for path in paths} == {

@@ -29,6 +29,7 @@ def study(path, output, *more):
     return [sys.executable, "-m", "ktae_lab", *map(str, arguments)]
 
 
+@pytest.mark.slow
 def test_smoke_matrix_interrupted_and_resumed(base, tmp_path, monkeypatch):
     from ktae.demo import SUMS
     from ktae.demo.pretrain import base_model_folder

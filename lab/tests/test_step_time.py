@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from ktae import InputError
+from ktae import InputError, preset
 from ktae.demo import SUMS, pretrain
+from ktae.estimators import to_section
 from ktae.recipe import Recipe
 from ktae.trainers.trl import KTAETrainer
 from ktae.trainers.trl.trainer import RolloutBatch
@@ -49,16 +50,17 @@ def test_the_demo_s_recipes_are_those_of_the_study() -> None:
     for name, recipe in recipes.items():
         assert (recipe.steps, recipe.task, recipe.model.path) == (1, "demo", "demo")
         assert recipe.algorithm.loss == name.split("-")[0]
-        preset = {"ktae": "paper", "calibrated": "calibrated"}.get(name.partition("-")[2])
-        assert (recipe.ktae.preset if recipe.ktae else None) == preset
-        assert (name in step_time.BASELINES) == (recipe.ktae is not None)
-        if recipe.ktae:
+        used = {"ktae": "paper", "calibrated": "calibrated"}.get(name.partition("-")[2])
+        assert recipe.credit == (used and preset(used))
+        assert (name in step_time.BASELINES) == (recipe.credit is not None)
+        if recipe.credit is not None:
             baseline = recipes[step_time.BASELINES[name]]
-            method = {"name", "ktae"}
+            method = {"name", "credit"}
             assert recipe.model_dump(exclude=method) == baseline.model_dump(exclude=method)
     assert (recipes["grpo"].rollout.prompts_per_step, recipes["grpo"].algorithm.epochs) == (8, 2)
 
 
+@pytest.mark.slow
 def test_methods_of_a_round_train_on_the_same_rollouts(
     demo: tuple[Any, Any], batches: list[RolloutBatch]
 ) -> None:
@@ -69,7 +71,7 @@ def test_methods_of_a_round_train_on_the_same_rollouts(
         for recipe in recipes.values():
             step = step_time.train(shape, recipe.model_copy(update={"seed": seed}), *demo)
             assert step.seconds > step.credit_seconds
-            assert (step.credit_seconds > 0) == (recipe.ktae is not None)
+            assert (step.credit_seconds > 0) == (recipe.credit is not None)
             assert 1 <= step.mean_length <= 8
     by_method = list(zip(recipes, batches[:6], batches[6:], strict=True))
     _, first, second = by_method[0]
@@ -105,9 +107,9 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     trained: list[tuple[str, int]] = []
 
     def train(_: Any, recipe: Recipe, *__: Any) -> Any:
-        name = recipe.algorithm.loss + (f"-{recipe.ktae.preset}" if recipe.ktae else "")
-        trained.append((name, recipe.seed))
-        own = {None: 0.0, "paper": 0.25, "calibrated": 0.5}[recipe.ktae and recipe.ktae.preset]
+        credit = recipe.credit and to_section(recipe.credit)
+        trained.append((f"{recipe.algorithm.loss} {credit}", recipe.seed))
+        own = {None: 0.0, "paper": 0.25, "calibrated": 0.5}[credit]  # type: ignore[index]
         noise = 100.0 if recipe.seed == 0 else float(recipe.seed)
         return step_time.Step(noise + 2 * own * recipe.seed, own, 30.0)
 

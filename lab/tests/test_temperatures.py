@@ -48,6 +48,7 @@ def test_scores_by_hand(monkeypatch, n_samples, pass_at_8):
     assert scores[3][1:] == pytest.approx((10 / n, pass_at_8, 5.0))
 
 
+@pytest.mark.slow
 def test_measures_what_is_finished_and_no_model_twice(make_study):
     study = make_study()
     study.folder.open(study.matrix, study.cells, resume=False).close()

@@ -13,11 +13,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from ktae import KTAEConfig, token_advantages
+from ktae import preset, token_advantages
 from ktae import recipe as recipes
 from ktae.demo import SUMS
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.errors import InputError
+from ktae.estimators import Function, OverUnits, PresenceZ, Scaled, from_section
 from ktae.trainers.trl.tasks import TASKS
 from ktae_lab.align import measure as measuring
 from ktae_lab.align.gradients import Reference, cosine, policy_gradient, product
@@ -28,7 +29,7 @@ from ktae_lab.cli import app
 
 RECIPE = Path(__file__).parents[3] / "recipes/demo/grpo.yaml"
 SMALL = ["rollout.prompts_per_step=2", "rollout.group_size=4", "rollout.max_response_length=6"]
-ESTIMATORS = {"paper": KTAEConfig.paper(), "calibrated": KTAEConfig.calibrated()}
+ESTIMATORS = {name: preset(name) for name in ("paper", "calibrated")}
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def test_no_weights_no_gradient(model: Any, rollouts: Rollouts) -> None:
 @pytest.mark.parametrize("loss", ["grpo", "dapo", "dr_grpo"])
 def test_weights_are_the_losses_token_advantages(rollouts: Rollouts, loss: str) -> None:
     recipe = recipes.load(RECIPE, [*SMALL, f"algorithm.loss={loss}"])
-    base_bt, terms = token_weights(rollouts, recipe, ESTIMATORS, None)
+    base_bt, credit = token_weights(rollouts, recipe, ESTIMATORS, None)
     known = ~np.isnan(rollouts.reward_b)
     rewards = np.nan_to_num(rollouts.reward_b)
     kept = (known & rollouts.mask_bt.any(dim=1).numpy()).nonzero()[0]
@@ -91,18 +92,18 @@ def test_weights_are_the_losses_token_advantages(rollouts: Rollouts, loss: str) 
     # Empty rollouts have no place in GRPO's mean here; they do where the trainer counts them.
     first = kept < 4
     torch.testing.assert_close(
-        (base_bt + terms["paper"])[kept][first], (expected * scale)[first], rtol=1e-5, atol=1e-7
+        (base_bt + credit["paper"])[kept][first], (expected * scale)[first], rtol=1e-5, atol=1e-7
     )
 
 
 def test_overlong_shaping_is_in_the_advantages_and_not_in_the_verdicts(rollouts: Rollouts) -> None:
     recipe = recipes.load(RECIPE, SMALL)
-    before, terms = token_weights(rollouts, recipe, ESTIMATORS, None)
+    before, credit = token_weights(rollouts, recipe, ESTIMATORS, None)
     shaped = rollouts._replace(penalty_b=np.array([-0.5, 0, 0, 0, 0, 0, 0, 0]))
     after, same = token_weights(shaped, recipe, ESTIMATORS, None)
     assert not torch.allclose(before[:4], after[:4])
     assert torch.equal(before[4:], after[4:])
-    assert all(torch.equal(terms[name], same[name]) for name in terms)
+    assert all(torch.equal(credit[name], same[name]) for name in credit)
 
 
 @pytest.mark.usefixtures("parity")
@@ -117,15 +118,16 @@ def test_drawn_rollouts_have_the_recipes_temperature_and_shaping(model: Any) -> 
 
 
 def test_mixtures_follow_from_products() -> None:
-    base, term, reference = torch.randn(3, 50, generator=torch.Generator().manual_seed(0))
+    base, credit, reference = torch.randn(3, 50, generator=torch.Generator().manual_seed(0))
     for scale in (None, torch.rand(50)):
-        pairs = {"bb": (base, base), "bt": (base, term), "tt": (term, term)}
-        pairs |= {"br": (base, reference), "tr": (term, reference), "rr": (reference, reference)}
+        pairs = {"bb": (base, base), "bt": (base, credit), "tt": (credit, credit)}
+        pairs |= {"br": (base, reference), "tr": (credit, reference), "rr": (reference, reference)}
         products = Products(**{name: product(*pair, scale) for name, pair in pairs.items()})
-        expected = cosine(base + 0.7 * term, reference, scale)
+        expected = cosine(base + 0.7 * credit, reference, scale)
         assert products.cosine(1, 0.7) == pytest.approx(expected, rel=1e-5)
         weight = products.equal_norm()
-        assert product(weight * term, weight * term, scale) == pytest.approx(products.bb, rel=1e-5)
+        norm = product(weight * credit, weight * credit, scale)
+        assert norm == pytest.approx(products.bb, rel=1e-5)
     assert Products(0, 0, 0, 0, 0, 1).cosine(1, 1) == 0
 
 
@@ -296,7 +298,8 @@ def test_command(model: Any, tmp_path: Path) -> None:
     make_tokenizer(SUMS).save_pretrained(folder)
     command = ["align", str(RECIPE), *SMALL, f"model.path={folder}", "--batches", "2"]
     command += ["--reference-prompts", "4", "--output", str(tmp_path / "out")]
-    command += ["--estimators", "paper,calibrated:units=[token,trigram]"]
+    own = "{estimator: presence-z, transforms: [{over-units: [token, trigram]}, {scaled: 0.3}]}"
+    command += ["--estimator", "paper", "--estimator", f"with trigrams={own}"]
     done = CliRunner().invoke(app, command, catch_exceptions=False)
     assert done.exit_code == 0 and "as trained" in done.stdout
     report = json.loads((tmp_path / "out/align.json").read_text())
@@ -305,8 +308,9 @@ def test_command(model: Any, tmp_path: Path) -> None:
     assert report["intervals"] in " ".join(done.stdout.split())
     again = rows(read(tmp_path / "out/align.json"), [0.3, 1, 2])
     assert [dataclasses.asdict(row) for row in again] == report["rows"]
-    trigrams = report["estimators"]["calibrated:units=[token,trigram]"]
-    assert (trigrams["statistic"], trigrams["units"]) == ("z", ["token", "trigram"])
+    estimators = {name: from_section(x) for name, x in report["estimators"].items()}
+    trigrams = Scaled(OverUnits(PresenceZ(), ("token", "trigram")), 0.3)
+    assert estimators == {"paper": preset("paper"), "with trigrams": trigrams}
     assert b"<svg" in (tmp_path / "out/align.svg").read_bytes()
     assert report["not_read"] == []
     with pytest.raises(InputError, match="out holds a measurement already; give another --output"):
@@ -316,13 +320,16 @@ def test_command(model: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--estimators", "papr"], "no preset 'papr'; expected one of paper"),
+        (["--estimator", "papr"], "no estimator 'papr'; did you mean 'paper'"),
         (["--device", "tpu"], "--device is 'tpu'; expected cpu"),
-        (["--estimators", "paper,paper"], "--estimators names paper twice"),
-        (["--estimators", "paper:h3"], "'h3' in 'paper:h3'; expected preset:key=value"),
-        (["--estimators", "paper:h9=1"], "no KTAE setting 'h9'"),
-        (["--estimators", "paper:name=3"], "no KTAE setting 'name'"),
-        (["--estimators", "calibrated:term_scale=-1e-1"], "term_scale is -0.1; expected a number"),
+        (["--estimator", "paper", "-e", "paper"], "--estimator names paper twice"),
+        (["-e", "own={h3: 0}"], "credit is {'h3': 0}; expected the name of an estimator, or"),
+        (["-e", "own={estimator: paper, h9: 1}"], "estimator paper has no setting 'h9'"),
+        (["-e", "own={estimator: [}"], r"--estimator own=\{estimator: \[\} is not YAML"),
+        (
+            ["-e", "own={estimator: calibrated, transforms: [{scaled: -1e-1}]}"],
+            "factor is -0.1; expected a number",
+        ),
         (["--reference-blocks", "3"], "reference_blocks is 3; expected an even number"),
         (["--weights", "1,x"], "--weights is '1,x'; expected numbers"),
         (["--weights", "-1"], "expected finite numbers above 0"),
@@ -339,23 +346,22 @@ def first_token(token_ids: Any, mask: Any, correct: Any, groups: Any) -> Any:
     return np.where(np.arange(token_ids.shape[1]) == 0, np.where(correct, 1.0, -1.0)[:, None], 0)
 
 
-def test_a_function_is_weighted_as_a_config_is(rollouts: Rollouts) -> None:
+def test_a_function_is_weighted_as_any_estimator(rollouts: Rollouts) -> None:
     recipe = recipes.load(RECIPE, [*SMALL, "algorithm.loss=dapo"])
-    _, terms = token_weights(rollouts, recipe, {"own": first_token}, None)
+    _, credit = token_weights(rollouts, recipe, {"own": Function(first_token)}, None)
     n_tokens = float(rollouts.mask_bt.sum())
     expected = torch.zeros(8, 5)
     # Rollout 4 nobody could grade, 6 has no token.
     expected[[0, 3, 5], 0], expected[[1, 2, 7], 0] = 1 / n_tokens, -1 / n_tokens
-    torch.testing.assert_close(terms["own"], expected)
+    torch.testing.assert_close(credit["own"], expected)
 
 
 @pytest.mark.usefixtures("parity")
-def test_measure_a_function_beside_a_config(model: Any) -> None:
+def test_measure_a_function_beside_a_preset(model: Any) -> None:
     recipe = recipes.load(RECIPE, SMALL)
-    estimators = {"own": first_token, "paper": KTAEConfig.paper()}
+    estimators = {"own": first_token, "paper": "paper"}
     found = measure(model, make_tokenizer(SUMS), recipe, estimators, Plan(2, 4), lambda *_: None)
     assert [len(found.products["raw"][name]) for name in estimators] == [2, 2]
     assert all(products.tt > 0 for products in found.products["raw"]["own"])
-    for bad in ("paper", KTAEConfig.paper):
-        with pytest.raises(InputError, match=r"estimators\['bad'\] is .*expected a KTAEConfig, or"):
-            measure(None, None, recipe, {"bad": bad}, Plan(2, 4), lambda *_: None)  # type: ignore[dict-item]
+    with pytest.raises(InputError, match=r"estimators\['bad'\] is 3; expected an estimator of"):
+        measure(None, None, recipe, {"bad": 3}, Plan(2, 4), lambda *_: None)  # type: ignore[dict-item]

@@ -58,7 +58,7 @@ def train(recipe: recipes.Recipe, folder: RunFolder, done: int) -> None:
     # A method's effect is the same at every seed but for a little: pairs are worth something.
     luck = zlib.crc32(str(recipe.seed).encode()) % 97 / 97
     effect = (
-        0.1 * (recipe.ktae is not None)
+        0.1 * (recipe.credit is not None)
         + zlib.crc32(f"{recipe.name}{recipe.seed}".encode()) % 89 / 8900
     )
     for step in range(done + 1, recipe.steps + 1):

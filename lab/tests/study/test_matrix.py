@@ -6,8 +6,10 @@ import pytest
 import yaml
 from small import CONTENT, LAB, ROOT
 
+from ktae import preset
 from ktae import recipe as recipes
 from ktae.errors import InputError
+from ktae.estimators import KTAE, PermutedLabels
 from ktae_lab.study import cells as expansion
 from ktae_lab.study import matrix as matrices
 
@@ -67,31 +69,30 @@ def test_a_method_wins_over_a_task_and_a_task_over_the_rest(expand):
 
 
 def test_a_section_comes_before_the_keys_in_it(expand):
-    overrides = {"ktae.control": "permuted-labels", "ktae": {"preset": "released"}}
+    overrides = {"credit.transforms": ["permuted-labels"], "credit": {"estimator": "released"}}
     cell = expand(overrides=overrides)[0]
-    assert cell.recipe.ktae.config().control == "permuted-labels"
-    assert cell.recipe.ktae.config().term_scale == 2
+    assert cell.recipe.credit == PermutedLabels(preset("released"))
 
 
 def test_a_section_takes_the_place_of_keys_set_for_all(expand):
     recipe = str(ROOT / "recipes/demo/grpo-ktae.yaml")
     methods = {
-        "grpo": {"recipe": recipe, "overrides": {"ktae": None}},
+        "grpo": {"recipe": recipe, "overrides": {"credit": None}},
         "ktae": {"recipe": recipe},
-        "own": {"recipe": recipe, "overrides": {"ktae.h3": 2}},
-        "released": {"recipe": recipe, "overrides": {"ktae": {"preset": "released"}}},
+        "own": {"recipe": recipe, "overrides": {"credit.h3": 2}},
+        "released": {"recipe": recipe, "overrides": {"credit": "released"}},
     }
-    cells = expand(methods=methods, contrasts=[], overrides={"ktae.h3": 0}, seeds=[1])
-    found = {cell.method: cell.recipe.ktae and cell.recipe.ktae.config().h3 for cell in cells}
-    assert found["grpo"] is None
-    assert found["ktae"] == 0
-    assert found["own"] == 2
-    assert found["released"] not in (0, 2)
+    cells = expand(methods=methods, contrasts=[], overrides={"credit.h3": 0}, seeds=[1])
+    assert {cell.method: cell.recipe.credit for cell in cells} == {
+        "grpo": None, "ktae": KTAE(h3=0), "own": KTAE(h3=2), "released": preset("released"),
+    }  # fmt: skip
 
 
 def test_a_key_for_all_does_not_switch_the_estimator_on(expand):
-    with pytest.raises(InputError, match=r"method grpo: its recipe has no ktae, and ktae\.h3"):
-        expand(overrides={"ktae.h3": 0})
+    with pytest.raises(
+        InputError, match=r"method grpo: recipe .*: credit is \{'h3': 0\}; expected"
+    ):
+        expand(overrides={"credit.h3": 0})
 
 
 def test_recipes_are_relative_to_the_matrix(tmp_path):
@@ -129,7 +130,7 @@ def test_recipe_digests_follow_every_other_setting(expand):
         methods = {"a": {"recipe": recipe, "overrides": overrides}}
         return expansion.recipe_digests(expand(methods=methods, contrasts=[]))["a"]
 
-    settings = {"steps": 9, "model.lora_rank": 4, "ktae.h3": 0, "model.path": "other"}
+    settings = {"steps": 9, "model.lora_rank": 4, "credit": "paper", "model.path": "other"}
     assert len({of()} | {of(**{key: value}) for key, value in settings.items()}) == 5
     clip_low = recipes.load(recipe).algorithm.clip_low
     assert clip_low == recipes.Algorithm().clip_low

@@ -47,6 +47,7 @@ def has_steps(study, *names):
     return all(file.exists() and file.read_text() for file in files)
 
 
+@pytest.mark.slow
 def test_every_cell_is_run_once_and_never_again(make_study, starts):
     study = make_study()
     assert study.run()
@@ -57,6 +58,7 @@ def test_every_cell_is_run_once_and_never_again(make_study, starts):
     assert starts() == names
 
 
+@pytest.mark.slow
 def test_a_matrix_may_grow(make_study, starts):
     make_study(seeds=[1]).run()
     study = make_study(seeds=[1, 2])
@@ -103,6 +105,7 @@ def test_a_folder_that_cannot_be_locked(make_study, monkeypatch):
         study.run()
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_counted_and_run_again_only_on_demand(make_study, starts, monkeypatch):
     study = make_study()
     monkeypatch.setenv("FAKE_FAIL", "grpo/seed2")
@@ -125,6 +128,7 @@ def test_a_failed_run_is_counted_and_run_again_only_on_demand(make_study, starts
     assert len(starts()) == 7
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_after_the_step_and_resume_goes_on(make_study, starts, monkeypatch, tmp_path):
     study = make_study(seeds=[1, 2], overrides={"steps": 8})
     monkeypatch.setenv("FAKE_GATE", str(tmp_path / "gate"))
@@ -147,6 +151,7 @@ def test_ctrl_c_stops_after_the_step_and_resume_goes_on(make_study, starts, monk
     assert [line["step"] for line in lines] == list(range(1, 9))
 
 
+@pytest.mark.slow
 def test_termination_stops_as_ctrl_c_does(make_study, monkeypatch, tmp_path):
     study = make_study(seeds=[1], overrides={"steps": 8})
     monkeypatch.setenv("FAKE_GATE", str(tmp_path / "gate"))
@@ -158,6 +163,7 @@ def test_termination_stops_as_ctrl_c_does(make_study, monkeypatch, tmp_path):
     assert len(study.folder.run_folder(study.cells[0]).read_metrics()) == 2, "it ended its step"
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_kills_runs_that_do_not_stop(make_study, monkeypatch, tmp_path):
     study = make_study(seeds=[1], overrides={"steps": 8})
     monkeypatch.setenv("FAKE_GATE", str(tmp_path / "gate"))
@@ -215,6 +221,7 @@ def test_a_run_stopped_from_outside_goes_on_from_its_checkpoint(
     assert ends == [State.UNFINISHED, State.UNFINISHED, State.FINISHED]
 
 
+@pytest.mark.slow
 def test_a_run_killed_three_times_has_failed_and_keeps_its_checkpoint(
     make_study, starts, monkeypatch
 ):
@@ -260,6 +267,7 @@ def killed_half_way(make_study, monkeypatch, gate):
     return study
 
 
+@pytest.mark.slow
 def test_after_kill_9_the_runs_left_behind_are_waited_for(
     make_study, starts, monkeypatch, tmp_path
 ):
@@ -274,6 +282,7 @@ def test_after_kill_9_the_runs_left_behind_are_waited_for(
     ]
 
 
+@pytest.mark.slow
 def test_after_kill_9_of_everything_only_the_runs_in_flight_go_on(
     make_study, starts, monkeypatch, tmp_path
 ):
@@ -287,6 +296,7 @@ def test_after_kill_9_of_everything_only_the_runs_in_flight_go_on(
     assert len(starts()) == 6
 
 
+@pytest.mark.slow
 def test_a_run_left_behind_that_dies_before_it_has_a_folder_is_run(make_study, starts):
     study = make_study(seeds=[1])
     study.folder.open(study.matrix, study.cells, resume=False).close()
@@ -308,6 +318,7 @@ def test_what_an_earlier_attempt_left_before_its_recipe_is_removed(make_study, s
     assert starts() == ["grpo 1 start", "grpo-ktae 1 start"]
 
 
+@pytest.mark.slow
 def test_a_model_is_loaded_by_one_run_first(make_study, tmp_path):
     """The second run of a base model starts when the first has its recipe in its folder; a task's
     base model is another one, and loads beside it."""

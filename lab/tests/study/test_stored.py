@@ -14,6 +14,7 @@ from ktae_lab.study.stored import read_runs, read_trained_by
 STUDIES = sorted(path.parent for path in (LAB / "results").glob("*/announced.json"))
 
 
+@pytest.mark.slow
 def test_what_is_read_is_what_was_written(make_study):
     """All but the curves that are not kept; recipes are not looked at."""
     study = make_study(tasks={"sums": {}, "lists": {}})

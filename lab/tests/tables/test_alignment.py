@@ -8,7 +8,7 @@ from ktae_lab.tables import alignment
 
 
 def measured(tr, *, reference_noise=0.0, batches=4):
-    """A base model on which the terms are orthogonal to the advantages and as long, with this
+    """A base model on which the credit is orthogonal to the advantages and as long, with this
     product with the reference, of four blocks; GRPO's is .5."""
     shares = np.array([0.25 - reference_noise, 0.25 + reference_noise, 0.25, 0.25])
     products = [Products(bb=1.0, bt=0.0, tt=1.0, br=0.5, tr=tr, rr=1.0)] * batches
@@ -26,7 +26,7 @@ def ratio(found, factor=1.0, weights=(1.0, 1.0)):
 
 
 def test_ratios_are_of_cosines_as_trained():
-    """One base model's terms point where the reference does, the other's are all noise."""
+    """One base model's credit points where the reference does, the other's is all noise."""
     two = (measured(1.0), measured(0.0))
     assert ratio(two).value == pytest.approx((3 + 1) / 2**0.5 / 2)
     assert ratio(two, factor=2).value == pytest.approx((5 + 1) / 5**0.5 / 2)

@@ -116,7 +116,7 @@ def test_paces_are_told_by_median_and_range(small):
     assert table[2] == "| t | `new` | 3 | 1.00 (1.00 to never) | 1.00 (1.00 to never) |"
 
 
-def test_the_size_of_the_terms_is_of_methods_that_have_some(small):
+def test_the_size_of_credit_is_of_methods_that_have_some(small):
     rows = ["task,method,seed,base_model,step,accuracy,credit_abs"]
     rows += ["t,grpo,1,,1,.5,", "t,new,1,,1,.5,.2", "t,new,1,,2,.5,", "t,new,2,,1,.5,.4"]
     small("curves.csv.gz", rows)

@@ -94,8 +94,8 @@ class Reference(NamedTuple):
 
 def product(x: torch.Tensor, y: torch.Tensor, metric: torch.Tensor | None) -> float:
     """Σ x · metric · y, in float64 where it is added up."""
-    terms = x * y if metric is None else x * y * metric
-    return float(terms.sum(dtype=torch.float64))
+    products = x * y if metric is None else x * y * metric
+    return float(products.sum(dtype=torch.float64))
 
 
 def cosine(x: torch.Tensor, y: torch.Tensor, metric: torch.Tensor | None) -> float:

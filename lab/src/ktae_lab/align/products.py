@@ -14,7 +14,7 @@ class Products:
     """The inner products from which the cosine of every mixture follows, in one metric.
 
     Of one batch and estimator: b is the gradient of the rollout advantages, t that of the
-    estimator's terms, r the reference.
+    estimator's token credit, r the reference.
     """
 
     bb: float
@@ -24,16 +24,16 @@ class Products:
     tr: float
     rr: float
 
-    def cosine(self, base_weight: float, term_weight: float) -> float:
-        """Of base_weight · b + term_weight · t with r; 0 where either is 0."""
-        x, y = base_weight, term_weight
+    def cosine(self, base_weight: float, credit_weight: float) -> float:
+        """The cosine of base_weight · b + credit_weight · t with r; 0 where either is 0."""
+        x, y = base_weight, credit_weight
         norm = x * x * self.bb + 2 * x * y * self.bt + y * y * self.tt
         if norm <= 0 or self.rr <= 0:
             return 0.0
         return float((x * self.br + y * self.tr) / (norm * self.rr) ** 0.5)
 
     def equal_norm(self) -> float:
-        """The term's weight that makes its gradient as long as the rollout advantage's."""
+        """The credit's weight that makes its gradient as long as the rollout advantage's."""
         return float((self.bb / self.tt) ** 0.5) if self.tt > 0 else 0.0
 
 
@@ -49,7 +49,7 @@ class Blocks:
     br: list[list[float]]
     """(N, K) of the rollout advantages' gradients."""
     tr: dict[str, list[list[float]]]
-    """(N, K) by estimator, of its terms' gradients."""
+    """(N, K) by estimator, of its credit's gradients."""
 
     def without_each(self, estimator: str, products: Sequence[Products]) -> list[list[Products]]:
         """(K, N) what an estimator's products would be without one part of the reference."""

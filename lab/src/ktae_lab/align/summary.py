@@ -19,12 +19,12 @@ RESAMPLES = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """The alignment of one mixture of rollout advantages and terms, in one metric."""
+    """The alignment of one mixture of rollout advantages and credit, in one metric."""
 
     metric: str
     estimator: str
     mixture: str
-    """`alone`: the terms instead of the rollout advantages. `as trained`: added as they are.
+    """`alone`: the credit instead of the rollout advantages. `as trained`: added as they are.
     `× w`: added with w times the norm of the rollout advantages' gradient."""
     cosine: float
     low: float
@@ -38,8 +38,8 @@ class Row:
     """What the reference's own noise adds to the difference's standard error; None, and not in the
     intervals, where the reference's blocks were not kept."""
     scale: float | None
-    """What the terms were multiplied by, the median of the batches that have some: this times the
-    estimator's `term_scale` trains on this mixture. None: `alone`, or no terms at all."""
+    """What the credit was multiplied by: the median of the batches that have some. The estimator
+    under `scaled` by it trains on this mixture. None: `alone`, or no credit at all."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +81,7 @@ def rows(alignment: Alignment, weights: Sequence[float], *, seed: int = 0) -> li
                 found.append(_row(metric, BASE, "alone", None, base, base, resample))
             for mixture, weigh in _mixtures(weights):
                 own = _cosines(functools.partial(_cosine_of, weigh), products, without)
-                # Of batches with terms: others have no length that could be scaled.
+                # Of batches with credit: others have no length that could be scaled.
                 scales = [weigh(p) for p in products if p.tt > 0] if weigh is not None else []
                 scale = float(np.median(scales)) if scales else None
                 found.append(_row(metric, estimator, mixture, scale, own, base, resample))
@@ -157,7 +157,7 @@ def read(path: Path) -> Alignment:
 
 
 Weigh = Callable[[Products], float] | None
-"""What a batch's terms are multiplied by; None: they stand in the place of the advantages."""
+"""What a batch's credit is multiplied by; None: it replaces the advantages."""
 
 
 def _mixtures(weights: Sequence[float]) -> Iterator[tuple[str, Weigh]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 import typer
-from ktae.files.text import printable
 
 from ktae.errors import InputError
+from ktae.files.text import printable
 from ktae_lab import __version__
 from ktae_lab.cli import align, study, tables, temperatures
 

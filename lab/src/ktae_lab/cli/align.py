@@ -82,7 +82,7 @@ def align(
     from ktae.cli.progress import Bars
 
     checked = recipes.load(recipe, overrides or ())
-    chosen = _estimators(estimators or ESTIMATORS)
+    chosen = labelled(estimators or ESTIMATORS)
     factors = _numbers(weights)
     options.check_device(device)
     console = Console()
@@ -115,9 +115,12 @@ def _claim(output: Path) -> None:
     make_folder(output)
 
 
-def _estimators(specs: Sequence[str]) -> dict[str, Estimator]:
-    """By label: `NAME`, or `LABEL={estimator: ..., ...}`, where the label is the text without
-    it."""
+def labelled(specs: Sequence[str]) -> dict[str, Estimator]:
+    """The estimators of `--estimator`, by label: of `NAME`, or of `LABEL={estimator: ..., ...}`.
+
+    Raises:
+        InputError: a label is there twice, or there is no such estimator.
+    """
     found: dict[str, Estimator] = {}
     for spec in specs:
         match = re.fullmatch(r"(.+?)=(\{.*\})", spec)

@@ -44,7 +44,7 @@ class Trained(NamedTuple):
     aligned: str
     """Its name in the alignments."""
     factor: float
-    """Of its terms' weight in training to the one in the alignments."""
+    """The weight of its credit in training, over the one in the alignments."""
     runs: tuple[str, ...]
     """STUDY:METHOD, each beside the study's `grpo`."""
 
@@ -311,20 +311,20 @@ def _both(products: Sequence[Products], factor: float) -> np.ndarray:
 
 
 def _cosines(
-    task: str, estimator: str, metric: Metric, advantages: float, terms: float
+    task: str, estimator: str, metric: Metric, advantages: float, credit: float
 ) -> np.ndarray:
     """(steps, base models)"""
     return np.array([
-        [_cosine(one, estimator, metric, advantages, terms) for one in _measured(task, step)]
+        [_cosine(one, estimator, metric, advantages, credit) for one in _measured(task, step)]
         for step in STEPS
     ])  # fmt: skip
 
 
 def _cosine(
-    found: Alignment, estimator: str, metric: Metric, advantages: float, terms: float
+    found: Alignment, estimator: str, metric: Metric, advantages: float, credit: float
 ) -> float:
-    """The mean over batches, of so much of the rollout advantages and of the terms."""
-    return float(np.mean([p.cosine(advantages, terms) for p in found.products[metric][estimator]]))
+    """The mean over batches, of so much of the rollout advantages and of the credit."""
+    return float(np.mean([p.cosine(advantages, credit) for p in found.products[metric][estimator]]))
 
 
 @functools.cache

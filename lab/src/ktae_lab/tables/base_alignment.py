@@ -11,7 +11,7 @@ from ktae_lab.tables.page import RESULTS, Table, markdown, with_bounds
 
 ALIGN = RESULTS / "align"
 WEIGHTS = (0.3, 1, 2)
-"""Norms of the terms' gradient, in multiples of GRPO's."""
+"""Norms of the credit's gradient, in multiples of GRPO's."""
 MIXTURES = ("alone", "as trained")
 METRICS = ("raw", "adam")
 

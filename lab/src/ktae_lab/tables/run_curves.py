@@ -54,7 +54,7 @@ def tasks_of(study: str) -> list[str]:
 
 
 def mean_credit(study: str) -> dict[tuple[str, str], float]:
-    """The mean absolute term of a token over all runs of a task and method that have terms."""
+    """A token's mean absolute credit over all runs of a task and method that have credit."""
     found: dict[tuple[str, str], list[float]] = {}
     for (task, method, *_), curves in curves_of(study).items():
         if not np.isnan(curves["credit_abs"]).all():

@@ -23,15 +23,14 @@ error that so many problems and rollouts have, so that noise alone seldom makes 
 
 def runs(study: str, task: str) -> str:
     """Each method's outcomes: mean over seeds with the 95 % interval for these base models; and
-    the mean absolute term of a token."""
-    rows, terms = [], run_curves.mean_credit(study)
+    a token's mean absolute credit."""
+    rows, sizes = [], run_curves.mean_credit(study)
     of_task = [row for row in studies.finished(study) if row["task"] == task]
     for method in dict.fromkeys(row["method"] for row in of_task):
         mine = [row for row in of_task if row["method"] == method]
         cells = [_mean_and_half(mine, outcome) for outcome in OUTCOMES]
-        term = terms.get((task, method))
-        size = "" if term is None else f"{term:.2f}"
-        rows.append([f"`{method}`", str(len(mine)), *cells, size])
+        size = sizes.get((task, method))
+        rows.append([f"`{method}`", str(len(mine)), *cells, "" if size is None else f"{size:.2f}"])
     return markdown(["method", "runs", *OUTCOMES.values(), "credit a token"], rows)
 
 
