@@ -87,7 +87,9 @@ def measure_study(
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
         started = [
-            pool.submit(_measure, measurement, cell, models[key], {"model": identities[key]} | made_by)
+            pool.submit(
+                _measure, measurement, cell, models[key], {"model": identities[key]} | made_by
+            )
             for key, cell in finished.items()
             if key in due
         ]

@@ -24,9 +24,7 @@ def temperatures(
     ] = False,
     problems: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=1024, help="Held-out problems [default: 256, with --best 1024]."
-        ),
+        typer.Option(min=1, max=1024, help="Held-out problems [default: 256, with --best 1024]."),
     ] = None,
     samples: Annotated[
         int | None,
