@@ -9,7 +9,7 @@ function tokenCard(rollout, t, { run } = {}) {
   const x = group.of(rank);
   const card = h("div", { class: "card" }, cardTitle(rollout, t, rank), runParts(rollout, run, t));
   const masked = mask && !mask[t];
-  const ignored = report.presets[state.preset].ignore_token_ids.includes(report.vocabulary.id[rank]);
+  const ignored = report.presets[state.preset].ignored.includes(report.vocabulary.id[rank]);
   if (masked || ignored) {
     card.append(h("p", {}, masked
       ? "This token is masked (the policy did not write it, or it was cut off): it neither counts nor gets credit."
