@@ -6,10 +6,29 @@ from hypothesis import strategies as st
 
 from ktae.recipe import Recipe
 
-SECTIONS = ["demo", "model", "rollout", "algorithm", "credit", "optimizer", "trl", "verl", "logging"]
+SECTIONS = [
+    "demo",
+    "model",
+    "rollout",
+    "algorithm",
+    "credit",
+    "optimizer",
+    "trl",
+    "verl",
+    "logging",
+]
 KEYS = sorted(
     {"name", "task", "data", "seed", "steps", "ktae", "overrides", "extra", *SECTIONS}
-    | {"path", "language", "group_size", "minibatches", "h1", "estimator", "transforms", "report_to"}
+    | {
+        "path",
+        "language",
+        "group_size",
+        "minibatches",
+        "h1",
+        "estimator",
+        "transforms",
+        "report_to",
+    }
 )
 NUMBERS = st.integers(-1, 20) | scalars
 SPELT = [
@@ -18,7 +37,9 @@ SPELT = [
     *("<<: {a: 1}", "? [a, b]\n: 1", "9" * 5000, "[" * 200, "- a\n b", "\t", "%YAML 9", "*missing"),
     *("!!float x", "!!int x", "!!timestamp x", "{? {}: 1}", "2001-01-01", "'\\0'", '"\\uD800"'),
 ]
-leaves = NUMBERS | st.sampled_from(["demo", "math", "sums", "grpo", "paper", "centred", "~nobody/x", "a\0b"])
+leaves = NUMBERS | st.sampled_from(
+    ["demo", "math", "sums", "grpo", "paper", "centred", "~nobody/x", "a\0b"]
+)
 mappings = st.dictionaries(st.sampled_from(KEYS) | texts | st.integers(), leaves | values)
 
 
@@ -28,7 +49,9 @@ def recipe_content(draw):
     content = {"name": "r", "steps": 2} | draw(mappings if draw(st.booleans()) else st.just({}))
     for section in draw(st.lists(st.sampled_from(SECTIONS), max_size=2)):
         fields = Recipe.model_fields[section].annotation
-        names = list(getattr(fields, "model_fields", {"estimator": 0, "h1": 0, "transforms": 0, "p": 0}))
+        names = list(
+            getattr(fields, "model_fields", {"estimator": 0, "h1": 0, "transforms": 0, "p": 0})
+        )
         content[section] = draw(
             st.dictionaries(st.sampled_from(names) | texts, leaves | values, max_size=3) | leaves
         )
