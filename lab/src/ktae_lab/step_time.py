@@ -44,13 +44,13 @@ from transformers import (
 
 from ktae import InputError
 from ktae.bench import machine
+from ktae.inference import mean_interval
 from ktae.recipe import Recipe, load
 from ktae.trainers.trl import KTAETrainer
 from ktae.trainers.trl.run import load_policy
 from ktae.trainers.trl.settings import grpo_config, optimizer_steps
 from ktae.trainers.trl.tasks import TASKS
 from ktae_lab.csv_files import write_csv
-from ktae_lab.study.statistics import mean_interval
 from ktae_lab.tables.page import LAB, RESULTS
 
 RECIPES = LAB / "recipes/hard"

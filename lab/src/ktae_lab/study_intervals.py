@@ -16,7 +16,7 @@ import numpy as np
 from scipy import stats
 
 from ktae.bench import append_rows, machine
-from ktae_lab.study.statistics import mean_interval
+from ktae.inference import mean_interval
 from ktae_lab.tables.page import RESULTS
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]

@@ -1,8 +1,8 @@
 """Comparisons by hand, in the place of a study's."""
 
+from ktae.inference import Interval
 from ktae_lab.study.contrasts import Compared, OfBaseModel
 from ktae_lab.study.matrix import Matrix
-from ktae_lab.study.statistics import Interval
 from ktae_lab.tables import studies
 
 OUTCOMES = {"last_60": {"curve": "accuracy", "last": 60, "label": "x"}}

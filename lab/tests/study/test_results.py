@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from ktae import recipe as recipes
 from ktae.errors import InputError
-from ktae.evaluation.comparison import holm
+from ktae.inference import Interval, holm, mean_interval, sign_flip_p_value
 from ktae.runs import write_json
 from ktae_lab.cli import app
 from ktae_lab.cli.study import in_words as durations
@@ -22,7 +22,6 @@ from ktae_lab.study import results
 from ktae_lab.study.collect import collect, measure
 from ktae_lab.study.contrasts import _corrected, compare, in_words
 from ktae_lab.study.matrix import Outcome
-from ktae_lab.study.statistics import Interval, mean_interval, sign_flip_p_value
 
 CONTRAST = CONTENT["contrasts"][0]
 ACCURACY = {  # by hand; greedy accuracy is .1 more

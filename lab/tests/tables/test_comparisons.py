@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from comparing import one, use
 
-from ktae_lab.study.statistics import mean_interval, sign_flip_p_value
+from ktae.inference import mean_interval, sign_flip_p_value
 from ktae_lab.tables import comparisons
 from ktae_lab.tables.comparisons import Side
 

@@ -13,9 +13,10 @@ from ktae.cli.tables import make_table
 from ktae.errors import InputError
 from ktae.evaluation.comparison import title
 from ktae.evaluation.outputs import STORED, Output, by_benchmark
-from ktae.evaluation.scores import Estimate, Interval, Score, Scores
+from ktae.evaluation.scores import Estimate, Score, Scores
 from ktae.files.text import printable
 from ktae.grading import Outcome, Verdict
+from ktae.inference import Interval
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,12 +1,9 @@
 """Is one model better than the other? Paired tests over the same problems.
 
-Each problem gives a difference of two accuracies (of one sample each, or of k). The test is exact:
-if the models were alike, each problem's difference would have had the other sign with probability
-1/2, and the p-value is the share of all 2^n sign patterns whose sum is at least as far from 0. With
-one sample a problem that is McNemar's exact test: only problems on which the models disagree count.
-
-Intervals are 95 % percentile bootstrap over problems, paired; p-values are corrected for the number
-of comparisons by Holm's method.
+Each problem gives a difference of two accuracies (of one sample each, or of k), and the test is
+`ktae.inference.sign_flip_p_value`. With one sample a problem that is McNemar's exact test: only
+problems on which the models disagree count. Intervals are 95 % percentile bootstrap over problems,
+paired; p-values are corrected for the number of comparisons by Holm's method.
 """
 
 from __future__ import annotations
@@ -20,18 +17,21 @@ import numpy as np
 from ktae.errors import InputError
 from ktae.evaluation.benchmarks import BENCHMARKS
 from ktae.evaluation.outputs import Output, by_benchmark
-from ktae.evaluation.scores import Interval, bootstrap_means, rates
+from ktae.evaluation.scores import rates
 from ktae.files.text import printable
 from ktae.grading import Verdict
+from ktae.inference import (
+    LEVEL,
+    Interval,
+    bootstrap_interval,
+    bootstrap_means,
+    holm,
+    sign_flip_p_value,
+)
 
-LEVEL = 0.05
 POOLED = "pooled"
 UNNAMED = "problems"
 """In the place of a benchmark, where neither file names one."""
-_EXACT_SPAN = 1 << 20
-_DRAWS = 100_000
-_CHUNK = 1000
-"""Sign patterns in memory at a time: 12 MB for all 1,560 problems of the paper's benchmarks."""
 
 
 class Comparison(NamedTuple):
@@ -92,48 +92,6 @@ def compare(
     found = [_compare(name, groups, rates_a, rates_b, rng) for name, groups in sets.items()]
     corrected = holm([comparison.p_value for comparison in found])
     return [c._replace(corrected=p) for c, p in zip(found, corrected, strict=True)]
-
-
-def sign_flip_p_value(differences: Sequence[int]) -> float:
-    """Two-sided exact p-value of the sum of these differences: see the module.
-
-    With differences of -1, 0 and 1 it is McNemar's exact test. Beyond a span of a million the share
-    is estimated from 100,000 random sign patterns, the observed one included.
-    """
-    sizes = np.abs(np.array([d for d in differences if d], dtype=np.int64))
-    observed = abs(int(sum(differences)))
-    if not sizes.size:
-        return 1.0
-    span = int(sizes.sum())
-    if span > _EXACT_SPAN:
-        return _random_patterns(sizes, observed)
-    pmf = np.ones(1)  # of the sum of those differences that are positive
-    for size in sizes.tolist():
-        shifted = np.zeros(len(pmf) + size)
-        shifted[: len(pmf)] += pmf / 2
-        shifted[size:] += pmf / 2
-        pmf = shifted
-    total = 2 * np.arange(len(pmf)) - span
-    return float(min(1.0, pmf[np.abs(total) >= observed].sum()))
-
-
-def _random_patterns(sizes: np.ndarray, observed: int) -> float:
-    rng = np.random.default_rng(0)
-    as_far = 1
-    for _ in range(_DRAWS // _CHUNK):
-        signs = rng.choice([-1, 1], size=(_CHUNK, sizes.size))
-        as_far += int(np.sum(np.abs(signs @ sizes) >= observed))
-    return as_far / (1 + _DRAWS)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: the family-wise error stays below the level."""
-    corrected = [0.0] * len(p_values)
-    highest = 0.0
-    for rank, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[i]))
-        corrected[i] = highest
-    return corrected
 
 
 def in_words(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
@@ -208,8 +166,6 @@ def _compare(
 ) -> Comparison:
     a_p, b_p = (np.array([c / n for c, n in (r[g] for g in groups)]) for r in (rates_a, rates_b))
     difference_p = b_p - a_p
-    means = bootstrap_means(difference_p[:, None], rng)[:, 0]
-    low, high = np.percentile(means, (2.5, 97.5))
     common = math.lcm(*(n for r in (rates_a, rates_b) for _, n in (r[g] for g in groups)))
     integers = [round(common * difference) for difference in difference_p.tolist()]
     divisor = math.gcd(*integers) or 1
@@ -218,7 +174,7 @@ def _compare(
         problems=len(groups),
         accuracy_a=float(a_p.mean()),
         accuracy_b=float(b_p.mean()),
-        difference=Interval(float(difference_p.mean()), float(low), float(high)),
+        difference=bootstrap_interval(difference_p, bootstrap_means(difference_p, rng)),
         better=int(np.sum(difference_p > 0)),
         worse=int(np.sum(difference_p < 0)),
         p_value=sign_flip_p_value([d // divisor for d in integers]),

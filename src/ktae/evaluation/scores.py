@@ -27,17 +27,7 @@ import numpy as np
 from ktae.evaluation.outputs import Output, by_benchmark
 from ktae.grading import Outcome, Verdict
 from ktae.grading.values import number, plain
-
-RESAMPLES = 10_000
-_CHUNK = 1000
-
-
-class Interval(NamedTuple):
-    """A figure and its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
+from ktae.inference import Interval, bootstrap_interval, bootstrap_means
 
 
 class Estimate(NamedTuple):
@@ -92,12 +82,11 @@ def score(outputs: Sequence[Output], verdicts: Sequence[Verdict], *, seed: int =
     for name in by_benchmark(outputs):
         pairs = [(o, v) for o, v in zip(outputs, verdicts, strict=True) if o.benchmark == name]
         accuracy = _rates(pairs)
-        means = bootstrap_means(accuracy[:, None], rng)[:, 0]
+        means = bootstrap_means(accuracy, rng)
         resampled.append(means)
-        scores.append(_score(name, pairs, _interval(accuracy, means), rng))
+        scores.append(_score(name, pairs, bootstrap_interval(accuracy, means), rng))
     mean = float(np.mean([score.accuracy.value for score in scores]))
-    low, high = np.percentile(np.mean(resampled, axis=0), (2.5, 97.5))
-    return Scores(scores, Interval(mean, float(low), float(high)))
+    return Scores(scores, bootstrap_interval(np.array(mean), np.mean(resampled, axis=0)))
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
@@ -116,17 +105,6 @@ def majority(answers: Sequence[str | None], correct: Sequence[float]) -> float:
     return float(np.mean(winners)) if winners else 0.0
 
 
-def bootstrap_means(values_pm: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """(RESAMPLES, M) means of M figures over resampled problems, from (P, M); the same resamples
-    for all M figures."""
-    n = len(values_pm)
-    chunks = []
-    for _ in range(RESAMPLES // _CHUNK):
-        counts = rng.multinomial(n, np.full(n, 1 / n), size=_CHUNK)
-        chunks.append(counts @ values_pm / n)
-    return np.concatenate(chunks)
-
-
 def rates(outputs: Sequence[Output], verdicts: Sequence[Verdict]) -> dict[str, tuple[int, int]]:
     """For each problem (`aime24/7`) the correct and the decided samples."""
     counts: dict[str, tuple[int, int]] = {}
@@ -142,11 +120,6 @@ def _rates(pairs: Sequence[tuple[Output, Verdict]]) -> np.ndarray:
     counts = rates(*zip(*pairs, strict=True))
     found = [c / n for c, n in counts.values() if n]
     return np.array(found if found else [math.nan])
-
-
-def _interval(values: np.ndarray, means: np.ndarray) -> Interval:
-    low, high = np.percentile(means, (2.5, 97.5))
-    return Interval(float(values.mean()), float(low), float(high))
 
 
 def _score(
@@ -189,7 +162,7 @@ def _over_problems(values: Sequence[float], rng: np.random.Generator) -> Estimat
     if not values:
         return Estimate(math.nan, math.nan, math.nan, 0)
     array = np.array(values)
-    interval = _interval(array, bootstrap_means(array[:, None], rng)[:, 0])
+    interval = bootstrap_interval(array, bootstrap_means(array, rng))
     return Estimate(*interval, problems=len(values))
 
 

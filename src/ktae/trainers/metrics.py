@@ -9,6 +9,7 @@ import torch
 
 from ktae.credit import credit_table
 from ktae.estimators import Estimator, preset
+from ktae.inference import LEVEL
 
 PREFIX = "credit/"
 """Begins the name of each metric in a tracker and in `metrics.jsonl`."""
@@ -17,7 +18,6 @@ QUANTILES = (0.5, 0.9, 0.99)
 BINS = 1000
 GROUPS_TESTED = 64
 """Groups of a process whose p-values are looked at in each step, to bound the time."""
-LEVEL = 0.05
 ROWS_AT_ONCE = 1024
 
 Combine = Callable[[torch.Tensor], torch.Tensor]

@@ -14,15 +14,12 @@ from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator
 from ktae.estimators.controls import label_permutations
 from ktae.estimators.transforms import ignored_by
-from ktae.inference import n_discoveries
+from ktae.inference import LEVEL, n_discoveries
 from ktae.rollouts import groups as grouping
 from ktae.rollouts import record
 
 SATURATED = 0.9
 """Credit counts as saturated above this share of the largest that there can be."""
-
-LEVEL = 0.05
-"""Of the single tests and of the false discovery rate."""
 
 ACCURACIES = (0.2, 0.4, 0.6, 0.8)
 """Bounds of the bins of group accuracy; a bin holds its upper bound."""

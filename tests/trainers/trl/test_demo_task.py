@@ -5,15 +5,12 @@ import random
 import pytest
 import torch
 from second_language import MORE, offer
-from trl import GRPOConfig
 
 from ktae import InputError
 from ktae.demo import SUMS, pretrain
 from ktae.demo.model import make_tokenizer
-from ktae.recipe import Recipe, load
-from ktae.runs import RunFolder
+from ktae.recipe import Recipe
 from ktae.trainers.trl.run import load_policy
-from ktae.trainers.trl.settings import grpo_config
 from ktae.trainers.trl.tasks import TASKS
 
 TASK = TASKS["demo"]
@@ -62,21 +59,6 @@ def test_a_model_of_another_language_is_refused():
     message = "task demo in the language more-sums needs a tokenizer of its .* and lacks besides"
     with pytest.raises(InputError, match=message):
         TASK.check(make_tokenizer(SUMS), recipe_of(MORE))
-
-
-def test_recipes_of_a_folder_differ_in_the_method_alone(request):
-    """So that a difference between two of them is a difference between methods."""
-    method = {"name", "algorithm", "ktae"}
-    paths = sorted((request.config.rootpath / "recipes/demo/hard").glob("*.yaml"))
-    recipes = [load(path) for path in paths]
-    assert {path.stem for path in paths} == {
-        *("grpo", "grpo-ktae", "grpo-calibrated", "dapo", "dapo-ktae")
-    }
-    assert len({recipe.model_dump_json(exclude=method) for recipe in recipes}) == 1
-    assert {recipe.demo.language for recipe in recipes} == {"sums"}
-    assert len({(r.algorithm.minibatches, r.algorithm.epochs) for r in recipes}) == 1
-    for recipe in recipes:
-        assert isinstance(grpo_config(recipe, RunFolder(paths[0]).checkpoints), GRPOConfig)
 
 
 @pytest.mark.parametrize(("language", "threads"), [(SUMS, [1]), (MORE, [])])

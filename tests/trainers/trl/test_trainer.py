@@ -103,7 +103,7 @@ def test_the_credit_is_the_cores(trainer_arguments, estimator):
     np.testing.assert_allclose(batch.credit, expected, atol=1e-5)
     first = next(line for line in trainer.state.log_history if "credit/mean_abs" in line)
     # Each quantile to a thousandth of the largest.
-    step = np.abs(expected).max() / 1000
+    step = float(np.abs(expected).max()) / 1000
     mask = record.pad(batch.token_ids)[1]
     assert first["credit/abs_p90"] == pytest.approx(
         np.quantile(np.abs(expected)[mask], 0.9, method="inverted_cdf"), abs=step

@@ -164,7 +164,10 @@ def test_the_recipe_s_own_overrides_replace_ours():
             r"trainer has .*nnodes, n_gpus_per_node.*; to add a new one: \+trainer\.zzz",
         ),
         ("+trainer.nnodes", "has trainer.nnodes already; leave out the +"),
-        ("+algorithm.credit.h9", r"unknown option algorithm\.credit\.h9"),
+        (
+            "+algorithm.credit.h9",
+            r"algorithm\.credit: estimator paper has no setting 'h9'; did you mean 'h3'",
+        ),
     ],
 )
 def test_unknown_keys(key, message):

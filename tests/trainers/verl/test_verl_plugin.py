@@ -15,8 +15,8 @@ from ktae.trainers.verl import lazy, names, versions
 LOADED = """
 import sys
 import {module}
-heavy = ["torch", "numba", "verl.trainer", "verl.trainer.ppo.core_algos",
-"ktae.trainers.verl.advantages"] print([name for name in heavy if name in sys.modules])
+heavy = ["torch", "numba", "verl.trainer", "ktae.trainers.verl.advantages"]
+print([name for name in heavy if name in sys.modules])
 """
 
 

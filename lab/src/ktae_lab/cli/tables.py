@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -32,11 +33,11 @@ def tables(
         raise InputError("nothing to do; give --write, --check or --figures")
     if write:
         for path in pages.write():
-            typer.echo(f"wrote {path.relative_to(page.LAB)}")
+            typer.echo(f"wrote {os.path.relpath(path, page.LAB.parent)}")
     if figures:
         for path in pages.draw():
-            typer.echo(f"drew {path.relative_to(page.LAB)}")
+            typer.echo(f"drew {os.path.relpath(path, page.LAB.parent)}")
     if check and (stale := pages.stale()):
-        names = ", ".join(str(path.relative_to(page.LAB)) for path in stale)
+        names = ", ".join(str(os.path.relpath(path, page.LAB.parent)) for path in stale)
         typer.echo(f"ktae-lab: not what the results give: {names}; see --write", err=True)
         raise typer.Exit(1)

@@ -77,7 +77,8 @@ def collect(
     Raises:
         InputError: a run's summary or metrics cannot be read.
     """
-    return [_collect(cell, folder, outcomes) for cell in cells]
+    validated = folder.validated()
+    return [_collect(cell, folder, outcomes, validated.get(cell.key, {})) for cell in cells]
 
 
 def last_line(record: Mapping[str, Any]) -> str:
@@ -151,13 +152,19 @@ def curve_rows(runs: Sequence[Run], outcomes: Mapping[str, Outcome]) -> list[dic
     return rows
 
 
-def _collect(cell: Cell, folder: StudyFolder, outcomes: Mapping[str, Outcome]) -> Run:
+def _collect(
+    cell: Cell,
+    folder: StudyFolder,
+    outcomes: Mapping[str, Outcome],
+    validated: Mapping[str, float],
+) -> Run:
     state, run = folder.state(cell), folder.run_folder(cell)
     record = folder.record(cell)
     if state is not State.FINISHED:
         return Run(cell, state, record, {}, [], dict.fromkeys(outcomes), cell.digest)
     try:
         summary = recipes.dotted(json.loads(run.summary.read_text(encoding="utf-8")))
+        summary |= {f"validated.{name}": value for name, value in validated.items()}
         lines = run.read_metrics()
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read the run in {run.path}: {error}") from None

@@ -7,20 +7,20 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ktae.evaluation.comparison import holm
+from ktae.inference import (
+    FEWEST_PAIRS,
+    LEVEL,
+    Interval,
+    holm,
+    least_p_value,
+    mean_interval,
+    sign_flip_p_value,
+)
 from ktae_lab.study.announced import Announced, Comparison
 from ktae_lab.study.cells import planned_units
 from ktae_lab.study.collect import Run
 from ktae_lab.study.folder import State
 from ktae_lab.study.matrix import Matrix
-from ktae_lab.study.statistics import (
-    FEWEST_PAIRS,
-    LEVEL,
-    Interval,
-    least_p_value,
-    mean_interval,
-    sign_flip_p_value,
-)
 
 Kind = Literal["confirmatory", "exploratory"]
 

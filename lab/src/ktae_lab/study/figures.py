@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ktae.errors import InputError
+from ktae.inference import FEWEST_PAIRS
 from ktae_lab import svg
 from ktae_lab.study.collect import Run, curve
 from ktae_lab.study.contrasts import Compared
 from ktae_lab.study.folder import State
 from ktae_lab.study.matrix import Matrix
-from ktae_lab.study.statistics import FEWEST_PAIRS, centred_means, pointwise_band
+from ktae_lab.study.statistics import centred_means, pointwise_band
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", "-.", ":")

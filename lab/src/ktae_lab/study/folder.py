@@ -17,11 +17,14 @@ from ktae.files.atomic import make_folder
 from ktae.runs import RunFolder, write_json
 from ktae_lab.csv_files import read_csv
 from ktae_lab.study.announced import Announced
-from ktae_lab.study.cells import Cell, Place, digest
+from ktae_lab.study.cells import KEYS, Cell, Place, digest, key_of
 from ktae_lab.study.matrix import Matrix
 
 FIGURES = ("curves-", "bars-", "differences")
 """How the names of a study's figures begin."""
+
+VALIDATED = ("temperature", "accuracy", "accuracy_at_1", "greedy_accuracy")
+"""Columns of `validated.csv` that outcomes may name, as `validated.accuracy`."""
 
 
 class State(enum.Enum):
@@ -38,7 +41,8 @@ class StudyFolder:
     """Paths and files of one study.
 
     `runs/` one run folder a cell, with its log and its record beside it; `announced.json` the
-    comparisons as they were before the first run; `runs.csv`, `curves.csv.gz` and
+    comparisons as they were before the first run; `validated.csv` accuracy at each model's best
+    temperature, where it was measured; `runs.csv`, `curves.csv.gz` and
     `trained_by.json` what came out; `results.json` and `figures/` what is made of these.
     """
 
@@ -49,6 +53,7 @@ class StudyFolder:
         self.runs_csv = path / "runs.csv"
         self.curves_csv = path / "curves.csv.gz"
         self.trained_by = path / "trained_by.json"
+        self.validated_csv = path / "validated.csv"
         self.results = path / "results.json"
         self.figures = path / "figures"
 
@@ -121,6 +126,17 @@ class StudyFolder:
             return Announced.model_validate_json(self.announced.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(f"cannot read {self.announced}: {reason(error)}") from None
+
+    def validated(self) -> dict[tuple[str, ...], dict[str, float]]:
+        """What `ktae-lab temperatures --best` measured, by `KEYS`; empty where it never ran.
+
+        Raises:
+            InputError: the file cannot be read.
+        """
+        if not self.validated_csv.exists():
+            return {}
+        rows = read_csv(self.validated_csv, (*KEYS, *VALIDATED))
+        return {key_of(row): {name: float(row[name]) for name in VALIDATED} for row in rows}
 
     def run_folder(self, cell: Place) -> RunFolder:
         """The cell's."""

@@ -116,6 +116,9 @@ OUTCOMES = {
     "greedy_accuracy": Outcome(summary="after.greedy_accuracy", label="final greedy accuracy"),
     "length": Outcome(summary="after.sampled_length", label="final length, tokens"),
     "entropy": Outcome(summary="after.entropy", label="final entropy, nats a token"),
+    "validated_accuracy": Outcome(
+        summary="validated.accuracy", label="accuracy at the best temperature"
+    ),
     "mean_accuracy": Outcome(curve="accuracy", label="mean accuracy over the run"),
     "last_accuracy": Outcome(curve="accuracy", last=15, label="accuracy, last 15 steps"),
     "mean_length": Outcome(curve="length", label="mean length over the run, tokens"),

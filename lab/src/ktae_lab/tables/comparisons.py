@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.evaluation.comparison import holm
+from ktae.inference import holm, mean_interval, sign_flip_p_value
 from ktae_lab.study.contrasts import Compared
-from ktae_lab.study.statistics import mean_interval, sign_flip_p_value
 from ktae_lab.tables import studies
 from ktae_lab.tables.page import Table, digits_of, markdown, mean_with_bounds, with_bounds
 

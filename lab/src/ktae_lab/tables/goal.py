@@ -2,8 +2,8 @@
 
 from typing import Literal, NamedTuple
 
+from ktae.inference import LEVEL
 from ktae_lab.study.contrasts import Compared
-from ktae_lab.study.statistics import LEVEL
 from ktae_lab.tables import comparisons as compared
 from ktae_lab.tables.page import Table, markdown
 

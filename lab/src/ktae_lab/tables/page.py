@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ktae_lab.study.statistics import mean_interval
+from ktae.inference import mean_interval
 
 LAB = Path(__file__).resolve().parents[3]
 """The laboratory's folder in a checkout; elsewhere there are no results."""

@@ -13,6 +13,7 @@ from ktae_lab.tables import (
     by_temperature,
     comparisons,
     equal_accuracy,
+    front_page,
     goal,
     paper,
     run_curves,
@@ -22,10 +23,11 @@ from ktae_lab.tables import (
 from ktae_lab.tables.page import LAB, RESULTS, Table, filled
 
 PAGES = LAB / "pages"
+README = LAB.parent / "README.md"
 COMPARISONS = RESULTS / "comparisons.csv"
 _MODULES = (
     runs, comparisons, goal, run_curves, equal_accuracy, by_temperature, paper, alignment,
-    base_alignment,
+    base_alignment, front_page,
 )  # fmt: skip
 TABLES: dict[str, Table] = {name: t for module in _MODULES for name, t in module.TABLES.items()}
 """By the names in the pages."""
@@ -48,7 +50,7 @@ def made() -> Iterator[tuple[Path, str]]:
     Raises:
         InputError: a result cannot be read.
     """
-    for path in sorted(PAGES.glob("*.md")):
+    for path in (README, *sorted(PAGES.glob("*.md"))):
         yield path, filled(path.read_text(encoding="utf-8"), TABLES, comparisons.difference)
     yield COMPARISONS, csv_text(comparisons.every())
 

@@ -1,0 +1,122 @@
+"""The few numbers of the README: studies with the base model as the unit, and the benchmarks."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+
+from ktae.inference import LEVEL
+from ktae_lab.csv_files import read_csv
+from ktae_lab.tables import page, studies
+from ktae_lab.tables.page import Table, markdown, with_bounds
+
+BENCHMARKS = page.LAB.parent / "benchmarks" / "results"
+TASKS = ("sums", "lists")
+OUTCOME = "sampled_accuracy"
+HALF_RATE = (
+    ("GRPO + `paper`", "GRPO", (("goal", "grpo-ktae", "grpo"),)),
+    (
+        "GRPO + `calibrated`",
+        "GRPO",
+        (("rates", "calibrated", "grpo"), ("models", "calibrated", "grpo")),
+    ),
+    (
+        "GRPO + `trigrams`",
+        "GRPO",
+        (
+            ("rates", "trigrams", "grpo"),
+            ("goal", "grpo-trigrams", "grpo"),
+            ("models", "trigrams", "grpo"),
+        ),
+    ),
+    (
+        "DAPO + `trigrams`",
+        "DAPO",
+        (("goal", "dapo-trigrams", "dapo"), ("models-dapo", "dapo-trigrams", "dapo")),
+    ),
+)
+"""Treatment and baseline as the page calls them, and the studies at a learning rate of 7.5e-5."""
+DEMO = {
+    "GRPO": "demo-grpo",
+    "GRPO + `paper`": "demo-grpo-ktae",
+    "GRPO + `calibrated`": "demo-grpo-calibrated",
+}
+
+
+def base_models() -> str:
+    """Final accuracy at temperature 1, by base model: mean differences with Student's t interval.
+
+    Bold: significant at 5 % after correction for all announced tests of all studies (Bonferroni).
+    """
+    family = sum(
+        one.kind == "confirmatory" for name in studies.names() for one in studies.compared_of(name)
+    )
+    rows = []
+    for treatment, baseline, sides in HALF_RATE:
+        cells, n = [], 0
+        for task in TASKS:
+            means = np.array(list(_by_base_model(sides, task)))
+            cells.append(_cell(means, family))
+            n = len(means)
+        rows.append([f"{treatment} - {baseline}", str(n), *cells])
+    rows.append([
+        "plain GRPO at temperature .75 - at 1", "3", *(_of_temperature(task) for task in TASKS)
+    ])  # fmt: skip
+    return markdown(["accuracy", "base models", *TASKS], rows)
+
+
+def demo() -> str:
+    """`make train` and its two neighbours: medians over the seeds."""
+    rows = read_csv(BENCHMARKS / "demo.csv")
+    names = ("greedy_accuracy", "sampled_accuracy", "sampled_length", "entropy")
+
+    def row(label: str, when: str, of: list[dict[str, str]]) -> list[str]:
+        a, b, length, entropy = (
+            statistics.median(float(row[f"{when}_{name}"]) for row in of) for name in names
+        )
+        return [label, f"{a:.1%}", f"{b:.1%}", f"{length:.1f}", f"{entropy:.2f}"]
+
+    table = [row("base model", "before", rows)]
+    for label, recipe in DEMO.items():
+        table.append(row(label, "after", [row for row in rows if row["recipe"] == recipe]))
+    head = ["", "greedy accuracy", "sampled accuracy", "length, tokens", "entropy, nats"]
+    return markdown(head, table)
+
+
+def _by_base_model(sides: tuple[tuple[str, str, str], ...], task: str) -> Iterator[float]:
+    """The mean difference of each base model, over all pairs of all these studies."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for study, treatment, baseline in sides:
+        by_place = {
+            (run.cell.method, run.cell.seed, run.cell.base): run.outcomes[OUTCOME]
+            for run in studies.runs_of(study)
+            if run.cell.task == task
+        }
+        for (method, *pair), value in by_place.items():
+            other = by_place.get((baseline, *pair))
+            if method == treatment and value is not None and other is not None:
+                found[pair[1]].append(value - other)
+    yield from (statistics.mean(values) for values in found.values())
+
+
+def _cell(means: np.ndarray, family: int) -> str:
+    from scipy import stats
+
+    test = stats.ttest_1samp(means, 0)
+    low, high = test.confidence_interval(1 - LEVEL)
+    text = with_bounds(float(means.mean()), float(low), float(high))
+    return f"**{text}**" if test.pvalue * family < LEVEL else text
+
+
+def _of_temperature(task: str) -> str:
+    """Of `main`, whose rate is twice that of the rows above."""
+    of_base: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in read_csv(page.RESULTS / "main" / "temperatures.csv"):
+        if (row["task"], row["method"]) == (task, "grpo"):
+            of_base[row["base_model"]][row["temperature"]].append(float(row["accuracy"]))
+    gains = [statistics.mean(t["0.75"]) - statistics.mean(t["1"]) for t in of_base.values()]
+    return _cell(np.array(gains), 1).strip("*")
+
+
+TABLES: dict[str, Table] = {"base-models": base_models, "demo": demo}

@@ -1,0 +1,79 @@
+"""The numbers stay what they were: credit and advantages frozen at commit 7672ff8.
+
+That is the first version's last commit, whose naive backend made `expected/frozen.npz` from two
+random batches. Its settings were fields of one class; here they are estimators and transforms.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ktae import token_advantages, token_credit
+from ktae.estimators import (
+    KTAE,
+    Ignoring,
+    OverUnits,
+    PermutedLabels,
+    PresenceZ,
+    RandomPlaces,
+    RolloutMean,
+    Scaled,
+    ShuffledValues,
+    WithinRollout,
+    preset,
+)
+
+CALIBRATED = OverUnits(PresenceZ(), ("token", "bigram"))
+ESTIMATORS = {
+    "mixed/paper": preset("paper"),
+    "mixed/released": Scaled(Ignoring(KTAE(h2=1.0, normalize=True), (2, 5, 151643)), 2.0),
+    "small/no-fisher": preset("no-fisher"),
+    "small/no-ig": preset("no-ig"),
+    "small/no-tf": preset("no-tf"),
+    "mixed/calibrated": preset("calibrated"),
+    "mixed/trigrams": preset("trigrams"),
+    "mixed/odd": KTAE(h1=0.3, h2=1.7, h3=0.01, k1=1.2, b_len=0.75, eps=1e-3),
+    "small/point": Ignoring(KTAE(fisher="point"), (1,)),
+    "small/graded": Ignoring(KTAE(graded=True), (2,)),
+    "small/graded-calibrated": Scaled(OverUnits(PresenceZ(graded=True), ("token", "bigram")), 0.3),
+    "small/three-units": Scaled(OverUnits(PresenceZ(), ("token", "bigram", "position")), 0.3),
+    "small/paper/permuted-labels": PermutedLabels(KTAE(), seed=3),
+    "small/paper/shuffled-values": ShuffledValues(KTAE(), seed=3),
+    "small/calibrated/random-tokens": Scaled(RandomPlaces(CALIBRATED, seed=5), 0.3),
+    "small/calibrated/rollout-mean": Scaled(RolloutMean(CALIBRATED), 0.3),
+    "small/calibrated/within-rollout": Scaled(WithinRollout(CALIBRATED), 0.3),
+}
+TOLERANCE = 1e-6
+"""float32 of credit and advantages up to about 2; on the machine that made them they are equal."""
+
+
+@pytest.fixture(scope="module")
+def frozen():
+    with np.load(Path(__file__).parent / "expected" / "frozen.npz") as file:
+        return dict(file)
+
+
+@pytest.mark.parametrize("backend", ["naive", "cpu", "torch"])
+@pytest.mark.parametrize("case", ESTIMATORS)
+def test_numbers_are_those_of_the_first_version(frozen, case, backend):
+    if backend == "torch":
+        pytest.importorskip("torch", reason="torch is not installed")
+    batch, estimator = case.split("/")[0], ESTIMATORS[case]
+    ids, mask, groups, rewards = (
+        frozen[f"{batch}/{name}"] for name in ("ids", "mask", "groups", "rewards")
+    )
+    correct = frozen[f"{case}/correct"]
+    credit = token_credit(ids, mask, correct, groups, estimator, backend=backend)
+    assert np.abs(credit).max() > 0.01
+    np.testing.assert_allclose(credit, frozen[f"{case}/credit"], rtol=0, atol=TOLERANCE)
+    advantages = token_advantages(
+        rewards, ids, mask, groups, correct=correct, estimator=estimator, backend=backend
+    )
+    np.testing.assert_allclose(advantages, frozen[f"{case}/advantages"], rtol=0, atol=TOLERANCE)
+
+
+def test_every_frozen_case_is_looked_at(frozen):
+    assert {name.removesuffix("/credit") for name in frozen if name.endswith("/credit")} == set(
+        ESTIMATORS
+    )
