@@ -14,7 +14,7 @@ from ktae.files.text import printable
 
 app = typer.Typer(
     name="ktae",
-    help="Which tokens made the rollouts right: token-level advantages for GRPO and DAPO.",
+    help="Token credit for group-based RL of language models (GRPO, DAPO): training, reports, evaluation.",
     no_args_is_help=True,
     rich_markup_mode="markdown",  # in the default one, "[default: ...]" would be markup
     pretty_exceptions_enable=False,
@@ -47,7 +47,7 @@ def _options(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    """Which tokens made the rollouts right: token-level advantages for GRPO and DAPO."""
+    """Token credit for group-based RL of language models (GRPO, DAPO): training, reports, evaluation."""
 
 
 def main() -> None:
