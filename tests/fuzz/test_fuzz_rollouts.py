@@ -72,7 +72,7 @@ def test_a_reader_reads_or_says_what_is_wrong(file, correctness, scratch):
 @fuzz(300)
 @given(file=row_files(ROWS, NAMES))
 def test_a_tolerant_reader_counts_what_it_leaves_out(file, scratch):
-    """As `ktae report` and `ktae null` read, down to the words that are shown."""
+    """As `ktae report` and `ktae permutation-test` read, down to the words that are shown."""
     name, data = file
     path = scratch / name
     path.write_bytes(data)
