@@ -130,6 +130,7 @@ torch.save(token_advantages(**own), f"{folder}/{rank}.pt")
 """
 
 
+@pytest.mark.slow
 def test_ranks_that_share_groups_get_what_one_process_gets(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     lengths = torch.tensor([5, 8, 3, 7, 4, 8, 5, 6])

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from fuzzing import fuzz, mutated, only_input_errors, texts, values
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +30,7 @@ OVERRIDES = st.lists(
 )
 
 
+@pytest.mark.slow
 @fuzz(400)
 @given(data=yaml_files(recipe_content()), overrides=OVERRIDES)
 def test_recipes(data, overrides, scratch):
