@@ -29,8 +29,8 @@ def permuted_labels(
     """Correctness, permuted at random among the rollouts of each group.
 
     What a permutation test of credit tests: tokens and labels have nothing to do with each other,
-    while the group's size and accuracy are what they are. Rollouts of unknown correctness (NaN) keep it, and
-    so do those without an unmasked token, which no statistic counts.
+    while the group's size and accuracy are what they are. Rollouts of unknown correctness (NaN)
+    keep it, and so do those without an unmasked token, which no statistic counts.
 
     Args:
         token_ids: (B, T) integers.
