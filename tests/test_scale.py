@@ -24,6 +24,7 @@ def rows_of(script, tmp_path, *arguments):
         return done.stdout, list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_the_simulated_cluster(tmp_path):
     sizes = ("--groups", "12", "--shards", "2", "5", "--gpus", "8", "1024", "--cores", "64")
     printed, rows = rows_of("cluster.py", tmp_path, *sizes)
@@ -44,6 +45,7 @@ def test_the_simulated_cluster(tmp_path):
     assert float(largest["driver_s"]) == pytest.approx(work, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("verl") is None, reason="needs the extra 'verl'")
 def test_verl_s_own_advantages(tmp_path):
     sizes = ("--prompts", "8", "--times", "2", "--shards", "4", "--repeats", "1")

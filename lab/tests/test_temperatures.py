@@ -42,10 +42,13 @@ def test_scores_by_hand(monkeypatch, n_samples, pass_at_8):
 
     monkeypatch.setattr(temperatures, "generate", generate)
     recipe = load(ROOT / "recipes/demo/grpo.yaml", ["seed=5"])
-    scores = list(temperatures._scores(None, None, recipe, 4, n_samples))
-    assert [score[0] for score in scores] == [0.25, 0.5, 0.75, 1.0]
-    assert scores[0][1:] == pytest.approx((10 / n, pass_at_8, 3.0))
-    assert scores[3][1:] == pytest.approx((10 / n, pass_at_8, 5.0))
+    measurement = temperatures.by_temperature(problems=4, samples=n_samples)
+    scores = list(measurement.scores(None, None, recipe, measurement.size))
+    assert [score["temperature"] for score in scores] == [0.25, 0.5, 0.75, 1.0]
+    for score in scores:
+        length = 5.0 if score["temperature"] == 1 else 3.0
+        expected = {"accuracy": 10 / n, "pass_at_8": pass_at_8, "length": length}
+        assert score == pytest.approx(expected | {"temperature": score["temperature"]})
 
 
 @pytest.mark.slow

@@ -1,19 +1,35 @@
 """The code blocks of docs/extending.md do what the page says of them."""
 
-import functools
+import dataclasses
 import inspect
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pages
 import pytest
-from ktae.config import PRESETS
 
-from ktae import InputError, KTAEConfig
-from ktae import recipe as recipes
+from ktae import InputError, preset, token_credit
 from ktae.backends import BACKENDS
+from ktae.estimators import (
+    KINDS,
+    KTAE,
+    PRESETS,
+    TRANSFORMS,
+    Estimator,
+    Function,
+    OverUnits,
+    PermutedLabels,
+    PresenceZ,
+    Scaled,
+    from_section,
+    to_section,
+)
+from ktae.estimators.base import require_number
+from ktae.estimators.transforms import Moved
 from ktae.evaluation import benchmarks, run
 from ktae.evaluation.benchmarks import BENCHMARKS, Benchmark
 from ktae.evaluation.engines import Engine, Sample, Sampling
@@ -23,36 +39,43 @@ from ktae.grading.verdict import Outcome, Verdict
 TEXT = pages.page("extending")
 
 
-def block(heading: str) -> str:
-    (code,) = pages.blocks(pages.section(TEXT, heading), "python")
-    return code
-
-
-def run_block(heading: str) -> dict[str, Any]:
+def run_blocks(heading: str) -> dict[str, Any]:
     names = {
         "BENCHMARKS": BENCHMARKS,
         "Benchmark": Benchmark,
-        "KTAEConfig": KTAEConfig,
+        "Estimator": Estimator,
+        "Function": Function,
+        "KINDS": KINDS,
+        "Moved": Moved,
         "Outcome": Outcome,
+        "OverUnits": OverUnits,
         "PRESETS": PRESETS,
+        "PresenceZ": PresenceZ,
         "Sample": Sample,
         "Sampling": Sampling,
+        "Scaled": Scaled,
         "Sequence": Sequence,
+        "TRANSFORMS": TRANSFORMS,
         "Verdict": Verdict,
-        "functools": functools,
+        "dataclasses": dataclasses,
+        "np": np,
+        "require_number": require_number,
     }
-    exec(block(heading), names)
+    for code in pages.blocks(pages.section(TEXT, heading), "python"):
+        exec(code, names)
     return names
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_a_backends_terms_have_this_signature(name: str) -> None:
-    if BACKENDS[name].missing():
-        pytest.skip(f"{name}: {BACKENDS[name].missing()}")
-    names: dict[str, Any] = {}
-    exec(block("## A backend"), names)
-    parameters = inspect.signature(BACKENDS[name].load().terms).parameters
-    expected = inspect.signature(names["terms"]).parameters
+def test_a_backends_credit_has_this_signature(name: str) -> None:
+    """But for `memory_bytes`, which those of arrays do not take."""
+    backend = BACKENDS[name]
+    if backend.missing():
+        pytest.skip(f"{name}: {backend.missing()}")
+    expected = dict(inspect.signature(run_blocks("## A backend")["credit"]).parameters)
+    if backend.arrays == "numpy":
+        del expected["memory_bytes"]
+    parameters = inspect.signature(backend.load().credit).parameters
     assert [(p.name, p.kind) for p in parameters.values()] == [
         (p.name, p.kind) for p in expected.values()
     ]
@@ -61,25 +84,61 @@ def test_a_backends_terms_have_this_signature(name: str) -> None:
 @pytest.fixture(autouse=True)
 def tables_as_they_were() -> Iterator[None]:
     """The blocks add lines to tables of the package."""
-    before = [(table, dict(table)) for table in (PRESETS, BENCHMARKS)]
+    tables: tuple[dict[str, Any], ...] = (PRESETS, KINDS, TRANSFORMS, BENCHMARKS)
+    before = [(table, dict(table)) for table in tables]
     yield
     for table, content in before:
         table.clear()
         table.update(content)
 
 
+def test_an_estimator_with_a_name() -> None:
+    known = set(KINDS)
+    names = run_blocks("### An estimator with a name")
+    (name,) = set(KINDS) - known
+    rollouts, scale = [[1, 2, 2], [3], [2, 3, 1, 4], [4, 4], [1]], 0.5
+    mask = np.arange(4) < np.array([[len(row)] for row in rollouts])
+    ids = np.zeros(mask.shape, dtype=int)
+    ids[mask] = [token for row in rollouts for token in row]
+    groups, estimator = np.zeros(5, dtype=int), preset(name, scale=scale)
+    total = np.zeros(mask.shape)
+    for right in itertools.combinations(range(5), 2):
+        correct = np.isin(np.arange(5), right)
+        credit = token_credit(ids, mask, correct, groups, estimator)
+        expected = [x for row in names["naive"](rollouts, correct.tolist(), scale) for x in row]
+        np.testing.assert_allclose(credit[mask], expected, atol=1e-7)
+        assert not credit[~mask].any()
+        total += credit
+    np.testing.assert_allclose(total, 0, atol=1e-6)
+    wrapped = Scaled(PermutedLabels(estimator), 2.0)
+    assert from_section(to_section(wrapped)) == wrapped
+    with pytest.raises(InputError, match="scale is -1; expected a number from 0"):
+        preset(name, scale=-1)
+
+
 def test_a_preset() -> None:
     known = set(PRESETS)
-    run_block("### A preset")
+    run_blocks("### A preset")
     (name,) = set(PRESETS) - known
-    config = KTAEConfig.preset(name, term_scale=0.5)
-    assert config == KTAEConfig.calibrated(units=("bigram",), term_scale=0.5)
-    assert recipes.KTAE(preset=name, h3=0).config() == KTAEConfig.preset(name, h3=0)
+    assert preset(name) == Scaled(OverUnits(PresenceZ(), ("bigram",)), 0.3)
+    assert preset(name, graded=True) == from_section({"estimator": name, "graded": True})
+    assert to_section(preset(name)) == name
+
+
+def test_a_transform() -> None:
+    known = set(TRANSFORMS)
+    run_blocks("### A transform")
+    (name,) = set(TRANSFORMS) - known
+    own = from_section({"estimator": "ktae", "transforms": [name, {"scaled": 2}]})
+    assert from_section(to_section(own)) == own
+    arrays = [[1], [2]], [[1], [1]], [1, 0], [0, 0]
+    np.testing.assert_allclose(token_credit(*arrays, KTAE()), [[0.5], [-0.5]], atol=1e-6)
+    np.testing.assert_allclose(token_credit(*arrays, own), [[1.0], [0.0]], atol=1e-6)
 
 
 def test_a_benchmark(tmp_path: Path) -> None:
     known = set(BENCHMARKS)
-    run_block("### A benchmark for evaluation")
+    run_blocks("### A benchmark for evaluation")
     (name,) = set(BENCHMARKS) - known
     file = tmp_path / f"{BENCHMARKS[name].files[0]}.jsonl"
     rows = [{"problem": "1 + 1?", "answer": 2}, {"question": "2?", "final_answer": ["2", "two"]}]
@@ -96,7 +155,7 @@ def test_a_benchmark(tmp_path: Path) -> None:
     [("so it is 7", Outcome.CORRECT), ("so it is 8", Outcome.INCORRECT), ("", Outcome.UNANSWERED)],
 )
 def test_a_grader(response: str, outcome: Outcome) -> None:
-    grader = run_block("### A grader")["last_word"]
+    grader = run_blocks("### A grader")["last_word"]
     verdict = grader(response, ["7", "seven"])
     assert isinstance(verdict, Verdict) and verdict.outcome is outcome
     # Those that are there take the same.
@@ -105,7 +164,7 @@ def test_a_grader(response: str, outcome: Outcome) -> None:
 
 
 def test_something_that_generates(tmp_path: Path) -> None:
-    engine: Engine = run_block("### Something that generates")["EchoEngine"]("anything")
+    engine: Engine = run_blocks("### Something that generates")["EchoEngine"]("anything")
     problems = [
         benchmarks.Problem("mine", number, f"say {number}", (str(number),)) for number in range(5)
     ]

@@ -1,12 +1,10 @@
 """The five minutes of docs/index.md: every command is run, on what the page makes and names."""
 
 import json
-import re
 import shlex
 from pathlib import Path
 
 import pages
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
@@ -56,15 +54,15 @@ def test_every_command(folder: Path, tokenizer: str) -> None:
     lines = [line for block in pages.blocks(TEXT, "sh") for line in block.splitlines()]
     assert lines[:2] == ["pip install 'ktae[report]'", "python make_dump.py"]
     printed = {line.split()[1]: run(line.replace(HUB_NAME, tokenizer)) for line in lines[2:]}
-    assert list(printed) == ["show", "report", "score", "null"]
+    assert list(printed) == ["show", "report", "score", "permutation-test"]
     assert "rollout 4: reward 0" in printed["show"] and "words" in printed["show"]
     assert "3 + 4 * 2" in printed["show"]
     assert "6 rollouts" in printed["report"]
     assert (folder / "report.html").stat().st_size > 50_000
-    terms = pq.read_table(folder / "scores.parquet")["terms"].to_pylist()
-    assert [len(row) for row in terms] == [7, 5, 6, 11, 7, 9]
-    assert terms[0][4] > 0.4 and terms[3][2] < -0.4, "8 and 4"
-    assert "no pair can have p below .05" in printed["null"]
+    credit = pq.read_table(folder / "scores.parquet")["credit"].to_pylist()
+    assert [len(row) for row in credit] == [7, 5, 6, 11, 7, 9]
+    assert credit[0][4] > 0.4 and credit[3][2] < -0.4, "8 and 4"
+    assert "no pair can have p below .05" in printed["permutation-test"]
 
 
 def test_the_table_that_score_prints(folder: Path, shared_data: Path) -> None:
@@ -80,30 +78,3 @@ def test_the_table_that_score_prints(folder: Path, shared_data: Path) -> None:
     for line in on_the_page.splitlines():
         if set(line) - set(" ─"):
             assert line.split() in found, line
-
-
-TRL = {"step": 1, "prompt": "1 + 1?", "accuracy": 1.0, "advantage": 1.0}
-VERL = {"input": "1 + 1?", "gts": "2", "step": 1}
-
-
-def write_dumps(folder: Path) -> None:
-    """What stands for OUTPUT_DIR and dump in the page's table."""
-    (folder / "out" / "completions").mkdir(parents=True)
-    texts = ("so 8 = 2", 1.0), ("so 4", 0.0)
-    rows = [TRL | {"completion": text, "accuracy": r, "length": -0.1} for text, r in texts]
-    pq.write_table(pa.Table.from_pylist(rows), folder / "out/completions/completions_00001.parquet")
-    (folder / "dump").mkdir()
-    lines = [json.dumps(VERL | {"output": text, "score": r}) for text, r in texts]
-    (folder / "dump" / "1.jsonl").write_text("\n".join(lines), encoding="utf-8")
-
-
-@pytest.mark.parametrize("source", ["TRL", "verl", "anything else"])
-def test_your_own(source: str, folder: Path, tokenizer: str) -> None:
-    write_dumps(folder)
-    (table,) = pages.tables(pages.section(TEXT, "## 4. Your own"))
-    command = next(row[-1] for row in table if row[0] == source)
-    given = {"OUTPUT_DIR": "out", "MODEL": tokenizer, "FILE...": "rollouts.jsonl"}
-    for name, value in given.items():
-        command = command.replace(name, value)
-    printed = run(command + (" --correctness accuracy" if source == "TRL" else ""))
-    assert re.match(r"[26] rollouts in .* wrote report.html", printed)

@@ -87,6 +87,7 @@ def graded(found):
     ]
 
 
+@pytest.mark.slow
 @fuzz(400)
 @given(file=files)
 def test_saved_outputs(file, scratch):
@@ -109,6 +110,7 @@ def test_saved_outputs(file, scratch):
         assert "\x1b" not in console.file.getvalue()
 
 
+@pytest.mark.slow
 @fuzz(150)
 @given(file=files, other=files)
 def test_two_files_to_compare(file, other, scratch):
@@ -141,6 +143,7 @@ def test_problems_to_train_on(file, scratch):
         assert written == {"train": len(split.problems)}
 
 
+@pytest.mark.slow
 @fuzz(200)
 @given(file=row_files(rows({"problem": texts, "answer": ANSWERS}, ("final_answer",)), ["problem"]))
 def test_a_benchmark_in_a_folder(file, scratch):

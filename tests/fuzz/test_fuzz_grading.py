@@ -46,6 +46,7 @@ def test_finding_an_answer(response, fallback):
             assert extracted(name, response) is None or name in FALLBACKS
 
 
+@pytest.mark.slow
 @fuzz(40, cost=50)
 @given(
     parts=st.lists(st.sampled_from(FRAGMENTS + LATEX), min_size=1, max_size=3),
@@ -81,6 +82,7 @@ SIMPLE = [
 simple = st.lists(st.sampled_from(SIMPLE), max_size=5).map("".join)
 
 
+@pytest.mark.slow
 @fuzz(300)
 @given(response=st.builds(r"\boxed{{{}}}".format, simple) | simple, answers=st.lists(simple))
 def test_a_verdict_on_what_is_cheap_to_decide(response, answers):
@@ -113,6 +115,7 @@ tasks = st.lists(
 )
 
 
+@pytest.mark.slow
 @fuzz(10, cost=TASKS_AT_A_TIME)
 @given(some=tasks)
 def test_the_workers_come_to_an_outcome(some, pool):

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from fuzzing import fuzz, mutated, only_input_errors, texts, values
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,12 +13,24 @@ from ktae.runs import RunFolder
 
 OVERRIDES = st.lists(
     st.builds("{}={}".format, st.sampled_from(KEYS) | texts, texts | st.sampled_from(SPELT))
-    | st.sampled_from(["ktae.h1=2", "ktae=null", "model.path.x=1", "a..b=1", "=", ".=1", "seed=1"])
+    | st.sampled_from(
+        [
+            "credit.h1=2",
+            "credit=null",
+            "ktae.h1=2",
+            "model.path.x=1",
+            "a..b=1",
+            "=",
+            ".=1",
+            "seed=1",
+        ]
+    )
     | texts,
     max_size=2,
 )
 
 
+@pytest.mark.slow
 @fuzz(400)
 @given(data=yaml_files(recipe_content()), overrides=OVERRIDES)
 def test_recipes(data, overrides, scratch):
@@ -27,8 +40,6 @@ def test_recipes(data, overrides, scratch):
     with only_input_errors():
         recipe = recipes.load(path, overrides)
         recipes.flat(recipe)
-        if recipe.ktae is not None:
-            recipe.ktae.config()
         again = scratch / "again.yaml"
         again.write_text(recipes.dump(recipe), encoding="utf-8")
         assert recipes.dump(recipes.load(again)) == recipes.dump(recipe)

@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from fuzzing import (
     columns,
     deep_values,
@@ -56,6 +57,7 @@ ROWS = (
 NAMES = sorted({*PLAIN, *OTHERS, *TRL, *VERL, *IDS})
 
 
+@pytest.mark.slow
 @fuzz(400)
 @given(file=row_files(ROWS, NAMES), correctness=st.none() | st.sampled_from(["accuracy", "x"]))
 def test_a_reader_reads_or_says_what_is_wrong(file, correctness, scratch):
@@ -69,10 +71,11 @@ def test_a_reader_reads_or_says_what_is_wrong(file, correctness, scratch):
     assert all(message.startswith((str(path), f"cannot read {path}")) for message in messages)
 
 
+@pytest.mark.slow
 @fuzz(300)
 @given(file=row_files(ROWS, NAMES))
 def test_a_tolerant_reader_counts_what_it_leaves_out(file, scratch):
-    """As `ktae report` and `ktae null` read, down to the words that are shown."""
+    """As `ktae report` and `ktae permutation-test` read, down to the words that are shown."""
     name, data = file
     path = scratch / name
     path.write_bytes(data)
@@ -83,6 +86,7 @@ def test_a_tolerant_reader_counts_what_it_leaves_out(file, scratch):
         assert len(dump.rollouts) == len(table) > 0
 
 
+@pytest.mark.slow
 @fuzz(300)
 @given(
     table=columns([field.name for field in record.SCHEMA], 3),
@@ -100,6 +104,7 @@ def test_a_record_of_any_columns(table, version, scratch):
             read(path)
 
 
+@pytest.mark.slow
 @fuzz(200)
 @given(file=row_files(deep_values, NAMES))
 def test_rows_of_any_kind(file, scratch):

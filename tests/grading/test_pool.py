@@ -41,6 +41,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("response", "answer"), HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_expressions_cost_their_own_limit_only(
     pool: GradingPool, response: str, answer: str
@@ -83,7 +84,9 @@ def test_a_time_limit_is_undecided_and_not_incorrect() -> None:
         ("\\boxed{5}" + "}" * 100_000, "correct"),
         (r"\boxed{" * 50 + "5" + "}" * 50, "correct"),
         ("\ud800 \\boxed{5} \x00", "correct"),
-        (r"\boxed{" + "(" * 5_000 + "5" + ")" * 5_000 + "}", None),
+        pytest.param(
+            r"\boxed{" + "(" * 5_000 + "5" + ")" * 5_000 + "}", None, marks=pytest.mark.slow
+        ),
         ("", "unanswered"),
         # a rule that takes quadratic time, or cubic, would meet the limit: undecided
         ("####x" + " " * 100_000 + "y\nend", "unanswered"),

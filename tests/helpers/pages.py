@@ -1,4 +1,4 @@
-"""Reading the documentation's pages: their tables and code blocks."""
+"""Reading the code blocks of the documentation's pages."""
 
 import re
 from pathlib import Path
@@ -6,8 +6,6 @@ from pathlib import Path
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 _FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_BAR = re.compile(r"(?<!\\)\|")
-_TABLE = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
 
 
 def page(name: str) -> str:
@@ -28,19 +26,6 @@ def blocks(text: str, language: str) -> list[str]:
     return [content for name, content in _FENCE.findall(text) if name == language]
 
 
-def tables(text: str) -> list[list[list[str]]]:
-    """The tables: rows of cells, the heading first; a cell that is all code has no backticks."""
-    found = []
-    for table in _TABLE.findall(_without_blocks(text)):
-        rows = [[_plain(cell) for cell in _BAR.split(line)[1:-1]] for line in table.splitlines()]
-        found.append([rows[0], *rows[2:]])
-    return found
-
-
-def _plain(cell: str) -> str:
-    return re.sub(r"^`([^`]*)`$", r"\1", cell.strip())
-
-
 def _without_blocks(text: str) -> str:
-    """The text with its code blocks blanked: a comment there is no heading, a bar no table."""
+    """The text with its code blocks blanked: a comment there is no heading."""
     return _FENCE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)

@@ -8,8 +8,7 @@ import pytest
 
 pytest.importorskip("nbclient", reason="needs nbclient, of the extra 'dev'")
 pytest.importorskip("ipykernel", reason="needs ipykernel, of the extra 'dev'")
-# Not "trl": without it, that would find the folder tests/trl
-pytest.importorskip("trl.trainer", reason="needs the extra 'trl'")
+pytest.importorskip("trl", reason="needs the extra 'trl'")
 
 import nbformat
 from execute import execute, tidy
@@ -35,6 +34,7 @@ def test_there_are_two():
     assert [path.stem for path in NOTEBOOKS] == ["explain-a-dump", "your-own-estimator"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs(path, tmp_path, monkeypatch):
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))  # not the user's profile

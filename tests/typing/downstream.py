@@ -42,5 +42,5 @@ def wrong(ids: NDArray[np.int64], mask: NDArray[np.bool_]) -> None:
     ktae.token_advantages([1.0], ids, mask)  # type: ignore[call-arg]
     KTAE(h1="one")  # type: ignore[arg-type]
     KTAE().h1 = 2.0  # type: ignore[misc]
-    print(ktae.key_token_tables)  # type: ignore[attr-defined]
+    print(ktae.credit_tables)  # type: ignore[attr-defined]
     print(ktae.backends().nothing)  # type: ignore[attr-defined]

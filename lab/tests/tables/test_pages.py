@@ -27,14 +27,17 @@ def test_the_figures_that_pages_show_are_there():
 @pytest.fixture
 def small(tmp_path, monkeypatch):
     """A laboratory with one page, whose table and difference say what the test wants."""
-    (tmp_path / "pages").mkdir()
-    monkeypatch.setattr(page, "LAB", tmp_path)
-    monkeypatch.setattr(pages, "PAGES", tmp_path / "pages")
-    monkeypatch.setattr(pages, "COMPARISONS", tmp_path / "comparisons.csv")
+    lab = tmp_path / "lab"
+    (lab / "pages").mkdir(parents=True)
+    (tmp_path / "README.md").write_text("<!-- table: of r -->\n<!-- end -->\n")
+    monkeypatch.setattr(page, "LAB", lab)
+    monkeypatch.setattr(pages, "README", tmp_path / "README.md")
+    monkeypatch.setattr(pages, "PAGES", lab / "pages")
+    monkeypatch.setattr(pages, "COMPARISONS", lab / "comparisons.csv")
     monkeypatch.setattr(pages, "TABLES", {"of": lambda *words: f"| {' '.join(words)} |"})
     monkeypatch.setattr(pages.comparisons, "difference", lambda *words: "+".join(words))
     monkeypatch.setattr(pages.comparisons, "every", lambda: [{"a": "1"}])
-    return tmp_path
+    return lab
 
 
 def test_what_is_made_is_replaced_and_the_text_stays(small):
@@ -44,9 +47,9 @@ def test_what_is_made_is_replaced_and_the_text_stays(small):
         "d <!-- difference: e f -->old<!-- end --> g\n"
     )
     before = invoke("--check")
-    assert before.exit_code == 1 and "pages/one.md, comparisons.csv" in before.output
-    written = invoke("--write")
-    assert written.output.split() == ["wrote", "pages/one.md", "wrote", "comparisons.csv"]
+    assert before.exit_code == 1 and "README.md, lab/pages/one.md, lab/comp" in before.output
+    written = invoke("--write").output.splitlines()
+    assert written == ["wrote README.md", "wrote lab/pages/one.md", "wrote lab/comparisons.csv"]
     assert path.read_text() == (
         "a\n<!-- table: of b c -->\n\n| b c |\n\n<!-- end -->\n"
         "d <!-- difference: e f -->e+f<!-- end --> g\n"

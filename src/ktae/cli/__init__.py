@@ -14,7 +14,8 @@ from ktae.files.text import printable
 
 app = typer.Typer(
     name="ktae",
-    help="Token credit for group-based RL of language models (GRPO, DAPO): training, reports, evaluation.",
+    help="Token credit for group-based RL of language models (GRPO, DAPO): training, reports, "
+    "evaluation.",
     no_args_is_help=True,
     rich_markup_mode="markdown",  # in the default one, "[default: ...]" would be markup
     pretty_exceptions_enable=False,
@@ -47,7 +48,7 @@ def _options(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    """Token credit for group-based RL of language models (GRPO, DAPO): training, reports, evaluation."""
+    """Token credit for group-based RL of language models: training, reports, evaluation."""
 
 
 def main() -> None:

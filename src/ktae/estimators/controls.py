@@ -28,10 +28,9 @@ def permuted_labels(
 ) -> Array:
     """Correctness, permuted at random among the rollouts of each group.
 
-    What a permutation test of credit tests: tokens and labels have nothing to do with each
-    other, while the
-    group's size and accuracy are what they are. Rollouts of unknown correctness (NaN) keep it, and
-    so do those without an unmasked token, which no statistic counts.
+    What a permutation test of credit tests: tokens and labels have nothing to do with each other,
+    while the group's size and accuracy are what they are. Rollouts of unknown correctness (NaN)
+    keep it, and so do those without an unmasked token, which no statistic counts.
 
     Args:
         token_ids: (B, T) integers.
@@ -109,7 +108,7 @@ def shuffled_values(
 
     Raises:
         InputError: (a ValueError) shapes or dtypes do not fit, or a token of a group has two
-        values.
+            values.
     """
     ids_bt, mask_bt = _tokens(token_ids, mask)
     credit_bt = _numbers("credit", credit, ids_bt.shape)
@@ -224,7 +223,7 @@ def _tokens(token_ids: ArrayLike, mask: ArrayLike) -> tuple[np.ndarray, np.ndarr
 
 
 def _credit(credit: ArrayLike, mask: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Terms, 0 where masked, and the mask."""
+    """Credit, 0 where masked, and the mask."""
     credit_bt, mask_bt = _floats("credit", credit, mask)
     return np.where(mask_bt, credit_bt, 0), mask_bt
 

@@ -93,10 +93,10 @@ def _by_base_model(sides: tuple[tuple[str, str, str], ...], task: str) -> Iterat
             for run in studies.runs_of(study)
             if run.cell.task == task
         }
-        for (method, *pair), value in by_place.items():
-            other = by_place.get((baseline, *pair))
+        for (method, seed, base), value in by_place.items():
+            other = by_place.get((baseline, seed, base))
             if method == treatment and value is not None and other is not None:
-                found[pair[1]].append(value - other)
+                found[base].append(value - other)
     yield from (statistics.mean(values) for values in found.values())
 
 
