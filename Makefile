@@ -9,10 +9,10 @@ ARGS ?=
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 
 # The demo's model is tiny: two threads would only wait for each other.
-train test notebooks: export OMP_NUM_THREADS ?= 1
+train test test-fast notebooks: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help train test lint format bench docs notebooks clean
+.PHONY: help train test test-fast lint format bench docs notebooks clean
 .PHONY: wheel-check extras-check test-core readme-check fuzz audit
 
 help: ## List the targets
@@ -30,6 +30,9 @@ train: .venv/installed ## Train the embedded demo with GRPO+KTAE through TRL (RE
 
 test: .venv/installed ## Run all tests
 	$(BIN)/python -m pytest $(ARGS)
+
+test-fast: .venv/installed ## Run all tests but the slow ones, on two cores, in under a minute
+	$(BIN)/python -m pytest -n 2 -q -m "not slow and not engine and not browser" $(ARGS)
 
 lint: .venv/installed ## Check format, style and types
 	$(BIN)/ruff format --check

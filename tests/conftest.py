@@ -31,6 +31,26 @@ def pytest_report_header() -> str:
     return BF16
 
 
+MARKED = {
+    "engines": "engine",
+    "trainers/trl": "engine",
+    "backends/test_triton.py": "slow",
+    "fuzz": "slow",
+    "notebooks": "slow",
+}
+"""Folders and files whose tests are all of one kind; others are marked where they stand."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark them, so that `make test-fast` can leave them out."""
+    for item in items:
+        for place, mark in MARKED.items():
+            if item.nodeid.startswith(f"tests/{place}"):
+                item.add_marker(mark)
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
+
+
 settings.register_profile("dev", deadline=None, max_examples=50)
 settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")

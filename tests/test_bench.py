@@ -34,6 +34,7 @@ def test_every_group_of_a_random_batch_is_mixed():
         bench.random_batch(group_size=1)
 
 
+@pytest.mark.slow
 def test_every_contender_is_timed_or_says_why_not():
     names = [*BACKENDS, "copy", "verl grpo", "torch sort"]
     timings = {timing.name: timing for timing in bench.compare(SMALL, names, repeats=3)}

@@ -212,6 +212,7 @@ def test_a_memory_that_cannot_be_written_only_means_to_ask_anew(machine):
     assert machine.probes == 2
 
 
+@pytest.mark.slow
 def test_the_real_probe_comes_to_its_end(monkeypatch):
     require("torch")
     answer = bf16.prepare()
@@ -298,6 +299,7 @@ def verl_run(tmp_path):
     return make
 
 
+@pytest.mark.slow
 def test_verl_on_the_cpu_is_refused_where_it_would_die(dies, verl_run, tmp_path):
     from ktae.trainers.verl import run
 
@@ -307,6 +309,7 @@ def test_verl_on_the_cpu_is_refused_where_it_would_die(dies, verl_run, tmp_path)
     run.plan(*verl_run())
 
 
+@pytest.mark.slow
 def test_ray_s_workers_are_told_of_the_variable(machine, verl_run):
     from ktae.trainers.verl import run
 

@@ -16,6 +16,7 @@ def run(code: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
     [
@@ -59,6 +60,7 @@ def test_public_names() -> None:
     assert all(hasattr(ktae, name) for name in ktae.__all__)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["", "import ktae.backends.cpu", "import ktae.backends.tensors"])
 def test_backends_is_a_function_whatever_is_imported_first(first: str) -> None:
     """A function to type checkers too, although the package that it comes from has that name."""
@@ -97,6 +99,7 @@ print(len(ktae.credit_table(ids, mask, correct, groups, backend={backend!r}).cre
 WITHOUT_TORCH = ["torch", "trl", "verl", "transformers", "pandas", "scipy", "pyarrow"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "absent"),
     [
@@ -115,6 +118,7 @@ def test_core_computes_without_torch(backend: str, absent: list[str]) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_sys_modules_may_hold_none_for_torch() -> None:
     """The other way to block an import: `sys.modules["torch"] = None`."""
     code = "import sys; sys.modules['torch'] = None; " + (

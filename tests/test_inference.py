@@ -140,6 +140,7 @@ def test_beyond_forty_pairs_random_patterns_come_close():
     assert sign_flip_p_value(differences) == pytest.approx(2 * stats.norm.sf(abs(z)), abs=0.01)
 
 
+@pytest.mark.slow
 def test_interval_follows_its_definition():
     """Bootstrap-t written out, one resample at a time, from other random numbers."""
     values = np.random.default_rng(2).exponential(size=12)

@@ -162,6 +162,7 @@ def test_masked_tokens_do_not_matter(backend: str, batch: Rollouts, estimator: E
     assert np.all(credit[~batch.mask] == 0)
 
 
+@pytest.mark.slow
 @given(batch=batches(), estimator=estimators)
 def test_swapping_correct_and_incorrect_flips_the_sign(
     backend: str, batch: Rollouts, estimator: Estimator
@@ -270,6 +271,7 @@ def rollout_advantage(base: str, reward: float, rewards: list[float]) -> float:
     return centred / (statistics.stdev(rewards) + 1e-6) if base == "grpo" else centred
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(batch=batches(), data=st.data(), base=st.sampled_from(["grpo", "dr_grpo", "rloo"]))
 def test_rollout_advantages(base: str, batch: Rollouts, data: st.DataObject) -> None:

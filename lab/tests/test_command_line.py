@@ -23,6 +23,7 @@ def test_the_version():
     assert run("--version").stdout == f"ktae-lab {__version__}\n"
 
 
+@pytest.mark.slow
 def test_bad_input_is_one_line_and_status_2():
     done = run("study", "no-such-matrix.yaml")
     assert (done.returncode, done.stdout) == (2, "")

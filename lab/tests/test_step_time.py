@@ -84,6 +84,7 @@ def test_methods_of_a_round_train_on_the_same_rollouts(
         torch.testing.assert_close(tensor, before[key], rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_every_response_of_the_random_model_has_the_full_length(
     batches: list[RolloutBatch], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,6 +142,7 @@ def assert_same_table(backend: str, batch: Rollouts, estimator: Estimator) -> No
             np.testing.assert_array_equal(got, expected, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator_name", ESTIMATORS)
 @pytest.mark.parametrize("name", BATCHES)
 def test_credit(fast_backend: str, name: str, estimator_name: str) -> None:
@@ -167,6 +168,7 @@ def test_batches_are_not_trivial() -> None:
             assert np.count_nonzero((credit > 0) & (credit < 0.45)) >= 10, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_tokens", "name"),
     [(4095, "paper"), (4097, "released"), (8193, "paper"), (20001, "released"), (40000, "point")],
@@ -182,6 +184,7 @@ def test_table_of_many_distinct_tokens() -> None:
     assert_same_table("cpu", distinct(20001), ESTIMATORS["paper"])
 
 
+@pytest.mark.slow
 def test_large_group_after_large_group(fast_backend: str) -> None:
     batch = rollouts([16, 300, 16, 200, 3], 300, vocabulary=30_000, seed=3)
     expected = token_credit(*batch, backend="naive")
@@ -275,6 +278,7 @@ def test_threads_that_call_at_once(fast_backend: str) -> None:
         np.testing.assert_array_equal(credit, expected[i % 4])
 
 
+@pytest.mark.slow
 def test_threads_that_call_at_once_with_large_batches(fast_backend: str, large: Rollouts) -> None:
     expected = token_credit(*large, backend=fast_backend)
     with ThreadPoolExecutor(3) as pool:
@@ -305,6 +309,7 @@ print(digest(token_credit(*large, backend="cpu")))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_number_of_numba_threads_changes_nothing(large: Rollouts, n_threads: int) -> None:
     got = run(PRINT_DIGEST, NUMBA_NUM_THREADS=str(n_threads))
@@ -322,6 +327,7 @@ print(before, torch.get_num_threads())
 """
 
 
+@pytest.mark.slow
 def test_torchs_number_of_threads_is_left_alone() -> None:
     """numba's thread pool, once started, sets OpenMP's threads for the whole process: torch's too.
 
@@ -332,6 +338,7 @@ def test_torchs_number_of_threads_is_left_alone() -> None:
     assert run(PRINT_TORCH_THREADS, NUMBA_NUM_THREADS="2", OMP_NUM_THREADS="1") == "1 1"
 
 
+@pytest.mark.slow
 def test_in_a_forked_process(fast_backend: str, large: Rollouts) -> None:
     """As torch's data loaders and Ray's workers are, after the parent has computed in threads."""
     if not hasattr(os, "fork"):

@@ -81,6 +81,7 @@ def extra_bytes(
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_extra_memory_is_bounded_whatever_the_batch() -> None:
     """Beyond the output: tables for each thread, and one chunk of what has to be converted."""
@@ -88,6 +89,7 @@ def test_extra_memory_is_bounded_whatever_the_batch() -> None:
         assert extra_bytes(4096, *form) < 64e6, form
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_extra_memory_is_bounded_whatever_the_group() -> None:
     """One group of all rollouts: converted in slices, 111 MB if at once."""
@@ -145,6 +147,7 @@ print(ktae.token_credit([[1], [2]], [[1], [1]], [1, 0], [0, 0], backend="cpu").t
 """
 
 
+@pytest.mark.slow
 def test_where_no_cache_can_be_written_kernels_are_compiled_in_memory(tmp_path: Path) -> None:
     """Below a file there can be no folder, whoever asks."""
     (tmp_path / "file").write_text("")

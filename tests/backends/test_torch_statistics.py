@@ -29,6 +29,7 @@ def computed(
     return strength_and_effect(*columns, estimator.formula(1.0), memory_bytes=memory).numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tables", [SMALL, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("point", [False, True], ids=["two-sided", "point"])
 @pytest.mark.parametrize("memory", [1, 2**18, 2**30])

@@ -23,6 +23,7 @@ def ktae(*arguments, **environment):
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shell", "line", "expected", "others"),
     [
@@ -38,6 +39,7 @@ def test_completion(shell, line, expected, others):
     assert not any(word in told for word in others), told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_script_for_a_shell(shell):
     script = ktae("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")

@@ -50,6 +50,7 @@ def authors_file(shared_data: Path) -> Path:
     return shared_data / "rollouts" / "ktae_eval_7B_k1.jsonl.gz"
 
 
+@pytest.mark.slow
 def test_the_authors_row(run: Run, authors_file: Path, shared_data: Path) -> None:
     """Their accuracies as published, from the rewards in the file, and their mean lengths."""
     result = run(
@@ -63,6 +64,7 @@ def test_the_authors_row(run: Run, authors_file: Path, shared_data: Path) -> Non
     assert cells(result.out, "mean tokens")[:5] == ["941", "563", "741", "577", "771"]
 
 
+@pytest.mark.slow
 def test_ours_beside_the_authors_row(run: Run, authors_file: Path) -> None:
     """Where answers are numbers, which is quick to grade, there is no difference."""
     result = run("eval", "--regrade", authors_file, "--benchmarks", "amc,aime24", "--output", "out")
@@ -75,6 +77,7 @@ def test_ours_beside_the_authors_row(run: Run, authors_file: Path) -> None:
     assert results["differences"] == []
 
 
+@pytest.mark.slow
 def test_the_differences_are_the_documented_ones(run: Run, authors_file: Path) -> None:
     """Of the outputs that docs/grading.md lists, and their neighbours, exactly those differ.
 
@@ -98,6 +101,7 @@ def test_the_differences_are_the_documented_ones(run: Run, authors_file: Path) -
     assert [d["outcome"] for d in found] == list(expected.values())
 
 
+@pytest.mark.slow
 def test_graders_disagree(run: Run, tmp_path: Path) -> None:
     content = [
         {"group": "own/0", "response": r"\boxed{\frac{1}{2}}", "answer": "0.5", "reward": 1},
@@ -119,6 +123,7 @@ def test_graders_disagree(run: Run, tmp_path: Path) -> None:
     assert "own/3: 0 in the file, ours undecided (the accepted answer does not parse" in result.out
 
 
+@pytest.mark.slow
 def test_an_undecided_output_stays_undecided_in_its_record(run: Run, tmp_path: Path) -> None:
     """Not 0 "in the file" when the evaluation's own record is graded again."""
     broken = {"group": "own/9", "response": r"\boxed{1}", "answer": r"\frac{"}
@@ -132,6 +137,7 @@ def test_an_undecided_output_stays_undecided_in_its_record(run: Run, tmp_path: P
     assert cells(counts, "stored") == ["2", "0", "0", "1"]
 
 
+@pytest.mark.slow
 def test_an_undecided_sample_takes_no_column_away(run: Run, tmp_path: Path) -> None:
     """Eight samples to each of two problems; one of `b` is undecided. `c` has one sample."""
     wrong, right, broken = (
@@ -161,6 +167,7 @@ def test_an_undecided_sample_takes_no_column_away(run: Run, tmp_path: Path) -> N
     assert cells(more.out, "pass@8") == ["50.0", "0.0", "-"]  # and no mean over two of three
 
 
+@pytest.mark.slow
 def test_who_graded_is_written(run: Run, tmp_path: Path) -> None:
     file = write_lines(tmp_path / "a.jsonl", rows([1, 0], reward=1))
     options = ("eval", "--regrade", file, "--workers", 1, "--output", "out")
@@ -172,6 +179,7 @@ def test_who_graded_is_written(run: Run, tmp_path: Path) -> None:
         assert {output.grader for output in outputs.read(Path("out"))} == {first}
 
 
+@pytest.mark.slow
 def test_different_graders_are_not_compared(run: Run, tmp_path: Path) -> None:
     """Whether both sides' verdicts are stored, or those of one are still to be made."""
     file = write_lines(tmp_path / "a.jsonl", rows([1, 0, 1], reward=1))
@@ -195,6 +203,7 @@ def test_different_graders_are_not_compared(run: Run, tmp_path: Path) -> None:
     assert run("compare", "again", "ktae").status == 0
 
 
+@pytest.mark.slow
 def test_the_model_of_a_regraded_record_stays(run: Run, tmp_path: Path) -> None:
     content = [row | ({"model": "m"} if i < 2 else {}) for i, row in enumerate(rows([1, 0, 1]))]
     file = write_lines(tmp_path / "a.jsonl", content)
@@ -203,6 +212,7 @@ def test_the_model_of_a_regraded_record_stays(run: Run, tmp_path: Path) -> None:
     assert table["model"].to_pylist() == ["m", "m", None]
 
 
+@pytest.mark.slow
 def test_files_without_a_benchmark_are_compared(run: Run, tmp_path: Path) -> None:
     """Their names are two; so are those of the folders where they were graded."""
     for name, rights in (("old", [0] * 20), ("new", [1] * 20)):
@@ -215,6 +225,7 @@ def test_files_without_a_benchmark_are_compared(run: Run, tmp_path: Path) -> Non
     assert expected in run("compare", "old", "new").out
 
 
+@pytest.mark.slow
 def test_compare(run: Run, tmp_path: Path) -> None:
     a = write_lines(tmp_path / "old.jsonl", rows([0] * 12 + [1] * 8))
     b = write_lines(tmp_path / "new.jsonl", rows([1] * 20))
@@ -226,6 +237,7 @@ def test_compare(run: Run, tmp_path: Path) -> None:
     assert "own: no difference can be shown with 20 problems (+0.0 points seen" in same.out
 
 
+@pytest.mark.slow
 def test_compared_models_have_dots_in_their_names(run: Run, tmp_path: Path) -> None:
     a = write_lines(tmp_path / "Qwen2.5-1.5B.jsonl", rows([0] * 20))
     (tmp_path / "Qwen2.5-7B").mkdir()
@@ -235,6 +247,7 @@ def test_compared_models_have_dots_in_their_names(run: Run, tmp_path: Path) -> N
     assert "Qwen2.5-7B is better than Qwen2.5-1.5B by 100.0 points" in result.out
 
 
+@pytest.mark.slow
 def test_what_a_file_calls_a_benchmark_is_only_text(run: Run, tmp_path: Path) -> None:
     """Neither the terminal nor matplotlib takes it for anything else; nor does an error."""
     made_up = [row | {"group": f"\x1b[2J$x^$/{i}"} for i, row in enumerate(rows([1] * 3))]
@@ -283,6 +296,7 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_model_end_to_end_and_resumed(run: Run, tiny_model: Path, data: Path) -> None:
     options = (
         "eval", tiny_model, "--benchmarks", "aime24", "--data", data, "--samples", 2,
@@ -309,6 +323,7 @@ def test_a_model_end_to_end_and_resumed(run: Run, tiny_model: Path, data: Path) 
     assert run("compare", "out", "out").status == 0
 
 
+@pytest.mark.slow
 def test_a_model_that_is_the_current_folder(
     run: Run, tiny_model: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,6 +335,7 @@ def test_a_model_that_is_the_current_folder(
     assert [path.name for path in (tiny_model / "evals").iterdir()] == ["tiny"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

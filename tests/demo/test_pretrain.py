@@ -34,6 +34,7 @@ def weights(seed: int, steps: int) -> dict[str, torch.Tensor]:
     return pretrain.pretrain(SUMS, seed, steps)[0].state_dict()
 
 
+@pytest.mark.slow
 def test_the_seed_alone_decides_the_weights() -> None:
     torch.manual_seed(1)
     first = weights(0, steps=3)
@@ -53,6 +54,7 @@ LOSSES = {
 part in 100,000 move them by less than a part in 200,000; no weight decay, by 8 in 10,000."""
 
 
+@pytest.mark.slow
 def test_a_folder_name_means_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders are named by versions and settings, which must change with what is trained."""
     losses: list[float] = []
@@ -97,6 +99,7 @@ def test_another_pretraining_is_another_folder(
     assert pretrain.base_model_folder(SUMS) != usual
 
 
+@pytest.mark.slow
 def test_it_learns_and_reports_its_steps() -> None:
     calls = []
     model, tokenizer = pretrain.pretrain(SUMS, 0, 25, progress=lambda *call: calls.append(call))
@@ -118,6 +121,7 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.mark.slow
 def test_another_size_on_all_threads(two_threads: None) -> None:
     threads = []
     model, _ = pretrain.pretrain(MORE, 0, 2, lambda *_: threads.append(torch.get_num_threads()))

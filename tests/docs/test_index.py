@@ -65,6 +65,7 @@ def test_every_command(folder: Path, tokenizer: str) -> None:
     assert "no pair can have p below .05" in printed["permutation-test"]
 
 
+@pytest.mark.slow
 def test_the_table_that_score_prints(folder: Path, shared_data: Path) -> None:
     command = next(
         line

@@ -94,6 +94,7 @@ def test_masks_count_the_end_and_nothing_behind_it(trainer: dict[str, Any]) -> N
         assert counted == [t < length for t in range(len(ids))]
 
 
+@pytest.mark.slow
 def test_the_script_learns() -> None:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

@@ -130,6 +130,7 @@ def test_two_files_to_compare(file, other, scratch):
 PROBLEMS = {"problem": texts, "answer": texts | numbers}
 
 
+@pytest.mark.slow
 @fuzz(200)
 @given(file=row_files(rows(PROBLEMS, ("question", "prompt")) | deep_values, [*PROBLEMS, "prompt"]))
 def test_problems_to_train_on(file, scratch):
@@ -157,6 +158,7 @@ def test_a_benchmark_in_a_folder(file, scratch):
     assert messages, "no file here has the 30 problems"
 
 
+@pytest.mark.slow
 @fuzz(300)
 @given(answer=ANSWERS | values | st.just(nested(MAX_DEPTH)))
 def test_an_answer_in_any_form(answer):

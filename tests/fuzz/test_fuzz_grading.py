@@ -95,6 +95,7 @@ def test_a_verdict_on_what_is_cheap_to_decide(response, answers):
         assert (again.outcome is Outcome.CORRECT) == (verdict.outcome is Outcome.CORRECT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["a=" * 300 + "1", "(" * 300, "{" * 300 + "}" * 300, "-" * 999])
 def test_a_verdict_on_what_is_deep(text):
     for response, answer in ((rf"\boxed{{{text}}}", "5"), (r"\boxed{5}", text), ("5", text)):

@@ -48,6 +48,7 @@ def test_recipes(data, overrides, scratch):
 LINE = st.dictionaries(st.sampled_from(["step", "data", "reward"]) | texts, values, max_size=4)
 
 
+@pytest.mark.slow
 @fuzz(200)
 @given(lines=st.lists(LINE | values, max_size=4), change=st.data())
 def test_metrics_of_a_run_folder(lines, change, scratch):

@@ -25,6 +25,7 @@ def pool() -> Iterator[GradingPool]:
         yield pool
 
 
+@pytest.mark.slow
 def test_verdicts_come_in_order(pool: GradingPool) -> None:
     tasks = [Task(rf"\boxed{{{i}}}", [str(i - i % 3)]) for i in range(60)]
     outcomes = [verdict.outcome for verdict in pool.grade_all(tasks)]
@@ -55,6 +56,7 @@ def test_hostile_expressions_cost_their_own_limit_only(
         assert hostile.reason.startswith(("time limit of 3 s", "out of memory", "internal error"))
 
 
+@pytest.mark.slow
 def test_a_time_limit_is_undecided_and_not_incorrect() -> None:
     """An endless grader, whatever sympy learns to shortcut: 0.2 s of computing, then a verdict."""
     with GradingPool(1, time_limit=0.2) as pool:
@@ -101,6 +103,7 @@ def test_strange_responses(pool: GradingPool, response: str, outcome: str | None
     assert verdict.outcome is not Outcome.CORRECT or "5" in (verdict.extracted or "")
 
 
+@pytest.mark.slow
 def test_off_the_main_thread(pool: GradingPool) -> None:
     results: list[str] = []
 
@@ -120,6 +123,7 @@ def _grade_in_child(pool: GradingPool, results: "multiprocessing.SimpleQueue[str
     pool.close()
 
 
+@pytest.mark.slow
 def test_in_a_forked_child_and_the_parent(pool: GradingPool) -> None:
     assert pool.grade(r"\boxed{2}", "2").outcome is Outcome.CORRECT
     context = multiprocessing.get_context("fork")
@@ -132,6 +136,7 @@ def test_in_a_forked_child_and_the_parent(pool: GradingPool) -> None:
     assert pool.grade(r"\boxed{3}", "3").outcome is Outcome.CORRECT
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced() -> None:
     with GradingPool(1) as pool:
         pool.grade(r"\boxed{1}", "1")
@@ -142,6 +147,7 @@ def test_a_killed_worker_is_replaced() -> None:
         assert pool.grade(r"\boxed{1}", "1").outcome is Outcome.CORRECT
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard(tmp_path) -> None:  # type: ignore[no-untyped-def]
     script = tmp_path / "script.py"
     script.write_text('from ktae.grading import grade\nprint(grade(r"\\boxed{1}", "1").outcome)\n')
@@ -169,6 +175,7 @@ def test_bad_arguments(call, message: str) -> None:  # type: ignore[no-untyped-d
         call()
 
 
+@pytest.mark.slow
 def test_the_reward_is_the_verdict() -> None:
     """TRL's reward function and `grade` are one grader: 1, 0 or None (left out of training)."""
     completions = [

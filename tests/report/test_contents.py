@@ -40,6 +40,7 @@ def without(rows, *names):
     return [{k: v for k, v in row.items() if k not in names} for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "title"),
     [

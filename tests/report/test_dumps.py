@@ -131,6 +131,7 @@ def test_trl_reward_of_the_name_correct(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_what_the_real_trl_writes(tmp_path):
     """A step of the real trainer, and the same rollouts through the trainer's own callback."""
     require("trl")

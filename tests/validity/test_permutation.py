@@ -210,6 +210,7 @@ def test_bad_input(correct, options, says):
         permutation_test(make_record([[1], [2], [3], [4]], correct, "aabb"), **options)
 
 
+@pytest.mark.slow
 def test_the_real_dump_of_the_findings(shared_data):
     """Qwen2.5-Math on MATH, ten mixed groups of eight. Expected numbers: the feasibility study,
     by other code: .055, 9 %, 70 %, 2.4 %; with one permutation of labels .049, 7 %, p < .05 0.8 %.

@@ -67,6 +67,7 @@ def test_a_matrix_may_grow(make_study, starts):
     assert len(study.progress.ends) == 2
 
 
+@pytest.mark.slow
 def test_a_run_with_other_settings_is_refused(make_study, starts):
     make_study(seeds=[1]).run()
     study = make_study(seeds=[1], overrides={"steps": 4})
@@ -180,6 +181,7 @@ def test_a_second_ctrl_c_kills_runs_that_do_not_stop(make_study, monkeypatch, tm
         assert not is_alive(pid)
 
 
+@pytest.mark.slow
 def test_a_failure_of_our_own_leaves_no_run_behind(make_study, monkeypatch, tmp_path):
     study = make_study(seeds=[1], overrides={"steps": 8})
     monkeypatch.setenv("FAKE_GATE", str(tmp_path / "gate"))
@@ -204,6 +206,7 @@ def is_alive(pid):
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["SIGKILL", "SIGINT"])
 def test_a_run_stopped_from_outside_goes_on_from_its_checkpoint(
     make_study, starts, monkeypatch, what
@@ -244,6 +247,7 @@ def test_a_run_killed_three_times_has_failed_and_keeps_its_checkpoint(
     assert [line["step"] for line in lines] == list(range(1, 9))
 
 
+@pytest.mark.slow
 def test_what_fails_after_a_kill_is_run_again_from_its_beginning(make_study, starts, monkeypatch):
     """Its checkpoint may be what it fails for."""
     study = make_study(seeds=[1], overrides={"steps": 8})
@@ -309,6 +313,7 @@ def test_a_run_left_behind_that_dies_before_it_has_a_folder_is_run(make_study, s
     assert set(study.states().values()) == {State.FINISHED}
 
 
+@pytest.mark.slow
 def test_what_an_earlier_attempt_left_before_its_recipe_is_removed(make_study, starts):
     study = make_study(seeds=[1])
     with study.folder.open(study.matrix, study.cells, resume=False):
@@ -341,6 +346,7 @@ def test_a_model_is_loaded_by_one_run_first(make_study, tmp_path):
         assert all(loaded for _, loaded in runs[1:])
 
 
+@pytest.mark.slow
 def test_the_commit_is_that_of_each_start(make_study, monkeypatch):
     """An editable checkout may change while the study runs."""
     commits = iter("ab")
@@ -350,6 +356,7 @@ def test_the_commit_is_that_of_each_start(make_study, monkeypatch):
     assert [study.folder.record(cell)["commit"] for cell in study.cells] == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_the_record_says_where_and_with_what(make_study):
     study = make_study(seeds=[1])
     study.run()

@@ -47,6 +47,7 @@ def known(run):
     return {name: value for name, value in run.outcomes.items() if value is not None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", STUDIES, ids=lambda path: path.name)
 def test_committed_studies_are_as_they_were_announced(folder):
     """Recipes with all overrides, seeds, base models, outcomes: by the digests of then."""

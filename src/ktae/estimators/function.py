@@ -49,6 +49,10 @@ class Function(Estimator):
                 f"{self.name}{signature} does not take four arrays; expected a function {SIGNATURE}"
             ) from None
 
+    def __repr__(self) -> str:
+        """The same in every process: without the function's address."""
+        return f"Function({self.name})"
+
     @property
     def name(self) -> str:
         """The function's own name."""

@@ -44,6 +44,7 @@ SIZES = {
 """The paper's appendix: base model, training set, DAPO's upper clip."""
 
 
+@pytest.mark.slow
 @needs_verl
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
 def test_the_paper_s_hyper_parameters(path):
@@ -81,6 +82,7 @@ def test_the_paper_s_hyper_parameters(path):
         assert {name: getattr(chosen, name) for name in weights} == weights
 
 
+@pytest.mark.slow
 @needs_verl
 def test_values_survive_the_command_line():
     section = {"estimator": "released", "transforms": [{"ignoring": [2, 7]}, {"scaled": 0.5}]}
@@ -93,6 +95,7 @@ def test_values_survive_the_command_line():
     assert list(config.trainer.logger) == ["console", "file"]
 
 
+@pytest.mark.slow
 @needs_verl
 @pytest.mark.parametrize(
     ("key", "given", "read"),
@@ -144,6 +147,7 @@ def test_the_recipe_s_own_overrides_replace_ours():
     assert "+algorithm.credit.h1" not in settings and settings["algorithm.credit.h1"] == 4.0
 
 
+@pytest.mark.slow
 @needs_verl
 @pytest.mark.parametrize(
     ("key", "message"),
@@ -175,6 +179,7 @@ def test_unknown_keys(key, message):
         composed(demo(credit="paper"), **{key: 1})
 
 
+@pytest.mark.slow
 @needs_verl
 def test_verl_s_own_trainer_mode_is_refused_but_not_its_old_trainer():
     with pytest.raises(InputError, match=r"trainer_mode=sync gets no token ids; set.*ktae_sync"):
@@ -196,6 +201,7 @@ def test_minibatches_of_whole_prompts():
         overrides(recipe, PATHS)
 
 
+@pytest.mark.slow
 @needs_verl
 def test_lora():
     model = composed(demo(model={"lora_rank": 8})).actor_rollout_ref.model
@@ -223,6 +229,7 @@ def test_trackers_are_those_of_the_installed_verl():
         overrides(demo(logging={"report_to": ["nonsense"]}), PATHS)
 
 
+@pytest.mark.slow
 @needs_verl
 def test_dr_grpo_divides_by_a_constant():
     config = composed(demo(algorithm={"loss": "dr_grpo"}, rollout={"max_response_length": 77}))

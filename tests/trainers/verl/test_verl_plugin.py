@@ -42,6 +42,7 @@ def test_verl_finds_the_plug_in_by_its_entry_point():
     assert [(point.name, point.value) for point in found] == [("ktae", "ktae.trainers.verl")]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("verl")
 def test_the_plug_in_adds_no_module_of_verl_to_its_import():
     code = "import sys, verl; print(*sorted(m for m in sys.modules if m.startswith('verl.')))"

@@ -98,6 +98,7 @@ def test_mathematics_has_four_outcomes(monkeypatch, verdict, expected):
     assert asked == [("\\boxed{7}", "7")]
 
 
+@pytest.mark.slow
 def test_the_reward_is_the_verdict_of_evaluation():
     """verl's reward and `ktae eval` call one grader: the same texts, the same verdicts."""
     pytest.importorskip("math_verify", reason="needs the extra 'eval'")

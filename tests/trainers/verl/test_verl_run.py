@@ -69,6 +69,7 @@ def pretrained(monkeypatch, tmp_path):
     return folders
 
 
+@pytest.mark.slow
 @needs_verl
 def test_dry_run_names_the_demo_s_base_model_and_does_not_pretrain_it(
     recipe_file, tmp_path, capsys, monkeypatch, pretrained, started
@@ -100,6 +101,7 @@ def test_a_refused_run_pretrains_nothing(recipe_file, tmp_path, pretrained, star
     assert not pretrained and not started
 
 
+@pytest.mark.slow
 @needs_verl
 def test_what_verl_does_not_do_is_said(recipe_file, tmp_path, capsys, started):
     arguments = ["train", recipe_file, "--engine", "verl", "algorithm.patience=9"]
@@ -161,6 +163,7 @@ def test_a_run_writes_the_demo_s_problems_and_starts_verl(recipe_file, tmp_path,
         run.run(recipe, folder, resume=False)
 
 
+@pytest.mark.slow
 @needs_verl
 def test_resume_continues_the_same_recipe_only(recipe_file, tmp_path, started):
     recipe, folder = recipes.load(recipe_file), RunFolder(tmp_path / "run")
