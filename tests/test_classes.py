@@ -45,7 +45,7 @@ def test_errors() -> None:
     with pytest.raises(InputError, match="class_rewards is empty"):
         class_credit(IDS, MASK, [-1] * 6, [], GROUPS)
     with pytest.raises(InputError, match="is graded; expected one of verdicts"):
-        class_credit(IDS, MASK, [0] * 6, [1], GROUPS, KTAE(graded=True))
+        class_credit(IDS, MASK, [0] * 6, [1], GROUPS, KTAE(graded_rewards=True))
     with pytest.raises(InputError, match=r"classes\[2\] is 3; expected 0 to 2"):
         class_credit(IDS, MASK, [0, 1, 3, 0, 0, 0], [0, 1, 2], GROUPS)
     with pytest.raises(InputError, match=r"class_rewards\[1\] is nan"):

@@ -35,8 +35,10 @@ ESTIMATORS = {
     "mixed/trigrams": preset("trigrams"),
     "mixed/odd": KTAE(h1=0.3, h2=1.7, h3=0.01, k1=1.2, b_len=0.75, eps=1e-3),
     "small/point": Ignoring(KTAE(fisher="point"), (1,)),
-    "small/graded": Ignoring(KTAE(graded=True), (2,)),
-    "small/graded-calibrated": Scaled(OverUnits(PresenceZ(graded=True), ("token", "bigram")), 0.3),
+    "small/graded": Ignoring(KTAE(graded_rewards=True), (2,)),
+    "small/graded-calibrated": Scaled(
+        OverUnits(PresenceZ(graded_rewards=True), ("token", "bigram")), 0.3
+    ),
     "small/three-units": Scaled(OverUnits(PresenceZ(), ("token", "bigram", "position")), 0.3),
     "small/paper/permuted-labels": PermutedLabels(KTAE(), seed=3),
     "small/paper/shuffled-values": ShuffledValues(KTAE(), seed=3),

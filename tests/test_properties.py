@@ -101,6 +101,7 @@ def test_relabelling_groups_changes_nothing(
     np.testing.assert_allclose(got, credit, rtol=0, atol=ATOL)
 
 
+@pytest.mark.slow
 @given(
     batch=batches(),
     estimator=estimators,
@@ -213,6 +214,7 @@ def test_credit_is_finite_and_bounded(
     assert np.all((table.information_gain >= 0) & (table.information_gain <= 1 + 1e-12))
 
 
+@pytest.mark.slow
 @given(batch=batches(unknown=False), estimator=estimators, data=st.data())
 def test_token_of_every_rollout_has_no_term(
     backend: str, batch: Rollouts, estimator: Estimator, data: st.DataObject
@@ -244,6 +246,7 @@ def test_terms_are_those_of_the_table(
 finite_rewards = st.floats(-100, 100, width=32)
 
 
+@pytest.mark.slow
 @given(batch=batches(), estimator=estimators, data=st.data())
 def test_own_base_is_added_where_unmasked(
     backend: str, batch: Rollouts, estimator: Estimator, data: st.DataObject

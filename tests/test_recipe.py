@@ -96,7 +96,7 @@ def test_presets_of_before(write, name):
         ({"preset": "calibrated", "units": ["trigram"]}, preset("trigrams")),
         (
             {"preset": "calibrated", "units": ["trigram"], "term_scale": 0.6, "graded": True},
-            Scaled(OverUnits(PresenceZ(graded=True), ("trigram",)), 0.6),
+            Scaled(OverUnits(PresenceZ(graded_rewards=True), ("trigram",)), 0.6),
         ),
         ({"control": "random-tokens", "control_seed": 3}, RandomPlaces(KTAE(), 3)),
         (

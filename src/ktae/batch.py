@@ -184,7 +184,7 @@ def correctness(
     known = ~np.isnan(values)
     is_verdict = (values == 0) | (values == 1)
     allowed = is_verdict
-    expected = "0, 1 or NaN (unknown); other scores need an estimator with graded=True"
+    expected = "0, 1 or NaN (unknown); other scores need an estimator with graded_rewards=True"
     if score_range is not None:
         allowed = np.ones(n_rows, dtype=bool)
         allowed[out_of_range(values, score_range)] = False

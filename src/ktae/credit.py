@@ -271,7 +271,8 @@ def _correct_by(rewards: Array, threshold: float, estimator: Estimator) -> Array
         for i in out_of_range(rewards, score_range)[:1]:
             raise InputError(
                 f"rewards[{i}] is {rewards[i]}; with {estimator} and no `correct` they are the "
-                f"scores, {in_words(score_range)}: give `correct`, or PresenceZ(graded=True)"
+                f"scores, {in_words(score_range)}: give `correct`, or "
+                "PresenceZ(graded_rewards=True)"
             )
     return rewards
 

@@ -78,6 +78,8 @@ def credit_section(old: Mapping[str, Any], where: str, *, decay_steps: int = 0) 
             raise InputError(f"{where}: unknown key ktae.{key}; the section is called credit now")
     if z:  # the others played no part
         found = {key: value for key, value in found.items() if key == "graded"}
+    if "graded" in found:
+        found["graded_rewards"] = found.pop("graded")
     section: dict[str, Any] = {"estimator": "presence-z" if z else "ktae"} | found
     control = RENAMED.get(control, control)
     seeded = control if control in ("rollout-mean", "within-rollout") else {control: {"seed": seed}}

@@ -28,9 +28,9 @@ ESTIMATORS: dict[str, Estimator] = {
     "no_term_frequency": preset("no-tf"),
     "odd_numbers": KTAE(h1=0.3, h2=1.7, h3=0.01, k1=1.2, b_len=0.75, eps=1e-3),
     "z": Scaled(Ignoring(PresenceZ(), (1,)), 0.3),
-    "graded": Ignoring(KTAE(graded=True), (2,)),
-    "graded point": preset("released", graded=True, fisher="point", h3=0.1),
-    "graded z": PresenceZ(graded=True),
+    "graded": Ignoring(KTAE(graded_rewards=True), (2,)),
+    "graded point": preset("released", graded_rewards=True, fisher="point", h3=0.1),
+    "graded z": PresenceZ(graded_rewards=True),
 }
 
 
@@ -244,6 +244,7 @@ def digest(array: np.ndarray) -> str:
     return hashlib.sha256(array.tobytes()).hexdigest()
 
 
+@pytest.mark.slow
 def test_large_batch(fast_backend: str, large: Rollouts) -> None:
     """The rows of some of its groups against the oracle, which would take long for all of it."""
     credit = token_credit(*large, backend=fast_backend)

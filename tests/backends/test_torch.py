@@ -83,10 +83,10 @@ def ids_of_correct(ids, mask, correct, groups):
     "estimator",
     [
         preset("calibrated"),
-        preset("calibrated", graded=True),
-        Ignoring(OverUnits(KTAE(graded=True), ("trigram", "position")), (1, 2)),
+        preset("calibrated", graded_rewards=True),
+        Ignoring(OverUnits(KTAE(graded_rewards=True), ("trigram", "position")), (1, 2)),
         PermutedLabels(KTAE()),
-        Ignoring(PermutedLabels(KTAE(graded=True)), (1,)),
+        Ignoring(PermutedLabels(KTAE(graded_rewards=True)), (1,)),
         OverUnits(ShuffledValues(KTAE()), ("token", "bigram")),
         RandomPlaces(KTAE()),
         Centred(preset("trigrams")),
@@ -115,7 +115,7 @@ def test_scores_out_of_range_do_no_harm_where_nobody_looks(monkeypatch: pytest.M
     monkeypatch.setattr(
         tensors, "_on_host_or_tensor", lambda name, x: x if name == "correct" else seen(name, x)
     )
-    for estimator in (KTAE(graded=True), PresenceZ(graded=True)):
+    for estimator in (KTAE(graded_rewards=True), PresenceZ(graded_rewards=True)):
         got = on_path(correct=torch.linspace(-3, 1e38, 17), estimator=estimator)
         assert np.isfinite(got).all()
         assert np.ptp(got[BATCH.groups == BATCH.groups[0]]) > 0

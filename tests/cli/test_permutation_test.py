@@ -45,6 +45,7 @@ def test_json(run, dump):
     assert {one["frequency"] for one in found["bins"]} == {"1", "to 3/4", "all"}
 
 
+@pytest.mark.slow
 def test_settings_are_the_estimators(run, dump):
     def credit_abs(*arguments):
         assert run("r.jsonl", "--json", "test.json", "--permutations", 1, *arguments).status == 0

@@ -130,7 +130,7 @@ def test_graded_rewards_need_no_mixed_group(run, tmp_path):
         row | {"reward": reward} for row, reward in zip(GROUP, (0.7, 0.2, 0.2, 0.7), strict=True)
     ]
     write_lines(tmp_path / "r.jsonl", rows)
-    result = run("r.jsonl", "--set", "graded=true")
+    result = run("r.jsonl", "--set", "graded_rewards=true")
     assert "all credit is 0" not in result.err
     assert any(any(credit) for credit in read_terms(tmp_path))
 

@@ -12,10 +12,10 @@ from extras import require
 from in_process import ktae
 
 from ktae.data import prepare, sources
-from ktae.data.sources import Problem
+from ktae.data.sources import TaskProblem
 from ktae.errors import InputError
 
-PROBLEMS = [Problem("What is 1 + 1?", "2"), Problem("And $\\frac{1}{2}$ of 8?", "4")]
+PROBLEMS = [TaskProblem("What is 1 + 1?", "2"), TaskProblem("And $\\frac{1}{2}$ of 8?", "4")]
 
 
 def lines(path, rows):
@@ -113,7 +113,7 @@ def test_gsm8k_keeps_the_last_number_as_answer(monkeypatch):
     row = {"question": "q", "answer": "1 + 1 = <<1+1=2>>2\n#### 1,002"}
     hub = types.SimpleNamespace(load_dataset=lambda *_: {"train": [row], "test": [row]})
     monkeypatch.setitem(sys.modules, "datasets", hub)
-    assert sources.load("gsm8k")["train"].problems == [Problem("q", "1,002")]
+    assert sources.load("gsm8k")["train"].problems == [TaskProblem("q", "1,002")]
 
 
 def test_the_shared_copies_of_the_training_sets(shared_data):
@@ -144,7 +144,7 @@ def test_named_sources_without_an_answer(monkeypatch, none):
     hub = types.SimpleNamespace(load_dataset=lambda *_: {"train": rows, "test": rows})
     monkeypatch.setitem(sys.modules, "datasets", hub)
     for name in ("math12k", "math-l3-5"):
-        assert sources.load(name)["train"] == ([Problem("p", "1")], 1)
+        assert sources.load(name)["train"] == ([TaskProblem("p", "1")], 1)
 
 
 def test_a_hub_that_cannot_be_reached(monkeypatch):

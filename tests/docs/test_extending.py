@@ -121,7 +121,9 @@ def test_a_preset() -> None:
     run_blocks("### A preset")
     (name,) = set(PRESETS) - known
     assert preset(name) == Scaled(OverUnits(PresenceZ(), ("bigram",)), 0.3)
-    assert preset(name, graded=True) == from_section({"estimator": name, "graded": True})
+    assert preset(name, graded_rewards=True) == from_section(
+        {"estimator": name, "graded_rewards": True}
+    )
     assert to_section(preset(name)) == name
 
 
@@ -167,7 +169,8 @@ def test_a_grader(response: str, outcome: Outcome) -> None:
 def test_something_that_generates(tmp_path: Path) -> None:
     engine: Engine = run_blocks("### Something that generates")["EchoEngine"]("anything")
     problems = [
-        benchmarks.Problem("mine", number, f"say {number}", (str(number),)) for number in range(5)
+        benchmarks.BenchmarkProblem("mine", number, f"say {number}", (str(number),))
+        for number in range(5)
     ]
     folder = run.EvaluationFolder(tmp_path / "evals")
     sampling = Sampling(samples=2, temperature=1.0)

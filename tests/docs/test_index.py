@@ -50,6 +50,7 @@ def tokenizer(tmp_path: Path) -> str:
     return "tokenizer"
 
 
+@pytest.mark.slow
 def test_every_command(folder: Path, tokenizer: str) -> None:
     lines = [line for block in pages.blocks(TEXT, "sh") for line in block.splitlines()]
     assert lines[:2] == ["pip install 'ktae[report]'", "python make_dump.py"]

@@ -19,7 +19,7 @@ PAPER = {
     "eps": 1e-5,
     "fisher": "two-sided",
     "normalize": False,
-    "graded": False,
+    "graded_rewards": False,
 }
 """Origin: docs/estimator.md."""
 
@@ -88,7 +88,7 @@ def test_largest_numbers(name: str) -> None:
         KTAE(**{name: 1.1e30})
 
 
-@pytest.mark.parametrize("name", ["normalize", "graded"])
+@pytest.mark.parametrize("name", ["normalize", "graded_rewards"])
 @pytest.mark.parametrize("value", ["yes", 1, None, 0.0])
 def test_switches_are_bools(name: str, value: Any) -> None:
     with pytest.raises(InputError, match=rf"^{name} is .*; expected true or false$"):

@@ -11,8 +11,8 @@ from ktae import InputError, credit_table, statistics, token_advantages, token_c
 from ktae.estimators import KTAE, Estimator, Ignoring, PresenceZ, preset
 
 Z = PresenceZ()
-GRADED_Z = PresenceZ(graded=True)
-GRADED = KTAE(graded=True)
+GRADED_Z = PresenceZ(graded_rewards=True)
+GRADED = KTAE(graded_rewards=True)
 
 N, T = 6, 7
 IDS = np.random.default_rng(3).integers(0, 9, (N, T))
@@ -175,7 +175,7 @@ def test_scores_near_verdicts_have_nearly_their_credit(backend: str) -> None:
     """The fractional formulas go over into the whole ones. (Frequencies jump where a class has
     none of a token, and information gain has a steep slope there: hence h3 and the tolerance.)"""
     y = np.array([1, 0, 0, 1, 1, 0])
-    config, graded = KTAE(h3=0.0), KTAE(graded=True, h3=0.0)
+    config, graded = KTAE(h3=0.0), KTAE(graded_rewards=True, h3=0.0)
     expected = token_credit(IDS, MASK, y, GROUPS, config, backend=backend)
     near = token_credit(IDS, MASK, y * (1 - 1e-10), GROUPS, graded, backend=backend)
     np.testing.assert_allclose(near, expected, atol=1e-4)
@@ -202,7 +202,9 @@ def test_scores_out_of_range(estimator: Estimator, score: float, message: str) -
 
 
 def test_rewards_out_of_range_are_named() -> None:
-    with pytest.raises(InputError, match=r"rewards\[1\] is -1\.0; with KTAE\(graded=True\) and no"):
+    with pytest.raises(
+        InputError, match=r"rewards\[1\] is -1\.0; with KTAE\(graded_rewards=True\) and no"
+    ):
         token_advantages([1.0, -1.0], IDS[:2], MASK[:2], [0, 0], estimator=GRADED)
 
 

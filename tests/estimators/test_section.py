@@ -40,8 +40,8 @@ leaves = st.builds(
     h1=numbers,
     h3=st.just(0) | numbers,
     fisher=st.sampled_from(["point", "two-sided"]),
-    graded=st.booleans(),
-) | st.builds(PresenceZ, graded=st.booleans())
+    graded_rewards=st.booleans(),
+) | st.builds(PresenceZ, graded_rewards=st.booleans())
 seeds = st.integers(0, 2**40)
 
 
@@ -88,7 +88,10 @@ def test_every_transform_and_kind_has_a_name() -> None:
         ("calibrated", Scaled(OverUnits(PresenceZ(), ("token", "bigram")), 0.3)),
         ("trigrams", Scaled(OverUnits(PresenceZ(), ("trigram",)), 0.3)),
         ({"estimator": "ktae", "h3": 0}, KTAE(h3=0)),
-        ({"estimator": "trigrams", "graded": True}, preset("trigrams", graded=True)),
+        (
+            {"estimator": "trigrams", "graded_rewards": True},
+            preset("trigrams", graded_rewards=True),
+        ),
         (
             {"estimator": "presence-z", "transforms": [{"over-units": ["line"]}, {"scaled": 2}]},
             Scaled(OverUnits(PresenceZ(), ("line",)), 2.0),

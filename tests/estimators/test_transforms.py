@@ -108,7 +108,7 @@ def test_permuted_labels_are_what_they_say() -> None:
 
 def test_permuted_scores() -> None:
     scores = np.array([0.1, 0.9, np.nan, 0.4, 0.2, 0.7])
-    inner = Scaled(PresenceZ(graded=True), 0.3)
+    inner = Scaled(PresenceZ(graded_rewards=True), 0.3)
     labels = permuted_labels(IDS, MASK, scores, GROUPS, seed=0)
     np.testing.assert_array_equal(credit(PermutedLabels(inner), scores), credit(inner, labels))
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from ktae.errors import InputError
-from ktae.evaluation.benchmarks import Problem
+from ktae.evaluation.benchmarks import BenchmarkProblem
 from ktae.evaluation.engines import Sample, Sampling
 from ktae.evaluation.outputs import Output
 from ktae.evaluation.run import EvaluationFolder, generate_all, settings_of
 
-PROBLEMS = [Problem("x", i, f"problem {i}" + "!" * (i % 3), (str(i),)) for i in range(10)]
+PROBLEMS = [BenchmarkProblem("x", i, f"problem {i}" + "!" * (i % 3), (str(i),)) for i in range(10)]
 
 
 class FakeEngine:

@@ -68,7 +68,7 @@ def asin_sqrt(part: int, whole: int) -> mpmath.mpf:
     return mpmath.asin(mpmath.sqrt(real(Fraction(part, whole))))
 
 
-def judge(token: int, true: list[list[int]], false: list[list[int]], how: dict) -> list:
+def credit_of(token: int, true: list[list[int]], false: list[list[int]], how: dict) -> list:
     """One row of the credit table, in the order of COLUMNS."""
     n_true, n_false = len(true), len(false)
     a, b = sum(token in rollout for rollout in true), sum(token in rollout for rollout in false)
@@ -104,7 +104,7 @@ def work_out(how: dict) -> dict:
     counted = [[t for t in rollout if t not in how["ignored"]] for rollout in ROLLOUTS]
     true = [rollout for rollout, ok in zip(counted, CORRECT, strict=True) if ok]
     false = [rollout for rollout, ok in zip(counted, CORRECT, strict=True) if not ok]
-    table = [judge(token, true, false, how) for token in sorted(set(chain(*counted)))]
+    table = [credit_of(token, true, false, how) for token in sorted(set(chain(*counted)))]
     term_of = {row[0]: row[-1] for row in table}
     rewards = [mpmath.mpf(reward) for reward in REWARDS]
     mean = sum(rewards) / len(rewards)

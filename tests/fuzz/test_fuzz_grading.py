@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("math_verify")
 
-from ktae.grading import GradingPool, Outcome, Task, judge, values
+from ktae.grading import GradingPool, Outcome, Task, values, verify
 from ktae.grading.extraction import Extracted, extract, last_boxed
 from ktae.grading.graders import FALLBACKS, GRADERS, extracted, strict_boxed
 
@@ -65,7 +65,7 @@ def test_finding_an_answer_in_a_long_text(parts, before, after):
 def test_what_needs_no_computer_algebra(answer, given_answer):
     with no_hang():
         assert isinstance(values.tidy(answer), str)
-        assert judge.elements(answer)
+        assert verify.elements(answer)
         values.words(answer)
         values.plain(answer)
         a, b = values.number(answer), values.number(given_answer)
@@ -88,10 +88,10 @@ simple = st.lists(st.sampled_from(SIMPLE), max_size=5).map("".join)
 def test_a_verdict_on_what_is_cheap_to_decide(response, answers):
     """In this process: every exception of the code or of a library would show."""
     with no_hang():
-        verdict = judge.judge(response, answers)
+        verdict = verify.verify(response, answers)
         assert isinstance(verdict.outcome, Outcome)
         assert "internal error" not in verdict.reason
-        again = judge.judge(response, answers[::-1])
+        again = verify.verify(response, answers[::-1])
         assert (again.outcome is Outcome.CORRECT) == (verdict.outcome is Outcome.CORRECT)
 
 
@@ -99,7 +99,7 @@ def test_a_verdict_on_what_is_cheap_to_decide(response, answers):
 @pytest.mark.parametrize("text", ["a=" * 300 + "1", "(" * 300, "{" * 300 + "}" * 300, "-" * 999])
 def test_a_verdict_on_what_is_deep(text):
     for response, answer in ((rf"\boxed{{{text}}}", "5"), (r"\boxed{5}", text), ("5", text)):
-        assert isinstance(judge.judge(response, [answer]).outcome, Outcome)
+        assert isinstance(verify.verify(response, [answer]).outcome, Outcome)
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ pytest.importorskip("math_verify")
 GRADE = r"""
 import sys
 from ktae.grading.graders import GRADERS
-from ktae.grading.judge import judge
+from ktae.grading.verify import verify
 
-judge(r"\boxed{\frac{1}{2} x}", ["x / 2"])  # whatever is imported and compiled once
+verify(r"\boxed{\frac{1}{2} x}", ["x / 2"])  # whatever is imported and compiled once
 GRADERS["math-verify"](r"\boxed{\frac{1}{2} x}", ["x / 2"])
 found = []
 

@@ -53,6 +53,7 @@ def test_verl_padding_rows_are_no_rollouts(tmp_path):
     assert len(outputs.read(path)) == 2
 
 
+@pytest.mark.slow
 def test_what_the_real_verl_writes(tmp_path):
     require("verl")
     from verl.trainer.ppo.ray_trainer import RayPPOTrainer

@@ -67,7 +67,7 @@ def test_graded_credit_is_of_the_rewards_and_the_table_of_verdicts(kind):
     rollouts = rollouts.set_column(
         rollouts.column_names.index("reward"), "reward", pa.array(rewards)
     )
-    estimator = OverUnits(kind(graded=True), ("token", "bigram"))
+    estimator = OverUnits(kind(graded_rewards=True), ("token", "bigram"))
     scores = score(rollouts, estimator=estimator)
     ids_bt, mask_bt, correct, groups = arrays(rollouts)
     evidence = np.where(np.isnan(correct), np.nan, rewards)
@@ -84,8 +84,8 @@ def test_rewards_that_a_graded_estimator_does_not_take():
     rewards = pa.array([2.5] * len(rollouts))
     rollouts = rollouts.set_column(rollouts.column_names.index("reward"), "reward", rewards)
     with pytest.raises(InputError, match=r"the reward of rollout \d+ is 2\.5; graded scores of"):
-        score(rollouts, estimator=KTAE(graded=True))
-    score(rollouts, estimator=PresenceZ(graded=True))
+        score(rollouts, estimator=KTAE(graded_rewards=True))
+    score(rollouts, estimator=PresenceZ(graded_rewards=True))
 
 
 def test_no_more_is_padded_at_a_time_than_was_asked(monkeypatch):

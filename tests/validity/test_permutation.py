@@ -91,6 +91,7 @@ def bin_of(accuracy, m, n):
     return upper, FREQUENCIES[next(number for bound, number in names if m / n <= bound)]
 
 
+@pytest.mark.slow
 def test_chance_is_the_mean_over_all_labellings():
     """Two groups of five, 10 x 5 labellings: 600 permutations come near the exact means."""
     ids, _, groups = random_rollouts(groups=2)

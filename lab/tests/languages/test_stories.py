@@ -27,6 +27,7 @@ TALE = StoriesProblem(
 problems = st.integers(0, 2**32).map(lambda seed: stories.random_problem(random.Random(seed)))
 
 
+@pytest.mark.slow
 class TestStories(EveryLanguage):
     language = STORIES
     frozen = ("1", "9fe2c8c3e9f92dc4")

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ktae.data.sources import Problem
+from ktae.data.sources import TaskProblem
 from ktae.errors import InputError
 from ktae.evaluation.templates import INSTRUCTION
 from ktae.files.atomic import atomic_write, make_folder
@@ -35,7 +35,7 @@ TEMPLATES: dict[str, Callable[[str], Messages]] = {"qwen-math": qwen_math, "plai
 
 
 def write(
-    splits: Mapping[str, Sequence[Problem]], folder: Path, *, data_source: str, template: str
+    splits: Mapping[str, Sequence[TaskProblem]], folder: Path, *, data_source: str, template: str
 ) -> dict[str, int]:
     """Write `folder/verl/SPLIT.parquet` and `folder/trl/SPLIT.parquet`; rows for each split.
 
@@ -61,7 +61,7 @@ def write(
 
 
 def _verl_table(
-    problems: Sequence[Problem], messages: list[Messages], split: str, data_source: str
+    problems: Sequence[TaskProblem], messages: list[Messages], split: str, data_source: str
 ) -> pa.Table:
     rows: list[dict[str, Any]] = [
         {
@@ -76,5 +76,5 @@ def _verl_table(
     return pa.Table.from_pylist(rows)
 
 
-def _trl_table(problems: Sequence[Problem], messages: list[Messages]) -> pa.Table:
+def _trl_table(problems: Sequence[TaskProblem], messages: list[Messages]) -> pa.Table:
     return pa.table({"prompt": messages, "answer": [problem.answer for problem in problems]})

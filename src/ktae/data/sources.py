@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
+class TaskProblem:
     """One problem."""
 
     text: str
@@ -25,7 +25,7 @@ class Problem:
 class Split(NamedTuple):
     """The problems of a training or validation set."""
 
-    problems: list[Problem]
+    problems: list[TaskProblem]
     without_answer: int
     """Rows left out because their answer is empty (MATH has some) or null: nothing could be
     graded."""
@@ -39,7 +39,7 @@ class Source:
     config: str | None
     data_source: str
     """verl's name for it, by which it groups its validation metrics."""
-    read: Callable[[Row], Problem | None]
+    read: Callable[[Row], TaskProblem | None]
     """From a row to its problem; None: the row is not part of the set. KeyError: a column is
     missing."""
     description: str
@@ -94,7 +94,7 @@ def load_file(path: Path) -> Split:
 
 
 def _problems(
-    rows: Iterable[tuple[object, str]], read: Callable[[Row], Problem | None], where: str
+    rows: Iterable[tuple[object, str]], read: Callable[[Row], TaskProblem | None], where: str
 ) -> Split:
     """The problems of rows, each with the place for errors; `where` is that of all."""
     problems, without_answer = [], 0
@@ -120,10 +120,10 @@ def _problems(
     return Split(problems, without_answer)
 
 
-def _any_row(row: Row) -> Problem:
+def _any_row(row: Row) -> TaskProblem:
     for name in ("problem", "question", "prompt"):
         if isinstance(row.get(name), str):
-            return Problem(row[name], _answer(row))
+            return TaskProblem(row[name], _answer(row))
     raise KeyError("problem")
 
 
@@ -141,17 +141,17 @@ def _answer_text(row: Row) -> str:
     return str(answer)
 
 
-def _math(row: Row) -> Problem:
-    return Problem(row["problem"], _answer_text(row))
+def _math(row: Row) -> TaskProblem:
+    return TaskProblem(row["problem"], _answer_text(row))
 
 
-def _math_level_3_to_5(row: Row) -> Problem | None:
+def _math_level_3_to_5(row: Row) -> TaskProblem | None:
     hard = str(row["level"]).removeprefix("Level ") in ("3", "4", "5")
     return _math(row) if hard else None
 
 
-def _gsm8k(row: Row) -> Problem:
-    return Problem(row["question"], _answer(row))
+def _gsm8k(row: Row) -> TaskProblem:
+    return TaskProblem(row["question"], _answer(row))
 
 
 _MATH = "nlile/hendrycks-MATH-benchmark"

@@ -97,7 +97,7 @@ class Estimator(abc.ABC):
 class ContingencyEstimator(Estimator):
     """An estimator whose credit is a formula of each token's contingency table in its group."""
 
-    graded: bool = False
+    graded_rewards: bool = False
     """Take correctness as a number and not as a verdict; see `score_range`. Without it, anything
     but 0, 1 and NaN is an error."""
 
@@ -106,7 +106,7 @@ class ContingencyEstimator(Estimator):
             value = getattr(self, field.name)
             if isinstance(value, np.generic):  # which JSON does not know
                 object.__setattr__(self, field.name, value.item())
-        require_bool("graded", self.graded)
+        require_bool("graded_rewards", self.graded_rewards)
 
     @abc.abstractmethod
     def formula(self, weight: float) -> Formula:
@@ -122,7 +122,7 @@ class ContingencyEstimator(Estimator):
 
     def in_tables(self) -> Estimator:
         """Itself, of verdicts."""
-        return dataclasses.replace(self, graded=False)
+        return dataclasses.replace(self, graded_rewards=False)
 
     def table(self, batch: Batch, make: MakeTable, weight: float = 1.0) -> CreditTable:
         """See `Estimator.table`."""

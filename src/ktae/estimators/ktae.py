@@ -72,7 +72,7 @@ class KTAE(ContingencyEstimator):
     @property
     def score_range(self) -> ScoreRange:
         """A rollout of graded score r counts as r correct and 1 - r incorrect ones."""
-        return (0.0, 1.0) if self.graded else None
+        return (0.0, 1.0) if self.graded_rewards else None
 
     def largest_credit(self, n: Array) -> Array:
         """See `Estimator.largest_credit`."""

@@ -28,7 +28,7 @@ class PresenceZ(ContingencyEstimator):
     @property
     def score_range(self) -> ScoreRange:
         """Any number far from float32's limit: z does not change with the scores' scale."""
-        return (-LARGEST, LARGEST) if self.graded else None
+        return (-LARGEST, LARGEST) if self.graded_rewards else None
 
     def largest_credit(self, n: Array) -> Array:
         """See `Estimator.largest_credit`."""

@@ -54,7 +54,7 @@ PAPER = ("aime24", "math500", "amc", "minerva", "olympiadbench")
 """The paper's five, in the order of its tables."""
 
 
-class Problem(NamedTuple):
+class BenchmarkProblem(NamedTuple):
     """One problem of a benchmark."""
 
     benchmark: str
@@ -75,7 +75,7 @@ def canonical(name: str) -> str:
     return next((key for key, b in BENCHMARKS.items() if name == key or name in b.files), name)
 
 
-def load(name: str, data: Path | None = None) -> list[Problem]:
+def load(name: str, data: Path | None = None) -> list[BenchmarkProblem]:
     """All problems of a benchmark.
 
     Args:
@@ -139,7 +139,7 @@ def _printed_list(text: str) -> list[str] | None:
     return None
 
 
-def _problem(name: str, index: int, row: object, where: str) -> Problem:
+def _problem(name: str, index: int, row: object, where: str) -> BenchmarkProblem:
     if not isinstance(row, dict):
         raise InputError(f"{where}: {row!r:.60}; expected an object with problem and answer")
     text = row.get("problem") or row.get("question")
@@ -149,7 +149,7 @@ def _problem(name: str, index: int, row: object, where: str) -> Problem:
     if not isinstance(text, str) or answer is None:
         raise InputError(f"{where}: no problem or no answer; its fields are {list(row)}")
     require_text(text, f"{where}: problem")
-    return Problem(name, index, text, parse_answers(answer, where))
+    return BenchmarkProblem(name, index, text, parse_answers(answer, where))
 
 
 def _file(name: str, data: Path) -> Path:

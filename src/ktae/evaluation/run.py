@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.evaluation.benchmarks import Problem
+from ktae.evaluation.benchmarks import BenchmarkProblem
 from ktae.evaluation.engines import Engine, Sampling
 from ktae.evaluation.outputs import Output
 from ktae.evaluation.templates import TEMPLATES
@@ -93,7 +93,7 @@ def settings_of(
     model: str,
     engine: str,
     template: str,
-    problems: Sequence[Problem],
+    problems: Sequence[BenchmarkProblem],
     sampling: Sampling,
     *,
     batch_size: int,
@@ -129,7 +129,7 @@ def _model(model: str) -> dict[str, str]:
 def generate_all(
     folder: EvaluationFolder,
     load_engine: Callable[[], Engine],
-    problems: Sequence[Problem],
+    problems: Sequence[BenchmarkProblem],
     template: str,
     sampling: Sampling,
     *,
@@ -175,7 +175,10 @@ def generate_all(
 
 
 def _write_batch(
-    path: Path, batch: Sequence[Problem], prompts: Sequence[str], rows: list[list[dict[str, Any]]]
+    path: Path,
+    batch: Sequence[BenchmarkProblem],
+    prompts: Sequence[str],
+    rows: list[list[dict[str, Any]]],
 ) -> None:
     lines = [
         json.dumps({"group": problem.group, "prompt": prompt, "samples": samples}) + "\n"
@@ -185,7 +188,7 @@ def _write_batch(
         temporary.write_text("".join(lines), encoding="utf-8")
 
 
-def _read_batch(path: Path, batch: Sequence[Problem]) -> list[list[Output]]:
+def _read_batch(path: Path, batch: Sequence[BenchmarkProblem]) -> list[list[Output]]:
     try:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         if [row["group"] for row in rows] != [problem.group for problem in batch]:
@@ -197,7 +200,7 @@ def _read_batch(path: Path, batch: Sequence[Problem]) -> list[list[Output]]:
         raise InputError(f"{path} is not a batch of ktae eval: {error}; delete it") from None
 
 
-def _outputs(problem: Problem, row: dict[str, Any]) -> list[Output]:
+def _outputs(problem: BenchmarkProblem, row: dict[str, Any]) -> list[Output]:
     return [
         Output(
             benchmark=problem.benchmark,

@@ -10,8 +10,8 @@ import functools
 from collections.abc import Callable, Sequence
 
 from ktae.grading.extraction import Fallback, extract, last_boxed
-from ktae.grading.judge import judge
 from ktae.grading.verdict import Outcome, Verdict
+from ktae.grading.verify import verify
 
 Grader = Callable[[str, Sequence[str]], Verdict]
 
@@ -46,7 +46,7 @@ FALLBACKS: dict[str, Fallback] = {DEFAULT: "stated", "ktae-boxed": "none", "ktae
 """How far those of ktae's own go to find an answer."""
 
 GRADERS: dict[str, Grader] = {
-    **{name: functools.partial(judge, fallback=how) for name, how in FALLBACKS.items()},
+    **{name: functools.partial(verify, fallback=how) for name, how in FALLBACKS.items()},
     "math-verify": math_verify_alone,
     "strict-boxed": strict_boxed,
 }

@@ -71,10 +71,10 @@ def _limit_memory() -> None:
 
 def _warm_up() -> None:
     """Import and compile what the first task would otherwise pay for."""
-    from ktae.grading.judge import judge
+    from ktae.grading.verify import verify
 
     sys.setrecursionlimit(10_000)
-    judge(r"\boxed{\frac{1}{2} x}", [r"x / 2"])
+    verify(r"\boxed{\frac{1}{2} x}", [r"x / 2"])
 
 
 def _start_clock(seconds: float) -> None:

@@ -70,7 +70,9 @@ def graded(completion_ids, **_):
     return [None if ids[0] % 7 == 0 else len(set(ids)) / len(ids) for ids in completion_ids]
 
 
-@pytest.mark.parametrize("estimator", [KTAE(graded=True), PresenceZ(graded=True)], ids=repr)
+@pytest.mark.parametrize(
+    "estimator", [KTAE(graded_rewards=True), PresenceZ(graded_rewards=True)], ids=repr
+)
 def test_graded_rewards_are_the_evidence_and_verdicts_stay_verdicts(trainer_arguments, estimator):
     arguments = trainer_arguments(logging_steps=1)
     arguments["reward_funcs"] = graded

@@ -118,8 +118,8 @@ def test_any_estimator(options):
 def test_graded_scores_are_acc_as_it_is(name):
     data = batch()
     data.non_tensor_batch["acc"] = np.random.default_rng(5).random(len(data)).round(2)
-    estimator = preset(name, graded=True)
-    used = compute(data, credit={"estimator": name, "graded": True})
+    estimator = preset(name, graded_rewards=True)
+    used = compute(data, credit={"estimator": name, "graded_rewards": True})
     np.testing.assert_allclose(used, expected(data, estimator=estimator), atol=1e-5)
 
 
@@ -244,11 +244,11 @@ def test_a_threshold_is_any_number(number):
 
 @pytest.mark.parametrize("given", [{}, {"config": None}, {"config": {}}])
 def test_without_a_configuration_the_defaults_hold(given):
-    from ktae.trainers.verl.advantages import handed_over, rollouts_of_batch, token_advantages
+    from ktae.trainers.verl.advantages import handed_over, rollouts_of_batch, verl_advantages
 
     data = batch()
     with handed_over(rollouts_of_batch(data)):
-        used, returns = token_advantages(
+        used, returns = verl_advantages(
             token_level_rewards=data.batch["token_level_rewards"],
             response_mask=data.batch["response_mask"],
             index=data.non_tensor_batch["uid"],

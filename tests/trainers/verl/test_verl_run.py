@@ -37,6 +37,7 @@ def recipe_file(tmp_path):
     return path
 
 
+@pytest.mark.slow
 @needs_verl
 def test_dry_run_prints_a_command_and_writes_nothing(recipe_file, tmp_path, capsys):
     out = tmp_path / "run"
@@ -150,6 +151,7 @@ def started(monkeypatch):
     return calls
 
 
+@pytest.mark.slow
 @needs_verl
 def test_a_run_writes_the_demo_s_problems_and_starts_verl(recipe_file, tmp_path, started):
     recipe, folder = recipes.load(recipe_file), RunFolder(tmp_path / "run")
@@ -189,6 +191,7 @@ def test_resume_refuses_a_run_of_trl(recipe_file, tmp_path, started):
     assert not started
 
 
+@pytest.mark.slow
 @needs_verl
 def test_without_the_grader_nothing_starts(recipe_file, tmp_path, monkeypatch, started):
     hide(monkeypatch, "math_verify")

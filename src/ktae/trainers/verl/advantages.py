@@ -38,7 +38,7 @@ _current: contextvars.ContextVar[Rollouts | None] = contextvars.ContextVar("roll
 
 @contextlib.contextmanager
 def handed_over(rollouts: Rollouts) -> Iterator[Rollouts]:
-    """Within the block, `token_advantages` works on these rollouts."""
+    """Within the block, `verl_advantages` works on these rollouts."""
     token = _current.set(rollouts)
     try:
         yield rollouts
@@ -46,7 +46,7 @@ def handed_over(rollouts: Rollouts) -> Iterator[Rollouts]:
         _current.reset(token)
 
 
-def token_advantages(
+def verl_advantages(
     *,
     token_level_rewards: torch.Tensor,
     response_mask: torch.Tensor,

@@ -63,9 +63,9 @@ def _hide_trl_without_value_head(import_utils: Any) -> None:
 
 
 def _add_estimator(core_algos: ModuleType) -> None:
-    from ktae.trainers.verl.advantages import token_advantages
+    from ktae.trainers.verl.advantages import verl_advantages
 
-    core_algos.register_adv_est(ESTIMATOR)(token_advantages)
+    core_algos.register_adv_est(ESTIMATOR)(verl_advantages)
 
 
 def _add_trainers(v1: ModuleType) -> None:

@@ -128,7 +128,7 @@ def _require_inputs(recipe: Recipe, folder: RunFolder) -> None:
 def _write_demo(recipe: Recipe, folder: RunFolder) -> None:
     """The demo's problems: one for each prompt of the run, and the held-out ones."""
     from ktae.data.prepare import write
-    from ktae.data.sources import Problem
+    from ktae.data.sources import TaskProblem
     from ktae.demo import language_named
 
     language = language_named(recipe.demo.language)
@@ -138,7 +138,8 @@ def _write_demo(recipe: Recipe, folder: RunFolder) -> None:
         "test": language.test_problems(recipe.logging.eval_problems),
     }
     problems = {
-        split: [Problem(p.prompt, str(p.answer)) for p in some] for split, some in splits.items()
+        split: [TaskProblem(p.prompt, str(p.answer)) for p in some]
+        for split, some in splits.items()
     }
     write(problems, folder.path / "data", data_source=demo_source(language.name), template="plain")
 

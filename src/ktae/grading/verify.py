@@ -24,7 +24,7 @@ _ASSIGNMENT = re.compile(rf"^\s*{_NAME}\s*=(?!=)\s*")
 _AND = re.compile(r"\s*,?\s*\\text\s*\{\s*(?:and|or)\s*\}\s*|\s*,?\s+(?:and|or)\s+")
 
 
-def judge(response: str, answers: Sequence[str], fallback: Fallback = "stated") -> Verdict:
+def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated") -> Verdict:
     """The verdict on one response. Raises nothing but MemoryError.
 
     Args:

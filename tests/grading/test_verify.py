@@ -4,8 +4,8 @@ import pytest
 
 pytest.importorskip("math_verify")
 
-from ktae.grading.judge import judge
 from ktae.grading.verdict import Outcome
+from ktae.grading.verify import verify
 
 AGREE = [
     ("5", "5"),
@@ -130,40 +130,40 @@ DIFFER = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("answer", "given"), AGREE)
 def test_agree(answer: str, given: str) -> None:
-    verdict = judge(rf"So it is \boxed{{{given}}}.", [answer])
+    verdict = verify(rf"So it is \boxed{{{given}}}.", [answer])
     assert verdict.outcome is Outcome.CORRECT, verdict
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("answer", "given"), DIFFER)
 def test_differ(answer: str, given: str) -> None:
-    verdict = judge(rf"So it is \boxed{{{given}}}.", [answer])
+    verdict = verify(rf"So it is \boxed{{{given}}}.", [answer])
     assert verdict.outcome is Outcome.INCORRECT, verdict
 
 
 def test_one_of_several_answers_is_enough() -> None:
-    assert judge(r"\boxed{x-1}", ["y", "x - 1"]).outcome is Outcome.CORRECT
-    assert judge(r"\boxed{x-2}", ["y", "x - 1"]).outcome is Outcome.INCORRECT
+    assert verify(r"\boxed{x-1}", ["y", "x - 1"]).outcome is Outcome.CORRECT
+    assert verify(r"\boxed{x-2}", ["y", "x - 1"]).outcome is Outcome.INCORRECT
 
 
 @pytest.mark.parametrize("gold", ["", "$$", r"\frac{1}{", r"}{", r"\sqrt{", r"a \text{ is } {"])
 def test_an_accepted_answer_that_does_not_parse_leaves_it_undecided(gold: str) -> None:
     for response in (r"\boxed{5}", "I do not know."):
-        verdict = judge(response, [gold])
+        verdict = verify(response, [gold])
         assert verdict.outcome is Outcome.UNDECIDED
         assert verdict.correct is None
         assert verdict.reason.startswith("the accepted answer does not parse: ")
 
 
 def test_an_unparsable_answer_beside_a_good_one() -> None:
-    assert judge(r"\boxed{5}", [r"\frac{1}{", "5"]).outcome is Outcome.CORRECT
-    assert judge(r"\boxed{6}", [r"\frac{1}{", "5"]).outcome is Outcome.UNDECIDED
-    assert judge("I do not know.", [r"\frac{1}{", "5"]).outcome is Outcome.UNANSWERED
+    assert verify(r"\boxed{5}", [r"\frac{1}{", "5"]).outcome is Outcome.CORRECT
+    assert verify(r"\boxed{6}", [r"\frac{1}{", "5"]).outcome is Outcome.UNDECIDED
+    assert verify("I do not know.", [r"\frac{1}{", "5"]).outcome is Outcome.UNANSWERED
 
 
 def test_the_verdict_names_answer_rule_and_comparison() -> None:
-    verdict = judge(r"\boxed{1} or rather \boxed{\frac12}", ["0.5"])
+    verdict = verify(r"\boxed{1} or rather \boxed{\frac12}", ["0.5"])
     assert verdict == (Outcome.CORRECT, r"\frac12", "boxed, same number")
-    assert (verdict.correct, judge(r"\boxed{3}", ["0.5"]).correct) == (1.0, 0.0)
-    assert judge("Nothing to say.", ["0.5"]) == (Outcome.UNANSWERED, None, "no answer found")
-    assert judge("Nothing to say.", ["0.5"]).correct == 0.0
+    assert (verdict.correct, verify(r"\boxed{3}", ["0.5"]).correct) == (1.0, 0.0)
+    assert verify("Nothing to say.", ["0.5"]) == (Outcome.UNANSWERED, None, "no answer found")
+    assert verify("Nothing to say.", ["0.5"]).correct == 0.0
