@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-DIRECT = {"numpy", "numba", "pydantic", "pyyaml", "typer", "rich", "pyarrow"}
+DIRECT = {"numpy", "numba", "pydantic", "pyyaml", "typer", "rich", "pyarrow", "scipy"}
 """What `pip install ktae` asks for."""
 THEIRS = {
     *("llvmlite", "annotated-types", "pydantic-core", "typing-extensions", "typing-inspection"),
@@ -20,7 +20,7 @@ THEIRS = {
 }
 """What those ask for, on Linux."""
 INSTALLERS = {"pip", "setuptools"}
-ABSENT = ("torch", "trl", "verl", "transformers", "scipy", "pandas", "matplotlib", "jinja2")
+ABSENT = ("torch", "trl", "verl", "transformers", "pandas", "matplotlib", "jinja2")
 
 ROLLOUTS = [
     {"group": 0, "token_ids": [1, 2, 3], "reward": 1},

@@ -63,9 +63,9 @@ def step_metrics(
     Returns:
         By name, which begins with `PREFIX`: `mean_abs` and quantiles of |credit|; `sign_flips`, the
         share of tokens whose advantage changed its sign; `correct`, the share of the rollouts of
-        known correctness; `skipped/...`, the share of rollouts whose groups give no credit, by
-        reason; `significant_tokens_sampled`, the share of pairs (group, token) with p < .05 in at
-        most 64 groups a process.
+        known correctness; `unknown`, the share of rollouts of unknown correctness; `skipped/...`,
+        the share of rollouts whose groups give no credit, by reason; `significant_tokens_sampled`,
+        the share of pairs (group, token) with p < .05 in at most 64 groups a process.
     """
     sums = torch.stack([*_token_sums(seen, rollout_advantages), *_rollout_sums(seen)])
     tested = torch.tensor(_significant(seen, estimator), dtype=torch.float64)
@@ -76,6 +76,7 @@ def step_metrics(
         "mean_abs": absolute / max(tokens, 1),
         "sign_flips": flips / max(tokens, 1),
         "correct": n_correct / max(n_known, 1),
+        "unknown": 1 - n_known / max(rollouts, 1),
         "significant_tokens_sampled": significant / max(pairs, 1),
     }
     for why, n in zip(("all_correct", "all_incorrect", "unknown"), skipped, strict=True):
