@@ -70,7 +70,7 @@ def test_what_is_measured_is_an_outcome_of_the_study(make_study):
     write_json(folder.summary, {})
     folder.metrics.write_text("")
     measurement = validated.at_the_best_temperature(SIZE)
-    assert list(measure_study(measurement, study.path, study.folder))[0] == "1 of 1 runs"
+    assert next(iter(measure_study(measurement, study.path, study.folder))) == "1 of 1 runs"
     (row,) = read_csv(study.output / "validated.csv")
     assert (row["problems"], row["samples"], row["method"]) == ("6", "3", cell.method)
     assert row["temperature"] == "1", "an untrained model is as bad at every temperature"
