@@ -76,6 +76,10 @@ class Batch(NamedTuple):
     context: Context
     ignored: tuple[int, ...] = ()
     """Token ids that are not counted and get no credit, as if they were masked."""
+    look_up_unknown: bool = False
+    """Give the tokens of rollouts of unknown correctness the credit that equal tokens of the known
+    ones have, 0 where there is none; they are left out of the statistics in any case. This is how
+    held-out rollouts are scored (`ktae.validity.held_out`). Host backends alone know it."""
 
     @property
     def group_b(self) -> np.ndarray:

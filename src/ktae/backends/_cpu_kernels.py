@@ -223,11 +223,39 @@ def spread_rows(mask, mask_rows, rows, verdicts, credit, base, lengths, indices,
 
 
 @jit
+def look_up_rows(
+    ids, mask, id_rows, mask_rows, rows, verdicts, ignored, stamp, space, lengths, base, out
+):  # fmt: skip
+    """Give rollouts of unknown correctness the credit of the group's tokens, plus `base`."""
+    bits, last_slot = np.uint64(space.bits), np.uint64(len(space.table) - 1)
+    for i in range(len(rows)):
+        if verdicts[i] >= 0:
+            continue
+        row_ids, row_mask, row = ids[id_rows[i]], mask[mask_rows[i]], rows[i]
+        for t in range(lengths[i]):
+            if row_mask[t] == 0:
+                continue
+            token = np.int64(row_ids[t])
+            key = (stamp << TOKEN_BITS | np.uint64(token)) << bits
+            slot = (np.uint64(token) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32) & last_slot
+            differ = (space.table[slot] ^ key) >> bits
+            while differ != 0 and differ <= np.uint64(MAX_TOKEN_ID):
+                slot = slot + np.uint64(1) & last_slot
+                differ = (space.table[slot] ^ key) >> bits
+            found = differ == 0 and not _is_ignored(token, ignored)
+            out[row, t] = base[row] + (
+                space.credit[space.table[slot] & last_slot] if found else 0.0
+            )
+
+
+@jit
 def score_groups(
-    ids, mask, id_rows, mask_rows, rows, starts, correct, scores, ignored, formula, base, out,
-    indices,
+    ids, mask, id_rows, mask_rows, rows, starts, correct, scores, ignored, look_up, formula, base,
+    out, indices,
 ):  # fmt: skip
     """Write the credit plus `base` of the groups `rows[starts[g]:starts[g + 1]]` to `out`.
+
+    With `look_up`, rollouts of unknown correctness get the credit of the group's tokens, too.
 
     `indices` is the memory of `out` seen as int32: between counting and spreading it holds the
     tokens' indices, so no token is looked up twice and no buffer of the batch's size is needed.
@@ -246,10 +274,10 @@ def score_groups(
         if scores is None and not (np.any(verdicts == 0) and np.any(verdicts == 1)):
             verdicts = unknown[: len(verdicts)]  # nothing to compare: only check the token ids
         while True:
+            stamp = _stamp(g, space)
             counts = count_group(
                 ids, mask, id_rows[group], mask_rows[group], rows[group], starts[g],
-                verdicts, own_scores, ignored, _stamp(g, space), space, IGNORED + 1, indices,
-                lengths, tokens,
+                verdicts, own_scores, ignored, stamp, space, IGNORED + 1, indices, lengths, tokens,
             )  # fmt: skip
             if counts.n_used != TOO_SMALL:
                 break
@@ -263,6 +291,11 @@ def score_groups(
                 mask, mask_rows[group], rows[group], verdicts, space.credit, base, lengths,
                 indices, out,
             )  # fmt: skip
+            if look_up:
+                look_up_rows(
+                    ids, mask, id_rows[group], mask_rows[group], rows[group], verdicts, ignored,
+                    stamp, space, lengths, base, out,
+                )  # fmt: skip
         space.rollouts[: counts.n_used] = 0
         space.occurrences[: counts.n_used] = 0
         space.scores[: counts.n_used] = 0.0

@@ -58,7 +58,9 @@ def credit(batch: Batch, formula: Formula) -> np.ndarray:
         if _is_large(batch, groups) and _must_convert(batch):
             return _score_in_slices(batch, groups, formula, ignored, base_b, out)
         chunk = _chunk(batch, groups)
-        return score_groups(*chunk, ignored, formula, base_b, out, out.view(np.int32))  # type: ignore[no-any-return]
+        return score_groups(  # type: ignore[no-any-return]
+            *chunk, ignored, batch.look_up_unknown, formula, base_b, out, out.view(np.int32)
+        )
 
     chunks = list(_chunks(batch))
     # Not numba.get_num_threads(), which would start numba's own pool of threads.
@@ -138,6 +140,11 @@ def _score_in_slices(
                     chunk.mask, chunk.mask_rows, chunk.rows, verdicts[part], space.credit, base_b,
                     lengths[part], out.view(np.int32), out,
                 )  # fmt: skip
+                if batch.look_up_unknown:
+                    kernels.look_up_rows(
+                        chunk.ids, chunk.mask, chunk.id_rows, chunk.mask_rows, chunk.rows,
+                        verdicts[part], ignored, np.uint64(1), space, lengths[part], base_b, out,
+                    )  # fmt: skip
     return first
 
 

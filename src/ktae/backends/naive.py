@@ -24,9 +24,9 @@ def credit(batch: Batch, formula: Formula) -> np.ndarray:
     for rows in _groups(batch):
         credit_of = {row[0]: row[-1] for row in _rows_of_table(batch, rows, tokens_of, formula)}
         for i in rows:
-            known = batch.correct[i] != UNKNOWN
+            has_credit = batch.correct[i] != UNKNOWN or batch.look_up_unknown
             for t, token in tokens_of[i]:
-                out[i, t] = batch.base[i] + (credit_of.get(token, 0.0) if known else 0.0)
+                out[i, t] = batch.base[i] + (credit_of.get(token, 0.0) if has_credit else 0.0)
     return out
 
 

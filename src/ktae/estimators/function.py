@@ -79,6 +79,8 @@ class Function(Estimator):
         rows = np.flatnonzero((batch.correct != UNKNOWN) & counted_bt.any(axis=1))
         if len(rows):
             credit_bt[rows] = self._called(batch, rows, counted_bt[rows])
+            if batch.look_up_unknown:
+                _look_up(credit_bt, batch, counted_bt)
         credit_bt = credit_bt.astype(np.float32) * np.float32(weight)
         credit_bt += batch.base[:, None]
         credit_bt *= mask_bt
@@ -108,3 +110,16 @@ class Function(Estimator):
                 f"{own.sum()} correct); expected a finite number within ±{LARGEST:g}"
             )
         return credit
+
+
+def _look_up(credit_bt: np.ndarray, batch: Batch, counted_bt: np.ndarray) -> None:
+    """Give tokens of rollouts of unknown correctness the mean credit of equal tokens in the group's
+    known ones, in place."""
+    known_b = batch.correct != UNKNOWN
+    keys_bt = batch.group_b[:, None] * (MAX_TOKEN_ID + 1) + batch.token_ids
+    known_bt, unknown_bt = counted_bt & known_b[:, None], counted_bt & ~known_b[:, None]
+    keys, of_token = np.unique(keys_bt[known_bt], return_inverse=True)
+    means = np.bincount(of_token, credit_bt[known_bt]) / np.bincount(of_token)
+    wanted = keys_bt[unknown_bt]
+    place = np.searchsorted(keys, wanted).clip(max=len(keys) - 1)
+    credit_bt[unknown_bt] = np.where(keys[place] == wanted, means[place], 0.0)

@@ -1,0 +1,85 @@
+"""Rollouts of unknown correctness that get the credit of the group's tokens."""
+
+import numpy as np
+import pytest
+
+from ktae.backends import BACKENDS
+from ktae.batch import Context, make_batch
+from ktae.estimators import KTAE, Function, Ignoring, OverUnits, PresenceZ
+
+
+def credit_of(estimator, arrays, backend, **changes):
+    context = Context(BACKENDS[backend].load().credit, step=0)
+    batch = make_batch(*arrays, score_range=None, context=context)
+    return estimator.credit(batch._replace(**changes))
+
+
+@pytest.fixture
+def arrays(rng):
+    """Three groups of different sizes and frequent unknowns; the last has one class only."""
+    ids = rng.integers(0, 12, (30, 9)).astype(np.int32)
+    mask = np.arange(9) < rng.integers(0, 10, 30)[:, None]
+    correct = rng.choice([0.0, 1.0, np.nan], 30)
+    groups = np.repeat([0, 1, 2], [16, 8, 6])
+    correct[groups == 2] = [1, 1, np.nan, 1, np.nan, 1]
+    return ids, mask, correct, groups
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(5)
+
+
+ESTIMATORS = (KTAE(), PresenceZ(), Ignoring(KTAE(), (3, 4)), OverUnits(PresenceZ(), ("bigram",)))
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
+def test_the_compiled_backend_agrees_with_the_reference(estimator, arrays):
+    looked_up = [
+        credit_of(estimator, arrays, backend, look_up_unknown=True) for backend in ("naive", "cpu")
+    ]
+    np.testing.assert_allclose(*looked_up, atol=1e-6)
+    assert np.any(looked_up[1][np.isnan(arrays[2])] != 0)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
+def test_known_rollouts_get_what_they_always_get(estimator, arrays):
+    known = ~np.isnan(arrays[2])
+    looked_up, plain = (
+        credit_of(estimator, arrays, "cpu", look_up_unknown=flag) for flag in (True, False)
+    )
+    np.testing.assert_array_equal(looked_up[known], plain[known])
+    assert not plain[~known].any()
+
+
+def test_equal_tokens_of_a_group_get_equal_credit(arrays):
+    ids, mask, correct, groups = arrays
+    credit = credit_of(KTAE(), arrays, "cpu", look_up_unknown=True)
+    for group in range(3):
+        own = mask & (groups == group)[:, None]
+        known = own & ~np.isnan(correct)[:, None]
+        for token in np.unique(ids[own]):
+            values = set(credit[own & (ids == token)].tolist())
+            assert len(values) == 1
+            assert (ids[known] == token).any() or values == {0.0}
+
+
+def test_large_groups_that_are_converted_slice_by_slice(arrays, monkeypatch):
+    """Ids of a dtype that no kernel takes, in a group above the size of a chunk."""
+    from ktae.backends import cpu
+
+    expected = credit_of(KTAE(), arrays, "cpu", look_up_unknown=True)
+    monkeypatch.setattr(cpu, "POSITIONS_PER_CHUNK", 16)
+    short = (arrays[0].astype(np.int16), *arrays[1:])
+    found = credit_of(KTAE(), short, "cpu", look_up_unknown=True)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_function_gives_unknown_rollouts_the_mean_of_equal_tokens():
+    def places(token_ids, mask, correct, groups):
+        return np.broadcast_to(np.arange(token_ids.shape[1]), token_ids.shape)
+
+    ids = np.array([[7, 8, 7], [8, 8, 9], [7, 9, 5]])
+    arrays = (ids, np.ones((3, 3), bool), np.array([1.0, 0.0, np.nan]), np.zeros(3, int))
+    credit = credit_of(Function(places), arrays, "cpu", look_up_unknown=True)
+    assert credit[2].tolist() == [1.0, 2.0, 0.0]
