@@ -10,6 +10,7 @@ from ktae_lab.study.stored import read_runs
 from ktae_lab.tables import (
     alignment,
     base_alignment,
+    benchmarks,
     by_temperature,
     comparisons,
     equal_accuracy,
@@ -19,18 +20,24 @@ from ktae_lab.tables import (
     run_curves,
     runs,
     studies,
+    timings,
 )
-from ktae_lab.tables.page import LAB, RESULTS, Table, filled
+from ktae_lab.tables.page import LAB, RESULTS, Number, Table, filled
 
 PAGES = LAB / "pages"
+DOCS = LAB.parent / "docs"
 README = LAB.parent / "README.md"
 COMPARISONS = RESULTS / "comparisons.csv"
 _MODULES = (
     runs, comparisons, goal, run_curves, equal_accuracy, by_temperature, paper, alignment,
-    base_alignment, front_page,
+    base_alignment, front_page, benchmarks, timings,
 )  # fmt: skip
 TABLES: dict[str, Table] = {name: t for module in _MODULES for name, t in module.TABLES.items()}
 """By the names in the pages."""
+NUMBERS: dict[str, Number] = (
+    comparisons.NUMBERS | paper.NUMBERS | benchmarks.NUMBERS | timings.NUMBERS
+)
+"""In the sentences of pages, by name."""
 FIGURES = {
     "main": ("curves-grpo", "curves-dapo", "differences", "bars-ablations"),
     "successor": ("curves-grpo", "differences"),
@@ -50,8 +57,8 @@ def made() -> Iterator[tuple[Path, str]]:
     Raises:
         InputError: a result cannot be read.
     """
-    for path in (README, *sorted(PAGES.glob("*.md"))):
-        yield path, filled(path.read_text(encoding="utf-8"), TABLES, comparisons.difference)
+    for path in (README, *sorted(DOCS.glob("*.md")), *sorted(PAGES.glob("*.md"))):
+        yield path, filled(path.read_text(encoding="utf-8"), TABLES, NUMBERS)
     yield COMPARISONS, csv_text(comparisons.every())
 
 
