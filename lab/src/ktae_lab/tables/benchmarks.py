@@ -34,7 +34,7 @@ AIM = 0.985
 MISSING = "–"
 
 
-def bias(*estimator: str) -> str:
+def credit_bias(*estimator: str) -> str:
     """Mean credit under permuted labels, by the correct rollouts and by those with the token."""
     rows = _bias(" ".join(estimator))
     shares = list(dict.fromkeys(share for _, share in rows))
@@ -114,11 +114,10 @@ def grading_speed() -> str:
     """Of `ktae`, the fastest file first."""
     measured = newest("grading", "file", "grader")
     of = {label: measured[file, "ktae"] for file, label in FILES.items()}
-    rows = [
-        [label, f"{int(row['outputs']):,}", f"{int(row['per_second']):,}"]
-        + [f"{float(row['cpu_seconds']):.1f}"]
-        for label, row in sorted(of.items(), key=lambda pair: -int(pair[1]["per_second"]))
-    ]
+    rows = []
+    for label, row in sorted(of.items(), key=lambda pair: -int(pair[1]["per_second"])):
+        counts = (f"{int(row[column]):,}" for column in ("outputs", "per_second"))
+        rows.append([label, *counts, f"{float(row['cpu_seconds']):.1f}"])
     head = ["file", "answers", "a second"]
     return markdown([*head, "processor seconds, the start of two workers included"], rows)
 
@@ -179,7 +178,7 @@ def _dropped_curves(study: str, task: str, method: str) -> dict[str, str]:
 
 
 TABLES: dict[str, Table] = {
-    "bias": bias,
+    "credit-bias": credit_bias,
     "differences": differences,
     "grading-agreement": agreement,
     "grading-speed": grading_speed,

@@ -119,6 +119,11 @@ def cluster() -> str:
     return markdown(head, rows)
 
 
+def driver_memory(scaling: str, gpus: str) -> str:
+    """What verl's own tensors take on the driver of the simulated cluster."""
+    return f"{newest('cluster', 'scaling', 'gpus')[scaling, gpus]['driver_gb_verl']} GB"
+
+
 def core_time() -> str:
     """What a token takes of one core, as the simulated cluster has it."""
     *_, row = read_csv(page.BENCHMARKS / "cluster.csv")
@@ -152,9 +157,7 @@ def _by_size(labels: Mapping[str, str], ratio: str) -> str:
     first, second = list(labels)[:2]
     repeats = " / ".join(dict.fromkeys(of[first]["repeats"] for of in rounds))
     sizes = [f"{int(of[first]['rollouts']):,} rollouts, {_millions(of[first])}" for of in rounds]
-    rows = [
-        [label, *(_milliseconds(of[name]) for of in rounds)] for name, label in labels.items()
-    ]
+    rows = [[label, *(_milliseconds(of[name]) for of in rounds)] for name, label in labels.items()]
     rows.append([ratio, *(_ratio(of[first], of[second]) for of in rounds)])
     return markdown([f"milliseconds, {repeats} rounds", *sizes], rows)
 
@@ -210,5 +213,6 @@ TABLES: dict[str, Table] = {
 NUMBERS: dict[str, Number] = {
     "estimator-time": estimator_time,
     "share-of-step": share_of_step,
+    "driver-memory": driver_memory,
     "core-time": core_time,
 }
