@@ -12,7 +12,7 @@ from ktae.errors import InputError
 
 def tables(
     write: Annotated[
-        bool, typer.Option("--write", help="Write tables and results/comparisons.csv.")
+        bool, typer.Option("--write", help="Write the pages and results/comparisons.csv.")
     ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Fail where a file has something else.")
@@ -21,9 +21,11 @@ def tables(
         bool, typer.Option("--figures", help="Draw the figures that the pages show.")
     ] = False,
 ) -> None:
-    """Make the tables of `lab/pages`, the CSV of all comparisons, and the figures.
+    """Make the tables and numbers of README.md, `docs` and `lab/pages`, the CSV of all comparisons,
+    and the figures.
 
-    They are made of the files in `lab/results`, so this needs a checkout of the repository.
+    They are made of the files in `lab/results` and `benchmarks/results`, so this needs a checkout
+    of the repository.
     """
     from ktae_lab.tables import page, pages
 

@@ -9,7 +9,7 @@ import numpy as np
 from ktae.inference import holm, mean_interval, sign_flip_p_value
 from ktae_lab.study.contrasts import Compared
 from ktae_lab.tables import studies
-from ktae_lab.tables.page import Table, digits_of, markdown, mean_with_bounds, with_bounds
+from ktae_lab.tables.page import Number, Table, digits_of, markdown, mean_with_bounds, with_bounds
 
 OUTCOMES = {
     "sampled_accuracy": "sampled accuracy",
@@ -191,3 +191,4 @@ TABLES: dict[str, Table] = {
     "by-task": by_task,
     "pooled": pooled,
 }
+NUMBERS: dict[str, Number] = {"difference": difference}

@@ -11,7 +11,6 @@ from ktae_lab.csv_files import read_csv
 from ktae_lab.tables import page, studies
 from ktae_lab.tables.page import Table, markdown, with_bounds
 
-BENCHMARKS = page.LAB.parent / "benchmarks" / "results"
 TASKS = ("sums", "lists")
 OUTCOME = "sampled_accuracy"
 HALF_RATE = (
@@ -68,7 +67,7 @@ def base_models() -> str:
 
 def demo() -> str:
     """`make train` and its two neighbours: medians over the seeds."""
-    rows = read_csv(BENCHMARKS / "demo.csv")
+    rows = read_csv(page.BENCHMARKS / "demo.csv")
     names = ("greedy_accuracy", "sampled_accuracy", "sampled_length", "entropy")
 
     def row(label: str, when: str, of: list[dict[str, str]]) -> list[str]:

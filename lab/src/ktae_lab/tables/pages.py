@@ -1,6 +1,7 @@
 """What is made of the committed results: the tables in the pages, the CSV of all comparisons, and
 the figures that the pages show."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,27 +11,33 @@ from ktae_lab.study.stored import read_runs
 from ktae_lab.tables import (
     alignment,
     base_alignment,
+    benchmarks,
     by_temperature,
     comparisons,
     equal_accuracy,
     front_page,
     goal,
+    page,
     paper,
     run_curves,
     runs,
     studies,
+    timings,
 )
-from ktae_lab.tables.page import LAB, RESULTS, Table, filled
+from ktae_lab.tables.page import LAB, RESULTS, Number, Table, by_name, filled
 
 PAGES = LAB / "pages"
+DOCS = LAB.parent / "docs"
 README = LAB.parent / "README.md"
 COMPARISONS = RESULTS / "comparisons.csv"
 _MODULES = (
     runs, comparisons, goal, run_curves, equal_accuracy, by_temperature, paper, alignment,
-    base_alignment, front_page,
+    base_alignment, front_page, benchmarks, timings,
 )  # fmt: skip
-TABLES: dict[str, Table] = {name: t for module in _MODULES for name, t in module.TABLES.items()}
+TABLES: dict[str, Table] = by_name("TABLES", _MODULES)
 """By the names in the pages."""
+NUMBERS: dict[str, Number] = by_name("NUMBERS", _MODULES)
+"""In the sentences of pages, by name."""
 FIGURES = {
     "main": ("curves-grpo", "curves-dapo", "differences", "bars-ablations"),
     "successor": ("curves-grpo", "differences"),
@@ -48,10 +55,11 @@ def made() -> Iterator[tuple[Path, str]]:
     """Each page and the CSV of comparisons, with what should be in it.
 
     Raises:
-        InputError: a result cannot be read.
+        InputError: a result cannot be read, or a page has a marker that cannot be filled.
     """
-    for path in (README, *sorted(PAGES.glob("*.md"))):
-        yield path, filled(path.read_text(encoding="utf-8"), TABLES, comparisons.difference)
+    for path in (README, *sorted(DOCS.glob("*.md")), *sorted(PAGES.glob("*.md"))):
+        where = os.path.relpath(path, page.LAB.parent)
+        yield path, filled(path.read_text(encoding="utf-8"), where, TABLES, NUMBERS)
     yield COMPARISONS, csv_text(comparisons.every())
 
 

@@ -1,4 +1,4 @@
-"""Tables of pages/paper.md and step-time.md: the paper's own numbers."""
+"""The paper's own numbers: tables of pages/paper.md and step-time.md, and its time in sentences."""
 
 import math
 import statistics
@@ -6,7 +6,7 @@ import statistics
 from ktae_lab.csv_files import read_csv
 from ktae_lab.study.contrasts import Compared
 from ktae_lab.tables.comparisons import comparison
-from ktae_lab.tables.page import RESULTS, Table, markdown, with_bounds
+from ktae_lab.tables.page import RESULTS, Number, Table, markdown, with_bounds
 
 PAPER = RESULTS / "paper"
 
@@ -93,16 +93,29 @@ def _differences(plain: list[dict[str, str]], ktae: list[dict[str, str]]) -> lis
 
 def step_time(*_: str) -> str:
     """The paper's seconds a step."""
+    rows = []
+    for (model, method), (plain, ktae) in _seconds().items():
+        added = f"{ktae - plain:.0f} s ({(ktae - plain) / plain:.0%})"
+        rows.append([model, method, f"{plain:.0f} s", f"{ktae:.0f} s", added])
+    return markdown(["model", "method", "a step", "with KTAE", "added"], rows)
+
+
+def added_seconds(*_: str) -> str:
+    """By how much KTAE makes a step longer, from the smallest to the largest."""
+    added = [ktae - plain for plain, ktae in _seconds().values()]
+    return f"{min(added):.1f} to {max(added):.1f} s"
+
+
+def _seconds() -> dict[tuple[str, str], tuple[float, float]]:
+    """Of a step without and with KTAE, by model and method."""
     table = {
         (r["model"], r["method"]): float(r["seconds"]) for r in read_csv(PAPER / "step_time.csv")
     }
-    rows = []
-    for model in ("1.5B", "7B"):
-        for method in ("GRPO", "DAPO"):
-            plain, ktae = table[model, method], table[model, f"{method}+KTAE"]
-            added = f"{ktae - plain:.0f} s ({(ktae - plain) / plain:.0%})"
-            rows.append([model, method, f"{plain:.0f} s", f"{ktae:.0f} s", added])
-    return markdown(["model", "method", "a step", "with KTAE", "added"], rows)
+    return {
+        (model, method): (table[model, method], table[model, f"{method}+KTAE"])
+        for model in ("1.5B", "7B")
+        for method in ("GRPO", "DAPO")
+    }
 
 
 def standard_error(rows: list[dict[str, str]], n_benchmarks: int) -> float:
@@ -119,3 +132,4 @@ TABLES: dict[str, Table] = {
     "paper-beside-ours": beside_ours,
     "paper-step-time": step_time,
 }
+NUMBERS: dict[str, Number] = {"paper-adds": added_seconds}

@@ -1,0 +1,218 @@
+"""What the library costs: the tables and numbers of docs/performance.md, scale.md and report.md,
+made of the CSV of `ktae bench` and of the benchmarks of units, verl, the cluster and the report."""
+
+import itertools
+from collections.abc import Mapping
+
+from ktae_lab.csv_files import read_csv
+from ktae_lab.tables import page
+from ktae_lab.tables.page import Number, Table, markdown, newest, percent
+
+Row = dict[str, str]
+Settings = tuple[str, str, str]
+"""Rollouts, dtype of the ids, vocabulary: what one call of `ktae bench` measures everything at."""
+
+CPU_AND_COPY = {
+    "cpu": "**ktae, CPU backend**",
+    "copy": "copying ids, mask and output once (`np.copyto`)",
+}
+BESIDE_VERL = CPU_AND_COPY | {
+    "verl grpo": "verl's `compute_grpo_outcome_advantage` (rollout advantages alone)",
+    "verl grpo_vectorized": "verl's `compute_grpo_vectorized_outcome_advantage`",
+}
+TORCH_AND_SORT = {
+    "torch": "ktae, torch backend on the CPU",
+    "torch sort": "its sort alone",
+}
+DRIVER = {
+    "grpo": "verl's GRPO advantages",
+    "ktae": "`adv_estimator=ktae` with those underneath",
+}
+
+
+def beside_verl() -> str:
+    """The CPU backend, a copy and verl's advantages, by the size of the batch."""
+    return _by_size(BESIDE_VERL, "CPU backend, of a copy")
+
+
+def torch_backend() -> str:
+    """The torch backend and a sort, by the size of the batch."""
+    return _by_size(TORCH_AND_SORT, "torch backend, of the sort")
+
+
+def by_input() -> str:
+    """The CPU backend and a copy alone in the rounds, by the size, dtype and vocabulary."""
+    head = ["rollouts, tokens", "ids", "vocabulary", "rounds"]
+    head += ["ktae, CPU backend, ms", "copy, ms", "of a copy"]
+    rows = []
+    for (rollouts, dtype, vocabulary), of in _rounds(CPU_AND_COPY).items():
+        cpu, copy = of["cpu"], of["copy"]
+        size = f"{int(rollouts):,}, {_millions(cpu)}"
+        times = [_milliseconds(cpu), _milliseconds(copy), _ratio(cpu, copy)]
+        rows.append([size, dtype, f"{int(vocabulary):,}", cpu["repeats"], *times])
+    return markdown(head, rows)
+
+
+def estimator_time(rollouts: str, dtype: str, vocabulary: str) -> str:
+    """Median seconds of the CPU backend, with nothing but a copy in the rounds."""
+    row = _rounds(CPU_AND_COPY)[rollouts, dtype, vocabulary]["cpu"]
+    return f"{float(row['median_s']):.2f} s"
+
+
+def units() -> str:
+    """Each unit, and the preset of two, in the same rounds."""
+    rows = {config: row for (config,), row in newest("units", "config").items()}
+    tokens = rows["token"]
+    return markdown(
+        ["", *(f"`{config}`" for config in rows)],
+        [
+            [f"milliseconds, {tokens['repeats']} rounds", *map(_milliseconds, rows.values())],
+            ["of the tokens' time", *(_ratio(row, tokens) for row in rows.values())],
+        ],
+    )
+
+
+def driver(prompts: str) -> str:
+    """verl's own advantages and ktae's, of so many prompts, on verl's driver."""
+    measured = newest("verl_advantages", "adv_estimator", "prompts")
+    of = {name: measured[name, prompts] for name in DRIVER}
+    first = of["grpo"]
+    size = f"{int(first['rollouts']):,} rollouts, {_millions(first)} tokens, "
+    whole = "the batch's" if first["shards"] == "1" else "a shard's"
+    head = [
+        f"{size}{first['repeats']} rounds, load {first['load']}",
+        "median",
+        "20 % to 80 %",
+        "processor",
+        f"memory beyond {whole} {first['inputs_gib']} GiB",
+    ]
+    rows = []
+    for name, row in of.items():
+        low, median, high, cpu = (
+            f"{float(row[column]):.2f}" for column in ("p20_s", "median_s", "p80_s", "cpu_s")
+        )
+        bounds = f"{low}–{high} s"
+        rows.append([DRIVER[name], f"{median} s", bounds, f"{cpu} s", f"{row['extra_gib']} GiB"])
+    return markdown(head, rows)
+
+
+def share_of_step(model: str) -> str:
+    """What ktae's advantages on the driver are of the paper's published step of a model."""
+    row = newest("verl_advantages", "adv_estimator", "prompts")["ktae", "1024"]
+    return percent(row[f"share_of_{model.lower()}_step"], digits=2)
+
+
+def cluster() -> str:
+    """The simulated cluster, by the way of scaling and the number of GPUs."""
+    head = ["scaling", "GPUs", "prompts", "a step", "moved, verl / KTAE"]
+    head += ["driver's memory, verl / KTAE", "KTAE on the driver", "of the step"]
+    head += ["in shards, a node each"]
+    rows = []
+    for (scaling, gpus), row in newest("cluster", "scaling", "gpus").items():
+        rows.append([
+            scaling, f"{int(gpus):,}", f"{int(row['prompts']):,}", f"{row['step_s']} s",
+            f"{row['moved_gb_verl']} / {row['moved_gb_ktae']} GB",
+            f"{row['driver_gb_verl']} / {row['driver_gb_ktae']} GB",
+            f"{row['driver_s']} s", percent(row["driver_share"], digits=3),
+            f"{1000 * float(row['sharded_s']):.1f} ms",
+        ])  # fmt: skip
+    return markdown(head, rows)
+
+
+def driver_memory(scaling: str, gpus: str) -> str:
+    """What verl's own tensors take on the driver of the simulated cluster."""
+    return f"{newest('cluster', 'scaling', 'gpus')[scaling, gpus]['driver_gb_verl']} GB"
+
+
+def core_time() -> str:
+    """What a token takes of one core, as the simulated cluster has it."""
+    *_, row = read_csv(page.BENCHMARKS / "cluster.csv")
+    return f"{row['ns_per_token_and_core']} ns"
+
+
+def report() -> str:
+    """Building the report of each dump, and scrolling in it."""
+    dumps = list(newest("report", "dump", "copies").values())
+    lines = {
+        "load average while building": lambda row: row["load_average"],
+        "time to build, wall clock": lambda row: f"{float(row['build_s']):.0f} s",
+        "processor time to build": lambda row: f"{float(row['build_cpu_s']):.0f} s",
+        "file": lambda row: f"{float(row['file_mb']):.1f} MB",
+        "first paint": lambda row: f"{float(row['first_paint_ms']) / 1000:.1f} s",
+        "everything unpacked": lambda row: f"{float(row['ready_ms']) / 1000:.1f} s",
+        "frames while scrolling rollouts, median and 95th percentile": lambda row: (
+            f"{row['rollouts_frame_p50_ms']} ms, {row['rollouts_frame_p95_ms']} ms"
+        ),
+        "frames over 50 ms in the three long lists": _slow_frames,
+    }
+    return markdown(
+        ["", *(f"{int(row['rollouts']):,} rollouts" for row in dumps)],
+        [[label, *map(cell, dumps)] for label, cell in lines.items()],
+    )
+
+
+def _by_size(labels: Mapping[str, str], ratio: str) -> str:
+    """A row a contender, a column a size; below, the first over the second."""
+    rounds = list(_rounds(labels).values())
+    first, second = list(labels)[:2]
+    repeats = " / ".join(dict.fromkeys(of[first]["repeats"] for of in rounds))
+    sizes = [f"{int(of[first]['rollouts']):,} rollouts, {_millions(of[first])}" for of in rounds]
+    rows = [[label, *(_milliseconds(of[name]) for of in rounds)] for name, label in labels.items()]
+    rows.append([ratio, *(_ratio(of[first], of[second]) for of in rounds)])
+    return markdown([f"milliseconds, {repeats} rounds", *sizes], rows)
+
+
+def _rounds(contenders: Mapping[str, str]) -> dict[Settings, dict[str, Row]]:
+    """The newest rounds in which exactly these took turns: by settings, then by name.
+
+    A call of `ktae bench` appends a row for each of its contenders.
+    """
+    settings = ("rollouts", "dtype", "vocabulary")
+    columns = (*settings, "repeats", "date")
+    rows = read_csv(page.BENCHMARKS / "estimator.csv", (*columns, "name"))
+    found: dict[Settings, dict[str, Row]] = {}
+    for (*key, _, _), call in itertools.groupby(rows, lambda row: [row[c] for c in columns]):
+        of = {row["name"]: row for row in call}
+        if set(of) == set(contenders):
+            rollouts, dtype, vocabulary = key
+            found[rollouts, dtype, vocabulary] = of
+    return found
+
+
+def _milliseconds(row: Row) -> str:
+    """`137 (117–356)`: the median, the 20 % and the 80 % quantile; two digits below 10."""
+    low, median, high = (1000 * float(row[name]) for name in ("p20_s", "median_s", "p80_s"))
+    digits = 1 if median < 10 else 0
+    return f"{median:,.{digits}f} ({low:,.{digits}f}–{high:,.{digits}f})"
+
+
+def _ratio(one: Row, other: Row) -> str:
+    return f"{float(one['median_s']) / float(other['median_s']):.1f}"
+
+
+def _millions(row: Row) -> str:
+    return f"{int(row['tokens']) / 1e6:.1f} M"
+
+
+def _slow_frames(row: Row) -> str:
+    """Of all lists, each of which is given as `slow/all`."""
+    lists = [row[f"{name}_over_50ms"].split("/") for name in ("rollouts", "groups", "tokens")]
+    slow, frames = (sum(map(int, numbers)) for numbers in zip(*lists, strict=True))
+    return f"{slow} of {frames:,}"
+
+
+TABLES: dict[str, Table] = {
+    "estimator-beside-verl": beside_verl,
+    "estimator-by-input": by_input,
+    "estimator-torch": torch_backend,
+    "estimator-units": units,
+    "driver": driver,
+    "cluster": cluster,
+    "report": report,
+}
+NUMBERS: dict[str, Number] = {
+    "estimator-time": estimator_time,
+    "share-of-step": share_of_step,
+    "driver-memory": driver_memory,
+    "core-time": core_time,
+}
