@@ -33,6 +33,8 @@ class Formula(NamedTuple):
     """Fisher's p-value is the probability of the one table."""
     z: bool
     """The statistic is `presence_z`, and the credit linear in it; h1 to eps play no part."""
+    sharp: bool = False
+    """The z-score goes through `sharpened`; of verdicts alone."""
 
 
 def fisher_p_value(a: float, b: float, n_true: float, n_false: float, point: bool) -> float:
@@ -155,3 +157,28 @@ def presence_z(score_sum: float, m: float, n: float, mean: float, variance: floa
     if m == n:
         return 0.0
     return (score_sum - m * mean) / math.sqrt(m * (n - m) / (n - 1.0) * variance)
+
+
+def sharpened(z: float, m: float, n: float, mean: float, variance: float) -> float:
+    """(z³ - E z³) / (n - 1): strong evidence keeps its weight, weak evidence fades.
+
+    z² / (n - 1) is the share of the verdicts' variance that presence explains (r²), so z³ / (n - 1)
+    is z times that share; |.| <= √(n - 1), as for z. E z³ is the mean over all permutations of the
+    verdicts, γ (n - 2m) √(n - 1) / ((n - 2) √(m (n - m))) with their skewness γ (third moment of a
+    sample without replacement: Cochran, Sampling Techniques, section 2.15). So the mean over all
+    permutations is 0, as that of z.
+
+    Args:
+        z: `presence_z`.
+        m: rollouts that contain the token.
+        n: the group's rollouts.
+        mean: r̄ of the n verdicts.
+        variance: r̄ (1 - r̄); not 0.
+    """
+    if m == n:
+        return 0.0
+    cube = z * z * z
+    if n > 2:
+        skewness = (1.0 - 2.0 * mean) / math.sqrt(variance)
+        cube -= skewness * (n - 2.0 * m) * math.sqrt(n - 1.0) / ((n - 2.0) * math.sqrt(m * (n - m)))
+    return cube / (n - 1.0)

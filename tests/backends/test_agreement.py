@@ -30,6 +30,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "z": Scaled(Ignoring(PresenceZ(), (1,)), 0.3),
     "graded": Ignoring(KTAE(graded_rewards=True), (2,)),
     "graded point": preset("released", graded_rewards=True, fisher="point", h3=0.1),
+    "sharp z": PresenceZ(sharp=True),
     "graded z": PresenceZ(graded_rewards=True),
 }
 

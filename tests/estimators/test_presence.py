@@ -25,7 +25,9 @@ def assignments(values: list[float]) -> list[tuple[float, ...]]:
 
 
 @pytest.mark.parametrize(
-    "estimator", [Z, preset("calibrated"), preset("trigrams")], ids=["z", "calibrated", "trigrams"]
+    "estimator",
+    [Z, PresenceZ(sharp=True), preset("calibrated"), preset("trigrams"), preset("sharp-trigrams")],
+    ids=["z", "sharp z", "calibrated", "trigrams", "sharp-trigrams"],
 )
 @pytest.mark.parametrize("n_true", range(1, N))
 def test_mean_over_all_permuted_labels_is_zero(
@@ -35,7 +37,25 @@ def test_mean_over_all_permuted_labels_is_zero(
     labels = assignments([1.0] * n_true + [0.0] * (N - n_true))
     credit = [token_credit(IDS, MASK, y, GROUPS, estimator, backend=backend) for y in labels]
     np.testing.assert_allclose(np.mean(credit, axis=0, dtype=np.float64), 0, atol=1e-7)  # float32
-    assert np.abs(credit).max() > 0.1
+    assert np.abs(credit).max() > 0.01
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 9, 30])
+def test_sharpened_is_bounded_as_z_is_and_fades_where_z_is_small(n: int) -> None:
+    for n_true, m in itertools.product(range(1, n), range(1, n + 1)):
+        mean = n_true / n
+        for a in range(max(0, m + n_true - n), min(m, n_true) + 1):
+            moments = (m, n, mean, mean * (1 - mean))
+            z = statistics.presence_z(a, *moments)
+            sharp = statistics.sharpened(z, *moments)
+            assert abs(sharp) <= math.sqrt(n - 1) + 1e-9
+            if n_true * 2 == n:  # symmetric: nothing to take off
+                assert math.isclose(sharp, z**3 / (n - 1), abs_tol=1e-9)
+
+
+def test_sharp_takes_verdicts_alone() -> None:
+    with pytest.raises(InputError, match="verdicts"):
+        PresenceZ(sharp=True, graded_rewards=True)
 
 
 @pytest.mark.parametrize("graded", [True, False])

@@ -35,6 +35,7 @@ saturated_term_frequency = jit(statistics.saturated_term_frequency)
 effect_size = jit(statistics.effect_size)
 frequency_contrast = jit(statistics.frequency_contrast)
 presence_z = jit(statistics.presence_z)
+sharpened = jit(statistics.sharpened)
 squashed = jit(statistics.squashed)
 
 
@@ -70,7 +71,11 @@ def _strength_and_effect(a, m, totals, formula):
     """What depends on the rollouts alone; m of them hold the token, of total score a."""
     if formula.z:
         n = np.round(totals.n_true + totals.n_false)
-        return 1.0, presence_z(a, m, n, totals.n_true / n, totals.variance)
+        mean = totals.n_true / n
+        z = presence_z(a, m, n, mean, totals.variance)
+        if formula.sharp:
+            z = sharpened(z, m, n, mean, totals.variance)
+        return 1.0, z
     b = m - a
     _, fisher, gain = _tests(a, b, totals, formula)
     # The released code divides by h1 + h2, the paper does not: value_scale.

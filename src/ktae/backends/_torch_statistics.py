@@ -173,3 +173,19 @@ def presence_z(
     spread = m * (n - m) / (n - 1).clamp(min=1) * variance
     z = (score_sum - m * mean) / torch.where(spread > 0, spread, 1.0).sqrt()
     return torch.where(spread > 0, z, 0.0)
+
+
+def sharpened(
+    z: torch.Tensor,
+    m: torch.Tensor,
+    n: torch.Tensor,
+    mean: torch.Tensor,
+    variance: torch.Tensor,
+) -> torch.Tensor:
+    """(n,) float64; 0 where every rollout has the token or all verdicts are equal."""
+    tells = (m < n) & (variance > 0)
+    skewness = (1 - 2 * mean) / torch.where(tells, variance, 1.0).sqrt()
+    spread = torch.where(tells, m * (n - m), 1.0).sqrt() * (n - 2).clamp(min=1)
+    others = (n - 1).clamp(min=1)
+    expected = torch.where(n > 2, skewness * (n - 2 * m) * others.sqrt() / spread, 0.0)
+    return torch.where(tells, (z**3 - expected) / others, 0.0)

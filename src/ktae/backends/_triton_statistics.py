@@ -97,12 +97,26 @@ def presence_z(a, m, totals):
 
 
 @triton.jit
+def sharpened(z, m, totals):
+    """`statistics.sharpened`."""
+    n = tl.floor(totals[0] + totals[1] + 0.5)
+    tells = (m < n) & (totals[4] > 0.0)
+    skewness = (1.0 - 2.0 * (totals[0] / n)) / tl.sqrt(tl.where(tells, totals[4], 1.0))
+    others = tl.sqrt(tl.where(tells, m * (n - m), 1.0)) * tl.maximum(n - 2.0, 1.0)
+    expected = skewness * (n - 2.0 * m) * tl.sqrt(tl.maximum(n - 1.0, 1.0)) / others
+    cube = z * z * z - tl.where(n > 2.0, expected, 0.0)
+    return tl.where(tells, cube / tl.maximum(n - 1.0, 1.0), 0.0)
+
+
+@triton.jit
 def strength_and_effect(a, m, totals, settings: tl.constexpr):
     """What depends on the rollouts alone; `m` of them hold the token, of total score `a`."""
     strength = tl.zeros_like(a)
     if settings.formula.z:
         strength += 1.0
         effect = presence_z(a, m, totals)
+        if settings.formula.sharp:
+            effect = sharpened(effect, m, totals)
     else:
         n_true, n_false = totals[0], totals[1]
         b = m - a

@@ -103,7 +103,10 @@ def _rows_of_table(
             found.append((*row, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0))
         elif formula.z:
             mean, variance = float(np.mean(scores)), float(np.var(scores))
-            z = statistics.presence_z(a, len(contain[token]), len(scores), mean, variance)
+            moments = (len(contain[token]), len(scores), mean, variance)
+            z = statistics.presence_z(a, *moments)
+            if formula.sharp:
+                z = statistics.sharpened(z, *moments)
             tests = (1.0, 0.0, 0.0)  # of verdicts only: other scores may be anything
             if batch.scores is None:
                 tests = _value(row, length, formula)[:3]

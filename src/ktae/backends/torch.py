@@ -17,6 +17,7 @@ from ktae.backends._torch_statistics import (
     GroupTotals,
     group_totals,
     presence_z,
+    sharpened,
     strength_and_effect,
 )
 from ktae.backends.tensors import Tensors
@@ -131,6 +132,8 @@ def _credit(
         n = own.n_true + own.n_false
         mean = own.n_true / n
         z = presence_z(runs.a, runs.m, n, mean, own.variance)
+        if formula.sharp:
+            z = sharpened(z, runs.m, n, mean, own.variance)
         return (formula.credit_scale * z).float()
     if verdicts:
         both = _of_distinct_pairs(runs, totals, formula, memory_bytes)

@@ -7,7 +7,18 @@ import sys
 import typer
 
 from ktae._version import __version__
-from ktae.cli import bench, compare, data, demo, doctor, permutation_test, report, score, train
+from ktae.cli import (
+    bench,
+    compare,
+    data,
+    demo,
+    doctor,
+    permutation_test,
+    report,
+    score,
+    train,
+    validate,
+)
 from ktae.cli import eval as evaluate
 from ktae.errors import InputError
 from ktae.files.text import printable
@@ -26,6 +37,7 @@ LOOK, TRAIN, CHECK = "Look at rollouts", "Train and evaluate", "Check and measur
 app.command("show", rich_help_panel=LOOK)(report.show)
 app.command("report", rich_help_panel=LOOK)(report.report)
 app.command("score", rich_help_panel=LOOK)(score.score)
+app.command("validate", rich_help_panel=LOOK)(validate.validate)
 app.command("permutation-test", rich_help_panel=LOOK)(permutation_test.permutation_test)
 app.command("train", rich_help_panel=TRAIN)(train.train)
 app.command("eval", rich_help_panel=TRAIN)(evaluate.eval_)

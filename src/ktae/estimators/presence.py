@@ -7,7 +7,8 @@ from typing import Any
 
 from ktae.arrays import LARGEST, Array
 from ktae.batch import ScoreRange
-from ktae.estimators.base import ContingencyEstimator
+from ktae.errors import InputError
+from ktae.estimators.base import ContingencyEstimator, require_bool
 from ktae.estimators.transforms import OverUnits, Scaled
 from ktae.statistics import Formula
 
@@ -24,6 +25,17 @@ class PresenceZ(ContingencyEstimator):
     the token's frequency and the group's accuracy, and its variance is 1. It is linear in the
     scores, so graded rewards need no other formula. |z| is at most √(n - 1), as GRPO's advantage.
     """
+
+    sharp: bool = False
+    """Credit (z³ - E z³) / (n - 1) instead of z: strong evidence keeps its weight, weak evidence
+    fades (`ktae.statistics.sharpened`). The mean under permuted labels is still exactly 0. It is
+    made for verdicts."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_bool("sharp", self.sharp)
+        if self.sharp and self.graded_rewards:
+            raise InputError("sharp is made for verdicts; expected graded_rewards=False beside it")
 
     @property
     def score_range(self) -> ScoreRange:
@@ -42,7 +54,7 @@ class PresenceZ(ContingencyEstimator):
         """See `ContingencyEstimator.formula`; the table shows the paper's tests beside z."""
         return Formula(
             h1=1.0, h2=2.0, h3=0.0, k1=2.0, b_len=0.5, eps=1e-5,
-            value_scale=1.0, credit_scale=weight, point=False, z=True,
+            value_scale=1.0, credit_scale=weight, point=False, z=True, sharp=self.sharp,
         )  # fmt: skip
 
 
@@ -60,3 +72,8 @@ def calibrated(**settings: Any) -> Scaled:
 def trigrams(**settings: Any) -> Scaled:
     """0.3 times the z of the token's trigram: the two tokens before and itself."""
     return Scaled(OverUnits(PresenceZ(**settings), ("trigram",)), SCALE)
+
+
+def sharp_trigrams(**settings: Any) -> Scaled:
+    """0.3 times the sharpened z of the token's trigram."""
+    return trigrams(**{"sharp": True} | settings)

@@ -31,6 +31,7 @@ PRESETS: dict[str, Callable[..., Estimator]] = {
     "no-tf": ktae.no_tf,
     "calibrated": presence.calibrated,
     "trigrams": presence.trigrams,
+    "sharp-trigrams": presence.sharp_trigrams,
 }
 """Ready settings; their arguments replace settings of the innermost estimator."""
 

@@ -141,8 +141,7 @@ def held_out_pairs(
     own, left_out = _groups(record.conform(rollouts), tokenizer, keep, max_groups, seed)
     drawn = [_draws(group, pairs, seed) for group in own]
     permuted = [
-        group._replace(correct=labels)
-        for group, (_, labels, _) in zip(own, drawn, strict=True)
+        group._replace(correct=labels) for group, (_, labels, _) in zip(own, drawn, strict=True)
     ]
     context = Context(BACKENDS["cpu"].load().credit, vocabulary, step=0)
     sides = [
@@ -215,9 +214,7 @@ class _Side(NamedTuple):
     groups: list[Group]
     pairs: list[np.ndarray]
 
-    def by(
-        self, estimator: Estimator, context: Context, max_positions: int
-    ) -> Iterator[float]:
+    def by(self, estimator: Estimator, context: Context, max_positions: int) -> Iterator[float]:
         """Each group's share of pairs that an estimator orders rightly."""
         for group, pairs_p2 in zip(self.groups, self.pairs, strict=True):
             ids_nt, mask_nt = record.pad(group.ids)
@@ -254,16 +251,17 @@ def _interval(values: np.ndarray) -> Interval:
 
 def _baselines(answers: Sequence[str | None] | None) -> dict[str, Any]:
     def shorter(group: Group, pairs_p2: np.ndarray) -> np.ndarray:
-        lengths = np.array([len(ids) for ids in group.ids])
-        return -lengths[pairs_p2].astype(np.float64)
+        scores = np.array([-len(ids) for ids in group.ids], dtype=np.float64)
+        return np.take(scores, pairs_p2)
 
     def majority(group: Group, pairs_p2: np.ndarray) -> np.ndarray:
         assert answers is not None
         own = [answers[row] for row in group.rows]
         same = np.array([[x is not None and x == y for y in own] for x in own], dtype=np.float64)
         # Of the others, so neither the rollout itself nor the one held out with it.
-        scores = same.sum(axis=1)[pairs_p2] - same.diagonal()[pairs_p2]
-        return scores - same[pairs_p2[:, 0], pairs_p2[:, 1]][:, None]
+        others = np.take(same.sum(axis=1) - same.diagonal(), pairs_p2)
+        scores: np.ndarray = others - same[pairs_p2[:, 0], pairs_p2[:, 1]][:, None]
+        return scores
 
     found: dict[str, Any] = {"shorter": shorter}
     if answers is not None and any(answer is not None for answer in answers):

@@ -1,0 +1,186 @@
+"""`ktae validate`: does credit tell held-out correct rollouts from incorrect ones?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ktae.cli.options import (
+    Correctness,
+    Inputs,
+    Threshold,
+    TokenizerName,
+    check,
+    note_left_out,
+)
+from ktae.cli.tables import make_table
+from ktae.errors import InputError
+from ktae.estimators import PRESETS, Estimator, from_section, preset
+from ktae.files.typed import parse_yaml
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.table import Table
+
+    from ktae.batch import Vocabulary
+    from ktae.report.inputs import Dump
+    from ktae.validity.held_out import HeldOut, Score
+
+LEGEND = """\
+held-out      share of pairs whose correct rollout gets more credit, mean over groups (chance: .50)
+permuted      the same with labels permuted within groups: what chance gives
+shorter       a baseline: the shorter rollout is called correct
+majority      a baseline: the answer that more of the other rollouts give
+"""
+
+
+def validate(
+    inputs: Inputs,
+    tokenizer: TokenizerName = None,
+    estimators: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--estimator",
+            "-e",
+            help=f"{', '.join(PRESETS)}, or a recipe's section such as "
+            "'{estimator: ktae, h3: 0}'. Repeatable [default: all presets].",
+        ),
+    ] = None,
+    threshold: Threshold = 0.0,
+    correctness: Correctness = None,
+    until: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Look at this share of each rollout, such as 0.5."),
+    ] = None,
+    before_answer: Annotated[
+        bool, typer.Option("--before-answer", help="Cut where the answer is first stated.")
+    ] = False,
+    pairs: Annotated[int, typer.Option(min=1, help="Held-out pairs of a group, at most.")] = 16,
+    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
+    json_out: Annotated[
+        Path | None, typer.Option("--json", metavar="OUT", help="Everything, as JSON.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="OUT", help="A plot, .png or .svg.")] = None,
+) -> None:
+    """Which estimator tells correct rollouts from incorrect ones that it has not seen?
+
+    Of each group one correct and one incorrect rollout are left out; credit comes from the rest.
+    How often does the correct one get more?
+    """
+    from rich.console import Console
+
+    from ktae.report import inputs as reading
+    from ktae.runs import write_json
+    from ktae.validity import held_out
+    from ktae.validity.advice import advice
+
+    check(tokenizer, threshold)
+    if until is not None and before_answer:
+        raise InputError("--until and --before-answer exclude each other; give one")
+    chosen = _estimators(estimators)
+    _check_outputs(json_out, plot)
+    console = Console(markup=False, emoji=False, highlight=False)
+    with Console(stderr=True).status("reading") as status:
+        dump = reading.load(inputs, tokenizer, threshold=threshold, correctness=correctness)
+        reading.require_rollouts(dump)
+        status.update("holding out")
+        keep, answers = _looked_at(dump, until, before_answer)
+        found = held_out.held_out_pairs(
+            dump.rollouts, chosen, keep=keep, answers=answers, pairs=pairs, seed=seed,
+            vocabulary=_vocabulary(tokenizer, chosen),
+        )  # fmt: skip
+    note_left_out(dump.tolerance.rejected)
+    if dump.unit == "words":
+        typer.echo("ktae: no --tokenizer: words are compared, not the policy's tokens", err=True)
+    advised = advice(found)
+    _print(console, found, until, before_answer)
+    console.print("\n".join(advised.lines), soft_wrap=True)
+    if json_out is not None:
+        of = {"until": until, "before_answer": before_answer, "unit": dump.unit}
+        write_json(json_out, found.as_dict() | of | {"advice": advised.as_dict()})
+        console.print(f"wrote {json_out}", soft_wrap=True)
+    if plot is not None:
+        from ktae.validity.forest import write_forest
+
+        write_forest(found, plot)
+        console.print(f"wrote {plot}", soft_wrap=True)
+
+
+def _estimators(given: list[str] | None) -> dict[str, Estimator]:
+    """By the name under which each is shown."""
+    if not given:
+        return {name: preset(name) for name in PRESETS}
+    chosen = {}
+    for text in given:
+        section = text if text in PRESETS else parse_yaml(text, f"--estimator {text}")
+        chosen[text] = from_section(section)
+    return chosen
+
+
+def _check_outputs(json_out: Path | None, plot: Path | None) -> None:
+    """Before anything is computed."""
+    for option, path in (("--json", json_out), ("--plot", plot)):
+        if path is not None and not path.parent.is_dir():
+            raise InputError(f"{option} {path}: folder {path.parent} does not exist")
+    if plot is not None and plot.suffix not in (".png", ".svg"):
+        raise InputError(f"--plot {plot}: expected a name that ends in .png or .svg")
+
+
+def _vocabulary(tokenizer: str | None, chosen: dict[str, Estimator]) -> Vocabulary | None:
+    """The tokens' texts, where an estimator is of words, lines or steps."""
+    from ktae.rollouts.tokens import load_tokenizer, vocabulary
+
+    if tokenizer is None or not any(one.needs_vocabulary for one in chosen.values()):
+        return None
+    return vocabulary(load_tokenizer(tokenizer))
+
+
+def _looked_at(
+    dump: Dump, until: float | None, before_answer: bool
+) -> tuple[np.ndarray | None, list[str | None]]:
+    """How many tokens of each rollout, and the answers that the rollouts give."""
+    from ktae.validity import prefixes
+
+    answers = prefixes.own_answers(dump.rollouts)
+    if until is not None:
+        return prefixes.first_share(dump.rollouts, until), answers
+    if not before_answer:
+        return None, answers
+    if not any(answer is not None for answer in answers):
+        raise InputError("--before-answer: no response states an answer that the grader can find")
+    return prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts), answers
+
+
+def _print(console: Any, found: HeldOut, until: float | None, before_answer: bool) -> None:
+    part = f"the first {100 * until:g} % of each rollout" if until is not None else "whole rollouts"
+    part = "what stands before the answer" if before_answer else part
+    console.print(
+        f"{found.groups:,} groups, {found.rollouts:,} distinct rollouts, {found.pairs:,} held-out "
+        f"pairs; {part}",
+        soft_wrap=True,
+    )
+    left_out = [f"{n:,} {reason}" for reason, n in found.left_out.items() if n]
+    if left_out:
+        console.print(f"left out: {'; '.join(left_out)}", soft_wrap=True)
+    console.print(_table(found))
+    console.print(LEGEND, style="dim", soft_wrap=True)
+
+
+def _table(found: HeldOut) -> Table:
+    table = make_table("Held-out pairs", ("held-out", "95 %", "permuted", "95 % "))
+    for score in sorted(found.estimators, key=lambda score: -score.auc.value):
+        table.add_row(score.name, *_cells(score))
+    table.add_section()
+    for score in found.baselines:
+        table.add_row(score.name, *_cells(score), style="dim")
+    return table
+
+
+def _cells(score: Score) -> list[str]:
+    return [
+        cell
+        for mean, low, high in (score.auc, score.permuted)
+        for cell in (f"{mean:.3f}", f"{low:.3f} to {high:.3f}")
+    ]

@@ -1,0 +1,92 @@
+"""What held-out pairs mean for the rollouts at hand: which estimator to take, if any."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ktae.inference import LEVEL, holm, sign_flip_p_value
+from ktae.validity.held_out import HeldOut, Score
+
+FEWEST_GROUPS = 6
+"""With fewer no sign-flip test can be below .05."""
+
+
+class Advice(NamedTuple):
+    """What to do, and the tests that say so."""
+
+    take: str | None
+    """The estimator with the highest mean among those shown above chance; None: none is."""
+    above_chance: dict[str, float]
+    """Each estimator's p-value against .5, corrected over the estimators (Holm)."""
+    below_best: dict[str, float]
+    """Each other estimator's and baseline's p-value against `take`, corrected over them."""
+    lines: list[str]
+    """The same in words."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return self._asdict()
+
+
+def advice(found: HeldOut) -> Advice:
+    """Test every estimator against chance, and the best of them against all others.
+
+    Tests are exact or random sign flips of the groups' differences (`sign_flip_p_value`).
+    """
+    ranked = sorted(found.estimators, key=lambda score: -score.auc.value)
+    above = _corrected(ranked, [score.auc_g - 0.5 for score in ranked])
+    shown = [score for score in ranked if above[score.name] < LEVEL and score.auc.value > 0.5]
+    if not shown:
+        return Advice(None, above, {}, _none_helps(found, ranked[0]))
+    best = shown[0]
+    others = [score for score in (*ranked, *found.baselines) if score is not best]
+    below = _corrected(others, [best.auc_g - score.auc_g for score in others])
+    return Advice(best.name, above, below, _take(found, best, ranked, below))
+
+
+def _corrected(scores: list[Score], differences: list[np.ndarray]) -> dict[str, float]:
+    p_values = holm([sign_flip_p_value(values) for values in differences])
+    return {score.name: p for score, p in zip(scores, p_values, strict=True)}
+
+
+def _none_helps(found: HeldOut, best: Score) -> list[str]:
+    if found.groups < FEWEST_GROUPS:
+        return [
+            f"{found.groups} groups are too few to tell: tests need at least {FEWEST_GROUPS}.",
+            "Give more rollouts.",
+        ]
+    return [
+        "No estimator is shown to tell correct rollouts from incorrect ones here.",
+        f"The best mean is {_interval(best)}, of {best.name}; chance is .50.",
+        "Expect nothing of token credit on these rollouts.",
+    ]
+
+
+def _take(found: HeldOut, best: Score, ranked: list[Score], below: dict[str, float]) -> list[str]:
+    lines = [
+        f"Take {best.name}.",
+        f"It scores the correct rollout of a held-out pair higher in {_interval(best)} of pairs; "
+        "chance is .50.",
+    ]
+    alike = [score.name for score in ranked if score is not best and below[score.name] >= LEVEL]
+    if alike:
+        lines.append(f"Not shown to be worse: {', '.join(alike)}.")
+    for score in found.baselines:
+        shown = below[score.name] < LEVEL
+        if not shown or score.auc.value > best.auc.value:
+            verb = "is better" if shown else "is not shown to be worse"
+            lines.append(f"{_BASELINES[score.name]} {verb}: {_interval(score)}.")
+    return [*lines, "Whether training gains by it is another question."]
+
+
+_BASELINES = {
+    "shorter": "Taking the shorter rollout",
+    "majority": "Taking the more frequent answer",
+}
+
+
+def _interval(score: Score) -> str:
+    mean, low, high = (f"{x:.2f}".removeprefix("0") for x in score.auc)
+    return f"{mean} ({low} to {high})"

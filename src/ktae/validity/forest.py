@@ -1,0 +1,46 @@
+"""A forest plot of held-out pairs: one row an estimator, with its interval."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ktae.files import plots
+from ktae.validity.held_out import HeldOut, Score
+
+REAL, PERMUTED, BASELINE = "#0b6e4f", "#9a9a9a", "#7a5195"
+
+
+def write_forest(found: HeldOut, path: Path) -> None:
+    """Write the plot as PNG or SVG.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    ranked = sorted(found.estimators, key=lambda score: score.auc.value)
+    rows = [(score, BASELINE) for score in reversed(found.baselines)]
+    rows += [(score, REAL) for score in ranked]
+    figure = Figure(figsize=(7, 1.2 + 0.34 * len(rows)), layout="constrained")
+    axes = figure.add_subplot()
+    for y, (score, colour) in enumerate(rows):
+        _draw(axes, score, y, colour, label="" if y < len(rows) - 1 else "held-out pairs")
+    axes.axvline(0.5, color="black", linewidth=0.8, linestyle=":")
+    axes.set_yticks(range(len(rows)), [score.name for score, _ in rows])
+    axes.set_xlabel("share of held-out pairs whose correct rollout scores higher (95 %)")
+    axes.set_title(f"{found.groups:,} groups, {found.pairs:,} pairs", fontsize=10)
+    figure.legend(loc="outside lower right", ncols=2, frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    plots.save(figure, path)
+
+
+def _draw(axes: object, score: Score, y: int, colour: str, label: str) -> None:
+    for interval, shift, shade, mark, name in (
+        (score.auc, 0.0, colour, "o", label),
+        (score.permuted, -0.24, PERMUTED, ".", label and "labels permuted"),
+    ):
+        mean, low, high = interval
+        axes.errorbar(  # type: ignore[attr-defined]
+            mean, y + shift, xerr=[[max(mean - low, 0)], [max(high - mean, 0)]],
+            fmt=mark, color=shade, capsize=2, label=name or None,
+        )  # fmt: skip

@@ -1,0 +1,154 @@
+"""Held-out pairs: exact under permuted labels, and what they say of rollouts that are known."""
+
+import itertools
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ktae.errors import InputError
+from ktae.estimators import PRESETS, Function, RolloutMean, preset
+from ktae.rollouts import record
+from ktae.validity import held_out
+from ktae.validity.advice import advice
+
+
+def make_rollouts(groups):
+    """A record of groups, each a list of (token ids, correct)."""
+    rows = [
+        {"group": str(group), "token_ids": ids, "correct": correct, "reward": 1.0, "response": None}
+        for group, rollouts in enumerate(groups)
+        for ids, correct in rollouts
+    ]
+    return record.conform(pa.Table.from_pylist(rows, schema=record.SCHEMA))
+
+
+def told_by_a_token(rng, n_groups=8, size=6):
+    """Token 1 is in every correct rollout and token 2 in every incorrect one; the rest is noise."""
+    return [
+        [
+            ([1 if row % 2 else 2, *rng.integers(3, 300, 5 + row).tolist()], float(row % 2))
+            for row in range(size)
+        ]
+        for _ in range(n_groups)
+    ]
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(3)
+
+
+def credit_by_place(token_ids, mask, correct, groups):
+    return token_ids * 0.01 + np.arange(token_ids.shape[1]) * correct[:, None]
+
+
+@pytest.mark.parametrize("name", [*PRESETS, "function"])
+def test_one_half_over_all_permutations(name, rng):
+    """Exactly: swapping the labels of a pair changes nothing but which of the two is the winner."""
+    estimator = Function(credit_by_place) if name == "function" else preset(name)
+    ids, mask = rng.integers(0, 6, (6, 7)), np.arange(7) < rng.integers(2, 8, 6)[:, None]
+    shares = []
+    for right in itertools.combinations(range(6), 3):
+        correct = np.isin(np.arange(6), right)
+        pairs = itertools.product(np.flatnonzero(correct), np.flatnonzero(~correct))
+        won = held_out.wins(ids, mask, correct, np.array(list(pairs)), estimator)
+        assert set(won.tolist()) <= {0.0, 0.5, 1.0}
+        shares.append(won.mean())
+    assert math.isclose(np.mean(shares), 0.5, abs_tol=1e-12)
+    assert np.std(shares) > 0, "this estimator told nothing apart, so nothing was tested"
+
+
+def test_a_pair_has_no_part_in_its_own_credit(rng):
+    """Whatever the two held-out rollouts hold, the credit of the others stays as it was."""
+    ids, mask = rng.integers(0, 6, (6, 7)), np.ones((6, 7), bool)
+    correct, pair = np.array([1, 0, 1, 0, 1, 0], bool), np.array([[0, 1]])
+    before = held_out.wins(ids, mask, correct, pair, "paper")
+    flipped = correct.copy()
+    flipped[[0, 1]] = flipped[[1, 0]]
+    after = held_out.wins(ids, mask, flipped, pair[:, ::-1], "paper")
+    assert before + after == 1
+
+
+def test_tokens_that_tell_are_found_and_permuted_labels_tell_nothing(rng):
+    found = held_out.held_out_pairs(
+        make_rollouts(told_by_a_token(rng)),
+        {"paper": "paper", "mean": RolloutMean(preset("paper"))},
+    )
+    paper, mean = found.estimators
+    assert paper.auc.value > 0.9
+    assert mean.auc == paper.auc, "the score is the mean over the rollout in any case"
+    assert paper.permuted.low < 0.5 < paper.permuted.high
+    (shorter,) = found.baselines
+    assert shorter.name == "shorter"
+    assert advice(found).take == "paper"
+
+
+def test_noise_helps_nobody(rng):
+    groups = [
+        [(rng.integers(3, 30, 9).tolist(), float(row % 2)) for row in range(6)] for _ in range(12)
+    ]
+    found = held_out.held_out_pairs(make_rollouts(groups), {"paper": "paper", "z": "trigrams"})
+    assert advice(found).take is None
+
+
+def test_repeated_rollouts_count_once_and_small_groups_are_named(rng):
+    (group,) = told_by_a_token(rng, n_groups=1)
+    right = [rollout for rollout in group if rollout[1]]
+    found = held_out.held_out_pairs(
+        make_rollouts([group + group, right, group[:3], [([5], None), *group]]), {"paper": "paper"}
+    )
+    assert (found.groups, found.rollouts, found.pairs) == (2, 12, 18)
+    assert found.left_out == {
+        "not mixed": 1,
+        "fewer than two of each, distinct": 1,
+        "not drawn": 0,
+        "repeated rollouts": 6,
+    }
+
+
+def test_only_the_kept_tokens_are_looked_at(rng):
+    groups = [[(ids[::-1], correct) for ids, correct in g] for g in told_by_a_token(rng)]
+    rollouts = make_rollouts(groups)
+    whole, cut = (
+        held_out.held_out_pairs(rollouts, {"paper": "paper"}, keep=keep).estimators[0].auc.value
+        for keep in (None, np.array([len(ids) - 1 for g in groups for ids, _ in g]))
+    )
+    assert whole > 0.9
+    assert cut < 0.8, "the token that tells was the last one"
+
+
+def test_the_majority_is_that_of_the_others(rng):
+    """Three correct rollouts agree, three incorrect ones differ."""
+    rollouts = make_rollouts(told_by_a_token(rng, n_groups=2))
+    answers = ["a", "7", "b", "7", "c", "7"] * 2
+    found = held_out.held_out_pairs(rollouts, {"paper": "paper"}, answers=answers)
+    assert {score.name: score.auc.value for score in found.baselines}["majority"] == 1.0
+
+
+def test_more_groups_and_pairs_than_asked_for_are_drawn_repeatably(rng):
+    rollouts = make_rollouts(told_by_a_token(rng))
+
+    def found(seed):
+        return held_out.held_out_pairs(
+            rollouts, {"paper": "paper"}, pairs=2, max_groups=4, seed=seed
+        )
+
+    first, again = found(1), found(1)
+    assert (first.groups, first.pairs, first.left_out["not drawn"]) == (4, 8, 4)
+    assert first.as_dict() == again.as_dict()
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_groups_that_are_too_small(rng, size):
+    with pytest.raises(InputError, match="two distinct correct and two distinct incorrect"):
+        held_out.held_out_pairs(make_rollouts(told_by_a_token(rng, size=size)), {"paper": "paper"})
+
+
+def test_rollouts_cut_to_nothing_are_all_alike(rng):
+    rollouts = make_rollouts(told_by_a_token(rng, n_groups=2))
+    found = held_out.held_out_pairs(
+        rollouts, {"paper": "paper"}, keep=np.zeros(len(rollouts), dtype=np.int64)
+    )
+    assert found.estimators[0].auc.value == 0.5

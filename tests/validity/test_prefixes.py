@@ -1,0 +1,51 @@
+"""Which part of a rollout is looked at."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ktae.errors import InputError
+from ktae.rollouts import record
+from ktae.validity import prefixes
+
+
+def make_rollouts(responses):
+    """Each character is a token of its own."""
+    rows = [
+        {"group": "g", "token_ids": list(text.encode()), "response": text, "reward": 0.0}
+        for text in responses
+    ]
+    return record.conform(pa.Table.from_pylist(rows, schema=record.SCHEMA))
+
+
+BYTES = [bytes([i]) for i in range(128)]
+
+
+@pytest.mark.parametrize(
+    ("response", "before"),
+    [
+        (r"so x = 42 and \boxed{42}", "so x = "),
+        (r"142 is not it, 42.5 neither; \boxed{42}", r"142 is not it, 42.5 neither; \boxed{"),
+        ("no answer at all", "no answer at all"),
+        ("", ""),
+    ],
+)
+def test_what_stands_before_the_answer(response, before):
+    rollouts = make_rollouts([response, r"\boxed{1}"])
+    keep = prefixes.before_answer(rollouts, np.arange(128), BYTES)
+    assert response[: keep[0]] == before
+
+
+def test_a_share_is_rounded_up():
+    assert prefixes.first_share(make_rollouts(["abc", "", "abcd"]), 0.5).tolist() == [2, 0, 2]
+
+
+@pytest.mark.parametrize("share", [0, -0.5, 1.01, float("nan")])
+def test_a_share_that_cannot_be(share):
+    with pytest.raises(InputError, match="above 0, at most 1"):
+        prefixes.first_share(make_rollouts(["a"]), share)
+
+
+def test_own_answers():
+    rollouts = make_rollouts([r"\boxed{4 2}", "nothing"])
+    assert prefixes.own_answers(rollouts) == ["42", None]
