@@ -100,10 +100,10 @@ def presence_z(a, m, totals):
 def sharpened(z, m, totals):
     """`statistics.sharpened`."""
     n = tl.floor(totals[0] + totals[1] + 0.5)
-    tells = (m < n) & (totals[4] > 0.0)
-    skewness = (1.0 - 2.0 * (totals[0] / n)) / tl.sqrt(tl.where(tells, totals[4], 1.0))
-    others = tl.sqrt(tl.where(tells, m * (n - m), 1.0)) * tl.maximum(n - 2.0, 1.0)
-    expected = skewness * (n - 2.0 * m) * tl.sqrt(tl.maximum(n - 1.0, 1.0)) / others
+    spread = m * (n - m) * totals[4]
+    tells = spread > 0.0
+    skewed = (1.0 - 2.0 * (totals[0] / n)) * (n - 2.0 * m) * tl.sqrt(tl.maximum(n - 1.0, 1.0))
+    expected = skewed / (tl.sqrt(tl.where(tells, spread, 1.0)) * tl.maximum(n - 2.0, 1.0))
     cube = z * z * z - tl.where(n > 2.0, expected, 0.0)
     return tl.where(tells, cube / tl.maximum(n - 1.0, 1.0), 0.0)
 
