@@ -17,6 +17,7 @@ from ktae_lab.tables import (
     equal_accuracy,
     front_page,
     goal,
+    held_out,
     page,
     paper,
     run_curves,
@@ -32,7 +33,7 @@ README = LAB.parent / "README.md"
 COMPARISONS = RESULTS / "comparisons.csv"
 _MODULES = (
     runs, comparisons, goal, run_curves, equal_accuracy, by_temperature, paper, alignment,
-    base_alignment, front_page, benchmarks, timings,
+    base_alignment, front_page, benchmarks, held_out, timings,
 )  # fmt: skip
 TABLES: dict[str, Table] = by_name("TABLES", _MODULES)
 """By the names in the pages."""

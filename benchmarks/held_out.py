@@ -1,0 +1,99 @@
+"""Held-out pairs on real rollouts: which estimator tells correct from incorrect ones?
+
+    python benchmarks/held_out.py FOLDER --tokenizer PATH
+
+FOLDER holds dumps, one rollout a line: group, response, reward. The groups of each are split into
+two halves by a hash of their labels: estimators were developed on `development` and looked at once
+on `confirmation`. Writes one row a file, half, part of the rollouts and estimator or baseline to
+results/held_out.csv, with 95 % intervals over groups.
+"""
+
+import argparse
+import csv
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ktae.bench import machine
+from ktae.estimators import PRESETS, preset
+from ktae.files.atomic import atomic_write
+from ktae.report import inputs
+from ktae.validity import held_out, prefixes
+
+FILES = (
+    "mathl5_8models_k8",
+    "amc23_r1distill_qwen1p5b_runs",
+    "game24_gpt4_cot_k100",
+    "gsm8k_openai_example_solutions_k4",
+    "qwen25math_math_cot_100_k8",
+)
+HALVES = ("development", "confirmation")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tokenizer", required=True)
+    parser.add_argument("--files", nargs="+", default=FILES)
+    path = Path(__file__).parent / "results/held_out.csv"
+    parser.add_argument("--csv", type=Path, default=path)
+    arguments = parser.parse_args()
+    rows = []
+    for name in arguments.files:
+        dump = inputs.load([arguments.folder / f"{name}.jsonl.gz"], arguments.tokenizer)
+        for row in measure(dump):
+            rows.append({"file": name} | row | machine())
+            print(name, list(row.values()), flush=True)
+    with atomic_write(arguments.csv) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def measure(dump: inputs.Dump) -> list[dict[str, Any]]:
+    """One row a half, part, and estimator or baseline."""
+    half_b = np.array([half_of(group) for group in dump.rollouts["group"].to_pylist()])
+    answers = np.array(prefixes.own_answers(dump.rollouts), dtype=object)
+    parts = {
+        "whole": None,
+        "first half": prefixes.first_share(dump.rollouts, 0.5),
+        "before the answer": prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts),
+    }
+    rows = []
+    for number, half in enumerate(HALVES):
+        own = half_b == number
+        for part, keep in parts.items():
+            found = held_out.held_out_pairs(
+                dump.rollouts.filter(pa.array(own)),
+                {name: preset(name) for name in PRESETS},
+                keep=None if keep is None else keep[own],
+                answers=answers[own].tolist(),
+            )
+            rows += [
+                {"half": half, "part": part, "groups": found.groups, "pairs": found.pairs}
+                | score_row(score)
+                for score in (*found.estimators, *found.baselines)
+            ]
+    return rows
+
+
+def half_of(group: str) -> int:
+    """0 or 1, the same wherever and whenever it is computed."""
+    return int(hashlib.sha256(group.encode()).hexdigest(), 16) % 2
+
+
+def score_row(score: held_out.Score) -> dict[str, str]:
+    """Means and intervals, rounded."""
+    numbers = {
+        f"{name}{end}": f"{value:.4f}"
+        for name, interval in (("auc", score.auc), ("permuted", score.permuted))
+        for end, value in zip(("", "_low", "_high"), interval, strict=True)
+    }
+    return {"estimator": score.name} | numbers
+
+
+if __name__ == "__main__":
+    main()
