@@ -144,7 +144,7 @@ TEXT = '{"group": "g", "response": "a", "reward": 1}\n'
     [
         (None, [], "r.jsonl does not exist"),
         ("", [], "r.jsonl is empty"),
-        (LINE, ["."], ". is a folder; expected files"),
+        (LINE, ["."], "the same file is given twice"),
         (
             LINE + LINE[:-2] + "\n",
             [],

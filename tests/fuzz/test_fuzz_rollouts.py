@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktae.report import inputs
-from ktae.rollouts import folders, readers, record
-from ktae.rollouts.dumps import Tolerance
+from ktae.rollouts import files, readers, record
+from ktae.rollouts.tolerance import Tolerance
 
 SMALL = st.integers(0, 3)
 REWARDS = st.sampled_from([0, 1, 0.0, 1.0, 0.5, -1.0, None]) | numbers
@@ -81,7 +81,7 @@ def test_a_tolerant_reader_counts_what_it_leaves_out(file, scratch):
     path.write_bytes(data)
     with only_input_errors():
         tolerance = Tolerance()
-        table = folders.read([path], tolerance=tolerance)
+        table = readers.read([path], tolerance=tolerance)
         dump = inputs.from_record(table)
         assert len(dump.rollouts) == len(table) > 0
 
@@ -112,5 +112,5 @@ def test_rows_of_any_kind(file, scratch):
     path = scratch / name
     path.write_bytes(data)
     with no_hang(), only_input_errors():
-        for _row, where in readers.iterate_rows(path):
+        for _row, where in files.iterate_rows(path):
             assert where.startswith(str(path))
