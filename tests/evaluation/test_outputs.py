@@ -251,7 +251,11 @@ def test_complete_files_pass(shared_data: Path) -> None:
         ("a.json", b"{", r"a.json, entry 1: broken JSON"),
         ("a.json", b"{}", r"a.json, entry 1: no response"),
         ("a.json", b"[5]", r"a.json, entry 1: 5; expected an object"),
-        ("a.json", b"[{}", r"a.json, entry 1: broken JSON: expected a comma or"),
+        (
+            "a.json",
+            b'[{"group": 1, "response": "1", "answer": 1}',
+            r"a.json, entry 1: broken JSON: expected a comma or",
+        ),
         ("a.json", b"[", r"a.json: broken JSON: the list does not end"),
         ("a.json", b"[" * 200 + b"]" * 200, r"entry 1: lists and objects .* more than 100 deep"),
         ("a.json", b"[]", r"a.json is empty"),

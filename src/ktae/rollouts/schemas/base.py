@@ -46,7 +46,7 @@ class Schema:
     by_prompt: bool = False
     """Whether the label of a group is made of its prompt, because the tool writes none."""
     files: str = ""
-    """How the tool names its files; others beside them are left alone in a folder."""
+    """How the names of the tool's files begin; others beside them are left alone in a folder."""
 
 
 def has(*names: str) -> Callable[[Row], bool]:

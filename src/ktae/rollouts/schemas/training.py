@@ -191,5 +191,5 @@ NEMO_RL = Schema(
     "NeMo-RL's training data",
     has("content", "rewards", "idx"),
     _nemo_rl,
-    files="train_data_step*",
+    files="train_data_step",
 )
