@@ -384,3 +384,23 @@ def test_vllm_that_is_not_there(run: Run, tiny_model: Path, data: Path) -> None:
     result = run("eval", tiny_model, "--benchmarks", "aime24", "--data", data, "--engine", "vllm")
     assert result.status == 2
     assert result.err.startswith("ktae: --engine vllm needs vllm, which is not installed")
+
+
+@pytest.mark.slow
+def test_models_have_tables_of_their_own(run: Run, tmp_path: Path) -> None:
+    """Three of four samples would be right: of one model all are, of the other half."""
+    content = [
+        {"group": "g", "response": rf"\boxed{{{answer}}}", "answer": "1", "model": model}
+        for model, answer in (("a", 1), ("a", 1), ("b", 1), ("b", 2))
+    ]
+    file = write_lines(tmp_path / "r.jsonl", content)
+    result = run("eval", "--regrade", file, "--workers", 1, "--output", "out")
+    assert "2 models are told apart" in result.err
+    found = json.loads(Path("out/results.json").read_text())["models"]
+    assert {name: one["mean"]["value"] for name, one in found.items()} == {"a": 1.0, "b": 0.5}
+    pooled = run("eval", "--regrade", file, "--workers", 1, "--pool-models", "--output", "pooled")
+    assert pooled.err == ""
+    assert json.loads(Path("pooled/results.json").read_text())["mean"]["value"] == 0.75
+    refused = run("compare", file, file, "--workers", 1)
+    assert (refused.status, refused.out) == (2, "")
+    assert "A holds outputs of 2 models (a, b); expected one" in refused.err

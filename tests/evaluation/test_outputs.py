@@ -323,3 +323,15 @@ def test_no_file(tmp_path: Path) -> None:
         read(tmp_path / "x.json")
     with pytest.raises(InputError, match="holds no rollouts"):
         read(tmp_path)
+
+
+def test_only_the_name_of_a_benchmark_splits_a_label(tmp_path: Path) -> None:
+    """MATH's own labels hold subjects, which are no benchmarks."""
+    labels = ["test/algebra/1.json", "test/geometry/1.json", "gsm8k/7", "math500/a/1"]
+    rows = [{"group": label} for label in labels]
+    assert problems_of(tmp_path / "mine.jsonl", rows) == [
+        ("mine", "test/algebra/1.json", "test/algebra/1.json"),
+        ("mine", "test/geometry/1.json", "test/geometry/1.json"),
+        ("gsm8k", "7", "gsm8k/7"),
+        ("mine", "math500/a/1", "math500/a/1"),
+    ]

@@ -75,7 +75,7 @@ def permutation_test(
     if json_out is not None and not json_out.parent.is_dir():
         raise InputError(f"--json {json_out}: folder {json_out.parent} does not exist")
     console = Console(markup=False, emoji=False, highlight=False)
-    with Console(stderr=True).status("reading") as status:
+    with Console(stderr=True).status("reading"):
         dump = reading.load(
             inputs,
             tokenizer,
@@ -85,12 +85,12 @@ def permutation_test(
             pool_models=pool_models,
         )
         reading.require_rollouts(dump)
-        chosen = asked or dump.estimator or preset("paper")
-        status.update("permuting")
+    note_reading(dump.tolerance, len(dump.rollouts))
+    chosen = asked or dump.estimator or preset("paper")
+    with Console(stderr=True).status("permuting"):
         found = permutation.permutation_test(
             dump.rollouts, chosen, permutations=permutations, seed=seed
         )
-    note_reading(dump.tolerance, len(dump.rollouts))
     if dump.unit == "words":
         typer.echo("ktae: no --tokenizer: words are compared, not the policy's tokens", err=True)
     note_single_tokens(chosen)

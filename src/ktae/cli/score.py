@@ -94,7 +94,7 @@ def score(
     tokens_out = _output_paths(output, inputs)
     console = Console(markup=False, emoji=False, highlight=False)
     started = time.perf_counter()
-    with Console(stderr=True).status("reading") as status:
+    with Console(stderr=True).status("reading"):
         found = Tolerance(strict=True)
         rollouts = readers.read(
             inputs,
@@ -105,10 +105,10 @@ def score(
             tolerance=found,
         )
         loaded = tokens.load_tokenizer(tokenizer) if tokenizer is not None else None
-        status.update("scoring")
+    note_reading(found, len(rollouts))
+    with Console(stderr=True).status("scoring"):
         scores = scoring.score(rollouts, loaded, chosen, backend=backend.value)
         scoring.write(scores, output, tokens_out)
-    note_reading(found, len(rollouts))
     _print_header(console, scores, time.perf_counter() - started)
     _warn(scores, chosen, tokenizer)
     note_single_tokens(chosen)
@@ -118,13 +118,16 @@ def score(
 
 def _output_paths(output: Path, inputs: list[Path]) -> Path:
     """Where the credit table goes; an InputError, before any work, if it cannot be written."""
+    from ktae.rollouts.folders import rollout_files
+
     if output.suffix != ".parquet":
         raise InputError(f"--output {output}: expected a name that ends in .parquet")
     if not output.parent.is_dir():
         raise InputError(f"--output {output}: folder {output.parent} does not exist")
     tokens_out = output.with_suffix(".tokens.parquet")
+    read = [os.path.realpath(file) for path in inputs for file in rollout_files(path)]
     for path in (output, tokens_out):
-        if os.path.realpath(path) in [os.path.realpath(file) for file in inputs]:
+        if os.path.realpath(path) in read:
             raise InputError(f"--output would overwrite {path}, which is one of the inputs")
     return tokens_out
 

@@ -115,7 +115,13 @@ def read(
 
 
 def by_model(outputs: Sequence[Output]) -> dict[str | None, list[int]]:
-    """The places of each model's outputs; None stands for outputs that name no model."""
+    """The places of each model's outputs; None stands for outputs that name no model.
+
+    Where one model alone is named, all outputs are taken for its.
+    """
+    names = {output.model for output in outputs if output.model is not None}
+    if len(names) < 2:
+        return {next(iter(names), None): list(range(len(outputs)))}
     found: dict[str | None, list[int]] = {}
     for place, output in enumerate(outputs):
         found.setdefault(output.model, []).append(place)

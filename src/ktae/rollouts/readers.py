@@ -161,7 +161,7 @@ def _rollouts_of(
     if fields:
         plain = [override(row, one, fields) for one in plain]
     if schema is PLAIN and not ("response" in plain[0] or "token_ids" in plain[0]):
-        wanted = ("response", "group", "reward" if options.needs_reward else "answer")
+        wanted = ("response", "group", "reward", *(() if options.needs_reward else ("answer",)))
         found = options_for(row, wanted)
         if found and found[1].startswith("response="):
             names = ", ".join(map(repr, row))
