@@ -66,7 +66,7 @@ def eval_(
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade FILE")
     if regrade is not None:
-        outputs = _saved(regrade, correctness, field, pool_models)
+        outputs = read_saved(regrade, correctness, field, pool_models)
         _regrade(console, regrade, outputs, names, output, tokenizer, partial, how)
         return
     assert model is not None
@@ -167,10 +167,10 @@ def _name_of(model: str) -> str:
     return path.parent.name if path == run.model and run.recipe.is_file() else path.name
 
 
-def _saved(
+def read_saved(
     path: Path, correctness: str | None, field: list[str] | None, pool_models: bool
 ) -> list[Output]:
-    """The outputs that are there already."""
+    """The outputs that are there already; what they were read as is said on stderr."""
     from ktae.evaluation import outputs as saved
     from ktae.rollouts.readers import Options
     from ktae.rollouts.tolerance import Tolerance
