@@ -178,10 +178,34 @@ def test_verifiers_traces(tmp_path):
     assert rows[0]["advantage"] == 0.5
     assert rows[1]["response"] == "5"
     assert {(x["group"], x["step"], x["answer"], x["prompt"]) for x in rows} == {
-        ("k7", 5, "4", "2 + 2?")
+        ("sums/k7", 5, "4", "2 + 2?")
     }
     rows, _ = read(tmp_path / "traces.jsonl", correctness="turns")
     assert [x["reward"] for x in rows] == [1, 1]
+
+
+def test_single_traces_of_prime_rl(tmp_path):
+    """As it wrote them before episodes: the task's fields are its own, rewards may be numbers."""
+    nodes = [
+        node(None, "user", "2 + 2?", [1], [False]),
+        node(0, "assistant", "4", [2], [True], sampled=True),
+    ]
+    row = trace(nodes, {"right": 1.0}) | {
+        "task": {"idx": 7, "prompt": "2 + 2?", "answer": "4"},
+        "info": {"prime_rl": {"env_name": "sums"}},
+    }
+    write(
+        tmp_path / "rollouts" / "step_6" / "train_rollouts.jsonl",
+        row,
+        row | {"rewards": {"right": 0.0}},
+    )
+    write(tmp_path / "rollouts" / "step_6" / "eval_rollouts.jsonl", {})
+    rows, found = read(tmp_path)
+    assert found == {"verifiers' traces": 1}
+    assert [(x["correct"], x["token_ids"]) for x in rows] == [(1, [2]), (0, [2])]
+    assert {(x["group"], x["step"], x["answer"], x["source"]) for x in rows} == {
+        ("sums/7", 6, "4", "sums")
+    }
 
 
 def test_results_of_verifiers_and_prime_rl(tmp_path):

@@ -1,4 +1,7 @@
-"""What verifiers and prime-rl write: episodes of traces, and before 0.2 one row a rollout."""
+"""What verifiers and prime-rl write: episodes of traces, single traces, and earlier flat results.
+
+A trace is a graph of messages, each with the tokens that it adds to the conversation before it.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +25,22 @@ from ktae.rollouts.schemas.training import CORRECTNESS_NAMES, step_of
 
 
 def _episode(row: Row, where: str, source: Source) -> Iterator[Row]:
-    """Each trainable agent's trace is a rollout; a group is a task, or what the trainer says."""
-    traces = [trace for trace in _list(row["traces"]) if _trainable(trace)]
+    """Each trainable agent's trace is a rollout; a group is a task, or what the trainer says.
+
+    prime-rl wrote single traces before it wrote episodes; such a row is its own trace.
+    """
+    traces = [trace for trace in _list(row.get("traces", [row])) if _trainable(trace)]
     several = len({_at(trace, "agent", "name") for trace in traces}) > 1
     for trace in traces:
         task = trace.get("task") if isinstance(trace.get("task"), dict) else row["task"]
-        group = _at(row, "group", "id") or _task_label(task)
-        name = _at(trace, "agent", "name")
-        env = _at(row, "env", "name") or _at(row, "env", "id")
+        name, env = _at(trace, "agent", "name"), _environment(row)
+        label = _task_label(task)
+        group = _at(row, "group", "id") or (f"{env}/{label}" if env else label)
+        step = _at(row, "run", "work", "step")
         plain = {
             "group": f"{group} {name}" if several else group,
-            "step": _at(row, "run", "work", "step"),
-            "answer": _at(task, "data", "answer"),
+            "step": step_of(source.path) if step is None else step,
+            "answer": _at(task, "data", "answer") or task.get("answer"),
             "model": next((c["model"] for c in _list(trace.get("calls")) if c.get("model")), None),
             "source": env,
             "id": trace.get("id"),
@@ -48,9 +55,14 @@ def _trainable(trace: object) -> bool:
     return isinstance(trace, dict) and _at(trace, "agent", "trainable") is not False
 
 
+def _environment(row: Row) -> str | None:
+    names = (("env", "name"), ("env", "id"), ("info", "prime_rl", "env_name"))
+    return next(filter(None, (_at(row, *path) for path in names)), None)
+
+
 def _task_label(task: Row) -> str:
     """The task's key, or whatever else tells it apart."""
-    data = task.get("data") or {}
+    data = task.get("data") or task  # the fields of the task itself, in single traces
     names = (task.get("key"), task.get("hash"), data.get("id"), data.get("idx"))
     found = next((name for name in names if name is not None), None)
     return prompt_label(data.get("prompt")) if found is None else str(found)
@@ -58,10 +70,14 @@ def _task_label(task: Row) -> str:
 
 def _reward(trace: Row, where: str, source: Source) -> object:
     """The weighted sum of the rewards, or the reward or metric that was asked for."""
-    scores = {name: r["score"] for name, r in (trace.get("rewards") or {}).items() if r}
+    rewards = {name: r for name, r in (trace.get("rewards") or {}).items() if r is not None}
+    rewards = {name: {"score": r} if is_number(r) else r for name, r in rewards.items()}
     if source.correctness is not None:
+        scores = {name: r["score"] for name, r in rewards.items()}
         return choose((trace.get("metrics") or {}) | scores, (), where, source)
-    values = [r["score"] * r.get("weight", 1) for r in (trace.get("rewards") or {}).values() if r]
+    if is_number(trace.get("reward")):
+        return trace["reward"]
+    values = [r["score"] * r.get("weight", 1) for r in rewards.values()]
     return sum(values) if values else None
 
 
@@ -133,10 +149,15 @@ def _at(value: Any, *names: str) -> Any:
 
 
 def _is_episode(row: Row) -> bool:
-    return isinstance(row.get("traces"), list) and isinstance(row.get("task"), dict)
+    has_traces = isinstance(row.get("traces"), list)
+    is_trace = isinstance(row.get("nodes"), list) and isinstance(row.get("rewards"), dict)
+    return isinstance(row.get("task"), dict) and (has_traces or is_trace)
 
 
 TRACES = Schema("verifiers' traces", _is_episode, _episode, files="traces")
 RESULTS = Schema(
-    "the results of verifiers or prime-rl", has("example_id", "completion", "reward"), _result
+    "the results of verifiers or prime-rl",
+    has("example_id", "completion", "reward"),
+    _result,
+    files="train_rollouts",
 )
