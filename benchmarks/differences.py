@@ -117,7 +117,7 @@ def from_demo(n_groups: int = 256) -> Rollouts:
 
 def from_file(path: Path, tokenizer: str | None) -> Rollouts:
     """A dump's rollouts, tokenised where it holds text."""
-    rollouts = read([path])
+    rollouts = read([path], pool_models=True)
     if rollouts["token_ids"].null_count:
         loaded = load_tokenizer(tokenizer or "")
         lists = tokenize(loaded, rollouts["response"].to_pylist())

@@ -39,7 +39,12 @@ def cells(text: str, label: str) -> list[str]:
 
 def rows(rights: list[int], reward: int | None = None) -> list[dict[str, Any]]:
     return [
-        {"group": f"own/{i}", "response": rf"\boxed{{{i + 1 - right}}}", "answer": str(i)}
+        {
+            "benchmark": "own",
+            "group": f"own/{i}",
+            "response": rf"\boxed{{{i + 1 - right}}}",
+            "answer": str(i),
+        }
         | ({} if reward is None else {"reward": reward})
         for i, right in enumerate(rights)
     ]
@@ -126,7 +131,7 @@ def test_graders_disagree(run: Run, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_undecided_output_stays_undecided_in_its_record(run: Run, tmp_path: Path) -> None:
     """Not 0 "in the file" when the evaluation's own record is graded again."""
-    broken = {"group": "own/9", "response": r"\boxed{1}", "answer": r"\frac{"}
+    broken = {"benchmark": "own", "group": "own/9", "response": r"\boxed{1}", "answer": r"\frac{"}
     file = write_lines(tmp_path / "a.jsonl", [*rows([1, 1]), broken])
     assert run("eval", "--regrade", file, "--output", "out", "--workers", 1).status == 0
     again = run("eval", "--regrade", "out", "--graders", "ktae,stored", "--workers", 1)
@@ -146,7 +151,7 @@ def test_an_undecided_sample_takes_no_column_away(run: Run, tmp_path: Path) -> N
         {"response": r"\boxed{1}", "answer": r"\frac{"},
     )
     content = [
-        {"group": f"{name}/{i}"}
+        {"benchmark": name, "group": i}
         | (broken if (name, i, j) == ("b", 1, 0) else right if i else wrong)
         for name in "ab"
         for i in range(2)
@@ -162,7 +167,7 @@ def test_an_undecided_sample_takes_no_column_away(run: Run, tmp_path: Path) -> N
     assert "pass@7" not in result.out and "a: pass" not in result.out
     found = json.loads(Path("out/results.json").read_text())["benchmarks"]["b"]
     assert (found["samples"], found["pass_at"]["8"]["problems"]) == (8, 1)
-    file = write_lines(tmp_path / "a.jsonl", [*content, {"group": "c/0"} | right])
+    file = write_lines(tmp_path / "a.jsonl", [*content, {"benchmark": "c", "group": 0} | right])
     more = run("eval", "--regrade", file, "--workers", 1)
     assert cells(more.out, "pass@8") == ["50.0", "0.0", "-"]  # and no mean over two of three
 
@@ -216,7 +221,7 @@ def test_the_model_of_a_regraded_record_stays(run: Run, tmp_path: Path) -> None:
 def test_files_without_a_benchmark_are_compared(run: Run, tmp_path: Path) -> None:
     """Their names are two; so are those of the folders where they were graded."""
     for name, rights in (("old", [0] * 20), ("new", [1] * 20)):
-        content = [row | {"group": str(i)} for i, row in enumerate(rows(rights))]
+        content = [row | {"benchmark": None, "group": str(i)} for i, row in enumerate(rows(rights))]
         file = write_lines(tmp_path / f"{name}.jsonl", content)
         assert run("eval", "--regrade", file, "--output", name, "--workers", 1).status == 0
     expected = "problems: new is better than old by 100.0 points"
@@ -250,7 +255,9 @@ def test_compared_models_have_dots_in_their_names(run: Run, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_what_a_file_calls_a_benchmark_is_only_text(run: Run, tmp_path: Path) -> None:
     """Neither the terminal nor matplotlib takes it for anything else; nor does an error."""
-    made_up = [row | {"group": f"\x1b[2J$x^$/{i}"} for i, row in enumerate(rows([1] * 3))]
+    made_up = [
+        row | {"benchmark": "\x1b[2J$x^$", "group": i} for i, row in enumerate(rows([1] * 3))
+    ]
     a = write_lines(tmp_path / "a.jsonl", made_up)
     result = run("compare", a, a, "--plot", "forest.png", "--workers", 1)
     assert (result.status, result.err) == (0, "")
@@ -384,3 +391,23 @@ def test_vllm_that_is_not_there(run: Run, tiny_model: Path, data: Path) -> None:
     result = run("eval", tiny_model, "--benchmarks", "aime24", "--data", data, "--engine", "vllm")
     assert result.status == 2
     assert result.err.startswith("ktae: --engine vllm needs vllm, which is not installed")
+
+
+@pytest.mark.slow
+def test_models_have_tables_of_their_own(run: Run, tmp_path: Path) -> None:
+    """Three of four samples would be right: of one model all are, of the other half."""
+    content = [
+        {"group": "g", "response": rf"\boxed{{{answer}}}", "answer": "1", "model": model}
+        for model, answer in (("a", 1), ("a", 1), ("b", 1), ("b", 2))
+    ]
+    file = write_lines(tmp_path / "r.jsonl", content)
+    result = run("eval", "--regrade", file, "--workers", 1, "--output", "out")
+    assert "2 models are told apart" in result.err
+    found = json.loads(Path("out/results.json").read_text())["models"]
+    assert {name: one["mean"]["value"] for name, one in found.items()} == {"a": 1.0, "b": 0.5}
+    pooled = run("eval", "--regrade", file, "--workers", 1, "--pool-models", "--output", "pooled")
+    assert pooled.err == ""
+    assert json.loads(Path("pooled/results.json").read_text())["mean"]["value"] == 0.75
+    refused = run("compare", file, file, "--workers", 1)
+    assert (refused.status, refused.out) == (2, "")
+    assert "A holds outputs of 2 models (a, b); expected one" in refused.err

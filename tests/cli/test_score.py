@@ -3,6 +3,7 @@
 import functools
 import gzip
 import json
+import shlex
 import time
 
 import numpy as np
@@ -144,7 +145,7 @@ TEXT = '{"group": "g", "response": "a", "reward": 1}\n'
     [
         (None, [], "r.jsonl does not exist"),
         ("", [], "r.jsonl is empty"),
-        (LINE, ["."], ". is a folder; expected files"),
+        (LINE, ["."], "the same file is given twice"),
         (
             LINE + LINE[:-2] + "\n",
             [],
@@ -261,3 +262,40 @@ def test_real_rollouts_take_seconds(run, tmp_path, shared_data):
     )
     for i, expected_t, mask in zip(first_mixed, expected_bt, mask_bt, strict=True):
         np.testing.assert_allclose(scored["credit"][i].as_py(), expected_t[mask], atol=1e-6)
+
+
+def test_a_file_in_an_unknown_form_is_read_by_the_command_that_the_error_names(run, tmp_path):
+    rows = [
+        {"text": text, "qid": "a b", "scores": {"acc": text == "4", "style": 0.5}, "ids": [1, i]}
+        for i, text in enumerate("4545")
+    ]
+    write_lines(tmp_path / "r.jsonl", rows)
+    result = run("r.jsonl", "--field", "token_ids=ids", "--field", "reward=scores.acc")
+    assert result.status == 2  # no group
+    result = run("r.jsonl")
+    assert (result.status, result.out) == (2, "")
+    command = shlex.split(result.err.rpartition("this would read it: ")[2])
+    assert command[:3] == ["ktae", "score", "r.jsonl"]
+    result = run(*command[2:], "--field", "token_ids=ids")
+    assert result.status == 0
+    assert result.out.startswith("4 rollouts, 1 groups (1 mixed")
+
+
+def test_models_are_told_apart_or_pooled(run, tmp_path):
+    rows = [row | {"model": "ab"[i % 2]} for i, row in enumerate(GROUP)]
+    write_lines(tmp_path / "r.jsonl", rows)
+    result = run("r.jsonl")
+    assert "2 models are told apart" in result.err
+    assert result.out.startswith("4 rollouts, 2 groups")
+    assert run("r.jsonl", "--pool-models").out.startswith("4 rollouts, 1 groups")
+
+
+def test_a_folder_and_what_it_was_read_as(run, tmp_path):
+    (tmp_path / "dump").mkdir()
+    row = {"input": "2 + 2?", "output": "4", "score": 1.0, "step": 1}
+    for step in (1, 2):
+        rows = [row | {"step": step}, row | {"step": step, "score": 0.0, "output": "5"}]
+        write_lines(tmp_path / "dump" / f"{step}.jsonl", rows)
+    result = run("dump", "--output", "dump/scores.parquet")
+    assert result.status == 2  # texts need a tokenizer here
+    assert result.err.startswith("ktae: read as verl's rollout dump (2 files)\n")

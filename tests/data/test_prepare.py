@@ -186,7 +186,10 @@ def test_bad_files(tmp_path, content, message):
         ("p.jsonl.gz", "broken gzip"),
         ("p.parquet", "broken Parquet"),
         ("p.jsonl", "line 1: broken JSON"),
-        ("p.csv", r"cannot tell the format; expected a name that ends in \.jsonl, \.parquet"),
+        (
+            "p.csv",
+            r"cannot tell the format; expected a name that ends in \.jsonl, \.json, \.parquet",
+        ),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path, name, message):

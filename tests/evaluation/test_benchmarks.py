@@ -92,7 +92,7 @@ def test_unknown_names_and_folders(tmp_path: Path) -> None:
         load("aime", tmp_path)
     with pytest.raises(InputError, match=r"nowhere is not a folder"):
         load("amc", tmp_path / "nowhere")
-    with pytest.raises(InputError, match=r"no math500 or math with .jsonl, .jsonl.gz, .parquet"):
+    with pytest.raises(InputError, match=r"no math500 or math with .jsonl, .jsonl.gz, .json"):
         load("math500", tmp_path)
 
 

@@ -132,7 +132,7 @@ def test_a_label_may_begin_with_any_name_of_its_benchmark(
     assert problems_of(tmp_path / "a.jsonl", rows) == [("aime24", "7", "aime24/7")]
 
 
-@pytest.mark.parametrize("problem", [{"group": 0}, {"prompt": "p"}, {"group": "own/0"}])
+@pytest.mark.parametrize("problem", [{"group": 0}, {"prompt": "p"}, {"group": "aime24/0"}])
 def test_the_problems_of_two_steps_are_different_ones(
     problem: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -148,7 +148,7 @@ def test_a_files_name_is_no_part_of_its_problems(tmp_path: Path) -> None:
     """Neither of what a record says of it, nor where the authors' file has no task's name."""
     rows = [{"group": "7"}, {"prompt": "p"}, {"group": "x/7"}]
     found = problems_of(tmp_path / "old.jsonl", rows)
-    assert found == [("old", "7", "7"), ("old", "0", "0"), ("x", "7", "x/7")]
+    assert found == [("old", "7", "7"), ("old", "0", "0"), ("old", "x/7", "x/7")]
     (entry,) = read(write_json(tmp_path / "new.json", [{"gt": ["7"], "model_output": ["a"]}]))
     assert (entry.benchmark, entry.group) == ("new", "0")
 
@@ -248,15 +248,22 @@ def test_complete_files_pass(shared_data: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.json", b"{", r"a.json: broken JSON"),
-        ("a.json", b"{}", r"a.json: dict; expected a list of outputs"),
-        ("a.json", b"[5]", r"a.json, entry 1: 5; expected an object with model_output"),
+        ("a.json", b"{", r"a.json, entry 1: broken JSON"),
+        ("a.json", b"{}", r"a.json, entry 1: no response"),
+        ("a.json", b"[5]", r"a.json, entry 1: 5; expected an object"),
+        (
+            "a.json",
+            b'[{"group": 1, "response": "1", "answer": 1}',
+            r"a.json, entry 1: broken JSON: expected a comma or",
+        ),
+        ("a.json", b"[", r"a.json: broken JSON: the list does not end"),
+        ("a.json", b"[" * 200 + b"]" * 200, r"entry 1: lists and objects .* more than 100 deep"),
         ("a.json", b"[]", r"a.json is empty"),
         ("a.json", b'["\xff"]', r"a.json: not UTF-8"),
         ("a.json", b'[{"model_output": ["a"], "gt": "1", "reward": [1, 2]}]', "2 rewards for 1"),
         ("a.jsonl", b'{"response": "\xff"}\n', r"a.jsonl, line 1: not UTF-8"),
         ("a.jsonl", b"5\n", r"a.jsonl, line 1: 5; expected an object"),
-        ("a.jsonl", b'{"answer": "1"}\n', r"a.jsonl, line 1: no response or completion or"),
+        ("a.jsonl", b'{"answer": "1"}\n', r"a.jsonl, line 1: no response; its fields"),
         ("a.jsonl", b'{"response": "1"}\n', r"a.jsonl, line 1: no answer or answers or gts"),
         ("a.jsonl", b'{"response": 1, "answer": 1}\n', r"a.jsonl, line 1: response is no text"),
         ("a.jsonl", b'{"response": "1", "answer": 1}\n', r"line 1: neither group nor prompt"),
@@ -314,5 +321,17 @@ def test_what_another_tool_put_where_ours_would_be(tmp_path: Path) -> None:
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"x\.json"):
         read(tmp_path / "x.json")
-    with pytest.raises(InputError, match=r"holds no outputs.parquet: no finished ktae eval"):
+    with pytest.raises(InputError, match="holds no rollouts"):
         read(tmp_path)
+
+
+def test_only_the_name_of_a_benchmark_splits_a_label(tmp_path: Path) -> None:
+    """MATH's own labels hold subjects, which are no benchmarks."""
+    labels = ["test/algebra/1.json", "test/geometry/1.json", "gsm8k/7", "math500/a/1"]
+    rows = [{"group": label} for label in labels]
+    assert problems_of(tmp_path / "mine.jsonl", rows) == [
+        ("mine", "test/algebra/1.json", "test/algebra/1.json"),
+        ("mine", "test/geometry/1.json", "test/geometry/1.json"),
+        ("gsm8k", "7", "gsm8k/7"),
+        ("mine", "math500/a/1", "math500/a/1"),
+    ]

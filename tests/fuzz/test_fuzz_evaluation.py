@@ -28,7 +28,7 @@ from ktae.evaluation import benchmarks, comparison, outputs
 from ktae.evaluation.scores import score
 from ktae.grading.graders import strict_boxed
 from ktae.rollouts import record
-from ktae.rollouts.readers import MAX_DEPTH
+from ktae.rollouts.files import MAX_DEPTH
 
 ANSWERS = (
     texts

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktae.report import inputs
-from ktae.rollouts import folders, readers, record
-from ktae.rollouts.dumps import Tolerance
+from ktae.rollouts import files, readers, record
+from ktae.rollouts.tolerance import Tolerance
 
 SMALL = st.integers(0, 3)
 REWARDS = st.sampled_from([0, 1, 0.0, 1.0, 0.5, -1.0, None]) | numbers
@@ -47,18 +47,98 @@ IDS = {
     "mask": st.lists(st.integers(0, 1), max_size=5) | st.none(),
     "correct": st.sampled_from([0, 1, True, None, float("nan"), 0.5]),
 }
+MESSAGES = st.lists(st.fixed_dictionaries({"content": texts}), max_size=2)
+TOKENS = st.lists(st.integers(0, 9), max_size=4)
+MASKS = st.lists(st.booleans(), max_size=4)
+METRICS = st.dictionaries(st.sampled_from(["acc", "exact_match", "x"]), REWARDS, max_size=2)
+SLIME = {
+    "prompt": texts | MESSAGES,
+    "tokens": TOKENS,
+    "response_length": SMALL,
+    "response": texts,
+    "reward": REWARDS | METRICS,
+}
+NEMO_RL = {
+    "content": st.lists(texts, max_size=2) | texts,
+    "rewards": st.lists(REWARDS, max_size=2),
+    "idx": SMALL,
+    "token_ids": st.lists(TOKENS, max_size=2),
+    "token_loss_mask": st.lists(MASKS, max_size=2),
+    "input_lengths": st.lists(SMALL, max_size=1),
+}
+NODE = {
+    "parent": SMALL | st.none(),
+    "message": st.fixed_dictionaries({"role": texts, "content": texts | MESSAGES}),
+    "sampled": st.booleans(),
+    "token_ids": TOKENS,
+    "mask": MASKS,
+}
+TRACE = {
+    "nodes": st.lists(rows(NODE, ("advantages", "logprobs")), max_size=3),
+    "rewards": st.dictionaries(texts, rows({"score": REWARDS}, ("weight",)), max_size=2),
+    "task": st.fixed_dictionaries({"data": METRICS}) | deep_values,
+}
+TRACES = {
+    "task": st.fixed_dictionaries({"key": texts}),
+    "traces": st.lists(rows(TRACE, ("agent",)), max_size=2),
+}
+RESULTS = {"example_id": SMALL, "completion": texts | MESSAGES, "reward": REWARDS}
+LM_EVAL = {
+    "doc_id": SMALL,
+    "doc": METRICS,
+    "resps": st.lists(st.lists(texts, max_size=2), max_size=2),
+    "metrics": st.lists(st.sampled_from(["acc", "x"]), max_size=2),
+    "acc": REWARDS,
+}
+LIGHTEVAL = {
+    "doc": st.fixed_dictionaries({"query": texts, "choices": TOKENS, "gold_index": SMALL}),
+    "model_response": st.fixed_dictionaries({"text": st.lists(texts, max_size=2)}),
+    "metric": METRICS,
+}
+NESTED = {
+    "group": SMALL,
+    "responses": st.lists(texts, max_size=2),
+    "rewards": st.lists(REWARDS, max_size=2),
+}
+OTHER_TOOLS = (
+    rows(SLIME, ("group_index", "loss_mask", "label"))
+    | rows(NEMO_RL, ("advantages", "generation_logprobs"))
+    | rows(TRACES, ("run", "group", "env"))
+    | rows(RESULTS, ("task", "trajectory", "prompt"))
+    | rows(LM_EVAL, ("arguments", "target", "filter"))
+    | rows(LIGHTEVAL, ("x",))
+    | rows(NESTED, ("samples", "rollouts", "score"))
+)
 ROWS = (
     rows(PLAIN, OTHERS)
     | rows(TRL, ("reward_func", "correct", "uid"))
     | rows(VERL, ("acc", "is_padding", "extra"))
     | rows(IDS, OTHERS)
+    | OTHER_TOOLS
     | deep_values
 )
 NAMES = sorted({*PLAIN, *OTHERS, *TRL, *VERL, *IDS})
 
 
+PATHS = st.sampled_from(["response", "input", "a.b", "prompt", "reward", "score", "samples.0.x"])
+
+
 @pytest.mark.slow
-@fuzz(400)
+@fuzz(300)
+@given(
+    file=row_files(ROWS, NAMES),
+    fields=st.dictionaries(st.sampled_from(["response", "group", "reward", "token_ids"]), PATHS),
+)
+def test_named_fields(file, fields, scratch):
+    name, data = file
+    path = scratch / name
+    path.write_bytes(data)
+    with only_input_errors():
+        record.conform(readers.read([path], fields=fields, tolerance=Tolerance()))
+
+
+@pytest.mark.slow
+@fuzz(800)
 @given(file=row_files(ROWS, NAMES), correctness=st.none() | st.sampled_from(["accuracy", "x"]))
 def test_a_reader_reads_or_says_what_is_wrong(file, correctness, scratch):
     name, data = file
@@ -81,7 +161,7 @@ def test_a_tolerant_reader_counts_what_it_leaves_out(file, scratch):
     path.write_bytes(data)
     with only_input_errors():
         tolerance = Tolerance()
-        table = folders.read([path], tolerance=tolerance)
+        table = readers.read([path], tolerance=tolerance)
         dump = inputs.from_record(table)
         assert len(dump.rollouts) == len(table) > 0
 
@@ -112,5 +192,5 @@ def test_rows_of_any_kind(file, scratch):
     path = scratch / name
     path.write_bytes(data)
     with no_hang(), only_input_errors():
-        for _row, where in readers.iterate_rows(path):
+        for _row, where in files.iterate_rows(path):
             assert where.startswith(str(path))

@@ -196,7 +196,7 @@ PARQUET_BYTES = PARQUET.getvalue().to_pybytes()
         ("r.parquet", b"", "r.parquet is empty"),
         ("r.jsonl", b"\n \n", "r.jsonl is empty: it holds no rollouts"),
         ("r.jsonl.gz", gzip.compress(b"", mtime=0), "r.jsonl.gz is empty: it holds no rollouts"),
-        ("r.txt", b"x", "r.txt: cannot tell the format; expected .* .jsonl, .parquet"),
+        ("r.txt", b"x", "r.txt: cannot tell the format; expected .* .jsonl, .json, .parquet"),
         ("r.gz", b"x", "r.gz: cannot tell the format"),
         ("r.jsonl", b'{"group": "\xff"}', "r.jsonl, line 1: not UTF-8"),
         ("r.jsonl.gz", b"{}", "r.jsonl.gz: broken gzip"),
@@ -216,12 +216,6 @@ def test_a_bad_file_is_named(name, content, message, tmp_path):
     with pytest.raises(InputError, match=message) as caught:
         readers.read([tmp_path / name])
     assert "\n" not in str(caught.value)
-
-
-def test_a_folder_is_no_file(tmp_path):
-    (tmp_path / "r.jsonl").mkdir()
-    with pytest.raises(InputError, match=r"r\.jsonl is a folder; expected files"):
-        readers.read([tmp_path / "r.jsonl"])
 
 
 def test_an_own_record_without_rollouts_or_of_another_version(tmp_path):

@@ -20,6 +20,7 @@ from ktae.cli import (
     validate,
 )
 from ktae.cli import eval as evaluate
+from ktae.cli.options import again_with
 from ktae.errors import InputError
 from ktae.files.text import printable
 
@@ -68,6 +69,12 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        lines = [printable(line) for line in str(error).split("\n")]  # it may quote a file
+        lines = [printable(line) for line in _message(error).split("\n")]  # it may quote a file
         typer.echo("ktae: " + "\n".join(lines), err=True)
         sys.exit(2)
+
+
+def _message(error: InputError) -> str:
+    """What is wrong; for rows in no known form also the command line that would read them."""
+    found, options = getattr(error, "found", None), getattr(error, "options", None)
+    return f"{found}; this would read it: {again_with(options)}" if options else str(error)

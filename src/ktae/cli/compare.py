@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from ktae.cli.options import Correctness, Fields, PoolModels
 from ktae.errors import InputError
 
 
@@ -20,6 +21,9 @@ def compare(
     partial: Annotated[
         bool, typer.Option("--partial", help="Compare on the problems that both have.")
     ] = False,
+    correctness: Correctness = None,
+    field: Fields = None,
+    pool_models: PoolModels = False,
     time_limit: Annotated[
         float,
         typer.Option(help="Processor seconds to grade one output of a file without verdicts."),
@@ -35,7 +39,7 @@ def compare(
     """Compare two models on the same problems: exact paired tests, with 95 % intervals."""
     from rich.console import Console
 
-    from ktae.cli.eval import grade_outputs, graders_of
+    from ktae.cli.eval import grade_outputs, graders_of, read_saved
     from ktae.cli.tables import make_table
     from ktae.evaluation import comparison, forest, outputs
     from ktae.grading import GradingPool
@@ -43,7 +47,7 @@ def compare(
     if plot is not None and not plot.parent.is_dir():
         raise InputError(f"--plot {plot}: folder {plot.parent} does not exist")
     console = Console(highlight=False, markup=False)
-    sides = [outputs.read(path) for path in (a, b)]
+    sides = [read_saved(path, correctness, field, pool_models) for path in (a, b)]
     if not partial:
         for path, side in zip((a, b), sides, strict=True):
             outputs.check_complete(side, str(path))

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ktae._version import __version__
 from ktae.cli import eval_options as options
+from ktae.cli.options import Correctness, Fields, PoolModels, fields_of, note_reading
 from ktae.errors import InputError
+from ktae.files.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,6 +49,9 @@ def eval_(
     tokenizer: options.TokenizerName = None,
     graders: options.Graders = "ktae",
     partial: options.Partial = False,
+    correctness: Correctness = None,
+    field: Fields = None,
+    pool_models: PoolModels = False,
     time_limit: options.TimeLimit = 5.0,
     workers: options.Workers = None,
     show: options.Show = 20,
@@ -61,7 +66,8 @@ def eval_(
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade FILE")
     if regrade is not None:
-        _regrade(console, regrade, names, output, tokenizer, partial, how)
+        outputs = read_saved(regrade, correctness, field, pool_models)
+        _regrade(console, regrade, outputs, names, output, tokenizer, partial, how)
         return
     assert model is not None
     from ktae.evaluation.engines import Sampling
@@ -161,9 +167,28 @@ def _name_of(model: str) -> str:
     return path.parent.name if path == run.model and run.recipe.is_file() else path.name
 
 
+def read_saved(
+    path: Path, correctness: str | None, field: list[str] | None, pool_models: bool
+) -> list[Output]:
+    """The outputs that are there already; what they were read as is said on stderr."""
+    from ktae.evaluation import outputs as saved
+    from ktae.rollouts.readers import Options
+    from ktae.rollouts.tolerance import Tolerance
+
+    found = Tolerance(strict=True)
+    reading = Options(correctness=correctness, fields=fields_of(field))
+    outputs = saved.read(path, reading, pool_models=pool_models, tolerance=found)
+    if not pool_models:
+        models = len(saved.by_model(outputs))
+        found.models = models if models > 1 else 0
+    note_reading(found, len(outputs))
+    return outputs
+
+
 def _regrade(
     console: Console,
     file: Path,
+    found: list[Output],
     names: list[str] | None,
     output: Path | None,
     tokenizer: str | None,
@@ -177,7 +202,6 @@ def _regrade(
 
     if tokenizer is not None:
         check_local_or_hub("tokenizer", tokenizer)
-    found = saved.read(file)
     if names is not None:
         unknown = sorted(set(names) - {x.benchmark for x in found})
         if unknown:
@@ -206,7 +230,6 @@ def _finish(
     """Grade, print the tables, and write the record and the results."""
     from ktae.cli import eval_tables as tables
     from ktae.evaluation.outputs import STORED, to_record
-    from ktae.evaluation.scores import score
     from ktae.grading import GradingPool
     from ktae.rollouts import record
     from ktae.runs import write_json
@@ -219,12 +242,7 @@ def _finish(
         with GradingPool(how.workers, time_limit=how.time_limit, grader=name) as pool:
             verdicts[name] = _grade(console, pool, outputs)
     first = verdicts[how.graders[0]]
-    scores = score(outputs, first)
-    stored = tables.stored_means(outputs)
-    tables.print_scores(console, scores, stored)
-    differences = tables.differences(outputs, first)
-    if stored:
-        tables.print_differences(console, differences, how.show)
+    results = _results(console, outputs, first, how)
     if len(verdicts) > 1:
         tables.print_disagreement(console, outputs, verdicts)
     if folder is not None:
@@ -237,10 +255,34 @@ def _finish(
                 "time_limit": None if by == STORED else how.time_limit,
                 "ktae": __version__,
             },
-            **tables.as_json(scores, stored, differences),
+            **results,
         }
         write_json(folder.results, content)
         console.print(f"wrote {folder.results} and {folder.outputs}", soft_wrap=True)
+
+
+def _results(
+    console: Console, outputs: list[Output], verdicts: Sequence[Verdict], how: _Grading
+) -> dict[str, Any]:
+    """Print the tables of each model, and return them as JSON; `models` where there are several."""
+    from ktae.cli import eval_tables as tables
+    from ktae.evaluation.outputs import by_model
+    from ktae.evaluation.scores import score
+
+    found = {}
+    models = by_model(outputs)
+    for model, places in models.items():
+        of_model = [outputs[place] for place in places]
+        given = [verdicts[place] for place in places]
+        scores, stored = score(of_model, given), tables.stored_means(of_model)
+        if len(models) > 1:
+            console.print(f"\nmodel {printable(model or 'not named')}", soft_wrap=True)
+        tables.print_scores(console, scores, stored)
+        differences = tables.differences(of_model, given)
+        if stored:
+            tables.print_differences(console, differences, how.show)
+        found[model or "not named"] = tables.as_json(scores, stored, differences)
+    return found.popitem()[1] if len(found) == 1 else {"models": found}
 
 
 def _grade(console: Console, pool: GradingPool, outputs: Sequence[Output]) -> list[Verdict]:

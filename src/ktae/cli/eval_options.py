@@ -11,9 +11,9 @@ Model = Annotated[str | None, typer.Argument(help="Model folder or Hugging Face 
 Regrade = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE",
-        help="Grade saved outputs instead: the authors' .json, TRL's .parquet, verl's .jsonl, "
-        "or a folder of ktae eval.",
+        metavar="INPUT",
+        help="Grade saved outputs instead: whatever ktae report reads, with reference answers, or "
+        "a folder of ktae eval.",
     ),
 ]
 Benchmarks = Annotated[

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ktae.errors import InputError
 from ktae.estimators import PRESETS, Estimator, from_section, to_section
 from ktae.files.hub import check_local_or_hub
+from ktae.files.text import printable
 from ktae.files.typed import parse_yaml
+
+if TYPE_CHECKING:
+    from ktae.rollouts.tolerance import Tolerance
 
 Inputs = Annotated[
     list[Path],
     typer.Argument(
         metavar="INPUT",
-        help="Run folders of ktae train, TRL's completions, verl's rollout_data_dir, or .jsonl and "
-        ".parquet files (also .gz) with group, response or token_ids, reward.",
+        help="Run folders of ktae train; dumps of TRL, verl, OpenRLHF, slime, NeMo-RL, verifiers, "
+        "lm-evaluation-harness or lighteval; any .jsonl, .json or .parquet (also .gz); folders.",
     ),
 ]
 TokenizerName = Annotated[
@@ -52,7 +58,24 @@ Threshold = Annotated[
 ]
 Correctness = Annotated[
     str | None,
-    typer.Option(help="TRL's dump: the reward function that says whether a rollout is correct."),
+    typer.Option(help="Of several rewards or metrics: the one that says what is correct."),
+]
+Fields = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--field",
+        "-f",
+        metavar="NAME=PATH",
+        help="Where a field is in a row, such as response=output or reward=scores.acc. Repeatable.",
+    ),
+]
+PoolModels = Annotated[
+    bool,
+    typer.Option(
+        "--pool-models",
+        help="Rollouts of several models are one group. Without it a group is a problem of one "
+        "model.",
+    ),
 ]
 
 
@@ -91,12 +114,46 @@ def estimator_of(
     return from_section(base | overrides(settings or []))
 
 
-def note_left_out(rejected: Sequence[str]) -> None:
-    """Say on stderr which rows of a dump could not be used."""
-    for message in rejected[:3]:
-        typer.echo(f"ktae: left out: {message}", err=True)
-    if len(rejected) > 3:
-        typer.echo(f"ktae: and {len(rejected) - 3:,} more rows", err=True)
+def fields_of(given: Sequence[str] | None) -> dict[str, str]:
+    """What `--field` says, as {"response": "output"}."""
+    from ktae.rollouts.schemas.nested import parse_fields
+
+    return parse_fields(given or [])
+
+
+def again_with(options: Sequence[str]) -> str:
+    """The command line that is running, with further options."""
+    return shlex.join(["ktae", *sys.argv[1:], *options])
+
+
+def note_reading(found: Tolerance, n: int) -> None:
+    """Say on stderr what the files were read as, what was left out, and what seems to be missing.
+
+    Args:
+        found: what the reader has noted.
+        n: how many rollouts were read.
+    """
+    if found.schemas:
+        read_as = [f"{name} ({k} files)" if k > 1 else name for name, k in found.schemas.items()]
+        _note(f"read as {', '.join(read_as)}")
+    if found.models:
+        _note(
+            f"{found.models:,} models are told apart: a group is a problem of one model; "
+            "--pool-models puts them together"
+        )
+    if found.repeated:
+        _note(f"{found.repeated:,} rows left out: other filters of the same responses")
+    for message in found.rejected[:3]:
+        _note(f"left out: {message}")
+    if len(found.rejected) > 3:
+        _note(f"and {len(found.rejected) - 3:,} more rows")
+    if found.hint and n in (found.without_reward, found.alone):
+        what = "reward" if n == found.without_reward else "group"
+        _note(f"no rollout has a {what}; perhaps: {again_with(found.hint)}")
+
+
+def _note(text: str) -> None:
+    typer.echo(f"ktae: {printable(text)}", err=True)
 
 
 def note_single_tokens(estimator: Estimator) -> None:

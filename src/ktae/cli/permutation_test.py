@@ -10,13 +10,16 @@ import typer
 from ktae.cli.options import (
     Correctness,
     EstimatorName,
+    Fields,
     Inputs,
+    PoolModels,
     Settings,
     Threshold,
     TokenizerName,
     check,
     estimator_of,
-    note_left_out,
+    fields_of,
+    note_reading,
     note_single_tokens,
 )
 from ktae.cli.tables import make_table
@@ -49,6 +52,8 @@ def permutation_test(
     settings: Settings = None,
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
+    field: Fields = None,
+    pool_models: PoolModels = False,
     permutations: Annotated[
         int, typer.Option(min=1, help="How often the labels are permuted.")
     ] = 20,
@@ -65,19 +70,27 @@ def permutation_test(
     from ktae.validity import permutation
 
     check(tokenizer, threshold)
+    fields = fields_of(field)
     asked = estimator_of(estimator, settings, inputs)
     if json_out is not None and not json_out.parent.is_dir():
         raise InputError(f"--json {json_out}: folder {json_out.parent} does not exist")
     console = Console(markup=False, emoji=False, highlight=False)
-    with Console(stderr=True).status("reading") as status:
-        dump = reading.load(inputs, tokenizer, threshold=threshold, correctness=correctness)
+    with Console(stderr=True).status("reading"):
+        dump = reading.load(
+            inputs,
+            tokenizer,
+            threshold=threshold,
+            correctness=correctness,
+            fields=fields,
+            pool_models=pool_models,
+        )
         reading.require_rollouts(dump)
-        chosen = asked or dump.estimator or preset("paper")
-        status.update("permuting")
+    note_reading(dump.tolerance, len(dump.rollouts))
+    chosen = asked or dump.estimator or preset("paper")
+    with Console(stderr=True).status("permuting"):
         found = permutation.permutation_test(
             dump.rollouts, chosen, permutations=permutations, seed=seed
         )
-    note_left_out(dump.tolerance.rejected)
     if dump.unit == "words":
         typer.echo("ktae: no --tokenizer: words are compared, not the policy's tokens", err=True)
     note_single_tokens(chosen)

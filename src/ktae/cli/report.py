@@ -12,13 +12,16 @@ import typer
 from ktae.cli.options import (
     Correctness,
     EstimatorName,
+    Fields,
     Inputs,
+    PoolModels,
     Settings,
     Threshold,
     TokenizerName,
     check,
     estimator_of,
-    note_left_out,
+    fields_of,
+    note_reading,
     note_single_tokens,
 )
 from ktae.errors import InputError
@@ -32,6 +35,8 @@ def report(
     settings: Settings = None,
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
+    field: Fields = None,
+    pool_models: PoolModels = False,
     title: Annotated[
         str | None, typer.Option(help="Of the page [default: the inputs' names].")
     ] = None,
@@ -45,6 +50,7 @@ def report(
     from ktae.report import write_report
 
     check(tokenizer, threshold)
+    fields = fields_of(field)
     chosen = estimator_of(estimator, settings, inputs)
     for path in inputs:
         if os.path.realpath(path) == os.path.realpath(output):
@@ -60,10 +66,12 @@ def report(
             estimator=chosen,
             threshold=threshold,
             correctness=correctness,
+            fields=fields,
+            pool_models=pool_models,
             max_tokens=max_tokens,
             title=title,
         )
-    note_left_out(dump.tolerance.rejected)
+    note_reading(dump.tolerance, len(dump.rollouts))
     if dump.unit == "words":
         typer.echo(
             "ktae: no --tokenizer: the page compares words, not the policy's tokens", err=True
@@ -83,6 +91,8 @@ def show(
     settings: Settings = None,
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
+    field: Fields = None,
+    pool_models: PoolModels = False,
 ) -> None:
     """Show one group in the terminal: every token coloured by its credit."""
     from rich.console import Console
@@ -91,9 +101,17 @@ def show(
     from ktae.report import terminal
 
     check(tokenizer, threshold)
+    fields = fields_of(field)
     chosen = estimator_of(estimator, settings, inputs)
-    dump = reading.load(inputs, tokenizer, threshold=threshold, correctness=correctness)
-    note_left_out(dump.tolerance.rejected)
+    dump = reading.load(
+        inputs,
+        tokenizer,
+        threshold=threshold,
+        correctness=correctness,
+        fields=fields,
+        pool_models=pool_models,
+    )
+    note_reading(dump.tolerance, len(dump.rollouts))
     console = Console(markup=False, emoji=False, highlight=False)
     terminal.show_group(console, dump, group, step, chosen)
     if (used := chosen or dump.estimator) is not None:

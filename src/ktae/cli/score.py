@@ -13,10 +13,15 @@ import typer
 from ktae.cli.options import (
     Correctness,
     EstimatorName,
+    Fields,
+    Inputs,
+    PoolModels,
     Settings,
     Threshold,
     check,
     estimator_of,
+    fields_of,
+    note_reading,
     note_single_tokens,
 )
 from ktae.errors import InputError
@@ -44,14 +49,6 @@ class Backend(StrEnum):
     NAIVE = "naive"
 
 
-Files = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="FILE",
-        help="Rollouts as .jsonl or .parquet, or either with .gz: fields group, response or "
-        "token_ids, reward, and optionally correct. Groups do not span files.",
-    ),
-]
 TokenizerName = Annotated[
     str | None,
     typer.Option(
@@ -67,12 +64,14 @@ Output = Annotated[
 
 
 def score(
-    files: Files,
+    inputs: Inputs,
     tokenizer: TokenizerName = None,
     estimator: EstimatorName = None,
     settings: Settings = None,
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
+    field: Fields = None,
+    pool_models: PoolModels = False,
     output: Output = Path("scores.parquet"),
     top: Annotated[int, typer.Option(min=1, help="Tokens to show, for and against.")] = 10,
     groups: Annotated[
@@ -87,16 +86,27 @@ def score(
 
     from ktae.report import scoring
     from ktae.rollouts import readers, tokens
+    from ktae.rollouts.tolerance import Tolerance
 
     check(tokenizer, threshold)
+    fields = fields_of(field)
     chosen = estimator_of(estimator, settings) or preset("paper")
-    tokens_out = _output_paths(output, files)
+    tokens_out = _output_paths(output, inputs)
     console = Console(markup=False, emoji=False, highlight=False)
     started = time.perf_counter()
-    with Console(stderr=True).status("reading") as status:
-        rollouts = readers.read(files, threshold=threshold, correctness=correctness)
+    with Console(stderr=True).status("reading"):
+        found = Tolerance(strict=True)
+        rollouts = readers.read(
+            inputs,
+            threshold=threshold,
+            correctness=correctness,
+            fields=fields,
+            pool_models=pool_models,
+            tolerance=found,
+        )
         loaded = tokens.load_tokenizer(tokenizer) if tokenizer is not None else None
-        status.update("scoring")
+    note_reading(found, len(rollouts))
+    with Console(stderr=True).status("scoring"):
         scores = scoring.score(rollouts, loaded, chosen, backend=backend.value)
         scoring.write(scores, output, tokens_out)
     _print_header(console, scores, time.perf_counter() - started)
@@ -106,15 +116,18 @@ def score(
     console.print(f"wrote {output} and {tokens_out}", soft_wrap=True)
 
 
-def _output_paths(output: Path, files: list[Path]) -> Path:
+def _output_paths(output: Path, inputs: list[Path]) -> Path:
     """Where the credit table goes; an InputError, before any work, if it cannot be written."""
+    from ktae.rollouts.folders import rollout_files
+
     if output.suffix != ".parquet":
         raise InputError(f"--output {output}: expected a name that ends in .parquet")
     if not output.parent.is_dir():
         raise InputError(f"--output {output}: folder {output.parent} does not exist")
     tokens_out = output.with_suffix(".tokens.parquet")
+    read = [os.path.realpath(file) for path in inputs for file in rollout_files(path)]
     for path in (output, tokens_out):
-        if os.path.realpath(path) in [os.path.realpath(file) for file in files]:
+        if os.path.realpath(path) in read:
             raise InputError(f"--output would overwrite {path}, which is one of the inputs")
     return tokens_out
 

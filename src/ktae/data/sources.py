@@ -85,7 +85,7 @@ def load_file(path: Path) -> Split:
         InputError: no such file or of another kind, broken JSON (with its line), a row without
             problem or answer.
     """
-    from ktae.rollouts.readers import iterate_rows  # pyarrow takes half a second
+    from ktae.rollouts.files import iterate_rows  # pyarrow takes half a second
 
     if not path.is_file():
         known = ", ".join(SOURCES)

@@ -1,6 +1,6 @@
 """Benchmarks by name: from the Hugging Face hub, or from a folder.
 
-In a folder each benchmark is one file, `NAME.jsonl` or `NAME.parquet` (or either with `.gz`), where
+In a folder each benchmark is one file, `NAME.jsonl`, `.json` or `.parquet` (or that and `.gz`).
 NAME is the benchmark's name or one of its `files`; a row has `problem` or `question`, and `answer`
 or `final_answer`: a text, a number, or a list of accepted answers.
 """
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ktae.errors import InputError, one_line
 from ktae.files.text import require_text
-from ktae.rollouts.readers import READERS, iterate_rows
+from ktae.rollouts.files import iterate_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +156,7 @@ def _file(name: str, data: Path) -> Path:
     if not data.is_dir():
         raise InputError(f"--data {data} is not a folder")
     names = [name, *BENCHMARKS[name].files]
-    endings = [f"{suffix}{gz}" for suffix in READERS for gz in ("", ".gz")]
+    endings = [f"{suffix}{gz}" for suffix in (".jsonl", ".json", ".parquet") for gz in ("", ".gz")]
     for candidate in (data / f"{stem}{ending}" for stem in names for ending in endings):
         if candidate.is_file():
             return candidate

@@ -16,7 +16,7 @@ import numpy as np
 
 from ktae.errors import InputError
 from ktae.evaluation.benchmarks import BENCHMARKS
-from ktae.evaluation.outputs import Output, by_benchmark
+from ktae.evaluation.outputs import Output, by_benchmark, by_model
 from ktae.evaluation.scores import rates
 from ktae.files.text import printable
 from ktae.grading import Verdict
@@ -73,8 +73,15 @@ def compare(
         seed: of the bootstrap.
 
     Raises:
-        InputError: the two have different problems, or different answers to the same problem.
+        InputError: the two have different problems, or different answers to the same problem; or
+            one of them has several models.
     """
+    for name, side in (("A", a[0]), ("B", b[0])):
+        if len(models := by_model(side)) > 1:
+            listed = ", ".join(str(model) for model in models)
+            raise InputError(
+                f"{name} holds outputs of {len(models)} models ({listed}); expected one"
+            )
     outputs_a, outputs_b = _under_one_name(a[0], b[0])
     _require_same_problems(outputs_a, outputs_b, partial)
     rates_a, rates_b = rates(outputs_a, a[1]), rates(outputs_b, b[1])

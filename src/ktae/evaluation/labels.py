@@ -37,11 +37,20 @@ class Numbering:
 
     def __init__(self, default_benchmark: str) -> None:
         self.default = canonical(default_benchmark)
-        self.samples: Counter[tuple[str | None, str, str]] = Counter()
+        self.samples: Counter[tuple[str | None, str | None, str, str]] = Counter()
         self.prompts: dict[tuple[str | None, str], dict[str, int]] = defaultdict(dict)
 
-    def place(self, label: Label, step: str | None, prompt: str | None, where: str) -> Place:
+    def place(
+        self,
+        label: Label,
+        step: str | None,
+        prompt: str | None,
+        where: str,
+        model: str | None = None,
+    ) -> Place:
         """The next row's; problems without a label are numbered by first appearance.
+
+        Samples are numbered for each model by itself.
 
         Raises:
             InputError: neither label nor prompt tells the problem; `where` begins the message.
@@ -52,7 +61,7 @@ class Numbering:
                 raise InputError(f"{where}: neither group nor prompt: which problem is it?")
             numbers = self.prompts[step, benchmark]
             problem = str(numbers.setdefault(prompt, len(numbers)))
-        key = (step, benchmark, problem)
+        key = (model, step, benchmark, problem)
         self.samples[key] += 1
         return Place(benchmark, problem, self.samples[key] - 1, label.named)
 
@@ -62,7 +71,8 @@ def label_of(benchmark: object, group: object, recorded: str | None, where: str)
 
     Args:
         benchmark: the row's field, or None.
-        group: the row's field, or None: `aime24/7`, or whatever else tells problems apart.
+        group: the row's field, or None: whatever tells problems apart. Of `aime24/7` the first part
+            is the benchmark, because that is the name of one.
         recorded: the benchmark in a record of ours. Its labels begin with the benchmark where the
             outputs' file named it; else it is that file's name, and no part of them.
         where: the beginning of errors.
@@ -79,8 +89,11 @@ def label_of(benchmark: object, group: object, recorded: str | None, where: str)
     if recorded is not None:
         problem = _within(recorded, label)
         return Label(canonical(recorded), problem, problem != label)
-    before, _, problem = label.rpartition("/")
-    return Label(canonical(before), problem, True) if before else Label(None, label, False)
+    before, _, problem = label.partition("/")
+    # `test/algebra/1.json` is one problem: only the name of a benchmark tells a benchmark.
+    if canonical(before) in BENCHMARKS and problem and "/" not in problem:
+        return Label(canonical(before), problem, True)
+    return Label(None, label, False)
 
 
 def step_of(step: object, where: str) -> str | None:

@@ -1,17 +1,17 @@
-"""Saved outputs of any model: one form for what the formats of other tools hold.
+"""Saved outputs of any model: rollouts with their reference answers, as grading needs them.
 
-Read are: the JSON of the paper's authors (and of understand-r1-zero), which is a list of objects
-`task_name`, `gt`, `model_output`, `reward`; TRL's completions (Parquet) and verl's rollout dumps
-(JSON lines), provided they hold the reference answers; and our own records.
+Files are read as everywhere (`ktae.rollouts.readers`), so the schemas are the same; a rollout needs
+no reward here, and an answer instead.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,13 +23,15 @@ from ktae.evaluation.labels import Numbering, label_of, step_of
 from ktae.files.text import require_text
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
-from ktae.rollouts.dumps import is_padding
-from ktae.rollouts.readers import iterate_rows, read_json
+from ktae.rollouts.folders import rollout_files
+from ktae.rollouts.readers import Options, plain_rows
+from ktae.rollouts.suggestion import UnknownRowsError, options_for
+from ktae.rollouts.tolerance import Tolerance
 
 T = TypeVar("T")
 
 FIELDS = {
-    "response": ("response", "completion", "output", "model_output"),
+    "response": ("response",),
     "prompt": ("prompt", "problem", "input", "question"),
     "answer": ("answer", "answers", "gts", "gt", "ground_truth", "solution"),
     "reward": ("reward", "score", "accuracy"),
@@ -76,31 +78,71 @@ class Output(NamedTuple):
         return f"{self.benchmark}/{self.problem}" if self.named else self.problem
 
 
-def read(path: Path) -> list[Output]:
-    """All outputs in a file, or in a folder that `ktae eval` has written.
+def read(
+    path: Path,
+    options: Options | None = None,
+    *,
+    pool_models: bool = False,
+    tolerance: Tolerance | None = None,
+) -> list[Output]:
+    """All outputs in a file, in a folder of such, or in a folder that `ktae eval` has written.
+
+    Args:
+        path: the file or folder.
+        options: how rows are read. A rollout needs no reward.
+        pool_models: whether outputs of several models are samples of one.
+        tolerance: for notes on what the files were found to be.
 
     Raises:
         InputError: the file cannot be read, or a row has no response or no reference answer.
     """
-    if path.is_dir():
-        path = path / "outputs.parquet"
-        if not path.is_file():
-            raise InputError(f"{path.parent} holds no outputs.parquet: no finished ktae eval")
-    name = path.name.removesuffix(".gz")
-    rows = _authors(path) if name.endswith(".json") else iterate_rows(path)
-    numbering = Numbering(name.partition(".")[0])
-    placed = [_output(row, numbering, where) for row, where in rows if not is_padding(row)]
+    options = dataclasses.replace(options or Options(), needs_reward=False)
+    tolerance = tolerance or Tolerance(strict=True)
+    own = path / "outputs.parquet"
+    files = [own] if own.is_file() else rollout_files(path)
+    # The file's name; of several files the folder's.
+    named = files[0].name if len(files) == 1 else path.resolve().name
+    numbering = Numbering(named.partition(".")[0])
+    placed = []
+    for file in files:
+        for row, where, schema in plain_rows(file, options, tolerance):
+            if schema.by_prompt and "group" not in options.fields:
+                row.pop("group", None)  # equal prompts are one problem, and numbered
+            placed.append(_output(row, numbering, where, pool_models))
     if not placed:
         raise InputError(f"{path} is empty: it holds no outputs")
     return _with_steps(placed)
 
 
+def by_model(outputs: Sequence[Output]) -> dict[str | None, list[int]]:
+    """The places of each model's outputs; None stands for outputs that name no model.
+
+    Where one model alone is named, all outputs are taken for its.
+    """
+    names = {output.model for output in outputs if output.model is not None}
+    if len(names) < 2:
+        return {next(iter(names), None): list(range(len(outputs)))}
+    found: dict[str | None, list[int]] = {}
+    for place, output in enumerate(outputs):
+        found.setdefault(output.model, []).append(place)
+    return found
+
+
 def check_complete(outputs: Sequence[Output], where: str) -> None:
     """Each benchmark that we know has all its problems, and all problems as many outputs.
+
+    Of each model by itself, where there are several.
 
     Raises:
         InputError: it names a problem that is missing, too many, or has another number of outputs.
     """
+    models = by_model(outputs)
+    for model, places in models.items():
+        name = f"{where}, model {model}" if len(models) > 1 else where
+        _check_complete([outputs[place] for place in places], name)
+
+
+def _check_complete(outputs: Sequence[Output], where: str) -> None:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for output in outputs:
         counts[output.benchmark][output.problem] += 1
@@ -178,10 +220,10 @@ def to_record(
     return pa.Table.from_pylist(rows, schema=record.SCHEMA)
 
 
-def _output(row: object, numbering: Numbering, where: str) -> tuple[Output, str | None]:
+def _output(
+    row: dict[str, Any], numbering: Numbering, where: str, pool_models: bool
+) -> tuple[Output, str | None]:
     """A row's output, and its training step."""
-    if not isinstance(row, dict):
-        raise InputError(f"{where}: {row!r:.60}; expected an object with response and answer")
     extra = _extra(row, where)
     response = _message(_field(row, "response", where), f"{where}: response")
     if response is None:
@@ -192,7 +234,8 @@ def _output(row: object, numbering: Numbering, where: str) -> tuple[Output, str 
     benchmark = _field(row, "benchmark", where, needed=False)
     label = label_of(benchmark, row.get("group"), recorded, where)
     step = step_of(row.get("step"), where)
-    place = numbering.place(label, step, prompt, where)
+    model = None if pool_models else _text(row.get("model"), f"{where}: model")
+    place = numbering.place(label, step, prompt, where, model)
     verdict, grader = _verdict(extra, where)
     output = Output(
         place.benchmark,
@@ -201,15 +244,21 @@ def _output(row: object, numbering: Numbering, where: str) -> tuple[Output, str 
         response,
         answers,
         prompt,
-        _of_type(int, extra.get("tokens")),
+        _length(row, extra),
         _of_type(bool, extra.get("finished")),
         _stored(row, where),
         verdict,
         grader,
-        _text(row.get("model"), f"{where}: model"),
+        model,
         place.named,
     )
     return output, step
+
+
+def _length(row: dict[str, Any], extra: dict[str, Any]) -> int | None:
+    """How many tokens the response has, where the file says or holds them."""
+    ids = row.get("token_ids")
+    return len(ids) if isinstance(ids, list) else _of_type(int, extra.get("tokens"))
 
 
 def _with_steps(placed: Sequence[tuple[Output, str | None]]) -> list[Output]:
@@ -225,56 +274,15 @@ def _with_steps(placed: Sequence[tuple[Output, str | None]]) -> list[Output]:
     ]
 
 
-def _authors(path: Path) -> Iterator[tuple[object, str]]:
-    """The authors' list, flattened: one row a response. Problems are numbered by their order."""
-    content = read_json(path)
-    if not isinstance(content, list):
-        raise InputError(f"{path}: {type(content).__name__}; expected a list of outputs")
-    numbers: Counter[str] = Counter()
-    for number, entry in enumerate(content, start=1):
-        where = f"{path}, entry {number}"
-        if not isinstance(entry, dict) or not isinstance(entry.get("model_output"), list | str):
-            found = f"fields {', '.join(entry)}" if isinstance(entry, dict) else repr(entry)
-            raise InputError(
-                f"{where}: {found:.200}; expected an object with model_output (text, or a list of "
-                "texts), gt and task_name"
-            )
-        responses = _as_list(entry["model_output"])
-        rewards = _as_list(entry.get("reward", [None] * len(responses)))
-        golds = entry.get("gt", entry.get("answer"))
-        golds = (
-            golds
-            if isinstance(golds, list) and len(golds) == len(responses)
-            else [golds] * len(responses)
-        )
-        if len(rewards) != len(responses):
-            raise InputError(f"{where}: {len(rewards)} rewards for {len(responses)} outputs")
-        name = entry.get("task_name")
-        for response, reward, gold in zip(responses, rewards, golds, strict=True):
-            yield (
-                {
-                    "benchmark": name,
-                    "group": numbers[str(name)],
-                    "prompt": entry.get("prompt"),
-                    "response": response,
-                    "answer": gold,
-                    "reward": reward,
-                },
-                where,
-            )
-        numbers[str(name)] += 1
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
 def _field(row: dict[str, Any], name: str, where: str, *, needed: bool = True) -> Any:
     for key in FIELDS[name]:
         if row.get(key) is not None:
             return row[key]
     if needed:
-        raise InputError(f"{where}: no {' or '.join(FIELDS[name])}; its fields are {list(row)}")
+        found = f"{where}: no {' or '.join(FIELDS[name])}; its fields are {list(row)}"
+        if name == "answer" and (options := options_for(row, ("answer",))):
+            raise UnknownRowsError(found, options)
+        raise InputError(found)
     return None
 
 

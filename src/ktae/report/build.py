@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +22,25 @@ def write_report(
     estimator: AnEstimator | None = None,
     threshold: float = 0.0,
     correctness: str | None = None,
+    fields: Mapping[str, str] | None = None,
+    pool_models: bool = False,
     max_tokens: int = sampling.MAX_TOKENS,
     title: str | None = None,
 ) -> inputs.Dump:
     """Write one self-contained HTML file that explains every token's value.
 
     Args:
-        rollouts: a file or folder or a sequence of them (a run folder, TRL's `completions/`, verl's
-            `trainer.rollout_data_dir`, JSON Lines, Parquet), or a record in memory.
+        rollouts: a file or folder or a sequence of them (a run folder, a trainer's dump, JSON
+            Lines, JSON, Parquet: see `ktae.rollouts.readers`), or a record in memory.
         out: the file; it is replaced whole or not at all.
         tokenizer: a loaded fast tokenizer, a folder or a hub name. Without one, tokens of a run
             folder are read with the run's own; other dumps' texts are cut at words, and ids stay
             numbers. The page says so.
         estimator: the one that the run was trained with by default, or the paper's.
         threshold: a rollout without a verdict is correct if its reward is above this.
-        correctness: the reward of a TRL dump that says whether a rollout is correct.
+        correctness: of several rewards the one that says whether a rollout is correct.
+        fields: where a rollout's fields are in a row, as dotted paths: {"reward": "scores.acc"}.
+        pool_models: whether a problem's rollouts of several models are one group.
         max_tokens: bound on the response tokens in the page; above it whole groups are left out by
             the rule in `ktae.report.sampling`, and the page says so.
         title: the page's title; the inputs' names by default.
@@ -47,7 +51,7 @@ def write_report(
     Raises:
         InputError: nothing could be read, or `out` cannot be written.
     """
-    dump = _dump(rollouts, tokenizer, threshold, correctness)
+    dump = _dump(rollouts, tokenizer, threshold, correctness, fields, pool_models)
     page = _page(dump, estimator, max_tokens, title)
     with atomic_write(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -80,6 +84,8 @@ def show(
     estimator: AnEstimator | None = None,
     threshold: float = 0.0,
     correctness: str | None = None,
+    fields: Mapping[str, str] | None = None,
+    pool_models: bool = False,
     max_tokens: int = 500_000,
     height: int = 720,
 ) -> Inline:
@@ -93,18 +99,34 @@ def show(
         estimator: as in `write_report`.
         threshold: as in `write_report`.
         correctness: as in `write_report`.
+        fields: as in `write_report`.
+        pool_models: as in `write_report`.
         max_tokens: as in `write_report`.
         height: of the frame, in pixels.
     """
-    dump = _dump(rollouts, tokenizer, threshold, correctness)
+    dump = _dump(rollouts, tokenizer, threshold, correctness, fields, pool_models)
     return Inline(_page(dump, estimator, max_tokens, None), height)
 
 
-def _dump(rollouts: Any, tokenizer: Any, threshold: float, correctness: str | None) -> inputs.Dump:
+def _dump(
+    rollouts: Any,
+    tokenizer: Any,
+    threshold: float,
+    correctness: str | None,
+    fields: Mapping[str, str] | None,
+    pool_models: bool,
+) -> inputs.Dump:
     if isinstance(rollouts, str | Path):
         rollouts = [rollouts]
     if isinstance(rollouts, Sequence):
-        return inputs.load(rollouts, tokenizer, threshold=threshold, correctness=correctness)
+        return inputs.load(
+            rollouts,
+            tokenizer,
+            threshold=threshold,
+            correctness=correctness,
+            fields=fields,
+            pool_models=pool_models,
+        )
     return inputs.from_record(rollouts, tokenizer)
 
 

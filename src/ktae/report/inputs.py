@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from ktae import recipe as recipes
 from ktae.errors import InputError
 from ktae.estimators import Estimator
-from ktae.rollouts import folders, record
-from ktae.rollouts.dumps import Tolerance
+from ktae.rollouts import readers, record
 from ktae.rollouts.tokens import load_tokenizer, token_bytes, tokenize
+from ktae.rollouts.tolerance import Tolerance
 from ktae.runs import RunFolder
 
 ROWS_PER_BATCH = 1024
@@ -57,23 +57,32 @@ def load(
     *,
     threshold: float = 0.0,
     correctness: str | None = None,
+    fields: Mapping[str, str] | None = None,
+    pool_models: bool = False,
 ) -> Dump:
-    """Read run folders, TRL's or verl's dumps, or plain files, as far as they can be read.
+    """Read run folders, dumps of other tools, or plain files, as far as they can be read.
 
     Args:
-        inputs: files and folders, see `ktae.rollouts.folders`.
+        inputs: files and folders, see `ktae.rollouts.readers`.
         tokenizer: a folder's path or hub name, or a loaded tokenizer. A run folder's own is taken
             where none is given.
         threshold: a rollout without a verdict is correct if its reward is above this.
-        correctness: the reward of a TRL dump that says whether a rollout is correct.
+        correctness: of several rewards the one that says whether a rollout is correct.
+        fields: where a rollout's fields are in a row, as dotted paths: {"reward": "scores.acc"}.
+        pool_models: whether a problem's rollouts of several models are one group.
 
     Raises:
         InputError: nothing can be read, there is no such tokenizer, or it cannot spell a response.
     """
     paths = [Path(path) for path in inputs]
     tolerance = Tolerance()
-    rollouts = folders.read(
-        paths, threshold=threshold, correctness=correctness, tolerance=tolerance
+    rollouts = readers.read(
+        paths,
+        threshold=threshold,
+        correctness=correctness,
+        fields=fields,
+        pool_models=pool_models,
+        tolerance=tolerance,
     )
     runs = _runs(paths)
     named = None

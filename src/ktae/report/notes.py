@@ -150,6 +150,25 @@ def _about_rows(dump: Dump) -> list[Note]:
         first = "; ".join(tolerance.rejected[:3])
         rest = f"; and {n - 3:,} more" if n > 3 else ""
         found.append(Note(True, f"{n:,} rows could not be used", f"{first}{rest}."))
+    if tolerance.models:
+        found.append(
+            Note(
+                False,
+                f"{tolerance.models:,} models are told apart",
+                "A group is a problem of one model; --pool-models puts their rollouts together.",
+            )
+        )
+    if tolerance.schemas:
+        read_as = ", ".join(tolerance.schemas)
+        found.append(Note(False, f"Read as {read_as}", "The form was told by the fields."))
+    if tolerance.repeated:
+        found.append(
+            Note(
+                False,
+                f"{tolerance.repeated:,} rows were left out",
+                "They are other filters of responses that are there already.",
+            )
+        )
     if tolerance.padding:
         found.append(
             Note(

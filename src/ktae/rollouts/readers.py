@@ -1,78 +1,126 @@
-"""From files to the rollout record. One function a format, in `READERS`.
+"""From files and folders to the rollout record: the one reader of all commands.
 
-What a row's fields may be is said in `ktae.rollouts.rows`; rows of the dumps that TRL and verl
-write are turned into such rows by `ktae.rollouts.dumps`. A group never spans files: where several
-are read, each label gets its file's path in front ("runs/a.jsonl:7").
+What a row's fields may be is said in `ktae.rollouts.rows`; what other tools write is turned into
+such rows by `ktae.rollouts.schemas`. A group never spans files: where several are read, each label
+gets its file's path in front ("runs/a.jsonl:7"). Nor does it span models.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
-import json
-import os
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import islice
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ktae.errors import InputError, one_line
 from ktae.rollouts import record
-from ktae.rollouts.dumps import Tolerance, is_padding, plain_row
-from ktae.rollouts.rows import to_record_row
+from ktae.rollouts.files import ROWS_PER_BATCH, iterate_rows, own_record
+from ktae.rollouts.folders import rollout_files
+from ktae.rollouts.rows import is_null, to_record_row
+from ktae.rollouts.schemas import detect
+from ktae.rollouts.schemas.base import Row, Schema, Source
+from ktae.rollouts.schemas.nested import PLAIN, by_fields, override
+from ktae.rollouts.schemas.training import is_padding
+from ktae.rollouts.suggestion import UnknownRowsError, options_for
+from ktae.rollouts.tolerance import Tolerance
 
-ROWS_PER_BATCH = 1024
-"""Rows that exist as Python objects at a time."""
-MAX_DEPTH = 100
-"""Of lists and objects in each other, in JSON: whatever works on a row may recurse so far. Parquet
-has a limit of its own."""
+BY_FIELDS = "fields as they were named"
 
 
-class Options(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Options:
     """How rows become rollouts."""
 
     threshold: float = 0.0
     """A rollout without a field `correct` is correct if its reward is above this."""
     correctness: str | None = None
-    """The reward of a TRL dump that says whether a rollout is correct."""
-    tolerance: Tolerance | None = None
-    """Where given, what a row lacks is made up for and noted there, see `Tolerance`."""
+    """Where a row has several rewards or metrics: the one that says whether it is correct."""
+    fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Where a rollout's fields are in a row, as dotted paths: {"reward": "scores.acc"}."""
+    needs_reward: bool = True
+    """Whether a row without a reward is of no use; grading needs none."""
 
 
 def read(
-    paths: Sequence[str | Path],
+    inputs: Sequence[str | Path],
     *,
     threshold: float = 0.0,
     correctness: str | None = None,
+    fields: Mapping[str, str] | None = None,
+    pool_models: bool = False,
     tolerance: Tolerance | None = None,
 ) -> Any:
-    """The rollouts of all files, in order, as one record (`ktae.rollouts.record.SCHEMA`).
+    """The rollouts of files and folders, in order, as one record (`ktae.rollouts.record.SCHEMA`).
+
+    The files of a folder whose rollouts all have a step share their groups' labels, since the step
+    keeps them apart; so do files of one rollout each. Any other two files' labels get the file's
+    path in front. Where the rollouts name several models, the model is added to the label.
 
     Args:
-        paths: JSON Lines or Parquet files, by their names' ends; with `.gz` after that, gzip.
+        inputs: files by their names' ends (`ktae.rollouts.files.FORMATS`), and folders of them.
         threshold: see `Options`.
         correctness: see `Options`.
-        tolerance: see `Options`.
+        fields: see `Options`.
+        pool_models: whether rollouts of several models are one group, if their problem is.
+        tolerance: what is done about rows with gaps, and notes on what was found; an error is
+            raised for them where none is given.
 
     Raises:
-        InputError: a file or a row cannot be used; it names the file and the line (or, in Parquet,
-            the row, counted from 1), what was found and what was expected.
+        InputError: a file or a row cannot be used, or a file is given twice. It names the file and
+            the line (or row, or entry, counted from 1), what was found and what was expected.
     """
-    files = [Path(path) for path in paths]
-    if not files:
+    paths = [Path(path) for path in inputs]
+    if not paths:
         raise InputError("no files to read")
-    require_distinct(files)
-    options = Options(threshold, correctness, tolerance)
-    tables = [_reader_of(file)(file, options) for file in files]
-    if len(files) > 1:
-        tables = [label(table, f"{file}:") for table, file in zip(tables, files, strict=True)]
-    return pa.concat_tables(tables)
+    files_of = [rollout_files(path) for path in paths]
+    require_distinct(itertools.chain.from_iterable(files_of))
+    options = Options(threshold, correctness, fields or {})
+    tolerance = tolerance or Tolerance(strict=True)
+    tables = []
+    for path, files in zip(paths, files_of, strict=True):
+        parts = [_read_file(file, options, tolerance) for file in files]
+        if len(files) > 1 and not _share_labels(parts):
+            names = [file.relative_to(path) for file in files]
+            parts = [label(part, f"{name}:") for part, name in zip(parts, names, strict=True)]
+        prefix = f"{path}:" if len(paths) > 1 else ""
+        tables += [label(part, prefix) if prefix else part for part in parts]
+    table = pa.concat_tables(tables)
+    return table if pool_models else _by_model(table, tolerance)
+
+
+def plain_rows(
+    path: Path, options: Options, tolerance: Tolerance
+) -> Iterator[tuple[Row, str, Schema]]:
+    """The rollouts of a file, each with its place for errors and the schema that it was written in.
+
+    Raises:
+        InputError: the file cannot be read, or a row cannot be used (a tolerant reader leaves it
+            out, and notes it).
+    """
+    needs_reward = options.needs_reward and "reward" not in options.fields
+    source = Source(path, options.correctness, needs_reward)
+    found: set[str] = set()
+    for row, where in iterate_rows(path):
+        if is_padding(row):
+            tolerance.padding += 1
+            continue
+        try:
+            schema, rollouts = _rollouts_of(row, where, source, options)
+        except InputError as error:
+            tolerance.reject(error)
+            continue
+        title = schema.title if schema else BY_FIELDS
+        if schema is not PLAIN and title not in found:
+            found.add(title)
+            tolerance.schemas[title] += 1
+        for plain in rollouts:
+            _hint(row, plain, schema, options, tolerance)
+            yield plain, where, schema or PLAIN
+    tolerance.repeated += source.skipped
 
 
 def require_distinct(files: Iterable[Path]) -> None:
@@ -86,174 +134,105 @@ def require_distinct(files: Iterable[Path]) -> None:
         seen.add(file.resolve())
 
 
-def iterate_rows(path: Path) -> Iterator[tuple[object, str]]:
-    """The rows of a JSON Lines or Parquet file as they are, each with the place for errors.
-
-    For what is no rollout record: saved evaluations of other tools, whose fields differ.
-
-    Raises:
-        InputError: the file cannot be read; it names the line or row.
-    """
-    reader = _reader_of(path)
-    with _open(path) as stream:
-        if reader is read_jsonl:
-            for number, line in enumerate(stream, start=1):
-                if line.strip():
-                    yield _parse(line, f"{path}, line {number}"), f"{path}, line {number}"
-            return
-        with _parquet(stream, path) as file:
-            yield from _parquet_rows(file, path)
-
-
-def read_json(path: Path) -> object:
-    """A whole JSON file, or the same with `.gz`.
-
-    Raises:
-        InputError: it cannot be read, is not UTF-8 or not JSON.
-    """
-    with _open(path) as stream:
-        return _parse(stream.read(), str(path))
-
-
-def read_jsonl(path: Path, options: Options) -> Any:
-    """JSON Lines: one object a line; blank lines are skipped."""
-    with _open(path) as stream:
-        rows = (
-            (_parse(line, f"{path}, line {number}"), f"{path}, line {number}")
-            for number, line in enumerate(stream, start=1)
-            if line.strip()
-        )
-        return _table(rows, path, options)
-
-
-def read_parquet(path: Path, options: Options) -> Any:
-    """Parquet: a record that ktae has written, or any table with columns as above."""
-    with _open(path) as stream, _parquet(stream, path) as file:
-        if record.VERSION_KEY in (file.schema_arrow.metadata or {}):
-            table = record.parse_record(file.read(), str(path))
-            if not len(table):
-                raise InputError(f"{path} is empty: it holds no rollouts")
-            return table.replace_schema_metadata(record.SCHEMA.metadata)
-        return _table(_parquet_rows(file, path), path, options)
-
-
-READERS: dict[str, Callable[[Path, Options], Any]] = {
-    ".jsonl": read_jsonl,
-    ".parquet": read_parquet,
-}
-
-
 def label(table: Any, prefix: str) -> Any:
     """`table` with `prefix` in front of every group's label."""
-    labels = pc.binary_join_element_wise(prefix, table["group"], "")
-    return table.set_column(0, record.SCHEMA.field("group"), labels)
+    return _with_groups(table, pc.binary_join_element_wise(prefix, table["group"], ""))
 
 
-def _reader_of(path: Path) -> Callable[[Path, Options], Any]:
-    if not os.path.exists(path):
-        raise InputError(f"{path} does not exist")
-    if path.is_dir():
-        raise InputError(
-            f"{path} is a folder; expected files (ktae report, show and null take folders as well)"
-        )
-    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
-    if suffix not in READERS:
-        raise InputError(
-            f"{path}: cannot tell the format; expected a name that ends in {', '.join(READERS)}, "
-            "or that followed by .gz"
-        )
-    return READERS[suffix]
-
-
-@contextmanager
-def _open(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
+def _rollouts_of(
+    row: object, where: str, source: Source, options: Options
+) -> tuple[Schema | None, list[Row]]:
+    """The plain rows in a row and their schema; None where a user has named the response."""
+    if not isinstance(row, dict):
+        raise InputError(f"{where}: {row!r:.60}; expected an object with group, response, reward")
+    fields = options.fields
+    if "response" in fields or "token_ids" in fields:
+        return None, list(by_fields(row, fields, where))
+    schema = detect(row)
     try:
-        with open(path, "rb") as raw:
-            if os.fstat(raw.fileno()).st_size == 0:
-                raise InputError(f"{path} is empty")
-            if path.suffix == ".gz":
-                with gzip.open(raw) as stream:
-                    yield stream
-            else:
-                yield raw
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: broken gzip: {error}") from None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+        plain = list(schema.rollouts(row, where, source))
+    except InputError:
+        raise
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
+        raise InputError(
+            f"{where}: looks like {schema.title}, but a field is not as it should be: "
+            f"{type(error).__name__} ({one_line(error)})"
+        ) from None
+    if fields:
+        plain = [override(row, one, fields) for one in plain]
+    if schema is PLAIN and not ("response" in plain[0] or "token_ids" in plain[0]):
+        wanted = ("response", "group", "reward", *(() if options.needs_reward else ("answer",)))
+        found = options_for(row, wanted)
+        if found and found[1].startswith("response="):
+            names = ", ".join(map(repr, row))
+            raise UnknownRowsError(f"{where}: no field 'response'; its fields are {names}", found)
+    return schema, plain
 
 
-@contextmanager
-def _parquet(stream: IO[bytes] | gzip.GzipFile, path: Path) -> Iterator[pq.ParquetFile]:
-    """The Parquet file in `stream`; what is wrong with it is found while the block reads it."""
-    content = io.BytesIO(stream.read()) if isinstance(stream, gzip.GzipFile) else stream
-    try:
-        yield pq.ParquetFile(content)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: broken Parquet: {one_line(error)}") from None
+def _hint(
+    row: object, plain: Row, schema: Schema | None, options: Options, tolerance: Tolerance
+) -> None:
+    """Note, once, which fields of a row may hold a reward or group that it lacks."""
+    if tolerance.hint or schema is not PLAIN or options.fields or not isinstance(row, dict):
+        return
+    has_reward = not (is_null(plain.get("reward")) and is_null(plain.get("correct")))
+    has_group = any(plain.get(name) is not None for name in ("group", "prompt", "problem"))
+    wanted = (*(() if has_group else ("group",)), *(() if has_reward else ("reward",)))
+    tolerance.hint += options_for(row, wanted)
 
 
-def _parquet_rows(file: pq.ParquetFile, path: Path) -> Iterator[tuple[object, str]]:
-    record.require_single_columns(file.schema_arrow.names, str(path))
-    done = 0
-    for batch in file.iter_batches(ROWS_PER_BATCH):
-        try:
-            rows = batch.to_pylist()
-        except (ValueError, OverflowError) as error:  # text that is no UTF-8, a date after 9999
-            raise InputError(
-                f"{path}, rows {done + 1} to {done + len(batch)}: broken Parquet: {one_line(error)}"
-            ) from None
-        yield from ((row, f"{path}, row {done + n}") for n, row in enumerate(rows, start=1))
-        done += len(batch)
-
-
-def _table(rows: Iterable[tuple[object, str]], path: Path, options: Options) -> Any:
-    """The record of rows, each with the place that its errors name."""
-    rollouts = _rollouts(rows, options)
+def _read_file(path: Path, options: Options, tolerance: Tolerance) -> Any:
+    """The record of one file."""
+    own = own_record(path) if path.suffix in (".parquet", ".gz") else None
+    if own is not None:
+        return own
     tables = []
-    while batch := list(islice(rollouts, ROWS_PER_BATCH)):
+    rollouts = _record_rows(path, options, tolerance)
+    while batch := list(itertools.islice(rollouts, ROWS_PER_BATCH)):
         tables.append(pa.Table.from_pylist(batch, schema=record.SCHEMA))
-    if not tables:
-        if options.tolerance and options.tolerance.rejected:
-            raise InputError(options.tolerance.rejected[0])
-        raise InputError(f"{path} is empty: it holds no rollouts")
-    return pa.concat_tables(tables)
+    if tables:
+        return pa.concat_tables(tables)
+    raise InputError(f"{path} is empty: it holds no rollouts")
 
 
-def _rollouts(rows: Iterable[tuple[object, str]], options: Options) -> Iterator[dict[str, Any]]:
-    for row, where in rows:
-        if is_padding(row):
-            if options.tolerance is not None:
-                options.tolerance.padding += 1
-            continue
+def _record_rows(path: Path, options: Options, tolerance: Tolerance) -> Iterator[Row]:
+    """Rows of the record; an error where not a single row of the file could be used."""
+    n = 0
+    before = len(tolerance.rejected)
+    for plain, where, _schema in plain_rows(path, options, tolerance):
         try:
-            plain = plain_row(row, where, options.correctness)
-            if options.tolerance is not None:
-                plain = options.tolerance.complete(plain, where)
-            rollout = to_record_row(plain, where, options.threshold)
+            row = to_record_row(tolerance.complete(plain, where), where, options.threshold)
         except InputError as error:
-            if options.tolerance is None:
-                raise
-            options.tolerance.rejected.append(str(error))
+            tolerance.reject(error)
             continue
-        yield rollout
+        n += 1
+        yield row
+    if not n and len(tolerance.rejected) > before:
+        first = tolerance.rejected[before]
+        unknown = tolerance.unknown
+        raise unknown if unknown and str(unknown) == first else InputError(first)
 
 
-def _parse(line: bytes, where: str) -> object:
-    try:
-        content = json.loads(line.rstrip())  # with its end, what is cut short would be at line 2
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where}: broken JSON: {error.msg} at column {error.colno}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{where}: not UTF-8") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: broken JSON: {error}") from None
-    if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _is_deeper(content, MAX_DEPTH):
-        raise InputError(f"{where}: lists and objects in each other, more than {MAX_DEPTH} deep")
-    return content
+def _share_labels(parts: Sequence[Any]) -> bool:
+    """Whether the same label in two files of a folder is the same group."""
+    return not any(part["step"].null_count for part in parts) or all(len(x) == 1 for x in parts)
 
 
-def _is_deeper(value: object, limit: int) -> bool:
-    if not isinstance(value, dict | list):
-        return False
-    inner = value.values() if isinstance(value, dict) else value
-    return limit == 0 or any(_is_deeper(item, limit - 1) for item in inner)
+def _by_model(table: Any, tolerance: Tolerance) -> Any:
+    """`table` with the model in its groups' labels, where there are several."""
+    models = [name for name in pc.unique(table["model"]).to_pylist() if name is not None]
+    if len(models) < 2:
+        return table
+    tolerance.models = len(models)
+    groups = table["group"]
+    for name in models:
+        suffix = f" ({name})"
+        # A record that was read and written before has it already.
+        new = pc.and_(pc.equal(table["model"], name), pc.invert(pc.ends_with(groups, suffix)))
+        joined = pc.binary_join_element_wise(groups, suffix, "")
+        groups = pc.if_else(pc.fill_null(new, False), joined, groups)
+    return _with_groups(table, groups)
+
+
+def _with_groups(table: Any, groups: Any) -> Any:
+    return table.set_column(0, record.SCHEMA.field("group"), groups)

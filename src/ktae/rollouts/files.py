@@ -1,0 +1,235 @@
+"""The rows of a file as they are, one at a time: JSON Lines, JSON, Parquet, PyTorch, and gzip.
+
+What a row means is the matter of `ktae.rollouts.schemas`. Errors name the file and the line, the
+entry (JSON) or the row (Parquet), counted from 1.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ktae.errors import InputError, one_line
+from ktae.rollouts import record
+
+ROWS_PER_BATCH = 1024
+"""Rows of a Parquet file that exist as Python objects at a time."""
+MAX_DEPTH = 100
+"""Of lists and objects in each other, in JSON: whatever works on a row may recurse so far. Parquet
+has a limit of its own."""
+
+Stream = IO[bytes] | gzip.GzipFile
+Rows = Iterator[tuple[object, str]]
+"""Each row, and its place for errors."""
+
+
+def iterate_rows(path: Path) -> Rows:
+    """The rows of a file, each with the place that its errors name.
+
+    Raises:
+        InputError: the file cannot be read; it names the line or row.
+    """
+    rows_of = FORMATS[format_of(path)]
+    with _open(path) as stream:
+        yield from rows_of(stream, path)
+
+
+def format_of(path: Path) -> str:
+    """A key of `FORMATS`, by the end of the file's name.
+
+    Raises:
+        InputError: there is no such file, or its name tells no format.
+    """
+    if not os.path.exists(path):
+        raise InputError(f"{path} does not exist")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; expected a file")
+    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    if suffix not in FORMATS:
+        raise InputError(
+            f"{path}: cannot tell the format; expected a name that ends in {', '.join(FORMATS)}, "
+            "or that followed by .gz"
+        )
+    return suffix
+
+
+def own_record(path: Path) -> Any:
+    """The table of a record that ktae has written; None for any other file.
+
+    Raises:
+        InputError: the record is broken, empty or of a version that is not known.
+    """
+    if format_of(path) != ".parquet":
+        return None
+    with _open(path) as stream, _parquet_file(stream, path) as file:
+        if record.VERSION_KEY not in (file.schema_arrow.metadata or {}):
+            return None
+        table = record.parse_record(file.read(), str(path))
+        if not len(table):
+            raise InputError(f"{path} is empty: it holds no rollouts")
+        return table.replace_schema_metadata(record.SCHEMA.metadata)
+
+
+def _jsonl(stream: Stream, path: Path) -> Rows:
+    """One value a line; blank lines are skipped."""
+    for number, line in enumerate(stream, start=1):
+        if line.strip():
+            where = f"{path}, line {number}"
+            yield _parse(line, where), where
+
+
+def _json(stream: Stream, path: Path) -> Rows:
+    """The entries of one list, or each value that the file holds, such as a single object.
+
+    The text is whole in memory, its entries become objects one at a time.
+    """
+    text = _decoded(stream.read(), str(path)).removeprefix("\ufeff")
+    decoder, number = json.JSONDecoder(), 0
+    at = _after_blanks(text, 0)
+    in_list = text.startswith("[", at)
+    if in_list:
+        at = _after_blanks(text, at + 1)
+    while at < len(text) and not (in_list and text[at] == "]"):
+        number += 1
+        where = f"{path}, entry {number}"
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            place = f"line {error.lineno}, column {error.colno}"
+            raise InputError(f"{where}: broken JSON: {error.msg} at {place}") from None
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{where}: broken JSON: {error}") from None
+        _require_shallow(value, text.count("[", at, end) + text.count("{", at, end), where)
+        yield value, where
+        at = _after_blanks(text, end)
+        if in_list:
+            if not text.startswith((",", "]"), at):
+                raise InputError(f"{where}: broken JSON: expected a comma or ] after it")
+            at = _after_blanks(text, at + 1) if text[at] == "," else at
+    if in_list and at >= len(text):
+        raise InputError(f"{path}: broken JSON: the list does not end")
+
+
+_BLANKS = re.compile(r"[ \t\r\n]*")
+
+
+def _after_blanks(text: str, start: int) -> int:
+    found = _BLANKS.match(text, start)
+    assert found is not None  # it matches nothing at all, too
+    return found.end()
+
+
+def _parquet(stream: Stream, path: Path) -> Rows:
+    with _parquet_file(stream, path) as file:
+        record.require_single_columns(file.schema_arrow.names, str(path))
+        done = 0
+        for batch in file.iter_batches(ROWS_PER_BATCH):
+            try:
+                rows = batch.to_pylist()
+            except (ValueError, OverflowError) as error:  # text not UTF-8, a date after 9999
+                raise InputError(
+                    f"{path}, rows {done + 1} to {done + len(batch)}: broken Parquet: "
+                    f"{one_line(error)}"
+                ) from None
+            yield from ((row, f"{path}, row {done + n}") for n, row in enumerate(rows, start=1))
+            done += len(batch)
+
+
+def _torch(stream: Stream, path: Path) -> Rows:
+    """slime's `--save-debug-rollout-data`: `{"rollout_id": 3, "samples": [...]}`.
+
+    Only plain values and tensors are read, so nothing that the file says is run.
+    """
+    try:
+        import torch
+    except ModuleNotFoundError:
+        raise InputError(f"{path}: a .pt file needs torch, which is not installed") from None
+    try:
+        content = torch.load(io.BytesIO(stream.read()), map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises a dozen kinds
+        raise InputError(f"{path}: broken, or more than plain data: {one_line(error)}") from None
+    samples = content.get("samples") if isinstance(content, dict) else None
+    if not isinstance(samples, list):
+        raise InputError(f"{path}: {type(content).__name__}; expected a dict with a list samples")
+    for number, sample in enumerate(samples, start=1):
+        step = {"rollout_id": content.get("rollout_id")}
+        yield (step | sample if isinstance(sample, dict) else sample), f"{path}, sample {number}"
+
+
+FORMATS: dict[str, Callable[[Stream, Path], Rows]] = {
+    ".jsonl": _jsonl,
+    ".json": _json,
+    ".parquet": _parquet,
+    ".pt": _torch,
+}
+"""By the end of a file's name; each with `.gz` after that, too."""
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[Stream]:
+    try:
+        with open(path, "rb") as raw:
+            if os.fstat(raw.fileno()).st_size == 0:
+                raise InputError(f"{path} is empty")
+            if path.suffix == ".gz":
+                with gzip.open(raw) as stream:
+                    yield stream
+            else:
+                yield raw
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: broken gzip: {error}") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+@contextmanager
+def _parquet_file(stream: Stream, path: Path) -> Iterator[pq.ParquetFile]:
+    """The Parquet file in `stream`; what is wrong with it is found while the block reads it."""
+    content = io.BytesIO(stream.read()) if isinstance(stream, gzip.GzipFile) else stream
+    try:
+        yield pq.ParquetFile(content)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: broken Parquet: {one_line(error)}") from None
+
+
+def _parse(line: bytes, where: str) -> object:
+    try:
+        content = json.loads(line.rstrip())  # with its end, what is cut short would be at line 2
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where}: broken JSON: {error.msg} at column {error.colno}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{where}: not UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: broken JSON: {error}") from None
+    _require_shallow(content, line.count(b"[") + line.count(b"{"), where)
+    return content
+
+
+def _decoded(content: bytes, where: str) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{where}: not UTF-8") from None
+
+
+def _require_shallow(value: object, brackets: int, where: str) -> None:
+    if brackets > MAX_DEPTH and _is_deeper(value, MAX_DEPTH):
+        raise InputError(f"{where}: lists and objects in each other, more than {MAX_DEPTH} deep")
+
+
+def _is_deeper(value: object, limit: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return limit == 0 or any(_is_deeper(item, limit - 1) for item in inner)

@@ -1,0 +1,216 @@
+"""Plain rows, rows with lists of rollouts in them, and rows whose fields a user has named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ktae.errors import InputError
+from ktae.rollouts.rows import PARSERS
+from ktae.rollouts.schemas.base import (
+    Row,
+    Schema,
+    Source,
+    messages_text,
+    prompt_label,
+    reward_fields,
+    without,
+)
+
+LISTS = ("rollouts", "samples", "responses", "completions", "generations", "outputs")
+"""Fields that hold a row's rollouts, as objects with `response` or `token_ids` and the rest."""
+
+EACH = ("response", "token_ids", "mask", "reward", "correct", "advantage", "log_probs", "entropy")
+"""Fields that may be lists of one value a rollout."""
+
+PLURALS = {f"{name}s": name for name in ("response", "reward", "advantage")} | {
+    "scores": "reward",
+    "completions": "response",
+}
+
+NAMES = (*PARSERS, "benchmark")
+"""Fields that `--field` may name."""
+
+LONGEST_LABEL = 80
+"""Characters. A longer text in the place of a group becomes a short label."""
+
+_MISSING = object()
+
+
+def parse_fields(given: Sequence[str]) -> dict[str, str]:
+    """`["response=output"]` as {"response": "output"}.
+
+    Raises:
+        InputError: no name, no path, or a name that is none of a rollout's fields.
+    """
+    found = {}
+    for text in given:
+        name, equals, path = text.partition("=")
+        if not equals or not path:
+            raise InputError(f"--field {text}: expected NAME=PATH, such as response=output")
+        if name not in NAMES:
+            raise InputError(
+                f"--field {text}: no field {name!r}; expected one of {', '.join(NAMES)}"
+            )
+        found[name] = path
+    return found
+
+
+def at(value: Any, path: str) -> Any:
+    """What a dotted path leads to; through a list, one value an entry. `_MISSING` is nothing."""
+    if isinstance(value, dict):
+        if path in value:
+            return value[path]  # its name may hold a dot
+        name, dot, rest = path.partition(".")
+        return at(value[name], rest) if dot and name in value else _MISSING
+    if isinstance(value, list):
+        name, _, rest = path.partition(".")
+        if name.isdigit():
+            inside = value[int(name)] if int(name) < len(value) else _MISSING
+            return at(inside, rest) if rest else inside
+        found = [at(entry, path) for entry in value]
+        return _MISSING if _MISSING in found else found
+    return _MISSING
+
+
+def by_fields(row: Row, fields: Mapping[str, str], where: str) -> Iterable[Row]:
+    """The rollouts of a row whose fields a user has named.
+
+    Raises:
+        InputError: a path leads nowhere.
+    """
+    found = {name: at(row, path) for name, path in fields.items()}
+    for name, value in found.items():
+        if value is _MISSING and name in ("response", "token_ids", "group"):
+            raise InputError(
+                f"{where}: nothing at {fields[name]!r} for {name}; its fields are "
+                f"{', '.join(map(repr, row))}"
+            )
+    found = {name: value for name, value in found.items() if value is not _MISSING}
+    roots = {fields[name] if fields[name] in row else fields[name].partition(".")[0]
+             for name in found}  # fmt: skip
+    rest = without(row, [*roots, *fields])
+    if "group" in found:
+        found["group"] = _label(found["group"])
+    inside = {name for name in found if _root(fields, name) == _root(fields, "response")}
+    return (_typed(one) for one in _spread(rest | found, (*EACH, *inside), where))
+
+
+def override(row: Row, plain: Row, fields: Mapping[str, str]) -> Row:
+    """`plain`, a schema's rollout, with what the user has named in the schema's row."""
+    found = {name: at(row, path) for name, path in fields.items()}
+    found = {name: value for name, value in found.items() if value is not _MISSING}
+    if "group" in found:
+        found["group"] = _label(found["group"])
+    if "reward" in found and "correct" not in found:
+        plain = without(plain, ["correct"])
+    return _typed(plain | found)
+
+
+def _root(fields: Mapping[str, str], name: str) -> str:
+    return fields.get(name, fields.get("token_ids", "")).partition(".")[0]
+
+
+def _label(value: Any) -> Any:
+    """What may be a group's label: conversations and long texts get a short one."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    is_short = isinstance(value, str) and len(value) <= LONGEST_LABEL
+    if value is None or is_short or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    return prompt_label(value)
+
+
+def _typed(plain: Row) -> Row:
+    """Verdicts in the place of a reward, and conversations in that of a text, as a rollout's."""
+    if isinstance(plain.get("reward"), bool):
+        plain = plain | {"correct": plain.get("correct", plain["reward"])}
+        plain["reward"] = float(plain["reward"])
+    return plain | {name: messages_text(plain[name]) for name in ("response", "prompt")
+                    if _is_conversation(plain.get(name))}  # fmt: skip
+
+
+def _is_conversation(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(
+        isinstance(message, dict) and "content" in message for message in value
+    )  # fmt: skip
+
+
+def _spread(row: Row, names: Iterable[str], where: str) -> Iterator[Row]:
+    """One row a rollout, where `response` or `token_ids` is a list of one value a rollout.
+
+    Raises:
+        InputError: there are more or fewer rewards than responses.
+    """
+    responses, ids = row.get("response"), row.get("token_ids")
+    if isinstance(responses, list) and not _is_conversation(responses):
+        n = len(responses)
+    elif isinstance(ids, list) and ids and all(isinstance(one, list) for one in ids):
+        n = len(ids)
+    else:
+        yield row
+        return
+    lists = {name: row[name] for name in set(names) if isinstance(row.get(name), list)}
+    for name in ("reward", "correct", "token_ids"):
+        if name in lists and len(lists[name]) != n:
+            raise InputError(f"{where}: {len(lists[name])} of {name} for {n} rollouts")
+    lists = {name: values for name, values in lists.items() if len(values) == n}
+    for i in range(n):
+        yield row | {name: values[i] for name, values in lists.items()}
+
+
+def _nested(row: Row, where: str, source: Source) -> Iterator[Row]:
+    """Objects in a list, each with what stands beside the list; or lists of one value a rollout."""
+    name = _list_of_rollouts(row)
+    if name is not None:
+        shared = {
+            key: value
+            for key, value in row.items()
+            if key != name and (key in PARSERS or not isinstance(value, dict | list))
+        }
+        for entry in row[name]:
+            fields = shared | entry
+            yield _with_reward(fields)
+        return
+    for plural, singular in PLURALS.items():
+        if isinstance(row.get(plural), list) and singular not in row:
+            row = without(row, [plural]) | {singular: row[plural]}
+    yield from map(_with_reward, _spread(row, EACH, where))
+
+
+def _with_reward(row: Row) -> Row:
+    if "reward" not in row and "score" in row:
+        row = without(row, ["score"]) | reward_fields(row["score"])
+    return _typed(row)
+
+
+def _list_of_rollouts(row: Row) -> str | None:
+    return next((name for name in LISTS if _are_rollouts(row.get(name))), None)
+
+
+def _are_rollouts(entries: Any) -> bool:
+    return isinstance(entries, list) and bool(entries) and all(
+        isinstance(x, dict) and ("response" in x or "token_ids" in x) for x in entries
+    )  # fmt: skip
+
+
+def _is_nested(row: Row) -> bool:
+    if _list_of_rollouts(row):
+        return True
+    responses = next((row[x] for x in ("response", "responses", "completions") if x in row), None)
+    rewards = next((row[x] for x in ("reward", "rewards", "scores", "correct") if x in row), None)
+    return (
+        isinstance(responses, list)
+        and isinstance(rewards, list)
+        and all(isinstance(x, str) for x in responses)
+    )
+
+
+PLAIN = Schema(
+    "plain rollouts", lambda row: "group" in row and _is_plain(row), lambda row, *_: [row]
+)
+NESTED = Schema("rollouts nested in rows", _is_nested, _nested)
+
+
+def _is_plain(row: Row) -> bool:
+    return isinstance(row.get("response"), str) or "token_ids" in row

@@ -1,0 +1,195 @@
+"""Dumps of trainers: TRL, verl, OpenRLHF, slime, NeMo-RL.
+
+Where a tool writes no group, rollouts of one step with the same prompt are one group.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ktae.rollouts.rows import is_null
+from ktae.rollouts.schemas.base import (
+    Row,
+    Schema,
+    Source,
+    choose,
+    constant,
+    has,
+    is_number,
+    messages_text,
+    prompt_label,
+    reward_fields,
+    without,
+)
+
+TRL_FIELDS = ("step", "prompt", "completion", "advantage")
+VERL_FIELDS = ("step", "input", "output", "score")
+
+VERL_KEY = re.compile(r"(.+)_\d+_\d+", re.DOTALL)
+"""verl's default trainer writes each rollout's key as `uid`: "{sample}_{rollout}_{output}"."""
+
+VERL_PADDING = re.compile(r"pad[0-9a-f]{32}_\d+_\d+")
+"""The `uid` of the rows with which verl's default trainer fills up a batch."""
+
+CORRECTNESS_NAMES = ("correct", "correctness", "correctness_reward", "accuracy", "accuracy_reward")
+"""Rewards that say whether a rollout is correct, if one alone is there."""
+
+STEP = re.compile(r"(?:step|rollout)[_-]?(\d+)")
+"""A training step in the name of a file or folder."""
+
+
+def is_padding(row: object) -> bool:
+    """Whether a row of verl's dump is no rollout: its key says so, and it holds no text."""
+    return (
+        isinstance(row, dict)
+        and VERL_PADDING.fullmatch(str(row.get("uid"))) is not None
+        and not row.get("input")
+        and not row.get("output")
+    )
+
+
+def step_of(path: Path) -> int | None:
+    """The step that a file's name tells, or else its folder's; None where neither does."""
+    found = STEP.search(path.name) or STEP.fullmatch(path.parent.name)
+    return int(found[1]) if found else None
+
+
+def _trl(row: Row, where: str, source: Source) -> Iterator[Row]:
+    """`step`, `prompt`, `completion`, one column a reward function, whatever else was logged."""
+    rest = without(row, TRL_FIELDS)
+    rewards = {name: x for name, x in rest.items() if x is None or is_number(x)}
+    if source.correctness in rest:
+        rewards[source.correctness] = rest[source.correctness]
+    reward = choose(rewards, CORRECTNESS_NAMES, where, source)
+    # A column `correct` is whatever a reward function logged: what decides is the reward.
+    rest.pop("correct", None)
+    yield rest | {
+        "group": prompt_label(row["prompt"]),
+        "step": row["step"],
+        "prompt": messages_text(row["prompt"]),
+        "response": messages_text(row["completion"]),
+        "advantage": row["advantage"],
+        "reward": reward,
+        **({"correct": None} if is_null(reward) else {}),
+    }
+
+
+def _verl(row: Row, where: str, source: Source) -> Iterator[Row]:
+    """`input`, `output`, `gts`, `score`, `step`, the reward function's fields, perhaps `uid`."""
+    rest = without(row, (*VERL_FIELDS, "gts"))
+    sample = VERL_KEY.fullmatch(str(rest.get("uid", "")))
+    plain = rest | {
+        "group": sample[1] if sample else prompt_label(row["input"]),
+        "step": row["step"],
+        "prompt": row["input"],
+        "response": row["output"],
+        "answer": row.get("gts"),
+        "reward": row["score"],
+    }
+    if rest.get("undecided") == 1 or ("acc" in rest and is_null(rest["acc"])):
+        plain["correct"] = None  # `acc` is 0 where the verifier could not tell
+    elif rest.get("acc") in (0, 1):  # the verifier's verdict, free of length penalties
+        plain["correct"] = rest["acc"]
+    yield plain
+
+
+def _openrlhf(row: Row, where: str, source: Source) -> Iterator[Row]:
+    """`input`, `output`, `reward`, and `label` where the data set has a reference answer."""
+    rest = without(row, ("input", "output", "reward", "label"))
+    answer = {"answer": row["label"]} if "label" in row else {}
+    yield (
+        rest
+        | answer
+        | {
+            "group": prompt_label(row["input"]),
+            "prompt": messages_text(row["input"]),
+            "response": row["output"],
+            **reward_fields(row["reward"]),
+        }
+    )
+
+
+def _slime(row: Row, where: str, source: Source) -> Iterator[Row]:
+    """A `Sample`: `tokens` are the prompt's and the response's, `label` is the reference answer."""
+    used = ("tokens", "response_length", "loss_mask", "label", "prompt", "reward", "group_index")
+    reward = row.get("reward")
+    if isinstance(reward, dict):
+        reward = choose(reward, ("score", "reward", *CORRECTNESS_NAMES), where, source)
+    group = row.get("group_index")
+    plain = without(row, (*used, "rollout_id")) | {
+        "group": prompt_label(row["prompt"]) if group is None else str(group),
+        "prompt": messages_text(row["prompt"]),
+        "answer": row.get("label"),
+        **reward_fields(reward),
+    }
+    step = row.get("rollout_id")
+    plain["step"] = step_of(source.path) if step is None else step
+    tokens, n = row["tokens"], row["response_length"]
+    if isinstance(tokens, list) and isinstance(n, int) and 0 < n <= len(tokens):
+        plain["token_ids"] = tokens[len(tokens) - n :]
+        plain["mask"] = row.get("loss_mask")
+    yield plain
+
+
+def _nemo_rl(row: Row, where: str, source: Source) -> Iterator[Row]:
+    """A batch of one: each field is a list of one value. Tokens are the prompt's and the rest.
+
+    The response begins with the first token that is trained on; `input_lengths` says where padding
+    begins. Without token ids `content` holds the messages' texts, the response last.
+    """
+    values = {name: _only(value) for name, value in row.items()}
+    content = values.get("content")
+    texts = [content] if isinstance(content, str) else content or []
+    reward = values.get("filtered_rewards", values.get("rewards"))
+    used = ("content", "rewards", "filtered_rewards", "idx", "token_ids", "token_loss_mask",
+            "input_lengths", "advantages", "generation_logprobs", "prev_logprobs")  # fmt: skip
+    plain = without(values, used) | {
+        "step": step_of(source.path),
+        "response": texts[-1] if texts else None,
+        **reward_fields(reward),
+    }
+    if len(texts) > 1:
+        plain["prompt"] = messages_text(texts[:-1])
+    ids, mask = values.get("token_ids"), values.get("token_loss_mask")
+    if isinstance(ids, list) and isinstance(mask, list) and any(mask):
+        length = values.get("input_lengths")
+        plain |= _nemo_rl_tokens(ids, mask, length if isinstance(length, int) else len(ids), values)
+    elif "prompt" in plain:
+        plain["group"] = prompt_label(plain["prompt"])
+    advantages = values.get("advantages")
+    if isinstance(advantages, list) and isinstance(mask, list):
+        advantages = [x for x, trained in zip(advantages, mask, strict=False) if trained]
+    yield plain | {"advantage": constant(advantages)}
+
+
+def _nemo_rl_tokens(ids: list[Any], mask: list[Any], length: int, values: Row) -> Row:
+    first = next(i for i, trained in enumerate(mask) if trained)
+    response = slice(first, length)
+    found: Row = {
+        "group": prompt_label(ids[:first]),
+        "token_ids": ids[response],
+        "mask": mask[response],
+    }
+    log_probs = values.get("generation_logprobs")
+    if isinstance(log_probs, list) and len(log_probs) == len(ids):
+        found["log_probs"] = log_probs[response]
+    return found
+
+
+def _only(value: Any) -> Any:
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+TRL = Schema("TRL's logged completions", has(*TRL_FIELDS), _trl, by_prompt=True)
+VERL = Schema("verl's rollout dump", has(*VERL_FIELDS), _verl, by_prompt=True)
+OPENRLHF = Schema("OpenRLHF's outputs", has("input", "output", "reward"), _openrlhf, by_prompt=True)
+SLIME = Schema("slime's samples", has("tokens", "response_length", "prompt", "response"), _slime)
+NEMO_RL = Schema(
+    "NeMo-RL's training data",
+    has("content", "rewards", "idx"),
+    _nemo_rl,
+    files="train_data_step",
+)

@@ -1,0 +1,163 @@
+"""What verifiers and prime-rl write: episodes of traces, single traces, and earlier flat results.
+
+A trace is a graph of messages, each with the tokens that it adds to the conversation before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ktae.rollouts.schemas.base import (
+    Row,
+    Schema,
+    Source,
+    choose,
+    constant,
+    has,
+    is_number,
+    messages_text,
+    prompt_label,
+    reward_fields,
+    without,
+)
+from ktae.rollouts.schemas.training import CORRECTNESS_NAMES, step_of
+
+
+def _episode(row: Row, where: str, source: Source) -> Iterator[Row]:
+    """Each trainable agent's trace is a rollout; a group is a task, or what the trainer says.
+
+    prime-rl wrote single traces before it wrote episodes; such a row is its own trace.
+    """
+    traces = [trace for trace in _list(row.get("traces", [row])) if _trainable(trace)]
+    several = len({_at(trace, "agent", "name") for trace in traces}) > 1
+    for trace in traces:
+        task = trace.get("task") if isinstance(trace.get("task"), dict) else row["task"]
+        name, env = _at(trace, "agent", "name"), _environment(row)
+        label = _task_label(task)
+        group = _at(row, "group", "id") or (f"{env}/{label}" if env else label)
+        step = _at(row, "run", "work", "step")
+        plain = {
+            "group": f"{group} {name}" if several else group,
+            "step": step_of(source.path) if step is None else step,
+            "answer": _at(task, "data", "answer") or task.get("answer"),
+            "model": next((c["model"] for c in _list(trace.get("calls")) if c.get("model")), None),
+            "source": env,
+            "id": trace.get("id"),
+            "metrics": trace.get("metrics"),
+            "stop_condition": trace.get("stop_condition"),
+            **reward_fields(_reward(trace, where, source)),
+        }
+        yield plain | _last_branch(_list(trace.get("nodes")))
+
+
+def _trainable(trace: object) -> bool:
+    return isinstance(trace, dict) and _at(trace, "agent", "trainable") is not False
+
+
+def _environment(row: Row) -> str | None:
+    names = (("env", "name"), ("env", "id"), ("info", "prime_rl", "env_name"))
+    return next(filter(None, (_at(row, *path) for path in names)), None)
+
+
+def _task_label(task: Row) -> str:
+    """The task's key, or whatever else tells it apart."""
+    data = task.get("data") or task  # the fields of the task itself, in single traces
+    names = (task.get("key"), task.get("hash"), data.get("id"), data.get("idx"))
+    found = next((name for name in names if name is not None), None)
+    return prompt_label(data.get("prompt")) if found is None else str(found)
+
+
+def _reward(trace: Row, where: str, source: Source) -> object:
+    """The weighted sum of the rewards, or the reward or metric that was asked for."""
+    rewards = {name: r for name, r in (trace.get("rewards") or {}).items() if r is not None}
+    rewards = {name: {"score": r} if is_number(r) else r for name, r in rewards.items()}
+    if source.correctness is not None:
+        scores = {name: r["score"] for name, r in rewards.items()}
+        return choose((trace.get("metrics") or {}) | scores, (), where, source)
+    if is_number(trace.get("reward")):
+        return trace["reward"]
+    values = [r["score"] * r.get("weight", 1) for r in rewards.values()]
+    return sum(values) if values else None
+
+
+def _last_branch(nodes: list[Row]) -> Row:
+    """The conversation that ends with the last message: its prompt, response, tokens and mask."""
+    path: list[Row] = []
+    at = len(nodes) - 1 if nodes else None
+    while at is not None and len(path) <= len(nodes):
+        path.insert(0, nodes[at])
+        at = nodes[at].get("parent")
+    first = next((i for i, node in enumerate(path) if node.get("sampled")), len(path))
+    prompt = [_message_text(node.get("message")) for node in path[:first]]
+    # What tools and users say in between is part of the text; the mask leaves its tokens out.
+    response = [_message_text(node.get("message")) for node in path[first:]]
+    found: Row = {"prompt": "\n".join(prompt), "response": "\n".join(response)}
+    ids = [x for node in path for x in _list(node.get("token_ids"))]
+    mask = [x for node in path for x in _list(node.get("mask"))]
+    if True in mask and len(mask) == len(ids):
+        start = mask.index(True)
+        found |= {"token_ids": ids[start:], "mask": mask[start:]}
+        advantages = [x for node in path for x in _list(node.get("advantages"))]
+        found["advantage"] = constant(advantages)
+        log_probs = [x for node in path for x in _list(node.get("logprobs"))]
+        if len(log_probs) == sum(mask):
+            rest = iter(log_probs)
+            found["log_probs"] = [next(rest) if sampled else None for sampled in mask[start:]]
+    return found
+
+
+def _message_text(message: Any) -> str:
+    """A message's text, after its reasoning where that is apart."""
+    if not isinstance(message, dict):
+        return ""
+    parts = [message.get("reasoning_content"), messages_text([message])]
+    return "\n".join(part for part in parts if isinstance(part, str) and part)
+
+
+def _result(row: Row, where: str, source: Source) -> Iterator[Row]:
+    """`example_id`, `prompt`, `completion`, `answer`, `reward`, `task`; tokens of a single turn."""
+    used = ("example_id", "prompt", "completion", "reward", "task", "trajectory")
+    metrics = {name: x for name, x in row.items() if is_number(x) and name not in used}
+    reward = row["reward"]
+    if source.correctness is not None:
+        reward = choose(metrics | {"reward": reward}, CORRECTNESS_NAMES, where, source)
+    task = row.get("task")
+    label = str(row["example_id"])
+    plain = without(row, used) | {
+        "group": f"{task}/{label}" if isinstance(task, str) else label,
+        "step": step_of(source.path),
+        "prompt": messages_text(row.get("prompt")),
+        "response": messages_text(row["completion"]),
+        **reward_fields(reward),
+    }
+    turns = _list(row.get("trajectory"))
+    tokens = turns[0].get("tokens") if len(turns) == 1 and isinstance(turns[0], dict) else None
+    if isinstance(tokens, dict) and tokens.get("completion_ids"):
+        plain |= {"token_ids": tokens["completion_ids"], "mask": tokens.get("completion_mask")}
+    yield plain
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _at(value: Any, *names: str) -> Any:
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _is_episode(row: Row) -> bool:
+    has_traces = isinstance(row.get("traces"), list)
+    is_trace = isinstance(row.get("nodes"), list) and isinstance(row.get("rewards"), dict)
+    return isinstance(row.get("task"), dict) and (has_traces or is_trace)
+
+
+TRACES = Schema("verifiers' traces", _is_episode, _episode, files="traces")
+RESULTS = Schema(
+    "the results of verifiers or prime-rl",
+    has("example_id", "completion", "reward"),
+    _result,
+    files="train_rollouts",
+)

@@ -1,0 +1,98 @@
+"""Which fields of an unknown row seem to hold the response, the group and the reward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ktae.errors import InputError
+
+GUESSES = {
+    "response": (
+        "response", "responses", "completion", "completions", "output", "outputs", "model_output",
+        "generation", "generations", "generated_text", "generated", "model_response", "prediction",
+        "predictions", "solution_str", "rollout", "sample", "text", "content",
+    ),
+    "group": (
+        "group", "group_id", "prompt_id", "problem_id", "question_id", "task_id", "example_id",
+        "group_index", "prompt_index", "problem_idx", "qid", "doc_id", "unique_id", "problem",
+        "prompt", "question", "query", "input", "instruction", "messages", "uid", "idx", "id",
+    ),
+    "reward": (
+        "reward", "rewards", "correct", "is_correct", "correctness", "acc", "accuracy", "score",
+        "scores", "exact_match", "pass", "passed", "success", "is_right", "verdict",
+    ),
+    "answer": (
+        "answer", "answers", "gt", "gts", "gold", "ground_truth", "reference", "reference_answer",
+        "target", "solution", "label",
+    ),
+}  # fmt: skip
+"""Names that a field may have, the likeliest first."""
+
+MAX_DEPTH = 4
+
+
+class UnknownRowsError(InputError):
+    """Rows without a response; `options` name the fields that seem to hold what is needed."""
+
+    def __init__(self, found: str, options: list[str]) -> None:
+        super().__init__(f"{found}; {' '.join(options)} would read it")
+        self.found = found
+        self.options = options
+
+
+def options_for(row: dict[str, Any], wanted: tuple[str, ...]) -> list[str]:
+    """`--field` options for each of `wanted` that some field seems to hold.
+
+    Args:
+        row: as it was read.
+        wanted: keys of `GUESSES`.
+    """
+    leaves = list(_leaves(row))
+    options, taken = [], set()
+    for name in wanted:
+        found = _best(name, [(path, value) for path, value in leaves if path not in taken])
+        if found is not None:
+            taken.add(found)
+            options += ["--field", f"{name}={found}"]
+    return options
+
+
+def _best(name: str, leaves: list[tuple[str, Any]]) -> str | None:
+    """The path of the likeliest name; the shallowest and first of several."""
+    ranked = [
+        (GUESSES[name].index(_last(path)), path.count("."), i)
+        for i, (path, value) in enumerate(leaves)
+        if _last(path) in GUESSES[name] and _fits(name, value)
+    ]
+    return leaves[min(ranked)[2]][0] if ranked else None
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2].lower()
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Whether a value is of the kind that such a field holds."""
+    if isinstance(value, list) and value and name != "group":
+        value = value[0]
+    if name == "response":
+        return isinstance(value, str) or (isinstance(value, dict) and "content" in value)
+    if name == "reward":
+        return isinstance(value, bool | int | float)
+    if name == "group":
+        is_conversation = isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+        return is_conversation or isinstance(value, str | int)
+    return isinstance(value, str | int | float)
+
+
+def _leaves(value: dict[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Dotted paths and their values; a list of objects stands for its first one."""
+    for name, inside in value.items():
+        here = f"{path}{name}"
+        is_list = isinstance(inside, list) and inside and isinstance(inside[0], dict)
+        below = inside[0] if is_list else inside
+        if isinstance(below, dict) and depth < MAX_DEPTH and not (is_list and "content" in below):
+            yield from _leaves(below, f"{here}.", depth + 1)
+        else:
+            yield here, inside

@@ -1,0 +1,82 @@
+"""What a reader did with rows that are not as they should be, and what it found the files to be."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+
+from ktae.errors import InputError
+from ktae.rollouts.rows import is_null
+from ktae.rollouts.schemas.base import Row, prompt_label
+from ktae.rollouts.suggestion import UnknownRowsError
+
+
+@dataclasses.dataclass
+class Tolerance:
+    """For people who look at a dump: what rows lack is made up for, and counted here."""
+
+    strict: bool = False
+    """Raise the first error instead, and make up for nothing but a group that the prompt tells."""
+    without_reward: int = 0
+    """Rows with neither a reward nor a verdict, which would be a reward of 1 or 0."""
+    without_group: int = 0
+    """Rows without a group that were grouped by their prompt."""
+    alone: int = 0
+    """Rows with neither group nor prompt, each a group of its own."""
+    half_surrogates: int = 0
+    """Rows whose text held half a surrogate pair, which is no text; shown as U+FFFD."""
+    padding: int = 0
+    """verl's padding rows, which are left out."""
+    repeated: int = 0
+    """Rows that repeat rollouts of others: lm-evaluation-harness writes one row a filter."""
+    rejected: list[str] = dataclasses.field(default_factory=list)
+    """What was wrong with the rows that could not be used."""
+    unknown: InputError | None = None
+    """The error of the first row that is in no known form, with options that would read it."""
+    schemas: Counter[str] = dataclasses.field(default_factory=Counter)
+    """How many files were read as what, such as "verl's rollout dump"; none for plain rollouts."""
+    models: int = 0
+    """How many models are told apart; 0 where the rollouts name at most one."""
+    hint: list[str] = dataclasses.field(default_factory=list)
+    """Options that name the fields that the first row without a reward or group seems to have."""
+
+    def reject(self, error: InputError) -> None:
+        """Note a row that cannot be used, or raise what is wrong with it."""
+        if self.strict:
+            raise error
+        self.rejected.append(str(error))
+        if isinstance(error, UnknownRowsError) and self.unknown is None:
+            self.unknown = error
+
+    def complete(self, row: Row, where: str) -> Row:
+        """`row`, with whatever it lacks and can be done without."""
+        if not ("response" in row or "token_ids" in row):
+            return row  # refused, with the fields that it has
+        fields = dict(row)
+        if not self.strict:
+            fields = {name: self._whole(value) for name, value in row.items()}
+            self.half_surrogates += any(
+                fields[name] != value for name, value in row.items() if isinstance(value, str)
+            )
+        if "group" not in fields or (fields["group"] is None and not self.strict):
+            prompt = fields.get("prompt", fields.get("problem"))
+            if prompt is not None:
+                self.without_group += 1
+                fields["group"] = prompt_label(prompt)
+            elif not self.strict:
+                self.alone += 1
+                fields["group"] = where
+        if "reward" not in fields and not is_null(fields.get("correct")):
+            fields["reward"] = float(fields["correct"] == 1)
+        if not self.strict and is_null(fields.get("reward")):
+            known = not is_null(fields.get("correct"))
+            self.without_reward += not known
+            fields["reward"] = float(fields["correct"] == 1) if known else None
+            fields.setdefault("correct", None)
+        return fields
+
+    @staticmethod
+    def _whole(value: object) -> object:
+        if isinstance(value, str) and not value.isascii():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value

@@ -1,0 +1,487 @@
+"""Each schema in the shape that its tool's source or documentation gives it, and what is taken."""
+
+import gzip
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ktae import InputError
+from ktae.evaluation import outputs
+from ktae.rollouts import readers
+from ktae.rollouts.folders import rollout_files
+from ktae.rollouts.schemas.nested import parse_fields
+from ktae.rollouts.suggestion import UnknownRowsError
+from ktae.rollouts.tolerance import Tolerance
+
+
+def write(path, *rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def read(*paths, **options):
+    """The rollouts without what is null, and what the files were read as."""
+    found = Tolerance(strict=True)
+    table = readers.read(paths, tolerance=found, **options)
+    rows = [{k: v for k, v in row.items() if v is not None} for row in table.to_pylist()]
+    return rows, dict(found.schemas)
+
+
+# --- trainers
+
+
+def test_openrlhf(tmp_path):
+    row = {"input": "2 + 2?", "output": "4", "reward": 1.0, "label": "4", "datasource": "sums"}
+    rows, found = read(write(tmp_path / "o.jsonl", row, row | {"output": "5", "reward": -1.0}))
+    assert found == {"OpenRLHF's outputs": 1}
+    assert [(x["response"], x["reward"], x["correct"]) for x in rows] == [("4", 1, 1), ("5", -1, 0)]
+    assert len({x["group"] for x in rows}) == 1
+    assert rows[0]["answer"] == "4"
+    assert json.loads(rows[0]["extra"]) == {"datasource": "sums"}
+
+
+SLIME = {
+    "group_index": 3,
+    "index": 25,
+    "prompt": [{"role": "user", "content": "2 + 2?"}],
+    "tokens": [9, 8, 7, 4, 5],
+    "response": "4.",
+    "response_length": 2,
+    "label": "4",
+    "reward": 1,
+    "loss_mask": None,
+    "status": "completed",
+    "metadata": {},
+}
+
+
+def test_slime(tmp_path):
+    masked = SLIME | {"loss_mask": [1, 0], "reward": {"acc": 0, "score": -1.0}}
+    rows, found = read(write(tmp_path / "rollout_12.jsonl", SLIME, masked))
+    assert found == {"slime's samples": 1}
+    assert [x["token_ids"] for x in rows] == [[4, 5], [4, 5]]
+    assert rows[1]["mask"] == [True, False]
+    assert [x["reward"] for x in rows] == [1, -1]
+    assert {(x["group"], x["step"], x["prompt"], x["answer"]) for x in rows} == {
+        ("3", 12, "2 + 2?", "4")
+    }
+    rows, _ = read(tmp_path / "rollout_12.jsonl", correctness="acc")
+    assert [x["correct"] for x in rows] == [1, 0]
+
+
+def test_slime_as_torch_saves_it(tmp_path):
+    torch = pytest.importorskip("torch")
+    for step in (2, 10):
+        torch.save({"rollout_id": step, "samples": [SLIME] * 2}, tmp_path / f"{step}.pt")
+    torch.save({"weights": torch.zeros(2)}, tmp_path / "optimizer.pt")
+    rows, found = read(tmp_path)
+    assert found == {"slime's samples": 2}
+    assert [x["step"] for x in rows] == [2, 2, 10, 10]
+    with pytest.raises(InputError, match="expected a dict with a list samples"):
+        read(tmp_path / "optimizer.pt")
+
+
+def test_a_pickle_of_more_than_plain_data_is_not_run(tmp_path):
+    torch = pytest.importorskip("torch")
+    torch.save({"samples": [tmp_path]}, tmp_path / "1.pt")
+    with pytest.raises(InputError, match=r"1\.pt: broken, or more than plain data"):
+        read(tmp_path / "1.pt")
+
+
+def nemo_row(idx, response, reward, advantage):
+    """As `log_batched_dict_as_jsonl` writes them: slices of one, padded to the longest."""
+    ids, prompt = [11, 12, 13, *response], 3
+    n_padding = 8 - len(ids)
+    return {
+        "rewards": [reward],
+        "input_lengths": [len(ids)],
+        "token_ids": [ids + [0] * n_padding],
+        "token_loss_mask": [[0] * prompt + [1] * len(response) + [0] * n_padding],
+        "sample_loss_mask": [1.0],
+        "advantages": [[advantage] * 8],
+        "generation_logprobs": [[-0.5] * 8],
+        "prev_logprobs": [[-0.5] * 8],
+        "content": ["2 + 2?", "4"] if idx else ["4"],
+        "idx": idx,
+    }
+
+
+def test_nemo_rl(tmp_path):
+    for step in (2, 10):
+        rows = (nemo_row(0, [4, 5], 1.0, 0.5), nemo_row(1, [6, 7, 8], 0.0, -0.5))
+        write(tmp_path / f"train_data_step{step}.jsonl", *rows)
+    write(tmp_path / f"val_data_step{step}.jsonl", {"content": ["x"], "rewards": [1.0], "idx": 0})
+    (tmp_path / "config.json").write_text("{}")
+    rows, found = read(tmp_path)
+    assert found == {"NeMo-RL's training data": 2}
+    assert [x["step"] for x in rows] == [2, 2, 10, 10]
+    assert [x["token_ids"] for x in rows[:2]] == [[4, 5], [6, 7, 8]]
+    assert rows[1]["mask"] == [True] * 3
+    assert [x["advantage"] for x in rows[:2]] == [0.5, -0.5]
+    assert len({x["group"] for x in rows}) == 1
+    assert json.loads(rows[0]["extra"])["log_probs"] == [-0.5, -0.5]
+
+
+# --- verifiers and prime-rl
+
+
+def node(parent, role, content, ids, mask, *, sampled=False, **more):
+    message = {"role": role, "content": content}
+    ids = {"token_ids": ids, "mask": mask}
+    return {"parent": parent, "message": message, "sampled": sampled, **ids, **more}
+
+
+def trace(nodes, rewards, name="agent", **agent):
+    return {
+        "id": "t",
+        "task": {"type": "Sum", "data": {"idx": 7, "prompt": "2 + 2?", "answer": "4"}, "key": "k7"},
+        "agent": {"config": {}, "name": name, **agent},
+        "nodes": nodes,
+        "calls": [{"model": "qwen"}],
+        "rewards": rewards,
+        "metrics": {"turns": 1.0},
+    }
+
+
+def test_verifiers_traces(tmp_path):
+    nodes = [
+        node(None, "user", "2 + 2?", [1, 2], [False, False]),
+        node(0, "assistant", "use", [3, 4], [False, True], sampled=True, advantages=[0.5]),
+        node(1, "tool", "4", [5], [False]),
+        node(2, "assistant", "it is 4", [6, 7], [False, True], sampled=True, advantages=[0.5]),
+    ]
+    text = [
+        node(None, "user", "2 + 2?", [], []),
+        node(0, "assistant", "5", [], [], sampled=True),
+    ]
+    episode = {
+        "id": "e",
+        "env": {"id": "sums"},
+        "task": trace([], {})["task"],
+        "run": {"type": "train", "id": "r", "work": {"type": "train", "step": 5}},
+        "traces": [
+            trace(
+                nodes,
+                {"right": {"score": 1.0, "weight": 1.0}, "form": {"score": 1.0, "weight": 0.5}},
+            ),
+            trace(text, {"right": {"score": 0.0}, "form": None}),
+            trace(text, {}, name="judge", trainable=False),
+        ],
+    }
+    rows, found = read(write(tmp_path / "traces.jsonl", episode))
+    assert found == {"verifiers' traces": 1}
+    assert [x["reward"] for x in rows] == [1.5, 0.0]
+    assert (rows[0]["token_ids"], rows[0]["mask"]) == ([4, 5, 6, 7], [True, False, False, True])
+    assert rows[0]["advantage"] == 0.5
+    assert rows[1]["response"] == "5"
+    assert {(x["group"], x["step"], x["answer"], x["prompt"]) for x in rows} == {
+        ("sums/k7", 5, "4", "2 + 2?")
+    }
+    rows, _ = read(tmp_path / "traces.jsonl", correctness="turns")
+    assert [x["reward"] for x in rows] == [1, 1]
+
+
+def test_single_traces_of_prime_rl(tmp_path):
+    """As it wrote them before episodes: the task's fields are its own, rewards may be numbers."""
+    nodes = [
+        node(None, "user", "2 + 2?", [1], [False]),
+        node(0, "assistant", "4", [2], [True], sampled=True),
+    ]
+    row = trace(nodes, {"right": 1.0}) | {
+        "task": {"idx": 7, "prompt": "2 + 2?", "answer": "4"},
+        "info": {"prime_rl": {"env_name": "sums"}},
+    }
+    write(
+        tmp_path / "rollouts" / "step_6" / "train_rollouts.jsonl",
+        row,
+        row | {"rewards": {"right": 0.0}},
+    )
+    write(tmp_path / "rollouts" / "step_6" / "eval_rollouts.jsonl", {})
+    rows, found = read(tmp_path)
+    assert found == {"verifiers' traces": 1}
+    assert [(x["correct"], x["token_ids"]) for x in rows] == [(1, [2]), (0, [2])]
+    assert {(x["group"], x["step"], x["answer"], x["source"]) for x in rows} == {
+        ("sums/7", 6, "4", "sums")
+    }
+
+
+def test_results_of_verifiers_and_prime_rl(tmp_path):
+    row = {
+        "example_id": 3,
+        "task": "sums",
+        "prompt": [{"role": "user", "content": "2 + 2?"}],
+        "completion": [{"role": "assistant", "content": "4"}],
+        "answer": "4",
+        "reward": 1.0,
+        "trajectory": [{"tokens": {"completion_ids": [4, 5], "completion_mask": [1, 1]}}],
+    }
+    text = row | {"trajectory": None, "reward": 0.0}
+    rows, found = read(write(tmp_path / "step_4" / "train_rollouts.jsonl", row, text))
+    assert found == {"the results of verifiers or prime-rl": 1}
+    assert rows[0]["token_ids"] == [4, 5]
+    assert "token_ids" not in rows[1]
+    assert {(x["group"], x["step"], x["response"]) for x in rows} == {("sums/3", 4, "4")}
+
+
+# --- evaluations
+
+LM_EVAL = {
+    "doc_id": 3,
+    "doc": {"question": "2 + 2?", "answer": "#### 4"},
+    "target": "#### 4",
+    "arguments": {"gen_args_0": {"arg_0": "Question: 2 + 2?", "arg_1": {"until": []}}},
+    "resps": [["so 4"]],
+    "filtered_resps": ["4"],
+    "filter": "strict-match",
+    "metrics": ["exact_match"],
+    "exact_match": 1.0,
+    "doc_hash": "x",
+}
+
+
+def test_lm_eval(tmp_path):
+    wrong = {"resps": [["so 5"]], "exact_match": 0.0, "doc_id": 4}
+    rows = [LM_EVAL, LM_EVAL | {"filter": "flexible-extract"}, LM_EVAL | wrong]
+    path = write(tmp_path / "m" / "samples_gsm8k_2025-01-02T03-04-05.6.jsonl", *rows)
+    write(tmp_path / "m" / "other.jsonl", {"x": 1})
+    rows, found = read(tmp_path)
+    assert found == {"samples of lm-evaluation-harness": 1}
+    assert [(x["group"], x["correct"], x["response"]) for x in rows] == [
+        ("3", 1, "so 4"),
+        ("4", 0, "so 5"),
+    ]
+    assert rows[0]["prompt"] == "Question: 2 + 2?"
+    first, second = outputs.read(path)
+    assert (first.group, first.answers, second.reward) == ("gsm8k/3", ("4",), 0.0)
+
+
+def test_lm_eval_of_several_responses_and_metrics(tmp_path):
+    path = tmp_path / "samples_x.jsonl"
+    several = LM_EVAL | {"resps": [["a", "b"]]}
+    rows, _ = read(write(path, several | {"exact_match": [1.0, 0.0]}))
+    assert [x["correct"] for x in rows] == [1, 0]
+    found = Tolerance()
+    readers.read([write(path, several)], tolerance=found)  # one value says nothing about each
+    assert found.without_reward == 2
+    two = LM_EVAL | {"metrics": ["acc", "exact_match"], "acc": 0.0}
+    with pytest.raises(InputError, match="correctness is None; expected"):
+        read(write(path, two))
+    assert read(path, correctness="acc")[0][0]["correct"] == 0
+    with pytest.raises(InputError, match="log-likelihoods of choices"):
+        read(write(path, LM_EVAL | {"resps": [[[-1.0, False]], [[-2.0, True]]]}))
+
+
+def test_lighteval(tmp_path):
+    row = {
+        "doc": {
+            "query": "2 + 2?",
+            "choices": ["4"],
+            "gold_index": 0,
+            "id": "3",
+            "task_name": "lighteval|gsm8k|0",
+        },
+        "model_response": {"text": ["4"], "output_tokens": [[4, 5]], "logprobs": []},
+        "metric": {"extractive_match": 1.0},
+    }
+    wrong = row | {"metric": {"extractive_match": 0.0}}
+    path = tmp_path / "details_gsm8k.parquet"
+    pq.write_table(pa.Table.from_pylist([row, wrong]), path)
+    rows, found = read(tmp_path)
+    assert found == {"lighteval's details": 1}
+    assert [(x["group"], x["correct"], x["answer"]) for x in rows] == [("3", 1, "4"), ("3", 0, "4")]
+    assert rows[0]["token_ids"] == [4, 5]
+    assert [(x.group, x.tokens) for x in outputs.read(path)] == [("gsm8k/3", 2)] * 2
+
+
+def test_old_lighteval(tmp_path):
+    row = {
+        "example": "2 + 2?",
+        "full_prompt": "Q: 2 + 2?",
+        "predictions": "['4']",
+        "gold": "['4']",
+        "metrics": {"qem": 1.0},
+    }
+    rows, found = read(write(tmp_path / "d.jsonl", row))
+    assert found == {"lighteval's details (before 0.10)": 1}
+    assert (rows[0]["response"], rows[0]["answer"], rows[0]["correct"]) == ("4", "4", 1)
+
+
+def test_the_authors_outputs(tmp_path):
+    entry = {"task_name": "aime", "gt": ["7", "7"], "model_output": ["7", "8"], "reward": [1, 0]}
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([entry, entry]))
+    rows, found = read(path)
+    assert found == {"the outputs of the KTAE authors": 1}
+    assert [(x["group"], x["correct"]) for x in rows] == [
+        ("aime/0", 1),
+        ("aime/0", 0),
+        ("aime/1", 1),
+        ("aime/1", 0),
+    ]
+
+
+# --- any other file
+
+
+def test_one_list_one_object_and_gzip(tmp_path):
+    rows = [{"group": "a", "response": str(i), "reward": i % 2} for i in range(3)]
+    one_list, one_each = tmp_path / "list.json.gz", tmp_path / "each"
+    one_list.write_bytes(gzip.compress(json.dumps(rows, indent=1).encode()))
+    one_each.mkdir()
+    for i, row in enumerate(rows):
+        (one_each / f"{i}.json").write_text(json.dumps(row))
+    assert read(one_list) == read(one_each)
+    assert [x["group"] for x in read(one_list)[0]] == ["a"] * 3
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"response": ["4", "5"], "reward": [1, 0]},
+        {"responses": ["4", "5"], "scores": [1.0, 0.0]},
+        {"rollouts": [{"response": "4", "reward": 1}, {"response": "5", "reward": 0}]},
+        {"samples": [{"response": "4", "score": True}, {"response": "5", "score": False}]},
+    ],
+)
+def test_lists_of_rollouts_in_a_row(row, tmp_path):
+    rows, found = read(write(tmp_path / "r.jsonl", {"group": 1, "answer": "4", "x": [1]} | row))
+    assert found == {"rollouts nested in rows": 1}
+    assert [(x["group"], x["answer"], x["response"], x["correct"]) for x in rows] == [
+        ("1", "4", "4", 1),
+        ("1", "4", "5", 0),
+    ]
+
+
+FIELDS = ["response=output", "group=prompt_id", "reward=scores.acc"]
+
+
+def test_named_fields(tmp_path):
+    row = {"output": "4", "prompt_id": 3, "scores": {"acc": 1.0, "style": 0.2}, "note": "n"}
+    rows, found = read(write(tmp_path / "r.jsonl", row), fields=parse_fields(FIELDS))
+    assert found == {readers.BY_FIELDS: 1}
+    assert rows == [
+        {"group": "3", "response": "4", "reward": 1, "correct": 1, "extra": '{"note": "n"}'}
+    ]
+
+
+def test_named_fields_in_lists(tmp_path):
+    row = {
+        "q": [{"role": "user", "content": "2 + 2?"}],
+        "runs": [{"text": "4", "ok": True}, {"text": "5", "ok": False}],
+    }
+    fields = parse_fields(["response=runs.text", "group=q", "prompt=q", "reward=runs.ok"])
+    rows, _ = read(write(tmp_path / "r.jsonl", row), fields=fields)
+    assert [(x["response"], x["correct"], x["prompt"]) for x in rows] == [
+        ("4", 1, "2 + 2?"),
+        ("5", 0, "2 + 2?"),
+    ]
+    assert len({x["group"] for x in rows}) == 1
+    first = {"response": "runs.0.text", "group": "q", "reward": "runs.0.ok"}
+    assert [x["response"] for x in read(tmp_path / "r.jsonl", fields=first)[0]] == ["4"]
+
+
+def test_a_named_field_replaces_a_schemas(tmp_path):
+    row = {"input": "2 + 2?", "output": "4", "score": 1.0, "step": 1, "acc": True, "mine": 0.0}
+    rows, found = read(write(tmp_path / "1.jsonl", row), fields={"reward": "mine"})
+    assert found == {"verl's rollout dump": 1}
+    assert (rows[0]["reward"], rows[0]["correct"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("response", "expected NAME=PATH"),
+        ("respons=x", "no field 'respons'; expected one of group"),
+    ],
+)
+def test_a_bad_option(given, message):
+    with pytest.raises(InputError, match=message):
+        parse_fields([given])
+
+
+def test_a_named_field_that_is_not_there(tmp_path):
+    path = write(tmp_path / "r.jsonl", {"text": "4"})
+    with pytest.raises(InputError, match=r"line 1: nothing at 'output' for response; .* 'text'"):
+        read(path, fields={"response": "output"})
+    path = write(tmp_path / "r.jsonl", {"texts": ["4", "5"], "oks": [1]})
+    with pytest.raises(InputError, match="line 1: 1 of reward for 2 rollouts"):
+        read(path, fields={"response": "texts", "reward": "oks", "group": "oks.0"})
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"question": "2 + 2?", "meta": {"prompt_id": 3}, "completion": "4", "scores": {"acc": 1}},
+        {"qid": "a", "gen": {"generated_text": ["4", "5"]}, "is_correct": [True, False]},
+        {"problem": "2 + 2?", "runs": [{"output": "4", "score": 1.0}, {"output": "", "score": 0}]},
+    ],
+)
+def test_what_is_suggested_reads_the_file(row, tmp_path):
+    path = write(tmp_path / "r.jsonl", row)
+    with pytest.raises(UnknownRowsError) as caught:
+        read(path)
+    options = caught.value.options
+    assert options[::2] == ["--field"] * 3
+    rows, _ = read(path, fields=parse_fields(options[1::2]))
+    assert rows[0]["response"] == "4"
+    assert rows[0]["correct"] == 1
+
+
+def test_rows_that_look_like_a_schema_and_are_none(tmp_path):
+    row = {"example_id": 1, "completion": "x", "reward": {"a": 1}, "trajectory": [{"tokens": 5}]}
+    with pytest.raises(InputError, match="line 1: reward is"):
+        read(write(tmp_path / "r.jsonl", row))
+    row = {"doc": {}, "model_response": {"text": ["x"]}, "metric": {"acc": 1.0}, "x": 1}
+    row["doc"] = {"gold_index": 0, "choices": 7}
+    with pytest.raises(InputError, match="looks like lighteval's details, but a field"):
+        read(write(tmp_path / "r.jsonl", row))
+
+
+# --- models and folders
+
+
+def test_models_are_told_apart(tmp_path):
+    rows = [
+        {"group": "a", "response": "x", "reward": i, "model": name, "answer": "1"}
+        for name in ("small", "large")
+        for i in (0, 1)
+    ]
+    path = write(tmp_path / "r.jsonl", *rows)
+    found = Tolerance()
+    table = readers.read([path], tolerance=found)
+    assert table["group"].to_pylist() == ["a (small)"] * 2 + ["a (large)"] * 2
+    assert found.models == 2
+    from ktae.rollouts import record
+
+    record.write(table, tmp_path / "again.parquet")
+    assert readers.read([tmp_path / "again.parquet"])["group"].equals(table["group"])
+    assert set(readers.read([path], pool_models=True)["group"].to_pylist()) == {"a"}
+    graded = outputs.read(path)
+    assert [(x.model, x.sample) for x in graded] == [
+        ("small", 0),
+        ("small", 1),
+        ("large", 0),
+        ("large", 1),
+    ]
+    outputs.check_complete(graded, "f")
+    assert [x.sample for x in outputs.read(path, pool_models=True)] == [0, 1, 2, 3]
+
+
+def test_folders_of_folders(tmp_path):
+    write(tmp_path / "runs" / "a" / "traces.jsonl", {})
+    write(tmp_path / ".cache" / "x.jsonl", {})
+    write(tmp_path / "runs" / "a" / "log.jsonl", {})
+    assert rollout_files(tmp_path) == [tmp_path / "runs" / "a" / "traces.jsonl"]
+
+
+# --- real dumps
+
+
+def test_shared_dumps_of_several_models(shared_data):
+    path = shared_data / "rollouts" / "mathl5_8models_k8.jsonl.gz"
+    apart = readers.read([path])
+    assert len(set(apart["group"].to_pylist())) == 721 * 8
+    assert len(set(readers.read([path], pool_models=True)["group"].to_pylist())) == 721
