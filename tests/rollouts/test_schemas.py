@@ -470,6 +470,20 @@ def test_models_are_told_apart(tmp_path):
     assert [x.sample for x in outputs.read(path, pool_models=True)] == [0, 1, 2, 3]
 
 
+def test_models_are_pooled_where_most_rollouts_would_be_alone(tmp_path):
+    rows = [
+        {"group": "a", "response": f"{i}", "reward": 1, "model": name}
+        for i, name in enumerate(["small", "large", "large", "huge", "tiny"])
+    ]
+    found = Tolerance()
+    path = write(tmp_path / "r.jsonl", *rows)
+    assert set(readers.read([path], tolerance=found)["group"].to_pylist()) == {"a"}
+    assert (found.models, found.pooled) == (4, True)
+    apart = readers.read([path], pool_models=False, tolerance=found)
+    assert len(set(apart["group"].to_pylist())) == 4
+    assert not found.pooled
+
+
 def test_folders_of_folders(tmp_path):
     write(tmp_path / "runs" / "a" / "traces.jsonl", {})
     write(tmp_path / ".cache" / "x.jsonl", {})
@@ -482,6 +496,9 @@ def test_folders_of_folders(tmp_path):
 
 def test_shared_dumps_of_several_models(shared_data):
     path = shared_data / "rollouts" / "mathl5_8models_k8.jsonl.gz"
-    apart = readers.read([path])
+    apart = readers.read([path], pool_models=False)
     assert len(set(apart["group"].to_pylist())) == 721 * 8
-    assert len(set(readers.read([path], pool_models=True)["group"].to_pylist())) == 721
+    found = Tolerance()
+    pooled = readers.read([path], tolerance=found)
+    assert found.pooled, "each model answered each problem once"
+    assert len(set(pooled["group"].to_pylist())) == 721

@@ -152,3 +152,10 @@ def test_rollouts_cut_to_nothing_are_all_alike(rng):
         rollouts, {"paper": "paper"}, keep=np.zeros(len(rollouts), dtype=np.int64)
     )
     assert found.estimators[0].auc.value == 0.5
+
+
+def test_too_few_groups_to_show_anything(rng):
+    found = held_out.held_out_pairs(make_rollouts(told_by_a_token(rng, 4)), {"paper": "paper"})
+    told = advice(found)
+    assert told.take is None
+    assert told.lines[0].startswith("4 groups")

@@ -23,7 +23,7 @@ def compare(
     ] = False,
     correctness: Correctness = None,
     field: Fields = None,
-    pool_models: PoolModels = False,
+    pool_models: PoolModels = None,
     time_limit: Annotated[
         float,
         typer.Option(help="Processor seconds to grade one output of a file without verdicts."),

@@ -51,7 +51,7 @@ def eval_(
     partial: options.Partial = False,
     correctness: Correctness = None,
     field: Fields = None,
-    pool_models: PoolModels = False,
+    pool_models: PoolModels = None,
     time_limit: options.TimeLimit = 5.0,
     workers: options.Workers = None,
     show: options.Show = 20,
@@ -168,7 +168,7 @@ def _name_of(model: str) -> str:
 
 
 def read_saved(
-    path: Path, correctness: str | None, field: list[str] | None, pool_models: bool
+    path: Path, correctness: str | None, field: list[str] | None, pool_models: bool | None
 ) -> list[Output]:
     """The outputs that are there already; what they were read as is said on stderr."""
     from ktae.evaluation import outputs as saved
@@ -177,7 +177,7 @@ def read_saved(
 
     found = Tolerance(strict=True)
     reading = Options(correctness=correctness, fields=fields_of(field))
-    outputs = saved.read(path, reading, pool_models=pool_models, tolerance=found)
+    outputs = saved.read(path, reading, pool_models=bool(pool_models), tolerance=found)
     if not pool_models:
         models = len(saved.by_model(outputs))
         found.models = models if models > 1 else 0

@@ -70,11 +70,12 @@ Fields = Annotated[
     ),
 ]
 PoolModels = Annotated[
-    bool,
+    bool | None,
     typer.Option(
-        "--pool-models",
-        help="Rollouts of several models are one group. Without it a group is a problem of one "
-        "model.",
+        "--pool-models/--by-model",
+        help="Rollouts of several models are one group, or a group is a problem of one model "
+        "[default: by model, unless most rollouts would be alone].",
+        show_default=False,
     ),
 ]
 
@@ -137,10 +138,9 @@ def note_reading(found: Tolerance, n: int) -> None:
         read_as = [f"{name} ({k} files)" if k > 1 else name for name, k in found.schemas.items()]
         _note(f"read as {', '.join(read_as)}")
     if found.models:
-        _note(
-            f"{found.models:,} models are told apart: a group is a problem of one model; "
-            "--pool-models puts them together"
-        )
+        how = "are pooled; --by-model tells them" if found.pooled else "are told"
+        other = "" if found.pooled else ": a group is a problem of one; --pool-models pools them"
+        _note(f"{found.models:,} models {how} apart{other}")
     if found.repeated:
         _note(f"{found.repeated:,} rows left out: other filters of the same responses")
     for message in found.rejected[:3]:

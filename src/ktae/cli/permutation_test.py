@@ -53,7 +53,7 @@ def permutation_test(
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
     field: Fields = None,
-    pool_models: PoolModels = False,
+    pool_models: PoolModels = None,
     permutations: Annotated[
         int, typer.Option(min=1, help="How often the labels are permuted.")
     ] = 20,

@@ -36,7 +36,7 @@ def report(
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
     field: Fields = None,
-    pool_models: PoolModels = False,
+    pool_models: PoolModels = None,
     title: Annotated[
         str | None, typer.Option(help="Of the page [default: the inputs' names].")
     ] = None,
@@ -92,7 +92,7 @@ def show(
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
     field: Fields = None,
-    pool_models: PoolModels = False,
+    pool_models: PoolModels = None,
 ) -> None:
     """Show one group in the terminal: every token coloured by its credit."""
     from rich.console import Console

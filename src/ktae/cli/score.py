@@ -71,7 +71,7 @@ def score(
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
     field: Fields = None,
-    pool_models: PoolModels = False,
+    pool_models: PoolModels = None,
     output: Output = Path("scores.parquet"),
     top: Annotated[int, typer.Option(min=1, help="Tokens to show, for and against.")] = 10,
     groups: Annotated[

@@ -9,11 +9,14 @@ import typer
 
 from ktae.cli.options import (
     Correctness,
+    Fields,
     Inputs,
+    PoolModels,
     Threshold,
     TokenizerName,
     check,
-    note_left_out,
+    fields_of,
+    note_reading,
 )
 from ktae.cli.tables import make_table
 from ktae.errors import InputError
@@ -50,6 +53,8 @@ def validate(
     ] = None,
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
+    field: Fields = None,
+    pool_models: PoolModels = None,
     until: Annotated[
         float | None,
         typer.Option(metavar="SHARE", help="Look at this share of each rollout, such as 0.5."),
@@ -83,7 +88,10 @@ def validate(
     _check_outputs(json_out, plot)
     console = Console(markup=False, emoji=False, highlight=False)
     with Console(stderr=True).status("reading") as status:
-        dump = reading.load(inputs, tokenizer, threshold=threshold, correctness=correctness)
+        dump = reading.load(
+            inputs, tokenizer, threshold=threshold, correctness=correctness,
+            fields=fields_of(field), pool_models=pool_models,
+        )  # fmt: skip
         reading.require_rollouts(dump)
         status.update("holding out")
         keep, answers = _looked_at(dump, until, before_answer)
@@ -91,7 +99,7 @@ def validate(
             dump.rollouts, chosen, keep=keep, answers=answers, pairs=pairs, seed=seed,
             vocabulary=_vocabulary(tokenizer, chosen),
         )  # fmt: skip
-    note_left_out(dump.tolerance.rejected)
+    note_reading(dump.tolerance, len(dump.rollouts))
     if dump.unit == "words":
         typer.echo("ktae: no --tokenizer: words are compared, not the policy's tokens", err=True)
     advised = advice(found)

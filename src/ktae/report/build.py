@@ -23,7 +23,7 @@ def write_report(
     threshold: float = 0.0,
     correctness: str | None = None,
     fields: Mapping[str, str] | None = None,
-    pool_models: bool = False,
+    pool_models: bool | None = None,
     max_tokens: int = sampling.MAX_TOKENS,
     title: str | None = None,
 ) -> inputs.Dump:
@@ -40,7 +40,7 @@ def write_report(
         threshold: a rollout without a verdict is correct if its reward is above this.
         correctness: of several rewards the one that says whether a rollout is correct.
         fields: where a rollout's fields are in a row, as dotted paths: {"reward": "scores.acc"}.
-        pool_models: whether a problem's rollouts of several models are one group.
+        pool_models: see `ktae.rollouts.readers.read`.
         max_tokens: bound on the response tokens in the page; above it whole groups are left out by
             the rule in `ktae.report.sampling`, and the page says so.
         title: the page's title; the inputs' names by default.
@@ -85,7 +85,7 @@ def show(
     threshold: float = 0.0,
     correctness: str | None = None,
     fields: Mapping[str, str] | None = None,
-    pool_models: bool = False,
+    pool_models: bool | None = None,
     max_tokens: int = 500_000,
     height: int = 720,
 ) -> Inline:
@@ -114,7 +114,7 @@ def _dump(
     threshold: float,
     correctness: str | None,
     fields: Mapping[str, str] | None,
-    pool_models: bool,
+    pool_models: bool | None,
 ) -> inputs.Dump:
     if isinstance(rollouts, str | Path):
         rollouts = [rollouts]

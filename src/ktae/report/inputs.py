@@ -58,7 +58,7 @@ def load(
     threshold: float = 0.0,
     correctness: str | None = None,
     fields: Mapping[str, str] | None = None,
-    pool_models: bool = False,
+    pool_models: bool | None = None,
 ) -> Dump:
     """Read run folders, dumps of other tools, or plain files, as far as they can be read.
 
@@ -69,7 +69,7 @@ def load(
         threshold: a rollout without a verdict is correct if its reward is above this.
         correctness: of several rewards the one that says whether a rollout is correct.
         fields: where a rollout's fields are in a row, as dotted paths: {"reward": "scores.acc"}.
-        pool_models: whether a problem's rollouts of several models are one group.
+        pool_models: see `ktae.rollouts.readers.read`.
 
     Raises:
         InputError: nothing can be read, there is no such tokenizer, or it cannot spell a response.

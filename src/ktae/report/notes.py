@@ -154,8 +154,10 @@ def _about_rows(dump: Dump) -> list[Note]:
         found.append(
             Note(
                 False,
-                f"{tolerance.models:,} models are told apart",
-                "A group is a problem of one model; --pool-models puts their rollouts together.",
+                f"{tolerance.models:,} models, {'pooled' if tolerance.pooled else 'told apart'}",
+                "A group holds rollouts of all models; --by-model tells them apart."
+                if tolerance.pooled
+                else "A group is a problem of one model; --pool-models pools them.",
             )
         )
     if tolerance.schemas:

@@ -51,7 +51,7 @@ def read(
     threshold: float = 0.0,
     correctness: str | None = None,
     fields: Mapping[str, str] | None = None,
-    pool_models: bool = False,
+    pool_models: bool | None = None,
     tolerance: Tolerance | None = None,
 ) -> Any:
     """The rollouts of files and folders, in order, as one record (`ktae.rollouts.record.SCHEMA`).
@@ -65,7 +65,9 @@ def read(
         threshold: see `Options`.
         correctness: see `Options`.
         fields: see `Options`.
-        pool_models: whether rollouts of several models are one group, if their problem is.
+        pool_models: whether rollouts of several models are one group, if their problem is. None:
+            only where most rollouts would otherwise be alone, since nothing is told apart in a
+            group of one.
         tolerance: what is done about rows with gaps, and notes on what was found; an error is
             raised for them where none is given.
 
@@ -88,8 +90,7 @@ def read(
             parts = [label(part, f"{name}:") for part, name in zip(parts, names, strict=True)]
         prefix = f"{path}:" if len(paths) > 1 else ""
         tables += [label(part, prefix) if prefix else part for part in parts]
-    table = pa.concat_tables(tables)
-    return table if pool_models else _by_model(table, tolerance)
+    return _by_model(pa.concat_tables(tables), pool_models, tolerance)
 
 
 def plain_rows(
@@ -218,12 +219,15 @@ def _share_labels(parts: Sequence[Any]) -> bool:
     return not any(part["step"].null_count for part in parts) or all(len(x) == 1 for x in parts)
 
 
-def _by_model(table: Any, tolerance: Tolerance) -> Any:
-    """`table` with the model in its groups' labels, where there are several."""
+def _by_model(table: Any, pool: bool | None, tolerance: Tolerance) -> Any:
+    """`table` with the model in its groups' labels, where there are several that are told apart."""
     models = [name for name in pc.unique(table["model"]).to_pylist() if name is not None]
     if len(models) < 2:
         return table
     tolerance.models = len(models)
+    tolerance.pooled = _most_are_alone(table) if pool is None else pool
+    if tolerance.pooled:
+        return table
     groups = table["group"]
     for name in models:
         suffix = f" ({name})"
@@ -232,6 +236,13 @@ def _by_model(table: Any, tolerance: Tolerance) -> Any:
         joined = pc.binary_join_element_wise(groups, suffix, "")
         groups = pc.if_else(pc.fill_null(new, False), joined, groups)
     return _with_groups(table, groups)
+
+
+def _most_are_alone(table: Any) -> bool:
+    """Whether most rollouts would be the only one of their model in their group."""
+    sizes = table.group_by(["group", "step", "model"]).aggregate([([], "count_all")])["count_all"]
+    alone = pc.sum(pc.equal(sizes, 1)).as_py() or 0
+    return bool(2 * alone > len(table))
 
 
 def _with_groups(table: Any, groups: Any) -> Any:

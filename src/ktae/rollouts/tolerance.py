@@ -36,7 +36,9 @@ class Tolerance:
     schemas: Counter[str] = dataclasses.field(default_factory=Counter)
     """How many files were read as what, such as "verl's rollout dump"; none for plain rollouts."""
     models: int = 0
-    """How many models are told apart; 0 where the rollouts name at most one."""
+    """How many models the rollouts name; 0 where that is at most one."""
+    pooled: bool = False
+    """Whether a group holds rollouts of all of them; otherwise it is a problem of one model."""
     hint: list[str] = dataclasses.field(default_factory=list)
     """Options that name the fields that the first row without a reward or group seems to have."""
 

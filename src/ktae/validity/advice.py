@@ -6,11 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.inference import LEVEL, holm, sign_flip_p_value
+from ktae.inference import LEVEL, holm, least_p_value, sign_flip_p_value
 from ktae.validity.held_out import HeldOut, Score
-
-FEWEST_GROUPS = 6
-"""With fewer no sign-flip test can be below .05."""
 
 
 class Advice(NamedTuple):
@@ -52,10 +49,11 @@ def _corrected(scores: list[Score], differences: list[np.ndarray]) -> dict[str, 
 
 
 def _none_helps(found: HeldOut, best: Score) -> list[str]:
-    if found.groups < FEWEST_GROUPS:
+    if least_p_value(found.groups) * len(found.estimators) >= LEVEL:
         return [
-            f"{found.groups} groups are too few to tell: tests need at least {FEWEST_GROUPS}.",
-            "Give more rollouts.",
+            f"{found.groups} groups are too few to tell: no test of {len(found.estimators)} "
+            "estimators could show anything.",
+            "Give more rollouts, or fewer estimators.",
         ]
     return [
         "No estimator is shown to tell correct rollouts from incorrect ones here.",

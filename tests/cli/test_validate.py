@@ -1,0 +1,87 @@
+"""`ktae validate` as a user runs it: arguments in; exit status, output and files out."""
+
+import functools
+import json
+
+import pytest
+
+from ktae.estimators import PRESETS
+
+
+@pytest.fixture
+def run(command):
+    return functools.partial(command, "validate")
+
+
+@pytest.fixture
+def dump(tmp_path):
+    """Ten groups of six; a word tells correct from incorrect, and the answer comes last."""
+    path = tmp_path / "r.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for group in range(10):
+            for i in range(6):
+                word = "therefore" if i % 2 else "perhaps"
+                text = f"{word} w{group * 6 + i} \\boxed{{{i % 2 or 5 + i}}}"
+                row = {"group": str(group), "response": text, "reward": i % 2}
+                file.write(json.dumps(row) + "\n")
+    return path
+
+
+def found(dump):
+    return json.loads((dump.parent / "found.json").read_text(encoding="utf-8"))
+
+
+def test_table_json_and_plot(run, dump):
+    result = run("r.jsonl", "--json", "found.json", "--plot", "forest.svg")
+    assert result.status == 0
+    assert result.out.startswith("10 groups, 60 distinct rollouts, 90 held-out pairs")
+    saved = found(dump)
+    assert [score["name"] for score in saved["estimators"]] == list(PRESETS)
+    paper = saved["estimators"][0]
+    assert paper["auc"] == 1.0 and paper["interval"] == [1.0, 1.0]
+    assert 0 <= paper["permuted_interval"][0] <= paper["permuted"] <= paper["permuted_interval"][1]
+    assert {score["name"] for score in saved["baselines"]} == {"shorter", "majority"}
+    assert saved["advice"]["take"] in PRESETS
+    assert (dump.parent / "forest.svg").read_text(encoding="utf-8").count("paper") == 0, "outlines"
+
+
+def test_estimators_that_are_named(run, dump):
+    sections = ["trigrams", "{estimator: ktae, h3: 0}"]
+    arguments = [x for section in sections for x in ("--estimator", section)]
+    assert run("r.jsonl", *arguments, "--json", "found.json").status == 0
+    assert [score["name"] for score in found(dump)["estimators"]] == sections
+
+
+def test_parts_of_rollouts(run, dump):
+    """The word that tells comes first; before the answer it is there, in nothing it is not."""
+
+    def auc(*arguments):
+        assert run("r.jsonl", "-e", "paper", "--json", "found.json", *arguments).status == 0
+        return found(dump)["estimators"][0]["auc"]
+
+    assert auc("--until", 0.1) == auc("--before-answer") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--until", 0.5, "--before-answer"], "exclude each other"),
+        (["--until", 0], "above 0, at most 1"),
+        (["--until", 2], "above 0, at most 1"),
+        (["-e", "papre"], "no estimator 'papre'"),
+        (["--plot", "forest.gif"], "ends in .png or .svg"),
+        (["--json", "nowhere/found.json"], "does not exist"),
+    ],
+)
+def test_what_cannot_be_meant(run, dump, arguments, message):
+    result = run("r.jsonl", *arguments)
+    assert result.status == 2
+    assert message in result.err
+
+
+def test_groups_that_are_too_small(run, dump):
+    lines = dump.read_text(encoding="utf-8").splitlines(keepends=True)
+    dump.write_text("".join(lines[:3]), encoding="utf-8")
+    result = run("r.jsonl")
+    assert result.status == 2
+    assert "two distinct correct and two distinct incorrect" in result.err
