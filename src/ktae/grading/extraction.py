@@ -27,9 +27,9 @@ Fallback = Literal["none", "stated", "last"]
 
 _BRACES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$\\]+)")
-_TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
 _HASHES = re.compile(r"####[ \t]*(\S.*)")
-_JSON = re.compile(r'"?answer"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?[\d.]+(?:[eE][-+]?\d+)?))')
+_JSON = re.compile(r'"?answer"\s*:\s*(?:"((?:[^"\\]++|\\.)*+)"|(-?[\d.]+(?:[eE][-+]?\d+)?))')
 _LABEL = re.compile(
     r"^[ \t>#*_-]*(?:(?:the|my)[ \t]+)?(?:final[ \t]+)?(?:answer|A)[ \t]*[*_]{0,3}:[ \t*_]*"
     r"(?:\r?\n\s*)?([^\n]{1,1000})",
@@ -40,9 +40,10 @@ _CONCLUSION = re.compile(
     re.IGNORECASE,
 )
 _CONCLUSION_LENGTH = 300
-_FORMULA = re.compile(
-    r"\$\$?([^$]+)\$\$?|\\\(((?:[^\\]|\\[^()])*)\\\)|\\\[((?:[^\\]|\\[^\[\]])*)\\\]"
-)
+_DELIMITER = re.compile(r"\\.|\$\$?", re.DOTALL)
+_CLOSED_BY = {r"\)": r"\(", r"\]": r"\[", "$": "$", "$$": "$"}
+_BLANK = re.compile(r"\s")
+_NOT_BLANK = re.compile(r"\S")
 _NUMBER = re.compile(
     r"(?<![\w.])[-−+]?[$€£]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:/\d+)?(?:[ \t]?\\?%)?"
     r"|(?<![\w.])[-−+]?\.\d+"
@@ -65,7 +66,7 @@ def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
     if fallback == "none":
         return None
     for rule, found in (
-        ("tag", _last(_TAG, response)),
+        ("tag", _last_tag(response)),
         ("hashes", _after_hashes(response)),
         ("json", _unescaped(_last(_JSON, response))),
     ):
@@ -97,7 +98,7 @@ def last_boxed(response: str) -> str | None:
             opened.append(match.end() if len(token) > 1 else -1)
         elif token == "}" and opened:
             start = opened.pop()
-            if start >= 0 and response[start : match.start()].strip():
+            if start >= 0 and _NOT_BLANK.search(response, start, match.start()):
                 found = (start, match.start())
     bare = None
     for match in _BARE_BOX.finditer(response):
@@ -120,6 +121,41 @@ def _last(pattern: re.Pattern[str], text: str) -> str:
     return next((group.strip() for group in groups if group), "")
 
 
+def _last_tag(response: str) -> str:
+    """What stands between the last two tags that belong together and have something in them."""
+    start, found = -1, ""
+    for match in _TAG.finditer(response):
+        if not match[1]:
+            start = match.end()
+        elif start >= 0:
+            content = response[start : match.start()].strip()
+            found = content if content.strip(" \t*_.") else found
+            start = -1
+    return found
+
+
+def _last_formula(statement: str) -> str:
+    """The content of the formula that ends last.
+
+    Each kind of delimiter is followed on its own, in one pass. What opens within a formula that has
+    ended is forgotten; of two that open alike, the later one counts.
+    """
+    opened: dict[str, tuple[int, int]] = {}  # where each kind opened: its delimiter, its content
+    found = ""
+    for match in _DELIMITER.finditer(statement):
+        token = match.group()
+        kind = _CLOSED_BY.get(token)
+        is_empty = kind == "$" and opened.get(kind, (0, 0))[1] == match.start()
+        if kind in opened and not is_empty:
+            begin, start = opened.pop(kind)
+            opened = {other: at for other, at in opened.items() if at[0] < begin}
+            content = statement[start : match.start()].strip()
+            found = content if content.strip(" \t*_.") else found
+        elif token in (r"\(", r"\[") or kind == "$":
+            opened[kind or token] = match.span()
+    return found
+
+
 def _after_hashes(response: str) -> str:
     """What follows `####` in the last line that is not blank, if it begins so."""
     found = _HASHES.match(response.rstrip().rpartition("\n")[2])
@@ -138,7 +174,7 @@ def _payload(statement: str) -> str:
     statement = statement.strip().strip("*_ \t").rstrip(".,;")
     if not _is_sentence(statement):
         return statement.strip("*_ \t")
-    formula = _last(_FORMULA, statement)
+    formula = _last_formula(statement)
     if formula:
         return formula
     return _last(_NUMBER, statement) or statement
@@ -148,5 +184,9 @@ def _is_sentence(statement: str) -> bool:
     """Whether there are words around the answer, or a formula's delimiters."""
     if "$" in statement or r"\(" in statement:
         return True
-    words = [match.span() for match in _WORD.finditer(statement)]
-    return bool(words) and re.search(r"\s", statement[words[0][1] : words[-1][0]]) is not None
+    first = last = None
+    for last in _WORD.finditer(statement):
+        first = first or last
+    if first is None or last is None:
+        return False
+    return _BLANK.search(statement, first.end(), last.start()) is not None

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 
 from ktae.grading import expressions, values
-from ktae.grading.extraction import Fallback, extract
+from ktae.grading.extraction import Extracted, Fallback, extract
 from ktae.grading.verdict import Outcome, Verdict
 
 _NAME = r"\\?[A-Za-z]\w*(?:_\{[^{}]*\})?(?:\([A-Za-z]\w*\))?"
@@ -32,7 +32,11 @@ def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated")
         answers: the accepted answers; any one of them makes the response correct.
         fallback: see `ktae.grading.extraction`.
     """
-    found = extract(response, fallback)
+    return decide(extract(response, fallback), answers)
+
+
+def decide(found: Extracted | None, answers: Sequence[str]) -> Verdict:
+    """The verdict on what was found in a response. Raises nothing but MemoryError."""
     if found is None:
         unparsable = [answer for answer in answers if not is_answer(answer)]
         if len(unparsable) == len(answers):
