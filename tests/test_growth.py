@@ -76,7 +76,21 @@ def test_the_measure_tells_quadratic_from_linear():
 
 BEFORE = ["", r"\boxed{", "Answer: ", "the answer is ", "<answer>", "<answer>two words ", "#### "]
 AFTER = ["", "}", "$", "</answer>", "x", ".", "**"]
-TOKENS = sorted({*FRAGMENTS, r"\\(", r"\\[", r"\\", "\\boxed ", r"\fbox{", "**", "word ", "is 5 "})
+TOKENS = sorted(
+    {
+        *FRAGMENTS,
+        r"\\(",
+        r"\\[",
+        r"\\",
+        "\\boxed ",
+        r"\fbox{",
+        "**",
+        "word ",
+        "is 5 ",
+        "答案是",
+        "1:",
+    }
+)
 
 
 def check_extraction(fragment, before, after):

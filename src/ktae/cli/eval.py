@@ -222,6 +222,7 @@ def _finish(
     scores = score(outputs, first)
     stored = tables.stored_means(outputs)
     tables.print_scores(console, scores, stored)
+    tables.print_unanswered(console, outputs, first, how.graders[0])
     differences = tables.differences(outputs, first)
     if stored:
         tables.print_differences(console, differences, how.show)

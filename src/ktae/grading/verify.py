@@ -6,8 +6,9 @@ An answer that the response gives is compared with each accepted one, cheapest f
 
 1. the same text (`ktae.grading.values.tidy`), or the same words;
 2. both are written numbers: they agree or they do not (`ktae.grading.values.same_number`);
-3. the same expression (`ktae.grading.expressions`), also without names: `x = 5` is `5`;
-4. lists without brackets, in any order, element by element.
+3. dates, clock times and ratios as such, and not as quotients (`ktae.grading.notation`);
+4. the same expression (`ktae.grading.expressions`), also without names: `x = 5` is `5`;
+5. lists without brackets, in any order, element by element.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ktae.grading import expressions, values
+from ktae.grading import expressions, notation, values
 from ktae.grading.extraction import Extracted, Fallback, extract
 from ktae.grading.verdict import Outcome, Verdict
 
@@ -63,7 +64,9 @@ def decide(found: Extracted | None, answers: Sequence[str]) -> Verdict:
 
 def is_answer(answer: str) -> bool:
     """Whether anything could be compared with this reference answer."""
-    if values.number(answer) or values.words(answer) or expressions.parsed(answer) is not None:
+    if values.number(answer) or values.words(answer) or notation.is_written(answer):
+        return True
+    if expressions.parsed(answer) is not None:
         return True
     parts = elements(answer)
     if len(parts) > 1:
@@ -120,6 +123,9 @@ def _agree_as_one(answer: str, given: str) -> str:
     expected, got = values.number(answer), values.number(given)
     if expected and got:
         return "same number" if values.same_number(expected, got) else ""
+    as_written = notation.agree(answer, given)
+    if as_written is not None:
+        return "same date, time or ratio" if as_written else ""
     in_words = values.words(answer)
     if in_words and (
         in_words == values.words(given) or values.plain(answer) == values.plain(given)
