@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from ktae import InputError
 from ktae.grading.extraction import extract
-from ktae.rollouts import folders, readers, record
-from ktae.rollouts.dumps import Tolerance
+from ktae.rollouts import files, readers, record
+from ktae.rollouts.tolerance import Tolerance
 
 sys.path.append(str(Path(__file__).parent / "fuzz"))
 from fuzzing import FRAGMENTS
@@ -66,6 +66,7 @@ def is_linear(function, make):
     return any(growth(function, make, scale) < BOUND for scale in (1, 2, 4, 16))
 
 
+@pytest.mark.slow
 def test_the_measure_tells_quadratic_from_linear():
     quadratic = re.compile(r"\\\(((?:[^\\]|\\[^()])*)\\\)")  # starts again at every "\("
     assert not is_linear(quadratic.findall, lambda n: r"\\(" * n)
@@ -181,12 +182,19 @@ def as_broken(fragment, n):
     return ROW * n + b"{"
 
 
+def read_whole(path):
+    """The same content as a `.json` file."""
+    whole = path.with_suffix(".json")
+    whole.write_bytes(path.read_bytes())
+    return readers.read([whole])
+
+
 SHAPES = [as_response, as_group, as_uid, as_line, as_rows, as_fields, as_token_ids, as_messages]
 JSONL_READERS = {
     "strict": lambda path: readers.read([path]),
-    "tolerant": lambda path: folders.read([path], tolerance=Tolerance()),
-    "rows": lambda path: list(readers.iterate_rows(path)),
-    "whole": readers.read_json,
+    "tolerant": lambda path: readers.read([path], tolerance=Tolerance()),
+    "rows": lambda path: list(files.iterate_rows(path)),
+    "whole": read_whole,
 }
 READ_TOKENS = ["_1", "{", "[", '"', "\\", "\n", "\ud800", '{"a":', "a_0_0"]
 
