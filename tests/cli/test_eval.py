@@ -425,7 +425,7 @@ def test_many_unanswered_are_said_with_the_option_that_helps(run: Run, tmp_path:
     result = run("eval", "--regrade", one_more)
     assert "WARNING: 2 of 9 responses" in result.out and "--graders ktae-last" in result.out
     last = run("eval", "--regrade", one_more, "--graders", "ktae-last")
-    assert "WARNING" not in last.out and cells(last.out, "pass@1") == ["100.0", "100.0"]
+    assert "WARNING" not in last.out and set(cells(last.out, "pass@1")) == {"100.0"}
     other = write_lines(tmp_path / "other.jsonl", said + some[:-1])
     both = run("compare", one_more, other)
     assert both.out.count("WARNING: 2 of 9 responses") == 2
