@@ -177,7 +177,7 @@ def test_point_probabilities_are_the_estimators_affair():
     assert found.real.credit_abs != paper.real.credit_abs
 
 
-def test_the_same_terms_as_scoring():
+def test_the_same_credit_as_scoring():
     ids, correct, groups = random_rollouts(3)
     rollouts = make_record(ids, correct, groups)
     scores = scoring.score(rollouts)
