@@ -55,7 +55,7 @@ the last number of a response; `math-verify` is the library alone; `strict-boxed
 
 
 def extracted(grader: str, response: str) -> str | None:
-    """What a grader of ours would have judged, for a verdict that the time limit cut off.
+    """The answer that a grader of ours would have compared, where the time limit cut it off.
 
     Takes linear time, so it needs no limit of its own. None for the other graders.
     """
