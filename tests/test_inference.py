@@ -16,6 +16,7 @@ from ktae.inference import (
     n_discoveries,
     sign_flip_p_value,
     stratified_p_value,
+    t_test,
 )
 
 
@@ -55,6 +56,14 @@ def test_stratified_p_value_of_many_tables_is_small_but_never_0():
     a, b, c, d = (np.full(2000, cell) for cell in (4, 0, 0, 4))
     assert stratified_p_value(a, b, c, d) == P_VALUE_FLOOR
     assert stratified_p_value(a // 2, b + 2, c + 2, d // 2) == pytest.approx(1.0)
+
+
+def test_students_t_of_three_values_by_hand():
+    """Mean 2, standard error 1/√3. With two degrees of freedom the tables have 4.303, and p is
+    1 - t/√(t² + 2) of t = 2√3."""
+    (mean, low, high), p = t_test(np.array([1.0, 2.0, 3.0]))
+    assert (mean, low, high) == pytest.approx((2, 2 - 4.303 / 3**0.5, 2 + 4.303 / 3**0.5), abs=1e-3)
+    assert p == pytest.approx(1 - 12**0.5 / 14**0.5)
 
 
 def test_discoveries_against_scipy():

@@ -1,6 +1,6 @@
 """Statistical inference: intervals, exact tests and corrections for many of them, each once.
 
-Two intervals of a mean, both of 95 %. `bootstrap_interval` is for many values, such as the problems
+Intervals of a mean, all of 95 %. `bootstrap_interval` is for many values, such as the problems
 of a benchmark. `mean_interval` is for a few, such as seeds: it is the studentised bootstrap
 (bootstrap-t; Efron and Tibshirani 1993, "An introduction to the bootstrap", section 12.5). With 10
 or 20 values the percentile and BCa intervals are too narrow.
@@ -58,11 +58,35 @@ def mean_interval(values: np.ndarray, *, seed: int = 0) -> Interval:
     t = np.divide(away, spread, out=endless, where=spread > 0)
     low_t, high_t = np.quantile(t, (LEVEL / 2, 1 - LEVEL / 2), method="inverted_cdf")
     if not np.isfinite([low_t, high_t]).all():  # most values are equal: resamples tell nothing
-        from scipy import stats
-
-        high_t = stats.t.ppf(1 - LEVEL / 2, n - 1)
+        high_t = t_quantile(n - 1)
         low_t = -high_t
     return Interval(mean, float(mean - high_t * error), float(mean - low_t * error))
+
+
+def t_quantile(freedom: float) -> float:
+    """Student's t interval reaches this many standard errors to both sides."""
+    from scipy import stats
+
+    return float(stats.t.ppf(1 - LEVEL / 2, freedom))
+
+
+def t_test(values: np.ndarray) -> tuple[Interval, float]:
+    """Mean of (n,) values with Student's t interval, and the two-sided p-value of a mean of 0.
+
+    For fewer values than `mean_interval` needs, such as three base models; it takes the values to
+    be normal.
+    """
+    from scipy import stats
+
+    test = stats.ttest_1samp(values, 0)
+    low, high = test.confidence_interval(1 - LEVEL)
+    return Interval(float(values.mean()), float(low), float(high)), float(test.pvalue)
+
+
+def percentile_bounds(draws: np.ndarray) -> tuple[float, float]:
+    """What 95 % of (n,) resampled values lie between."""
+    low, high = np.quantile(draws, (LEVEL / 2, 1 - LEVEL / 2))
+    return float(low), float(high)
 
 
 def bootstrap_means(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -82,8 +106,7 @@ def bootstrap_interval(values: np.ndarray, means: np.ndarray) -> Interval:
         values: (n,) floats.
         means: their `bootstrap_means`.
     """
-    low, high = np.quantile(means, (LEVEL / 2, 1 - LEVEL / 2))
-    return Interval(float(values.mean()), float(low), float(high))
+    return Interval(float(values.mean()), *percentile_bounds(means))
 
 
 def sign_flip_p_value(differences: np.ndarray | Sequence[float]) -> float:
@@ -169,6 +192,8 @@ def n_discoveries(p: np.ndarray, times: np.ndarray, level: float) -> int:
     The k smallest p-values, for the largest k whose k-th is at most `level` k / m (Benjamini and
     Hochberg 1995). Exact p-values of small tables are discrete and larger than uniform ones on
     average, so that the rate is kept, with room to spare, and few are found.
+    `scipy.stats.false_discovery_control` takes no `times`: a dump has millions of tests, which have
+    a few thousand different p-values.
 
     Args:
         p: (C,) p-values.

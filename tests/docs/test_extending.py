@@ -2,10 +2,11 @@
 
 import dataclasses
 import inspect
-import itertools
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,12 @@ from ktae.estimators import (
     KTAE,
     PRESETS,
     TRANSFORMS,
-    Estimator,
-    Function,
     OverUnits,
-    PermutedLabels,
     PresenceZ,
     Scaled,
     from_section,
     to_section,
 )
-from ktae.estimators.base import require_number
 from ktae.estimators.transforms import Moved
 from ktae.evaluation import benchmarks, run
 from ktae.evaluation.benchmarks import BENCHMARKS, Benchmark
@@ -43,9 +40,6 @@ def run_blocks(heading: str) -> dict[str, Any]:
     names = {
         "BENCHMARKS": BENCHMARKS,
         "Benchmark": Benchmark,
-        "Estimator": Estimator,
-        "Function": Function,
-        "KINDS": KINDS,
         "Moved": Moved,
         "Outcome": Outcome,
         "OverUnits": OverUnits,
@@ -58,8 +52,6 @@ def run_blocks(heading: str) -> dict[str, Any]:
         "TRANSFORMS": TRANSFORMS,
         "Verdict": Verdict,
         "dataclasses": dataclasses,
-        "np": np,
-        "require_number": require_number,
     }
     for code in pages.blocks(pages.section(TEXT, heading), "python"):
         exec(code, names)
@@ -92,28 +84,38 @@ def tables_as_they_were() -> Iterator[None]:
         table.update(content)
 
 
-def test_an_estimator_with_a_name() -> None:
-    known = set(KINDS)
-    names = run_blocks("### An estimator with a name")
-    (name,) = set(KINDS) - known
-    rollouts, scale = [[1, 2, 2], [3], [2, 3, 1, 4], [4, 4], [1]], 0.5
-    mask = np.arange(4) < np.array([[len(row)] for row in rollouts])
-    ids = np.zeros(mask.shape, dtype=int)
-    ids[mask] = [token for row in rollouts for token in row]
-    groups, estimator = np.zeros(5, dtype=int), preset(name, scale=scale)
-    total = np.zeros(mask.shape)
-    for right in itertools.combinations(range(5), 2):
-        correct = np.isin(np.arange(5), right)
-        credit = token_credit(ids, mask, correct, groups, estimator)
-        expected = [x for row in names["naive"](rollouts, correct.tolist(), scale) for x in row]
-        np.testing.assert_allclose(credit[mask], expected, atol=1e-7)
-        assert not credit[~mask].any()
-        total += credit
-    np.testing.assert_allclose(total, 0, atol=1e-6)
-    wrapped = Scaled(PermutedLabels(estimator), 2.0)
-    assert from_section(to_section(wrapped)) == wrapped
-    with pytest.raises(InputError, match="scale is -1; expected a number from 0"):
-        preset(name, scale=-1)
+@pytest.fixture
+def new_estimator(monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, dict[str, Any]]:
+    """The page's module, in the registry, and its tests; each block alone with its own imports."""
+    module, line, tests = pages.blocks(
+        pages.section(TEXT, "### An estimator with a name"), "python"
+    )
+    name = "ktae.estimators.mean_presence"
+    made = ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, made)
+    exec(module, vars(made))
+    exec(line, {})
+    names: dict[str, Any] = {}
+    exec(tests, names)
+    return made, {key: value for key, value in names.items() if key.startswith("test_")}
+
+
+def test_an_estimator_with_a_name(new_estimator) -> None:
+    """The tests that the page prints."""
+    _, tests = new_estimator
+    assert len(tests) == 3
+    for test in tests.values():
+        test()
+
+
+@pytest.mark.parametrize("change", [lambda x: -x, lambda x: x + 0.01])
+def test_its_printed_tests_find_a_mistake(new_estimator, monkeypatch, change) -> None:
+    module, tests = new_estimator
+    right = module.MeanPresence.of_arrays
+    monkeypatch.setattr(module.MeanPresence, "of_arrays", lambda *args: change(right(*args)))
+    for name in sorted(set(tests) - {"test_settings"}):
+        with pytest.raises(AssertionError):
+            tests[name]()
 
 
 def test_a_preset() -> None:

@@ -54,7 +54,12 @@ def tokenizer(tmp_path: Path) -> str:
 def test_every_command(folder: Path, tokenizer: str) -> None:
     lines = [line for block in pages.blocks(TEXT, "sh") for line in block.splitlines()]
     assert lines[:2] == ["pip install 'ktae[report]'", "python make_dump.py"]
-    printed = {line.split()[1]: run(line.replace(HUB_NAME, tokenizer)) for line in lines[2:]}
+    own = {HUB_NAME: tokenizer, "DUMP": "rollouts.jsonl", "MODEL": tokenizer}
+    printed = {}
+    for line in lines[2:]:
+        for words, ours in own.items():
+            line = line.replace(words, ours)
+        printed[line.split()[1]] = run(line)
     assert list(printed) == ["show", "report", "score", "permutation-test"]
     assert "rollout 4: reward 0" in printed["show"] and "words" in printed["show"]
     assert "3 + 4 * 2" in printed["show"]

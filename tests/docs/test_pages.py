@@ -1,8 +1,7 @@
-"""What the pages name is there: files, Python names, commands, and every page in the menu."""
+"""What the pages name is there: files, Python names, commands and their options, links."""
 
 import importlib
 import re
-from pathlib import Path
 from typing import Any
 
 import pages
@@ -11,29 +10,36 @@ import yaml
 from typer.main import get_command
 
 from ktae.cli import app
+from ktae_lab.cli import app as lab_app
 
 ROOT = pages.DOCS.parent
-PAGES = [
-    path.relative_to(pages.DOCS).with_suffix("").as_posix()
-    for path in sorted(pages.DOCS.rglob("*.md"))
+OUTSIDE_THE_SITE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "lab/README.md")
+IN_THE_SITE = [
+    path.relative_to(ROOT).as_posix()
+    for folder in (pages.DOCS, ROOT / "lab" / "pages")  # the menu has it by the link docs/evidence
+    for path in sorted(folder.glob("*.md"))
 ]
-SOURCES = {name: pages.page(name) for name in PAGES} | {
-    name: (ROOT / f"{name}.md").read_text(encoding="utf-8") for name in ("README", "CONTRIBUTING")
+SOURCES = {
+    name: (ROOT / name).read_text(encoding="utf-8") for name in (*IN_THE_SITE, *OUTSIDE_THE_SITE)
 }
 each_page = pytest.mark.parametrize("name", SOURCES)
 
-FILE = re.compile(r"\b(?:src|tests|benchmarks|recipes|lab|docs)/[\w./*-]+")
-PYTHON = re.compile(r"\bktae(?:\.[A-Za-z_]\w*)+(?!\.?\w)")
-CODE = re.compile(r"^```sh\n(.*?)^```$|`(ktae [^`]*)`", re.DOTALL | re.MULTILINE)
-COMMAND = re.compile(r"(?:^|-m )ktae ([a-z-]+(?: [a-z]+(?![\w.:/-]))?)[^#\n]*", re.MULTILINE)
+FILE = re.compile(r"\b(?:src|tests|benchmarks|recipes|lab(?!/studies)|docs)/[\w./*-]+")
+TO_BE_MADE = re.compile(r'^```\w+ title="([^"]+)"', re.MULTILINE)
+PYTHON = re.compile(r"\bktae(?:_lab)?(?:\.[A-Za-z_]\w*)+(?!\.?\w)")
+CODE = re.compile(r"^```sh\n(.*?)^```$|`(ktae(?:-lab)? [^`]*)`", re.DOTALL | re.MULTILINE)
+COMMAND = re.compile(
+    r"(?:^|-m )(ktae(?:-lab)?) ([a-z-]+(?: [a-z]+(?![\w.:/-]))?)[^#\n]*", re.MULTILINE
+)
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 
 @each_page
 def test_files_exist(name: str) -> None:
-    for found in FILE.findall(SOURCES[name]):
+    folders = (ROOT, pages.DOCS, (ROOT / name).parent)
+    for found in set(FILE.findall(SOURCES[name])) - set(TO_BE_MADE.findall(SOURCES[name])):
         path = re.sub(r"(?<![A-Z])(NAME|COMMAND)\b", "*", found.rstrip("."))
-        assert any(ROOT.glob(path)) or any(pages.DOCS.glob(path)), f"{name}.md names {found}"
+        assert any(any(folder.glob(path)) for folder in folders), f"{name} names {found}"
 
 
 @each_page
@@ -42,8 +48,11 @@ def test_python_names_exist(name: str) -> None:
     group of entry points."""
     from ktae.demo import GROUP
 
+    made = {path[len("src/") : -len(".py")] for path in TO_BE_MADE.findall(SOURCES[name])}
     for found in set(PYTHON.findall(SOURCES[name])) - {"ktae.yaml", GROUP}:
-        assert _exists(found), f"{name}.md names {found}"
+        if found.replace(".", "/") in made:
+            continue
+        assert _exists(found), f"{name} names {found}"
 
 
 def _exists(name: str) -> bool:
@@ -65,17 +74,17 @@ def _exists(name: str) -> bool:
 
 @each_page
 def test_commands_and_their_options_exist(name: str) -> None:
-    known = get_command(app).commands
+    programs = {"ktae": get_command(app).commands, "ktae-lab": get_command(lab_app).commands}
     code = "\n".join(block or span for block, span in CODE.findall(SOURCES[name]))
     for found in COMMAND.finditer(code.replace("\\\n", " ")):
-        command = known.get(found[1].split()[0])
-        assert command, f"{name}.md names {found[0]!r}"
-        words = found[1].split()[1:]
-        if words and hasattr(command, "commands"):
-            assert words[0] in command.commands, f"{name}.md names {found[0]!r}"
-            command = command.commands[words[0]]
+        words = found[2].split()
+        command = programs[found[1]].get(words[0])
+        assert command, f"{name} names {found[0]!r}"
+        if words[1:] and hasattr(command, "commands"):
+            assert words[1] in command.commands, f"{name} names {found[0]!r}"
+            command = command.commands[words[1]]
         options = {option for parameter in command.params for option in parameter.opts} | {"--help"}
-        assert set(OPTION.findall(found[0])) <= options, f"{name}.md names {found[0]!r}"
+        assert set(OPTION.findall(found[0])) <= options, f"{name} names {found[0]!r}"
 
 
 def test_mkdocs_checks_links() -> None:
@@ -87,13 +96,20 @@ def test_mkdocs_checks_links() -> None:
     )
 
 
-@each_page
+@pytest.mark.parametrize("name", OUTSIDE_THE_SITE)
 def test_local_links_of_what_lies_outside_the_site(name: str) -> None:
-    """mkdocs checks the site's own; README and CONTRIBUTING are read on the repository's page."""
-    if name in PAGES:
-        return
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", SOURCES[name]):
-        assert (ROOT / Path(target)).exists(), f"{name}.md links to {target}"
+    """mkdocs checks the site's own; these are read on the repository's page."""
+    for target, anchor in re.findall(r"\]\(([^)#:]+)(?:#([^)]*))?\)", SOURCES[name]):
+        path = (ROOT / name).parent / target
+        assert path.exists(), f"{name} links to {target}"
+        if anchor and path.suffix == ".md":
+            headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in map(_anchor, headings), f"{name} links to {target}#{anchor}"
+
+
+def _anchor(heading: str) -> str:
+    """As the repository's page makes it of a heading."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +118,7 @@ def test_local_links_of_what_lies_outside_the_site(name: str) -> None:
 def test_every_public_name_is_in_the_reference(package: str) -> None:
     module = importlib.import_module(package)
     public = set(getattr(module, "__all__", ())) - {"__version__"}
-    text = SOURCES["reference"]
+    text = SOURCES["docs/reference.md"]
     named = re.findall(r"^::: (ktae[\w.]+)", text, re.MULTILINE)
     shown = {name.rpartition(".")[2] for name in named}
     for members in re.findall(r"members: \[(.*)\]", text):

@@ -23,7 +23,7 @@ from ktae.trainers.trl.gradient_check import WEIGHTS, expected_gradient, relativ
     [(2, 4, 8), (2, 12, 8), (3, 8, 12)],
     ids=["halved", "three_over_two", "two_over_three"],
 )
-def test_terms_are_those_of_one_process(base, tmp_path, processes, rows_per_rank, group_size):
+def test_credit_is_that_of_one_process(base, tmp_path, processes, rows_per_rank, group_size):
     script = Path(__file__).with_name("rank.py")
     launcher = ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     command = [sys.executable, "-m", *launcher]

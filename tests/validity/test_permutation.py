@@ -1,4 +1,4 @@
-"""What chance gives, against plain counting and against all labellings of small groups."""
+"""What permuted labels give, against plain counting and against all labellings of small groups."""
 
 import itertools
 import math
@@ -92,7 +92,7 @@ def bin_of(accuracy, m, n):
 
 
 @pytest.mark.slow
-def test_chance_is_the_mean_over_all_labellings():
+def test_permuted_labels_give_the_mean_over_all_labellings():
     """Two groups of five, 10 x 5 labellings: 600 permutations come near the exact means."""
     ids, _, groups = random_rollouts(groups=2)
     correct = [1.0, 1, 0, 0, 0, 1, 1, 1, 1, 0]
@@ -177,7 +177,7 @@ def test_point_probabilities_are_the_estimators_affair():
     assert found.real.credit_abs != paper.real.credit_abs
 
 
-def test_the_same_terms_as_scoring():
+def test_the_same_credit_as_scoring():
     ids, correct, groups = random_rollouts(3)
     rollouts = make_record(ids, correct, groups)
     scores = scoring.score(rollouts)

@@ -85,3 +85,16 @@ def test_announced_comparisons_are_one_family_over_all_studies(monkeypatch):
     assert (pooled["pairs"], pooled["mean"]) == ("8", f"{mean:+.4f}")
     assert (pooled["low"], pooled["high"]) == (f"{low:+.4f}", f"{high:+.4f}")
     assert rows["first", "untested"]["mean"] == "+2.0000" and not rows["first", "untested"]["low"]
+
+
+def test_how_many_announced_comparisons_are_shown(monkeypatch):
+    """By its study's correction the first and the second, over both studies the first alone."""
+    first = [one("best", [1, 3], p_value=0.001), one("edge", [1, 3], p_value=0.03)]
+    second = [
+        one("nothing", [-1, 3], p_value=0.5, corrected=0.5),
+        one("free", [1, 3], p_value=1e-4, kind="exploratory"),
+    ]
+    use(monkeypatch, first=first, second=second)
+    monkeypatch.setattr(comparisons, "_pooled_tests", lambda *_: [])
+    found = {name: comparisons.announced(name) for name in ("all", "in-study", "over-all")}
+    assert found == {"all": "3", "in-study": "2", "over-all": "1"}

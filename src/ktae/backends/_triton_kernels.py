@@ -132,7 +132,7 @@ def _count_block(
     tl.store(table.last_entry + index, entry, mask=took)
     tl.store(ours + index, FIRST_OCCURRENCE, mask=took)
     tl.store(theirs + index, 0, mask=took)
-    if settings.graded:
+    if settings.has_scores:
         tl.store(table.scores + index, score, mask=took)
         tl.store(table.scores + table.capacity + index, score, mask=took)
     tl.debug_barrier()
@@ -142,7 +142,7 @@ def _count_block(
     index = tl.where(known, content.to(tl.int32), index)
     fresh = tl.atomic_xchg(table.last_entry + index, entry, mask=known, sem="relaxed") != entry
     tl.atomic_add(ours + index, (fresh.to(tl.int64) << 32) | 1, mask=known, sem="relaxed")
-    if settings.graded:
+    if settings.has_scores:
         scores = tl.where(known, score, 0.0)
         tl.atomic_add(table.scores + index, scores, mask=known & fresh, sem="relaxed")
         at = table.scores + table.capacity + index
@@ -170,7 +170,7 @@ def _count_group(
         row = tl.load(groups.rows + entry)
         reach = tl.load(groups.reach + entry)
         score = 0.0
-        if settings.graded:
+        if settings.has_scores:
             score = tl.load(groups.scores + row)
         for first in range(0, tl.abs(reach), BLOCK):
             fits = tl.where(n_used + BLOCK <= n_slots // 4 * 3, fits, 0)
@@ -214,7 +214,7 @@ def _fill_credit(
         a = (true >> 32).to(tl.float64)
         occur_true = (true & 0xFFFFFFFF).to(tl.float64)
         occur_false = (false & 0xFFFFFFFF).to(tl.float64)
-        if settings.graded:
+        if settings.has_scores:
             a = tl.load(table.scores + index, inside, other=0.0)
             occur_true = tl.load(table.scores + table.capacity + index, inside, other=0.0)
             occur_false -= occur_true
@@ -293,7 +293,7 @@ def score_groups(
                 part, log2_parts, settings, BLOCK,
             )  # fmt: skip
             if fits > 0:
-                if settings.graded:
+                if settings.has_scores:
                     _fill_credit(groups, totals, start, table, n_used, settings, BLOCK, False)
                 elif has_memo(totals, start, stop):
                     _fill_credit(groups, totals, start, table, n_used, settings, BLOCK, True)

@@ -21,7 +21,7 @@ class Settings(NamedTuple):
     """
 
     formula: Formula
-    graded: bool
+    has_scores: bool
     ignored: tuple[int, ...]
 
 

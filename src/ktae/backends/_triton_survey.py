@@ -39,7 +39,7 @@ class Groups(NamedTuple):
     totals: Any
     """(B, 5) float64: the groups' `GroupTotals`."""
     scores: Any
-    """(B,) float64: the rows' graded scores, if the settings are graded."""
+    """(B,) float64: the rows' graded scores, if the settings have them."""
     memo: Any
     """(B, MEMO_PER_ROLLOUT, 2) float64: strength and effect size of a group's pairs (a, b)."""
 

@@ -35,7 +35,7 @@ TABULATE_BLOCK = 128
 SLOT_BYTES = 8 + 4 + 2 * 8 + 4
 """Of a table, for each slot."""
 
-GRADED_SLOT_BYTES = 2 * 8
+SCORE_SLOT_BYTES = 2 * 8
 """The same for graded scores, in addition."""
 
 
@@ -68,7 +68,7 @@ def _launch(batch: Tensors, settings: Settings, out: torch.Tensor, memory_bytes:
     # [:] is the tensor itself, or the copy of a `HostRows`, which only the interpreter can meet.
     ids_bt, mask_bt = _matrix(batch.token_ids[:]), _matrix(batch.mask[:])
     base_b = batch.base.contiguous()
-    groups = _groups(batch, settings.graded)
+    groups = _groups(batch, settings.has_scores)
     group_of = batch.group_of.contiguous()
     survey.survey_rows[(n_rows,)](
         ids_bt, mask_bt, group_of, batch.correct.contiguous(), base_b, out,
@@ -78,13 +78,13 @@ def _launch(batch: Tensors, settings: Settings, out: torch.Tensor, memory_bytes:
     own = scores.gather(0, groups.rows)
     totals = group_totals(group_of, own, groups.tokens, n_groups=n_rows)
     groups = groups._replace(totals=torch.stack(totals, dim=1))
-    if not settings.graded:
+    if not settings.has_scores:
         survey.tabulate_groups[(n_rows,)](
             groups, settings=settings, BLOCK=TABULATE_BLOCK, num_warps=TABULATE_BLOCK // 32
         )
     taken = sum(tensor.nbytes for tensor in groups)
     n_programs, tables = _tables(
-        n_rows, n_columns, out.device, max(0, memory_bytes - taken), settings.graded
+        n_rows, n_columns, out.device, max(0, memory_bytes - taken), settings.has_scores
     )
     queue = torch.zeros(1, dtype=torch.int32, device=out.device)
     kernels.score_groups[(n_programs,)](
@@ -100,11 +100,11 @@ def _matrix(tensor_bt: torch.Tensor) -> survey.Matrix:
     return survey.Matrix(tensor_bt, *tensor_bt.stride())
 
 
-def _groups(batch: Tensors, graded: bool) -> survey.Groups:
+def _groups(batch: Tensors, has_scores: bool) -> survey.Groups:
     """Room for the survey and the memo."""
     rows = batch.rows.contiguous()
     n_rows, device = len(rows), rows.device
-    n_pairs = 0 if graded else n_rows * survey.MEMO_PER_ROLLOUT.value
+    n_pairs = 0 if has_scores else n_rows * survey.MEMO_PER_ROLLOUT.value
     nothing = torch.empty(1, dtype=torch.float64, device=device)
     return survey.Groups(
         rows=rows,
@@ -118,7 +118,7 @@ def _groups(batch: Tensors, graded: bool) -> survey.Groups:
 
 
 def _tables(
-    n_rows: int, n_columns: int, device: torch.device, memory_bytes: int, graded: bool
+    n_rows: int, n_columns: int, device: torch.device, memory_bytes: int, has_scores: bool
 ) -> tuple[int, kernels.Table]:
     """The number of programs, and their tables.
 
@@ -131,7 +131,7 @@ def _tables(
         multiprocessors = torch.cuda.get_device_properties(device).multi_processor_count
         n_programs = multiprocessors * PROGRAMS_PER_MULTIPROCESSOR
     smallest = 4 * BLOCK
-    slot_bytes = SLOT_BYTES + (GRADED_SLOT_BYTES if graded else 0)
+    slot_bytes = SLOT_BYTES + (SCORE_SLOT_BYTES if has_scores else 0)
     n_programs = max(1, min(n_programs, n_rows, memory_bytes // (smallest * slot_bytes)))
     affordable = memory_bytes // n_programs // slot_bytes
     useful = n_rows * n_columns * 4 // 3 + 2 * BLOCK
@@ -146,7 +146,7 @@ def _tables(
         slots=empty(1, torch.int64),
         last_entry=empty(1, torch.int32),
         counts=empty(2, torch.int64),
-        scores=empty(2 if graded else 0, torch.float64),
+        scores=empty(2 if has_scores else 0, torch.float64),
         credit=empty(1, torch.float32),
         capacity=capacity,
     )

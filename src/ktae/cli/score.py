@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 LEGEND = """\
 right, wrong  rollouts of each kind with the token, out of those in its groups
-impact        credit x (right rollouts with the token - as many as chance gives)
+impact        credit x (right rollouts with the token - their expected number)
 p             exact, within groups; not corrected for picking among many tokens
 """
 

@@ -1,7 +1,7 @@
 """Is this answer right? One grader for training and evaluation, with four possible verdicts.
 
-`grade` judges one response. The judging itself (extraction, then comparison through math-verify)
-happens in worker processes that are killed at a time limit: see `ktae.grading.pool`. Importing this
+`grade` grades one response. Extraction, and then comparison through math-verify, happen
+in worker processes that are killed at a time limit: see `ktae.grading.pool`. Importing this
 costs no math-verify and no sympy; the workers load them.
 """
 

@@ -144,7 +144,7 @@ class GradingPool:
             "time_limit": self.time_limit,
         }
         while True:
-            fresh = worker.graded == 0
+            fresh = worker.n_replies == 0
             reply = worker.ask(request)
             if "verdict" in reply:
                 outcome, extracted, reason = reply["verdict"]
@@ -168,7 +168,7 @@ class _Worker:
     """One process and the pipes to it, started when first asked."""
 
     def __init__(self) -> None:
-        self.graded = 0
+        self.n_replies = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -188,14 +188,14 @@ class _Worker:
                 part = json.loads(line)
                 reply |= part
                 if "extracted" not in part:  # that line comes before the verdict
-                    self.graded += 1
+                    self.n_replies += 1
                     return reply
         status = process.wait()
         end = f"signal {-status}" if status < 0 else f"exit status {status}"
         return reply | {"end": end, "signal": -status}
 
     def kill(self) -> None:
-        process, self._process, self.graded = self._process, None, 0
+        process, self._process, self.n_replies = self._process, None, 0
         if process is not None:
             process.kill()
             process.wait()

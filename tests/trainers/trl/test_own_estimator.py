@@ -25,7 +25,7 @@ def alternating(token_ids, mask, correct, groups):
     return sign * (1 + np.arange(token_ids.shape[1]) % 3)
 
 
-def test_its_terms_reach_the_gradient(trainer_arguments):
+def test_its_credit_reaches_the_gradient(trainer_arguments):
     arguments = trainer_arguments(loss_type="grpo")
     batch, policy, gradient = train_one_step(arguments, credit=alternating)
     correct = batch.correct.numpy() == 1
@@ -53,7 +53,7 @@ def test_unknown_rollouts_are_not_shown_to_it(trainer_arguments):
     assert not batch.credit[~known].any() and batch.credit[known].any()
 
 
-def test_metrics_of_terms_without_a_bound(trainer_arguments):
+def test_metrics_of_credit_without_a_bound(trainer_arguments):
     batches = []
     trainer = KTAETrainer(
         **trainer_arguments(logging_steps=1), credit=alternating, on_rollouts=batches.append
@@ -79,7 +79,7 @@ def test_metrics_of_terms_without_a_bound(trainer_arguments):
         (lambda i, m: i, r"<lambda>\(i, m\) does not take four arrays"),
     ],
 )
-def test_what_gives_no_terms_is_refused_before_anything_is_sampled(
+def test_what_gives_no_credit_is_refused_before_anything_is_sampled(
     trainer_arguments, estimate, message
 ):
     with pytest.raises(InputError, match=message):

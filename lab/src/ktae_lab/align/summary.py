@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ktae.errors import InputError
+from ktae.inference import percentile_bounds
 from ktae_lab import svg
 from ktae_lab.align.products import BASE, Alignment, Blocks, Products
 
@@ -115,8 +116,7 @@ class _Resample:
         """95 % of the mean over batches."""
         means = cosines.whole[self._batches].mean(axis=1)
         means += self._noise * (cosines.reference_error() or 0.0)
-        low, high = np.quantile(means, [0.025, 0.975])
-        return float(low), float(high)
+        return percentile_bounds(means)
 
 
 def covered(alignment: Alignment) -> str:

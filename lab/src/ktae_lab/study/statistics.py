@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ktae.inference import LEVEL
+from ktae.inference import t_quantile
 
 
 def pointwise_band(
@@ -20,8 +20,6 @@ def pointwise_band(
     Bounds are NaN where no base model has two runs. A band is to be looked at, and the bootstrap's
     would be jagged; it says nothing about a whole curve at once.
     """
-    from scipy import stats
-
     n, mean = len(values), values.mean(axis=0)
     kinds, of_run = np.unique(base_models, return_inverse=True)
     of_kind = np.stack([values[of_run == k].mean(axis=0) for k in range(len(kinds))])
@@ -30,7 +28,7 @@ def pointwise_band(
         nothing = np.full_like(mean, np.nan)
         return mean, nothing, nothing
     variance = ((values - of_kind[of_run]) ** 2).sum(axis=0) / freedom
-    reach = stats.t.ppf(1 - LEVEL / 2, freedom) * np.sqrt(variance / n)
+    reach = t_quantile(freedom) * np.sqrt(variance / n)
     return mean, mean - reach, mean + reach
 
 

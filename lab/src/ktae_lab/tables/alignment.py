@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from scipy.integrate import trapezoid
 from scipy.stats import spearmanr
 
+from ktae.inference import percentile_bounds
 from ktae_lab import svg
 from ktae_lab.align.products import Alignment, Products
 from ktae_lab.align.stored import Measured
@@ -301,8 +302,8 @@ def ratio_of(
         n_blocks = len(left_out)
         error = ((n_blocks - 1) * left_out.var()) ** 0.5
         draws[i] += error * rng.standard_t(n_blocks - 1, DRAWS)
-    low, high = np.quantile(np.average(draws, axis=0, weights=weights), (0.025, 0.975))
-    return Estimate(mean_ratio(found, trained, metric, weights), float(low), float(high))
+    bounds = percentile_bounds(np.average(draws, axis=0, weights=weights))
+    return Estimate(mean_ratio(found, trained, metric, weights), *bounds)
 
 
 def _both(products: Sequence[Products], factor: float) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.inference import holm, mean_interval, sign_flip_p_value
+from ktae.inference import LEVEL, holm, mean_interval, sign_flip_p_value
 from ktae_lab.study.contrasts import Compared
 from ktae_lab.tables import studies
 from ktae_lab.tables.page import Number, Table, digits_of, markdown, mean_with_bounds, with_bounds
@@ -109,6 +109,18 @@ def every() -> list[dict[str, Any]]:
     return [_row(test, over_all.get(id(test))) for test in tests]
 
 
+def announced(which: str) -> str:
+    """How many comparisons were announced (`all`), are shown by their study's own correction
+    (`in-study`), or have p below .05 when corrected over all studies (`over-all`)."""
+    family = [row for row in every() if row["announced"] == "yes"]
+    counts = {
+        "all": len(family),
+        "in-study": sum(row["shown"] == "yes" for row in family),
+        "over-all": sum(float(row["holm_over_all_studies"]) < LEVEL for row in family),
+    }
+    return str(counts[which])
+
+
 class _Test(NamedTuple):
     study: str
     one: Compared
@@ -191,4 +203,4 @@ TABLES: dict[str, Table] = {
     "by-task": by_task,
     "pooled": pooled,
 }
-NUMBERS: dict[str, Number] = {"difference": difference}
+NUMBERS: dict[str, Number] = {"announced": announced, "difference": difference}

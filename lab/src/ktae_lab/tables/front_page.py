@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ktae.inference import LEVEL
+from ktae.inference import LEVEL, t_test
 from ktae_lab.csv_files import read_csv
 from ktae_lab.tables import page, studies
 from ktae_lab.tables.page import Table, markdown, with_bounds
@@ -53,15 +53,10 @@ def base_models() -> str:
     )
     rows = []
     for treatment, baseline, sides in HALF_RATE:
-        cells, n = [], 0
-        for task in TASKS:
-            means = np.array(list(_by_base_model(sides, task)))
-            cells.append(_cell(means, family))
-            n = len(means)
-        rows.append([f"{treatment} - {baseline}", str(n), *cells])
-    rows.append([
-        "plain GRPO at temperature .75 - at 1", "3", *(_of_temperature(task) for task in TASKS)
-    ])  # fmt: skip
+        means = [np.array(list(_by_base_model(sides, task))) for task in TASKS]
+        rows.append(_row(f"{treatment} - {baseline}", means, family))
+    gains = [_of_temperature(task) for task in TASKS]
+    rows.append(_row("plain GRPO at temperature .75 - at 1", gains, None))
     return markdown(["accuracy", "base models", *TASKS], rows)
 
 
@@ -99,23 +94,28 @@ def _by_base_model(sides: tuple[tuple[str, str, str], ...], task: str) -> Iterat
     yield from (statistics.mean(values) for values in found.values())
 
 
-def _cell(means: np.ndarray, family: int) -> str:
-    from scipy import stats
+def _row(label: str, means: list[np.ndarray], family: int | None) -> list[str]:
+    """The differences of each base model, by task; `family` is None where nothing was announced."""
+    n = {len(of_task) for of_task in means}
+    if len(n) != 1:
+        raise ValueError(f"{label}: tasks have {sorted(n)} base models; expected one number")
+    return [label, str(n.pop()), *(_cell(of_task, family) for of_task in means)]
 
-    test = stats.ttest_1samp(means, 0)
-    low, high = test.confidence_interval(1 - LEVEL)
-    text = with_bounds(float(means.mean()), float(low), float(high))
-    return f"**{text}**" if test.pvalue * family < LEVEL else text
+
+def _cell(means: np.ndarray, family: int | None) -> str:
+    interval, p_value = t_test(means)
+    text = with_bounds(*interval)
+    return f"**{text}**" if family is not None and p_value * family < LEVEL else text
 
 
-def _of_temperature(task: str) -> str:
-    """Of `main`, whose rate is twice that of the rows above."""
+def _of_temperature(task: str) -> np.ndarray:
+    """(base models,) of `main`, whose rate is twice that of the rows above."""
     of_base: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in read_csv(page.RESULTS / "main" / "temperatures.csv"):
         if (row["task"], row["method"]) == (task, "grpo"):
             of_base[row["base_model"]][row["temperature"]].append(float(row["accuracy"]))
     gains = [statistics.mean(t["0.75"]) - statistics.mean(t["1"]) for t in of_base.values()]
-    return _cell(np.array(gains), 1).strip("*")
+    return np.array(gains)
 
 
 TABLES: dict[str, Table] = {"base-models": base_models, "demo": demo}

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import isotonic_regression
 
+from ktae.inference import percentile_bounds
 from ktae_lab.tables import run_curves
 
 PHASES = ((0, 20), (20, 40), (40, 54))
@@ -87,7 +88,7 @@ def speeds(pairs: Pairs) -> list[Estimate]:
         if np.isnan(value) or known.size < RESAMPLES / 2:
             found.append(Estimate(np.nan, np.nan, np.nan))
         else:
-            found.append(Estimate(float(value), *map(float, np.quantile(known, (0.025, 0.975)))))
+            found.append(Estimate(float(value), *percentile_bounds(known)))
     return found
 
 
@@ -107,7 +108,7 @@ def phase_speeds(mine: np.ndarray, base: np.ndarray) -> np.ndarray:
     """(phases,) of two curves of (steps,) accuracies: GRPO's steps over the method's own.
 
     A phase ends where GRPO's does or, for a method that never gets there, at the best accuracy of
-    both, so that nobody's speed is 0 for want of steps.
+    both, so that no speed is 0 without enough steps.
     """
     mine, base = monotone(smoothed(mine)), monotone(smoothed(base))
     found = []

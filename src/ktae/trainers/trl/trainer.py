@@ -55,7 +55,7 @@ class _Scored(NamedTuple):
     rewards: torch.Tensor
     correct: torch.Tensor
     evidence: torch.Tensor
-    """(n,) what the estimator gets for `correct`: the same, or with a graded config the scores."""
+    """(n,) what the estimator gets for `correct`: the same, or its scores with `graded_rewards`."""
 
 
 class KTAETrainer(DynamicSampling, GRPOTrainer):
@@ -157,7 +157,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         first_row = self.accelerator.process_index * len(inputs)
         own = slice(first_row, first_row + len(inputs))
         verdict = rewards[own, self._correctness_column]
-        graded = self.credit is not None and self.credit.score_range is not None
+        takes_scores = self.credit is not None and self.credit.score_range is not None
         if self.credit is not None:
             check_scores(verdict, self.credit, self.reward_func_names[self._correctness_column])
         correct = torch.where(verdict.isnan(), verdict, (verdict > self.threshold).to(verdict))
@@ -169,7 +169,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
                 self._tool_mask,
                 self._total_rewards[own],
                 correct,
-                verdict if graded else correct,
+                verdict if takes_scores else correct,
             )
         )
         return rewards
