@@ -117,7 +117,18 @@ def test_sections_of_before(write, ktae, expected):
 def test_decay_of_before(write):
     old = MINIMAL | {"ktae": {}, "trl": {"ktae_decay_steps": 9}}
     assert recipe.load(write(old)).credit == Decayed(KTAE(), 9)
-    assert recipe.load(write(old | {"ktae": None})).credit is None
+    assert recipe.load(write(MINIMAL | {"trl": {"ktae_decay_steps": 0}})).credit is None
+
+
+@pytest.mark.parametrize("section", [{}, {"ktae": None}, {"credit": "paper"}, {"ktae": {}}])
+def test_a_decay_that_would_be_lost_is_an_error(write, section):
+    """In the file, or added to it; the section `ktae` of the file is read before what is added."""
+    lost = r"trl.ktae_decay_steps is 9 without a section ktae; .*transforms: \[{decayed: ...}\]"
+    with pytest.raises(InputError, match=lost):
+        recipe.load(write(MINIMAL | section), ["trl.ktae_decay_steps=9"])
+    if "ktae" not in section:
+        with pytest.raises(InputError, match=lost):
+            recipe.load(write(MINIMAL | section | {"trl": {"ktae_decay_steps": 9}}))
 
 
 @pytest.mark.parametrize(
@@ -206,6 +217,18 @@ def test_the_size_in_recipes_of_older_run_folders_is_the_language_s(write, monke
         new = old | {"model": {key: x for key, x in old["model"].items() if key != "demo_size"}}
         assert recipe.changes(loaded, recipe.load(write(new))) == []
         assert "demo_size" not in recipe.dump(loaded)
+
+
+def test_another_size_than_the_language_s_is_an_error(write, monkeypatch):
+    offer(monkeypatch)
+    size = r"model.demo_size is 'medium'; the base models of the demo language sums have the size t"
+    with pytest.raises(InputError, match=size):
+        recipe.load(write(MINIMAL | {"model": {"demo_size": "medium"}}))
+    with pytest.raises(InputError, match=size):
+        recipe.load(write(MINIMAL), ["model.demo_size=medium"])
+    more = {"demo": {"language": MORE.name}, "model": {"demo_size": "tiny"}}
+    with pytest.raises(InputError, match=r"is 'tiny'; .* language more-sums have the size small"):
+        recipe.load(write(MINIMAL | more))
 
 
 @pytest.mark.parametrize(
