@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import yaml
 from second_language import MORE, offer
@@ -41,6 +42,12 @@ def test_dump_is_the_same_recipe(write):
     section = {"estimator": "ktae", "h1": 0, "transforms": [{"ignoring": [3, 1]}, "centred"]}
     loaded = recipe.load(write(MINIMAL | {"credit": section}))
     assert loaded.credit == Centred(Ignoring(KTAE(h1=0), (1, 3)))
+    assert recipe.load(write(recipe.dump(loaded))) == loaded
+
+
+def test_numbers_of_numpy_are_dumped(write):
+    credit = Decayed(RandomPlaces(KTAE(h3=np.float32(0)), np.int64(3)), np.int64(5))
+    loaded = recipe.Recipe(**MINIMAL, credit=credit)
     assert recipe.load(write(recipe.dump(loaded))) == loaded
 
 

@@ -143,8 +143,9 @@ def require_bool(name: str, value: Any) -> None:
         raise InputError(f"{name} is {value!r}; expected true or false")
 
 
-def require_integer(name: str, value: Any, low: int) -> None:
-    """Raise an InputError unless it is an integer from `low`."""
+def require_integer(name: str, value: Any, low: int) -> int:
+    """The value as Python's int; an InputError unless it is an integer from `low`."""
     is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not is_integer or value < low:
         raise InputError(f"{name} is {value!r}; expected an integer from {low}")
+    return int(value)

@@ -7,6 +7,7 @@ without the rollout advantage, which it adds at the end.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import operator
 from collections.abc import Callable
@@ -174,7 +175,7 @@ class Decayed(Transform):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_integer("steps", self.steps, 1)
+        object.__setattr__(self, "steps", require_integer("steps", self.steps, 1))
 
     def credit(self, batch: Any, weight: float = 1.0) -> Array:
         """See `Estimator.credit`."""
@@ -197,9 +198,9 @@ class Moved(Transform):
         """See `Estimator.credit`."""
         return _plus_base(self.moved(_without_base(self.inner, batch, weight), batch), batch)
 
+    @abc.abstractmethod
     def moved(self, credit_bt: Array, batch: Any) -> Array:
         """(B, T) the changed credit, 0 where a token is not counted."""
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -246,7 +247,7 @@ class WithinRollout(Moved):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class _Seeded(Moved):
+class _Seeded(Transform):
     """A control that draws at random."""
 
     seed: int = 0
@@ -254,8 +255,7 @@ class _Seeded(Moved):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_integer("seed", self.seed, 0)
-        object.__setattr__(self, "seed", operator.index(self.seed))
+        object.__setattr__(self, "seed", require_integer("seed", self.seed, 0))
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -271,11 +271,23 @@ class PermutedLabels(_Seeded):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class ShuffledValues(_Seeded):
+class ShuffledValues(_Seeded, Moved):
     """A control: credit exchanged among the distinct tokens of each group.
 
     It wraps an estimator of one unit, inside of `OverUnits`: then each unit's are exchanged.
     """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        inner = self.inner
+        while isinstance(inner, Transform):
+            if isinstance(inner, OverUnits | RandomPlaces | RolloutMean | WithinRollout):
+                raise InputError(
+                    f"ShuffledValues wraps {type(inner).__name__}, which gives one token several "
+                    "values; expected one value for each token of a group. With several units, "
+                    "let ShuffledValues wrap the estimator inside of OverUnits"
+                )
+            inner = inner.inner
 
     def moved(self, credit_bt: Array, batch: Any) -> Array:
         """See `controls.shuffled_values`."""
@@ -290,7 +302,7 @@ class ShuffledValues(_Seeded):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class RandomPlaces(_Seeded):
+class RandomPlaces(_Seeded, Moved):
     """A control: each rollout's credit, on random tokens of the same rollout."""
 
     def moved(self, credit_bt: Array, batch: Any) -> Array:
