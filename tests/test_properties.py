@@ -65,7 +65,7 @@ def permutations_of(n: int) -> st.SearchStrategy[np.ndarray]:
 
 
 @given(batch=batches(), estimator=estimators, data=st.data())
-def test_permuting_rollouts_permutes_the_terms(
+def test_permuting_rollouts_permutes_the_credit(
     backend: str, batch: Rollouts, estimator: Estimator, data: st.DataObject
 ) -> None:
     order = data.draw(permutations_of(len(batch.groups)))
@@ -75,7 +75,7 @@ def test_permuting_rollouts_permutes_the_terms(
 
 
 @given(batch=batches(), estimator=estimators, data=st.data())
-def test_permuting_positions_permutes_the_terms(
+def test_permuting_positions_permutes_the_credit(
     backend: str, batch: Rollouts, estimator: Estimator, data: st.DataObject
 ) -> None:
     """KTAE looks at which tokens a rollout holds and how often, never at where."""
@@ -216,7 +216,7 @@ def test_credit_is_finite_and_bounded(
 
 @pytest.mark.slow
 @given(batch=batches(unknown=False), estimator=estimators, data=st.data())
-def test_token_of_every_rollout_has_no_term(
+def test_token_of_every_rollout_has_no_credit(
     backend: str, batch: Rollouts, estimator: Estimator, data: st.DataObject
 ) -> None:
     """Exactly 0, wherever the token stands in each rollout."""
@@ -234,13 +234,13 @@ def test_terms_are_those_of_the_table(
 ) -> None:
     credit = token_credit(*batch, estimator, backend=backend)
     table = credit_table(*batch, estimator, backend=table_backend)
-    term_of = dict(zip(zip(table.group, table.token_id, strict=True), table.credit, strict=True))
-    assert len(term_of) == len(table.credit)
+    credit_of = dict(zip(zip(table.group, table.token_id, strict=True), table.credit, strict=True))
+    assert len(credit_of) == len(table.credit)
     for row, column in zip(
         *np.nonzero(batch.mask & ~np.isnan(batch.correct)[:, None]), strict=True
     ):
         key = batch.groups[row], batch.token_ids[row, column]
-        assert credit[row, column] == pytest.approx(term_of.get(key, 0.0), abs=ATOL)
+        assert credit[row, column] == pytest.approx(credit_of.get(key, 0.0), abs=ATOL)
 
 
 finite_rewards = st.floats(-100, 100, width=32)

@@ -57,7 +57,7 @@ def padded(rows: list[list[float]]) -> np.ndarray:
 
 @pytest.mark.parametrize("variant", ESTIMATORS)
 @pytest.mark.parametrize(("dtype", "atol"), [(np.float32, 1e-6)])
-def test_terms(
+def test_credit(
     backend: str, variant: str, dtype: type, atol: float, frozen: dict[str, Any]
 ) -> None:
     got = token_credit(TOKEN_IDS, MASK, CORRECT, GROUPS, ESTIMATORS[variant], backend=backend)

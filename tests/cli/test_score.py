@@ -114,7 +114,7 @@ def test_warnings(run, tmp_path):
     assert result.err == "ktae: warning: 1 of 2 groups have one rollout; its credit is 0\n"
 
 
-def read_terms(folder):
+def read_credit(folder):
     return record.read_record(folder / "scores.parquet")["credit"].to_pylist()
 
 
@@ -123,7 +123,7 @@ def test_a_file_without_a_mixed_group_gives_zeros(run, tmp_path):
     result = run("r.jsonl")
     assert result.status == 0
     assert "no group has both correct and incorrect rollouts, so all credit is 0" in result.err
-    assert read_terms(tmp_path) == [[0] * 3, [0] * 2, [0] * 2, [0] * 3]
+    assert read_credit(tmp_path) == [[0] * 3, [0] * 2, [0] * 2, [0] * 3]
 
 
 def test_graded_rewards_need_no_mixed_group(run, tmp_path):
@@ -133,7 +133,7 @@ def test_graded_rewards_need_no_mixed_group(run, tmp_path):
     write_lines(tmp_path / "r.jsonl", rows)
     result = run("r.jsonl", "--set", "graded_rewards=true")
     assert "all credit is 0" not in result.err
-    assert any(any(credit) for credit in read_terms(tmp_path))
+    assert any(any(credit) for credit in read_credit(tmp_path))
 
 
 LINE = json.dumps(GROUP[0]) + "\n"

@@ -208,9 +208,9 @@ def test_strongest_over_groups():
     assert [token.token_id for token in opposing] == [2]
     first = supporting[0]
     assert (first.a, first.n_true, first.b, first.n_false, first.groups) == (3, 4, 0, 4, 2)
-    term_g, term_h = (credit[0] for credit in scores.record["credit"].to_pylist()[0:5:4])
-    assert first.impact == pytest.approx(term_g * 1.0 + term_h * 0.5)
-    assert first.credit == pytest.approx((term_g * 1.0 + term_h * 0.5) / 1.5)
+    credit_g, credit_h = (credit[0] for credit in scores.record["credit"].to_pylist()[0:5:4])
+    assert first.impact == pytest.approx(credit_g * 1.0 + credit_h * 0.5)
+    assert first.credit == pytest.approx((credit_g * 1.0 + credit_h * 0.5) / 1.5)
     assert first.p_value == pytest.approx(1 / 6)  # Σa ≥ 3, or as improbable: (1/6 · 1/2) · 2
     in_h = strongest(scores.tokens[scores.groups[1].rows], top=1)
     assert [(t.token_id, t.groups, t.token) for t in in_h.supporting] == [(1, 1, None)]
