@@ -1,6 +1,7 @@
 """Who imports whom in `src/ktae`, lazy imports included: arrows go down, and there is no circle."""
 
 import ast
+import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -12,6 +13,11 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src/ktae"
 CORE = ("arrays", "backends", "batch", "credit", "errors", "estimators", "rollout_advantages",
         "statistics")  # fmt: skip
 """Rooms of the core: they know NumPy, and of ktae nothing but each other."""
+
+OUTSIDE = {"numpy"}
+"""What the core may import that is not of Python's library."""
+OF_BACKENDS = {"numba", "torch", "triton"}
+"""And its room `backends`, besides."""
 
 TRAINERS = ("trl", "verl")
 
@@ -27,24 +33,40 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
-def imported(module: str) -> Iterator[str]:
-    """The modules of ktae that one imports, at any depth of its code; not for types alone."""
-    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+def names_imported(source: str, module: str, *, is_package: bool = False) -> Iterator[str]:
+    """The dotted names that a module's source imports, at any depth; not for types alone."""
+    tree = ast.parse(source)
     for_types = {
         id(inner)
         for node in ast.walk(tree)
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
+    parents = module.split(".") if is_package else module.split(".")[:-1]
     for node in ast.walk(tree):
         if id(node) in for_types:
             continue
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ktae":
-            for name in node.names:
-                full = f"{node.module}.{name.name}"
-                yield full if full in MODULES else str(node.module)
+        if isinstance(node, ast.ImportFrom):
+            start = parents[: len(parents) + 1 - node.level] if node.level else []
+            base = ".".join([*start, *filter(None, [node.module])])
+            yield from (f"{base}.{name.name}" for name in node.names)
         elif isinstance(node, ast.Import):
-            yield from (name.name for name in node.names if name.name in MODULES)
+            yield from (name.name for name in node.names)
+
+
+NAMES = {
+    module: set(
+        names_imported(path.read_text("utf-8"), module, is_package=path.name == "__init__.py")
+    )
+    for module, path in MODULES.items()
+}
+
+
+def imported(module: str) -> Iterator[str]:
+    """The modules of ktae that one imports."""
+    for name in NAMES[module]:
+        if name.split(".")[0] == "ktae":
+            yield name if name in MODULES else name.rpartition(".")[0]
 
 
 GRAPH = {module: set(imported(module)) - {module} for module in MODULES}
@@ -84,6 +106,33 @@ def test_the_core_knows_nothing_else(name: str) -> None:
         assert {room(other) for other in GRAPH[module]} <= set(CORE), module
 
 
+@pytest.mark.parametrize("name", CORE)
+def test_the_core_brings_numpy_alone(name: str) -> None:
+    """Lazily, too: what computes on other arrays is a backend."""
+    allowed = OUTSIDE | OF_BACKENDS if name == "backends" else OUTSIDE
+    for module in (module for module in MODULES if room(module) == name):
+        roots = {name.split(".")[0] for name in NAMES[module]}
+        assert roots - sys.stdlib_module_names - {"ktae"} <= allowed, module
+
+
+def test_every_way_to_import_is_seen() -> None:
+    source = """
+import a.b
+from c import d
+from . import e
+from .f import g
+from ..h import i
+if TYPE_CHECKING:
+    import j
+def lazily():
+    import k
+"""
+    found = names_imported(source, "ktae.room.module")
+    of_package = names_imported("from . import e", "ktae.room", is_package=True)
+    assert sorted(found) == ["a.b", "c.d", "k", "ktae.h.i", "ktae.room.e", "ktae.room.f.g"]
+    assert list(of_package) == ["ktae.room.e"]
+
+
 @pytest.mark.parametrize("name", TRAINERS)
 def test_trainers_do_not_import_each_other(name: str) -> None:
     others = [f"ktae.trainers.{other}" for other in TRAINERS if other != name]
@@ -93,11 +142,7 @@ def test_trainers_do_not_import_each_other(name: str) -> None:
 
 
 def test_nothing_private_is_imported_across_rooms() -> None:
-    for module, path in MODULES.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("ktae"):
-                continue
-            names = {f"{node.module}.{name.name}" for name in node.names} - {"ktae._version"}
-            private = [x for x in names if "._" in x and not x.startswith("ktae._version")]
-            foreign = [x for x in private if room(x) != room(module)]
-            assert not foreign, f"{module} imports {foreign}"
+    for module, names in NAMES.items():
+        own = {x for x in names if x.startswith("ktae.") and not x.startswith("ktae._version")}
+        foreign = [x for x in own if "._" in x and room(x) != room(module)]
+        assert not foreign, f"{module} imports {foreign}"

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from second_language import MORE, offer
@@ -44,6 +45,12 @@ def test_dump_is_the_same_recipe(write):
     section = {"estimator": "ktae", "h1": 0, "transforms": [{"ignoring": [3, 1]}, "centred"]}
     loaded = recipe.load(write(MINIMAL | {"credit": section}))
     assert loaded.credit == Centred(Ignoring(KTAE(h1=0), (1, 3)))
+    assert recipe.load(write(recipe.dump(loaded))) == loaded
+
+
+def test_numbers_of_numpy_are_dumped(write):
+    credit = Decayed(RandomPlaces(KTAE(h3=np.float32(0)), np.int64(3)), np.int64(5))
+    loaded = recipe.Recipe(**MINIMAL, credit=credit)
     assert recipe.load(write(recipe.dump(loaded))) == loaded
 
 
@@ -120,7 +127,18 @@ def test_sections_of_before(write, ktae, expected):
 def test_decay_of_before(write):
     old = MINIMAL | {"ktae": {}, "trl": {"ktae_decay_steps": 9}}
     assert recipe.load(write(old)).credit == Decayed(KTAE(), 9)
-    assert recipe.load(write(old | {"ktae": None})).credit is None
+    assert recipe.load(write(MINIMAL | {"trl": {"ktae_decay_steps": 0}})).credit is None
+
+
+@pytest.mark.parametrize("section", [{}, {"ktae": None}, {"credit": "paper"}, {"ktae": {}}])
+def test_a_decay_that_would_be_lost_is_an_error(write, section):
+    """In the file, or added to it; the section `ktae` of the file is read before what is added."""
+    lost = r"trl.ktae_decay_steps is 9 without a section ktae; .*transforms: \[{decayed: ...}\]"
+    with pytest.raises(InputError, match=lost):
+        recipe.load(write(MINIMAL | section), ["trl.ktae_decay_steps=9"])
+    if "ktae" not in section:
+        with pytest.raises(InputError, match=lost):
+            recipe.load(write(MINIMAL | section | {"trl": {"ktae_decay_steps": 9}}))
 
 
 @pytest.mark.parametrize(
@@ -216,6 +234,18 @@ def test_the_size_in_recipes_of_older_run_folders_is_the_language_s(write, monke
         new = old | {"model": {key: x for key, x in old["model"].items() if key != "demo_size"}}
         assert recipe.changes(loaded, recipe.load(write(new))) == []
         assert "demo_size" not in recipe.dump(loaded)
+
+
+def test_another_size_than_the_language_s_is_an_error(write, monkeypatch):
+    offer(monkeypatch)
+    size = r"model.demo_size is 'medium'; the base models of the demo language sums have the size t"
+    with pytest.raises(InputError, match=size):
+        recipe.load(write(MINIMAL | {"model": {"demo_size": "medium"}}))
+    with pytest.raises(InputError, match=size):
+        recipe.load(write(MINIMAL), ["model.demo_size=medium"])
+    more = {"demo": {"language": MORE.name}, "model": {"demo_size": "tiny"}}
+    with pytest.raises(InputError, match=r"is 'tiny'; .* language more-sums have the size small"):
+        recipe.load(write(MINIMAL | more))
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = sorted(
-    path for folder in ("src", "tools", "benchmarks") for path in (ROOT / folder).rglob("*.py")
-)
+FOLDERS = ("src", "lab/src", "tools", "benchmarks")
+SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 
 MODULES = {"pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"}
 """They run what a file says while they read it."""

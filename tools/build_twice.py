@@ -25,8 +25,11 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 
-NOT_IN_SDIST = (".ci/", ".github/", ".pre-commit-config.yaml", "lab/")
-"""What only a checkout needs, and the laboratory, which is a distribution of its own."""
+NOT_IN_SDIST = (
+    ".ci/", ".github/", ".pre-commit-config.yaml", "Makefile", "mkdocs.yml", "tests/docs/", "lab/",
+)  # fmt: skip
+"""What only a checkout needs, as what installs the laboratory or builds the site with its pages;
+and the laboratory, which is a distribution of its own."""
 GENERATED = {"PKG-INFO"}
 PACKAGE = "src/"
 

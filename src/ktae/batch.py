@@ -1,4 +1,8 @@
-"""From the caller's arrays to one checked `Batch`: the only place where input is validated."""
+"""From the caller's arrays to one checked `Batch`.
+
+What is validated here is validated nowhere else but in the functions of arrays that users may call
+by themselves: `unit_keys` and `ktae.estimators.controls`, whose transforms call them as well.
+"""
 
 from __future__ import annotations
 

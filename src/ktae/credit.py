@@ -6,6 +6,7 @@ import math
 import numbers
 import operator
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
 
 Base = Literal["grpo", "dr_grpo", "rloo"]
 
-AnEstimator = Estimator | str | CreditFunction
-"""An estimator, the name of a preset, or a function from rollouts to credit."""
+AnEstimator = Estimator | str | Mapping[str, Any] | CreditFunction
+"""An estimator, the name of a preset, a recipe's section `credit`, or a function from rollouts to
+credit."""
 
 
 class _How(NamedTuple):
@@ -71,7 +73,8 @@ def token_credit(
             other scores, too.
         groups: (B,) integers or strings, the prompt that each rollout answers. Rows of a group
             need not be adjacent, sizes may differ.
-        estimator: one of `ktae.estimators`, the name of a preset, or a function of your own.
+        estimator: one of `ktae.estimators`, the name of a preset, a mapping as in a recipe, or a
+            function of your own.
         backend: `auto`, by the arrays' device, or a name in `ktae.backends()`.
         validate: look at values too and not at shapes and dtypes alone. None, the default: yes on
             the CPU, no on a GPU, where the host would have to wait. False saves that wait and

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ktae.demo import SUMS, language_named
 from ktae.errors import InputError
 
 RENAMED = {"random-tokens": "random-places"}
@@ -35,21 +36,24 @@ def translated(content: Mapping[str, Any], where: str) -> dict[str, Any]:
     `model.demo_size` is left out: a demo language has base models of one size now.
 
     Raises:
-        InputError: it has both, or the section `ktae` is none of before; `where` begins the
-        message.
+        InputError: it has both, the section `ktae` is none of before, `model.demo_size` is not the
+        language's, or `trl.ktae_decay_steps` has no section `ktae`; `where` begins the message.
     """
     content = dict(content)
     model, trl = content.get("model"), content.get("trl")
-    if isinstance(model, Mapping):
+    if isinstance(model, Mapping) and "demo_size" in model:
+        _check_size(content, where)
         content["model"] = {k: v for k, v in model.items() if k != "demo_size"}
-    decay = None
+    old, decay = content.pop("ktae", None), None
     if isinstance(trl, Mapping) and "ktae_decay_steps" in trl:
         content["trl"] = {k: v for k, v in trl.items() if k != "ktae_decay_steps"}
         decay = trl["ktae_decay_steps"]
-    if "ktae" not in content:
-        return content
-    old = content.pop("ktae")
     if old is None:
+        if decay:  # as a key that was added to a recipe of today, too
+            raise InputError(
+                f"{where}: trl.ktae_decay_steps is {decay!r} without a section ktae; it is a "
+                "transform of the section credit now: transforms: [{decayed: ...}]"
+            )
         return content
     if "credit" in content:
         raise InputError(f"{where} has both ktae and credit; the section is called credit now")
@@ -57,6 +61,20 @@ def translated(content: Mapping[str, Any], where: str) -> dict[str, Any]:
         raise InputError(f"{where}: ktae is {old!r}; the section is called credit now")
     content["credit"] = credit_section(old, where, decay_steps=decay or 0)
     return content
+
+
+def _check_size(content: Mapping[str, Any], where: str) -> None:
+    """Raise an InputError for a demo model of another size than its language has."""
+    model, demo = content["model"], content.get("demo")
+    name = demo.get("language", SUMS.name) if isinstance(demo, Mapping) else SUMS.name
+    if model.get("path", "demo") != "demo" or not isinstance(name, str):
+        return
+    size = language_named(name).size.name
+    if model["demo_size"] != size:
+        raise InputError(
+            f"{where}: model.demo_size is {model['demo_size']!r}; the base models of the demo "
+            f"language {name} have the size {size} now"
+        )
 
 
 def credit_section(old: Mapping[str, Any], where: str, *, decay_steps: int = 0) -> dict[str, Any]:

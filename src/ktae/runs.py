@@ -13,13 +13,17 @@ from ktae.errors import InputError, one_line
 from ktae.files.atomic import atomic_write, make_folder
 from ktae.rollouts import record
 
+OLD_PREFIX = "ktae/"
+"""Begins metrics in files that were written before 0.1; they begin with `credit/` now."""
+
 RENAMED_METRICS = {
-    "ktae/term_abs": "credit/mean_abs",
-    "ktae/seconds": "credit/seconds",
-    "ktae/step_share": "credit/step_share",
-    "ktae/sign_flips": "credit/sign_flips",
+    "term_abs": "mean_abs",
+    "term_abs_p50": "abs_p50",
+    "term_abs_p90": "abs_p90",
+    "term_abs_p99": "abs_p99",
+    "significant_tokens": "significant_tokens_sampled",
 }
-"""Metrics in files that were written before 0.1, and their names now."""
+"""Those of them that have another name behind the prefix, too."""
 
 
 LONGEST_NAME = 255
@@ -165,4 +169,11 @@ def _metrics(line: bytes, where: str) -> dict[str, Any]:
 
 
 def _renamed(metrics: dict[str, Any]) -> dict[str, Any]:
-    return {RENAMED_METRICS.get(name, name): value for name, value in metrics.items()}
+    return {_today(name): value for name, value in metrics.items()}
+
+
+def _today(name: str) -> str:
+    if not name.startswith(OLD_PREFIX):
+        return name
+    own = name.removeprefix(OLD_PREFIX)
+    return f"credit/{RENAMED_METRICS.get(own, own)}"

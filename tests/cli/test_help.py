@@ -7,6 +7,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from ktae.cli import app
+from ktae.estimators import KINDS, PRESETS
 
 
 def commands():
@@ -36,3 +37,10 @@ def test_help_is_whole(words, monkeypatch):
     assert shown.exit_code == 0
     for text in commands()[words]:
         assert without_layout(text) in without_layout(shown.output)
+
+
+def test_every_estimator_is_named():
+    report = typer.main.get_command(app).commands["report"]
+    text = next(help_of(option) for option in report.params if "--estimator" in option.opts)
+    names = text.partition(" [")[0].split(", ")
+    assert names == [*PRESETS, *KINDS]

@@ -10,6 +10,9 @@ import pytest
 
 pytest.importorskip("jinja2")
 
+from ktae import InputError
+from ktae.cli.options import estimator_of
+from ktae.estimators import Centred, Scaled, preset
 from ktae.report import terminal
 
 ROWS = [
@@ -121,6 +124,25 @@ def test_settings_replace_those_of_the_run(run, run_folder, tmp_path, options, z
     credit_abs = json.loads((tmp_path / "test.json").read_text())["real"]["credit_abs"]
     # z is 1 where each of two rollouts has its own tokens; σ(value) - ½ is less than ½.
     assert credit_abs == pytest.approx(scale * (2 / 3 if z else 1 / 3), rel=0.01)
+
+
+@pytest.mark.parametrize("transforms", ["centred", "[centred]", "{centred: null}"])
+@pytest.mark.parametrize(
+    ("credit", "own"),
+    [
+        ("trigrams", preset("trigrams")),
+        ("{estimator: trigrams, transforms: [{scaled: 2}]}", Scaled(preset("trigrams"), 2)),
+    ],
+)
+def test_transforms_wrap_the_run_s_estimator(run_folder, tmp_path, credit, own, transforms):
+    """Whether its recipe has transforms or a preset's name alone."""
+    recipe = f"{{name: x, steps: 1, credit: {credit}}}"
+    (tmp_path / "runs/recipe.yaml").write_text(recipe)
+    found = estimator_of(None, [f"transforms={transforms}"], [tmp_path / "runs"])
+    assert found == Centred(own)
+    assert estimator_of(None, ["transforms=null"], [tmp_path / "runs"]) == own
+    with pytest.raises(InputError, match="transforms is 3; expected a list"):
+        estimator_of(None, ["transforms=3"], [tmp_path / "runs"])
 
 
 def test_show(run):

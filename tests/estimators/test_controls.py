@@ -94,7 +94,7 @@ def test_shuffled_values_keep_the_values_of_the_distinct_tokens(batch):
     assert (found != credit)[known].mean() > 0.3
 
 
-def test_random_places_keep_each_rollouts_terms(batch):
+def test_random_places_keep_each_rollouts_credit(batch):
     ids, mask, correct, groups = batch
     credit = ktae.token_credit(ids, mask, correct, groups)
     found = random_places(credit, mask, token_ids=ids, seed=0)

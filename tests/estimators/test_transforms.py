@@ -16,6 +16,7 @@ from ktae.estimators import (
     Estimator,
     GroupMean,
     Ignoring,
+    Moved,
     OverUnits,
     PermutedLabels,
     PresenceZ,
@@ -113,14 +114,33 @@ def test_permuted_scores() -> None:
     np.testing.assert_array_equal(credit(PermutedLabels(inner), scores), credit(inner, labels))
 
 
+def test_permuted_labels_move_no_credit() -> None:
+    """What they change is what the estimator sees."""
+    assert not isinstance(PermutedLabels(KTAE()), Moved)
+    with pytest.raises(TypeError, match="abstract method"):
+        Moved(KTAE())  # type: ignore[abstract]
+
+
 def test_random_places_keep_each_rollouts_credit() -> None:
     got, real = credit(RandomPlaces(KTAE())), credit(KTAE())
     np.testing.assert_array_equal(np.sort(got, axis=1), np.sort(real, axis=1))
 
 
-def test_shuffled_values_of_several_units_are_told_where_to_go() -> None:
-    with pytest.raises(InputError, match=r"two values for token .* inside of OverUnits"):
-        credit(ShuffledValues(preset("calibrated")))
+@pytest.mark.parametrize(
+    "inner",
+    [
+        preset("calibrated"),
+        OverUnits(KTAE(), ("trigram",)),
+        Centred(RandomPlaces(KTAE())),
+        RolloutMean(KTAE()),
+        WithinRollout(KTAE()),
+    ],
+    ids=repr,
+)
+def test_values_of_several_for_a_token_cannot_be_shuffled(inner: Estimator) -> None:
+    """Which a trainer says before it trains, and not at the first batch."""
+    with pytest.raises(InputError, match=r"gives one token several values.* inside of OverUnits"):
+        ShuffledValues(inner)
 
 
 @pytest.mark.parametrize("ignored", [(), (int(IDS[0, 0]),)])

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import ktae
-from ktae.estimators.units import POSITION_BUCKET, UNITS, tensor_keys, unit_keys
+from ktae.backends import units
+from ktae.backends.units import POSITION_BUCKET, tensor_keys
+from ktae.estimators.units import UNITS, unit_keys
 from ktae.rollouts.tokens import vocabulary
 
 IDS_ALONE = ("token", "bigram", "trigram", "position")
@@ -236,7 +238,7 @@ def test_several_chunks_are_one_result(monkeypatch, tokenizer):
     expected = [
         unit_keys(u, ids, mask, vocabulary=vocabulary(tokenizer)) for u in ("trigram", "step")
     ]
-    monkeypatch.setattr("ktae.estimators.units.POSITIONS_PER_CHUNK", 100)
+    monkeypatch.setattr(units, "POSITIONS_PER_CHUNK", 100)
     found = [unit_keys(u, ids, mask, vocabulary=vocabulary(tokenizer)) for u in ("trigram", "step")]
     np.testing.assert_array_equal(found, expected)
     ids[33, :] = -1

@@ -105,12 +105,12 @@ def work_out(how: dict) -> dict:
     true = [rollout for rollout, ok in zip(counted, CORRECT, strict=True) if ok]
     false = [rollout for rollout, ok in zip(counted, CORRECT, strict=True) if not ok]
     table = [credit_of(token, true, false, how) for token in sorted(set(chain(*counted)))]
-    term_of = {row[0]: row[-1] for row in table}
+    by_token = {row[0]: row[-1] for row in table}
     rewards = [mpmath.mpf(reward) for reward in REWARDS]
     mean = sum(rewards) / len(rewards)
     std = mpmath.sqrt(sum((r - mean) ** 2 for r in rewards) / (len(rewards) - 1))
     base = [float((r - mean) / (std + mpmath.mpf("1e-6"))) for r in rewards]
-    credit = [[term_of.get(token, 0.0) for token in rollout] for rollout in ROLLOUTS]
+    credit = [[by_token.get(token, 0.0) for token in rollout] for rollout in ROLLOUTS]
     advantages = [[grpo + credit for credit in row] for grpo, row in zip(base, credit, strict=True)]
     return {"table": table, "credit": credit, "advantages": advantages}
 

@@ -29,6 +29,7 @@ def scored(ids: NDArray[np.int64], mask: NDArray[np.bool_], rewards: list[float]
     assert_type(ktae.__version__, str)
     # NumPy in, NumPy out; torch in, torch out: which of them a checker cannot know.
     assert_type(ktae.token_advantages(rewards, ids, mask, groups), Any)
+    assert_type(ktae.token_credit(ids, mask, rewards, groups, {"estimator": "paper"}), Any)
     try:
         ktae.token_credit(ids, mask, rewards, groups, backend="cpu")
     except InputError as error:

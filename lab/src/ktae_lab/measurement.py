@@ -113,8 +113,10 @@ def _measure(
     """`facts` are the model's identity, the commit and the CPU."""
     torch.set_num_threads(1)
     try:
-        policy = AutoModelForCausalLM.from_pretrained(model)
-        tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
+        policy = AutoModelForCausalLM.from_pretrained(model, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(
+            model, padding_side="left", trust_remote_code=False
+        )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise InputError(f"cannot load {model}: {one_line(error)}") from None
     size = {name: str(n) for name, n in measurement.size.items()}

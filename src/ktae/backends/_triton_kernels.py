@@ -229,7 +229,7 @@ def _fill_credit(
 
 
 @triton.jit
-def _spread_terms(
+def _spread_credit(
     ids_bt, mask_bt, groups, start, stop, base_b, index_bt, out_bt, n_columns, table,
     part, log2_parts, settings: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -300,7 +300,7 @@ def score_groups(
                 else:
                     _fill_credit(groups, totals, start, table, n_used, settings, BLOCK, False)
                 tl.debug_barrier()
-                _spread_terms(
+                _spread_credit(
                     ids_bt, mask_bt, groups, start, stop, base_b, index_bt, out_bt, n_columns,
                     table, part, log2_parts, settings, BLOCK,
                 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The compiled loops of `ktae.estimators.units`: each unmasked position's key, row by row."""
+"""The compiled loops of `ktae.backends.units`: each unmasked position's key, row by row."""
 
 from __future__ import annotations
 

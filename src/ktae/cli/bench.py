@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,8 @@ from ktae.cli.options import check_device
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ktae.bench import Timing
 
 DEFAULT = ["cpu", "torch", "triton", "copy", "verl grpo", "verl grpo_vectorized"]
@@ -40,7 +43,6 @@ def bench(
 ) -> None:
     """Time the estimator on the paper's batch, beside verl's advantages and a memory copy."""
     from rich.console import Console
-    from rich.table import Table
 
     from ktae import bench as benchmark
     from ktae.backends import BACKENDS
@@ -59,17 +61,23 @@ def bench(
     for n_groups in groups or [1024]:
         batch = benchmark.random_batch(groups=n_groups, vocabulary=vocabulary, dtype=dtype)
         timings = benchmark.compare(batch, names, repeats=repeats, device=device)
-        table = Table(
-            title=f"{len(batch.groups):,} rollouts, {int(batch.mask.sum()):,} tokens, {dtype}"
-        )
-        for column in ("", "median ms", "20 % to 80 %", "of copy", ""):
-            table.add_column(column, justify="left" if not column else "right")
-        copy = next((t.quantiles[1] for t in timings if t.name == "copy" and t.seconds), None)
-        for timing in timings:
-            table.add_row(timing.name, *_cells(timing, copy), timing.note)
-        console.print(table)
+        tokens = int(batch.mask.sum())
+        title = f"{len(batch.groups):,} rollouts, {tokens:,} tokens, {dtype}"
+        console.print(_table(title, timings))
         if csv is not None:
             benchmark.write_csv(csv, batch, timings, vocabulary=vocabulary)
+
+
+def _table(title: str, timings: Sequence[Timing]) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title)
+    for column in ("", "median ms", "20 % to 80 %", "of copy", ""):
+        table.add_column(column, justify="left" if not column else "right")
+    copy = next((t.quantiles[1] for t in timings if t.name == "copy" and t.seconds), None)
+    for timing in timings:
+        table.add_row(timing.name, *_cells(timing, copy), timing.note)
+    return table
 
 
 def _cells(timing: Timing, copy: float | None) -> tuple[str, str, str]:

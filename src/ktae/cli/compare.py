@@ -6,12 +6,17 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ktae.cli.options import Correctness, Fields, PoolModels
 from ktae.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ktae.evaluation.comparison import Comparison
 
 
 def compare(
@@ -41,7 +46,6 @@ def compare(
 
     from ktae.cli.eval import grade_outputs, graders_of, read_saved
     from ktae.cli.eval_tables import print_unanswered
-    from ktae.cli.tables import make_table
     from ktae.evaluation import comparison, forest, outputs
     from ktae.grading import GradingPool
 
@@ -60,8 +64,23 @@ def compare(
     name_a, name_b = map(_name, (a, b))
     if name_a == name_b:
         name_a, name_b = "A", "B"
+    console.print(_table(f"A: {a}   B: {b}", found))
+    for path, (side, verdicts), by in zip((a, b), graded, graders, strict=True):
+        print_unanswered(console, side, verdicts, " and ".join(sorted(by)), str(path))
+    for row in found:
+        words = comparison.in_words(row, name_a, name_b)
+        console.print(f"{comparison.title(row.name)}: {words}", soft_wrap=True)
+    if plot is not None:
+        forest.draw(found, plot, name_a=name_a, name_b=name_b)
+        console.print(f"wrote {plot}", soft_wrap=True)
+
+
+def _table(title: str, found: Sequence[Comparison]) -> Table:
+    from ktae.cli.tables import make_table
+    from ktae.evaluation import comparison
+
     columns = ("n", "A", "B", "B - A", "95 %", "up/down", "p", "Holm")
-    table = make_table(f"A: {a}   B: {b}", columns)
+    table = make_table(title, columns)
     for row in found:
         difference, low, high = (100 * x for x in row.difference)
         table.add_row(
@@ -75,15 +94,7 @@ def compare(
             f"{row.p_value:.2g}",
             f"{row.corrected:.2g}",
         )
-    console.print(table)
-    for path, (side, verdicts), by in zip((a, b), graded, graders, strict=True):
-        print_unanswered(console, side, verdicts, " and ".join(sorted(by)), str(path))
-    for row in found:
-        words = comparison.in_words(row, name_a, name_b)
-        console.print(f"{comparison.title(row.name)}: {words}", soft_wrap=True)
-    if plot is not None:
-        forest.draw(found, plot, name_a=name_a, name_b=name_b)
-        console.print(f"wrote {plot}", soft_wrap=True)
+    return table
 
 
 def _require_one_grader(paths: Sequence[Path], graders: Sequence[set[str]]) -> None:

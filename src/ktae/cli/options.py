@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ktae.errors import InputError
-from ktae.estimators import PRESETS, Estimator, from_section, to_section
+from ktae.estimators import KINDS, PRESETS, Estimator, from_section, to_section
 from ktae.files.hub import check_local_or_hub
 from ktae.files.text import printable
 from ktae.files.typed import parse_yaml
@@ -39,9 +39,7 @@ TokenizerName = Annotated[
 ]
 EstimatorName = Annotated[
     str | None,
-    typer.Option(
-        "--estimator", "-e", help=f"{', '.join(PRESETS)}, or presence-z [default: the run's]."
-    ),
+    typer.Option("--estimator", "-e", help=f"{', '.join(PRESETS | KINDS)} [default: the run's]."),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -49,7 +47,7 @@ Settings = Annotated[
         "--set",
         "-s",
         metavar="KEY=VALUE",
-        help="Replace one of the estimator's settings, such as h3=0, or add "
+        help="Replace one of the estimator's settings, such as h3=0, or wrap it in "
         "'transforms=[centred, {scaled: 2}]'. Repeatable.",
     ),
 ]
@@ -103,7 +101,8 @@ def estimator_of(
 ) -> Estimator | None:
     """The estimator that was asked for; None where none was.
 
-    Without a name, `settings` replace those of the run in `inputs`, or the paper's.
+    Without a name, `settings` replace those of the run in `inputs`, or the paper's; `transforms`
+    wrap that estimator.
     """
     from ktae.report import inputs as reading
 
@@ -112,7 +111,14 @@ def estimator_of(
     own = reading.trained_with(inputs) if name is None else None
     section = to_section(own) if own else name or "paper"
     base = {"estimator": section} if isinstance(section, str) else section
-    return from_section(base | overrides(settings or []))
+    given = overrides(settings or [])
+    more = given.pop("transforms", None)
+    more = [more] if isinstance(more, str | dict) else more
+    if isinstance(more, list):
+        given["transforms"] = [*base.get("transforms", []), *more]
+    elif more is not None:
+        given["transforms"] = more  # from_section says what is wrong
+    return from_section(base | given)
 
 
 def fields_of(given: Sequence[str] | None) -> dict[str, str]:

@@ -6,7 +6,7 @@ import abc
 import dataclasses
 import numbers
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class Estimator(abc.ABC):
         return f"{type(self).__name__}({', '.join([inner, *settings] if inner else settings)})"
 
     @abc.abstractmethod
-    def credit(self, batch: Any, weight: float = 1.0) -> Array:
+    def credit(self, batch: AnyBatch, weight: float = 1.0) -> Array:
         """The credit of every token, times `weight`, plus the `base` of its rollout.
 
         Args:
@@ -112,11 +112,11 @@ class ContingencyEstimator(Estimator):
     def formula(self, weight: float) -> Formula:
         """The numbers that a backend computes with."""
 
-    def prepared(self, batch: Any) -> Any:
+    def prepared(self, batch: AnyBatch) -> AnyBatch:
         """The batch with graded scores as the formula takes them."""
         return batch
 
-    def credit(self, batch: Any, weight: float = 1.0) -> Array:
+    def credit(self, batch: AnyBatch, weight: float = 1.0) -> Array:
         """See `Estimator.credit`."""
         return batch.context.contingency(self.prepared(batch), self.formula(weight))
 
@@ -126,7 +126,7 @@ class ContingencyEstimator(Estimator):
 
     def table(self, batch: Batch, make: MakeTable, weight: float = 1.0) -> CreditTable:
         """See `Estimator.table`."""
-        return make(self.prepared(batch), self.formula(weight))
+        return make(cast("Batch", self.prepared(batch)), self.formula(weight))
 
 
 def require_number(name: str, value: Any, low: float, high: float = LARGEST) -> float:
@@ -143,8 +143,9 @@ def require_bool(name: str, value: Any) -> None:
         raise InputError(f"{name} is {value!r}; expected true or false")
 
 
-def require_integer(name: str, value: Any, low: int) -> None:
-    """Raise an InputError unless it is an integer from `low`."""
+def require_integer(name: str, value: Any, low: int) -> int:
+    """The value as Python's int; an InputError unless it is an integer from `low`."""
     is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not is_integer or value < low:
         raise InputError(f"{name} is {value!r}; expected an integer from {low}")
+    return int(value)

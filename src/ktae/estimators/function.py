@@ -64,7 +64,8 @@ class Function(Estimator):
         """Functions are of arrays."""
         return True
 
-    def credit(self, batch: Batch, weight: float = 1.0) -> Array:
+    # Not of tensors: it is `on_host`.
+    def credit(self, batch: Batch, weight: float = 1.0) -> Array:  # type: ignore[override]
         """See `Estimator.credit`.
 
         Raises:

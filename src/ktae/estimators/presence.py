@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktae.arrays import LARGEST, Array
 from ktae.batch import ScoreRange
@@ -11,6 +11,9 @@ from ktae.errors import InputError
 from ktae.estimators.base import ContingencyEstimator, require_bool
 from ktae.estimators.transforms import OverUnits, Scaled
 from ktae.statistics import Formula
+
+if TYPE_CHECKING:
+    from ktae.estimators.base import AnyBatch
 
 SCALE = 0.3
 """Weight of the presets' credit beside the rollout advantage."""
@@ -46,12 +49,15 @@ class PresenceZ(ContingencyEstimator):
         """See `Estimator.largest_credit`."""
         return (n - 1) ** 0.5
 
-    def prepared(self, batch: Any) -> Any:
+    def prepared(self, batch: AnyBatch) -> AnyBatch:
         """Scores by where they are between their group's lowest and highest: z is the same."""
         return batch.with_scores_from_0_to_1()
 
     def formula(self, weight: float) -> Formula:
-        """See `ContingencyEstimator.formula`; the table shows the paper's tests beside z."""
+        """See `ContingencyEstimator.formula`."""
+        # One tuple for both statistics, since the compiled kernels of every backend take one type.
+        # For z, `point` is of the p-value that a table shows, h3=0 leaves out the contrast of
+        # frequencies, and the other numbers from h1 to eps, here the paper's, are not looked at.
         return Formula(
             h1=1.0, h2=2.0, h3=0.0, k1=2.0, b_len=0.5, eps=1e-5,
             value_scale=1.0, credit_scale=weight, point=False, z=True, sharp=self.sharp,

@@ -7,10 +7,11 @@ without the rollout advantage, which it adds at the end.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array
 from ktae.errors import InputError
@@ -21,7 +22,7 @@ from ktae.estimators.units import UNITS, unit_keys
 if TYPE_CHECKING:
     from ktae.backends.table import CreditTable
     from ktae.batch import Batch, ScoreRange
-    from ktae.estimators.base import MakeTable
+    from ktae.estimators.base import AnyBatch, MakeTable
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -70,7 +71,7 @@ class Scaled(Transform):
         factor = require_number("factor", self.factor, 1 / LARGEST)
         object.__setattr__(self, "factor", factor)
 
-    def credit(self, batch: Any, weight: float = 1.0) -> Array:
+    def credit(self, batch: AnyBatch, weight: float = 1.0) -> Array:
         """See `Estimator.credit`."""
         return self.inner.credit(batch, weight * self.factor)
 
@@ -103,7 +104,7 @@ class Ignoring(Transform):
         super().__post_init__()
         object.__setattr__(self, "token_ids", _token_ids(self.token_ids))
 
-    def credit(self, batch: Any, weight: float = 1.0) -> Array:
+    def credit(self, batch: AnyBatch, weight: float = 1.0) -> Array:
         """See `Estimator.credit`."""
         return self.inner.credit(self._without(batch), weight)
 
@@ -114,13 +115,13 @@ class Ignoring(Transform):
 
     def table(self, batch: Batch, make: MakeTable, weight: float = 1.0) -> CreditTable:
         """See `Estimator.table`."""
-        return self.inner.table(self._without(batch), make, weight)
+        return self.inner.table(cast("Batch", self._without(batch)), make, weight)
 
     def largest_credit(self, n: Array) -> Array:
         """See `Estimator.largest_credit`."""
         return self.inner.largest_credit(n)
 
-    def _without(self, batch: Any) -> Any:
+    def _without(self, batch: AnyBatch) -> AnyBatch:
         return batch._replace(ignored=tuple(sorted({*batch.ignored, *self.token_ids})))
 
 
@@ -143,12 +144,12 @@ class OverUnits(Transform):
         """Whether a unit is made of text."""
         return self.inner.needs_vocabulary or any(UNITS[x].needs_vocabulary for x in self.units)
 
-    def credit(self, batch: Any, weight: float = 1.0) -> Array:
+    def credit(self, batch: AnyBatch, weight: float = 1.0) -> Array:
         """See `Estimator.credit`; each unit's share of the weight is rounded by itself."""
         own = batch
         if batch.ignored:  # no part of any unit
             own = batch._replace(mask=batch.counted(), ignored=(), base=0 * batch.base)
-        total_bt: Array = None
+        total_bt: Array | None = None
         for unit in self.units:
             keys_bt = unit_keys(unit, own.token_ids, own.mask, vocabulary=batch.context.vocabulary)
             # The base goes with the first unit.
@@ -174,9 +175,9 @@ class Decayed(Transform):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_integer("steps", self.steps, 1)
+        object.__setattr__(self, "steps", require_integer("steps", self.steps, 1))
 
-    def credit(self, batch: Any, weight: float = 1.0) -> Array:
+    def credit(self, batch: AnyBatch, weight: float = 1.0) -> Array:
         """See `Estimator.credit`."""
         done = batch.context.step
         if done is None:
@@ -193,13 +194,13 @@ class Decayed(Transform):
 class Moved(Transform):
     """Credit, changed after it was computed; a subclass says how."""
 
-    def credit(self, batch: Any, weight: float = 1.0) -> Array:
+    def credit(self, batch: AnyBatch, weight: float = 1.0) -> Array:
         """See `Estimator.credit`."""
         return _plus_base(self.moved(_without_base(self.inner, batch, weight), batch), batch)
 
-    def moved(self, credit_bt: Array, batch: Any) -> Array:
+    @abc.abstractmethod
+    def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:
         """(B, T) the changed credit, 0 where a token is not counted."""
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -209,7 +210,7 @@ class Centred(Moved):
     With `GroupMean` it adds up to the wrapped estimator's credit.
     """
 
-    def moved(self, credit_bt: Array, batch: Any) -> Array:
+    def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:
         """See `controls.group_means`."""
         return credit_bt - _group_means(credit_bt, batch)
 
@@ -222,7 +223,7 @@ class GroupMean(Moved):
     is told from another.
     """
 
-    def moved(self, credit_bt: Array, batch: Any) -> Array:
+    def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:
         """See `controls.group_means`."""
         return _group_means(credit_bt, batch)
 
@@ -231,7 +232,7 @@ class GroupMean(Moved):
 class RolloutMean(Moved):
     """A control: every token of a rollout gets the mean credit of the rollout's tokens."""
 
-    def moved(self, credit_bt: Array, batch: Any) -> Array:
+    def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:
         """See `controls.rollout_means`."""
         return controls.rollout_means(credit_bt, batch.counted())
 
@@ -240,13 +241,13 @@ class RolloutMean(Moved):
 class WithinRollout(Moved):
     """A control: the credit less its mean over the rollout, whose own advantage stays as it was."""
 
-    def moved(self, credit_bt: Array, batch: Any) -> Array:
+    def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:
         """See `controls.within_rollouts`."""
         return controls.within_rollouts(credit_bt, batch.counted())
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class _Seeded(Moved):
+class _Seeded(Transform):
     """A control that draws at random."""
 
     seed: int = 0
@@ -254,15 +255,14 @@ class _Seeded(Moved):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_integer("seed", self.seed, 0)
-        object.__setattr__(self, "seed", operator.index(self.seed))
+        object.__setattr__(self, "seed", require_integer("seed", self.seed, 0))
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class PermutedLabels(_Seeded):
     """A control: the estimator sees correctness permuted among the rollouts of each group."""
 
-    def credit(self, batch: Any, weight: float = 1.0) -> Array:
+    def credit(self, batch: AnyBatch, weight: float = 1.0) -> Array:
         """See `Estimator.credit` and `controls.permuted_labels`."""
         permuted_b = controls.permuted_labels(
             batch.token_ids, batch.counted(), batch.evidence(), batch.group_b, seed=self.seed
@@ -271,13 +271,25 @@ class PermutedLabels(_Seeded):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class ShuffledValues(_Seeded):
+class ShuffledValues(_Seeded, Moved):
     """A control: credit exchanged among the distinct tokens of each group.
 
     It wraps an estimator of one unit, inside of `OverUnits`: then each unit's are exchanged.
     """
 
-    def moved(self, credit_bt: Array, batch: Any) -> Array:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        inner = self.inner
+        while isinstance(inner, Transform):
+            if isinstance(inner, OverUnits | RandomPlaces | RolloutMean | WithinRollout):
+                raise InputError(
+                    f"ShuffledValues wraps {type(inner).__name__}, which gives one token several "
+                    "values; expected one value for each token of a group. With several units, "
+                    "let ShuffledValues wrap the estimator inside of OverUnits"
+                )
+            inner = inner.inner
+
+    def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:
         """See `controls.shuffled_values`."""
         return controls.shuffled_values(
             credit_bt,
@@ -290,10 +302,10 @@ class ShuffledValues(_Seeded):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class RandomPlaces(_Seeded):
+class RandomPlaces(_Seeded, Moved):
     """A control: each rollout's credit, on random tokens of the same rollout."""
 
-    def moved(self, credit_bt: Array, batch: Any) -> Array:
+    def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:
         """See `controls.random_places`."""
         return controls.random_places(
             credit_bt, batch.counted(), token_ids=batch.token_ids, seed=self.seed
@@ -310,18 +322,18 @@ def ignored_by(estimator: Estimator) -> tuple[int, ...]:
     return tuple(sorted(ignored))
 
 
-def _without_base(estimator: Estimator, batch: Any, weight: float) -> Array:
+def _without_base(estimator: Estimator, batch: AnyBatch, weight: float) -> Array:
     return estimator.credit(batch._replace(base=0 * batch.base), weight)
 
 
-def _plus_base(credit_bt: Array, batch: Any) -> Array:
+def _plus_base(credit_bt: Array, batch: AnyBatch) -> Array:
     """The credit plus each rollout's base, in place; 0 where masked."""
     credit_bt += batch.base[:, None]
     credit_bt *= batch.mask != 0
     return credit_bt
 
 
-def _group_means(credit_bt: Array, batch: Any) -> Array:
+def _group_means(credit_bt: Array, batch: AnyBatch) -> Array:
     return controls.group_means(credit_bt, batch.counted(), batch.evidence(), batch.group_b)
 
 

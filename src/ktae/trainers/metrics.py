@@ -1,4 +1,4 @@
-"""What the estimator did in a training step, as numbers: the same names in every engine."""
+"""What the estimator did in a training step, as numbers: one name in every engine."""
 
 from __future__ import annotations
 
@@ -61,11 +61,12 @@ def step_metrics(
         largest: the largest over processes.
 
     Returns:
-        By name, which begins with `PREFIX`: `mean_abs` and quantiles of |credit|; `sign_flips`, the
-        share of tokens whose advantage changed its sign; `correct`, the share of the rollouts of
-        known correctness; `unknown`, the share of rollouts of unknown correctness; `skipped/...`,
-        the share of rollouts whose groups give no credit, by reason; `significant_tokens_sampled`,
-        the share of pairs (group, token) with p < .05 in at most 64 groups a process.
+        By name, which begins with `PREFIX`: `mean_abs` and quantiles of |credit|, these to a
+        thousandth of the largest; `sign_flips`, the share of tokens whose advantage changed its
+        sign; `correct`, the share of the rollouts of known correctness; `unknown`, the share of
+        rollouts of unknown correctness; `skipped/...`, the share of rollouts whose groups give no
+        credit, by reason; `significant_tokens_sampled`, the share of pairs (group, token) with
+        p < .05 in the first 64 groups of each process.
     """
     sums = torch.stack([*_token_sums(seen, rollout_advantages), *_rollout_sums(seen)])
     tested = torch.tensor(_significant(seen, estimator), dtype=torch.float64)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ktae_lab.study.cells import Cell
     from ktae_lab.study.contrasts import Compared
     from ktae_lab.study.folder import State, StudyFolder
+    from ktae_lab.study.matrix import Matrix
     from ktae_lab.study.results import Results
 
 
@@ -67,10 +69,9 @@ def study(
     """Train every method on every seed, and compare them as announced in the matrix."""
     from rich.console import Console
 
-    from ktae_lab.study import adopt as adoption
     from ktae_lab.study import cells as expansion
-    from ktae_lab.study import figures, results
     from ktae_lab.study import matrix as matrices
+    from ktae_lab.study import results
     from ktae_lab.study.folder import State, StudyFolder
     from ktae_lab.study.runner import run
 
@@ -93,16 +94,7 @@ def study(
     if results_only:  # without the lock: also while another process runs the study
         found = write_results()
     else:
-        figures.require_libraries()  # before the runs, not after them
-        elsewhere = adoption.read(loaded, cells, StudyFolder(adopt)) if adopt is not None else None
-        announced = elsewhere.announced if elsewhere is not None else None
-        with folder.open(loaded, cells, resume=resume or retry_failed, announced=announced):
-            if elsewhere is not None:
-                n = adoption.take_over(elsewhere.runs, folder)
-                total = elsewhere.n_finished
-                console.print(
-                    f"took over {n} of {total} finished runs from {adopt}", soft_wrap=True
-                )
+        with _opened(console, loaded, cells, folder, resume or retry_failed, adopt):
             with _Progress(console, due, folder) as progress:
                 finished = run(due, folder, jobs=jobs, progress=progress, retry_failed=retry_failed)
             if not finished:
@@ -110,6 +102,31 @@ def study(
             found = write_results()
     if found.count(State.FAILED):
         raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _opened(
+    console: Console,
+    loaded: Matrix,
+    cells: Sequence[Cell],
+    folder: StudyFolder,
+    resume: bool,
+    adopt: Path | None,
+) -> Iterator[None]:
+    """The study's folder, locked, with the finished runs of the study to adopt."""
+    from ktae_lab.study import adopt as adoption
+    from ktae_lab.study import figures
+    from ktae_lab.study.folder import StudyFolder
+
+    figures.require_libraries()  # before the runs, not after them
+    elsewhere = adoption.read(loaded, cells, StudyFolder(adopt)) if adopt is not None else None
+    announced = elsewhere.announced if elsewhere is not None else None
+    with folder.open(loaded, cells, resume=resume, announced=announced):
+        if elsewhere is not None:
+            n = adoption.take_over(elsewhere.runs, folder)
+            total = elsewhere.n_finished
+            console.print(f"took over {n} of {total} finished runs from {adopt}", soft_wrap=True)
+        yield
 
 
 def _stop_interrupted(console: Console, write_results: Callable[[], object]) -> NoReturn:

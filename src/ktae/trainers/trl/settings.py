@@ -22,28 +22,10 @@ def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
     `optimizer_steps(recipe)` of them. Checkpoints lie between batches, so that a resumed run
     samples what the uninterrupted one would have.
     """
-    rollouts = recipe.rollout.prompts_per_step * recipe.rollout.group_size
     per_step = optimizer_steps(recipe)
     on_gpu = torch.cuda.is_available()
     processes = int(os.environ.get("WORLD_SIZE", "1"))
-    per_minibatch = rollouts // recipe.algorithm.minibatches
-    if per_minibatch % processes:
-        raise InputError(
-            f"{processes} processes cannot share the {per_minibatch} rollouts of a minibatch "
-            "(rollout.prompts_per_step × rollout.group_size / algorithm.minibatches) evenly"
-        )
-    if recipe.algorithm.resampling_rounds and rollouts // processes % recipe.rollout.group_size:
-        raise InputError(
-            f"algorithm.resampling_rounds needs whole groups on each of the {processes} processes; "
-            f"rollout.prompts_per_step is {recipe.rollout.prompts_per_step}"
-        )
-    at_once = recipe.trl.forward_rollouts or per_minibatch // processes
-    if per_minibatch // processes % at_once:
-        raise InputError(
-            f"trl.forward_rollouts is {at_once}; expected a divisor of the "
-            f"{per_minibatch // processes} rollouts of a minibatch on each process"
-        )
-    passes = per_minibatch // processes // at_once
+    at_once, passes = _passes(recipe, processes)
     return GRPOConfig(
         output_dir=str(output),
         seed=recipe.seed,
@@ -81,6 +63,30 @@ def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
         vllm_gpu_memory_utilization=recipe.trl.vllm_memory,
         ddp_backend="gloo" if processes > 1 and not on_gpu else None,
     )
+
+
+def _passes(recipe: Recipe, processes: int) -> tuple[int, int]:
+    """Rollouts in one forward and backward pass of a process, and its passes in a minibatch."""
+    rollouts = recipe.rollout.prompts_per_step * recipe.rollout.group_size
+    per_minibatch = rollouts // recipe.algorithm.minibatches
+    if per_minibatch % processes:
+        raise InputError(
+            f"{processes} processes cannot share the {per_minibatch} rollouts of a minibatch "
+            "(rollout.prompts_per_step × rollout.group_size / algorithm.minibatches) evenly"
+        )
+    if recipe.algorithm.resampling_rounds and rollouts // processes % recipe.rollout.group_size:
+        raise InputError(
+            f"algorithm.resampling_rounds needs whole groups on each of the {processes} processes; "
+            f"rollout.prompts_per_step is {recipe.rollout.prompts_per_step}"
+        )
+    own = per_minibatch // processes
+    at_once = recipe.trl.forward_rollouts or own
+    if own % at_once:
+        raise InputError(
+            f"trl.forward_rollouts is {at_once}; expected a divisor of the {own} rollouts of a "
+            "minibatch on each process"
+        )
+    return at_once, own // at_once
 
 
 def optimizer_steps(recipe: Recipe) -> int:
