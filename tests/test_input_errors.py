@@ -147,7 +147,7 @@ def test_number_that_is_not_finite_names_its_row(backend: str, name: str, value:
         ({"correct": [True, None, 0, 0, 0]}, r"correct is object of shape \(5,\); .* NaN"),
         (
             {"groups": np.array([0, "a", 1, 2, 3], dtype=object)},
-            r"groups is object of shape \(5,\); expected integers or strings",
+            r"groups\[0\] is 0 and groups\[1\] is 'a'; expected integers or strings, and not both",
         ),
         ({"correct": list("11000")}, r"correct is <U1 of shape \(5,\); expected bool, or 0, 1"),
         (

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 import yaml
 from second_language import MORE, offer
@@ -16,6 +18,7 @@ from ktae.estimators import (
     ShuffledValues,
     preset,
 )
+from ktae.runs import RunFolder
 
 MINIMAL = {"name": "r", "steps": 3}
 
@@ -176,6 +179,13 @@ def test_decay_of_before(write):
         (MINIMAL | {"verl": {"overrides": {"x": float("nan")}}}, "holds nan; expected finite"),
         ("name: 2001-01-01\nsteps: 1", "a date; expected text (in quotes, if it looks like"),
         ('name: "\\uD800"\nsteps: 1', "half a surrogate pair"),
+        ("name: r\nsteps: 1\nname: s", "key 'name' is given twice, in line 1 and in line 3"),
+        (
+            "name: r\nsteps: 1\nrollout:\n  group_size: 4\n  'group_size': 8",
+            "key 'group_size' is given twice, in line 4 and in line 5",
+        ),
+        ("a: &a {x: 1}\nb: {<<: *a, <<: *a}", "key '<<' is given twice, in line 2 and in line 2"),
+        (MINIMAL | {"name": "n" * 201}, "nnnnn... has 201 characters; expected at most 200"),
     ],
 )
 def test_bad_recipes_say_what_and_where(write, content, message):
@@ -222,6 +232,25 @@ def test_bad_overrides(write, override, message):
     with pytest.raises(InputError, match=r"override|unknown key") as error:
         recipe.load(write(MINIMAL), [override])
     assert message in str(error.value)
+
+
+def test_a_merged_key_may_be_given_again(write):
+    """YAML's `<<` is there to be overridden."""
+    text = "name: r\nsteps: 1\nverl: {overrides: {a: &a {x: 1, y: 2}, b: {<<: *a, x: 3}}}"
+    assert recipe.load(write(text)).verl.overrides["b"] == {"x": 3, "y": 2}
+
+
+def test_a_key_given_twice_in_an_override(write):
+    with pytest.raises(InputError, match=r"override 'credit=.*': key 'h1' is given twice"):
+        recipe.load(write(MINIMAL), ["credit={estimator: ktae, h1: 1, h1: 2}"])
+
+
+def test_names_that_no_file_system_takes(write):
+    assert recipe.load(write(MINIMAL | {"name": "n" * 200})).name == "n" * 200
+    with pytest.raises(InputError, match=r"run folder nnn.* has a name of 300 bytes; .* 255"):
+        RunFolder(Path("runs") / ("n" * 300))
+    with pytest.raises(InputError, match=r"cannot read recipe nnn.*too long"):
+        recipe.load("n" * 300)
 
 
 def test_missing_and_binary_files(tmp_path):

@@ -37,6 +37,20 @@ def as_array(name: str, values: ArrayLike) -> np.ndarray:
         raise InputError(f"{name} is ragged; expected rows of equal length") from None
 
 
+def require_dense(**arrays: ArrayLike) -> None:
+    """Raise an InputError for a tensor, by its name here, that has no values or not one for each
+    position."""
+    for name, array in arrays.items():
+        if not is_tensor(array):
+            continue
+        if array.is_meta:
+            raise InputError(f"{name} is a meta tensor, which has no values; expected one that has")
+        layout = "nested" if array.is_nested else str(array.layout).removeprefix("torch.")
+        if layout != "strided":
+            hint = "padded" if array.is_nested else f"{name}.to_dense()"
+            raise InputError(f"{name} is a {layout} tensor; expected a dense one: {hint}")
+
+
 def kind(array: Array) -> str:
     """NumPy's letter for the kind of an array's or a tensor's dtype."""
     if isinstance(array, np.ndarray):

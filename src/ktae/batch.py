@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from ktae.statistics import Formula
 
 UNKNOWN = -1
+
+CHECKED_AT_ONCE = 1 << 20
+"""Positions that are looked at in one go: some ten megabytes of extra memory."""
 
 EQUAL = 1e-6
 """Graded scores that differ by less than this share of the largest are equal: trainers keep rewards
@@ -137,6 +141,7 @@ def make_batch(
     """
     token_ids, mask = as_array("token_ids", token_ids), as_array("mask", mask)
     check_tokens(token_ids, mask)
+    check_mask(mask)
     n_rows = token_ids.shape[0]
     group_ids, group_of_row = np.unique(group_labels(groups, n_rows), return_inverse=True)
     starts = np.zeros(len(group_ids) + 1, dtype=np.int64)
@@ -159,6 +164,28 @@ def check_tokens(token_ids: Array, mask: Array) -> None:
         )
 
 
+def check_mask(mask: np.ndarray) -> None:
+    """Raise an InputError for the first position of a (B, T) mask that is no whole number from 0.
+
+    NaN, a fraction or a negative number is no mask but something else that was given for it.
+    """
+    if mask.dtype.kind in "bu" or not mask.size:
+        return
+    if mask.dtype.kind == "i" and mask.min() >= 0:
+        return
+    rows_at_once = max(1, CHECKED_AT_ONCE // max(1, mask.shape[1]))
+    for start in range(0, len(mask), rows_at_once):
+        part = mask[start : start + rows_at_once]
+        odd = (part != 0) & (part != 1)
+        if odd.any():
+            odd &= ~(np.isfinite(part) & (part >= 0) & (np.floor(part) == part))
+        if odd.any():
+            row, column = np.argwhere(odd)[0].tolist()
+            raise InputError(
+                f"mask[{start + row}, {column}] is {part[row, column]}; expected 0 or 1"
+            )
+
+
 def check_per_rollout(name: str, array: Array, n_rows: int, kinds: str, expected: str) -> None:
     """Raise an InputError unless an array or tensor has shape (B,) and a dtype of these kinds."""
     if tuple(array.shape) != (n_rows,):
@@ -170,12 +197,51 @@ def check_per_rollout(name: str, array: Array, n_rows: int, kinds: str, expected
 
 
 def group_labels(groups: ArrayLike, n_rows: int) -> np.ndarray:
-    """(B,) integers or strings."""
-    array = as_array("groups", groups)
-    if array.dtype.kind == "O" and all(isinstance(label, str) for label in array.flat):
-        array = array.astype(str)
+    """(B,) integers or strings; as objects where NumPy's own types cannot tell them apart.
+
+    In those an integer has 64 bits, `1` beside `"1"` becomes text, and text loses zeros at its end.
+    """
+    if isinstance(groups, list | tuple) and len(groups) == n_rows and _are_scalars(groups):
+        array = np.empty(n_rows, dtype=object)
+        for row, label in enumerate(groups):
+            array[row] = label
+    else:
+        array = as_array("groups", groups)
+    if array.dtype.kind == "O" and array.shape == (n_rows,):
+        return _labels(array)
     check_per_rollout("groups", array, n_rows, "iuUS", "integers or strings")
     return array
+
+
+def _are_scalars(labels: list[Any] | tuple[Any, ...]) -> bool:
+    return not any(isinstance(x, list | tuple) or getattr(x, "ndim", 0) for x in labels)
+
+
+def _labels(objects: np.ndarray) -> np.ndarray:
+    """Python's labels as an array of NumPy's own type if that holds each of them."""
+    kinds = [_label_kind(label) for label in objects]
+    for row, found in enumerate(kinds):
+        if found is None:
+            raise InputError(f"groups[{row}] is {objects[row]!r:.60}; expected integers or strings")
+        if found != kinds[0]:
+            raise InputError(
+                f"groups[0] is {objects[0]!r:.60} and groups[{row}] is {objects[row]!r:.60}; "
+                "expected integers or strings, and not both"
+            )
+    if kinds and kinds[0] is not int and any(label[-1:] in ("\0", b"\0") for label in objects):
+        return objects
+    array = np.asarray(objects.tolist())
+    return array if array.dtype.kind in "iuUS" else objects
+
+
+def _label_kind(label: object) -> type | None:
+    if isinstance(label, bool | np.bool_):
+        return None
+    try:
+        operator.index(label)  # type: ignore[arg-type]
+    except TypeError:
+        return next((kind for kind in (str, bytes) if isinstance(label, kind)), None)
+    return int
 
 
 def correctness(

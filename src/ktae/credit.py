@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from ktae.arrays import Array, ArrayLike, as_array, device_type, is_tensor, on_host
+from ktae.arrays import Array, ArrayLike, as_array, device_type, is_tensor, on_host, require_dense
 from ktae.backends import BACKENDS, Backend, resolve
 from ktae.backends.table import CreditTable
 from ktae.batch import (
@@ -65,7 +65,7 @@ def token_credit(
 
     Args:
         token_ids: (B, T) integers, 0 to 2^31 - 1 where unmasked, anything elsewhere.
-        mask: (B, T) bool, integers or floats; a position counts where it is not 0.
+        mask: (B, T) bool, or whole numbers from 0; a position counts where it is not 0.
         correct: (B,) bool, or numbers 0, 1 and NaN. NaN is unknown (the verifier ran out of time):
             the rollout is left out of the statistics and its credit is 0. A graded estimator takes
             other scores, too.
@@ -97,6 +97,7 @@ def token_credit(
 
     Source: the KTAE paper, Algorithm 1 and the equations of its section 3.
     """
+    require_dense(token_ids=token_ids, mask=mask, correct=correct, groups=groups)
     arrays = (token_ids, mask, correct, groups)
     how = _How(backend, validate, memory_bytes, vocabulary, step)
     return _estimate(arrays, as_estimator(estimator), None, how)
@@ -123,7 +124,7 @@ def token_advantages(
     Args:
         rewards: (B,) finite numbers.
         token_ids: (B, T) integers.
-        mask: (B, T) bool, integers or floats.
+        mask: (B, T) bool, or whole numbers from 0.
         groups: (B,) integers or strings.
         estimator: as in `token_credit`.
         correct: (B,) as in `token_credit`. Without it a rollout counts as correct where its
@@ -146,6 +147,8 @@ def token_advantages(
         InputError: (a ValueError) shapes, dtypes or values do not fit; a reward is NaN or infinite.
     """
     check_threshold(threshold)
+    require_dense(token_ids=token_ids, mask=mask, correct=correct, groups=groups)
+    require_dense(rewards=rewards, base=base)
     estimator = as_estimator(estimator)
     stay = _stays_on_device(token_ids) and _stays_on_device(rewards) and not estimator.on_host
     if not (stay and resolve(backend, token_ids).arrays == "torch"):
@@ -181,6 +184,7 @@ def credit_table(
     if of_tokens is None:
         raise InputError(f"{estimator} rests on no contingency tables, so it has no credit table")
     module = BACKENDS["cpu" if backend == "auto" else backend].load()
+    require_dense(token_ids=token_ids, mask=mask, correct=correct, groups=groups)
     arrays = [on_host(array) for array in (token_ids, mask, correct, groups)]
     batch = make_batch(*arrays, score_range=estimator.score_range, context=Context(module.credit))
     return of_tokens.table(batch, module.table)
@@ -217,6 +221,8 @@ def class_credit(
         InputError: (a ValueError) shapes, dtypes or values do not fit.
     """
     estimator = as_estimator(estimator)
+    require_dense(token_ids=token_ids, mask=mask, classes=classes, groups=groups)
+    require_dense(class_rewards=class_rewards)
     if estimator.score_range is not None:
         raise InputError(f"{estimator} is graded; expected one of verdicts, since a class is one")
     rewards_k = np.atleast_1d(as_array("class_rewards", on_host(class_rewards)))

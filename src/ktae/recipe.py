@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -201,11 +202,15 @@ class Logging(Section):
     """Trackers such as `tensorboard`, besides the run folder's own metrics."""
 
 
+LONGEST_NAME = 200
+"""Characters: file systems take 255 bytes, and what is made of the name has ends of its own."""
+
+
 class Recipe(Section):
     """One experiment."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-    """The run's name: letters, digits, `.`, `_`, `-`."""
+    """The run's name: letters, digits, `.`, `_`, `-`, at most 200 characters."""
 
     task: Literal["demo", "math"] = "demo"
     """Where prompts, answers and the reward come from."""
@@ -231,6 +236,16 @@ class Recipe(Section):
     trl: Trl = Trl()
     verl: Verl = Verl()
     logging: Logging = Logging()
+
+    @pydantic.field_validator("name")
+    @classmethod
+    def _fits_a_file_system(cls, name: str) -> str:
+        if len(name) > LONGEST_NAME:
+            raise ValueError(
+                f"{name:.20}... has {len(name)} characters; expected at most {LONGEST_NAME}, since "
+                "it becomes the name of a folder"
+            )
+        return name
 
     @pydantic.model_validator(mode="after")
     def _minibatches_divide(self) -> Recipe:
@@ -279,7 +294,7 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
             value out of range.
     """
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):  # that of Path raises for a name that is too long
         raise InputError(
             f"recipe {path} is a folder; expected a YAML file. To continue the run in it, give its "
             "recipe, and the folder with --output and --resume"

@@ -22,6 +22,10 @@ RENAMED_METRICS = {
 """Metrics in files that were written before 0.1, and their names now."""
 
 
+LONGEST_NAME = 255
+"""Bytes of one name in a path."""
+
+
 class RunFolder:
     """Paths and files of one run.
 
@@ -31,6 +35,17 @@ class RunFolder:
     """
 
     def __init__(self, path: Path) -> None:
+        """Nothing is made yet.
+
+        Raises:
+            InputError: a name in the path is longer than file systems take.
+        """
+        for name in path.parts:
+            if (size := len(os.fsencode(name))) > LONGEST_NAME:
+                raise InputError(
+                    f"run folder {name:.40}... has a name of {size} bytes; expected at most "
+                    f"{LONGEST_NAME}, which is what file systems take"
+                )
         self.path = path
         self.recipe = path / "recipe.yaml"
         self.metrics = path / "metrics.jsonl"

@@ -411,3 +411,22 @@ def test_models_have_tables_of_their_own(run: Run, tmp_path: Path) -> None:
     refused = run("compare", file, file, "--workers", 1)
     assert (refused.status, refused.out) == (2, "")
     assert "A holds outputs of 2 models (a, b); expected one" in refused.err
+
+
+def test_many_unanswered_are_said_with_the_option_that_helps(run: Run, tmp_path: Path) -> None:
+    """Above a fifth, by whatever grader, and in `ktae compare` as well."""
+    said = [{"group": f"own/{i}", "response": f"I get {i}", "answer": f"{i}"} for i in range(2)]
+    some, none = rows([1] * 10)[2:], said[:1]
+    many = write_lines(tmp_path / "many.jsonl", said + some)
+    few = write_lines(tmp_path / "few.jsonl", none + some[:-1] + rows([1] * 11)[9:])
+    assert "WARNING" not in run("eval", "--regrade", few).out
+    one_more = write_lines(tmp_path / "more.jsonl", said + some[:-1])
+    assert "WARNING" not in run("eval", "--regrade", many).out  # exactly a fifth
+    result = run("eval", "--regrade", one_more)
+    assert "WARNING: 2 of 9 responses" in result.out and "--graders ktae-last" in result.out
+    last = run("eval", "--regrade", one_more, "--graders", "ktae-last")
+    assert "WARNING" not in last.out and set(cells(last.out, "pass@1")) == {"100.0"}
+    other = write_lines(tmp_path / "other.jsonl", said + some[:-1])
+    both = run("compare", one_more, other)
+    assert both.out.count("WARNING: 2 of 9 responses") == 2
+    assert f"--regrade {one_more} --output FOLDER --graders ktae-last" in both.out

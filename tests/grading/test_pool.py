@@ -104,6 +104,23 @@ def test_strange_responses(pool: GradingPool, response: str, outcome: str | None
 
 
 @pytest.mark.slow
+def test_nothing_of_a_response_is_parsed_in_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even for the verdict on one that ran out of time, whose answer the worker has told."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("looked for an answer in the caller's process")
+
+    for module in ("extraction", "graders", "verify"):
+        monkeypatch.setattr(f"ktae.grading.{module}.extract", refuse)
+    with GradingPool(1, time_limit=0.2) as pool:
+        given = r"\frac{d^2 \theta}{dt^2} + \frac{g}{l} \sin(\theta) = 0"
+        answer = r"ml\ddot{\theta}(t) - mg\sin\theta(t) = f(t)\cos\theta(t)"
+        slow = pool.grade(rf"\boxed{{{given}}}", answer)
+        assert slow == (Outcome.UNDECIDED, given, "time limit of 0.2 s")
+        assert pool.grade(r"\boxed{1}", "1") == (Outcome.CORRECT, "1", "boxed, same text")
+
+
+@pytest.mark.slow
 def test_off_the_main_thread(pool: GradingPool) -> None:
     results: list[str] = []
 

@@ -9,11 +9,13 @@ import torch
 
 from ktae.arrays import MAX_TOKEN_ID, ArrayLike, as_array, on_host
 from ktae.batch import (
+    CHECKED_AT_ONCE,
     UNKNOWN,
     Batch,
     Context,
     ScoreRange,
     bad_token_id,
+    check_mask,
     check_per_rollout,
     check_tokens,
     correctness,
@@ -23,8 +25,6 @@ from ktae.batch import (
 )
 from ktae.rollout_advantages import rollout_advantages
 
-CHECKED_AT_ONCE = 1 << 20
-"""Positions whose token ids are looked at in one go: some ten megabytes of extra memory."""
 SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 """Instead of the types that torch stores and does not compute with."""
 
@@ -146,13 +146,15 @@ def on_device(
     with `validate` only.
 
     Raises:
-        InputError: shapes or dtypes do not fit; a value of `correct` is not in the
-            range; with `validate`, a token id is out of range at an unmasked position.
+        InputError: shapes or dtypes do not fit; a value of `correct` is not in the range, or of a
+            mask no whole number from 0; with `validate`, a token id is out of range at an unmasked
+            position.
     """
     device, token_ids, mask = token_ids.device, token_ids.detach(), _on_host_or_tensor("mask", mask)
     check_tokens(token_ids, mask)
-    n_rows = token_ids.shape[0]
+    n_rows, given_mask = token_ids.shape[0], mask
     if not isinstance(mask, torch.Tensor):
+        check_mask(mask)
         mask = torch.from_numpy(np.not_equal(mask, 0))  # torch does not know every dtype
     if not isinstance(groups, torch.Tensor):
         groups = torch.from_numpy(np.unique(group_labels(groups, n_rows), return_inverse=True)[1])
@@ -169,6 +171,8 @@ def on_device(
     ids = token_ids
     if ids.dtype in SIGNED:  # out of range remains out of range, but for 16 bits
         ids = ids.int() if ids.dtype == torch.uint16 else ids.view(SIGNED[ids.dtype])
+    if validate and isinstance(given_mask, torch.Tensor):
+        check_mask(on_host(given_mask))
     base = torch.zeros(n_rows, dtype=torch.float64, device=device)
     tensors = Tensors(ids, mask, correct, scores, rows, group_of, base, context)
     if validate:

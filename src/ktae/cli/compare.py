@@ -40,6 +40,7 @@ def compare(
     from rich.console import Console
 
     from ktae.cli.eval import grade_outputs, graders_of, read_saved
+    from ktae.cli.eval_tables import print_unanswered
     from ktae.cli.tables import make_table
     from ktae.evaluation import comparison, forest, outputs
     from ktae.grading import GradingPool
@@ -51,7 +52,8 @@ def compare(
     if not partial:
         for path, side in zip((a, b), sides, strict=True):
             outputs.check_complete(side, str(path))
-    _require_one_grader((a, b), [graders_of(side) for side in sides])
+    graders = [graders_of(side) for side in sides]
+    _require_one_grader((a, b), graders)
     with GradingPool(workers, time_limit=time_limit) as pool:
         graded = [(side, grade_outputs(console, pool, side)) for side in sides]
     found = comparison.compare(*graded, partial=partial)
@@ -74,6 +76,8 @@ def compare(
             f"{row.corrected:.2g}",
         )
     console.print(table)
+    for path, (side, verdicts), by in zip((a, b), graded, graders, strict=True):
+        print_unanswered(console, side, verdicts, " and ".join(sorted(by)), str(path))
     for row in found:
         words = comparison.in_words(row, name_a, name_b)
         console.print(f"{comparison.title(row.name)}: {words}", soft_wrap=True)

@@ -277,6 +277,7 @@ def _results(
         if len(models) > 1:
             console.print(f"\nmodel {printable(model or 'not named')}", soft_wrap=True)
         tables.print_scores(console, scores, stored)
+        tables.print_unanswered(console, of_model, given, how.graders[0])
         differences = tables.differences(of_model, given)
         if stored:
             tables.print_differences(console, differences, how.show)

@@ -23,6 +23,16 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+MANY = 0.2
+"""Share of unanswered responses above which `print_unanswered` speaks."""
+WIDER = {
+    "ktae": ("ktae-last", "takes the last number of a response"),
+    "ktae-boxed": ("ktae", "takes answers outside of \\boxed{}, too"),
+    "strict-boxed": ("ktae", "takes answers outside of \\boxed{}, too"),
+}
+"""By grader: the one that finds answers in more places, and in which."""
+
+
 class Difference(NamedTuple):
     """An output on which our verdict is not the file's."""
 
@@ -150,6 +160,47 @@ def _lengths(scores: Sequence[Score], columns: Sequence[str]) -> Table:
         shares = [getattr(score, name) for score in scores]
         table.add_row(name, *_cells(shares, "{:.1%}".format))
     return table
+
+
+def print_unanswered(
+    console: Console,
+    outputs: Sequence[Output],
+    verdicts: Sequence[Verdict],
+    grader: str,
+    file: str | None = None,
+) -> None:
+    """Say loudly where more than `MANY` of the responses are unanswered, and what may help.
+
+    Args:
+        console: where to.
+        outputs: the responses.
+        verdicts: one for each.
+        grader: whose verdicts they are.
+        file: where the command has no `--graders`: the file or folder that can be graded again.
+    """
+    unanswered = [
+        output
+        for output, verdict in zip(outputs, verdicts, strict=True)
+        if verdict.outcome is Outcome.UNANSWERED
+    ]
+    if len(unanswered) <= MANY * len(outputs):
+        return
+    cut = sum(output.finished is False for output in unanswered)
+    where = f" of {file}" if file else ""
+    parts = [
+        f"WARNING: {len(unanswered):,} of {len(outputs):,} responses{where} "
+        f"({len(unanswered) / len(outputs):.0%}) are unanswered and count as incorrect: grader "
+        f"{grader} finds no answer in them"
+    ]
+    if 2 * cut > len(unanswered):
+        parts.append(f"{cut:,} of them were cut off at the longest length: --max-new-tokens")
+    if grader in WIDER:
+        wider, what = WIDER[grader]
+        again = f"ktae eval --regrade {file} --output FOLDER " if file else ""
+        parts.append(f"{again}--graders {wider} {what}")
+    else:
+        parts.append("look at some of them before you trust the accuracy")
+    console.print("; ".join(parts), style="bold red", soft_wrap=True)
 
 
 def print_differences(console: Console, found: Sequence[Difference], show: int) -> None:

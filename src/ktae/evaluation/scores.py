@@ -26,7 +26,7 @@ import numpy as np
 
 from ktae.evaluation.outputs import Output, by_benchmark
 from ktae.grading import Outcome, Verdict
-from ktae.grading.values import number, plain
+from ktae.grading.values import MAX_DIGITS, number, plain
 from ktae.inference import Interval, bootstrap_interval, bootstrap_means
 
 
@@ -178,6 +178,11 @@ def _majorities(pairs: Sequence[tuple[Output, Verdict]]) -> list[float]:
 
 
 def _key(answer: str) -> str:
-    """The same for answers that are the same number, or the same text."""
+    """The same for answers that are the same number, or the same text.
+
+    A very long one stands for itself: taking it apart has no time limit here.
+    """
+    if len(answer) > MAX_DIGITS:
+        return answer
     value = number(answer)
     return str(value.value) if value else plain(answer)

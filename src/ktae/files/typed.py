@@ -36,6 +36,31 @@ class Section(pydantic.BaseModel):
     )
 
 
+class _GivenTwice(Exception):
+    """A mapping has a key twice, of which YAML's own reader would silently keep the last."""
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe one, which refuses a key that is given twice."""
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        lines: dict[Any, int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            is_merge = key.tag == "tag:yaml.org,2002:merge"  # "<<", which stands for no value
+            name = key.value if is_merge else self.construct_object(key, deep=True)
+            line = key.start_mark.line + 1
+            if name in lines:
+                raise _GivenTwice(
+                    f"key {key.value!r:.60} is given twice, in line {lines[name]} and in line "
+                    f"{line}; expected it once"
+                )
+            lines[name] = line
+        return node
+
+
 def read_mapping(path: Path, what: str) -> dict[str, Any]:
     """The mapping in a YAML file; `what` (`recipe`, `matrix`) begins the message of an error.
 
@@ -61,10 +86,13 @@ def parse_yaml(text: str, where: str) -> Any:
     mappings of such.
 
     Raises:
-        InputError: it is not YAML, or holds anything else; `where` begins the message.
+        InputError: it is not YAML, a mapping has a key twice, or it holds anything else; `where`
+            begins the message.
     """
     try:
-        content = yaml.safe_load(text)
+        content = yaml.load(text, _Loader)
+    except _GivenTwice as error:
+        raise InputError(f"{where}: {error}") from None
     except BAD_YAML as error:
         raise InputError(f"{where} is not YAML: {one_line(error)}") from None
     _require_plain(content, where)

@@ -8,9 +8,15 @@ The rules, first to last; within each, the last place in the response counts:
 4. `json`: the value of `"answer": ...` in a JSON object.
 5. `stated`: what follows a label `Answer:` that begins a line, or else `answer is` within the last
    300 characters (further up it is a step of the reasoning); on the same line, or on the next one
-   with text. From a whole sentence the last formula is taken, or else the last number.
-6. `last`, only where it is asked for: the last number of the response. Any long response contains
+   with text. The same in Spanish, French, German, Portuguese, Italian, Russian, Chinese, Japanese
+   and Korean.
+6. `closing`: what the last line ends in, if that is a number, a date, a time or a formula, either
+   in bold (`**42**`) or where a sentence with "is", "are" or "=" ends ("The date is 01/31/2011.").
+   The full stop must be there: without it the response may have been cut off.
+7. `last`, only where it is asked for: the last number of the response. Any long response contains
    one, so with this rule a response that was cut off in the middle counts as an answer.
+
+What is taken from a whole sentence, `ktae.grading.statements` says.
 
 Every rule takes time linear in the length of the response.
 """
@@ -22,32 +28,47 @@ import json
 import re
 from typing import Literal, NamedTuple
 
+from ktae.grading.statements import NUMBER, answer_in, last_number
+
 Fallback = Literal["none", "stated", "last"]
-"""How far to go beyond `boxed`: not at all, to rules 2 to 5, or to all."""
+"""How far to go beyond `boxed`: not at all, to rules 2 to 6, or to all."""
 
 _BRACES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$\\]+)")
-_TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
 _HASHES = re.compile(r"####[ \t]*(\S.*)")
-_JSON = re.compile(r'"?answer"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?[\d.]+(?:[eE][-+]?\d+)?))')
+_JSON = re.compile(r'"?answer"\s*:\s*(?:"((?:[^"\\]++|\\.)*+)"|(-?[\d.]+(?:[eE][-+]?\d+)?))')
 _LABEL = re.compile(
-    r"^[ \t>#*_-]*(?:(?:the|my)[ \t]+)?(?:final[ \t]+)?(?:answer|A)[ \t]*[*_]{0,3}:[ \t*_]*"
-    r"(?:\r?\n\s*)?([^\n]{1,1000})",
+    r"^[ \t>#*_-]*(?:(?:the|my)[ \t]+)?(?:final[ \t]+|最终|最終)?"
+    r"(?:answer|A|respuesta|r[ée]ponse|antwort|resposta|risposta|ответ|答案|答え|解答|答|정답|답)"
+    r"(?:[ \t]+final[ea]?)?[ \t]*[*_]{0,3}[:：][ \t*_]*(?:\r?\n\s*)?([^\n]{1,1000})",
     re.IGNORECASE | re.MULTILINE,
 )
 _CONCLUSION = re.compile(
     r"\banswer[*_]{0,3}(?:[ \t]+to[^\n.:]{1,60}?)?[ \t*_]{1,4}is\b:?[ \t*_:]*(?:\r?\n\s*)?([^\n]+)",
     re.IGNORECASE,
 )
+_OTHER_CONCLUSION = re.compile(
+    r"(?:\b(?:respuesta(?:[ \t]+\w+)?[ \t]+es|r[ée]ponse(?:[ \t]+\w+)?[ \t]+est"
+    r"|antwort(?:[ \t]+\w+)?[ \t]+(?:ist|lautet)|resposta(?:[ \t]+\w+)?[ \t]+é"
+    r"|risposta(?:[ \t]+\w+)?[ \t]+è|ответ(?:[ \t]+(?:равен|это)\b|[ \t]*[:—–-]))(?!\w)"
+    r"|(?:答案|答え|正解)(?:应该|應該)?[*_]{0,3}(?:[是为為はが]|[ \t]*[:：])"
+    r"|(?:정답|답)(?:은|는|이))"
+    r"[ \t*_:：]*(?:\r?\n\s*)?([^\n]+)",
+    re.IGNORECASE,
+)
 _CONCLUSION_LENGTH = 300
-_FORMULA = re.compile(
-    r"\$\$?([^$]+)\$\$?|\\\(((?:[^\\]|\\[^()])*)\\\)|\\\[((?:[^\\]|\\[^\[\]])*)\\\]"
+_NOT_BLANK = re.compile(r"\S")
+_UNITS = r"(?:[ \t]?(?:°|\\?%|[€£¥]))?(?:[ \t]+[^\W\d_]+){0,3}"
+_BOLD = re.compile(r"(\*\*|__)(?=\S)([^*\n]{1,200}?)[.!]?\1[ \t.!]*$")
+_CLOSING = re.compile(
+    rf"(?:\b(?:is|are|was|were|equals)|=)[ \t]+(?:[a-z]+[ \t]+){{0,2}}?"
+    rf"({NUMBER}{_UNITS}|\$[^$\n]+\$|\\\((?:[^\\\n]|\\[^()])+\\\))[.!]$",
+    re.IGNORECASE,
 )
-_NUMBER = re.compile(
-    r"(?<![\w.])[-−+]?[$€£]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:/\d+)?(?:[ \t]?\\?%)?"
-    r"|(?<![\w.])[-−+]?\.\d+"
+_VALUE = re.compile(
+    rf"(?:[^\W\d]+[ \t]*=[ \t]*)?{NUMBER}{_UNITS}|\$[^$]+\$|\\\(.+\\\)", re.IGNORECASE
 )
-_WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 class Extracted(NamedTuple):
@@ -65,19 +86,23 @@ def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
     if fallback == "none":
         return None
     for rule, found in (
-        ("tag", _last(_TAG, response)),
+        ("tag", _last_tag(response)),
         ("hashes", _after_hashes(response)),
         ("json", _unescaped(_last(_JSON, response))),
     ):
-        text = _payload(found)
+        text = answer_in(found)
         if text:
             return Extracted(text, rule)
-    text = _payload(_last(_LABEL, response))
-    text = text or _payload(_last(_CONCLUSION, response[-_CONCLUSION_LENGTH:]))
+    end = response[-_CONCLUSION_LENGTH:]
+    found = _last(_LABEL, response) or _last(_CONCLUSION, end) or _last(_OTHER_CONCLUSION, end)
+    text = answer_in(found)
     if text:
         return Extracted(text, "stated")
+    text = _closing(end)
+    if text:
+        return Extracted(text, "closing")
     if fallback == "last":
-        text = _last(_NUMBER, response)
+        text = last_number(response)
         if text:
             return Extracted(text, "last")
     return None
@@ -97,7 +122,7 @@ def last_boxed(response: str) -> str | None:
             opened.append(match.end() if len(token) > 1 else -1)
         elif token == "}" and opened:
             start = opened.pop()
-            if start >= 0 and response[start : match.start()].strip():
+            if start >= 0 and _NOT_BLANK.search(response, start, match.start()):
                 found = (start, match.start())
     bare = None
     for match in _BARE_BOX.finditer(response):
@@ -120,6 +145,30 @@ def _last(pattern: re.Pattern[str], text: str) -> str:
     return next((group.strip() for group in groups if group), "")
 
 
+def _last_tag(response: str) -> str:
+    """What stands between the last two tags that belong together and have something in them."""
+    start, found = -1, ""
+    for match in _TAG.finditer(response):
+        if not match[1]:
+            start = match.end()
+        elif start >= 0:
+            content = response[start : match.start()].strip()
+            found = content if content.strip(" \t*_.") else found
+            start = -1
+    return found
+
+
+def _closing(end: str) -> str:
+    """What the last line ends in, where that is a value in bold or the end of a sentence."""
+    line = end.rstrip().rpartition("\n")[2]
+    bold = _BOLD.search(line)
+    if bold:
+        value = bold[2].strip()
+        return answer_in(value) if _VALUE.fullmatch(value) else ""
+    found = _CLOSING.search(line)
+    return answer_in(found[1]) if found else ""
+
+
 def _after_hashes(response: str) -> str:
     """What follows `####` in the last line that is not blank, if it begins so."""
     found = _HASHES.match(response.rstrip().rpartition("\n")[2])
@@ -131,22 +180,3 @@ def _unescaped(text: str) -> str:
     with contextlib.suppress(ValueError):
         return str(json.loads(f'"{text}"'))
     return text
-
-
-def _payload(statement: str) -> str:
-    """The answer in what was stated: all of it, or the last formula or number of a sentence."""
-    statement = statement.strip().strip("*_ \t").rstrip(".,;")
-    if not _is_sentence(statement):
-        return statement.strip("*_ \t")
-    formula = _last(_FORMULA, statement)
-    if formula:
-        return formula
-    return _last(_NUMBER, statement) or statement
-
-
-def _is_sentence(statement: str) -> bool:
-    """Whether there are words around the answer, or a formula's delimiters."""
-    if "$" in statement or r"\(" in statement:
-        return True
-    words = [match.span() for match in _WORD.finditer(statement)]
-    return bool(words) and re.search(r"\s", statement[words[0][1] : words[-1][0]]) is not None

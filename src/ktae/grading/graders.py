@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ktae.grading.extraction import Fallback, extract, last_boxed
 from ktae.grading.verdict import Outcome, Verdict
-from ktae.grading.verify import verify
+from ktae.grading.verify import decide, verify
 
 Grader = Callable[[str, Sequence[str]], Verdict]
 
@@ -54,10 +54,14 @@ GRADERS: dict[str, Grader] = {
 the last number of a response; `math-verify` is the library alone; `strict-boxed` compares text."""
 
 
-def extracted(grader: str, response: str) -> str | None:
-    """What a grader of ours would have judged, for a verdict that the time limit cut off.
-
-    Takes linear time, so it needs no limit of its own. None for the other graders.
-    """
-    found = extract(response, FALLBACKS[grader]) if grader in FALLBACKS else None
-    return found.text if found else None
+def grade_in_steps(
+    grader: str, response: str, answers: Sequence[str], tell: Callable[[str], None]
+) -> Verdict:
+    """As `GRADERS[grader]`; a grader of ours gives the answer it found to `tell` before it compares
+    it, for a verdict that the time limit cuts off."""
+    if grader not in FALLBACKS:
+        return GRADERS[grader](response, answers)
+    found = extract(response, FALLBACKS[grader])
+    if found is not None:
+        tell(found.text)
+    return decide(found, answers)

@@ -150,18 +150,18 @@ class GradingPool:
                 outcome, extracted, reason = reply["verdict"]
                 return Verdict(Outcome(outcome), extracted, reason), worker
             if "error" in reply:
-                return self._undecided(task, f"internal error: {reply['error']}"), worker
+                return _undecided(reply, f"internal error: {reply['error']}"), worker
             worker.kill()
             if reply.get("signal") in (signal.SIGPROF, signal.SIGALRM):
-                return self._undecided(task, f"time limit of {self.time_limit:g} s"), worker
+                return _undecided(reply, f"time limit of {self.time_limit:g} s"), worker
             if fresh:
-                found = "out of memory" if "memory" in reply else f"worker died: {reply}"
-                return self._undecided(task, found), worker
+                found = "out of memory" if "memory" in reply else f"worker died: {reply['end']}"
+                return _undecided(reply, found), worker
 
-    def _undecided(self, task: Task, reason: str) -> Verdict:
-        from ktae.grading.graders import extracted
 
-        return Verdict(Outcome.UNDECIDED, extracted(self.grader, task.response), reason)
+def _undecided(reply: dict[str, Any], reason: str) -> Verdict:
+    """With the answer that the worker had found: nothing of a response is parsed here."""
+    return Verdict(Outcome.UNDECIDED, reply.get("extracted"), reason)
 
 
 class _Worker:
@@ -172,22 +172,27 @@ class _Worker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The worker's reply; {"signal": ...} or {"status": ...} if it ended instead."""
+        """The worker's reply; if it ended instead, `end` says how, and `signal` by which one.
+
+        With `extracted`, where the worker had found an answer.
+        """
         if self._process is None:
             self._start()
         process = self._process
         assert process is not None and process.stdin is not None and process.stdout is not None
-        line = b""
+        reply: dict[str, Any] = {}
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
-            line = process.stdout.readline()
-        if not line.endswith(b"\n"):
-            status = process.wait()
-            return {"signal": -status} if status < 0 else {"status": status}
-        self.graded += 1
-        reply: dict[str, Any] = json.loads(line)
-        return reply
+            while (line := process.stdout.readline()).endswith(b"\n"):
+                part = json.loads(line)
+                reply |= part
+                if "extracted" not in part:  # that line comes before the verdict
+                    self.graded += 1
+                    return reply
+        status = process.wait()
+        end = f"signal {-status}" if status < 0 else f"exit status {status}"
+        return reply | {"end": end, "signal": -status}
 
     def kill(self) -> None:
         process, self._process, self.graded = self._process, None, 0

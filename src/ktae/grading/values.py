@@ -24,21 +24,29 @@ _GROUPED = re.compile(r"(?<![\d.,])(\d{1,3})((?:(?:\{,\}|,\\!|\\,|\\!)\s?\d{3})+
 _THOUSANDS = re.compile(
     r"((?:[^\d.,(\[{]|(?<!\\)\{)*[1-9]\d{0,2})((?:,\d{3})+|(?: \d{3})+)(?![\d,])([^,]*)"
 )
+CJK = r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]"
+"""A character of a script that puts no blanks between words: Chinese, Japanese; Korean endings."""
+_LETTER = r"[a-zA-Z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0400-\u04ff]"
 _UNIT = re.compile(
     r"\s*(?:\\(?:text|mathrm|textbf|textrm|mbox|rm)\s*\{(?P<worded>[^{}]*)\}"
     r"(?:\s*\^\s*\{?-?\d\}?)?"
     r"|\^?\s*\{?\\circ\}?|°|\^\s*\{(?:\s*\\prime)+\s*\}|'{1,2}"
     r"|\^\s*\{?\s*\\(?:text|mathrm|textrm)\s*\{\s*(?:st|nd|rd|th)\s*\}\s*\}?|(?:st|nd|rd|th)\b"
     r"|(?:(?<=[\d\s.])(?:[cmkn]m|[km]?g|[mn]?s|ft|mi|in|hr|h|k?W|[kMG]?eV|[kMG]?Hz|[kM]?Pa|k?J|k?N|m(?=/s))"
-    r"|(?<=\s)(?P<bare>[a-zA-Z]{3,}(?: [a-zA-Z]{2,})*))(?:/[a-z]{1,3})?(?:\s*\^\s*\{?-?\d\}?)?)$"
+    rf"|(?<=\s)(?P<bare>{_LETTER}{{3,}}(?: {_LETTER}{{2,}})*)|(?<=[\d\s.])(?P<east>{CJK}+))"
+    r"(?:/[a-z]{1,3})?(?:\s*\^\s*\{?-?\d\}?)?)$"
 )
 _SCALE = re.compile(
     r"\b(?:hundred|thousand|million|billion|trillion|dozen|(?:hundred|thousand|million|billion)th"
     r")s?\b|^\s*(?:squared|cubed|factorial)\b"
+    r"|\b(?:mil|mille|mill[oó]n(?:es)?|bill[oó]n(?:es)?|milliards?|tausend|millionen|milliarden?"
+    r"|milh(?:ão|ões)|bilh(?:ão|ões)|docenas?|douzaines?|dutzend|dúzias?)\b"
+    r"|\b(?:тысяч|миллион|миллиард|дюжин)\w*"
+    r"|^\s*(?:[十百万萬亿億割成折십백천만억조]|[千兆](?![克米瓦卡赫焦字比])|平方$|立方$)|半|[乘乗]|分之"
     r"|^\s*(?:half|halves|(?:third|fourth|fifth|sixth|seventh|eighth|ninth|tenth)s?)(?:\s+of\b|\s*$)",
     re.IGNORECASE,
 )
-_NO_UNIT = re.compile(r"\b(?:and|or)\b|[<>=]", re.IGNORECASE)
+_NO_UNIT = re.compile(r"\b(?:and|or|y|et|und|oder|и|или)\b|[<>=和或与與及]", re.IGNORECASE)
 _TEXT = re.compile(
     r"\\(?:text|mathrm|textbf|textrm|mbox|mathbf|textit|operatorname)\s*\{([^{}]*)\}"
 )
@@ -72,7 +80,9 @@ def tidy(answer: str, *, thousands: bool = True) -> str:
     while changed:
         before = text
         text = (
-            text.strip().rstrip(".,;:").strip() if not text.endswith((r"\,", r"\;")) else text[:-2]
+            text.strip().rstrip(".,;:。，；").strip()
+            if not text.endswith((r"\,", r"\;"))
+            else text[:-2]
         )
         for start, end in _WRAPPERS:
             if len(text) > len(start) + len(end) and text.startswith(start) and text.endswith(end):
@@ -127,7 +137,7 @@ def number(answer: str) -> Number | None:
         return None
     text = tidy(answer)
     text, percents = _PERCENT.subn("", text)
-    text = text.replace(r"\$", "").replace("$", "").replace("€", "").replace("£", "")
+    text = re.sub(r"\\?\$|[€£¥￥₽₹]", "", text)
     match = None
     for _ in range(3):  # `5 \text{ cm}^2` has two things to drop
         match = _NUMBER.fullmatch(text.replace(" ", ""))
@@ -154,7 +164,7 @@ def scale(answer: str) -> str:
 
 
 def _word(unit: re.Match[str]) -> str:
-    return unit["worded"] or unit["bare"] or ""
+    return unit["worded"] or unit["bare"] or unit["east"] or ""
 
 
 def same_number(a: Number, b: Number) -> bool:

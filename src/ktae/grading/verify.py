@@ -6,8 +6,9 @@ An answer that the response gives is compared with each accepted one, cheapest f
 
 1. the same text (`ktae.grading.values.tidy`), or the same words;
 2. both are written numbers: they agree or they do not (`ktae.grading.values.same_number`);
-3. the same expression (`ktae.grading.expressions`), also without names: `x = 5` is `5`;
-4. lists without brackets, in any order, element by element.
+3. dates, clock times and ratios as such, and not as quotients (`ktae.grading.notation`);
+4. the same expression (`ktae.grading.expressions`), also without names: `x = 5` is `5`;
+5. lists without brackets, in any order, element by element.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ktae.grading import expressions, values
-from ktae.grading.extraction import Fallback, extract
+from ktae.grading import expressions, notation, values
+from ktae.grading.extraction import Extracted, Fallback, extract
 from ktae.grading.verdict import Outcome, Verdict
 
 _NAME = r"\\?[A-Za-z]\w*(?:_\{[^{}]*\})?(?:\([A-Za-z]\w*\))?"
@@ -32,7 +33,11 @@ def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated")
         answers: the accepted answers; any one of them makes the response correct.
         fallback: see `ktae.grading.extraction`.
     """
-    found = extract(response, fallback)
+    return decide(extract(response, fallback), answers)
+
+
+def decide(found: Extracted | None, answers: Sequence[str]) -> Verdict:
+    """The verdict on what was found in a response. Raises nothing but MemoryError."""
     if found is None:
         unparsable = [answer for answer in answers if not is_answer(answer)]
         if len(unparsable) == len(answers):
@@ -59,7 +64,9 @@ def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated")
 
 def is_answer(answer: str) -> bool:
     """Whether anything could be compared with this reference answer."""
-    if values.number(answer) or values.words(answer) or expressions.parsed(answer) is not None:
+    if values.number(answer) or values.words(answer) or notation.is_written(answer):
+        return True
+    if expressions.parsed(answer) is not None:
         return True
     parts = elements(answer)
     if len(parts) > 1:
@@ -116,6 +123,9 @@ def _agree_as_one(answer: str, given: str) -> str:
     expected, got = values.number(answer), values.number(given)
     if expected and got:
         return "same number" if values.same_number(expected, got) else ""
+    as_written = notation.agree(answer, given)
+    if as_written is not None:
+        return "same date, time or ratio" if as_written else ""
     in_words = values.words(answer)
     if in_words and (
         in_words == values.words(given) or values.plain(answer) == values.plain(given)

@@ -1,5 +1,8 @@
 """The worker process of `ktae.grading.pool`: one line of JSON in, one verdict out.
 
+Before the verdict comes a line with the answer that was found, if one was: where the comparison
+runs out of time, the parent knows it and need not look for it again.
+
 It limits itself, so that no clock of the parent's has to be right and no orphan lives on: each task
 starts a timer on the processor time it uses, and one on the wall clock for whatever uses none;
 either ends the process by a signal. Memory is limited as an address space.
@@ -24,7 +27,10 @@ def main() -> None:
     requests, replies = _private_pipes()
     _own_signals()
     _limit_memory()
-    from ktae.grading.graders import GRADERS
+    from ktae.grading.graders import grade_in_steps
+
+    def tell(text: str) -> None:
+        _reply(replies, {"extracted": text})
 
     _warm_up()
     _reply(replies, {"ready": True})
@@ -32,7 +38,7 @@ def main() -> None:
         task = json.loads(line)
         _start_clock(task["time_limit"])
         try:
-            verdict = GRADERS[task["grader"]](task["response"], task["answers"])
+            verdict = grade_in_steps(task["grader"], task["response"], task["answers"], tell)
             reply: dict[str, Any] = {"verdict": list(verdict)}
         except MemoryError:
             reply = {"memory": True}

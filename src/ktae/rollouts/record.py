@@ -7,6 +7,7 @@ a reader refuses versions that it does not know.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -131,9 +132,9 @@ def parse_record(table: Any, where: str) -> Any:
 
 def require_single_columns(names: Sequence[str], where: str) -> None:
     """Raise an InputError if a Parquet file, which may do so, names two columns alike."""
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{where}: {names.count(name)} columns {name!r}; expected one")
+    name, count = Counter(names).most_common(1)[0] if names else ("", 0)
+    if count > 1:
+        raise InputError(f"{where}: {count} columns {name!r}; expected one")
 
 
 def conform(table: Any, where: str = "rollout record") -> Any:

@@ -282,9 +282,39 @@ def arguments(settings: Overrides) -> list[str]:
     """The overrides as Hydra reads them from a command line: each value comes out as it went in.
 
     Raises:
-        InputError: a key of a mapping in a list is one that Hydra's grammar cannot spell.
+        InputError: a key is one that Hydra's grammar cannot spell, or a value is one that OmegaConf
+            would replace by another.
     """
+    for key, value in settings.items():
+        if not KEY.fullmatch(key):
+            raise InputError(
+                f"verl.overrides has the key {key!r:.60}; expected ASCII letters, digits, dots, _ "
+                "and -, and a + in front where the key is new"
+            )
+        _refuse_replaced(key, value)
     return [f"{key}={_hydra(value)}" for key, value in settings.items()]
+
+
+KEY = re.compile(r"\+{0,2}[A-Za-z0-9_][A-Za-z0-9_.-]*")
+"""Hydra gives a meaning of their own to `=`, `~`, `@`, `/` and `,` in a key."""
+
+
+def _refuse_replaced(key: str, value: Any) -> None:
+    """Raise an InputError for `${...}`, an environment variable or another key's value to
+    OmegaConf, and for `???`, no value at all. An escape would not do: verl resolves its
+    configuration more than once, and each time takes one escape away."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            _refuse_replaced(key, name)
+            _refuse_replaced(key, item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _refuse_replaced(key, item)
+    elif isinstance(value, str) and ("${" in value or value == "???"):
+        raise InputError(
+            f"{key} is {value!r:.60}, which OmegaConf would replace by another value; expected "
+            "text without ${, and not ???: write the value itself"
+        )
 
 
 def _hydra(value: Any) -> str:

@@ -1,0 +1,125 @@
+"""The answer within a statement: all of it, or the formula or number that a sentence ends in.
+
+From a sentence the last formula is taken, or else the last number. Where it says of some of them
+"is ...", "equals ...", "= ..." or begins with one, the last of those is taken, and of those only
+what comes before "because", "after", "if" and the like: 45 in "45 miles after 4 hours", 8 in
+"12 - 4, which is 8 because ...".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ktae.grading.values import CJK
+
+_DELIMITER = re.compile(r"\\.|\$\$?", re.DOTALL)
+_CLOSED_BY = {r"\)": r"\(", r"\]": r"\[", "$": "$", "$$": "$"}
+_BLANK = re.compile(r"\s")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_CJK = re.compile(CJK)
+_DATE_OR_TIME = (
+    r"\d{1,4}/\d{1,2}/\d{1,4}|\d{4}-\d{1,2}-\d{1,2}|\d{1,2}\.\d{1,2}\.\d{4}"
+    r"|\d+(?::\d+)+(?:[ \t]?[ap]\.?m\b)?"
+)
+NUMBER = (
+    rf"(?<![^\W{CJK[1:-1]}])(?<!\.)(?:{_DATE_OR_TIME}"
+    r"|[-−+]?[$€£¥]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:/\d+)?(?:[ \t]?\\?%)?"
+    r"|[-−+]?\.\d+)"
+)
+_NUMBER = re.compile(NUMBER, re.IGNORECASE)
+_SAYS_SO = re.compile(
+    r"(?:^|[=≈:：是为為は]|\b(?:is|are|was|were|equals?|gives?|makes?|total of|es|est|ist|beträgt"
+    r"|é|è|равно|равен|равна))[ \t*_$]*"
+    r"(?:(?:about|around|approximately|exactly|only|just|equal to|therefore|thus)[ \t*_]+)?$",
+    re.IGNORECASE,
+)
+_GOES_ON = re.compile(
+    r"(?:[ \t_]|\*\*)*+(?:[-−+*/×·÷^=<>≈]|\\(?![%)\]])|,[ \t]*[$\d]|\d"
+    r"|(?:minus|plus|times|divided|multiplied|of|out of|to|and|or|percent of|x)\b"
+    r"|(?:is|are|was|equals?|in|lies|must|can|has|becomes?|simplifies|satisf\w+)\b)",
+    re.IGNORECASE,
+)
+_REASON = re.compile(r"\b(?:because|since|when|if|after|given|where|as)\b", re.IGNORECASE)
+_BEFORE = 30
+"""Characters before a number in which the verb is looked for."""
+
+
+class _Found(NamedTuple):
+    start: int
+    end: int
+    text: str
+
+
+def answer_in(statement: str) -> str:
+    """The answer in what was stated: all of it, or the formula or number of a sentence."""
+    statement = statement.strip().strip("*_ \t").rstrip(".,;。，；")
+    found = (_formulas(statement) or _numbers(statement)) if is_sentence(statement) else []
+    return _most_likely(statement, found).text if found else statement.strip("*_ \t")
+
+
+def last_number(text: str) -> str:
+    """The last number, date or time in a text; empty if there is none."""
+    found = ""
+    for match in _NUMBER.finditer(text):
+        found = match.group()
+    return found
+
+
+def is_sentence(statement: str) -> bool:
+    """Whether there are words around the answer, or a formula's delimiters."""
+    if "$" in statement or r"\(" in statement:
+        return True
+    first = last = None
+    for last in _WORD.finditer(statement):
+        first = first or last
+    if first is None or last is None:
+        return False
+    if _CJK.match(statement):  # no blanks between words; "18個" begins with its number
+        return _NUMBER.search(statement) is not None
+    return _BLANK.search(statement, first.end(), last.start()) is not None
+
+
+def _most_likely(statement: str, found: Sequence[_Found]) -> _Found:
+    """Of what a sentence names, what it says the answer is: see the module."""
+    likely = [
+        one
+        for one in found
+        if _SAYS_SO.search(statement, max(0, one.start - _BEFORE), one.start)
+        and not _GOES_ON.match(statement, one.end)
+    ]
+    if not likely:
+        return found[-1]
+    reason = _REASON.search(statement, likely[0].end)
+    before = [one for one in likely if reason is None or one.start < reason.start()]
+    return before[-1]
+
+
+def _numbers(statement: str) -> list[_Found]:
+    return [_Found(m.start(), m.end(), m.group()) for m in _NUMBER.finditer(statement)]
+
+
+def _formulas(statement: str) -> list[_Found]:
+    """The formulas, by where they end; those within another one are left out.
+
+    Each kind of delimiter is followed on its own, in one pass. What opens within a formula that has
+    ended is forgotten; of two that open alike, the later one counts.
+    """
+    opened: dict[str, tuple[int, int]] = {}  # where each kind's delimiter and content begin
+    found: list[_Found] = []
+    for match in _DELIMITER.finditer(statement):
+        token = match.group()
+        kind = _CLOSED_BY.get(token)
+        is_empty = kind == "$" and opened.get(kind, (0, 0))[1] == match.start()
+        if kind in opened and not is_empty:
+            begin, start = opened.pop(kind)
+            opened = {other: at for other, at in opened.items() if at[0] < begin}
+            content = statement[start : match.start()].strip()
+            if content.strip(" \t*_."):
+                while found and found[-1].start > begin:
+                    found.pop()
+                found.append(_Found(begin, match.end(), content))
+        elif token in (r"\(", r"\[") or kind == "$":
+            opened[kind or token] = match.span()
+    return found

@@ -1,0 +1,68 @@
+"""Which of a sentence's numbers or formulas is its answer."""
+
+import pytest
+
+from ktae.grading.statements import answer_in, last_number
+
+SENTENCES = [
+    ("45 miles after 4 hours", "45"),
+    ("The distance is 45 miles after 4 hours", "45"),
+    ("$45$ miles after $4$ hours", "45"),
+    (r"\(45\) miles after \(4\) hours", "45"),
+    ("12 - 4, which is 8 because 4 are left", "8"),
+    ("The perimeter is 4 * 13 = 52 units", "52"),
+    ("If the radius is 3, the area is 9", "9"),
+    ("3 boys and 4 girls, a total of 7", "7"),
+    ("12 minus 4 and so on, 8", "8"),
+    ("the larger one of 5 and 7", "7"),
+    ("$x$ is in $[1,2]$", "[1,2]"),
+    ("$n = 4$ gives $16$", "16"),
+    (r"3\sqrt{5} + \sqrt{15} + 5", "5"),
+    ("The meeting was on 01/31/2011", "01/31/2011"),
+    ("We meet at 12:30 pm", "12:30 pm"),
+    ("小明有18个苹果", "18"),
+    ("18 apples", "18 apples"),
+    ("Evelyn", "Evelyn"),
+    ("no number in these words", "no number in these words"),
+]
+
+
+@pytest.mark.parametrize(("sentence", "answer"), SENTENCES)
+def test_answer_in_a_sentence(sentence: str, answer: str) -> None:
+    assert answer_in(sentence) == answer
+    assert answer_in(f" **{sentence}**. ") == answer
+
+
+FORMULAS = [
+    ("$a$ or $b$", "b"),
+    ("$$a$$", "a"),
+    (r"\[ a \]", r"\[ a \]"),  # no words beside it: all of it
+    (r"so \(a\), and $b", "a"),
+    (r"$a \(b\) c$", r"a \(b\) c"),
+    (r"\(a $b$ c\)", "a $b$ c"),
+    (r"\( $ a \) b $ c", "$ a"),
+    (r"\( a \( b \)", "b"),
+    (r"\\(a\\) \(b\)", "b"),
+    (r"\(a\) \( \)", "a"),
+]
+
+
+@pytest.mark.parametrize(("statement", "answer"), FORMULAS)
+def test_the_last_formula(statement: str, answer: str) -> None:
+    assert answer_in(statement) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("5 and 1,234.5 x", "1,234.5"),
+        ("x2 y3", ""),
+        ("5.", "5"),
+        ("-1/2", "-1/2"),
+        ("on 2011-01-31", "2011-01-31"),
+        ("有18个", "18"),
+        ("", ""),
+    ],
+)
+def test_last_number(text: str, number: str) -> None:
+    assert last_number(text) == number
