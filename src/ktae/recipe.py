@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 import yaml
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, Tag
 
 from ktae.demo import language_named
 from ktae.errors import InputError
@@ -64,6 +64,17 @@ class ReasoningGym(Section):
     answer: Literal["last-number", "stated", "whole"] = "last-number"
     """What of a response is scored: its stated answer or else its last number, its stated answer
     alone, or all of it."""
+
+
+def _form_of_task(given: Any) -> str:
+    return "(a mapping)" if isinstance(given, Mapping | ReasoningGym) else "(a name)"
+
+
+Task = Annotated[
+    Annotated[Literal["demo", "math"], Tag("(a name)")]
+    | Annotated[ReasoningGym, Tag("(a mapping)")],
+    Discriminator(_form_of_task),
+]
 
 
 class Rollout(Section):
@@ -231,7 +242,7 @@ class Recipe(Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     """The run's name: letters, digits, `.`, `_`, `-`, at most 200 characters."""
 
-    task: Literal["demo", "math"] | ReasoningGym = "demo"
+    task: Task = "demo"
     """Where prompts, answers and the reward come from: `demo`, `math`, or a mapping that names a
     task of reasoning-gym."""
 
