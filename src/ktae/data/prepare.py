@@ -35,7 +35,11 @@ TEMPLATES: dict[str, Callable[[str], Messages]] = {"qwen-math": qwen_math, "plai
 
 
 def write(
-    splits: Mapping[str, Sequence[TaskProblem]], folder: Path, *, data_source: str, template: str
+    splits: Mapping[str, Sequence[TaskProblem]],
+    folder: Path,
+    *,
+    data_source: str,
+    template: str | Callable[[str], Messages],
 ) -> dict[str, int]:
     """Write `folder/verl/SPLIT.parquet` and `folder/trl/SPLIT.parquet`; rows for each split.
 
@@ -46,10 +50,12 @@ def write(
     Raises:
         InputError: no such template, or the folder cannot be written to.
     """
-    if template not in TEMPLATES:
-        raise InputError(f"no template {template!r}; expected {', '.join(TEMPLATES)}")
+    if isinstance(template, str):
+        if template not in TEMPLATES:
+            raise InputError(f"no template {template!r}; expected {', '.join(TEMPLATES)}")
+        template = TEMPLATES[template]
     for split, problems in splits.items():
-        messages = [TEMPLATES[template](problem.text) for problem in problems]
+        messages = [template(problem.text) for problem in problems]
         for engine, table in (
             ("verl", _verl_table(problems, messages, split, data_source)),
             ("trl", _trl_table(problems, messages)),

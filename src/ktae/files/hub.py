@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from pathlib import Path
 
 from ktae.errors import InputError
 
+logger = logging.getLogger(__name__)
+
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+
+
+def copy_of(name: str) -> Path:
+    """Where a copy of a model of the hub is looked for, whether or not there is one."""
+    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.path.expanduser(caches)) / "ktae" / "models" / name
+
+
+def local_or_hub(what: str, name: str) -> str:
+    """What to load: the folder, the copy of a hub's model in ktae's cache, or the hub's name.
+
+    Raises:
+        InputError: see `check_local_or_hub`.
+    """
+    check_local_or_hub(what, name)
+    path = os.path.expanduser(name)
+    if not Path(path).is_dir() and (copy_of(name) / "config.json").is_file():
+        logger.info("%s %s: taking the copy in %s", what, name, copy_of(name))
+        return str(copy_of(name))
+    return path
 
 
 def check_local_or_hub(what: str, name: str) -> None:

@@ -140,7 +140,8 @@ _IN_YAML = {
 
 
 def _explain(problem: Any, model: type[pydantic.BaseModel]) -> str:
-    location = [str(part) for part in problem["loc"]]
+    # A part in brackets is no key: it tells which of several forms the value has.
+    location = [str(part) for part in problem["loc"] if not str(part).startswith("(")]
     where = ".".join(location)
     if problem["type"] == "extra_forbidden":
         known = _fields_of(location[:-1], model)
@@ -175,8 +176,14 @@ def _within(annotation: Any, part: str) -> Any:
 
 
 def _section(annotation: Any) -> type[pydantic.BaseModel] | None:
-    """The section itself, also of `Section | None`."""
+    """The section itself, also of `Section | None` and of what stands in an `Annotated`."""
     for one in (annotation, *typing.get_args(annotation)):
+        if (
+            typing.get_origin(one) is not None
+            and one is not annotation
+            and (inner := _section(one))
+        ):
+            return inner
         if isinstance(one, type) and issubclass(one, pydantic.BaseModel):
             container = typing.get_origin(annotation)
             is_collection = isinstance(container, type) and issubclass(container, Mapping | tuple)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ktae.errors import InputError, one_line
-from ktae.files.hub import check_local_or_hub
+from ktae.files.hub import local_or_hub
 
 if TYPE_CHECKING:
     from ktae.batch import Vocabulary
@@ -30,8 +29,7 @@ def load_tokenizer(name: str) -> Any:
         InputError: there is no such folder or name, it holds no tokenizer, the hub cannot be
             reached, or a library is not installed.
     """
-    check_local_or_hub("tokenizer", name)
-    path = Path(os.path.expanduser(name))
+    path = Path(local_or_hub("tokenizer", name))
     try:
         if (path / "tokenizer.json").is_file():
             from tokenizers import Tokenizer

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from ktae.files.hub import check_local_or_hub
+from ktae.files.hub import local_or_hub
 from ktae.recipe import Recipe
 
 
@@ -16,8 +14,7 @@ def model_name(recipe: Recipe) -> str:
     """
     name = recipe.model.path
     if name != "demo":
-        check_local_or_hub("model", name)
-        return os.path.expanduser(name)
+        return local_or_hub("model", name)
     from ktae.demo import language_named
     from ktae.demo.pretrain import base_model
 

@@ -36,7 +36,7 @@ class Sampler:
     """Draws rollouts of a recipe's training prompts from a model, each prompt once."""
 
     def __init__(self, model: Any, tokenizer: Any, recipe: Recipe, n_prompts: int) -> None:
-        task = TASKS[recipe.task]
+        task = TASKS[recipe.task_source]
         task.check(tokenizer, recipe)
         steps = -(-n_prompts // recipe.rollout.prompts_per_step)
         problems = task.train_set(recipe.model_copy(update={"steps": steps}))

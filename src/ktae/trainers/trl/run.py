@@ -51,7 +51,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> 
     else:
         folder.require_free()
     config = grpo_config(recipe, folder.checkpoints)
-    task = TASKS[recipe.task]
+    task = TASKS[recipe.task_source]
     with config.main_process_first(desc="loading the model"):
         model, tokenizer = load_policy(recipe)
     task.check(tokenizer, recipe)

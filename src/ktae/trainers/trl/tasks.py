@@ -11,14 +11,15 @@ from typing import Any
 from datasets import Dataset
 from trl.rewards import get_soft_overlong_punishment
 
+from ktae.data import gym
 from ktae.demo import language_named
 from ktae.demo.evaluate import evaluate
 from ktae.demo.language import EOS
 from ktae.errors import InputError
 from ktae.evaluation.generation import generate
 from ktae.grading import Outcome, accuracy
-from ktae.grading.rewards import verdicts
-from ktae.recipe import Recipe
+from ktae.grading.rewards import text_of, verdicts
+from ktae.recipe import ReasoningGym, Recipe
 
 RewardFunction = Callable[..., list[float | None]]
 
@@ -114,11 +115,11 @@ def _math_problems(recipe: Recipe, split: str) -> Dataset:
     return problems
 
 
-def _math_check(tokenizer: Any, _: Recipe) -> None:
+def _chat_check(tokenizer: Any, recipe: Recipe) -> None:
     if tokenizer.chat_template is None:
         raise InputError(
-            f"task math has prompts of messages, and this tokenizer ({type(tokenizer).__name__}) "
-            "has no chat template"
+            f"task {recipe.task_source} has prompts of messages, and this tokenizer "
+            f"({type(tokenizer).__name__}) has no chat template"
         )
 
 
@@ -152,6 +153,65 @@ def _math_evaluate(model: Any, tokenizer: Any, recipe: Recipe) -> dict[str, floa
     }
 
 
+def _gym_problems(recipe: Recipe, n: int, seed: int) -> Dataset:
+    """Rows with `prompt` (messages), `answer` and `reference`."""
+    task = gym_task(recipe)
+    return Dataset.from_list(
+        [
+            {
+                "prompt": gym.messages(task, problem.text),
+                "answer": problem.answer,
+                "reference": problem.reference,
+            }
+            for problem in gym.problems(task, n, seed)
+        ]
+    )
+
+
+def gym_task(recipe: Recipe) -> ReasoningGym:
+    """The recipe's task of reasoning-gym."""
+    assert isinstance(recipe.task, ReasoningGym)
+    return recipe.task
+
+
+def _gym_train_set(recipe: Recipe) -> Dataset:
+    n = recipe.steps * recipe.rollout.prompts_per_step
+    return _gym_problems(recipe, n, recipe.seed)
+
+
+def _gym_reward(_: Any, recipe: Recipe) -> RewardFunction:
+    graded = recipe.credit is not None and recipe.credit.score_range is not None
+
+    def correct(completions: list[Any], reference: list[str], **_: Any) -> list[float | None]:
+        """The verdict: 1.0 where the task's score is 1, else 0.0; with a graded estimator the score
+        itself."""
+        scores = [
+            gym.score(text_of(completion), one) or 0.0
+            for completion, one in zip(completions, reference, strict=True)
+        ]
+        return [score if graded else float(score == 1) for score in scores]
+
+    return correct
+
+
+def _gym_evaluate(model: Any, tokenizer: Any, recipe: Recipe) -> dict[str, float]:
+    """A greedy and a sampled response to each held-out problem."""
+    problems = _gym_problems(recipe, recipe.logging.eval_problems, gym.HELD_OUT_SEED)
+    prompts = [prompt_text(tokenizer, prompt) for prompt in problems["prompt"]]
+    found: dict[str, float] = {}
+    for name, temperature in (("greedy", 0.0), ("sampled", recipe.rollout.temperature)):
+        made = generate(
+            model, tokenizer, prompts, max_new_tokens=recipe.rollout.max_response_length,
+            temperature=temperature, batch_size=64, seed=0,
+        )  # fmt: skip
+        scores = [gym.score(*pair) for pair in zip(made.texts, problems["reference"], strict=True)]
+        n = len(scores)
+        found[f"{name}_accuracy"] = sum(score == 1 for score in scores) / n
+        found[f"{name}_unanswered"] = sum(score is None for score in scores) / n
+        found[f"{name}_length"] = sum(map(len, made.token_ids)) / n
+    return found
+
+
 def prompt_text(tokenizer: Any, prompt: Any) -> str:
     """A prompt as the model sees it: messages go through the chat template."""
     if isinstance(prompt, str):
@@ -163,6 +223,7 @@ def prompt_text(tokenizer: Any, prompt: Any) -> str:
 TASKS = {
     "demo": Task(_demo_check, _demo_train_set, _demo_reward, _demo_evaluate),
     "math": Task(
-        _math_check, lambda recipe: _math_problems(recipe, "train"), _math_reward, _math_evaluate
+        _chat_check, lambda recipe: _math_problems(recipe, "train"), _math_reward, _math_evaluate
     ),
+    "reasoning-gym": Task(_chat_check, _gym_train_set, _gym_reward, _gym_evaluate),
 }

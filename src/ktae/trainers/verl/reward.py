@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from ktae.data import gym
 from ktae.demo import SUMS, Language, language_named
 from ktae.errors import InputError
 from ktae.grading.pool import GradingPool, default_pool
@@ -43,7 +44,8 @@ def compute_score(
     """Grade one response.
 
     Args:
-        data_source: which grader: a `demo_source`, or mathematics for anything else.
+        data_source: which grader: a `demo_source`, reasoning-gym's, or mathematics for anything
+            else.
         solution_str: the response, without special tokens.
         ground_truth: the answer (text or a number), or a list of accepted ones.
         extra_info: not used.
@@ -57,6 +59,9 @@ def compute_score(
     Raises:
         InputError: the demo without its limit, or in a language that is not installed here.
     """
+    if data_source == gym.DATA_SOURCE:
+        score = gym.score(solution_str, ground_truth)
+        return _scores(correct=score == 1, unanswered=score is None)
     language = _language(data_source)
     if language is not None:
         return _demo(language, solution_str, ground_truth, max_response_length)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 from ktae import bf16
 from ktae import recipe as recipes
 from ktae.errors import InputError
-from ktae.recipe import Recipe
+from ktae.recipe import ReasoningGym, Recipe
 from ktae.runs import RunFolder
 from ktae.trainers.models import model_name
 from ktae.trainers.verl.check import compose, typed
@@ -45,7 +46,7 @@ def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> Override
 def dry_run(recipe: Recipe, folder: RunFolder) -> str:
     """The command that the run would start, to copy, after what there is to know of it."""
     settings = plan(recipe, folder)
-    writer = "ktae train" if recipe.task == "demo" else "ktae data prepare"
+    writer = "ktae data prepare" if recipe.task == "math" else "ktae train"
     missing = [
         f"{path} does not exist yet; `{writer}` writes it" for path in _absent(recipe, folder)
     ]
@@ -71,7 +72,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
     settings = plan(recipe, folder, resume=resume)
     if settings.get("trainer.device") == "cpu":
         bf16.require("verl", "train on a GPU, or with --engine trl")
-    if recipe.task != "demo":
+    if recipe.task == "math":
         _require_inputs(recipe, folder)
     model_name(recipe)  # pretrains the demo's if it is not there yet
     if resume:
@@ -80,6 +81,8 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
         folder.create(recipes.dump(recipe))
     if recipe.task == "demo":
         _write_demo(recipe, folder)
+    elif isinstance(recipe.task, ReasoningGym):
+        _write_gym(recipe, recipe.task, folder)
     environment = os.environ | _environment(folder)
     program = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments(settings)]
     return subprocess.run(program, env=environment, check=False).returncode
@@ -142,6 +145,24 @@ def _write_demo(recipe: Recipe, folder: RunFolder) -> None:
         for split, some in splits.items()
     }
     write(problems, folder.path / "data", data_source=demo_source(language.name), template="plain")
+
+
+def _write_gym(recipe: Recipe, task: ReasoningGym, folder: RunFolder) -> None:
+    """The same for a task of reasoning-gym; a row's ground truth is what its scorer needs."""
+    from ktae.data import gym
+    from ktae.data.prepare import write
+    from ktae.data.sources import TaskProblem
+
+    n = recipe.steps * recipe.rollout.prompts_per_step
+    splits = {
+        "train": gym.problems(task, n, recipe.seed),
+        "test": gym.problems(task, recipe.logging.eval_problems, gym.HELD_OUT_SEED),
+    }
+    problems = {
+        split: [TaskProblem(p.text, p.reference) for p in some] for split, some in splits.items()
+    }
+    template = functools.partial(gym.messages, task)
+    write(problems, folder.path / "data", data_source=gym.DATA_SOURCE, template=template)
 
 
 def _require_same(recipe: Recipe, folder: RunFolder) -> None:

@@ -1,0 +1,169 @@
+"""Tasks of reasoning-gym: problems made by a program, and a score for each answer.
+
+A recipe names one: `task: {source: reasoning-gym, name: chain_sum, settings: {max_terms: 2}}`. The
+same settings and seed give the same problems, so a reference is a few numbers and no data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from ktae.errors import InputError, one_line
+from ktae.grading.extraction import extract
+
+if TYPE_CHECKING:
+    from ktae.recipe import ReasoningGym
+
+DATA_SOURCE = "ktae/reasoning-gym"
+"""verl's name of the data."""
+HELD_OUT_SEED = 1_000_003
+"""Of the test problems."""
+PROBES = ("", "x", "I do not know.")
+"""Answers that no problem has."""
+
+_AS_CODE = "its scorer evaluates the response as Python code, which a policy could use"
+_NO_ANSWER = "it has no reference answer, so nothing shows that its scorer works"
+REFUSED = {
+    **dict.fromkeys(
+        (
+            "binary_matrix",
+            "countdown",
+            "intermediate_integration",
+            "n_queens",
+            "polynomial_multiplication",
+            "puzzle24",
+            "simple_integration",
+            "spiral_matrix",
+            "string_insertion",
+        ),
+        _AS_CODE,
+    ),
+    **dict.fromkeys(
+        ("boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"), _NO_ANSWER
+    ),
+    "codeio": "it runs programs of its data set",
+    "composite": "it is made of other tasks; name one of them",
+    "game_of_life_halting": "its scorer takes every response but one for False",
+}
+"""Tasks that are not offered, each with the reason (reasoning-gym 0.1.25, read and tried)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GymProblem:
+    """One problem."""
+
+    text: str
+    answer: str
+    """As the task's author writes it; others may be right, too."""
+    reference: str
+    """What `score` needs, as JSON."""
+
+
+def problems(task: ReasoningGym, n: int, seed: int) -> list[GymProblem]:
+    """The first n problems of a seed, the same each time.
+
+    Raises:
+        InputError: reasoning-gym is not installed, has no such task or setting, or the task is
+            refused.
+    """
+    reference: dict[str, Any] = {"name": task.name, "settings": task.settings}
+    reference |= {"answer": task.answer, "seed": seed, "size": n}
+    dataset = _dataset(json.dumps(reference, sort_keys=True))
+    _check_scorer(task.name, dataset)
+    found = []
+    for index in range(n):
+        entry = dataset[index]
+        text, answer = str(entry["question"]), str(entry["answer"])
+        found.append(GymProblem(text, answer, json.dumps(reference | {"index": index})))
+    return found
+
+
+def messages(task: ReasoningGym, problem: str) -> list[dict[str, str]]:
+    """The prompt: the recipe's instruction, where it has one, and the problem."""
+    system = [{"role": "system", "content": task.instruction}] if task.instruction else []
+    return [*system, {"role": "user", "content": problem}]
+
+
+def score(response: str, reference: str) -> float | None:
+    """The task's own score of a response, from 0 to 1; None where no answer is found in it.
+
+    Args:
+        response: what the policy wrote, without special tokens.
+        reference: a problem's `GymProblem.reference`.
+    """
+    given = json.loads(reference)
+    index = given.pop("index")
+    dataset = _dataset(json.dumps(given, sort_keys=True))
+    answer = _answer(response, given["answer"])
+    if answer is None:
+        return None
+    return _scored(dataset, answer, dataset[index])
+
+
+def _answer(response: str, how: str) -> str | None:
+    if how == "whole":
+        return response.strip() or None
+    found = extract(response, "last" if how == "last-number" else "stated")
+    if found is None:
+        return None
+    return re.sub(r"(?<=\d),(?=\d{3})", "", found.text) if how == "last-number" else found.text
+
+
+def _scored(dataset: Any, answer: str, entry: Any) -> float:
+    """What a scorer cannot read, and says so by an error, is worth nothing."""
+    try:
+        return float(dataset.score_answer(answer, entry))
+    except Exception:
+        return 0.0
+
+
+@functools.lru_cache(maxsize=8)
+def _dataset(reference: str) -> Any:
+    """The data set of a name, settings, seed and size."""
+    given = json.loads(reference)
+    name = given["name"]
+    if name in REFUSED:
+        raise InputError(f"reasoning-gym's task {name} is refused: {REFUSED[name]}")
+    try:
+        import reasoning_gym
+        from reasoning_gym.factory import DATASETS
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"task source reasoning-gym needs {error.name}, which is not installed; "
+            "pip install 'ktae[gym]'"
+        ) from None
+    if name not in DATASETS:
+        import difflib
+
+        near = difflib.get_close_matches(name, DATASETS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InputError(f"reasoning-gym has no task {name!r}{hint}")
+    try:
+        return reasoning_gym.create_dataset(
+            name, seed=given["seed"], size=given["size"], **given["settings"]
+        )
+    except (AssertionError, TypeError, ValueError) as error:
+        raise InputError(
+            f"reasoning-gym refuses the settings {given['settings']} of {name}: {one_line(error)}"
+        ) from None
+
+
+def _check_scorer(name: str, dataset: Any) -> None:
+    """Raise an InputError unless the scorer tells reference answers from none."""
+    for index in range(min(8, len(dataset))):
+        entry = dataset[index]
+        if _scored(dataset, str(entry["answer"]), entry) != 1:
+            raise InputError(
+                f"reasoning-gym's task {name} is refused: its scorer gives its own answer "
+                f"{entry['answer']!r:.60} less than 1"
+            )
+        for probe in PROBES:
+            if _scored(dataset, probe, entry) == 1:
+                raise InputError(
+                    f"reasoning-gym's task {name} is refused: its scorer takes {probe!r} for the "
+                    f"answer {entry['answer']!r:.60}"
+                )

