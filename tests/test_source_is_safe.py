@@ -29,7 +29,7 @@ REQUIRED = {
 """Calls that must say so themselves, whatever the library's default is."""
 FORBIDDEN = {"shell": True, "trust_remote_code": True, "verify": False, "allow_pickle": True}
 """Arguments that no call may have."""
-YAML = {"safe_load", "safe_dump", "YAMLError"}
+YAML = {"safe_load", "safe_dump", "YAMLError", "SafeLoader", "ScalarNode"}
 
 
 def complaints(source):

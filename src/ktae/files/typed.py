@@ -90,7 +90,7 @@ def parse_yaml(text: str, where: str) -> Any:
             begins the message.
     """
     try:
-        content = yaml.load(text, _Loader)
+        content = _Loader(text).get_single_data()
     except _GivenTwice as error:
         raise InputError(f"{where}: {error}") from None
     except BAD_YAML as error:
