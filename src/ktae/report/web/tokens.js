@@ -12,7 +12,7 @@ function tokenRows() {
   });
   const rows = vocabulary.id.map((id, rank) => ({
     id, rank, text: tokenLabel(rank),
-    a: vocabulary.a[rank], b: vocabulary.b[rank], groups: vocabulary.groups[rank],
+    mark: vocabulary.mark[rank], a: vocabulary.a[rank], b: vocabulary.b[rank], groups: vocabulary.groups[rank],
     impact: vocabulary.impact[state.preset][rank], credit: vocabulary.credit[state.preset][rank],
     shareTrue: nTrue ? vocabulary.a[rank] / nTrue : 0, shareFalse: nFalse ? vocabulary.b[rank] / nFalse : 0,
   }));
@@ -20,18 +20,18 @@ function tokenRows() {
 }
 
 const TOKEN_COLUMNS = [
-  { name: "token", key: "text", class: "token-cell", cell: (row) => h("code", { dir: "auto" }, row.text), sort: (row) => row.text },
+  { name: "token", key: "text", class: "token-cell", cell: (row) => h("span", {}, h("code", { dir: "auto" }, row.text), row.mark ? h("span", { class: "flag", title: MARKS[row.mark][1] }, MARKS[row.mark][0]) : null), sort: (row) => row.text },
   { name: "id", key: "id", class: "number wide", cell: (row) => String(row.id), sort: (row) => row.id },
-  { name: "impact", key: "impact", class: "number", title: "credit × (correct rollouts with it − as many as chance gives), over groups", cell: (row) => signed(row.impact, 1), sort: (row) => Math.abs(row.impact) },
-  { name: "credit", key: "credit", class: "number", title: "mean over groups, weighted as the impact is", cell: (row) => h("span", { class: `pill ${shadeClass("credit", row.credit, largestOnPage(report.presets[state.preset]))}` }, signed(row.credit)), sort: (row) => row.credit },
+  { name: "impact", key: "impact", class: "number", title: "credit × |correct rollouts with it − as many as chance gives|, over groups", cell: (row) => signed(row.impact, 1), sort: (row) => Math.abs(row.impact) },
+  { name: "credit", key: "credit", class: "number", title: "mean over the groups counted on the right, weighted by |correct rollouts with it − as many as chance gives|", cell: (row) => h("span", { class: `pill ${shadeClass("credit", row.credit, largestOnPage(report.presets[state.preset]))}` }, signed(row.credit)), sort: (row) => row.credit },
   { name: "correct", key: "shareTrue", class: "number", cell: (row) => percent(row.shareTrue), sort: (row) => row.shareTrue },
   { name: "incorrect", key: "shareFalse", class: "number", cell: (row) => percent(row.shareFalse), sort: (row) => row.shareFalse },
-  { name: "groups", key: "groups", class: "number wide", title: "mixed groups in which it occurs", cell: (row) => thousands(row.groups), sort: (row) => row.groups },
+  { name: "groups", key: "groups", class: "number wide", title: "mixed groups in which more or fewer correct rollouts have it than chance gives: those that impact and credit are over", cell: (row) => thousands(row.groups), sort: (row) => row.groups },
 ];
 
 function drawTokens(main) {
   const { rows, nTrue, nFalse } = tokenRows();
-  const compared = rows.filter((row) => row.groups > 0);
+  const compared = rows.filter((row) => row.a + row.b > 0);
   const chosen = state.id === null ? null : rows.find((row) => row.id === state.id);
   const pick = (row) => { go({ id: row.id }); document.getElementById("contexts")?.scrollIntoView({ block: "nearest" }); };
   const holder = h("div", { class: "table-holder" });
