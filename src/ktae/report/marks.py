@@ -28,8 +28,10 @@ SOME_ENDS, MOST_ENDS = 0.1, 0.5
 SPECIAL = re.compile(rb"\s*(<[^<>\s]*>|\[/?[A-Z_]+\]|</?\w+>)\s*")
 """What looks like a special token."""
 
-FORMATS = re.compile(rb"\\(?:boxed|fbox)\s*\{|</[A-Za-z_]{1,20}>|<(?:think|answer)>|####")
-"""Where a token stands that makes the form of an answer."""
+FORMATS = re.compile(
+    rb"\\(?:boxed|fbox)\s*\{|</[A-Za-z_]{1,20}>|<(?:think|answer)>|(?<!#)####(?=[^\n#]{0,80}\s*\Z)"
+)
+"""Where a token stands that makes the form of an answer; #### elsewhere is a heading."""
 
 IN_FORMAT = 0.8
 """Of a token's occurrences, the share in `FORMATS` that makes it a token of the format."""
@@ -37,8 +39,9 @@ IN_FORMAT = 0.8
 MAX_ROLLOUTS = 2000
 """Those in which `FORMATS` are looked for, evenly spaced."""
 
-LONG, AT_LIMIT = 32, 3
-"""So many rollouts of the greatest length, of so many tokens, were cut off there."""
+LONG, AT_LIMIT, PEAK = 32, 3, 5
+"""Rollouts were cut off at a length of so many tokens at least that so many share, and so many
+times as many as share a length a little below."""
 
 
 class Marks(NamedTuple):
@@ -128,13 +131,26 @@ def _finished(
     if ends:
         ends_n = _last_n(columns) & np.isin(which_n, ends)
         return (columns.sum_tokens(ends_n) > 0).astype(float), "it ends with an end of sequence"
-    most = lengths_b.max(initial=0)
-    if most >= LONG and (lengths_b == most).sum() >= AT_LIMIT:
-        return (lengths_b < most).astype(float), f"it is shorter than the limit, {most:,}"
+    if limit := _limit(lengths_b):
+        return (lengths_b < limit).astype(float), f"it is shorter than the limit, {limit:,}"
     has_b = columns.sum_tokens(mark_v[which_n] == FORMAT) > 0
     if has_b.mean() >= MOST_ENDS and len(has_b):
         return has_b.astype(float), "it has the marks of the format, such as a box or a closing tag"
     return np.full(len(lengths_b), np.nan), ""
+
+
+def _limit(lengths_b: np.ndarray) -> int:
+    """The length at which rollouts were cut off; 0 if none is to be seen.
+
+    Text that is tokenised again may be a token or two longer than the limit.
+    """
+    times = np.bincount(lengths_b, minlength=1)
+    most = len(times) - 1
+    if most < LONG:
+        return 0
+    limit = most - int(np.argmax(times[: most - 3 : -1]))
+    below = times[int(0.9 * most) : most - 2].mean()
+    return limit if times[limit] >= max(AT_LIMIT, PEAK * below) else 0
 
 
 def _said(extra: Any) -> np.ndarray:

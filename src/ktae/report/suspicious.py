@@ -5,8 +5,8 @@ a form that the grader does not parse, or later text overwrites it. Three signs 
 first that holds is the flag.
 
 - `overwritten`: the reference answer is stated as an answer (shortly after "answer", "boxed" or
-  "####"), and the credit after it adds up to less than 0.
-- `answer stated`: it is stated, and the credit after it does not, or nothing follows.
+  "####"), the credit after it adds up to less than 0, and its mean is below that of what is before.
+- `answer stated`: it is stated, and what follows does not speak so against it, or nothing follows.
 - `reads right`: the rollout's mean credit is above 0 and at least the median of the group's correct
   rollouts. Its own verdict counts against its tokens, so it gets there in spite of it.
 
@@ -99,11 +99,11 @@ def _answer_stated(
     n_after = len(credit_t) - end
     why = f"It states the reference answer (up to token {end:,} of {len(credit_t):,}"
     why += f"; the credit up to there adds up to {_signed(before, 2)})"
-    if after < 0 and n_after >= SHORTEST_TAIL:
+    if after < 0 and n_after >= SHORTEST_TAIL and after / n_after < before / end:
         why += f". Of the {n_after:,} tokens after it the credit adds up to {_signed(after, 2)}. "
         why += "Did later text overwrite a right answer?"
         return Flag(row, 0, "overwritten", before / end - after / n_after, begin, why)
-    why += ", and what follows does not speak against it. "
+    why += ", and what follows does not speak against it more than that. "
     why += "Is the answer in a form that the grader does not parse, or the reference wrong?"
     return Flag(row, 0, "answer stated", before / end, begin, why)
 

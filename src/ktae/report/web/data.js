@@ -61,7 +61,7 @@ async function readFrame() {
   report.flagOf = new Map(report.flags.filter((f) => f.rollout >= 0).map((f) => [f.rollout, f]));
   for (const one of report.regraded?.differences ?? []) {
     const { name } = report.regraded.reasons[one.reason];
-    const why = `The verdict differs: ${name}; the answer found is “${onOneLine(one.answer)}”.`;
+    const why = `${onOneLine(name)}.${one.answer ? ` The answer found is “${onOneLine(one.answer)}”.` : ""}`;
     if (one.rollout >= 0) report.flagOf.set(one.rollout, { ...one, kind: "verdict differs", why });
   }
 }

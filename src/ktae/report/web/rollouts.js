@@ -31,16 +31,16 @@ function drawRollouts(main) {
       groupBar(g), promptBox(g), groupSummary(g, rows),
       h("div", { class: "sides" }, sides.filter(([name, list]) => list.length || name !== "Unknown").map(([name, list]) => side(name, list)))),
     panel));
-  for (const rollout of shownCards.keys()) if (!paintNow(rollout)) break;
+  for (const rollout of shownCards.keys()) paintNow(rollout);
   if (state.rollout !== null) focusToken(groups.first[g] + state.rollout, state.token ?? 0);
 }
 
-// Fill and shade a card as far as it is in sight; false where it is below the window. A window
-// without a height (a frame that is not laid out yet) counts as one of a usual height.
+// Fill and shade a card as far as it is in sight or within a window's height below, and the first of
+// each side anyway. A window without a height (a frame that is not laid out yet) has a usual one.
 function paintNow(rollout) {
   const { box } = shownCards.get(rollout);
-  const height = innerHeight || 900;
-  if (box.getBoundingClientRect().top > height + 300) return box.closest(".side").nextElementSibling !== null;
+  const height = innerHeight || 900, card = box.closest(".rollout");
+  if (card.previousElementSibling && box.getBoundingClientRect().top > 2 * height) return;
   fillCard(rollout);
   const { chunks } = shownCards.get(rollout);
   const bottom = box.getBoundingClientRect().top + (box.clientHeight || height);
@@ -48,7 +48,6 @@ function paintNow(rollout) {
     if (chunk.element.getBoundingClientRect().top > bottom) break;
     shadeChunk(chunk);
   }
-  return true;
 }
 
 function groupBar(g) {
