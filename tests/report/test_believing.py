@@ -129,6 +129,20 @@ def test_a_mean_goes_over_the_groups_that_are_counted(tmp_path):
     assert totals.impact[0] == pytest.approx(np.sum(credit) / 2)  # |a - E| = 1/2 in both
 
 
+def test_p_over_groups(tmp_path):
+    """Two groups in which all of 5 correct and none of 5 incorrect rollouts have the token 1."""
+    rows = [
+        {"group": group, "token_ids": [1 if i < 5 else 2, 3, 4 + i % 2], "reward": int(i < 5)}
+        for group in range(2)
+        for i in range(10)
+    ]
+    dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
+    scored = summary.score(columns_of(dump), preset("paper"))
+    totals = summary.token_totals(scored.table, dump.token_ids)
+    # (5 - 1 / 2)² / (2 · 625 / 900) = 14.58, chi-squared with one degree of freedom
+    assert totals.p[:3] == pytest.approx([1.343e-4, 1.343e-4, 1.0], rel=1e-3)
+
+
 def test_what_chance_explains_is_faint(tmp_path, open_page):
     write_report(write_lines(tmp_path / "r.jsonl", SPLIT), tmp_path / "r.html")
     page = open_page(tmp_path / "r.html", "view=rollouts&group=0")

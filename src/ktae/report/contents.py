@@ -233,6 +233,7 @@ def _vocabulary(dump: Dump, by_rank: np.ndarray, totals: list[TokenTotals]) -> d
         "a": totals[0].a[by_rank],
         "b": totals[0].b[by_rank],
         "groups": totals[0].groups[by_rank],
+        "p": totals[0].p[by_rank],
         "impact": [total.impact[by_rank] for total in totals],
         "credit": [total.credit[by_rank] for total in totals],
     }

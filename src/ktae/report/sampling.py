@@ -15,12 +15,12 @@ MAX_TOKENS = 6_000_000
 """Response tokens in a page; about 1.5 bytes each in the file."""
 
 FLAGGED_SHARE = 0.25
-"""Of the tokens, how many may go to groups with suspicious rollouts, strongest first."""
+"""Of the tokens, how many may go to groups with verdicts that differ or suspicious rollouts."""
 
 RULE = (
-    "First come groups with suspicious rollouts, strongest first, up to a quarter of the tokens; "
-    "then mixed groups, evenly spaced over the dump; then the others, evenly spaced, as long as "
-    "there is room."
+    "First come groups with verdicts that differ and with suspicious rollouts, up to a quarter of "
+    "the tokens; then mixed groups, evenly spaced over the dump; then the others, evenly spaced, "
+    "as long as there is room."
 )
 
 

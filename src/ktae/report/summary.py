@@ -11,6 +11,7 @@ from ktae.errors import InputError
 from ktae.estimators import Estimator, Scaled, Transform, as_estimator, preset
 from ktae.estimators.base import ContingencyEstimator
 from ktae.estimators.transforms import ignored_by
+from ktae.inference import mantel_haenszel_p_values
 from ktae.report import scoring
 from ktae.report.columns import Columns
 from ktae.validity.mean_credit import mean_abs_credit
@@ -46,6 +47,8 @@ class TokenTotals(NamedTuple):
     """Those that `credit` is a mean over."""
     impact: np.ndarray
     credit: np.ndarray
+    p: np.ndarray
+    """See `ktae.inference.mantel_haenszel_p_values`."""
 
 
 def score(columns: Columns, estimator: Estimator) -> Scored:
@@ -84,7 +87,7 @@ def token_totals(table: Any, token_ids: np.ndarray) -> TokenTotals:
     n = len(token_ids)
     if table is None:
         zeros = np.zeros(n)
-        return TokenTotals(zeros, zeros, zeros, zeros, zeros)
+        return TokenTotals(zeros, zeros, zeros, zeros, zeros, np.ones(n))
     a, b, c, d = (table[name].to_numpy().astype(np.int64) for name in ("a", "b", "c", "d"))
     mixed = (a + c > 0) & (b + d > 0)
     which = np.searchsorted(token_ids, table["token_id"].to_numpy())[mixed]
@@ -98,7 +101,19 @@ def token_totals(table: Any, token_ids: np.ndarray) -> TokenTotals:
         np.bincount(which[weight > 0], minlength=n),
         total,
         np.divide(total, total_weight, out=np.zeros(n), where=total_weight > 0),
+        _over_groups(which, n, a, b, c, d),
     )
+
+
+def _over_groups(
+    which: np.ndarray, n: int, a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray
+) -> np.ndarray:
+    """(n,) p-values of tokens from their tables in mixed groups; `which` token each is of."""
+    a, b, c, d = (x.astype(np.float64) for x in (a, b, c, d))
+    total = a + b + c + d
+    variance = (a + b) * (c + d) * (a + c) * (b + d) / (total**2 * (total - 1))
+    excess = np.bincount(which, (a * d - b * c) / total, n)
+    return mantel_haenszel_p_values(excess, np.bincount(which, variance, n))
 
 
 def steps_of(columns: Columns, scored: Scored, logged: dict[int, dict[str, Any]]) -> dict[str, Any]:
