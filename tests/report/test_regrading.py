@@ -83,8 +83,9 @@ def test_a_reference_that_does_not_parse_is_no_difference(tmp_path):
 
 def test_responses_without_an_answer_are_listed_where_they_are_rare(tmp_path):
     silent = [row("silent", "I do not know", 1)]
+    cut = [row("cut", f"well {i}", 0) for i in range(9)]  # incorrect here as in the dump
     right = [row("right", f"{i}, so the answer is 4", 1) for i in range(6)]
-    _, found = regraded(tmp_path / "r.jsonl", silent + right)
+    _, found = regraded(tmp_path / "r.jsonl", silent + right + cut)
     assert [one.verdict.outcome for one in found.differences] == [Outcome.UNANSWERED]
     _, found = regraded(tmp_path / "r.jsonl", silent + right[:2])
     assert (found.unanswered, found.differences) == (1, [])

@@ -1,8 +1,9 @@
 """Where ktae's own grader disagrees with a dump's verdict: errors of its verifier, or of ours.
 
 All rollouts with a reference answer, a text and a verdict are graded, those of groups that are all
-correct or all incorrect too. A response that the grader finds no answer in is listed only where
-that is rare: otherwise the responses state their answers in a way that the grader does not know.
+correct or all incorrect too. One that is correct in the dump and in which the grader finds no
+answer is listed only where that is rare: otherwise the answers are stated in a way that the grader
+does not know.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ MAX_TIMEOUTS = 20
 """After so many responses that ran out of time, no more are graded."""
 
 RARE = 0.2
-"""Up to this share of responses without an answer, such responses are listed."""
+"""Of the rollouts that are correct in the dump, the share in which we find no answer up to which
+those are listed."""
 
 MOST_DIFFER = 0.5
 """Above this share of incorrect rollouts that are correct here, the prompt probably asks for more
@@ -107,8 +109,9 @@ def regrade(
         return None
     chosen = _some(columns, tasks, most)
     verdicts, stopped = _verdicts({row: tasks[row] for row in chosen})
-    n_unanswered = sum(v.outcome is Outcome.UNANSWERED for v in verdicts.values())
-    rare = n_unanswered <= RARE * len(verdicts)
+    unanswered = [row for row, v in verdicts.items() if v.outcome is Outcome.UNANSWERED]
+    n_right = sum(columns.correct_b[row] == 1 for row in verdicts)
+    rare = sum(columns.correct_b[row] == 1 for row in unanswered) <= RARE * n_right
     differences = [
         Difference(row, float(columns.correct_b[row]), verdict)
         for row, verdict in verdicts.items()
@@ -123,7 +126,7 @@ def regrade(
         differences,
         gradable=len(tasks),
         graded=len(verdicts),
-        unanswered=n_unanswered,
+        unanswered=len(unanswered),
         undecided=sum(v.outcome is Outcome.UNDECIDED for v in verdicts.values()),
         stopped=stopped,
         asks_for_more=n_missed > max(2, MOST_DIFFER * n_wrong),

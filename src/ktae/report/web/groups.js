@@ -4,7 +4,7 @@ const groupView = { query: "", kind: "all", sorted: { key: "number", down: false
 
 const GROUP_COLUMNS = [
   { name: "group", key: "number", class: "name-cell", cell: (row) => row.name, sort: (row) => row.g },
-  { name: "file", key: "file", class: "file-cell", needs: "files", cell: (row) => row.file, sort: (row) => row.file },
+  { name: "file", key: "file", class: "file-cell", needs: "files", cell: (row) => h("span", { title: row.file }, row.file), sort: (row) => row.file },
   { name: "step", key: "step", class: "number step-cell", needs: "steps", cell: (row) => (row.step === null ? "" : String(row.step)), sort: (row) => row.step },
   { name: "prompt", key: "prompt", class: "prompt-cell", cell: (row) => row.prompt, sort: (row) => row.prompt },
   { name: "rollouts", key: "size", class: "number wide", cell: (row) => String(row.size), sort: (row) => row.size },
