@@ -96,7 +96,7 @@ def test_rollouts_hover_and_pin(plain_page, open_page):
 
 
 def test_text_is_whole_and_shaded(plain_page, open_page):
-    page = open_page(plain_page, "view=rollouts&group=0")
+    page = open_page(plain_page, "view=rollouts&group=0&shade=all")
     shown = page.locator(".text").all_inner_texts()
     assert sorted(text.strip() for text in shown) == sorted(row["response"] for row in ROLLOUTS)
     against = page.locator(".t.n8").all_inner_texts()
@@ -125,7 +125,7 @@ def test_missing_rewards_and_advantages_are_said(tmp_path, open_page):
 
 
 def test_signals_and_presets_change_the_page(run_page, open_page):
-    page = open_page(run_page)
+    page = open_page(run_page, "shade=all")
     classes = {}
     for signal in ("credit", "advantage", "p", "gain", "none"):
         page.select_option("#signal", signal)

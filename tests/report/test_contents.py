@@ -104,8 +104,23 @@ def test_reads_right(meta):
     assert "its own verdict counts against them" in flag["why"]
 
 
-def test_flags_need_mixed_groups(meta):
-    assert meta([row | {"reward": 0} for row in ROLLOUTS])["flags"] == []
+def test_a_stated_answer_needs_no_credit_and_no_mixed_group(meta):
+    """One group of incorrect rollouts in which one states the answer, among others that do not."""
+    others = [{"group": i, "answer": "7", "response": f"no {i}", "reward": 0} for i in range(6)]
+    wrong = [row | {"reward": 0} for row in ROLLOUTS[1:3]]
+    (flag,) = meta([*wrong, *others])["flags"]
+    assert (flag["group"], flag["number"], flag["kind"]) == (0, 0, "answer stated")
+    # 5 is what the incorrect rollouts say, so its credit is below 0; it is the reference here.
+    rows = [row | {"answer": "5"} for row in ROLLOUTS[:3]]
+    flags = meta([*rows, *others])["flags"]
+    assert [(one["number"], one["kind"]) for one in flags] == [(2, "answer stated")]
+
+
+def test_a_group_full_of_stated_answers_is_told_where_others_state_none(meta):
+    others = [{"group": i, "answer": "7", "response": f"no {i}", "reward": 0} for i in range(9)]
+    rows = [ROLLOUTS[1] | {"reward": 0}] * 3
+    assert len(meta([*rows, *others])["flags"]) == 3
+    assert meta(rows)["flags"] == []
 
 
 def test_settings_of_the_run_come_first(run_folder):
@@ -157,7 +172,7 @@ def test_no_reward_is_no_reward_of_zero(meta):
 def test_a_curve_without_a_value_is_left_out(meta):
     rows = [row | {"step": step} for step in (1, 2) for row in without(ROLLOUTS, "reward")]
     names = [series["name"] for series in meta(rows)["training"]["series"]]
-    assert names == ["response length", "mean |credit|"]
+    assert names == ["response length"]
 
 
 def test_an_undecided_output_of_an_evaluation_has_no_reward():

@@ -43,6 +43,13 @@ def report(
     max_tokens: Annotated[
         int, typer.Option(min=1, help="Above this, whole groups are left out; the page says which.")
     ] = 6_000_000,
+    regrade: Annotated[
+        bool,
+        typer.Option(
+            "--regrade/--no-regrade",
+            help="Grade rollouts that have a reference answer; list where the dump differs.",
+        ),
+    ] = True,
 ) -> None:
     """Explain a rollout dump: one HTML file that needs no network and no server."""
     from rich.console import Console
@@ -69,6 +76,7 @@ def report(
             fields=fields,
             pool_models=pool_models,
             max_tokens=max_tokens,
+            regrade=regrade,
             title=title,
         )
     note_reading(dump.tolerance, len(dump.rollouts))

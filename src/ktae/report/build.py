@@ -25,6 +25,7 @@ def write_report(
     fields: Mapping[str, str] | None = None,
     pool_models: bool | None = None,
     max_tokens: int = sampling.MAX_TOKENS,
+    regrade: bool = True,
     title: str | None = None,
 ) -> inputs.Dump:
     """Write one self-contained HTML file that explains every token's value.
@@ -43,6 +44,8 @@ def write_report(
         pool_models: see `ktae.rollouts.readers.read`.
         max_tokens: bound on the response tokens in the page; above it whole groups are left out by
             the rule in `ktae.report.sampling`, and the page says so.
+        regrade: whether to grade rollouts that have a reference answer, and to list where the
+            dump's verdict differs (`ktae.report.regrading`).
         title: the page's title; the inputs' names by default.
 
     Returns:
@@ -52,7 +55,7 @@ def write_report(
         InputError: nothing could be read, or `out` cannot be written.
     """
     dump = _dump(rollouts, tokenizer, threshold, correctness, fields, pool_models)
-    page = _page(dump, estimator, max_tokens, title)
+    page = _page(dump, estimator, max_tokens, regrade, title)
     with atomic_write(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return dump
@@ -87,6 +90,7 @@ def show(
     fields: Mapping[str, str] | None = None,
     pool_models: bool | None = None,
     max_tokens: int = 500_000,
+    regrade: bool = True,
     height: int = 720,
 ) -> Inline:
     """The report of `write_report` inside a notebook; the arguments are the same.
@@ -102,10 +106,11 @@ def show(
         fields: as in `write_report`.
         pool_models: as in `write_report`.
         max_tokens: as in `write_report`.
+        regrade: as in `write_report`.
         height: of the frame, in pixels.
     """
     dump = _dump(rollouts, tokenizer, threshold, correctness, fields, pool_models)
-    return Inline(_page(dump, estimator, max_tokens, None), height)
+    return Inline(_page(dump, estimator, max_tokens, regrade, None), height)
 
 
 def _dump(
@@ -131,9 +136,12 @@ def _dump(
 
 
 def _page(
-    dump: inputs.Dump, estimator: AnEstimator | None, max_tokens: int, title: str | None
+    dump: inputs.Dump,
+    estimator: AnEstimator | None,
+    max_tokens: int,
+    regrade: bool,
+    title: str | None,
 ) -> str:
     names = ", ".join(Path(name).name for name in dump.names) or "rollouts"
-    return render(
-        contents(dump, estimator, max_tokens=max_tokens), title or f"ktae report: {names}"
-    )
+    blocks = contents(dump, estimator, max_tokens=max_tokens, regrade=regrade)
+    return render(blocks, title or f"ktae report: {names}")

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ktae._version import __version__
 from ktae.credit import AnEstimator
 from ktae.estimators import Estimator, as_estimator
-from ktae.report import packing, permuted, sampling, summary, suspicious
+from ktae.report import (
+    believing,
+    marks,
+    packing,
+    permuted,
+    regrading,
+    sampling,
+    summary,
+    suspicious,
+)
 from ktae.report.columns import Columns, columns_of
+from ktae.report.files import files_of
 from ktae.report.inputs import Dump, require_rollouts
 from ktae.report.notes import Note, notes_of
 from ktae.report.summary import Scored, TokenTotals
@@ -20,7 +31,11 @@ LONGEST_PROMPT = 20_000
 
 
 def contents(
-    dump: Dump, estimator: AnEstimator | None = None, *, max_tokens: int = sampling.MAX_TOKENS
+    dump: Dump,
+    estimator: AnEstimator | None = None,
+    *,
+    max_tokens: int = sampling.MAX_TOKENS,
+    regrade: bool = True,
 ) -> dict[str, str]:
     """The page's data blocks, by name: see `ktae.report.packing`.
 
@@ -28,6 +43,7 @@ def contents(
         dump: what to report on.
         estimator: the one that the run was trained with by default, or the paper's.
         max_tokens: bound on the response tokens in the page, see `ktae.report.sampling`.
+        regrade: whether to compare the verdicts with those of ktae's own grader.
 
     Raises:
         InputError: there is not a single rollout.
@@ -38,11 +54,10 @@ def contents(
     presets = summary.presets_of(chosen, "chosen" if estimator else "run's own")
     scored, totals = _score(columns, dump, [one for _, one in presets])
     which_n = np.searchsorted(dump.token_ids, columns.ids_n)
-    places = suspicious.answer_places(columns, dump.texts, which_n)
-    flags = suspicious.find(columns, scored[0], places)
+    found = _find(columns, dump, scored[0], which_n, regrade)
     mixed_g = (scored[0].n_true_g > 0) & (scored[0].n_false_g > 0)
     tokens_g = columns.sum_rollouts(columns.lengths())
-    shown_g = sampling.choose(tokens_g, mixed_g, (flag.group for flag in flags), max_tokens)
+    shown_g = sampling.choose(tokens_g, mixed_g, found.groups(columns), max_tokens)
     shown_b = shown_g[columns.group_b]
     shown_n = np.repeat(shown_b, columns.lengths())
     rank, by_rank = _ranks(which_n[shown_n], len(dump.texts))
@@ -51,7 +66,9 @@ def contents(
         scored[0].table, dump.token_ids, totals[0], curves["steps"]
     )
     notes = _sampling_note(shown_g, shown_b, max_tokens) + notes_of(dump, columns, scored[0])
-    notes += _settings_note(chosen)
+    notes += _settings_note(chosen) + _grading_note(columns, regrade)
+    place_b = np.where(shown_b, np.cumsum(shown_b) - 1, -1)
+    own = None if chosen is None else ("chosen" if estimator else "run's own", chosen)
     signals = {name: values[shown_n] for name, values in columns.signals.items()}
     meta = {
         "version": __version__,
@@ -59,10 +76,14 @@ def contents(
         "unit": dump.unit,
         "notes": [note.as_dict() for note in notes],
         "presets": [{"name": name, **summary.as_dict(one)} for name, one in presets],
-        "groups": _groups(columns, scored, shown_g),
-        "rollouts": _rollouts(columns, shown_b),
+        "groups": _groups(columns, scored, shown_g) | files_of(columns.labels, dump.names),
+        "rollouts": _rollouts(columns, shown_b) | {"finished": found.marks.finished_b[shown_b]},
+        "finished_rule": found.marks.rule,
+        "held_out": believing.held_out(columns, mixed_g, own),
+        "regraded": found.regraded
+        and regrading.as_dict(found.regraded, columns, dump.texts, which_n, place_b),
         "permuted": permuted.beside_permuted(columns, mixed_g, [one for _, one in presets]),
-        "flags": _flags(flags, shown_b, columns),
+        "flags": _flags(found.flags, place_b, columns),
         "signals": sorted(signals),
         "totals": {"rollouts": len(shown_b), "tokens": int(columns.offsets_b[-1])},
         "training": curves
@@ -73,11 +94,46 @@ def contents(
     }
     blocks = {
         "meta": packing.json_block(meta),
-        "vocabulary": packing.json_block(_vocabulary(dump, by_rank, totals)),
+        "vocabulary": packing.json_block(
+            _vocabulary(dump, by_rank, totals) | {"mark": found.marks.mark_v[by_rank]}
+        ),
         "texts": packing.json_block(_texts(columns, shown_g)),
         "tokens": packing.varint_block(rank[which_n[shown_n]]),
     }
     return blocks | {name: packing.fixed_point_block(values) for name, values in signals.items()}
+
+
+class _Found(NamedTuple):
+    """What may be wrong with the dump, and with which of its tokens."""
+
+    marks: marks.Marks
+    regraded: regrading.Regraded | None
+    flags: list[suspicious.Flag]
+
+    def groups(self, columns: Columns) -> Iterator[int]:
+        """Groups to look at, the first first."""
+        if self.regraded is not None:
+            yield from (int(columns.group_b[one.rollout]) for one in self.regraded.differences)
+        yield from (flag.group for flag in self.flags)
+
+
+def _find(
+    columns: Columns, dump: Dump, scored: Scored, which_n: np.ndarray, regrade: bool
+) -> _Found:
+    regraded = regrading.regrade(columns, dump.texts, which_n) if regrade else None
+    places = suspicious.answer_places(columns, dump.texts, which_n)
+    flags = suspicious.find(columns, scored, places)
+    return _Found(marks.find(columns, dump.texts, which_n), regraded, flags)
+
+
+def _grading_note(columns: Columns, regrade: bool) -> list[Note]:
+    if not regrade or regrading.can_grade() or not any(regrading.references(columns)):
+        return []
+    text = (
+        "The dump holds reference answers, but math-verify is not installed, so its verdicts are "
+        "not compared with ours. pip install 'ktae[eval]'"
+    )
+    return [Note(False, "Not graded again", text)]
 
 
 def _settings_note(estimator: Estimator | None) -> list[Note]:
@@ -127,7 +183,7 @@ def _groups(columns: Columns, scored: list[Scored], shown_g: np.ndarray) -> dict
         "known": known_g,
         "length": columns.sum_rollouts(columns.lengths()) / size_g,
         "reward": np.where(rewarded_g > 0, reward_g / np.maximum(rewarded_g, 1), np.nan),
-        "credit_abs": [one.credit_abs_g for one in scored],
+        "credit_abs": [summary.credit_abs(columns, one) for one in scored],
     }
 
 
@@ -155,13 +211,12 @@ def _rollouts(columns: Columns, shown_b: np.ndarray) -> dict[str, Any]:
 
 
 def _flags(
-    flags: list[suspicious.Flag], shown_b: np.ndarray, columns: Columns
+    flags: list[suspicious.Flag], place_b: np.ndarray, columns: Columns
 ) -> list[dict[str, Any]]:
-    place_b = np.cumsum(shown_b) - 1
     return [
         {
             "group": flag.group,
-            "rollout": int(place_b[flag.rollout]) if shown_b[flag.rollout] else -1,
+            "rollout": int(place_b[flag.rollout]),
             "number": int(flag.rollout - columns.starts_g[flag.group]),
             "kind": flag.kind,
             "token": flag.token,
@@ -178,6 +233,7 @@ def _vocabulary(dump: Dump, by_rank: np.ndarray, totals: list[TokenTotals]) -> d
         "a": totals[0].a[by_rank],
         "b": totals[0].b[by_rank],
         "groups": totals[0].groups[by_rank],
+        "p": totals[0].p[by_rank],
         "impact": [total.impact[by_rank] for total in totals],
         "credit": [total.credit[by_rank] for total in totals],
     }

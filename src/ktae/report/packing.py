@@ -65,6 +65,8 @@ def _plain(content: Any) -> Any:
         return _plain(content.tolist())
     if isinstance(content, float | np.floating):
         return _short(float(content))
+    if isinstance(content, np.bool_):
+        return bool(content)
     return int(content) if isinstance(content, np.integer) else content
 
 

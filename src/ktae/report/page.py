@@ -21,6 +21,8 @@ SCRIPTS = (
     "scatter.js",
     "tokens.js",
     "permuted.js",
+    "regraded.js",
+    "believe.js",
     "groups.js",
     "curves.js",
     "training.js",

@@ -15,12 +15,12 @@ MAX_TOKENS = 6_000_000
 """Response tokens in a page; about 1.5 bytes each in the file."""
 
 FLAGGED_SHARE = 0.25
-"""Of the tokens, how many may go to groups with suspicious rollouts, strongest first."""
+"""Of the tokens, how many may go to groups with verdicts that differ or suspicious rollouts."""
 
 RULE = (
-    "First come groups with suspicious rollouts, strongest first, up to a quarter of the tokens; "
-    "then mixed groups, evenly spaced over the dump; then the others, evenly spaced, as long as "
-    "there is room."
+    "First come groups with verdicts that differ and with suspicious rollouts, up to a quarter of "
+    "the tokens; then mixed groups, evenly spaced over the dump; then the others, evenly spaced, "
+    "as long as there is room."
 )
 
 
@@ -40,7 +40,7 @@ def choose(
     chosen_g = np.zeros(len(tokens_g), dtype=bool)
     _take(chosen_g, tokens_g, flagged, int(max_tokens * FLAGGED_SHARE))
     for kind_g in (mixed_g, ~mixed_g):
-        _take(chosen_g, tokens_g, _evenly(np.flatnonzero(kind_g)), max_tokens)
+        _take(chosen_g, tokens_g, evenly(np.flatnonzero(kind_g)), max_tokens)
     if not chosen_g.any():
         chosen_g[np.argmax(mixed_g)] = True
     return chosen_g
@@ -58,7 +58,7 @@ def _take(chosen_g: np.ndarray, tokens_g: np.ndarray, groups: Iterable[int], bou
         chosen_g[group] = True
 
 
-def _evenly(groups: np.ndarray) -> list[int]:
+def evenly(groups: np.ndarray) -> list[int]:
     """Ordered so that every beginning of the list is spread evenly: by bit-reversed position."""
     if not len(groups):
         return []

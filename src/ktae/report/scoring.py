@@ -72,16 +72,19 @@ class KeyToken(NamedTuple):
     token: str | None
     impact: float
     """Σ over groups of credit * |a - E[a]|, E[a] = n_true (a + b) / (n_true + n_false): the credit
-    times the correct rollouts beyond (or short of) those that would contain the token by chance."""
+    times the distance between the correct rollouts with the token and those that would have it by
+    chance. Its sign is the credit's."""
     credit: float
-    """The mean over groups, weighted by that |a - E[a]|."""
+    """The mean over `groups`, weighted by that |a - E[a]|."""
     a: int
-    """Correct rollouts that contain the token, out of `n_true`."""
+    """Correct rollouts that contain the token, out of `n_true` in the mixed groups where any
+    rollout does."""
     n_true: int
     b: int
     """Incorrect rollouts that contain it, out of `n_false`."""
     n_false: int
     groups: int
+    """Mixed groups in which a is not E[a]: in the others presence tells nothing."""
     p_value: float
     """See `stratified_p_value`. The tokens were picked from many for being strong, and this does
     not correct for that."""
@@ -194,7 +197,7 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
             n_true=total_a + total_c,
             b=total_b,
             n_false=total_b + total_d,
-            groups=len(rows),
+            groups=int((weights[rows] > 0).sum()),
             p_value=stratified_p_value(*cells),
         )
 

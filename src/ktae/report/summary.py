@@ -11,8 +11,10 @@ from ktae.errors import InputError
 from ktae.estimators import Estimator, Scaled, Transform, as_estimator, preset
 from ktae.estimators.base import ContingencyEstimator
 from ktae.estimators.transforms import ignored_by
+from ktae.inference import mantel_haenszel_p_values
 from ktae.report import scoring
 from ktae.report.columns import Columns
+from ktae.validity.mean_credit import mean_abs_credit
 
 TOKENS_OVER_STEPS = 300
 """Tokens whose value is followed over training: those of greatest |impact| in the whole run."""
@@ -25,8 +27,11 @@ class Scored(NamedTuple):
     """(N,) float32 token credit, 0 where masked."""
     table: Any
     """The credit table of `ktae.report.scoring.score`; None where there is nothing to compare."""
-    credit_abs_g: np.ndarray
-    """(G,) mean |credit| over the counted tokens of each group."""
+    credit_abs_b: np.ndarray
+    """(B,) Σ|credit| of each rollout."""
+    compared_b: np.ndarray
+    """(B,) int64: the tokens of each rollout that a mean of |credit| is over, see
+    `ktae.validity.mean_credit`."""
     n_true_g: np.ndarray
     """(G,) int64: correct rollouts with a counted token; 0 where nothing was compared."""
     n_false_g: np.ndarray
@@ -39,8 +44,11 @@ class TokenTotals(NamedTuple):
     a: np.ndarray
     b: np.ndarray
     groups: np.ndarray
+    """Those that `credit` is a mean over."""
     impact: np.ndarray
     credit: np.ndarray
+    p: np.ndarray
+    """See `ktae.inference.mantel_haenszel_p_values`."""
 
 
 def score(columns: Columns, estimator: Estimator) -> Scored:
@@ -49,19 +57,28 @@ def score(columns: Columns, estimator: Estimator) -> Scored:
     if np.diff(columns.starts_g).max(initial=0) < 2:
         zeros_g = np.zeros(n_groups, dtype=np.int64)
         credit_n = np.zeros(len(columns.ids_n), dtype=np.float32)
-        return Scored(credit_n, None, np.zeros(n_groups), zeros_g, zeros_g)
+        zeros_b = np.zeros(len(columns.group_b), dtype=np.int64)
+        return Scored(credit_n, None, zeros_b.astype(float), zeros_b, zeros_g, zeros_g)
     scores = scoring.score(columns.rollouts, None, estimator)
     lists = scores.record["credit"].combine_chunks()
     credit_n = lists.values.to_numpy() if len(lists) else np.zeros(0, dtype=np.float32)
     counted_n = columns.mask_n & ~np.isin(columns.ids_n, ignored_by(estimator))
-    tokens_g = columns.sum_rollouts(columns.sum_tokens(counted_n))
-    credit_abs_g = columns.sum_rollouts(columns.sum_tokens(np.abs(credit_n)))
+    mixed_g = np.array([group.mixed for group in scores.groups], dtype=bool)
+    compared_b = mixed_g[columns.group_b] & ~np.isnan(columns.correct_b)
     return Scored(
         credit_n,
         scores.tokens,
-        credit_abs_g / np.maximum(tokens_g, 1),
+        columns.sum_tokens(np.abs(credit_n)),
+        np.where(compared_b, columns.sum_tokens(counted_n), 0).astype(np.int64),
         np.array([group.n_true for group in scores.groups], dtype=np.int64),
         np.array([group.n_false for group in scores.groups], dtype=np.int64),
+    )
+
+
+def credit_abs(columns: Columns, scored: Scored) -> np.ndarray:
+    """(G,) the mean |credit| of each group; NaN for one that is not mixed."""
+    return mean_abs_credit(
+        columns.sum_rollouts(scored.credit_abs_b), columns.sum_rollouts(scored.compared_b)
     )
 
 
@@ -70,7 +87,7 @@ def token_totals(table: Any, token_ids: np.ndarray) -> TokenTotals:
     n = len(token_ids)
     if table is None:
         zeros = np.zeros(n)
-        return TokenTotals(zeros, zeros, zeros, zeros, zeros)
+        return TokenTotals(zeros, zeros, zeros, zeros, zeros, np.ones(n))
     a, b, c, d = (table[name].to_numpy().astype(np.int64) for name in ("a", "b", "c", "d"))
     mixed = (a + c > 0) & (b + d > 0)
     which = np.searchsorted(token_ids, table["token_id"].to_numpy())[mixed]
@@ -81,10 +98,22 @@ def token_totals(table: Any, token_ids: np.ndarray) -> TokenTotals:
     return TokenTotals(
         np.bincount(which, a, n),
         np.bincount(which, b, n),
-        np.bincount(which, minlength=n),
+        np.bincount(which[weight > 0], minlength=n),
         total,
         np.divide(total, total_weight, out=np.zeros(n), where=total_weight > 0),
+        _over_groups(which, n, a, b, c, d),
     )
+
+
+def _over_groups(
+    which: np.ndarray, n: int, a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray
+) -> np.ndarray:
+    """(n,) p-values of tokens from their tables in mixed groups; `which` token each is of."""
+    a, b, c, d = (x.astype(np.float64) for x in (a, b, c, d))
+    total = a + b + c + d
+    variance = (a + b) * (c + d) * (a + c) * (b + d) / (total**2 * (total - 1))
+    excess = np.bincount(which, (a * d - b * c) / total, n)
+    return mantel_haenszel_p_values(excess, np.bincount(which, variance, n))
 
 
 def steps_of(columns: Columns, scored: Scored, logged: dict[int, dict[str, Any]]) -> dict[str, Any]:
@@ -108,12 +137,14 @@ def steps_of(columns: Columns, scored: Scored, logged: dict[int, dict[str, Any]]
 
     every = np.ones(len(step_b), dtype=bool)
     lengths_b = columns.lengths()
-    abs_b = columns.sum_tokens(np.abs(scored.credit_n)) / np.maximum(lengths_b, 1)
+    sums = (scored.credit_abs_b, scored.compared_b)
+    of_steps = (np.bincount(step_b, x, len(steps) + 1)[: len(steps)] for x in sums)
+    abs_of_steps = [None if np.isnan(x) else float(x) for x in mean_abs_credit(*of_steps)]
     series = [
         ("accuracy", mean(columns.correct_b, ~np.isnan(columns.correct_b))),
         ("response length", mean(lengths_b.astype(float), every)),
         ("reward", mean(columns.reward_b, ~np.isnan(columns.reward_b))),
-        ("mean |credit|", mean(abs_b, every)),
+        ("mean |credit|", abs_of_steps),
     ]
     for name, keys in LOGGED.items():
         series.append((name, [_first(logged.get(step, {}), keys) for step in steps]))
@@ -145,8 +176,8 @@ def tokens_over_steps(
     """How tokens' values changed: for the strongest tokens, one row a token, one column a step.
 
     Returns:
-        `tokens`, indices into `token_ids`; `credit` and `impact`, lists of rows with null where no
-        mixed group of the step has the token.
+        `tokens`, indices into `token_ids`; `credit` and `impact`, lists of rows with null where the
+        step has no group that `TokenTotals.credit` is a mean over.
     """
     strongest = np.argsort(-np.abs(totals.impact), kind="stable")[:TOKENS_OVER_STEPS]
     strongest = strongest[totals.impact[strongest] != 0]

@@ -1,29 +1,34 @@
-"""Incorrect rollouts whose tokens speak for correctness, as in the paper's case study.
+"""Incorrect rollouts that may be right: leads to errors of the verifier, or of the reference.
 
-There a rollout holds the right answer and gets no reward: the answer is in a form that the grader
-does not parse, or later text overwrites it. Three signs are looked for in mixed groups; the first
-that holds is the flag. For the first two the reference answer must be stated as an answer (shortly
-after "answer", "boxed" or "####"), its tokens' mean credit must be above 0, and the credit up to it
-must add up to more than 0. An answer that more than half of the group's incorrect rollouts state
-(and more than two) tells nothing: the prompt asks for it, as in "make 24".
+The paper's case study: a rollout holds the right answer and gets no reward, since the answer is in
+a form that the grader does not parse, or later text overwrites it. Three signs are looked for; the
+first that holds is the flag.
 
-- `overwritten`: the credit after the answer add up to less than 0.
-- `answer stated`: they do not, or nothing follows.
+- `overwritten`: the reference answer is stated as an answer (shortly after "answer", "boxed" or
+  "####"), the credit after it adds up to less than 0, and its mean is below that of what is before.
+- `answer stated`: it is stated, and what follows does not speak so against it, or nothing follows.
 - `reads right`: the rollout's mean credit is above 0 and at least the median of the group's correct
   rollouts. Its own verdict counts against its tokens, so it gets there in spite of it.
 
-All are leads to look at, not verdicts.
+The first two need no credit in favour of the answer. In a group of one class all credit is 0, so
+there only `answer stated` is found. An answer that more than half of a group's incorrect rollouts
+state (and more than two) tells nothing where the dump's other incorrect rollouts state theirs as
+well: the prompt asks for it, as in "make 24".
+
+All are leads to look at, not verdicts. `ktae.report.regrading` gives verdicts.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ktae.report.columns import Columns
+from ktae.report.regrading import references
+from ktae.report.spelling import spell
 from ktae.report.summary import Scored
 
 LONGEST_ANSWER = 40
@@ -31,6 +36,9 @@ LONGEST_ANSWER = 40
 
 STATED = rb"(?i:answer|box|####)[^\n]{0,24}?"
 """What stands shortly before an answer that is stated as one."""
+
+COMMON = 0.25
+"""Where more of a dump's incorrect rollouts state their reference answer, stating it is a habit."""
 
 SHORTEST_TAIL = 3
 """Tokens that must follow an answer for it to count as overwritten."""
@@ -62,19 +70,19 @@ def find(columns: Columns, scored: Scored, answers: dict[int, tuple[int, int]]) 
     """
     counted_b = columns.sum_tokens(columns.mask_n)
     mean_b = columns.sum_tokens(scored.credit_n) / np.maximum(counted_b, 1)
+    wrong_b = (columns.correct_b == 0) & (counted_b > 0)
+    common = len(answers) > COMMON * wrong_b.sum()
     flags = []
-    for group in np.flatnonzero((scored.n_true_g > 0) & (scored.n_false_g > 0)).tolist():
+    for group in np.unique(columns.group_b[wrong_b]).tolist():
         rows = np.arange(columns.starts_g[group], columns.starts_g[group + 1])
-        right = rows[(columns.correct_b[rows] == 1) & (counted_b[rows] > 0)]
-        median = float(np.median(mean_b[right]))
-        last = _usual_last_token(columns, right)
-        wrong = rows[(columns.correct_b[rows] == 0) & (counted_b[rows] > 0)].tolist()
-        tells = sum(row in answers for row in wrong) <= max(2, len(wrong) / 2)
+        wrong = rows[wrong_b[rows]].tolist()
+        n_stated = sum(row in answers for row in wrong)
+        tells = not common or n_stated <= max(2, len(wrong) / 2)
+        mixed = scored.n_true_g[group] > 0 and scored.n_false_g[group] > 0
         for row in wrong:
             flag = _answer_stated(columns, scored, row, answers.get(row)) if tells else None
-            if flag is None and mean_b[row] > 0 and mean_b[row] >= median:
-                why = _why_reads_right(columns, row, mean_b[row], median, last)
-                flag = Flag(row, group, "reads right", float(mean_b[row] - median), 0, why)
+            if flag is None and mixed:
+                flag = _reads_right(columns, mean_b, rows[counted_b[rows] > 0], row)
             if flag is not None:
                 flags.append(flag._replace(group=group))
     return sorted(flags, key=lambda flag: -flag.strength)
@@ -89,19 +97,28 @@ def _answer_stated(
     credit_t = scored.credit_n[columns.offsets_b[row] : columns.offsets_b[row + 1]]
     before, after = float(credit_t[:end].sum()), float(credit_t[end:].sum())
     n_after = len(credit_t) - end
-    if credit_t[begin:end].mean() <= 0 or before <= 0:
-        return None
-    why = (
-        f"It states the reference answer, with tokens that speak for correctness. Up to there "
-        f"(token {end:,} of {len(credit_t):,}) the credit adds up to {_signed(before, 2)}"
-    )
-    if after < 0 and n_after >= SHORTEST_TAIL:
-        why += f"; those of the {n_after:,} tokens after it, to {_signed(after, 2)}. "
+    why = f"It states the reference answer (up to token {end:,} of {len(credit_t):,}"
+    why += f"; the credit up to there adds up to {_signed(before, 2)})"
+    if after < 0 and n_after >= SHORTEST_TAIL and after / n_after < before / end:
+        why += f". Of the {n_after:,} tokens after it the credit adds up to {_signed(after, 2)}. "
         why += "Did later text overwrite a right answer?"
         return Flag(row, 0, "overwritten", before / end - after / n_after, begin, why)
-    why += ", and what follows does not speak against it. "
+    why += ", and what follows does not speak against it more than that. "
     why += "Is the answer in a form that the grader does not parse, or the reference wrong?"
     return Flag(row, 0, "answer stated", before / end, begin, why)
+
+
+def _reads_right(columns: Columns, mean_b: np.ndarray, rows: np.ndarray, row: int) -> Flag | None:
+    """The third sign; `rows` are the group's, those without a counted token left out."""
+    mean = float(mean_b[row])
+    if mean <= 0:
+        return None
+    right = rows[columns.correct_b[rows] == 1]
+    median = float(np.median(mean_b[right]))
+    if mean < median:
+        return None
+    why = _why_reads_right(columns, row, mean, median, _usual_last_token(columns, right))
+    return Flag(row, 0, "reads right", mean - median, 0, why)
 
 
 def _why_reads_right(
@@ -143,26 +160,18 @@ def answer_places(
     """
     places = {}
     for row, answer in _short_answers(columns):
-        pieces = [
-            texts[i] or b"" for i in which_n[columns.offsets_b[row] : columns.offsets_b[row + 1]]
-        ]
+        spelling = spell(columns, texts, which_n, row)
         # Not inside a longer number or word: 5 is neither in 15 nor in 5.2.
         pattern = STATED + rb"(?<![\w.])(" + re.escape(answer.encode()) + rb")(?!\w|\.\d)"
-        text = b"".join(pieces)
-        found = [match.span(1) for match in re.finditer(pattern, text)]
+        found = [match.span(1) for match in re.finditer(pattern, spelling.text)]
         if found:
-            ends = np.cumsum([len(piece) for piece in pieces])
-            begin, end = found[-1]
-            places[row] = (
-                int(np.searchsorted(ends, begin, side="right")),
-                int(np.searchsorted(ends, end, side="left")) + 1,
-            )
+            places[row] = spelling.tokens(*found[-1])
     return places
 
 
 def _short_answers(columns: Columns) -> Iterator[tuple[int, str]]:
-    answers: list[Any] = columns.rollouts["answer"].to_pylist()
+    accepted = references(columns)
     for row in np.flatnonzero(columns.correct_b == 0).tolist():
-        answer = (answers[row] or "").strip()
+        answer = accepted[row][0].strip() if len(accepted[row]) == 1 else ""
         if 0 < len(answer) <= LONGEST_ANSWER:
             yield row, answer

@@ -17,6 +17,7 @@ from ktae.estimators.transforms import ignored_by
 from ktae.inference import LEVEL, n_discoveries
 from ktae.rollouts import groups as grouping
 from ktae.rollouts import record
+from ktae.validity.mean_credit import mean_abs_credit
 
 SATURATED = 0.9
 """Credit counts as saturated above this share of the largest that there can be."""
@@ -34,7 +35,7 @@ class Statistics:
     """What one labelling of the rollouts gives."""
 
     credit_abs: float
-    """Mean |credit| over the tokens."""
+    """Mean |credit|, see `ktae.validity.mean_credit`."""
     saturated: float
     """Share of tokens whose |credit| is above 90 % of the largest that there can be (.45 of .5)."""
     significant: float
@@ -223,7 +224,7 @@ class _Sums:
     def statistics(self) -> Statistics:
         pairs, tokens = max(int(self.pairs_c.sum()), 1), max(self.tokens, 1.0)
         return Statistics(
-            credit_abs=float(self.tokens_abs / tokens),
+            credit_abs=float(mean_abs_credit(self.tokens_abs, self.tokens)),
             saturated=float(self.saturated / tokens),
             significant=float(self.pairs_c[self.cells.p < LEVEL].sum() / pairs),
             no_evidence=float(self.pairs_c[self.cells.p == 1].sum() / pairs),

@@ -21,11 +21,17 @@ function tokenCard(rollout, t, { run } = {}) {
     card.append(h("p", {}, noComparison(group)), advantageSum(rollout, x && correct !== null ? x.credit : 0));
     return card;
   }
-  card.append(verdict(x, group), contingency(x, group), statistics(x));
+  card.append(verdict(x, group, rank), contingency(x, group), statistics(x));
   card.append(advantageSum(rollout, correct === null ? 0 : x.credit), signalsOf(rollout, t));
   card.append(h("p", {}, h("a", { href: fragment({ view: "tokens", id: report.vocabulary.id[rank] }) }, "This token in all groups")));
   return card;
 }
+
+// What ktae.report.marks has recognised.
+const MARKS = {
+  1: ["end", "It stands at the end of rollouts and nowhere else: its credit says which were cut off, not how they reason."],
+  2: ["format", "It stands in a box, a closing tag or the like: its credit says which have the form, not how they reason."],
+};
 
 function cardTitle(rollout, t, rank) {
   const { groups, rollouts } = report;
@@ -33,6 +39,7 @@ function cardTitle(rollout, t, rank) {
   const verdict = { 1: "correct", 0: "incorrect" }[rollouts.correct[rollout]] ?? "unknown";
   return h("div", {},
     h("h3", {}, h("code", { class: "token", dir: "auto" }, tokenLabel(rank))),
+    report.vocabulary.mark[rank] ? h("p", {}, h("span", { class: "flag" }, MARKS[report.vocabulary.mark[rank]][0]), ` ${MARKS[report.vocabulary.mark[rank]][1]}`) : null,
     h("p", { class: "quiet" }, `id ${report.vocabulary.id[rank]} · token ${thousands(t + 1)} of ${thousands(rollouts.length[rollout])} · rollout ${number}, ${verdict}`));
 }
 
@@ -52,15 +59,16 @@ function noComparison(group) {
   return `All ${group.nTrue + group.nFalse} rollouts of this group are ${group.nTrue ? "correct" : "incorrect"}: there is nothing to compare, and all credit is 0.`;
 }
 
-function verdict(x, group) {
+function verdict(x, group, rank) {
   const { nTrue, nFalse } = group;
   if (x.credit === 0) {
     const all = x.a === nTrue && x.b === nFalse;
     return h("p", { class: "verdict" }, all ? "Every rollout has it, so it says nothing: its credit is 0." : "Presence does not go with correctness: its credit is 0.");
   }
   const side = x.credit > 0 ? "for" : "against";
-  const strength = Math.abs(x.credit) > 0.9 * largestCredit(report.presets[state.preset], nTrue + nFalse) ? "as strongly as credit can" : x.p < 0.05 ? "strongly" : "weakly";
-  const chance = x.p >= 0.05 ? ` A split like this is common by chance (p = ${pText(x.p)}).` : "";
+  const strength = Math.abs(x.credit) > 0.9 * largestCredit(report.presets[state.preset], nTrue + nFalse) ? "as strongly as credit can" : group.pOf(rank) < LEVEL ? "strongly" : "weakly";
+  const p = group.pOf(rank);
+  const chance = p >= LEVEL ? ` A split like this is common by chance (p = ${pText(p)}).` : "";
   return h("p", { class: "verdict" }, h("b", { class: x.credit > 0 ? "p6" : "n6" }, `Speaks ${side} correctness`),
     `, ${strength}: ${x.a} of ${nTrue} correct and ${x.b} of ${nFalse} incorrect rollouts have it.${chance}`);
 }

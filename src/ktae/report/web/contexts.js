@@ -39,8 +39,8 @@ function contextLine(rollout, t) {
   const from = Math.max(0, t - AROUND), to = Math.min(ids.length, t + AROUND + 1);
   const text = (a, b) => spellOut(runsOf(ids.subarray(a, b)).map((run) => run.text).join("").replace(/\s+/g, " "));
   const g = report.groupOf[rollout], number = rollout - report.groups.first[g];
-  const x = groupStatistics(g, state.preset).of(ids[t]);
-  const shade = x && report.rollouts.correct[rollout] !== null ? shadeClass("credit", x.credit, fullShade("credit", g)) : "";
+  const group = groupStatistics(g, state.preset), x = group.of(ids[t]);
+  const shade = x && report.rollouts.correct[rollout] !== null ? creditClass(x, group, ids[t], fullShade("credit", g)) : "";
   return h("li", {},
     h("a", { href: fragment({ view: "rollouts", group: g, rollout: number, token: t }) }, `${groupName(g)}, rollout ${number + 1}`),
     h("p", { dir: "auto" }, from > 0 ? "…" : "", text(from, t), h("mark", { class: shade }, tokenLabel(ids[t])), text(t + 1, to), to < ids.length ? "…" : ""));

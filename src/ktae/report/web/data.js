@@ -56,9 +56,14 @@ async function readFrame() {
   for (let g = 0; g < n; g++) {
     if (groups.first[g] >= 0) report.groupOf.fill(g, groups.first[g], groups.first[g] + groups.size[g]);
   }
+  report.anyUnfinished = rollouts.finished.includes(0) && rollouts.finished.includes(1);
   report.anyMixed = groups.label.some((_, g) => isMixed(g));
   report.flagOf = new Map(report.flags.filter((f) => f.rollout >= 0).map((f) => [f.rollout, f]));
-  report.flagged = new Set(report.flags.map((f) => f.group));
+  for (const one of report.regraded?.differences ?? []) {
+    const { name } = report.regraded.reasons[one.reason];
+    const why = `${onOneLine(name)}.${one.answer ? ` The answer found is “${onOneLine(one.answer)}”.` : ""}`;
+    if (one.rollout >= 0) report.flagOf.set(one.rollout, { ...one, kind: "verdict differs", why });
+  }
 }
 
 async function readRest() {
@@ -69,6 +74,8 @@ async function readRest() {
   for (const name of report.signals) report[name] = await readFixedPoint(name);
 }
 
+// Whether a rollout is left out by the switch "finished only".
+const leftOut = (rollout) => state.finished && report.rollouts.finished[rollout] === 0;
 const isMixed = (g) => report.groups.right[g] > 0 && report.groups.right[g] < report.groups.known[g];
 
 // Which tokens of a rollout count: an array of 0 and 1, or null where all do.

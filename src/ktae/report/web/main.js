@@ -14,6 +14,7 @@ function draw() {
   document.getElementById("signal").value = state.signal;
   document.getElementById("preset").value = String(state.preset);
   document.body.dataset.view = state.view;
+  drawBelieve();
   DRAW[state.view](main);
 }
 

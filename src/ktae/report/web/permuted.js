@@ -1,7 +1,7 @@
 // What of the credit and of the significant tokens is there under permuted labels too.
 
 const CHANCE_ROWS = [
-  ["credit_abs", "mean |credit|", (x) => plain(x), "over tokens"],
+  ["credit_abs", "mean |credit|", (x) => plain(x), MEAN_CREDIT.split(": ")[1]],
   ["saturated", "saturated tokens", percent, "|credit| above 90 % of the largest that there can be"],
   ["no_evidence", "no evidence", percent, "pairs of group and token with p = 1"],
   ["significant", "p below .05", (x) => `${plain(100 * x, 2)} %`, "pairs; two-sided, exact"],

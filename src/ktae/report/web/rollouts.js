@@ -1,7 +1,8 @@
 // One group: prompt, then correct beside incorrect rollouts, every token shaded.
 //
 // A rollout is cut into chunks at line ends. A chunk is one text node until it comes near the
-// viewport; then its tokens become elements of their own, which changes no layout.
+// viewport; then its tokens become elements of their own, which changes no layout. What is in sight
+// when the view is drawn is shaded at once, before the first paint: an observer reports later.
 
 const CHUNK = 160; // tokens, then on to the end of the line
 const LONGEST_CHUNK = 1200;
@@ -20,7 +21,7 @@ function drawRollouts(main) {
     main.replaceChildren(h("section", { class: "pane" }, groupBar(g), h("p", {}, "The rollouts of this group are not in this page: see the note on sampling above.")));
     return;
   }
-  const rows = Array.from({ length: groups.size[g] }, (_, i) => groups.first[g] + i);
+  const rows = Array.from({ length: groups.size[g] }, (_, i) => groups.first[g] + i).filter((r) => !leftOut(r));
   const flaggedFirst = (x, y) => report.flagOf.has(y) - report.flagOf.has(x);
   const of = (verdict) => rows.filter((r) => report.rollouts.correct[r] === verdict).sort(flaggedFirst);
   const panel = h("aside", { id: "card", "aria-label": "The token's numbers" }, emptyCard());
@@ -30,7 +31,23 @@ function drawRollouts(main) {
       groupBar(g), promptBox(g), groupSummary(g, rows),
       h("div", { class: "sides" }, sides.filter(([name, list]) => list.length || name !== "Unknown").map(([name, list]) => side(name, list)))),
     panel));
+  for (const rollout of shownCards.keys()) paintNow(rollout);
   if (state.rollout !== null) focusToken(groups.first[g] + state.rollout, state.token ?? 0);
+}
+
+// Fill and shade a card as far as it is in sight or within a window's height below, and the first of
+// each side anyway. A window without a height (a frame that is not laid out yet) has a usual one.
+function paintNow(rollout) {
+  const { box } = shownCards.get(rollout);
+  const height = innerHeight || 900, card = box.closest(".rollout");
+  if (card.previousElementSibling && box.getBoundingClientRect().top > 2 * height) return;
+  fillCard(rollout);
+  const { chunks } = shownCards.get(rollout);
+  const bottom = box.getBoundingClientRect().top + (box.clientHeight || height);
+  for (const chunk of chunks) {
+    if (chunk.element.getBoundingClientRect().top > bottom) break;
+    shadeChunk(chunk);
+  }
 }
 
 function groupBar(g) {
@@ -41,12 +58,20 @@ function groupBar(g) {
       go({ group: Math.max(1, Math.min(report.groups.label.length, number || 1)) - 1, rollout: null, token: null });
     } });
   const mixedOnly = h("input", { type: "checkbox", checked: skip.mixed, onchange: (event) => { skip.mixed = event.target.checked; } });
+  const finished = h("input", { type: "checkbox", checked: state.finished, "aria-label": "Finished rollouts only", onchange: (event) => go({ finished: event.target.checked, rollout: null, token: null }) });
   return h("div", { class: "bar" },
     h("button", { type: "button", "aria-label": "Previous group", onclick: () => step(-1) }, "‹"),
     h("span", {}, "Group ", input, ` of ${thousands(report.groups.label.length)}`),
     h("button", { type: "button", "aria-label": "Next group", onclick: () => step(1) }, "›"),
     report.anyMixed ? h("label", { class: "check" }, mixedOnly, " mixed only") : null,
+    report.anyUnfinished ? h("label", { class: "check", title: `A rollout counts as finished if ${report.finished_rule}. The others leave this view, and credit is computed from the rest.` }, finished, " finished rollouts only") : null,
+    h("label", { class: "check" }, "Shade ", shadeSelect()),
     h("strong", { class: "group-name", dir: "auto" }, groupName(g)), legend(state.signal, g));
+}
+
+function shadeSelect() {
+  return h("select", { id: "shade", "aria-label": "Which credit is shaded in full", onchange: (event) => go({ shade: event.target.value }) },
+    Object.entries(SHADES).map(([key, name]) => h("option", { value: key, selected: key === state.shade }, name)));
 }
 
 const skip = { mixed: true };
@@ -69,9 +94,20 @@ function groupSummary(g, rows) {
   const flags = rows.filter((r) => report.flagOf.has(r));
   const { groups } = report;
   const text = `${groups.size[g]} ${groups.size[g] === 1 ? "rollout" : "rollouts"}, ${groups.right[g]} of ${groups.known[g]} correct; mean length ${plain(groups.length[g], 0)}; mean |credit| ${plain(groups.credit_abs[state.preset][g])}`;
+  const left = groups.size[g] - rows.length;
+  const unfinished = left ? h("p", { class: "warn" }, `${left} unfinished ${left === 1 ? "rollout is" : "rollouts are"} left out; credit is computed from the other ${rows.length}. The numbers in the line above are of all.`) : null;
   const list = flags.map((r) => h("li", {}, h("a", { href: fragment({ rollout: r - groups.first[g], token: report.flagOf.get(r).token }) }, `Rollout ${r - groups.first[g] + 1}`), ` (${report.flagOf.get(r).kind}): ${report.flagOf.get(r).why}`));
   const none = state.signal === "credit" && !groupStatistics(g, state.preset).mixed ? h("p", { class: "warn" }, noComparison(groupStatistics(g, state.preset))) : null;
-  return h("div", { class: "summary" }, h("p", {}, text), none, list.length ? h("div", { class: "warn" }, h("b", {}, "Suspicious"), h("ul", {}, list.slice(0, FLAGS_OPEN)), moreFlags(list)) : null);
+  return h("div", { class: "summary" }, h("p", {}, text), unfinished, h("p", { class: "quiet" }, evidenceLine(g)), none, list.length ? h("div", { class: "warn" }, h("b", {}, "Suspicious"), h("ul", {}, list.slice(0, FLAGS_OPEN)), moreFlags(list)) : null);
+}
+
+// How many of the group's tokens are more than chance.
+function evidenceLine(g) {
+  const group = groupStatistics(g, state.preset);
+  if (!group.mixed) return "";
+  const ranks = [...group.counts.keys()], bound = discoveryBound(group, LEVEL);
+  const below = ranks.filter((rank) => group.pOf(rank) < LEVEL).length, found = ranks.filter((rank) => group.pOf(rank) <= bound).length;
+  return `${thousands(below)} of ${thousands(ranks.length)} distinct tokens have p below .05, ${thousands(found)} at a false discovery rate of 5 %.`;
 }
 
 const FLAGS_OPEN = 3;
@@ -172,13 +208,17 @@ function shadeChunk(chunk) {
 
 // Of a run of several tokens, the strongest tells the shade.
 function runClass(run, rollout, group, scale) {
-  if (state.signal === "none") return "t";
-  let best = 0;
+  const ids = idsOf(rollout);
+  let best = 0, at = run.first, mark = 0;
   for (let t = run.first; t < run.first + run.count; t++) {
+    mark ||= report.vocabulary.mark[ids[t]];
+    if (state.signal === "none") continue;
     const number = signalAt(state.signal, rollout, t, group);
-    if (Math.abs(number) > Math.abs(best) || Number.isNaN(number)) best = number;
+    if (Math.abs(number) > Math.abs(best) || Number.isNaN(number)) [best, at] = [number, t];
   }
-  return `t ${shadeClass(state.signal, best, scale)}`;
+  let name = state.signal === "none" ? "" : shadeClass(state.signal, best, scale);
+  if (name && state.signal === "credit" && isFaint(group, ids[at])) name = `${name[0]}0`;
+  return `t ${name}${mark ? " mark" : ""}`;
 }
 
 function onTokenOver(event) {

@@ -98,7 +98,7 @@ function drawPoints(context, points, picked) {
   const scale = largestOnPage(report.presets[state.preset]);
   for (const { row, x, y } of points) {
     const strength = Math.abs(row.credit) / scale;
-    context.globalAlpha = 0.45 + 0.5 * Math.min(1, strength);
+    context.globalAlpha = row.faint ? 0.15 : 0.45 + 0.5 * Math.min(1, strength);
     context.fillStyle = row.credit === 0 ? none : strong[row.credit > 0 ? "p" : "n"];
     context.beginPath();
     context.arc(x, y, 3 + 1.5 * strength, 0, 7);
@@ -123,6 +123,7 @@ function drawNames(context, points, width, height) {
   const strongest = [...points].sort((p, q) => Math.abs(q.row.impact) - Math.abs(p.row.impact)).slice(0, 200);
   for (const { row, x, y } of strongest) {
     if (row.impact === 0) break;
+    if (row.faint) continue;
     const text = row.text.length > 18 ? `${row.text.slice(0, 17)}…` : row.text;
     const w = context.measureText(text).width;
     const box = [x + 6, y - 12, x + 8 + w, y + 4];

@@ -14,6 +14,18 @@ function shadeClass(signal, number, scale) {
   return strength ? `s${strength}` : "";
 }
 
+// The class of a token's credit: faint where chance explains it, by the switch.
+function creditClass(x, group, rank, scale) {
+  const name = x ? shadeClass("credit", x.credit, scale) : "";
+  return name && isFaint(group, rank) ? `${name[0]}0` : name;
+}
+
+function isFaint(group, rank) {
+  if (state.shade === "all") return false;
+  const p = group.pOf(rank);
+  return state.shade === "p" ? p >= LEVEL : p > discoveryBound(group, LEVEL);
+}
+
 // What a signal says at a token, as a number to shade by, and the number at full shade.
 function signalAt(signal, rollout, t, group) {
   const rank = report.tokens[report.offsets[rollout] + t];
@@ -50,6 +62,11 @@ function fullShade(signal, g) {
   return { p: 4, gain: 1, log_prob: 6, entropy: 3 }[signal] ?? 1;
 }
 
+const FAINT = {
+  p: ["chance explains it", "p is .05 or more in its group: two-sided, exact, for this token alone"],
+  q: ["chance explains it", "not significant at a false discovery rate of 5 % over the tokens of its group"],
+};
+
 // The legend of a signal: its ends and the shades between.
 function legend(signal, g) {
   if (signal === "none") return h("span", {});
@@ -66,5 +83,8 @@ function legend(signal, g) {
   steps.push("");
   for (let i = 1; i <= LEVELS; i++) steps.push((both ? "p" : "s") + i);
   const swatches = steps.map((name) => h("i", { class: name }));
-  return h("span", { class: "legend" }, h("span", {}, ends[0]), h("span", { class: "swatches", "aria-hidden": "true" }, swatches), h("span", {}, ends[1]));
+  const faint = signal === "credit" && FAINT[state.shade];
+  return h("span", { class: "legend" },
+    faint ? h("span", { class: "legend", title: faint[1] }, h("span", { class: "swatches", "aria-hidden": "true" }, h("i", { class: "n0" }), h("i", { class: "p0" })), faint[0]) : null,
+    h("span", {}, ends[0]), h("span", { class: "swatches", "aria-hidden": "true" }, swatches), h("span", {}, ends[1]));
 }

@@ -10,16 +10,26 @@ const SIGNALS = {
   entropy: "entropy",
   none: "no shading",
 };
+// Which credit is shaded in full; the rest, which chance explains, is faint.
+const SHADES = {
+  p: "p < .05",
+  q: "FDR of 5 %",
+  all: "all",
+};
+const LEVEL = 0.05;
+const MEAN_CREDIT = "mean |credit|: over the counted tokens of rollouts with a verdict, in mixed groups";
 const state = {};
 const NUMBERS = ["group", "rollout", "token", "id", "step"];
 
 function readState(hash = location.hash) {
   const given = new URLSearchParams(hash.slice(1));
-  const fresh = { view: "rollouts", signal: "credit", preset: 0, group: null, rollout: null, token: null, id: null, step: null };
+  const fresh = { view: "rollouts", signal: "credit", preset: 0, shade: "p", finished: false, group: null, rollout: null, token: null, id: null, step: null };
   if (VIEWS.includes(given.get("view"))) fresh.view = given.get("view");
   if (signalNames().includes(given.get("signal"))) fresh.signal = given.get("signal");
   const preset = report.presets.findIndex((p) => p.name === given.get("preset"));
   fresh.preset = Math.max(0, preset);
+  if (given.get("shade") in SHADES) fresh.shade = given.get("shade");
+  fresh.finished = given.get("finished") === "1" && report.anyUnfinished;
   for (const name of NUMBERS) {
     const text = given.get(name);
     if (text !== null && /^\d{1,10}$/.test(text)) fresh[name] = Number(text);
@@ -42,6 +52,8 @@ function fragment(changes = {}) {
   if (all.step !== null && all.view === "training") parts.set("step", all.step);
   if (all.signal !== "credit") parts.set("signal", all.signal);
   if (all.preset !== 0) parts.set("preset", report.presets[all.preset].name);
+  if (all.shade !== "p") parts.set("shade", all.shade);
+  if (all.finished) parts.set("finished", "1");
   return `#${parts}`;
 }
 
@@ -69,11 +81,11 @@ function onLink(event) {
   scrollTo(0, 0);
 }
 
-// The first flagged group on the page, else the first mixed one, else the first.
+// The first mixed group with a suspicious rollout on the page, else the first mixed one, else any.
 function firstGroup() {
   const { groups, flags } = report;
   const shown = (g) => groups.first[g] >= 0;
-  const flag = flags.find((f) => shown(f.group));
+  const flag = flags.find((f) => shown(f.group) && isMixed(f.group));
   if (flag) return flag.group;
   const all = groups.label.map((_, g) => g).filter(shown);
   return all.find(isMixed) ?? all[0] ?? 0;
@@ -82,7 +94,10 @@ function firstGroup() {
 const signalNames = () =>
   Object.keys(SIGNALS).filter((name) => !["log_prob", "entropy"].includes(name) || report.signals.includes(name));
 
+const groupLabel = (g) => onOneLine(report.groups.label[g]);
+
+// Of several files and steps, with these.
 function groupName(g) {
-  const { label, step } = report.groups;
-  return onOneLine(label[g]) + (step[g] === null ? "" : `, step ${step[g]}`);
+  const { step, file, files } = report.groups;
+  return groupLabel(g) + (file[g] < 0 ? "" : `, ${onOneLine(files[file[g]])}`) + (step[g] === null ? "" : `, step ${step[g]}`);
 }

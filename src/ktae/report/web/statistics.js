@@ -76,6 +76,16 @@ function explain(counts, group, s) {
   return { a, b, p, fisher, gain, tfTrue, tfFalse, effect, contrast, direction, strength, value, credit };
 }
 
+// The largest p of a group that is significant at a false discovery rate of `level` (Benjamini and
+// Hochberg 1995) over the group's distinct tokens; 0 where none is.
+function discoveryBound(group, level) {
+  if (group.bound !== undefined) return group.bound;
+  const sorted = [...group.counts.keys()].map(group.pOf).sort((x, y) => x - y);
+  group.bound = 0;
+  sorted.forEach((p, i) => { if (p <= (level * (i + 1)) / sorted.length) group.bound = p; });
+  return group.bound;
+}
+
 // Counts of a group on the page under a preset: totals, and a table by token (its rank).
 function countGroup(g, s) {
   const { groups, rollouts } = report;
@@ -84,7 +94,7 @@ function countGroup(g, s) {
   const group = { nTrue: 0, nFalse: 0, lengthTrue: 0, lengthFalse: 0, counts: new Map() };
   for (let r = first; r < first + groups.size[g]; r++) {
     const correct = rollouts.correct[r];
-    if (correct === null) continue;
+    if (correct === null || leftOut(r)) continue;
     const ids = idsOf(r), mask = maskOf(r), seen = new Set();
     let counted = 0;
     for (let t = 0; t < ids.length; t++) {
@@ -110,13 +120,19 @@ function countGroup(g, s) {
 // A group with its explanations, made when asked for; the last few groups are kept.
 const groupCache = new Map();
 function groupStatistics(g, preset) {
-  const key = `${g}/${preset}`;
+  const key = `${g}/${preset}/${state.finished}`;
   let found = groupCache.get(key);
   if (found) return found;
   const settings = report.presets[preset];
   const group = countGroup(g, settings);
-  const explained = new Map();
+  const explained = new Map(), byCell = new Map();
   group.mixed = group.nTrue > 0 && group.nFalse > 0;
+  group.pOf = (rank) => {
+    const { a, b } = group.counts.get(rank);
+    const cell = a * (group.nFalse + 1) + b;
+    if (!byCell.has(cell)) byCell.set(cell, fisherPValue(a, b, group.nTrue, group.nFalse, false));
+    return byCell.get(cell);
+  };
   group.of = (rank) => {
     const counts = group.counts.get(rank);
     if (!counts) return null;

@@ -12,26 +12,32 @@ function tokenRows() {
   });
   const rows = vocabulary.id.map((id, rank) => ({
     id, rank, text: tokenLabel(rank),
-    a: vocabulary.a[rank], b: vocabulary.b[rank], groups: vocabulary.groups[rank],
+    mark: vocabulary.mark[rank], p: vocabulary.p[rank], faint: state.shade !== "all" && vocabulary.p[rank] >= LEVEL, a: vocabulary.a[rank], b: vocabulary.b[rank], groups: vocabulary.groups[rank],
     impact: vocabulary.impact[state.preset][rank], credit: vocabulary.credit[state.preset][rank],
     shareTrue: nTrue ? vocabulary.a[rank] / nTrue : 0, shareFalse: nFalse ? vocabulary.b[rank] / nFalse : 0,
   }));
   return { rows, nTrue, nFalse };
 }
 
+function tokenClass(row) {
+  const name = shadeClass("credit", row.credit, largestOnPage(report.presets[state.preset]));
+  return name && row.faint ? `${name[0]}0` : name;
+}
+
 const TOKEN_COLUMNS = [
-  { name: "token", key: "text", class: "token-cell", cell: (row) => h("code", { dir: "auto" }, row.text), sort: (row) => row.text },
+  { name: "token", key: "text", class: "token-cell", cell: (row) => h("span", {}, h("code", { dir: "auto" }, row.text), row.mark ? h("span", { class: "flag", title: MARKS[row.mark][1] }, MARKS[row.mark][0]) : null), sort: (row) => row.text },
   { name: "id", key: "id", class: "number wide", cell: (row) => String(row.id), sort: (row) => row.id },
-  { name: "impact", key: "impact", class: "number", title: "credit × (correct rollouts with it − as many as chance gives), over groups", cell: (row) => signed(row.impact, 1), sort: (row) => Math.abs(row.impact) },
-  { name: "credit", key: "credit", class: "number", title: "mean over groups, weighted as the impact is", cell: (row) => h("span", { class: `pill ${shadeClass("credit", row.credit, largestOnPage(report.presets[state.preset]))}` }, signed(row.credit)), sort: (row) => row.credit },
+  { name: "impact", key: "impact", class: "number", title: "credit × |correct rollouts with it − as many as chance gives|, over groups", cell: (row) => signed(row.impact, 1), sort: (row) => Math.abs(row.impact) },
+  { name: "credit", key: "credit", class: "number", title: "mean over the groups counted on the right, weighted by |correct rollouts with it − as many as chance gives|", cell: (row) => h("span", { class: `pill ${tokenClass(row)}` }, signed(row.credit)), sort: (row) => row.credit },
+  { name: "p", key: "p", class: "number", title: "over groups: Mantel-Haenszel, normal approximation; not corrected for picking among many tokens", cell: (row) => pText(row.p), sort: (row) => -row.p },
   { name: "correct", key: "shareTrue", class: "number", cell: (row) => percent(row.shareTrue), sort: (row) => row.shareTrue },
   { name: "incorrect", key: "shareFalse", class: "number", cell: (row) => percent(row.shareFalse), sort: (row) => row.shareFalse },
-  { name: "groups", key: "groups", class: "number wide", title: "mixed groups in which it occurs", cell: (row) => thousands(row.groups), sort: (row) => row.groups },
+  { name: "groups", key: "groups", class: "number wide", title: "mixed groups in which more or fewer correct rollouts have it than chance gives: those that impact and credit are over", cell: (row) => thousands(row.groups), sort: (row) => row.groups },
 ];
 
 function drawTokens(main) {
   const { rows, nTrue, nFalse } = tokenRows();
-  const compared = rows.filter((row) => row.groups > 0);
+  const compared = rows.filter((row) => row.a + row.b > 0);
   const chosen = state.id === null ? null : rows.find((row) => row.id === state.id);
   const pick = (row) => { go({ id: row.id }); document.getElementById("contexts")?.scrollIntoView({ block: "nearest" }); };
   const holder = h("div", { class: "table-holder" });
@@ -52,7 +58,7 @@ function drawTokens(main) {
   const least = h("input", { type: "number", min: 1, value: String(tokenView.least), "aria-label": "Least number of rollouts with the token", onchange: (event) => { tokenView.least = Math.max(1, Number(event.target.value) || 1); drawTokens(main); } });
   const root = h("input", { type: "checkbox", checked: scatterScale.root, onchange: (event) => { scatterScale.root = event.target.checked; plot.repaint(); } });
   const plot = scatter(compared.filter((row) => row.a + row.b >= tokenView.least), { onpick: pick, picked: (row) => row.id === state.id });
-  const about = compared.length ? `Shares are of the ${thousands(nTrue)} correct and ${thousands(nFalse)} incorrect rollouts of mixed groups. Above the diagonal: more in correct ones.` : "No group has both correct and incorrect rollouts, so no token has a value.";
+  const about = compared.length ? `Shares are of the ${thousands(nTrue)} correct and ${thousands(nFalse)} incorrect rollouts of mixed groups. Above the diagonal: more in correct ones. ${state.shade === "all" ? "" : "Faint: chance explains it, p over groups is .05 or more."}` : "No group has both correct and incorrect rollouts, so no token has a value.";
   main.replaceChildren(h("div", { class: "two" },
     h("section", { class: "pane", "aria-label": "Scatter of tokens" }, h("h2", {}, "Tokens"), h("p", { class: "quiet" }, about),
       compared.length ? h("div", {}, h("label", { class: "check" }, root, " room for rare tokens (cube root)"), plot) : null),

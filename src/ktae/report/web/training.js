@@ -67,6 +67,6 @@ function followed(step) {
   if (lost) i = 0;
   const half = largestOnPage(report.presets[0]);
   return h("figure", { class: "followed" },
-    h("figcaption", {}, "Credit of ", h("code", { dir: "auto" }, tokenLabel(tokens[i])), " over steps (mean over groups; a gap: in no mixed group). ", lost ? "The token picked is not among the 300 of greatest impact. " : "", "Pick another above."),
+    h("figcaption", {}, "Credit of ", h("code", { dir: "auto" }, tokenLabel(tokens[i])), " over steps (mean over groups; a gap: no mixed group in which it says anything). ", lost ? "The token picked is not among the 300 of greatest impact. " : "", "Pick another above."),
     curve(steps, credit[i], { name: `credit of ${tokenLabel(tokens[i])}`, at: step, range: [-half, half] }));
 }

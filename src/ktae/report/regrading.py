@@ -1,0 +1,259 @@
+"""Where ktae's own grader disagrees with a dump's verdict: errors of its verifier, or of ours.
+
+All rollouts with a reference answer, a text and a verdict are graded, those of groups that are all
+correct or all incorrect too. One that is correct in the dump and in which the grader finds no
+answer is listed only where that is rare: otherwise the answers are stated in a way that the grader
+does not know.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ktae.errors import InputError
+from ktae.evaluation.benchmarks import parse_answers
+from ktae.grading import Outcome, Verdict
+from ktae.grading.pool import Task, default_pool
+from ktae.report import sampling
+from ktae.report.columns import Columns
+from ktae.report.spelling import spell
+
+MAX_GRADED = 10_000
+"""Rollouts that are graded; above, whole groups are left out, evenly over the dump."""
+
+MAX_TIMEOUTS = 20
+"""After so many responses that ran out of time, no more are graded."""
+
+RARE = 0.2
+"""Of the rollouts that are correct in the dump, the share in which we find no answer up to which
+those are listed."""
+
+MOST_DIFFER = 0.5
+"""Above this share of incorrect rollouts that are correct here, the prompt probably asks for more
+than the reference answer, as in the game of 24."""
+
+MAX_LISTED = 1000
+"""Differences in the page; all are counted."""
+
+LONGEST_ANSWER = 120
+"""Characters of an answer that are in the page."""
+
+
+class Difference(NamedTuple):
+    """One rollout whose verdict is not ours."""
+
+    rollout: int
+    """Its place in `Columns`."""
+    stored: float
+    """The dump's verdict, 1 or 0."""
+    verdict: Verdict
+    """Ours."""
+
+    @property
+    def reason(self) -> str:
+        """The dump's verdict, ours, and the rule that found and decided ours."""
+        words = {1.0: "correct", 0.0: "incorrect"}
+        how = f"{self.verdict.outcome} here ({self.verdict.reason})"
+        return f"{words[self.stored]} in the dump, {how}"
+
+
+class Regraded(NamedTuple):
+    """What `regrade` returns."""
+
+    differences: list[Difference]
+    """The most frequent reason first, then in the dump's order."""
+    gradable: int
+    """Rollouts with a text, a reference answer and a verdict."""
+    graded: int
+    """Those of them that were graded."""
+    unanswered: int
+    """Graded ones without an answer that the grader can find."""
+    undecided: int
+    """Graded ones that it could not decide: out of time, or a reference that does not parse."""
+    stopped: bool
+    """Whether grading ended early, after `MAX_TIMEOUTS`."""
+    asks_for_more: bool
+    """Whether more than `MOST_DIFFER` of the incorrect rollouts are correct here."""
+
+    def reasons(self) -> Counter[str]:
+        """How many rollouts differ for each reason."""
+        return Counter(difference.reason for difference in self.differences)
+
+
+def regrade(
+    columns: Columns, texts: list[bytes | None], which_n: np.ndarray, most: int = MAX_GRADED
+) -> Regraded | None:
+    """Grade the rollouts and compare with their verdicts.
+
+    Equal responses to equal answers are graded once. Every response has the grading pool's time
+    limit.
+
+    Args:
+        columns: the rollouts.
+        texts: the bytes of each distinct token, for rollouts without a response's text.
+        which_n: (N,) each token's place in `texts`.
+        most: bound on the graded rollouts.
+
+    Returns:
+        None where nothing can be graded: no rollout has a reference answer and a verdict, or
+        math-verify is not installed.
+    """
+    tasks = dict(_tasks(columns, texts, which_n))
+    if not tasks or not can_grade():
+        return None
+    chosen = _some(columns, tasks, most)
+    verdicts, stopped = _verdicts({row: tasks[row] for row in chosen})
+    unanswered = [row for row, v in verdicts.items() if v.outcome is Outcome.UNANSWERED]
+    n_right = sum(columns.correct_b[row] == 1 for row in verdicts)
+    rare = sum(columns.correct_b[row] == 1 for row in unanswered) <= RARE * n_right
+    differences = [
+        Difference(row, float(columns.correct_b[row]), verdict)
+        for row, verdict in verdicts.items()
+        if verdict.correct not in (None, float(columns.correct_b[row]))
+        and (rare or verdict.outcome is not Outcome.UNANSWERED)
+    ]
+    times = Counter(difference.reason for difference in differences)
+    differences.sort(key=lambda one: (-times[one.reason], one.reason, one.rollout))
+    n_wrong = sum(columns.correct_b[row] == 0 for row in verdicts)
+    n_missed = sum(one.stored == 0 for one in differences)
+    return Regraded(
+        differences,
+        gradable=len(tasks),
+        graded=len(verdicts),
+        unanswered=len(unanswered),
+        undecided=sum(v.outcome is Outcome.UNDECIDED for v in verdicts.values()),
+        stopped=stopped,
+        asks_for_more=n_missed > max(2, MOST_DIFFER * n_wrong),
+    )
+
+
+def can_grade() -> bool:
+    """Whether math-verify is installed."""
+    return importlib.util.find_spec("math_verify") is not None
+
+
+def references(columns: Columns) -> list[tuple[str, ...]]:
+    """The accepted answers of each rollout; none where there is no reference answer.
+
+    Of a worked solution what follows `####` is the answer, and a printed list holds several.
+    """
+    found: dict[str | None, tuple[str, ...]] = {None: ()}
+    answers: list[str | None] = columns.rollouts["answer"].to_pylist()
+    for answer in answers:
+        if answer not in found:
+            found[answer] = _accepted(answer or "")
+    return [found[answer] for answer in answers]
+
+
+def _accepted(answer: str) -> tuple[str, ...]:
+    try:
+        parts = parse_answers(answer, "answer")
+    except InputError:  # an empty list, or a list of something else than answers
+        return ()
+    return tuple(part for part in parts if part.strip())
+
+
+def as_dict(
+    regraded: Regraded,
+    columns: Columns,
+    texts: list[bytes | None],
+    which_n: np.ndarray,
+    place_b: np.ndarray,
+) -> dict[str, Any]:
+    """As the page's script reads it.
+
+    Args:
+        regraded: what was found.
+        columns: the rollouts.
+        texts: the bytes of each distinct token.
+        which_n: (N,) each token's place in `texts`.
+        place_b: (B,) each rollout's place in the page, -1 for none.
+    """
+    reasons = list(regraded.reasons())
+    rows = [
+        {
+            "reason": reasons.index(one.reason),
+            "group": int(columns.group_b[one.rollout]),
+            "rollout": int(place_b[one.rollout]),
+            "number": int(one.rollout - columns.starts_g[columns.group_b[one.rollout]]),
+            "token": _answer_at(columns, texts, which_n, one),
+            "answer": (one.verdict.extracted or "")[:LONGEST_ANSWER],
+        }
+        for one in regraded.differences[:MAX_LISTED]
+    ]
+    counts = regraded.reasons()
+    return regraded._asdict() | {
+        "reasons": [{"name": name, "times": counts[name]} for name in reasons],
+        "differences": rows,
+        "total": len(regraded.differences),
+    }
+
+
+def _answer_at(
+    columns: Columns, texts: list[bytes | None], which_n: np.ndarray, one: Difference
+) -> int:
+    """The token at which the answer that was graded last stands; else the last token."""
+    spelling = spell(columns, texts, which_n, one.rollout)
+    answer = (one.verdict.extracted or "").encode(errors="replace")
+    begin = spelling.text.rfind(answer) if answer else -1
+    if begin < 0:
+        return max(0, len(spelling.ends_t) - 1)
+    return spelling.tokens(begin, begin + len(answer))[0]
+
+
+def _tasks(
+    columns: Columns, texts: list[bytes | None], which_n: np.ndarray
+) -> Iterator[tuple[int, Task]]:
+    accepted = references(columns)
+    if not any(accepted):
+        return
+    responses = columns.rollouts["response"].to_pylist()
+    for row in np.flatnonzero(~np.isnan(columns.correct_b)).tolist():
+        if not accepted[row]:
+            continue
+        response = responses[row]
+        if response is None:
+            spelled = spell(columns, texts, which_n, row).text
+            response = spelled.decode(errors="replace") or None
+        if response is not None:
+            yield row, Task(response, accepted[row])
+
+
+def _some(columns: Columns, tasks: dict[int, Task], most: int) -> list[int]:
+    """The rows to grade: all, or whole groups that are spread evenly."""
+    if len(tasks) <= most:
+        return list(tasks)
+    rows_of: dict[int, list[int]] = {}
+    for row in tasks:
+        rows_of.setdefault(int(columns.group_b[row]), []).append(row)
+    chosen: list[int] = []
+    for group in sampling.evenly(np.array(list(rows_of))):
+        if chosen and len(chosen) + len(rows_of[group]) > most:
+            break
+        chosen += rows_of[group]
+    return sorted(chosen)
+
+
+def _verdicts(tasks: dict[int, Task]) -> tuple[dict[int, Verdict], bool]:
+    """Each row's verdict, and whether grading ended early; then the last rows have none."""
+    distinct = {(task.response, tuple(task.answers)): task for task in tasks.values()}
+    found: dict[tuple[str, tuple[str, ...]], Verdict] = {}
+    timeouts = 0
+    with closing(default_pool().grade_all(distinct.values())) as verdicts:  # type: ignore[type-var]
+        for key, verdict in zip(distinct, verdicts, strict=True):
+            found[key] = verdict
+            timeouts += verdict.reason.startswith("time limit")
+            if timeouts >= MAX_TIMEOUTS:
+                break
+    of_row = {
+        row: found[key]
+        for row, task in tasks.items()
+        if (key := (task.response, tuple(task.answers))) in found
+    }
+    return of_row, len(found) < len(distinct)

@@ -1,0 +1,293 @@
+"""How far to believe the numbers: what stands on the first page, and what is shaded."""
+
+import json
+import zlib
+from base64 import b64decode
+
+import numpy as np
+import pytest
+from dumps import ROLLOUTS, write_lines
+
+from ktae.estimators import KTAE, preset
+from ktae.inference import n_discoveries
+from ktae.report import believing, inputs, summary, write_report
+from ktae.report.columns import columns_of
+from ktae.report.contents import contents
+from ktae.report.files import files_of
+from ktae.report.scoring import strongest
+from ktae.validity.advice import advice
+from ktae.validity.held_out import held_out_pairs
+from ktae.validity.mean_credit import mean_abs_credit
+from ktae.validity.permutation import permutation_test
+
+TEXTS = (
+    *[f"by rule {i} we find it and stop <end>" for i in range(5)],
+    *[f"a guess {i} that goes on and" for i in range(3)],
+    *[f"a guess {i} is all <end>" for i in range(2)],
+)
+SPLIT = [{"group": "g", "response": text, "reward": int(i < 5)} for i, text in enumerate(TEXTS)]
+"""Five correct rollouts with "rule", five incorrect ones with "guess": p = 1/126."""
+
+
+def random_rows(groups, seed=0):
+    rng = np.random.default_rng(seed)
+    return [
+        {
+            "group": group,
+            "token_ids": rng.integers(0, 40, 9).tolist(),
+            "reward": int(number % 3 > 0),
+            "step": group % 2,
+        }
+        for group in range(groups)
+        for number in range(6)
+    ]
+
+
+def meta_of(dump, **options):
+    return json.loads(zlib.decompress(b64decode(contents(dump, **options)["meta"]), -15))
+
+
+def test_held_out_pairs_are_those_of_validate(tmp_path):
+    dump = inputs.load([write_lines(tmp_path / "r.jsonl", random_rows(9))])
+    found = meta_of(dump)["held_out"]
+    expected = held_out_pairs(dump.rollouts, {name: preset(name) for name in believing.BESIDE})
+    assert [one["name"] for one in found["estimators"]] == list(believing.BESIDE)
+    for one, score in zip(found["estimators"], expected.estimators, strict=True):
+        assert one["auc"] == pytest.approx(score.auc.value, rel=1e-5)
+    assert [one["name"] for one in found["baselines"]] == ["shorter"]
+    advised = advice(expected)
+    assert (found["take"], found["lines"]) == (advised.take, advised.lines)
+
+
+def test_the_reports_own_estimator_stands_beside_the_presets(tmp_path):
+    dump = inputs.load([write_lines(tmp_path / "r.jsonl", random_rows(4))])
+    names = [one["name"] for one in meta_of(dump, estimator=KTAE(h3=0))["held_out"]["estimators"]]
+    assert names == ["chosen", *believing.BESIDE]
+    names = [one["name"] for one in meta_of(dump, estimator="trigrams")["held_out"]["estimators"]]
+    assert names == list(believing.BESIDE)
+
+
+def test_held_out_pairs_are_bounded(tmp_path, monkeypatch):
+    dump = inputs.load([write_lines(tmp_path / "r.jsonl", random_rows(12))])
+    monkeypatch.setattr(believing, "MAX_GROUPS", 5)
+    assert meta_of(dump)["held_out"]["groups"] == 5
+    monkeypatch.setattr(believing, "MAX_TOKENS", 3 * 6 * 9)
+    assert meta_of(dump)["held_out"]["groups"] == 3
+
+
+@pytest.mark.parametrize(
+    "rows", [[row | {"reward": 0} for row in ROLLOUTS], [ROLLOUTS[0], ROLLOUTS[2]]]
+)
+def test_where_nothing_can_be_held_out_the_page_says_why(tmp_path, open_page, rows):
+    write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
+    page = open_page(tmp_path / "r.html")
+    why = page.evaluate("ktae.report.held_out.none")
+    assert why and why in page.locator("#believe").inner_text()
+
+
+def test_mean_credit_is_one_number(tmp_path):
+    """Of groups, of steps, and beside permuted labels: the same sum over the same tokens."""
+    unmixed = [row | {"group": 99, "reward": 1} for row in random_rows(1)]
+    unknown = [row | {"reward": None} for row in random_rows(3)[::4]]
+    rows = random_rows(8) + unmixed + unknown
+    dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
+    columns = columns_of(dump)
+    scored = summary.score(columns, preset("paper"))
+    total, tokens = scored.credit_abs_b.sum(), scored.compared_b.sum()
+    assert tokens == 8 * 6 * 9
+    whole = permutation_test(dump.rollouts, permutations=1).real.credit_abs
+    assert mean_abs_credit(total, tokens) == pytest.approx(whole, rel=1e-6)
+    meta = meta_of(dump)
+    of_groups = meta["groups"]["credit_abs"][0]
+    assert of_groups[8] is None  # not mixed
+    assert np.mean(of_groups[:8]) == pytest.approx(whole, rel=1e-4)  # all of 54 tokens
+    (of_steps,) = [x["values"] for x in meta["training"]["series"] if x["name"] == "mean |credit|"]
+    assert np.mean(of_steps) == pytest.approx(whole, rel=1e-4)
+    assert of_steps[0] == pytest.approx(np.mean(of_groups[:8:2]), rel=1e-4)
+    assert meta["permuted"]["presets"][0]["credit_abs"]["real"] == pytest.approx(whole, rel=1e-4)
+
+
+def test_a_mean_goes_over_the_groups_that_are_counted(tmp_path):
+    """The token 1: in all rollouts of the first group, so no evidence; in the correct one of the
+    second and third."""
+    rows = [
+        {"group": group, "token_ids": ids, "reward": reward}
+        for group, ids, reward in (
+            *[(0, [1], 1), (0, [1], 0)],
+            *[(1, [1, 2], 1), (1, [2], 0)],
+            *[(2, [1], 1), (2, [2], 0)],
+        )
+    ]
+    dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
+    scored = summary.score(columns_of(dump), preset("paper"))
+    totals = summary.token_totals(scored.table, dump.token_ids)
+    (token,) = strongest(scored.table).supporting
+    assert (token.token_id, token.groups, token.a, token.n_true) == (1, 2, 3, 3)
+    assert totals.groups.tolist() == [2, 1]
+    credit = [x[0] for x in scored.table.to_pandas()[["credit"]].to_numpy()[[1, 3]]]
+    assert totals.credit[0] == pytest.approx(np.mean(credit)) == pytest.approx(token.credit)
+    assert totals.impact[0] == pytest.approx(np.sum(credit) / 2)  # |a - E| = 1/2 in both
+
+
+def test_p_over_groups(tmp_path):
+    """Two groups in which all of 5 correct and none of 5 incorrect rollouts have the token 1."""
+    rows = [
+        {"group": group, "token_ids": [1 if i < 5 else 2, 3, 4 + i % 2], "reward": int(i < 5)}
+        for group in range(2)
+        for i in range(10)
+    ]
+    dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
+    scored = summary.score(columns_of(dump), preset("paper"))
+    totals = summary.token_totals(scored.table, dump.token_ids)
+    # (5 - 1 / 2)² / (2 · 625 / 900) = 14.58, chi-squared with one degree of freedom
+    assert totals.p[:3] == pytest.approx([1.343e-4, 1.343e-4, 1.0], rel=1e-3)
+
+
+def test_what_chance_explains_is_faint(tmp_path, open_page):
+    write_report(write_lines(tmp_path / "r.jsonl", SPLIT), tmp_path / "r.html")
+    page = open_page(tmp_path / "r.html", "view=rollouts&group=0")
+
+    def full():
+        spans = page.locator(".t:is([class*=' p'], [class*=' n']):not(.p0):not(.n0)")
+        return set(spans.all_inner_texts()) - {" "}
+
+    def shade(name):
+        page.select_option("#shade", name)
+        page.wait_for_selector(".t")
+
+    strong = {"rule", "by", "find", "it", "we", "stop", "a", "guess"}
+    assert full() == strong  # 5 of 5 against 0 of 5; "and" is in 5 against 3
+    assert page.locator(".t.p0, .t.n0").count() > 0
+    shade("all")
+    assert page.locator(".t.p0, .t.n0").count() == 0
+    assert {"goes", "and"} <= full()
+    shade("q")
+    p, n = page.evaluate(
+        """() => { const group = ktae.groupStatistics(0, 0), ranks = [...group.counts.keys()];
+             return [ranks.map(group.pOf), full_n = ranks.length]; }""".replace("full_n = ", "")
+    )
+    assert n_discoveries(np.array(p), np.ones(n, dtype=int), 0.05) == len(strong)
+    assert full() == strong
+    assert "shade=q" in page.url
+    page.locator(".t", has_text="goes").first.hover()
+    assert "common by chance" in page.locator("#card").inner_text()
+
+
+def test_faint_goes_by_the_two_sided_p_whatever_the_estimator_takes(tmp_path, open_page):
+    path = write_lines(tmp_path / "r.jsonl", SPLIT)
+    write_report(path, tmp_path / "r.html", estimator=KTAE(fisher="point"))
+    page = open_page(tmp_path / "r.html", "view=rollouts&group=0")
+    found = page.evaluate(
+        """[0, 1].map((preset) => { const group = ktae.groupStatistics(0, preset);
+             return [...group.counts.keys()].map((r) => [group.pOf(r), group.of(r).p]); })"""
+    )
+    point, paper = np.array(found[0]), np.array(found[1])
+    np.testing.assert_allclose(point[:, 0], paper[:, 0])
+    np.testing.assert_allclose(paper[:, 0], paper[:, 1])
+    assert (point[:, 1] < point[:, 0]).any()
+
+
+def test_a_view_of_finished_rollouts_only(tmp_path, open_page):
+    rows = [row | {"finished": "end" in row["response"]} for row in SPLIT]
+    write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
+    page = open_page(tmp_path / "r.html", "view=rollouts&group=0")
+    assert page.locator(".rollout").count() == 10
+    assert "3 of 10 rollouts" in page.locator("#believe").inner_text()
+    page.check("input[aria-label='Finished rollouts only']")
+    assert page.locator(".rollout").count() == 7
+    page.locator(".t", has_text="guess").first.click()
+    card = page.locator("#card").inner_text()
+    assert "0 of 5 correct and 2 of 2 incorrect" in card
+    again = open_page(tmp_path / "r.html", page.url.partition("#")[2])
+    assert again.locator("#card").inner_text() == card
+
+
+def test_marks_are_tagged(tmp_path, open_page):
+    rows = [
+        {"group": 0, "response": f"so \\boxed{{{i}}} is {i}", "reward": int(i < 2)}
+        for i in range(4)
+    ] + [{"group": 0, "response": "and so on", "reward": 0}]
+    write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
+    page = open_page(tmp_path / "r.html", "view=rollouts&group=0")
+    assert set(page.locator(".t.mark").all_inner_texts()) == {"boxed"}
+    page.locator(".t.mark").first.hover()
+    assert page.locator("#card .flag").inner_text() == "format"
+    page.click("#to-tokens")
+    page.fill("input[type=search]", "boxed")
+    assert page.locator(".scroller .token-cell .flag").inner_text() == "format"
+
+
+NO_OBSERVER = """
+window.IntersectionObserver = class { observe() {} unobserve() {} disconnect() {} };
+"""
+
+
+@pytest.mark.parametrize("size", [(1280, 900), (1280, 300), (390, 700)])
+def test_cards_in_sight_are_coloured_at_first_paint(tmp_path, browser, size):
+    """Also where an observer never reports, as before the first frame."""
+    long = "\n".join(f"step {i} of the rule" for i in range(400))
+    rows = [row | {"response": row["response"] + " " + long} for row in SPLIT]
+    write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
+    context = browser.new_context(viewport=dict(zip(("width", "height"), size, strict=True)))
+    context.add_init_script(NO_OBSERVER)
+    page = context.new_page()
+    page.goto(f"{(tmp_path / 'r.html').as_uri()}#view=rollouts&group=0")
+    page.wait_for_selector("html[data-ready]")
+    bare = page.evaluate(
+        """[...document.querySelectorAll('.text')].filter((box) => {
+             const { top } = box.getBoundingClientRect();
+             return top < 2 * innerHeight && !box.querySelector('.p8, .n8'); }).length"""
+    )
+    first = page.evaluate(
+        """[...document.querySelectorAll('.side')].map((side) =>
+             side.querySelector('.text').querySelectorAll('.t').length > 20)"""
+    )
+    context.close()
+    assert bare == 0 and first == [True, True]
+
+
+def test_the_first_page_has_the_panel_and_no_other_has(tmp_path, open_page):
+    write_report(write_lines(tmp_path / "r.jsonl", random_rows(7)), tmp_path / "r.html")
+    page = open_page(tmp_path / "r.html")
+    panel = page.locator("#believe")
+    assert panel.locator(".held-out tbody tr").count() == len(believing.BESIDE) + 1
+    real = page.evaluate("ktae.report.permuted.presets[0].credit_abs.real")
+    assert f"{real:.4f}" in panel.inner_text()
+    before = panel.inner_text()
+    page.select_option("#preset", "2")
+    assert panel.inner_text() != before
+    for view in ("tokens", "groups", "training"):
+        page.click(f"#to-{view}")
+        assert not panel.is_visible()
+
+
+def test_groups_show_file_and_step(tmp_path, open_page):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        write_lines(tmp_path / name / "r.jsonl", [row | {"step": 3} for row in ROLLOUTS])
+    files = [tmp_path / "one/r.jsonl", tmp_path / "two/r.jsonl"]
+    write_report(files, tmp_path / "r.html")
+    page = open_page(tmp_path / "r.html", "view=groups")
+    assert page.locator(".scroller .name-cell button.link").all_inner_texts() == ["sum", "sum"]
+    cells = page.locator(".scroller td.file-cell").all_inner_texts()
+    assert cells == ["one/r.jsonl", "two/r.jsonl"]
+    assert page.locator(".scroller td.step-cell").all_inner_texts() == ["3", "3"]
+    page.fill("input[type=search]", "two/")
+    assert page.locator("[role=status]").inner_text().startswith("1 of 2")
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "files", "short"),
+    [
+        (["a/x.jsonl:7", "a/y.jsonl:7"], ["a/x.jsonl", "a/y.jsonl"], ["x.jsonl", "y.jsonl"], "7"),
+        (["a:1.jsonl:7", "b:7"], ["a", "b"], ["a/1.jsonl", "b"], "7"),
+        (["1.jsonl:7", "2.jsonl:7"], ["a"], ["1.jsonl", "2.jsonl"], "7"),
+        (["is it 7:30?"], ["a.jsonl"], [], "is it 7:30?"),
+        (["x.jsonl:7"], [], [], "x.jsonl:7"),
+    ],
+)
+def test_files_of_labels(labels, names, files, short):
+    found = files_of(labels, names)
+    assert found["files"] == files
+    assert set(found["label"]) == {short}
+    assert found["file"] == ([0, 1] if files else [-1])

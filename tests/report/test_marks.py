@@ -1,0 +1,98 @@
+"""Tokens that mark an end or a format, and rollouts that are finished."""
+
+import numpy as np
+import pytest
+from dumps import write_lines
+
+from ktae.report import inputs, marks
+from ktae.report.columns import columns_of
+
+
+def marks_of(path, rows):
+    dump = inputs.load([write_lines(path, rows)])
+    columns = columns_of(dump)
+    which_n = np.searchsorted(dump.token_ids, columns.ids_n)
+    found = marks.find(columns, dump.texts, which_n)
+    named = {
+        (dump.texts[i] or str(dump.token_ids[i]).encode()).decode(): int(found.mark_v[i])
+        for i in np.flatnonzero(found.mark_v)
+    }
+    return named, found
+
+
+def rows_of(texts, **fields):
+    return [
+        {"group": 0, "response": text, "reward": i % 2} | fields for i, text in enumerate(texts)
+    ]
+
+
+def test_a_box_and_a_closing_tag_but_not_the_words(tmp_path):
+    texts = [
+        r"we think <think> a box holds an answer </think> so \boxed{4}",
+        r"we think of a box, 1 < 2 / 1 > 0 </think> and \boxed{5} is the answer",
+    ]
+    named, found = marks_of(tmp_path / "r.jsonl", rows_of(texts))
+    assert named == {"boxed": marks.FORMAT}
+    assert found.finished_b.tolist() == [1, 1]
+
+
+def test_four_hashes_count_on_the_last_line_only(tmp_path, shared_data):
+    tokenizer = shared_data / "tokenizer_qwen2"
+    for text, expected in (("so 2 + 2 = 4\n#### 4", True), ("#### Step 1\n2 + 2\n4", False)):
+        dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows_of([text] * 3))], tokenizer)
+        columns = columns_of(dump)
+        which_n = np.searchsorted(dump.token_ids, columns.ids_n)
+        found = marks.find(columns, dump.texts, which_n)
+        assert (marks.FORMAT in found.mark_v) == expected
+
+
+def test_an_end_is_a_token_that_stands_nowhere_else(tmp_path):
+    """Ids without text: 9 ends most rollouts, 8 only one, and 7 stands elsewhere as well."""
+    ids = [[1, 2, 9], [1, 7, 9], [2, 2, 9], [7, 1, 7], [3, 3, 8]]
+    rows = [{"group": 0, "token_ids": x, "reward": i % 2} for i, x in enumerate(ids)]
+    named, found = marks_of(tmp_path / "r.jsonl", rows)
+    assert named == {"9": marks.END}
+    assert found.finished_b.tolist() == [1, 1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("answer", ["A", "12"])
+def test_an_answer_at_the_end_is_no_end(tmp_path, answer):
+    named, found = marks_of(tmp_path / "r.jsonl", rows_of([f"it is {answer}"] * 4))
+    assert named == {}
+    assert np.isnan(found.finished_b).all()
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"finish_reason": "length"}, 0),
+        ({"finish_reason": "stop"}, 1),
+        ({"finished": False}, 0),
+        ({"truncated": True}, 0),
+        ({"is_truncated": False}, 1),
+    ],
+)
+def test_what_the_dump_says_comes_first(tmp_path, fields, expected):
+    rows = rows_of([r"\boxed{1}", r"\boxed{2}"], **fields) + rows_of(["x"])
+    _, found = marks_of(tmp_path / "r.jsonl", rows)
+    np.testing.assert_array_equal(found.finished_b, [expected, expected, np.nan])
+
+
+def test_rollouts_of_the_limits_length_are_cut_off(tmp_path):
+    """Ten stop at 100 tokens, one of them is a token longer; the others end anywhere."""
+    lengths = [100] * 9 + [101] + list(range(20, 98, 3))
+    rows = [
+        {"group": 0, "token_ids": [1, 2] * (n // 2) + [1] * (n % 2), "reward": 0} for n in lengths
+    ]
+    _, found = marks_of(tmp_path / "r.jsonl", rows)
+    assert found.finished_b.tolist() == [0.0] * 10 + [1.0] * (len(lengths) - 10)
+
+
+def test_lengths_without_a_peak_say_nothing(tmp_path):
+    rows = [
+        {"group": 0, "token_ids": [1, 2] * (n // 2), "reward": 0}
+        for n in range(20, 100, 2)
+        for _ in range(3)
+    ]
+    _, found = marks_of(tmp_path / "r.jsonl", rows)
+    assert np.isnan(found.finished_b).all() and found.rule == ""

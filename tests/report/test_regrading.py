@@ -1,0 +1,175 @@
+"""Where the report's own grader disagrees with a dump's verdicts."""
+
+import json
+import zlib
+from base64 import b64decode
+
+import numpy as np
+import pytest
+from dumps import ROLLOUTS, write_lines
+from typer.testing import CliRunner
+
+from ktae.cli import app
+from ktae.grading import Outcome, Verdict
+from ktae.report import inputs, regrading, write_report
+from ktae.report.columns import columns_of
+from ktae.report.contents import contents
+
+pytest.importorskip("math_verify", reason="grading needs the extra 'eval'")
+
+
+def row(group, response, reward, answer="4"):
+    return {"group": group, "response": response, "reward": reward, "answer": answer}
+
+
+MISSED = [row("wrong", f"try {i}: \\boxed{{4.0}}", 0) for i in range(3)]
+"""Right answers in a group that is all incorrect in the dump."""
+
+DUMP = [
+    *[row("mixed", "the answer is 4", 1), row("mixed", "the answer is 5", 0)],
+    *MISSED,
+    *[row("right", "the answer is 4", 1), row("right", "so \\boxed{6}", 1)],
+]
+
+
+def regraded(path, rows, **options):
+    dump = inputs.load([write_lines(path, rows)])
+    columns = columns_of(dump)
+    which_n = np.searchsorted(dump.token_ids, columns.ids_n)
+    return columns, regrading.regrade(columns, dump.texts, which_n, **options)
+
+
+def meta_of(path, rows, **options):
+    blocks = contents(inputs.load([write_lines(path, rows)]), **options)
+    return json.loads(zlib.decompress(b64decode(blocks["meta"]), -15))
+
+
+def test_verdicts_that_differ_by_reason_in_unmixed_groups_too(tmp_path):
+    _, found = regraded(tmp_path / "r.jsonl", DUMP)
+    assert (found.gradable, found.graded, found.undecided) == (7, 7, 0)
+    assert list(found.reasons().values()) == [3, 1]  # the most frequent first
+    assert [(one.rollout, one.stored) for one in found.differences] == [
+        *[(2, 0.0), (3, 0.0), (4, 0.0)],
+        (6, 1.0),
+    ]
+    assert {one.verdict.extracted for one in found.differences} == {"4.0", "6"}
+    assert found.asks_for_more  # three of the four incorrect ones
+
+
+def test_only_what_can_be_graded(tmp_path):
+    rows = [
+        *ROLLOUTS[:2],
+        row("no answer", "the answer is 4", 0, answer=None),
+        {**row("no verdict", "the answer is 4", 0), "reward": None},
+        row("an empty answer", "the answer is 4", 0, answer=" "),
+    ]
+    _, found = regraded(tmp_path / "r.jsonl", rows)
+    assert (found.gradable, found.differences) == (2, [])
+    assert regraded(tmp_path / "r.jsonl", rows[2:])[1] is None
+
+
+@pytest.mark.parametrize("answer", ["2 + 2 = <<2+2=4>>4\n#### 4", "it is\nA: 4", "['5', '4']"])
+def test_references_of_other_forms(tmp_path, answer):
+    _, found = regraded(tmp_path / "r.jsonl", [row("g", "the answer is 4", 0, answer)])
+    assert [one.verdict.outcome for one in found.differences] == [Outcome.CORRECT]
+
+
+def test_a_reference_that_does_not_parse_is_no_difference(tmp_path):
+    _, found = regraded(
+        tmp_path / "r.jsonl", [row("g", "the answer is 4", 1, "see the figure ???")]
+    )
+    assert (found.undecided, found.differences) == (1, [])
+
+
+def test_responses_without_an_answer_are_listed_where_they_are_rare(tmp_path):
+    silent = [row("silent", "I do not know", 1)]
+    cut = [row("cut", f"well {i}", 0) for i in range(9)]  # incorrect here as in the dump
+    right = [row("right", f"{i}, so the answer is 4", 1) for i in range(6)]
+    _, found = regraded(tmp_path / "r.jsonl", silent + right + cut)
+    assert [one.verdict.outcome for one in found.differences] == [Outcome.UNANSWERED]
+    _, found = regraded(tmp_path / "r.jsonl", silent + right[:2])
+    assert (found.unanswered, found.differences) == (1, [])
+
+
+def test_above_the_bound_whole_groups_are_left_out(tmp_path):
+    rows = [row(group, f"the answer is {i}", 0) for group in range(10) for i in (5, 6)]
+    columns, found = regraded(tmp_path / "r.jsonl", rows, most=7)
+    assert (found.gradable, found.graded, found.stopped) == (20, 6, False)
+    assert columns.labels[0] == "0"
+
+
+def test_grading_ends_after_many_timeouts(tmp_path, monkeypatch):
+    asked = []
+
+    class Pool:
+        def grade_all(self, tasks):
+            for task in tasks:
+                asked.append(task.response)
+                yield Verdict(Outcome.UNDECIDED, None, "time limit of 5 s")
+
+    monkeypatch.setattr(regrading, "default_pool", Pool)
+    monkeypatch.setattr(regrading, "MAX_TIMEOUTS", 3)
+    rows = [row("g", f"the answer is {i}", 0) for i in range(9)]
+    _, found = regraded(tmp_path / "r.jsonl", rows)
+    assert (len(asked), found.graded, found.stopped) == (3, 3, True)
+
+
+def test_equal_responses_are_graded_once(tmp_path, monkeypatch):
+    asked = []
+
+    class Pool:
+        def grade_all(self, tasks):
+            for task in tasks:
+                asked.append(task.response)
+                yield Verdict(Outcome.CORRECT, "4", "boxed")
+
+    monkeypatch.setattr(regrading, "default_pool", Pool)
+    _, found = regraded(tmp_path / "r.jsonl", [DUMP[0]] * 5 + [DUMP[1]])
+    assert len(asked) == 2
+    assert [one.rollout for one in found.differences] == [5]
+
+
+def test_without_math_verify_the_page_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(regrading, "can_grade", lambda: False)
+    found = meta_of(tmp_path / "r.jsonl", DUMP)
+    assert found["regraded"] is None
+    assert "Not graded again" in [note["title"] for note in found["notes"]]
+
+
+def test_no_regrade(tmp_path):
+    path = write_lines(tmp_path / "r.jsonl", DUMP)
+    command = ["report", str(path), "--no-regrade", "--output", str(tmp_path / "r.html")]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    found = meta_of(tmp_path / "r.jsonl", DUMP, regrade=False)
+    assert found["regraded"] is None
+
+
+def test_groups_with_differing_verdicts_come_first_in_a_sample(tmp_path):
+    filler = [row(f"filler {i}", "the answer is 4 " * 9, 1) for i in range(30)]
+    found = meta_of(tmp_path / "r.jsonl", [*filler, *DUMP], max_tokens=200)
+    assert [one["rollout"] >= 0 for one in found["regraded"]["differences"]] == [True] * 4
+
+
+def test_the_page_lists_them_and_leads_there(tmp_path, open_page):
+    write_report(write_lines(tmp_path / "r.jsonl", DUMP), tmp_path / "r.html")
+    page = open_page(tmp_path / "r.html", "view=groups")
+    lists = page.locator("#regraded details")
+    assert lists.locator("summary b").all_inner_texts() == ["3", "1"]
+    assert lists.first.locator("li").count() == 3
+    page.select_option("select[aria-label='Which groups']", "differs")
+    assert page.locator("[role=status]").inner_text().startswith("2 of 3")
+    lists.first.locator("a").nth(1).click()
+    page.wait_for_selector("#card.open")
+    assert "group=1&rollout=1&token=" in page.url
+    assert page.locator("#card .token").inner_text() == "4"
+    assert page.locator(".rollout .flag").all_inner_texts() == ["verdict differs"] * 3
+    assert page.locator("#believe a").count() == 1
+
+
+def test_hostile_answers_are_text(tmp_path, open_page):
+    evil = "\\boxed{<img src=x onerror='window.owned = 1'>}"
+    rows = [row("g", evil, 1, "<script>window.owned = 1</script>"), row("g", "the answer is 5", 1)]
+    write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
+    page = open_page(tmp_path / "r.html", "view=groups")
+    assert page.evaluate("window.owned") is None
+    assert page.locator("main img, main script").count() == 0
