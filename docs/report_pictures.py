@@ -27,7 +27,7 @@ def main(run: Path) -> None:
         browser = driver.chromium.launch(
             executable_path=binary, args=["--headless", "--no-sandbox"]
         )
-        page = browser.new_page(viewport={"width": 1360, "height": 860})
+        page = browser.new_page(viewport={"width": 1360, "height": 1100})
         page.goto(path.as_uri())
         page.wait_for_selector("html[data-ready]")
         flag = page.evaluate("ktae.report.flags[0]")

@@ -187,6 +187,27 @@ def test_faint_goes_by_the_two_sided_p_whatever_the_estimator_takes(tmp_path, op
     assert (point[:, 1] < point[:, 0]).any()
 
 
+def test_sharp_numbers_are_the_estimators(tmp_path, open_page):
+    rows = [row | {"reward": int(i < 3)} for i, row in enumerate(SPLIT)]
+    path = write_lines(tmp_path / "r.jsonl", rows)
+    write_report(path, tmp_path / "r.html", estimator="sharp-trigrams")
+    page = open_page(tmp_path / "r.html", "view=rollouts&group=0")
+    found = page.evaluate(
+        """() => { const group = ktae.groupStatistics(0, 0);
+             return [...group.counts.keys()].map((r) => [ktae.report.vocabulary.id[r],
+               group.of(r).credit, group.of(r).direction, group.of(r).value]); }"""
+    )
+    dump = inputs.load([path])
+    of_tokens = summary.of_tokens("sharp-trigrams")
+    table = summary.score(columns_of(dump), of_tokens).table.to_pydict()
+    names = ("token_id", "credit", "direction", "value")
+    expected = sorted(zip(*(table[name] for name in names), strict=True))
+    np.testing.assert_allclose(sorted(found), expected, atol=1e-12)
+    assert np.ptp([credit for _, credit, *_ in found]) > 0.1
+    page.locator(".t", has_text="rule").first.hover()
+    assert "sharpened" in page.locator("#card").inner_text()
+
+
 def test_a_view_of_finished_rollouts_only(tmp_path, open_page):
     rows = [row | {"finished": "end" in row["response"]} for row in SPLIT]
     write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")

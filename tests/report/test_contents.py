@@ -117,10 +117,10 @@ def test_a_stated_answer_needs_no_credit_and_no_mixed_group(meta):
 
 
 def test_a_group_full_of_stated_answers_is_told_where_others_state_none(meta):
-    others = [{"group": i, "answer": "7", "response": f"no {i}", "reward": 0} for i in range(9)]
+    others = [{"group": i, "answer": "7", "response": f"no {i}", "reward": 0} for i in range(40)]
     rows = [ROLLOUTS[1] | {"reward": 0}] * 3
-    assert len(meta([*rows, *others])["flags"]) == 3
-    assert meta(rows)["flags"] == []
+    assert len(meta([*rows, *others], regrade=False)["flags"]) == 3
+    assert meta(rows, regrade=False)["flags"] == []
 
 
 def test_settings_of_the_run_come_first(run_folder):

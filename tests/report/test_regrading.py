@@ -27,6 +27,7 @@ MISSED = [row("wrong", f"try {i}: \\boxed{{4.0}}", 0) for i in range(3)]
 
 DUMP = [
     *[row("mixed", "the answer is 4", 1), row("mixed", "the answer is 5", 0)],
+    *[row("mixed", f"{i}, so the answer is 5", 0) for i in range(2)],
     *MISSED,
     *[row("right", "the answer is 4", 1), row("right", "so \\boxed{6}", 1)],
 ]
@@ -46,14 +47,24 @@ def meta_of(path, rows, **options):
 
 def test_verdicts_that_differ_by_reason_in_unmixed_groups_too(tmp_path):
     _, found = regraded(tmp_path / "r.jsonl", DUMP)
-    assert (found.gradable, found.graded, found.undecided) == (7, 7, 0)
+    assert (found.gradable, found.graded, found.undecided) == (9, 9, 0)
     assert list(found.reasons().values()) == [3, 1]  # the most frequent first
     assert [(one.rollout, one.stored) for one in found.differences] == [
-        *[(2, 0.0), (3, 0.0), (4, 0.0)],
-        (6, 1.0),
+        *[(4, 0.0), (5, 0.0), (6, 0.0)],
+        (8, 1.0),
     ]
     assert {one.verdict.extracted for one in found.differences} == {"4.0", "6"}
-    assert found.asks_for_more  # three of the four incorrect ones
+    assert not found.asks_for_more  # three of the six incorrect ones
+
+
+def test_where_most_differ_no_single_rollout_is_flagged(tmp_path):
+    """As in the game of 24: all state the answer, and the verdict is of something else."""
+    rows = [row(i // 4, f"try {i}: the answer is 4", int(i == 0)) for i in range(8)]
+    _, found = regraded(tmp_path / "r.jsonl", rows)
+    assert found.asks_for_more and len(found.differences) == 7
+    meta = meta_of(tmp_path / "r.jsonl", rows)
+    assert meta["regraded"]["total"] == 7
+    assert [flag for flag in meta["flags"] if flag["kind"] != "reads right"] == []
 
 
 def test_only_what_can_be_graded(tmp_path):

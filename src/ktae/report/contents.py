@@ -112,7 +112,7 @@ class _Found(NamedTuple):
 
     def groups(self, columns: Columns) -> Iterator[int]:
         """Groups to look at, the first first."""
-        if self.regraded is not None:
+        if self.regraded is not None and not self.regraded.asks_for_more:
             yield from (int(columns.group_b[one.rollout]) for one in self.regraded.differences)
         yield from (flag.group for flag in self.flags)
 
@@ -121,7 +121,8 @@ def _find(
     columns: Columns, dump: Dump, scored: Scored, which_n: np.ndarray, regrade: bool
 ) -> _Found:
     regraded = regrading.regrade(columns, dump.texts, which_n) if regrade else None
-    places = suspicious.answer_places(columns, dump.texts, which_n)
+    asks_for_more = regraded is not None and regraded.asks_for_more  # then answers tell nothing
+    places = {} if asks_for_more else suspicious.answer_places(columns, dump.texts, which_n)
     flags = suspicious.find(columns, scored, places)
     return _Found(marks.find(columns, dump.texts, which_n), regraded, flags)
 

@@ -129,7 +129,7 @@ def regrade(
         unanswered=len(unanswered),
         undecided=sum(v.outcome is Outcome.UNDECIDED for v in verdicts.values()),
         stopped=stopped,
-        asks_for_more=n_missed > max(2, MOST_DIFFER * n_wrong),
+        asks_for_more=bool(n_missed > max(2, MOST_DIFFER * n_wrong)),
     )
 
 

@@ -37,7 +37,7 @@ LONGEST_ANSWER = 40
 STATED = rb"(?i:answer|box|####)[^\n]{0,24}?"
 """What stands shortly before an answer that is stated as one."""
 
-COMMON = 0.25
+COMMON = 0.1
 """Where more of a dump's incorrect rollouts state their reference answer, stating it is a habit."""
 
 SHORTEST_TAIL = 3

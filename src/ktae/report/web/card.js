@@ -93,8 +93,9 @@ function statistics(x) {
   const s = report.presets[state.preset];
   if (s.z) return numbers("How the credit came about", [
     ["p (Fisher, two-sided)", pText(x.p), "for comparison; not in the credit"],
-    ["z", signed(x.value), "of the verdicts of the rollouts that have it, over permuted verdicts"],
-    ["credit", signed(x.credit), `${s.credit_scale}·z`],
+    ["z", signed(x.z), "of the verdicts of the rollouts that have it, over permuted verdicts"],
+    ...(s.sharp ? [["sharpened", signed(x.value), "(z³ − its mean over permuted verdicts) ÷ (rollouts − 1)"]] : []),
+    ["credit", signed(x.credit), `${s.credit_scale}·${s.sharp ? "sharpened" : "z"}`],
   ]);
   const rows = [
     [s.point ? "p (this table)" : "p (Fisher, two-sided)", pText(x.p), ""],

@@ -59,7 +59,9 @@ async function readFrame() {
   report.anyUnfinished = rollouts.finished.includes(0) && rollouts.finished.includes(1);
   report.anyMixed = groups.label.some((_, g) => isMixed(g));
   report.flagOf = new Map(report.flags.filter((f) => f.rollout >= 0).map((f) => [f.rollout, f]));
-  for (const one of report.regraded?.differences ?? []) {
+  // Where most rollouts differ, the dump asks for something else: then no single one is flagged.
+  report.differing = report.regraded && !report.regraded.asks_for_more ? report.regraded.differences : [];
+  for (const one of report.differing) {
     const { name } = report.regraded.reasons[one.reason];
     const why = `${onOneLine(name)}.${one.answer ? ` The answer found is “${onOneLine(one.answer)}”.` : ""}`;
     if (one.rollout >= 0) report.flagOf.set(one.rollout, { ...one, kind: "verdict differs", why });

@@ -24,7 +24,7 @@ function accuracyCell(row) {
 function groupRows() {
   const { groups } = report;
   const flags = new Map();
-  const differs = new Set((report.regraded?.differences ?? []).map((one) => `${one.group}/${one.number}`));
+  const differs = report.differing.map((one) => `${one.group}/${one.number}`);
   const keys = new Set([...report.flags.map((flag) => `${flag.group}/${flag.number}`), ...differs]);
   for (const key of keys) { const g = Number(key.split("/")[0]); flags.set(g, (flags.get(g) ?? 0) + 1); }
   const differing = new Set((report.regraded?.differences ?? []).map((one) => one.group));

@@ -8,7 +8,7 @@ function gradedLine() {
   if (!found) return null;
   const part = found.graded < found.gradable ? ` of ${thousands(found.gradable)}` : "";
   const text = `${thousands(found.graded)}${part} rollouts with a reference answer were graded again here; ${thousands(found.total)} ${found.total === 1 ? "verdict differs" : "verdicts differ"}.`;
-  return text + (found.stopped ? " Grading ended early: too many responses ran out of time." : "");
+  return text + (found.asks_for_more ? " Either the dump's verifier misses most right answers, or the prompt asks for more than the answer." : "") + (found.stopped ? " Grading ended early: too many responses ran out of time." : "");
 }
 
 function regradedSection() {
@@ -19,7 +19,7 @@ function regradedSection() {
     found.undecided ? `${thousands(found.undecided)} could not be decided (out of time, or the reference does not parse) and are not listed.` : "",
     found.unanswered && !found.reasons.some(({ name }) => name.includes("unanswered")) ? `In ${thousands(found.unanswered)} the grader found no answer; they are not listed.` : "",
   ];
-  const more = found.asks_for_more ? h("p", { class: "warn" }, "Most of the incorrect rollouts give the reference answer. Either the dump's verifier misses most answers, or the prompt asks for more than the answer, as in the game of 24.") : null;
+  const more = found.asks_for_more ? h("p", { class: "warn" }, "Most of the incorrect rollouts give the reference answer, as in the game of 24. So no single rollout is flagged for it.") : null;
   const lists = found.reasons.map((reason, i) => reasonList(reason, found.differences.filter((one) => one.reason === i), i === 0));
   return h("section", { class: "pane", id: "regraded", "aria-label": "Verdicts that differ" }, h("h2", {}, "Verdicts that differ"),
     h("p", {}, gradedLine()), h("p", { class: "quiet" }, rest.filter((text) => text).join(" ")), more, lists);

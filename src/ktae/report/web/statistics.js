@@ -52,6 +52,15 @@ function presenceZ(a, m, nTrue, n) {
   return (a - m * mean) / Math.sqrt(((m * (n - m)) / (n - 1)) * mean * (1 - mean));
 }
 
+// Strong evidence keeps its weight, weak evidence fades; see ktae.statistics.sharpened.
+function sharpened(z, m, nTrue, n) {
+  if (m === n) return 0;
+  const mean = nTrue / n;
+  let cube = z ** 3;
+  if (n > 2) cube -= ((1 - 2 * mean) / Math.sqrt(mean * (1 - mean))) * (n - 2 * m) * Math.sqrt(n - 1) / ((n - 2) * Math.sqrt(m * (n - m)));
+  return cube / (n - 1);
+}
+
 // One token of a mixed group: every number from the counts to the credit.
 function explain(counts, group, s) {
   const { a, b, inTrue, inFalse } = counts;
@@ -61,7 +70,8 @@ function explain(counts, group, s) {
   const gain = informationGain(a, b, nTrue, nFalse);
   if (s.z) {
     const z = presenceZ(a, a + b, nTrue, nTrue + nFalse);
-    return { a, b, p, fisher, gain, direction: z, value: z, credit: s.credit_scale * z };
+    const value = s.sharp ? sharpened(z, a + b, nTrue, nTrue + nFalse) : z;
+    return { a, b, p, fisher, gain, z, direction: value, value, credit: s.credit_scale * value };
   }
   const mean = (lengthTrue + lengthFalse) / 2;
   const tfTrue = inTrue / lengthTrue, tfFalse = inFalse / lengthFalse;
