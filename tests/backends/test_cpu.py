@@ -162,6 +162,55 @@ def test_where_no_cache_can_be_written_kernels_are_compiled_in_memory(tmp_path: 
     assert "ktae.backends._kernel_cache the CPU kernels are compiled in memory" in done.stderr
 
 
+def run_with_cache(folder: Path) -> subprocess.CompletedProcess[str]:
+    code = FALLBACK.replace("DEBUG", "WARNING")
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[[0.5], [-0.5]]"
+    return done
+
+
+@pytest.mark.slow
+def test_a_damaged_cache_is_said_once_and_mended(tmp_path: Path) -> None:
+    assert run_with_cache(tmp_path).stderr == ""
+    for number, path in enumerate(sorted(tmp_path.rglob("*.nb[ci]"))):
+        content = path.read_bytes()
+        path.write_bytes(b"" if number % 2 else content[: len(content) // 2])
+    damaged = run_with_cache(tmp_path).stderr
+    assert damaged.count("cannot be read") == 1
+    assert str(tmp_path) in damaged
+    assert run_with_cache(tmp_path).stderr == "", "the second process mended it"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_cache_that_can_only_be_read_is_used(tmp_path: Path) -> None:
+    run_with_cache(tmp_path)
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nb[ci]")}
+    for path in [tmp_path, *tmp_path.rglob("*")]:
+        path.chmod(0o555)
+    assert run_with_cache(tmp_path).stderr == ""
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nb[ci]")} == kept
+
+
+def test_a_full_disk_is_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_kernel_cache, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(_kernel_cache.caching.IndexDataCacheFile, "save", full)
+    _kernel_cache._warned.cache_clear()
+    for number in (1, 2):
+        assert _kernel_cache.jit(lambda x: x + 1)(number) == number + 1
+    (record,) = caplog.records
+    assert "No space left" in record.message and str(tmp_path) in record.message
+    _kernel_cache._warned.cache_clear()
+
+
 def test_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Named by the text of all that is compiled; the user's where the package cannot be written."""
     folder = _kernel_cache.cache_folder.__wrapped__

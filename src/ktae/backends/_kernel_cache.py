@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import logging
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core import caching
 
 logger = logging.getLogger(__name__)
 
@@ -26,16 +28,77 @@ SOURCES = (
 """All code that gets compiled, and the constants compiled into it."""
 
 
+class _AnyPlace(caching.UserProvidedCacheLocator):
+    """A folder that may be read though it cannot be written."""
+
+    def ensure_cache_path(self) -> None:
+        """Make the folder where that is possible; saving will say where it is not."""
+        with contextlib.suppress(OSError):
+            super().ensure_cache_path()
+
+
+class _Kernels(caching.CompileResultCacheImpl):
+    _locator_classes = (_AnyPlace,)
+
+
+class _Cache(caching.FunctionCache):
+    """numba's cache of a function, without which everything works as well.
+
+    A file may be damaged, unreadable or of another user, and the disk full: the kernel is then
+    compiled in memory, and one warning names the folder.
+    """
+
+    _impl_class = _Kernels
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The kept kernel, or None; a damaged index is begun anew."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception as error:  # whatever unpickling stumbles over
+            _warn_once(self.cache_path, f"cannot be read ({_in_words(error)})")
+            with contextlib.suppress(OSError):
+                self.flush()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a kernel, where that is possible."""
+        try:
+            super().save_overload(sig, data)
+        except Exception as error:
+            _warn_once(self.cache_path, f"cannot be written ({_in_words(error)})")
+
+
+def _in_words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+@functools.cache
+def _warned() -> list[str]:
+    return []
+
+
+def _warn_once(folder: str, what: str) -> None:
+    if not _warned():
+        _warned().append(folder)
+        logger.warning(
+            "the cache of the CPU kernels in %s %s; they are compiled in memory, which takes "
+            "seconds. Remove the folder, or set NUMBA_CACHE_DIR to another one",
+            folder, what,
+        )  # fmt: skip
+
+
 def jit(function: Callable[..., Any]) -> Any:
     """Compile without the GIL, cached on disk, or in memory where no cache can be written."""
+    compiled = numba.njit(nogil=True, error_model="numpy")(function)
     folder = cache_folder()
     if folder is None:
-        return numba.njit(nogil=True, error_model="numpy")(function)
-    usual, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)  # read by the decorator
+        return compiled
+    usual, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)  # read by the locator
     try:
-        return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+        compiled._cache = _Cache(function)
     finally:
         numba.config.CACHE_DIR = usual
+    return compiled
 
 
 @functools.cache
@@ -45,7 +108,8 @@ def cache_folder() -> Path | None:
     numba looks only at the file that holds the outermost function, so it would go on serving
     kernels that were compiled with an older `statistics.py`: hence a folder for each text. It lies
     in NUMBA_CACHE_DIR if that is set; else in `__pycache__` beside the kernels, or, where that
-    cannot be written, among the user's caches.
+    cannot be written, among the user's caches. One that holds kernels is taken though it cannot be
+    written.
     """
     try:
         text = b"\0".join(source.read_bytes() for source in SOURCES)
@@ -55,6 +119,8 @@ def cache_folder() -> Path | None:
     name = f"kernels-{hashlib.sha256(text).hexdigest()[:16]}"
     for parent in _parents():
         folder = parent / name
+        if any(folder.rglob("*.nbi")):  # kept by whoever could write there
+            return folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
