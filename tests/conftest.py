@@ -35,6 +35,10 @@ MARKED = {
     "engines": "engine",
     "trainers/trl": "engine",
     "backends/test_triton.py": "slow",
+    "demo/test_sums.py": "slow",
+    "test_growth.py": "slow",
+    "test_properties.py": "slow",
+    "trainers/verl/test_verl_run.py": "slow",
     "fuzz": "slow",
     "notebooks": "slow",
 }

@@ -181,6 +181,7 @@ def test_many_distinct_tokens(fast_backend: str, n_tokens: int, name: str) -> No
     assert_same_credit(token_credit(*batch, estimator, backend=fast_backend), expected)
 
 
+@pytest.mark.slow
 def test_table_of_many_distinct_tokens() -> None:
     assert_same_table("cpu", distinct(20001), ESTIMATORS["paper"])
 

@@ -413,6 +413,7 @@ def test_models_have_tables_of_their_own(run: Run, tmp_path: Path) -> None:
     assert "A holds outputs of 2 models (a, b); expected one" in refused.err
 
 
+@pytest.mark.slow
 def test_many_unanswered_are_said_with_the_option_that_helps(run: Run, tmp_path: Path) -> None:
     """Above a fifth, by whatever grader, and in `ktae compare` as well."""
     said = [{"group": f"own/{i}", "response": f"I get {i}", "answer": f"{i}"} for i in range(2)]

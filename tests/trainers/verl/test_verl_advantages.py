@@ -65,6 +65,7 @@ def expected(data, **settings):
     )
 
 
+@pytest.mark.slow
 def test_the_advantages_are_the_core_s():
     data = batch()
     used = compute(data)

@@ -292,6 +292,7 @@ def test_the_environment_reaches_every_node():
     assert overrides(own, PATHS, environment={"A": "1"})[key] == "x"
 
 
+@pytest.mark.slow
 @needs_verl
 def test_trackers_are_those_of_the_installed_verl():
     from verl.utils.tracking import Tracking
