@@ -48,7 +48,7 @@ def main() -> None:
             rows.append({"file": name} | row | machine())
             print(name, list(row.values()), flush=True)
     with atomic_write(arguments.csv) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer = csv.DictWriter(file, list(rows[0]), restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 
@@ -60,7 +60,7 @@ def measure(dump: inputs.Dump) -> list[dict[str, Any]]:
     parts = {
         "whole": None,
         "first half": prefixes.first_share(dump.rollouts, 0.5),
-        "before the answer": prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts),
+        "before the answer": prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts).keep,
     }
     rows = []
     for number, half in enumerate(HALVES):
@@ -77,12 +77,26 @@ def measure(dump: inputs.Dump) -> list[dict[str, Any]]:
                 | score_row(score)
                 for score in (*found.estimators, *found.baselines)
             ]
+            rows += [
+                {"half": half, "part": part, "groups": found.groups, "pairs": found.pairs}
+                | difference_row(found, "sharp-trigrams", other)
+                for other in ("paper", "calibrated", "trigrams")
+            ]
     return rows
 
 
 def half_of(group: str) -> int:
     """0 or 1, the same wherever and whenever it is computed."""
     return int(hashlib.sha256(group.encode()).hexdigest(), 16) % 2
+
+
+def difference_row(found: held_out.HeldOut, name: str, other: str) -> dict[str, str]:
+    """The mean difference over groups of two estimators' shares."""
+    of = {score.name: score.auc_g for score in found.estimators}
+    interval = held_out.interval_of(of[name] - of[other], low=-1.0)
+    bounds = zip(("", "_low", "_high"), interval, strict=True)
+    numbers = {f"auc{end}": f"{value:.4f}" for end, value in bounds}
+    return {"estimator": f"{name} - {other}"} | numbers
 
 
 def score_row(score: held_out.Score) -> dict[str, str]:

@@ -100,12 +100,14 @@ def test_repeated_rollouts_count_once_and_small_groups_are_named(rng):
         make_rollouts([group + group, right, group[:3], [([5], None), *group]]), {"paper": "paper"}
     )
     assert (found.groups, found.rollouts, found.pairs) == (2, 12, 18)
-    assert found.left_out == {
-        "not mixed": 1,
-        "fewer than two of each, distinct": 1,
-        "not drawn": 0,
+    left_out = {reason: n for reason, n in found.left_out.items() if n}
+    assert left_out == {
+        "groups all correct or all incorrect": 1,
+        "groups of fewer than two of each, distinct": 1,
+        "rollouts without a verdict": 1,
         "repeated rollouts": 6,
     }
+    assert found.too_small == ("2",)
 
 
 def test_only_the_kept_tokens_are_looked_at(rng):
@@ -136,7 +138,7 @@ def test_more_groups_and_pairs_than_asked_for_are_drawn_repeatably(rng):
         )
 
     first, again = found(1), found(1)
-    assert (first.groups, first.pairs, first.left_out["not drawn"]) == (4, 8, 4)
+    assert (first.groups, first.pairs, first.left_out["groups not drawn"]) == (4, 8, 4)
     assert first.as_dict() == again.as_dict()
 
 
@@ -159,3 +161,30 @@ def test_too_few_groups_to_show_anything(rng):
     told = advice(found)
     assert told.take is None
     assert told.lines[0].startswith("4 groups")
+
+
+def test_equal_rollouts_with_different_verdicts_are_counted(rng):
+    (group,) = told_by_a_token(rng, n_groups=1)
+    found = held_out.held_out_pairs(
+        make_rollouts([[*group, (group[0][0], 1.0 - group[0][1])]]), {"paper": "paper"}
+    )
+    assert found.left_out["repeated rollouts with another verdict"] == 1
+
+
+def test_groups_without_a_verdict_are_not_called_equal(rng):
+    groups = [[(ids, None) for ids, _ in group] for group in told_by_a_token(rng, n_groups=2)]
+    with pytest.raises(InputError, match="there are 2 groups without a verdict, 12 rollouts"):
+        held_out.held_out_pairs(make_rollouts(groups), {"paper": "paper"})
+
+
+def test_few_groups_have_their_labels_permuted_often(rng):
+    found = held_out.held_out_pairs(make_rollouts(told_by_a_token(rng, 4)), {"paper": "paper"})
+    assert found.permutations == 25
+    (score,) = found.estimators
+    assert abs(score.permuted.value - 0.5) < 0.1
+
+
+def test_interval_of_shares():
+    low = held_out.interval_of(np.array([1.0, 1.0, 0.8, 0.9])).low
+    assert math.isclose(low, 0.925 - 3.182446 * np.std([1, 1, 0.8, 0.9], ddof=1) / 2, abs_tol=1e-6)
+    assert held_out.interval_of(np.array([1.0, 1.0, 0.8, 0.9])).high == 1.0

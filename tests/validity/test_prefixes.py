@@ -26,14 +26,26 @@ BYTES = [bytes([i]) for i in range(128)]
     [
         (r"so x = 42 and \boxed{42}", "so x = "),
         (r"142 is not it, 42.5 neither; \boxed{42}", r"142 is not it, 42.5 neither; \boxed{"),
-        ("no answer at all", "no answer at all"),
         ("", ""),
     ],
 )
 def test_what_stands_before_the_answer(response, before):
     rollouts = make_rollouts([response, r"\boxed{1}"])
-    keep = prefixes.before_answer(rollouts, np.arange(128), BYTES)
-    assert response[: keep[0]] == before
+    found = prefixes.before_answer(rollouts, np.arange(128), BYTES)
+    assert response[: found.keep[0]] == before
+
+
+def test_responses_without_an_answer_are_cut_as_those_with_one():
+    texts = ["x" * 12 + r"\boxed{7}", r"xx \boxed{7}", "x" * 17 + r"\boxed{7}", "y" * 40]
+    found = prefixes.before_answer(make_rollouts(texts), np.arange(128), BYTES)
+    assert found.unanswered == 1
+    assert found.share == np.median([19 / 21, 10 / 12, 24 / 26])
+    assert found.keep[3] == np.ceil(40 * found.share)
+
+
+def test_no_response_with_an_answer():
+    with pytest.raises(InputError, match="no response states an answer"):
+        prefixes.before_answer(make_rollouts(["so what", "no"]), np.arange(128), BYTES)
 
 
 def test_a_share_is_rounded_up():

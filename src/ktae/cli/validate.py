@@ -93,13 +93,13 @@ def validate(
             fields=fields_of(field), pool_models=pool_models,
         )  # fmt: skip
         reading.require_rollouts(dump)
+        note_reading(dump.tolerance, len(dump.rollouts))
         status.update("holding out")
         keep, answers = _looked_at(dump, until, before_answer)
         found = held_out.held_out_pairs(
             dump.rollouts, chosen, keep=keep, answers=answers, pairs=pairs, seed=seed,
             vocabulary=_vocabulary(tokenizer, chosen),
         )  # fmt: skip
-    note_reading(dump.tolerance, len(dump.rollouts))
     if dump.unit == "words":
         typer.echo("ktae: no --tokenizer: words are compared, not the policy's tokens", err=True)
     advised = advice(found)
@@ -140,8 +140,11 @@ def _vocabulary(tokenizer: str | None, chosen: dict[str, Estimator]) -> Vocabula
     """The tokens' texts, where an estimator is of words, lines or steps."""
     from ktae.rollouts.tokens import load_tokenizer, vocabulary
 
-    if tokenizer is None or not any(one.needs_vocabulary for one in chosen.values()):
+    needed = [name for name, one in chosen.items() if one.needs_vocabulary]
+    if not needed:
         return None
+    if tokenizer is None:
+        raise InputError(f"--estimator {needed[0]} is made of words or lines; give --tokenizer")
     return vocabulary(load_tokenizer(tokenizer))
 
 
@@ -156,9 +159,14 @@ def _looked_at(
         return prefixes.first_share(dump.rollouts, until), answers
     if not before_answer:
         return None, answers
-    if not any(answer is not None for answer in answers):
-        raise InputError("--before-answer: no response states an answer that the grader can find")
-    return prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts), answers
+    before = prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts)
+    if before.unanswered:
+        typer.echo(
+            f"ktae: {before.unanswered:,} of {len(answers):,} responses state no answer; they are "
+            f"cut after {100 * before.share:.0f} %, the median of the others",
+            err=True,
+        )
+    return before.keep, answers
 
 
 def _print(console: Any, found: HeldOut, until: float | None, before_answer: bool) -> None:
@@ -178,6 +186,8 @@ def _print(console: Any, found: HeldOut, until: float | None, before_answer: boo
 
 def _table(found: HeldOut) -> Table:
     table = make_table("Held-out pairs", ("held-out", "95 %", "permuted", "95 % "))
+    table.columns[0].no_wrap = False  # a recipe's section may be long
+    table.columns[0].overflow = "fold"
     for score in sorted(found.estimators, key=lambda score: -score.auc.value):
         table.add_row(score.name, *_cells(score))
     table.add_section()

@@ -64,7 +64,7 @@ def _none_helps(found: HeldOut, best: Score) -> list[str]:
 
 def _take(found: HeldOut, best: Score, ranked: list[Score], below: dict[str, float]) -> list[str]:
     lines = [
-        f"Take {best.name}.",
+        f"Take {best.name}, the best of {len(ranked)} tried here.",
         f"It scores the correct rollout of a held-out pair higher in {_interval(best)} of pairs; "
         "chance is .50.",
     ]

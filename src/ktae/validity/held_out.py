@@ -9,6 +9,7 @@ permuted labels the expected share is exactly one half.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from ktae.batch import Context, Vocabulary, make_batch
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator
-from ktae.inference import Interval, bootstrap_interval, bootstrap_means, mean_interval
+from ktae.inference import Interval, t_quantile
 from ktae.rollouts import groups as grouping
 from ktae.rollouts import record
 
@@ -33,8 +34,9 @@ FEWEST = 2
 """Distinct correct and distinct incorrect rollouts that a group needs: one of each is left out, and
 one of each has to be left."""
 
-MANY_GROUPS = 60
-"""From so many groups on, an interval is of the plain bootstrap."""
+SETTLED = 100
+"""Groups, each with permuted labels, that the mean under permuted labels is over at least: where
+there are fewer groups, their labels are permuted several times."""
 
 EQUAL = 1e-9
 """Scores that differ by less are a tie: sums of the same numbers in another order."""
@@ -84,8 +86,12 @@ class HeldOut(NamedTuple):
     rollouts: int
     """Distinct ones in them."""
     pairs: int
+    permutations: int
+    """Of each group's labels."""
     left_out: dict[str, int]
-    """Groups that were not looked at, by the reason; and rollouts that repeat another one."""
+    """Groups and rollouts that were not looked at, by the reason."""
+    too_small: tuple[str, ...]
+    """The labels of mixed groups with too few distinct rollouts of a class."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -95,7 +101,9 @@ class HeldOut(NamedTuple):
             "groups": self.groups,
             "rollouts": self.rollouts,
             "pairs": self.pairs,
+            "permutations": self.permutations,
             "left_out": self.left_out,
+            "too_small": list(self.too_small),
         }
 
 
@@ -138,16 +146,10 @@ def held_out_pairs(
     if not estimators:
         raise InputError("estimators is empty; expected at least one")
     chosen = {name: as_estimator(estimator) for name, estimator in estimators.items()}
-    own, left_out = _groups(record.conform(rollouts), tokenizer, keep, max_groups, seed)
-    drawn = [_draws(group, pairs, seed) for group in own]
-    permuted = [
-        group._replace(correct=labels) for group, (_, labels, _) in zip(own, drawn, strict=True)
-    ]
+    own, left_out, too_small = _groups(record.conform(rollouts), tokenizer, keep, max_groups, seed)
+    permutations = max(1, math.ceil(SETTLED / len(own)))
+    sides = _sides(own, pairs, permutations, seed)
     context = Context(BACKENDS["cpu"].load().credit, vocabulary, step=0)
-    sides = [
-        _Side(own, [pairs_p2 for pairs_p2, _, _ in drawn]),
-        _Side(permuted, [pairs_p2 for _, _, pairs_p2 in drawn]),
-    ]
     return HeldOut(
         tuple(
             _score(name, [list(side.by(estimator, context, max_positions)) for side in sides])
@@ -159,8 +161,10 @@ def held_out_pairs(
         ),
         groups=len(own),
         rollouts=sum(len(group.ids) for group in own),
-        pairs=sum(len(pairs_p2) for pairs_p2, _, _ in drawn),
+        pairs=sum(map(len, sides[0].pairs)),
+        permutations=permutations,
         left_out=left_out,
+        too_small=tuple(too_small),
     )
 
 
@@ -236,17 +240,20 @@ class _Side(NamedTuple):
 
 
 def _score(name: str, of_sides: list[list[float]]) -> Score:
-    own, permuted = (np.array(values) for values in of_sides)
-    return Score(name, _interval(own), _interval(permuted), own)
+    own, *permuted = (np.array(values) for values in of_sides)
+    return Score(name, interval_of(own), interval_of(np.mean(permuted, axis=0)), own)
 
 
-def _interval(values: np.ndarray) -> Interval:
-    if len(values) < 2:  # nothing is known of the spread
-        return Interval(float(values.mean()), 0.0, 1.0)
-    if len(values) < MANY_GROUPS:
-        mean, low, high = mean_interval(values)
-        return Interval(mean, max(low, 0.0), min(high, 1.0))
-    return bootstrap_interval(values, bootstrap_means(values, np.random.default_rng(0)))
+def interval_of(values_g: np.ndarray, low: float = 0.0) -> Interval:
+    """Mean over groups and its 95 % interval, by Student's t; within `low` and 1.
+
+    Shares lie against 1, where the studentised bootstrap of a few groups is far too wide below.
+    """
+    n, mean = len(values_g), float(values_g.mean())
+    if n < 2:  # nothing is known of the spread
+        return Interval(mean, low, 1.0)
+    half = t_quantile(n - 1) * float(values_g.std(ddof=1)) / math.sqrt(n)
+    return Interval(mean, max(low, mean - half), min(1.0, mean + half))
 
 
 def _baselines(answers: Sequence[str | None] | None) -> dict[str, Any]:
@@ -269,12 +276,20 @@ def _baselines(answers: Sequence[str | None] | None) -> dict[str, Any]:
     return found
 
 
-def _draws(group: Group, pairs: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pairs of the group's own labels, permuted labels, and pairs of those."""
-    rng = np.random.default_rng([seed, int(group.rows[0])])
-    own = _pairs(group.correct, pairs, rng)
-    permuted = rng.permutation(group.correct)
-    return own, permuted, _pairs(permuted, pairs, rng)
+def _sides(groups: list[Group], pairs: int, permutations: int, seed: int) -> list[_Side]:
+    """The groups with their own labels, and with permuted ones so many times."""
+    rngs = [np.random.default_rng([seed, int(group.rows[0])]) for group in groups]
+    sides = []
+    for number in range(permutations + 1):
+        labelled = groups
+        if number:
+            labelled = [
+                group._replace(correct=rng.permutation(group.correct))
+                for group, rng in zip(groups, rngs, strict=True)
+            ]
+        drawn = [_pairs(x.correct, pairs, rng) for x, rng in zip(labelled, rngs, strict=True)]
+        sides.append(_Side(labelled, drawn))
+    return sides
 
 
 def _pairs(correct: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
@@ -296,38 +311,73 @@ def _cut(
 
 def _groups(
     rollouts: Any, tokenizer: Any, keep: np.ndarray | None, max_groups: int, seed: int
-) -> tuple[list[Group], dict[str, int]]:
-    """The groups that can be looked at, and how much is left out."""
+) -> tuple[list[Group], dict[str, int], list[str]]:
+    """The groups that can be looked at, how much is left out, and the labels of small groups."""
     codes_b, first_rows = grouping.group_codes(rollouts)
     ids, masks = grouping.ids_of(rollouts, tokenizer), grouping.masks_of(rollouts)
     correct_b = rollouts["correct"].to_numpy()
     counted = [x if m is None else x[m] for x, m in zip(ids, masks, strict=True)]
     cut = counted if keep is None else _cut(ids, masks, keep)
-    bounds = np.searchsorted(np.sort(codes_b), np.arange(len(first_rows) + 1))
-    order = np.argsort(codes_b, kind="stable")
-    left_out = {"not mixed": 0, "fewer than two of each, distinct": 0, "not drawn": 0}
-    repeated = 0
-    found = []
-    for start, stop in itertools.pairwise(bounds.tolist()):
-        rows = [row for row in order[start:stop].tolist() if len(counted[row])]
-        rows = [row for row in rows if not np.isnan(correct_b[row])]
-        distinct = {counted[row].tobytes(): row for row in reversed(rows)}
-        own = np.array(sorted(distinct.values()), dtype=np.int64)
+    usable_b = ~np.isnan(correct_b) & np.array([len(x) > 0 for x in counted], dtype=bool)
+    left_out = dict.fromkeys(_REASONS, 0)
+    left_out["rollouts without a verdict"] = int(np.isnan(correct_b).sum())
+    left_out["empty rollouts"] = int((~usable_b).sum()) - left_out["rollouts without a verdict"]
+    found, too_small = [], []
+    for rows in _rows_of_groups(codes_b):
+        own = _distinct(rows[usable_b[rows]], counted, correct_b, left_out)
         right = correct_b[own] == 1
         n_least = min(int(right.sum()), int((~right).sum()))
-        if n_least < FEWEST:
-            left_out["fewer than two of each, distinct" if n_least else "not mixed"] += 1
-            continue
-        repeated += len(rows) - len(own)
-        found.append(Group([cut[row] for row in own], right, own))
+        if n_least >= FEWEST:
+            found.append(Group([cut[row] for row in own], right, own))
+        elif not usable_b[rows].any():
+            left_out["groups without a verdict"] += 1
+        elif not n_least:
+            left_out["groups all correct or all incorrect"] += 1
+        else:
+            left_out["groups of fewer than two of each, distinct"] += 1
+            too_small.append(str(rollouts["group"][int(rows[0])]))
     if not found:
-        raise InputError(
-            f"none of {len(first_rows)} groups has two distinct correct and two distinct incorrect "
-            f"rollouts, which held-out pairs need ({left_out['not mixed']} are all correct or all "
-            "incorrect)"
-        )
+        raise InputError(_nothing(len(first_rows), left_out))
     if len(found) > max_groups:
-        left_out["not drawn"] = len(found) - max_groups
+        left_out["groups not drawn"] = len(found) - max_groups
         drawn = np.random.default_rng(seed).choice(len(found), max_groups, replace=False)
         found = [found[i] for i in np.sort(drawn)]
-    return found, left_out | {"repeated rollouts": repeated}
+    return found, left_out, too_small
+
+
+_REASONS = (
+    "groups without a verdict",
+    "groups all correct or all incorrect",
+    "groups of fewer than two of each, distinct",
+    "groups not drawn",
+    "rollouts without a verdict",
+    "empty rollouts",
+    "repeated rollouts",
+    "repeated rollouts with another verdict",
+)
+
+
+def _rows_of_groups(codes_b: np.ndarray) -> list[np.ndarray]:
+    order = np.argsort(codes_b, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(codes_b[order])) + 1)
+
+
+def _distinct(
+    rows: np.ndarray, counted: list[np.ndarray], correct_b: np.ndarray, left_out: dict[str, int]
+) -> np.ndarray:
+    """The first row of each distinct rollout; what is left out is counted."""
+    first: dict[bytes, int] = {}
+    for row in rows.tolist():
+        same = first.setdefault(counted[row].tobytes(), row)
+        if same != row:
+            differ = correct_b[same] != correct_b[row]
+            left_out["repeated rollouts" + " with another verdict" * bool(differ)] += 1
+    return np.array(list(first.values()), dtype=np.int64)
+
+
+def _nothing(n_groups: int, left_out: dict[str, int]) -> str:
+    why = [f"{n:,} {reason}" for reason, n in left_out.items() if n]
+    return (
+        f"none of {n_groups:,} groups has two distinct correct and two distinct incorrect "
+        f"rollouts, which held-out pairs need; there are {', '.join(why)}"
+    )

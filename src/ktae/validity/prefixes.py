@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
@@ -36,13 +36,23 @@ def own_answers(rollouts: Any) -> list[str | None]:
     return [re.sub(r"\s+", "", one.text) if one else None for one in found]
 
 
-def before_answer(
-    rollouts: Any, token_ids: np.ndarray, texts: Sequence[bytes | None]
-) -> np.ndarray:
-    """(B,) how many tokens stand before each response first states its own answer.
+class Before(NamedTuple):
+    """What `before_answer` returns."""
+
+    keep: np.ndarray
+    """(B,) how many tokens of each rollout are looked at."""
+    unanswered: int
+    """Responses that state no answer."""
+    share: float
+    """Of their tokens that is looked at."""
+
+
+def before_answer(rollouts: Any, token_ids: np.ndarray, texts: Sequence[bytes | None]) -> Before:
+    """What stands before each response first states its own answer.
 
     The answer is what the grader extracts, and it counts as stated wherever it stands as a number
-    or word of its own. A response without an answer is kept whole.
+    or word of its own. A response without an answer is cut at the median share of those with one:
+    whole ones would be told apart by their length, and most of them are incorrect.
 
     Args:
         rollouts: a record with token ids.
@@ -50,11 +60,12 @@ def before_answer(
         texts: the V bytes of each of those; None where there is none.
     """
     sizes = np.array([len(text or b"") for text in texts], dtype=np.int64)
-    counts_b = np.zeros(len(rollouts), dtype=np.int64)
+    counts_b, lengths_b = np.zeros((2, len(rollouts)), dtype=np.int64)
+    answered_b = np.zeros(len(rollouts), dtype=bool)
     columns = (rollouts["token_ids"], rollouts["response"])
     for row, (ids, response) in enumerate(zip(*columns, strict=True)):
         which = np.searchsorted(token_ids, ids.values.to_numpy())
-        counts_b[row] = len(which)
+        lengths_b[row] = len(which)
         answer = extract(response.as_py() or "")
         if answer is None or not answer.text.strip():
             continue
@@ -65,4 +76,10 @@ def before_answer(
         if place is not None:
             ends = np.cumsum(sizes[which])
             counts_b[row] = np.searchsorted(ends, place.start(), side="right")
-    return counts_b
+            answered_b[row] = True
+    if not answered_b.any():
+        raise InputError("no response states an answer that the grader can find")
+    shares = counts_b[answered_b] / lengths_b[answered_b].clip(1)
+    share = float(np.median(shares))
+    counts_b[~answered_b] = np.ceil(share * lengths_b[~answered_b])
+    return Before(counts_b, int((~answered_b).sum()), share)
