@@ -1,8 +1,6 @@
 """Held-out pairs on real rollouts: the table and numbers of docs/validate.md."""
 
-from collections.abc import Iterator
-
-from ktae_lab.tables.page import Number, Table, markdown, newest
+from ktae_lab.tables.page import Number, Table, markdown, newest, with_bounds
 
 FILES = {
     "mathl5_8models_k8": "MATH level 5, eight small models",
@@ -11,7 +9,7 @@ FILES = {
     "gsm8k_openai_example_solutions_k4": "GSM8K, OpenAI's examples",
     "qwen25math_math_cot_100_k8": "MATH, Qwen2.5-Math",
 }
-PARTS = ("whole", "before the answer")
+PARTS = ("whole", "first half", "before the answer")
 SHOWN = ("paper", "calibrated", "trigrams", "sharp-trigrams", "shorter")
 
 
@@ -30,18 +28,20 @@ def held_out(half: str) -> str:
     return markdown(["rollouts", "part", "groups", *heads], rows)
 
 
-def gain(estimator: str, other: str, *part: str) -> str:
-    """How much an estimator's mean over dumps and parts is above another's: `+0.06`."""
-    parts = (" ".join(part),) if part else PARTS
-    means = [list(_means(name, parts)) for name in (estimator, other)]
-    difference = sum(means[0]) / len(means[0]) - sum(means[1]) / len(means[1])
-    return f"{difference:+.3f}"
+def gains(estimator: str) -> str:
+    """How much an estimator's mean over dumps is above others', part by part."""
+    others = [name for name in SHOWN if name not in (estimator, "shorter")]
+    rows = [[part, *(_gain(f"{estimator} - {other}", part) for other in others)] for part in PARTS]
+    return markdown(["part", *(f"`{estimator}` - `{other}`" for other in others)], rows)
 
 
-def _means(estimator: str, parts: tuple[str, ...]) -> Iterator[float]:
-    for file in FILES:
-        for part in parts:
-            yield _mean(_row(file, "confirmation", part, estimator))
+def _gain(difference: str, part: str) -> str:
+    """Mean over dumps; the dumps' own intervals are of independent groups, so squares add up."""
+    rows = [_row(file, "confirmation", part, difference) for file in FILES]
+    mean = sum(map(_mean, rows)) / len(rows)
+    halves = [(float(row["auc_high"]) - float(row["auc_low"])) / 2 for row in rows]
+    half = sum(x**2 for x in halves) ** 0.5 / len(rows)
+    return with_bounds(mean, mean - half, mean + half)
 
 
 def _mean(row: dict[str, str]) -> float:
@@ -52,5 +52,5 @@ def _row(*key: str) -> dict[str, str]:
     return newest("held_out", "file", "half", "part", "estimator")[key]
 
 
-TABLES: dict[str, Table] = {"held-out": held_out}
-NUMBERS: dict[str, Number] = {"held-out-gain": gain}
+TABLES: dict[str, Table] = {"held-out": held_out, "held-out-gains": gains}
+NUMBERS: dict[str, Number] = {}
