@@ -390,6 +390,36 @@ def test_a_named_field_replaces_a_schemas(tmp_path):
     assert (rows[0]["reward"], rows[0]["correct"]) == (0, 0)
 
 
+def test_a_row_without_what_is_named_keeps_no_value_of_the_schemas(tmp_path):
+    row = {"group": 1, "response": "4", "reward": 1.0, "correct": 1}
+    path = write(tmp_path / "r.jsonl", row | {"mine": 0.5}, row)
+    table = readers.read([path], fields={"reward": "mine"}, tolerance=Tolerance())
+    assert table["reward"].to_pylist() == [0.5, None]
+    assert table["correct"].to_pylist() == [1, None]
+
+
+def test_a_named_field_replaces_that_of_a_record(tmp_path):
+    row = {"group": 1, "response": "4", "reward": 1.0, "advantage": -2.0}
+    path = tmp_path / "r.parquet"
+    pq.write_table(readers.read([write(tmp_path / "r.jsonl", row)]), path)
+    rows, _ = read(path, fields={"reward": "advantage"})
+    assert (rows[0]["reward"], rows[0]["correct"]) == (-2, 0)
+    with pytest.raises(InputError, match="row 1: nothing at 'nope' for reward"):
+        read(path, fields={"reward": "nope"})
+
+
+@pytest.mark.parametrize("name", ["reward", "correct", "group", "model", "step", "prompt"])
+@pytest.mark.parametrize("more", [{}, {"response": "response"}])
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_path_to_nothing_in_a_whole_file_is_an_error(name, more, strict, tmp_path):
+    row = {"group": 1, "response": "4", "reward": 1.0}
+    path = write(tmp_path / "r.jsonl", row, row)
+    with pytest.raises(InputError, match=f"line 1: nothing at 'no.pe' for {name}; .* 'group'"):
+        readers.read([path], fields=more | {name: "no.pe"}, tolerance=Tolerance(strict=strict))
+    with pytest.raises(InputError, match=f"line 1: nothing at 'no.pe' for {name}"):
+        outputs.read(path, readers.Options(fields=more | {name: "no.pe"}))
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -23,7 +23,7 @@ from ktae.rollouts.folders import rollout_files
 from ktae.rollouts.rows import is_null, to_record_row
 from ktae.rollouts.schemas import detect
 from ktae.rollouts.schemas.base import Row, Schema, Source
-from ktae.rollouts.schemas.nested import PLAIN, by_fields, override
+from ktae.rollouts.schemas.nested import PLAIN, by_fields, override, require_fields
 from ktae.rollouts.schemas.training import is_padding
 from ktae.rollouts.suggestion import UnknownRowsError, options_for
 from ktae.rollouts.tolerance import Tolerance
@@ -99,12 +99,14 @@ def plain_rows(
     """The rollouts of a file, each with its place for errors and the schema that it was written in.
 
     Raises:
-        InputError: the file cannot be read, or a row cannot be used (a tolerant reader leaves it
-            out, and notes it).
+        InputError: the file cannot be read, no row has a field that the user has named, or a row
+            cannot be used (a tolerant reader leaves it out, and notes it).
     """
     needs_reward = options.needs_reward and "reward" not in options.fields
     source = Source(path, options.correctness, needs_reward)
     found: set[str] = set()
+    if options.fields:
+        require_fields(iterate_rows(path), options.fields)
     for row, where in iterate_rows(path):
         if is_padding(row):
             tolerance.padding += 1
@@ -184,7 +186,8 @@ def _hint(
 
 def _read_file(path: Path, options: Options, tolerance: Tolerance) -> Any:
     """The record of one file."""
-    own = own_record(path) if path.suffix in (".parquet", ".gz") else None
+    may_be_own = path.suffix in (".parquet", ".gz") and not options.fields
+    own = own_record(path) if may_be_own else None
     if own is not None:
         return own
     tables = []

@@ -73,6 +73,30 @@ def at(value: Any, path: str) -> Any:
     return _MISSING
 
 
+def require_fields(rows: Iterable[tuple[Any, str]], fields: Mapping[str, str]) -> None:
+    """Raise an InputError for a path that leads to nothing in every row; no more rows are read than
+    it takes.
+
+    Args:
+        rows: of one file, each with its place.
+        fields: as in `by_fields`.
+    """
+    missing, first = dict(fields), None
+    for row, where in rows:
+        if isinstance(row, dict):
+            first = first or (where, list(row))
+            missing = {name: x for name, x in missing.items() if at(row, x) is _MISSING}
+        if not missing:
+            return
+    if first is not None:
+        name, path = next(iter(missing.items()))
+        raise InputError(_nothing_at(path, name, *first))
+
+
+def _nothing_at(path: str, name: str, where: str, names: Iterable[str]) -> str:
+    return f"{where}: nothing at {path!r} for {name}; its fields are {', '.join(map(repr, names))}"
+
+
 def by_fields(row: Row, fields: Mapping[str, str], where: str) -> Iterable[Row]:
     """The rollouts of a row whose fields a user has named.
 
@@ -82,10 +106,7 @@ def by_fields(row: Row, fields: Mapping[str, str], where: str) -> Iterable[Row]:
     found = {name: at(row, path) for name, path in fields.items()}
     for name, value in found.items():
         if value is _MISSING and name in ("response", "token_ids", "group"):
-            raise InputError(
-                f"{where}: nothing at {fields[name]!r} for {name}; its fields are "
-                f"{', '.join(map(repr, row))}"
-            )
+            raise InputError(_nothing_at(fields[name], name, where, row))
     found = {name: value for name, value in found.items() if value is not _MISSING}
     roots = {fields[name] if fields[name] in row else fields[name].partition(".")[0]
              for name in found}  # fmt: skip
@@ -97,9 +118,12 @@ def by_fields(row: Row, fields: Mapping[str, str], where: str) -> Iterable[Row]:
 
 
 def override(row: Row, plain: Row, fields: Mapping[str, str]) -> Row:
-    """`plain`, a schema's rollout, with what the user has named in the schema's row."""
+    """`plain`, a schema's rollout, with what the user has named in the schema's row.
+
+    What this row lacks is null: never the schema's own value, which would be another quantity.
+    """
     found = {name: at(row, path) for name, path in fields.items()}
-    found = {name: value for name, value in found.items() if value is not _MISSING}
+    found = {name: None if value is _MISSING else value for name, value in found.items()}
     if "group" in found:
         found["group"] = _label(found["group"])
     if "reward" in found and "correct" not in found:
