@@ -390,6 +390,22 @@ def test_a_named_field_replaces_a_schemas(tmp_path):
     assert (rows[0]["reward"], rows[0]["correct"]) == (0, 0)
 
 
+@pytest.mark.parametrize("reward", [{"score": 1.0}, {"score": True}, {"score": 1.0, "correct": 1}])
+def test_one_reward_is_not_that_of_several_responses(reward, tmp_path):
+    messages = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
+    path = write(tmp_path / "r.jsonl", {"id": 1, "messages": messages} | reward)
+    fields = {"response": "messages.content", "group": "id", "reward": "score"}
+    with pytest.raises(InputError, match=r"line 1: reward is .*=messages\.1\.content"):
+        read(path, fields=fields)
+    rows, _ = read(path, fields=fields | {"response": "messages.1.content"})
+    assert [(x["response"], x["correct"]) for x in rows] == [("4", 1)]
+    path = write(tmp_path / "r.jsonl", {"out": ["4", "5"], "id": 1, "oks": [1, 0], "correct": True})
+    with pytest.raises(InputError, match=r"line 1: correct is True.*response=out\.1, "):
+        read(path, fields={"response": "out", "group": "id", "reward": "oks"})
+    rows, _ = read(path, fields={"response": "out", "group": "id", "correct": "oks"})
+    assert [x["correct"] for x in rows] == [1, 0]
+
+
 def test_a_row_without_what_is_named_keeps_no_value_of_the_schemas(tmp_path):
     row = {"group": 1, "response": "4", "reward": 1.0, "correct": 1}
     path = write(tmp_path / "r.jsonl", row | {"mine": 0.5}, row)

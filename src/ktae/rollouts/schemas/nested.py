@@ -101,7 +101,7 @@ def by_fields(row: Row, fields: Mapping[str, str], where: str) -> Iterable[Row]:
     """The rollouts of a row whose fields a user has named.
 
     Raises:
-        InputError: a path leads nowhere.
+        InputError: a path leads nowhere, or one reward stands beside several responses.
     """
     found = {name: at(row, path) for name, path in fields.items()}
     for name, value in found.items():
@@ -114,7 +114,33 @@ def by_fields(row: Row, fields: Mapping[str, str], where: str) -> Iterable[Row]:
     if "group" in found:
         found["group"] = _label(found["group"])
     inside = {name for name in found if _root(fields, name) == _root(fields, "response")}
-    return (_typed(one) for one in _spread(rest | found, (*EACH, *inside), where))
+    whole = rest | found
+    _require_rewards_of_each(row, whole, fields, where)
+    return (_typed(one) for one in _spread(whole, (*EACH, *inside), where))
+
+
+def _require_rewards_of_each(row: Row, whole: Row, fields: Mapping[str, str], where: str) -> None:
+    """Raise an InputError where one reward or verdict stands beside several responses."""
+    n = _n_rollouts(whole) or 1
+    for name in ("reward", "correct"):
+        value = whole.get(name)
+        if n > 1 and value is not None and not isinstance(value, list):
+            of = "response" if isinstance(whole.get("response"), list) else "token_ids"
+            raise InputError(
+                f"{where}: {name} is {value!r:.60}, one for the {n} entries of "
+                f"{of}={fields.get(of, of)}; name one of them, such as "
+                f"{of}={_last_of(row, fields.get(of, of))}, or as {name} a list of {n}"
+            )
+
+
+def _last_of(row: Row, path: str) -> str:
+    """`path` with the last entry in the place of its first list: messages.1.content."""
+    parts = [path] if path in row else path.split(".")
+    for i in range(1, len(parts) + 1):
+        start = ".".join(parts[:i])
+        if isinstance(inside := at(row, start), list) and inside:
+            return ".".join([start, str(len(inside) - 1), *parts[i:]])
+    return path
 
 
 def override(row: Row, plain: Row, fields: Mapping[str, str]) -> Row:
@@ -166,12 +192,8 @@ def _spread(row: Row, names: Iterable[str], where: str) -> Iterator[Row]:
     Raises:
         InputError: there are more or fewer rewards than responses.
     """
-    responses, ids = row.get("response"), row.get("token_ids")
-    if isinstance(responses, list) and not _is_conversation(responses):
-        n = len(responses)
-    elif isinstance(ids, list) and ids and all(isinstance(one, list) for one in ids):
-        n = len(ids)
-    else:
+    n = _n_rollouts(row)
+    if n is None:
         yield row
         return
     lists = {name: row[name] for name in set(names) if isinstance(row.get(name), list)}
@@ -181,6 +203,16 @@ def _spread(row: Row, names: Iterable[str], where: str) -> Iterator[Row]:
     lists = {name: values for name, values in lists.items() if len(values) == n}
     for i in range(n):
         yield row | {name: values[i] for name, values in lists.items()}
+
+
+def _n_rollouts(row: Row) -> int | None:
+    """How many rollouts the lists of a row hold; None where it is a single one."""
+    responses, ids = row.get("response"), row.get("token_ids")
+    if isinstance(responses, list) and not _is_conversation(responses):
+        return len(responses)
+    if isinstance(ids, list) and ids and all(isinstance(one, list) for one in ids):
+        return len(ids)
+    return None
 
 
 def _nested(row: Row, where: str, source: Source) -> Iterator[Row]:
