@@ -281,6 +281,15 @@ def test_a_file_in_an_unknown_form_is_read_by_the_command_that_the_error_names(r
     assert result.out.startswith("4 rollouts, 1 groups (1 mixed")
 
 
+def test_a_file_without_known_names_gets_a_command_to_fill_in(run, tmp_path):
+    rows = [{"pid": 1, "out": text, "is_ok": text == "4"} for text in "4545"]
+    write_lines(tmp_path / "r.jsonl", rows)
+    result = run("r.jsonl")
+    assert (result.status, result.out) == (2, "")
+    options = [f"--field {name}=..." for name in ("response", "group", "reward")]
+    assert " ".join(["ktae score r.jsonl", *options]) in result.err
+
+
 def test_models_are_told_apart_or_pooled(run, tmp_path):
     rows = [row | {"model": "ab"[i % 2]} for i, row in enumerate(GROUP)]
     write_lines(tmp_path / "r.jsonl", rows)

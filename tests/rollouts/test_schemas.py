@@ -463,6 +463,7 @@ def test_a_named_field_that_is_not_there(tmp_path):
         {"question": "2 + 2?", "meta": {"prompt_id": 3}, "completion": "4", "scores": {"acc": 1}},
         {"qid": "a", "gen": {"generated_text": ["4", "5"]}, "is_correct": [True, False]},
         {"problem": "2 + 2?", "runs": [{"output": "4", "score": 1.0}, {"output": "", "score": 0}]},
+        {"input": "2 + 2?", "output": ["4", "5"], "reward": [1, 0]},
     ],
 )
 def test_what_is_suggested_reads_the_file(row, tmp_path):
@@ -474,6 +475,42 @@ def test_what_is_suggested_reads_the_file(row, tmp_path):
     rows, _ = read(path, fields=parse_fields(options[1::2]))
     assert rows[0]["response"] == "4"
     assert rows[0]["correct"] == 1
+
+
+CHAT = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
+
+
+@pytest.mark.parametrize("needs_reward", [True, False])
+def test_a_conversation_is_suggested_and_read(needs_reward, tmp_path):
+    row = {"id": 1, "messages": CHAT, "score": 1.0, "answer": "4"}
+    path = write(tmp_path / "r.jsonl", row, row | {"id": 2})
+    with pytest.raises(UnknownRowsError) as caught:
+        read(path) if needs_reward else outputs.read(path)
+    assert not caught.value.is_template
+    fields = parse_fields(caught.value.options[1::2])
+    assert fields["response"] == "messages.-1.content"
+    if not needs_reward:
+        found = outputs.read(path, readers.Options(fields=fields))
+        assert [(x.response, x.prompt, x.reward) for x in found] == [("4", "2 + 2?", 1)] * 2
+        assert len({x.problem for x in found}) == 1
+        return
+    rows, _ = read(path, fields=fields)
+    assert [(x["response"], x["prompt"], x["correct"]) for x in rows] == [("4", "2 + 2?", 1)] * 2
+    assert len({x["group"] for x in rows}) == 1
+
+
+def test_a_template_where_no_name_is_known(tmp_path):
+    path = write(tmp_path / "r.jsonl", {"pid": 1, "out": "4", "is_ok": True})
+    with pytest.raises(UnknownRowsError) as caught:
+        read(path)
+    assert caught.value.is_template
+    assert caught.value.options[1::2] == ["response=...", "group=...", "reward=..."]
+    with pytest.raises(UnknownRowsError) as caught:
+        outputs.read(path)
+    assert caught.value.options[1::2] == ["response=...", "group=...", "answer=..."]
+    with pytest.raises(UnknownRowsError) as caught:
+        outputs.read(path, readers.Options(fields={"response": "out", "group": "pid"}))
+    assert caught.value.options[1::2] == ["answer=..."]
 
 
 def test_rows_that_look_like_a_schema_and_are_none(tmp_path):

@@ -25,7 +25,7 @@ from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
 from ktae.rollouts.folders import rollout_files
 from ktae.rollouts.readers import Options, plain_rows
-from ktae.rollouts.suggestion import UnknownRowsError, options_for
+from ktae.rollouts.suggestion import UnknownRowsError, template_for
 from ktae.rollouts.tolerance import Tolerance
 
 T = TypeVar("T")
@@ -279,9 +279,11 @@ def _field(row: dict[str, Any], name: str, where: str, *, needed: bool = True) -
         if row.get(key) is not None:
             return row[key]
     if needed:
-        found = f"{where}: no {' or '.join(FIELDS[name])}; its fields are {list(row)}"
-        if name == "answer" and (options := options_for(row, ("answer",))):
-            raise UnknownRowsError(found, options)
+        found = (
+            f"{where}: no {' or '.join(FIELDS[name])}; its fields are {', '.join(map(repr, row))}"
+        )
+        if name == "answer":
+            raise UnknownRowsError(found, template_for(row, ("answer",)))
         raise InputError(found)
     return None
 

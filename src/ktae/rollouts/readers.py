@@ -23,9 +23,9 @@ from ktae.rollouts.folders import rollout_files
 from ktae.rollouts.rows import is_null, to_record_row
 from ktae.rollouts.schemas import detect
 from ktae.rollouts.schemas.base import Row, Schema, Source
-from ktae.rollouts.schemas.nested import PLAIN, by_fields, override, require_fields
+from ktae.rollouts.schemas.nested import PLAIN, by_fields, override, parse_fields, require_fields
 from ktae.rollouts.schemas.training import is_padding
-from ktae.rollouts.suggestion import UnknownRowsError, options_for
+from ktae.rollouts.suggestion import UnknownRowsError, options_for, template_for
 from ktae.rollouts.tolerance import Tolerance
 
 BY_FIELDS = "fields as they were named"
@@ -164,12 +164,38 @@ def _rollouts_of(
     if fields:
         plain = [override(row, one, fields) for one in plain]
     if schema is PLAIN and not ("response" in plain[0] or "token_ids" in plain[0]):
-        wanted = ("response", "group", "reward", *(() if options.needs_reward else ("answer",)))
-        found = options_for(row, wanted)
-        if found and found[1].startswith("response="):
-            names = ", ".join(map(repr, row))
-            raise UnknownRowsError(f"{where}: no field 'response'; its fields are {names}", found)
+        names = ", ".join(map(repr, row))
+        raise UnknownRowsError(
+            f"{where}: no field 'response'; its fields are {names}", _options_for(row, options)
+        )
+    if not fields and any(_are_texts(one.get("response")) for one in plain):
+        _suggest_list(row, where, options)
     return schema, plain
+
+
+def _options_for(row: Row, options: Options) -> list[str]:
+    """The `--field` options that would read a row; a template where its response is not found."""
+    wanted = ("response", "group", "reward" if options.needs_reward else "answer")
+    more = () if options.needs_reward else ("reward",)
+    found = options_for(row, (*wanted, *more))
+    known = bool(found) and found[1].startswith("response=")
+    return found if known else template_for(row, wanted)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and len(value) > 1 and all(isinstance(x, str) for x in value)
+
+
+def _suggest_list(row: Row, where: str, options: Options) -> None:
+    """Raise an UnknownRowsError for a list of responses, if naming its fields would read it."""
+    found = _options_for(row, options)
+    try:
+        rollouts = list(by_fields(row, parse_fields(found[1::2]), where))
+        for one in rollouts if options.needs_reward else ():
+            to_record_row(Tolerance(strict=True).complete(one, where), where, 0.0)
+    except InputError:
+        return  # what is wrong with the row is said where it is read
+    raise UnknownRowsError(f"{where}: response is a list of {len(rollouts)} texts", found)
 
 
 def _hint(

@@ -57,7 +57,8 @@ def parse_fields(given: Sequence[str]) -> dict[str, str]:
 
 
 def at(value: Any, path: str) -> Any:
-    """What a dotted path leads to; through a list, one value an entry. `_MISSING` is nothing."""
+    """What a dotted path leads to; through a list, one value an entry, or that of one
+    entry (0 the first, -1 the last). `_MISSING` is nothing."""
     if isinstance(value, dict):
         if path in value:
             return value[path]  # its name may hold a dot
@@ -65,8 +66,8 @@ def at(value: Any, path: str) -> Any:
         return at(value[name], rest) if dot and name in value else _MISSING
     if isinstance(value, list):
         name, _, rest = path.partition(".")
-        if name.isdigit():
-            inside = value[int(name)] if int(name) < len(value) else _MISSING
+        if name == "-1" or (name.isascii() and name.isdigit()):
+            inside = value[int(name)] if int(name) < len(value) and value else _MISSING
             return at(inside, rest) if rest else inside
         found = [at(entry, path) for entry in value]
         return _MISSING if _MISSING in found else found
@@ -114,9 +115,18 @@ def by_fields(row: Row, fields: Mapping[str, str], where: str) -> Iterable[Row]:
     if "group" in found:
         found["group"] = _label(found["group"])
     inside = {name for name in found if _root(fields, name) == _root(fields, "response")}
-    whole = rest | found
+    whole = _asked(row, fields) | rest | found
     _require_rewards_of_each(row, whole, fields, where)
     return (_typed(one) for one in _spread(whole, (*EACH, *inside), where))
+
+
+def _asked(row: Row, fields: Mapping[str, str]) -> Row:
+    """The prompt of a response that is the last message of a conversation: the ones before it."""
+    path, last, _ = fields.get("response", "").rpartition(".-1.content")
+    messages = at(row, path) if last else None
+    if not (isinstance(messages, list) and len(messages) > 1 and _is_conversation(messages)):
+        return {}
+    return {"prompt": messages[:-1]}
 
 
 def _require_rewards_of_each(row: Row, whole: Row, fields: Mapping[str, str], where: str) -> None:
