@@ -290,6 +290,16 @@ def test_a_file_without_known_names_gets_a_command_to_fill_in(run, tmp_path):
     assert " ".join(["ktae score r.jsonl", *options]) in result.err
 
 
+def test_files_left_alone_are_named(run, tmp_path):
+    (tmp_path / "d").mkdir()
+    for name in ("traces.jsonl", "other.jsonl"):
+        write_lines(tmp_path / "d" / name, GROUP)
+    result = run("d")
+    assert result.out.startswith("4 rollouts")
+    assert "other.jsonl" in result.err
+    assert "other.jsonl" not in run("d/traces.jsonl").err
+
+
 def test_models_are_told_apart_or_pooled(run, tmp_path):
     rows = [row | {"model": "ab"[i % 2]} for i, row in enumerate(GROUP)]
     write_lines(tmp_path / "r.jsonl", rows)

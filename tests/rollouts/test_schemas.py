@@ -574,6 +574,25 @@ def test_folders_of_folders(tmp_path):
     assert rollout_files(tmp_path) == [tmp_path / "runs" / "a" / "traces.jsonl"]
 
 
+@pytest.mark.parametrize("reader", ["rollouts", "outputs"])
+def test_files_that_are_left_alone_are_noted(reader, tmp_path):
+    row = {"group": 1, "response": "4", "reward": 1, "answer": "4"}
+    for name in ("traces.jsonl", "b.jsonl", "a.parquet"):
+        write(tmp_path / name, row)
+    write(tmp_path / "notes.txt", row)
+    found = Tolerance(strict=True)
+    if reader == "rollouts":
+        assert len(readers.read([tmp_path], tolerance=found)) == 1
+    else:
+        assert len(outputs.read(tmp_path, tolerance=found)) == 1
+    assert found.left_alone == ["a.parquet", "b.jsonl"]
+    (tmp_path / "traces.jsonl").unlink()
+    (tmp_path / "a.parquet").unlink()
+    found = Tolerance(strict=True)
+    readers.read([tmp_path], tolerance=found)
+    assert not found.left_alone
+
+
 # --- real dumps
 
 

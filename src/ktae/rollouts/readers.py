@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from ktae.errors import InputError, one_line
 from ktae.rollouts import record
 from ktae.rollouts.files import ROWS_PER_BATCH, iterate_rows, own_record
-from ktae.rollouts.folders import rollout_files
+from ktae.rollouts.folders import choose_files
 from ktae.rollouts.rows import is_null, to_record_row
 from ktae.rollouts.schemas import detect
 from ktae.rollouts.schemas.base import Row, Schema, Source
@@ -78,10 +78,10 @@ def read(
     paths = [Path(path) for path in inputs]
     if not paths:
         raise InputError("no files to read")
-    files_of = [rollout_files(path) for path in paths]
+    tolerance = tolerance or Tolerance(strict=True)
+    files_of = [files_in(path, tolerance) for path in paths]
     require_distinct(itertools.chain.from_iterable(files_of))
     options = Options(threshold, correctness, fields or {})
-    tolerance = tolerance or Tolerance(strict=True)
     tables = []
     for path, files in zip(paths, files_of, strict=True):
         parts = [_read_file(file, options, tolerance) for file in files]
@@ -124,6 +124,13 @@ def plain_rows(
             _hint(row, plain, schema, options, tolerance)
             yield plain, where, schema or PLAIN
     tolerance.repeated += source.skipped
+
+
+def files_in(path: Path, tolerance: Tolerance) -> list[Path]:
+    """The files to read, see `choose_files`; those that are left alone are noted."""
+    files, others = choose_files(path)
+    tolerance.left_alone += [str(file.relative_to(path)) for file in others]
+    return files
 
 
 def require_distinct(files: Iterable[Path]) -> None:
