@@ -281,6 +281,25 @@ def test_a_file_in_an_unknown_form_is_read_by_the_command_that_the_error_names(r
     assert result.out.startswith("4 rollouts, 1 groups (1 mixed")
 
 
+def test_a_file_without_known_names_gets_a_command_to_fill_in(run, tmp_path):
+    rows = [{"pid": 1, "out": text, "is_ok": text == "4"} for text in "4545"]
+    write_lines(tmp_path / "r.jsonl", rows)
+    result = run("r.jsonl")
+    assert (result.status, result.out) == (2, "")
+    options = [f"--field {name}=..." for name in ("response", "group", "reward")]
+    assert " ".join(["ktae score r.jsonl", *options]) in result.err
+
+
+def test_files_left_alone_are_named(run, tmp_path):
+    (tmp_path / "d").mkdir()
+    for name in ("traces.jsonl", "other.jsonl"):
+        write_lines(tmp_path / "d" / name, GROUP)
+    result = run("d")
+    assert result.out.startswith("4 rollouts")
+    assert "other.jsonl" in result.err
+    assert "other.jsonl" not in run("d/traces.jsonl").err
+
+
 def test_models_are_told_apart_or_pooled(run, tmp_path):
     rows = [row | {"model": "ab"[i % 2]} for i, row in enumerate(GROUP)]
     write_lines(tmp_path / "r.jsonl", rows)

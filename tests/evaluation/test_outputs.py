@@ -249,7 +249,7 @@ def test_complete_files_pass(shared_data: Path) -> None:
     ("name", "content", "message"),
     [
         ("a.json", b"{", r"a.json, entry 1: broken JSON"),
-        ("a.json", b"{}", r"a.json, entry 1: no response"),
+        ("a.json", b"{}", r"a.json, entry 1: no field 'response'"),
         ("a.json", b"[5]", r"a.json, entry 1: 5; expected an object"),
         (
             "a.json",
@@ -263,7 +263,7 @@ def test_complete_files_pass(shared_data: Path) -> None:
         ("a.json", b'[{"model_output": ["a"], "gt": "1", "reward": [1, 2]}]', "2 rewards for 1"),
         ("a.jsonl", b'{"response": "\xff"}\n', r"a.jsonl, line 1: not UTF-8"),
         ("a.jsonl", b"5\n", r"a.jsonl, line 1: 5; expected an object"),
-        ("a.jsonl", b'{"answer": "1"}\n', r"a.jsonl, line 1: no response; its fields"),
+        ("a.jsonl", b'{"answer": "1"}\n', r"a.jsonl, line 1: no field 'response'; its fields"),
         ("a.jsonl", b'{"response": "1"}\n', r"a.jsonl, line 1: no answer or answers or gts"),
         ("a.jsonl", b'{"response": 1, "answer": 1}\n', r"a.jsonl, line 1: response is no text"),
         ("a.jsonl", b'{"response": "1", "answer": 1}\n', r"line 1: neither group nor prompt"),

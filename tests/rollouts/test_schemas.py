@@ -390,6 +390,52 @@ def test_a_named_field_replaces_a_schemas(tmp_path):
     assert (rows[0]["reward"], rows[0]["correct"]) == (0, 0)
 
 
+@pytest.mark.parametrize("reward", [{"score": 1.0}, {"score": True}, {"score": 1.0, "correct": 1}])
+def test_one_reward_is_not_that_of_several_responses(reward, tmp_path):
+    messages = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
+    path = write(tmp_path / "r.jsonl", {"id": 1, "messages": messages} | reward)
+    fields = {"response": "messages.content", "group": "id", "reward": "score"}
+    with pytest.raises(InputError, match=r"line 1: reward is .*=messages\.1\.content"):
+        read(path, fields=fields)
+    rows, _ = read(path, fields=fields | {"response": "messages.1.content"})
+    assert [(x["response"], x["correct"]) for x in rows] == [("4", 1)]
+    path = write(tmp_path / "r.jsonl", {"out": ["4", "5"], "id": 1, "oks": [1, 0], "correct": True})
+    with pytest.raises(InputError, match=r"line 1: correct is True.*response=out\.1, "):
+        read(path, fields={"response": "out", "group": "id", "reward": "oks"})
+    rows, _ = read(path, fields={"response": "out", "group": "id", "correct": "oks"})
+    assert [x["correct"] for x in rows] == [1, 0]
+
+
+def test_a_row_without_what_is_named_keeps_no_value_of_the_schemas(tmp_path):
+    row = {"group": 1, "response": "4", "reward": 1.0, "correct": 1}
+    path = write(tmp_path / "r.jsonl", row | {"mine": 0.5}, row)
+    table = readers.read([path], fields={"reward": "mine"}, tolerance=Tolerance())
+    assert table["reward"].to_pylist() == [0.5, None]
+    assert table["correct"].to_pylist() == [1, None]
+
+
+def test_a_named_field_replaces_that_of_a_record(tmp_path):
+    row = {"group": 1, "response": "4", "reward": 1.0, "advantage": -2.0}
+    path = tmp_path / "r.parquet"
+    pq.write_table(readers.read([write(tmp_path / "r.jsonl", row)]), path)
+    rows, _ = read(path, fields={"reward": "advantage"})
+    assert (rows[0]["reward"], rows[0]["correct"]) == (-2, 0)
+    with pytest.raises(InputError, match="row 1: nothing at 'nope' for reward"):
+        read(path, fields={"reward": "nope"})
+
+
+@pytest.mark.parametrize("name", ["reward", "correct", "group", "model", "step", "prompt"])
+@pytest.mark.parametrize("more", [{}, {"response": "response"}])
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_path_to_nothing_in_a_whole_file_is_an_error(name, more, strict, tmp_path):
+    row = {"group": 1, "response": "4", "reward": 1.0}
+    path = write(tmp_path / "r.jsonl", row, row)
+    with pytest.raises(InputError, match=f"line 1: nothing at 'no.pe' for {name}; .* 'group'"):
+        readers.read([path], fields=more | {name: "no.pe"}, tolerance=Tolerance(strict=strict))
+    with pytest.raises(InputError, match=f"line 1: nothing at 'no.pe' for {name}"):
+        outputs.read(path, readers.Options(fields=more | {name: "no.pe"}))
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -417,6 +463,7 @@ def test_a_named_field_that_is_not_there(tmp_path):
         {"question": "2 + 2?", "meta": {"prompt_id": 3}, "completion": "4", "scores": {"acc": 1}},
         {"qid": "a", "gen": {"generated_text": ["4", "5"]}, "is_correct": [True, False]},
         {"problem": "2 + 2?", "runs": [{"output": "4", "score": 1.0}, {"output": "", "score": 0}]},
+        {"input": "2 + 2?", "output": ["4", "5"], "reward": [1, 0]},
     ],
 )
 def test_what_is_suggested_reads_the_file(row, tmp_path):
@@ -428,6 +475,42 @@ def test_what_is_suggested_reads_the_file(row, tmp_path):
     rows, _ = read(path, fields=parse_fields(options[1::2]))
     assert rows[0]["response"] == "4"
     assert rows[0]["correct"] == 1
+
+
+CHAT = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
+
+
+@pytest.mark.parametrize("needs_reward", [True, False])
+def test_a_conversation_is_suggested_and_read(needs_reward, tmp_path):
+    row = {"id": 1, "messages": CHAT, "score": 1.0, "answer": "4"}
+    path = write(tmp_path / "r.jsonl", row, row | {"id": 2})
+    with pytest.raises(UnknownRowsError) as caught:
+        read(path) if needs_reward else outputs.read(path)
+    assert not caught.value.is_template
+    fields = parse_fields(caught.value.options[1::2])
+    assert fields["response"] == "messages.-1.content"
+    if not needs_reward:
+        found = outputs.read(path, readers.Options(fields=fields))
+        assert [(x.response, x.prompt, x.reward) for x in found] == [("4", "2 + 2?", 1)] * 2
+        assert len({x.problem for x in found}) == 1
+        return
+    rows, _ = read(path, fields=fields)
+    assert [(x["response"], x["prompt"], x["correct"]) for x in rows] == [("4", "2 + 2?", 1)] * 2
+    assert len({x["group"] for x in rows}) == 1
+
+
+def test_a_template_where_no_name_is_known(tmp_path):
+    path = write(tmp_path / "r.jsonl", {"pid": 1, "out": "4", "is_ok": True})
+    with pytest.raises(UnknownRowsError) as caught:
+        read(path)
+    assert caught.value.is_template
+    assert caught.value.options[1::2] == ["response=...", "group=...", "reward=..."]
+    with pytest.raises(UnknownRowsError) as caught:
+        outputs.read(path)
+    assert caught.value.options[1::2] == ["response=...", "group=...", "answer=..."]
+    with pytest.raises(UnknownRowsError) as caught:
+        outputs.read(path, readers.Options(fields={"response": "out", "group": "pid"}))
+    assert caught.value.options[1::2] == ["answer=..."]
 
 
 def test_rows_that_look_like_a_schema_and_are_none(tmp_path):
@@ -489,6 +572,25 @@ def test_folders_of_folders(tmp_path):
     write(tmp_path / ".cache" / "x.jsonl", {})
     write(tmp_path / "runs" / "a" / "log.jsonl", {})
     assert rollout_files(tmp_path) == [tmp_path / "runs" / "a" / "traces.jsonl"]
+
+
+@pytest.mark.parametrize("reader", ["rollouts", "outputs"])
+def test_files_that_are_left_alone_are_noted(reader, tmp_path):
+    row = {"group": 1, "response": "4", "reward": 1, "answer": "4"}
+    for name in ("traces.jsonl", "b.jsonl", "a.parquet"):
+        write(tmp_path / name, row)
+    write(tmp_path / "notes.txt", row)
+    found = Tolerance(strict=True)
+    if reader == "rollouts":
+        assert len(readers.read([tmp_path], tolerance=found)) == 1
+    else:
+        assert len(outputs.read(tmp_path, tolerance=found)) == 1
+    assert found.left_alone == ["a.parquet", "b.jsonl"]
+    (tmp_path / "traces.jsonl").unlink()
+    (tmp_path / "a.parquet").unlink()
+    found = Tolerance(strict=True)
+    readers.read([tmp_path], tolerance=found)
+    assert not found.left_alone
 
 
 # --- real dumps

@@ -77,4 +77,8 @@ def main() -> None:
 def _message(error: InputError) -> str:
     """What is wrong; for rows in no known form also the command line that would read them."""
     found, options = getattr(error, "found", None), getattr(error, "options", None)
-    return f"{found}; this would read it: {again_with(options)}" if options else str(error)
+    if not options:
+        return str(error)
+    is_template = getattr(error, "is_template", False)
+    how = "name its fields in the place of the dots" if is_template else "this would read it"
+    return f"{found}; {how}: {again_with(options)}"

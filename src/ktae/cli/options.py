@@ -143,6 +143,8 @@ def note_reading(found: Tolerance, n: int) -> None:
     if found.schemas:
         read_as = [f"{name} ({k} files)" if k > 1 else name for name, k in found.schemas.items()]
         _note(f"read as {', '.join(read_as)}")
+    if found.left_alone:
+        _note(found.files_left_alone())
     if found.models:
         how = "are pooled; --by-model tells them" if found.pooled else "are told"
         other = "" if found.pooled else ": a group is a problem of one; --pool-models pools them"

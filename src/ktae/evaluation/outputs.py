@@ -23,9 +23,8 @@ from ktae.evaluation.labels import Numbering, label_of, step_of
 from ktae.files.text import require_text
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
-from ktae.rollouts.folders import rollout_files
-from ktae.rollouts.readers import Options, plain_rows
-from ktae.rollouts.suggestion import UnknownRowsError, options_for
+from ktae.rollouts.readers import Options, files_in, plain_rows
+from ktae.rollouts.suggestion import UnknownRowsError, template_for
 from ktae.rollouts.tolerance import Tolerance
 
 T = TypeVar("T")
@@ -99,7 +98,7 @@ def read(
     options = dataclasses.replace(options or Options(), needs_reward=False)
     tolerance = tolerance or Tolerance(strict=True)
     own = path / "outputs.parquet"
-    files = [own] if own.is_file() else rollout_files(path)
+    files = [own] if own.is_file() else files_in(path, tolerance)
     # The file's name; of several files the folder's.
     named = files[0].name if len(files) == 1 else path.resolve().name
     numbering = Numbering(named.partition(".")[0])
@@ -279,9 +278,11 @@ def _field(row: dict[str, Any], name: str, where: str, *, needed: bool = True) -
         if row.get(key) is not None:
             return row[key]
     if needed:
-        found = f"{where}: no {' or '.join(FIELDS[name])}; its fields are {list(row)}"
-        if name == "answer" and (options := options_for(row, ("answer",))):
-            raise UnknownRowsError(found, options)
+        found = (
+            f"{where}: no {' or '.join(FIELDS[name])}; its fields are {', '.join(map(repr, row))}"
+        )
+        if name == "answer":
+            raise UnknownRowsError(found, template_for(row, ("answer",)))
         raise InputError(found)
     return None
 

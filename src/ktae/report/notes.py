@@ -163,6 +163,9 @@ def _about_rows(dump: Dump) -> list[Note]:
     if tolerance.schemas:
         read_as = ", ".join(tolerance.schemas)
         found.append(Note(False, f"Read as {read_as}", "The form was told by the fields."))
+    if tolerance.left_alone:
+        title = tolerance.files_left_alone()
+        found.append(Note(True, title, "Give a file by its own name to read it."))
     if tolerance.repeated:
         found.append(
             Note(

@@ -17,11 +17,16 @@ NUMBERED = re.compile(r"\d\.pt(\.gz)?$")
 
 
 def rollout_files(path: Path) -> list[Path]:
-    """`path` itself, or a folder's rollout files by step.
+    """`path` itself, or a folder's rollout files by step; see `choose_files`."""
+    return choose_files(path)[0]
+
+
+def choose_files(path: Path) -> tuple[list[Path], list[Path]]:
+    """A folder's rollout files by step, or `path` itself; and the files that are left alone.
 
     These are the files in `rollouts/` (ktae's run folder) or `completions/` (TRL's output folder)
     if it has one, else those that lie in it, else those in any folder below. Of a tool that names
-    its files, others beside them are left alone.
+    its files, others beside them are left alone, though they could be read.
 
     Raises:
         InputError: there is no such path, or the folder holds no rollouts.
@@ -29,19 +34,19 @@ def rollout_files(path: Path) -> list[Path]:
     if not path.exists():
         raise InputError(f"{path} does not exist")
     if not path.is_dir():
-        return [path]
+        return [path], []
     for folder in (path / "rollouts", path / "completions", path):
-        if folder.is_dir() and (found := _chosen(list(folder.iterdir()))):
-            return found
-    if found := _chosen([file for file in path.rglob("*") if not _is_hidden(file, path)]):
-        return found
+        if folder.is_dir() and (found := _readable(list(folder.iterdir()))):
+            return _named(found)
+    if found := _readable([file for file in path.rglob("*") if not _is_hidden(file, path)]):
+        return _named(found)
     raise InputError(
         f"{path} holds no rollouts; expected files that end in {', '.join(FORMATS)}, or that "
         "followed by .gz, there, in rollouts/ or in completions/"
     )
 
 
-def _chosen(files: list[Path]) -> list[Path]:
+def _readable(files: list[Path]) -> list[Path]:
     """Those of `files` that may hold rollouts, by step."""
     found = [
         file
@@ -52,11 +57,15 @@ def _chosen(files: list[Path]) -> list[Path]:
         and file.is_file()
     ]
     found = [file for file in found if not file.name.endswith(LAST)] or found
+    return sorted(found, key=_natural)
+
+
+def _named(found: list[Path]) -> tuple[list[Path], list[Path]]:
+    """Those that bear the name of a tool's files, if there are any, and the others."""
     for name in filter(None, (schema.files for schema in SCHEMAS)):
         if named := [file for file in found if file.name.startswith(name)]:
-            found = named
-            break
-    return sorted(found, key=_natural)
+            return named, [file for file in found if file not in named]
+    return found, []
 
 
 def _is_hidden(file: Path, folder: Path) -> bool:

@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 from ktae.errors import InputError, one_line
 from ktae.rollouts import record
 from ktae.rollouts.files import ROWS_PER_BATCH, iterate_rows, own_record
-from ktae.rollouts.folders import rollout_files
+from ktae.rollouts.folders import choose_files
 from ktae.rollouts.rows import is_null, to_record_row
 from ktae.rollouts.schemas import detect
 from ktae.rollouts.schemas.base import Row, Schema, Source
-from ktae.rollouts.schemas.nested import PLAIN, by_fields, override
+from ktae.rollouts.schemas.nested import PLAIN, by_fields, override, parse_fields, require_fields
 from ktae.rollouts.schemas.training import is_padding
-from ktae.rollouts.suggestion import UnknownRowsError, options_for
+from ktae.rollouts.suggestion import UnknownRowsError, options_for, template_for
 from ktae.rollouts.tolerance import Tolerance
 
 BY_FIELDS = "fields as they were named"
@@ -78,10 +78,10 @@ def read(
     paths = [Path(path) for path in inputs]
     if not paths:
         raise InputError("no files to read")
-    files_of = [rollout_files(path) for path in paths]
+    tolerance = tolerance or Tolerance(strict=True)
+    files_of = [files_in(path, tolerance) for path in paths]
     require_distinct(itertools.chain.from_iterable(files_of))
     options = Options(threshold, correctness, fields or {})
-    tolerance = tolerance or Tolerance(strict=True)
     tables = []
     for path, files in zip(paths, files_of, strict=True):
         parts = [_read_file(file, options, tolerance) for file in files]
@@ -99,12 +99,14 @@ def plain_rows(
     """The rollouts of a file, each with its place for errors and the schema that it was written in.
 
     Raises:
-        InputError: the file cannot be read, or a row cannot be used (a tolerant reader leaves it
-            out, and notes it).
+        InputError: the file cannot be read, no row has a field that the user has named, or a row
+            cannot be used (a tolerant reader leaves it out, and notes it).
     """
     needs_reward = options.needs_reward and "reward" not in options.fields
     source = Source(path, options.correctness, needs_reward)
     found: set[str] = set()
+    if options.fields:
+        require_fields(iterate_rows(path), options.fields)
     for row, where in iterate_rows(path):
         if is_padding(row):
             tolerance.padding += 1
@@ -122,6 +124,13 @@ def plain_rows(
             _hint(row, plain, schema, options, tolerance)
             yield plain, where, schema or PLAIN
     tolerance.repeated += source.skipped
+
+
+def files_in(path: Path, tolerance: Tolerance) -> list[Path]:
+    """The files to read, see `choose_files`; those that are left alone are noted."""
+    files, others = choose_files(path)
+    tolerance.left_alone += [str(file.relative_to(path)) for file in others]
+    return files
 
 
 def require_distinct(files: Iterable[Path]) -> None:
@@ -162,12 +171,38 @@ def _rollouts_of(
     if fields:
         plain = [override(row, one, fields) for one in plain]
     if schema is PLAIN and not ("response" in plain[0] or "token_ids" in plain[0]):
-        wanted = ("response", "group", "reward", *(() if options.needs_reward else ("answer",)))
-        found = options_for(row, wanted)
-        if found and found[1].startswith("response="):
-            names = ", ".join(map(repr, row))
-            raise UnknownRowsError(f"{where}: no field 'response'; its fields are {names}", found)
+        names = ", ".join(map(repr, row))
+        raise UnknownRowsError(
+            f"{where}: no field 'response'; its fields are {names}", _options_for(row, options)
+        )
+    if not fields and any(_are_texts(one.get("response")) for one in plain):
+        _suggest_list(row, where, options)
     return schema, plain
+
+
+def _options_for(row: Row, options: Options) -> list[str]:
+    """The `--field` options that would read a row; a template where its response is not found."""
+    wanted = ("response", "group", "reward" if options.needs_reward else "answer")
+    more = () if options.needs_reward else ("reward",)
+    found = options_for(row, (*wanted, *more))
+    known = bool(found) and found[1].startswith("response=")
+    return found if known else template_for(row, wanted)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and len(value) > 1 and all(isinstance(x, str) for x in value)
+
+
+def _suggest_list(row: Row, where: str, options: Options) -> None:
+    """Raise an UnknownRowsError for a list of responses, if naming its fields would read it."""
+    found = _options_for(row, options)
+    try:
+        rollouts = list(by_fields(row, parse_fields(found[1::2]), where))
+        for one in rollouts if options.needs_reward else ():
+            to_record_row(Tolerance(strict=True).complete(one, where), where, 0.0)
+    except InputError:
+        return  # what is wrong with the row is said where it is read
+    raise UnknownRowsError(f"{where}: response is a list of {len(rollouts)} texts", found)
 
 
 def _hint(
@@ -184,7 +219,8 @@ def _hint(
 
 def _read_file(path: Path, options: Options, tolerance: Tolerance) -> Any:
     """The record of one file."""
-    own = own_record(path) if path.suffix in (".parquet", ".gz") else None
+    may_be_own = path.suffix in (".parquet", ".gz") and not options.fields
+    own = own_record(path) if may_be_own else None
     if own is not None:
         return own
     tables = []

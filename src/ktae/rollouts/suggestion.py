@@ -31,12 +31,24 @@ GUESSES = {
 
 MAX_DEPTH = 4
 
+UNKNOWN = "..."
+"""In the place of a path that only the user knows."""
+
+ROW_NUMBERS = ("uid", "idx", "id")
+"""Groups by these names may be a rollout's and not a problem's; a conversation tells its prompt."""
+
 
 class UnknownRowsError(InputError):
-    """Rows without a response; `options` name the fields that seem to hold what is needed."""
+    """Rows without a response; `options` name the fields that seem to hold what is needed.
+
+    Where `is_template`, some path is `UNKNOWN`, for the user to fill in.
+    """
 
     def __init__(self, found: str, options: list[str]) -> None:
-        super().__init__(f"{found}; {' '.join(options)} would read it")
+        self.is_template = any(option.endswith(f"={UNKNOWN}") for option in options)
+        given = " ".join(options)
+        how = f"name its fields: {given}" if self.is_template else f"{given} would read it"
+        super().__init__(f"{found}; {how}")
         self.found = found
         self.options = options
 
@@ -44,18 +56,46 @@ class UnknownRowsError(InputError):
 def options_for(row: dict[str, Any], wanted: tuple[str, ...]) -> list[str]:
     """`--field` options for each of `wanted` that some field seems to hold.
 
+    The response may be the last message of a conversation; the ones before it are its prompt then.
+
     Args:
         row: as it was read.
         wanted: keys of `GUESSES`.
     """
     leaves = list(_leaves(row))
-    options, taken = [], set()
+    options, taken, is_chat = [], set(), False
     for name in wanted:
         found = _best(name, [(path, value) for path, value in leaves if path not in taken])
-        if found is not None:
-            taken.add(found)
-            options += ["--field", f"{name}={found}"]
+        path = found
+        if found is None and name == "response" and (found := _answered(leaves)) is not None:
+            path, is_chat = f"{found}.-1.content", True
+        if found is None or (is_chat and name == "group" and _last(found) in ROW_NUMBERS):
+            continue
+        taken.add(found)
+        options += ["--field", f"{name}={path}"]
     return options
+
+
+def template_for(row: dict[str, Any], wanted: tuple[str, ...]) -> list[str]:
+    """The same, with `UNKNOWN` for what no field seems to hold.
+
+    A group is left out where a prompt tells it.
+    """
+    found = options_for(row, wanted)
+    given = {option.partition("=")[0]: option for option in found[1::2]}
+    is_told = given.get("response", "").endswith(".-1.content")
+    needed = [name for name in wanted if name in given or not (name == "group" and is_told)]
+    return [x for name in needed for x in ("--field", given.get(name, f"{name}={UNKNOWN}"))]
+
+
+def _answered(leaves: list[tuple[str, Any]]) -> str | None:
+    """The path of a conversation whose last message is the model's."""
+    for path, value in leaves:
+        if isinstance(value, list) and len(value) > 1 and isinstance(value[-1], dict):
+            is_text = isinstance(value[-1].get("content"), str)
+            if is_text and value[-1].get("role") == "assistant":
+                return path
+    return None
 
 
 def _best(name: str, leaves: list[tuple[str, Any]]) -> str | None:

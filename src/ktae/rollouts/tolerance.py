@@ -39,8 +39,18 @@ class Tolerance:
     """How many models the rollouts name; 0 where that is at most one."""
     pooled: bool = False
     """Whether a group holds rollouts of all of them; otherwise it is a problem of one model."""
+    left_alone: list[str] = dataclasses.field(default_factory=list)
+    """Files of a folder that could be read and were not, beside those that bear a tool's name."""
     hint: list[str] = dataclasses.field(default_factory=list)
     """Options that name the fields that the first row without a reward or group seems to have."""
+
+    def files_left_alone(self) -> str:
+        """As in "2 other files left alone: a.jsonl, b.jsonl"; nothing where there are none."""
+        if not self.left_alone:
+            return ""
+        n, shown = len(self.left_alone), ", ".join(self.left_alone[:5])
+        files = "1 other file" if n == 1 else f"{n:,} other files"
+        return f"{files} left alone: {shown}{', ...' if n > 5 else ''}"
 
     def reject(self, error: InputError) -> None:
         """Note a row that cannot be used, or raise what is wrong with it."""

@@ -57,7 +57,8 @@ def parse_fields(given: Sequence[str]) -> dict[str, str]:
 
 
 def at(value: Any, path: str) -> Any:
-    """What a dotted path leads to; through a list, one value an entry. `_MISSING` is nothing."""
+    """What a dotted path leads to; through a list, one value an entry, or that of one
+    entry (0 the first, -1 the last). `_MISSING` is nothing."""
     if isinstance(value, dict):
         if path in value:
             return value[path]  # its name may hold a dot
@@ -65,27 +66,48 @@ def at(value: Any, path: str) -> Any:
         return at(value[name], rest) if dot and name in value else _MISSING
     if isinstance(value, list):
         name, _, rest = path.partition(".")
-        if name.isdigit():
-            inside = value[int(name)] if int(name) < len(value) else _MISSING
+        if name == "-1" or (name.isascii() and name.isdigit()):
+            inside = value[int(name)] if int(name) < len(value) and value else _MISSING
             return at(inside, rest) if rest else inside
         found = [at(entry, path) for entry in value]
         return _MISSING if _MISSING in found else found
     return _MISSING
 
 
+def require_fields(rows: Iterable[tuple[Any, str]], fields: Mapping[str, str]) -> None:
+    """Raise an InputError for a path that leads to nothing in every row; no more rows are read than
+    it takes.
+
+    Args:
+        rows: of one file, each with its place.
+        fields: as in `by_fields`.
+    """
+    missing, first = dict(fields), None
+    for row, where in rows:
+        if isinstance(row, dict):
+            first = first or (where, list(row))
+            missing = {name: x for name, x in missing.items() if at(row, x) is _MISSING}
+        if not missing:
+            return
+    if first is not None:
+        name, path = next(iter(missing.items()))
+        raise InputError(_nothing_at(path, name, *first))
+
+
+def _nothing_at(path: str, name: str, where: str, names: Iterable[str]) -> str:
+    return f"{where}: nothing at {path!r} for {name}; its fields are {', '.join(map(repr, names))}"
+
+
 def by_fields(row: Row, fields: Mapping[str, str], where: str) -> Iterable[Row]:
     """The rollouts of a row whose fields a user has named.
 
     Raises:
-        InputError: a path leads nowhere.
+        InputError: a path leads nowhere, or one reward stands beside several responses.
     """
     found = {name: at(row, path) for name, path in fields.items()}
     for name, value in found.items():
         if value is _MISSING and name in ("response", "token_ids", "group"):
-            raise InputError(
-                f"{where}: nothing at {fields[name]!r} for {name}; its fields are "
-                f"{', '.join(map(repr, row))}"
-            )
+            raise InputError(_nothing_at(fields[name], name, where, row))
     found = {name: value for name, value in found.items() if value is not _MISSING}
     roots = {fields[name] if fields[name] in row else fields[name].partition(".")[0]
              for name in found}  # fmt: skip
@@ -93,13 +115,51 @@ def by_fields(row: Row, fields: Mapping[str, str], where: str) -> Iterable[Row]:
     if "group" in found:
         found["group"] = _label(found["group"])
     inside = {name for name in found if _root(fields, name) == _root(fields, "response")}
-    return (_typed(one) for one in _spread(rest | found, (*EACH, *inside), where))
+    whole = _asked(row, fields) | rest | found
+    _require_rewards_of_each(row, whole, fields, where)
+    return (_typed(one) for one in _spread(whole, (*EACH, *inside), where))
+
+
+def _asked(row: Row, fields: Mapping[str, str]) -> Row:
+    """The prompt of a response that is the last message of a conversation: the ones before it."""
+    path, last, _ = fields.get("response", "").rpartition(".-1.content")
+    messages = at(row, path) if last else None
+    if not (isinstance(messages, list) and len(messages) > 1 and _is_conversation(messages)):
+        return {}
+    return {"prompt": messages[:-1]}
+
+
+def _require_rewards_of_each(row: Row, whole: Row, fields: Mapping[str, str], where: str) -> None:
+    """Raise an InputError where one reward or verdict stands beside several responses."""
+    n = _n_rollouts(whole) or 1
+    for name in ("reward", "correct"):
+        value = whole.get(name)
+        if n > 1 and value is not None and not isinstance(value, list):
+            of = "response" if isinstance(whole.get("response"), list) else "token_ids"
+            raise InputError(
+                f"{where}: {name} is {value!r:.60}, one for the {n} entries of "
+                f"{of}={fields.get(of, of)}; name one of them, such as "
+                f"{of}={_last_of(row, fields.get(of, of))}, or as {name} a list of {n}"
+            )
+
+
+def _last_of(row: Row, path: str) -> str:
+    """`path` with the last entry in the place of its first list: messages.1.content."""
+    parts = [path] if path in row else path.split(".")
+    for i in range(1, len(parts) + 1):
+        start = ".".join(parts[:i])
+        if isinstance(inside := at(row, start), list) and inside:
+            return ".".join([start, str(len(inside) - 1), *parts[i:]])
+    return path
 
 
 def override(row: Row, plain: Row, fields: Mapping[str, str]) -> Row:
-    """`plain`, a schema's rollout, with what the user has named in the schema's row."""
+    """`plain`, a schema's rollout, with what the user has named in the schema's row.
+
+    What this row lacks is null: never the schema's own value, which would be another quantity.
+    """
     found = {name: at(row, path) for name, path in fields.items()}
-    found = {name: value for name, value in found.items() if value is not _MISSING}
+    found = {name: None if value is _MISSING else value for name, value in found.items()}
     if "group" in found:
         found["group"] = _label(found["group"])
     if "reward" in found and "correct" not in found:
@@ -142,12 +202,8 @@ def _spread(row: Row, names: Iterable[str], where: str) -> Iterator[Row]:
     Raises:
         InputError: there are more or fewer rewards than responses.
     """
-    responses, ids = row.get("response"), row.get("token_ids")
-    if isinstance(responses, list) and not _is_conversation(responses):
-        n = len(responses)
-    elif isinstance(ids, list) and ids and all(isinstance(one, list) for one in ids):
-        n = len(ids)
-    else:
+    n = _n_rollouts(row)
+    if n is None:
         yield row
         return
     lists = {name: row[name] for name in set(names) if isinstance(row.get(name), list)}
@@ -157,6 +213,16 @@ def _spread(row: Row, names: Iterable[str], where: str) -> Iterator[Row]:
     lists = {name: values for name, values in lists.items() if len(values) == n}
     for i in range(n):
         yield row | {name: values[i] for name, values in lists.items()}
+
+
+def _n_rollouts(row: Row) -> int | None:
+    """How many rollouts the lists of a row hold; None where it is a single one."""
+    responses, ids = row.get("response"), row.get("token_ids")
+    if isinstance(responses, list) and not _is_conversation(responses):
+        return len(responses)
+    if isinstance(ids, list) and ids and all(isinstance(one, list) for one in ids):
+        return len(ids)
+    return None
 
 
 def _nested(row: Row, where: str, source: Source) -> Iterator[Row]:
