@@ -46,7 +46,7 @@ class Tolerance:
 
     def read_as(self) -> str:
         """As in "read as verl's rollout dump (2 files), by the fields that were named"."""
-        parts = []
+        parts: list[str] = []
         for name, k in self.schemas.items():
             how = name if name.startswith("by ") else f"as {name}" if not parts else name
             parts.append(f"{how} ({k} files)" if k > 1 else how)
