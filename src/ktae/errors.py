@@ -1,5 +1,9 @@
 """The one exception that means "your input", as opposed to "our bug", and how it quotes others."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+
 
 class InputError(ValueError):
     """Something the user gave cannot be used; the message says what, where, and what was expected.
@@ -11,6 +15,12 @@ class InputError(ValueError):
 def one_line(error: Exception, longest: int = 300) -> str:
     """What an error of another library says, as part of a message of ours."""
     return " ".join(str(error).split())[:longest]
+
+
+def quoted(names: Iterable[str], longest: int = 500) -> str:
+    """Names as in 'a', 'b', cut to `longest` characters."""
+    text = ", ".join(map(repr, names))
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def reason(error: Exception) -> str:

@@ -159,7 +159,9 @@ def _whole_lines(path: Path) -> list[dict[str, Any]]:
 def _metrics(line: bytes, where: str) -> dict[str, Any]:
     try:
         content = json.loads(line)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise InputError(f"{where}: nested too deeply") from None
+    except ValueError as error:
         raise InputError(f"{where}: broken JSON: {one_line(error)}") from None
     if not isinstance(content, dict):
         raise InputError(f"{where}: a {type(content).__name__}; expected an object with metrics")

@@ -75,7 +75,7 @@ def test_another_number_of_problems_is_an_error(tmp_path: Path) -> None:
     [
         (
             {"problem": "p"},
-            r"aime.jsonl, line 1: no problem or no answer; its fields are \['problem",
+            r"aime.jsonl, line 1: no problem or no answer; its fields are 'problem'",
         ),
         ({"answer": "p"}, "aime.jsonl, line 1: no problem or no answer"),
         (5, "aime.jsonl, line 1: 5; expected an object with problem and answer"),

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -362,6 +363,10 @@ def test_named_fields(tmp_path):
     row = {"output": "4", "prompt_id": 3, "scores": {"acc": 1.0, "style": 0.2}, "note": "n"}
     rows, found = read(write(tmp_path / "r.jsonl", row), fields=parse_fields(FIELDS))
     assert found == {readers.BY_FIELDS: 1}
+    assert Tolerance(schemas=Counter(found)).read_as() == "read by the fields that were named"
+    both = Counter({"a dump": 2, "another": 1, readers.BY_FIELDS: 1})
+    read_as = Tolerance(schemas=both).read_as()
+    assert read_as == "read as a dump (2 files), another, by the fields that were named"
     assert rows == [
         {"group": "3", "response": "4", "reward": 1, "correct": 1, "extra": '{"note": "n"}'}
     ]

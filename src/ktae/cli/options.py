@@ -141,8 +141,7 @@ def note_reading(found: Tolerance, n: int) -> None:
         n: how many rollouts were read.
     """
     if found.schemas:
-        read_as = [f"{name} ({k} files)" if k > 1 else name for name, k in found.schemas.items()]
-        _note(f"read as {', '.join(read_as)}")
+        _note(found.read_as())
     if found.left_alone:
         _note(found.files_left_alone())
     if found.models:

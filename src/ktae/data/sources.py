@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError, one_line, quoted
 from ktae.files.text import require_text
 from ktae.rollouts.rows import is_null
 
@@ -104,7 +104,7 @@ def _problems(
         try:
             problem = read(row)
         except KeyError as error:
-            raise InputError(f"{place}: no {error.args[0]}; its fields are {list(row)}") from None
+            raise InputError(f"{place}: no {error.args[0]}; its fields are {quoted(row)}") from None
         if problem is None:
             continue
         require_text(problem.text, f"{place}: problem")

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError, one_line, quoted
 from ktae.files.text import require_text
 from ktae.rollouts.files import iterate_rows
 
@@ -147,7 +147,7 @@ def _problem(name: str, index: int, row: object, where: str) -> BenchmarkProblem
         (row[key] for key in ("answer", "final_answer") if row.get(key) is not None), None
     )
     if not isinstance(text, str) or answer is None:
-        raise InputError(f"{where}: no problem or no answer; its fields are {list(row)}")
+        raise InputError(f"{where}: no problem or no answer; its fields are {quoted(row)}")
     require_text(text, f"{where}: problem")
     return BenchmarkProblem(name, index, text, parse_answers(answer, where))
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from ktae.errors import InputError
+from ktae.errors import InputError, quoted
 from ktae.evaluation.benchmarks import BENCHMARKS, parse_answers
 from ktae.evaluation.labels import Numbering, label_of, step_of
 from ktae.files.text import require_text
@@ -278,9 +278,7 @@ def _field(row: dict[str, Any], name: str, where: str, *, needed: bool = True) -
         if row.get(key) is not None:
             return row[key]
     if needed:
-        found = (
-            f"{where}: no {' or '.join(FIELDS[name])}; its fields are {', '.join(map(repr, row))}"
-        )
+        found = f"{where}: no {' or '.join(FIELDS[name])}; its fields are {quoted(row)}"
         if name == "answer":
             raise UnknownRowsError(found, template_for(row, ("answer",)))
         raise InputError(found)

@@ -161,8 +161,8 @@ def _about_rows(dump: Dump) -> list[Note]:
             )
         )
     if tolerance.schemas:
-        read_as = ", ".join(tolerance.schemas)
-        found.append(Note(False, f"Read as {read_as}", "The form was told by the fields."))
+        title = tolerance.read_as()
+        found.append(Note(False, f"R{title[1:]}", "The form was told by the fields."))
     if tolerance.left_alone:
         title = tolerance.files_left_alone()
         found.append(Note(True, title, "Give a file by its own name to read it."))

@@ -108,7 +108,9 @@ def _json(stream: Stream, path: Path) -> Rows:
         except json.JSONDecodeError as error:
             place = f"line {error.lineno}, column {error.colno}"
             raise InputError(f"{where}: broken JSON: {error.msg} at {place}") from None
-        except (ValueError, RecursionError) as error:
+        except RecursionError:
+            raise InputError(f"{where}: nested too deeply") from None
+        except ValueError as error:
             raise InputError(f"{where}: broken JSON: {error}") from None
         _require_shallow(value, text.count("[", at, end) + text.count("{", at, end), where)
         yield value, where
@@ -210,7 +212,9 @@ def _parse(line: bytes, where: str) -> object:
         raise InputError(f"{where}: broken JSON: {error.msg} at column {error.colno}") from None
     except UnicodeDecodeError:
         raise InputError(f"{where}: not UTF-8") from None
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise InputError(f"{where}: nested too deeply") from None
+    except ValueError as error:
         raise InputError(f"{where}: broken JSON: {error}") from None
     _require_shallow(content, line.count(b"[") + line.count(b"{"), where)
     return content

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError, one_line, quoted
 from ktae.rollouts import record
 from ktae.rollouts.files import ROWS_PER_BATCH, iterate_rows, own_record
 from ktae.rollouts.folders import choose_files
@@ -28,7 +28,7 @@ from ktae.rollouts.schemas.training import is_padding
 from ktae.rollouts.suggestion import UnknownRowsError, options_for, template_for
 from ktae.rollouts.tolerance import Tolerance
 
-BY_FIELDS = "fields as they were named"
+BY_FIELDS = "by the fields that were named"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,10 +171,8 @@ def _rollouts_of(
     if fields:
         plain = [override(row, one, fields) for one in plain]
     if schema is PLAIN and not ("response" in plain[0] or "token_ids" in plain[0]):
-        names = ", ".join(map(repr, row))
-        raise UnknownRowsError(
-            f"{where}: no field 'response'; its fields are {names}", _options_for(row, options)
-        )
+        found = f"{where}: no field 'response'; its fields are {quoted(row)}"
+        raise UnknownRowsError(found, _options_for(row, options))
     if not fields and any(_are_texts(one.get("response")) for one in plain):
         _suggest_list(row, where, options)
     return schema, plain

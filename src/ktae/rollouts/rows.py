@@ -26,7 +26,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ktae.arrays import MAX_TOKEN_ID
-from ktae.errors import InputError
+from ktae.errors import InputError, quoted
 from ktae.files.text import require_text
 
 ALIASES = {"prompt": "problem"}
@@ -57,7 +57,7 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
         ("reward", "reward" in fields),
     ):
         if not needed:
-            raise InputError(f"{where}: no field {name!r}; its fields are {_show(list(row), 200)}")
+            raise InputError(f"{where}: no field {name!r}; its fields are {quoted(row)}")
     parsed = {
         name: parse(fields.pop(name, _ABSENT), f"{where}: {name}")
         for name, parse in PARSERS.items()

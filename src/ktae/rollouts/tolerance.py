@@ -44,6 +44,14 @@ class Tolerance:
     hint: list[str] = dataclasses.field(default_factory=list)
     """Options that name the fields that the first row without a reward or group seems to have."""
 
+    def read_as(self) -> str:
+        """As in "read as verl's rollout dump (2 files), by the fields that were named"."""
+        parts: list[str] = []
+        for name, k in self.schemas.items():
+            how = name if name.startswith("by ") else f"as {name}" if not parts else name
+            parts.append(f"{how} ({k} files)" if k > 1 else how)
+        return f"read {', '.join(parts)}"
+
     def files_left_alone(self) -> str:
         """As in "2 other files left alone: a.jsonl, b.jsonl"; nothing where there are none."""
         if not self.left_alone:

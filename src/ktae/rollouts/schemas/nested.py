@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ktae.errors import InputError
+from ktae.errors import InputError, quoted
 from ktae.rollouts.rows import PARSERS
 from ktae.rollouts.schemas.base import (
     Row,
@@ -95,7 +95,7 @@ def require_fields(rows: Iterable[tuple[Any, str]], fields: Mapping[str, str]) -
 
 
 def _nothing_at(path: str, name: str, where: str, names: Iterable[str]) -> str:
-    return f"{where}: nothing at {path!r} for {name}; its fields are {', '.join(map(repr, names))}"
+    return f"{where}: nothing at {path!r} for {name}; its fields are {quoted(names)}"
 
 
 def by_fields(row: Row, fields: Mapping[str, str], where: str) -> Iterable[Row]:
