@@ -60,7 +60,7 @@ def test_every_command(folder: Path, tokenizer: str) -> None:
         for words, ours in own.items():
             line = line.replace(words, ours)
         printed[line.split()[1]] = run(line)
-    assert list(printed) == ["show", "report", "score", "permutation-test"]
+    assert list(printed) == ["show", "report", "score", "validate", "permutation-test"]
     assert "rollout 4: reward 0" in printed["show"] and "words" in printed["show"]
     assert "3 + 4 * 2" in printed["show"]
     assert "6 rollouts" in printed["report"]

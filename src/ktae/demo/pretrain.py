@@ -186,7 +186,7 @@ def _pretrain_with_bar(
     language: Language[Any], seed: int
 ) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=Console(stderr=True, force_jupyter=False)) as bar:
         task = bar.add_task(
             f"pretraining the demo's base model of {language.name} (once)", total=None
         )
