@@ -56,11 +56,13 @@ def main() -> None:
 def measure(dump: inputs.Dump) -> list[dict[str, Any]]:
     """One row a half, part, and estimator or baseline."""
     half_b = np.array([half_of(group) for group in dump.rollouts["group"].to_pylist()])
-    answers = np.array(prefixes.own_answers(dump.rollouts), dtype=object)
+    stated = prefixes.stated_answers(dump.rollouts)
+    answers = np.array(prefixes.without_blanks(stated), dtype=object)
+    before = prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts, stated)
     parts = {
         "whole": None,
         "first half": prefixes.first_share(dump.rollouts, 0.5),
-        "before the answer": prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts).keep,
+        "before the answer": before.keep,
     }
     rows = []
     for number, half in enumerate(HALVES):

@@ -70,6 +70,12 @@ def t_quantile(freedom: float) -> float:
     return float(stats.t.ppf(1 - LEVEL / 2, freedom))
 
 
+def t_interval(values: np.ndarray) -> Interval:
+    """Mean of (n,) values, at least two, with Student's t interval."""
+    mean, half = float(values.mean()), t_quantile(len(values) - 1) * float(_standard_error(values))
+    return Interval(mean, mean - half, mean + half)
+
+
 def t_test(values: np.ndarray) -> tuple[Interval, float]:
     """Mean of (n,) values with Student's t interval, and the two-sided p-value of a mean of 0.
 
@@ -78,9 +84,7 @@ def t_test(values: np.ndarray) -> tuple[Interval, float]:
     """
     from scipy import stats
 
-    test = stats.ttest_1samp(values, 0)
-    low, high = test.confidence_interval(1 - LEVEL)
-    return Interval(float(values.mean()), float(low), float(high)), float(test.pvalue)
+    return t_interval(values), float(stats.ttest_1samp(values, 0).pvalue)
 
 
 def percentile_bounds(draws: np.ndarray) -> tuple[float, float]:

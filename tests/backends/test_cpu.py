@@ -203,12 +203,11 @@ def test_a_full_disk_is_one_warning(
 
     monkeypatch.setattr(_kernel_cache, "cache_folder", lambda: tmp_path)
     monkeypatch.setattr(_kernel_cache.caching.IndexDataCacheFile, "save", full)
-    _kernel_cache._warned.cache_clear()
+    monkeypatch.setattr(_kernel_cache, "_warned", [])
     for number in (1, 2):
         assert _kernel_cache.jit(lambda x: x + 1)(number) == number + 1
     (record,) = caplog.records
     assert "No space left" in record.message and str(tmp_path) in record.message
-    _kernel_cache._warned.cache_clear()
 
 
 def test_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,11 @@ def make_rollouts(responses):
 BYTES = [bytes([i]) for i in range(128)]
 
 
+def before_answer(rollouts):
+    answers = prefixes.stated_answers(rollouts)
+    return prefixes.before_answer(rollouts, np.arange(128), BYTES, answers)
+
+
 @pytest.mark.parametrize(
     ("response", "before"),
     [
@@ -31,13 +36,13 @@ BYTES = [bytes([i]) for i in range(128)]
 )
 def test_what_stands_before_the_answer(response, before):
     rollouts = make_rollouts([response, r"\boxed{1}"])
-    found = prefixes.before_answer(rollouts, np.arange(128), BYTES)
+    found = before_answer(rollouts)
     assert response[: found.keep[0]] == before
 
 
 def test_responses_without_an_answer_are_cut_as_those_with_one():
     texts = ["x" * 12 + r"\boxed{7}", r"xx \boxed{7}", "x" * 17 + r"\boxed{7}", "y" * 40]
-    found = prefixes.before_answer(make_rollouts(texts), np.arange(128), BYTES)
+    found = before_answer(make_rollouts(texts))
     assert found.unanswered == 1
     assert found.share == np.median([19 / 21, 10 / 12, 24 / 26])
     assert found.keep[3] == np.ceil(40 * found.share)
@@ -45,7 +50,7 @@ def test_responses_without_an_answer_are_cut_as_those_with_one():
 
 def test_no_response_with_an_answer():
     with pytest.raises(InputError, match="no response states an answer"):
-        prefixes.before_answer(make_rollouts(["so what", "no"]), np.arange(128), BYTES)
+        before_answer(make_rollouts(["so what", "no"]))
 
 
 def test_a_share_is_rounded_up():
@@ -60,4 +65,4 @@ def test_a_share_that_cannot_be(share):
 
 def test_own_answers():
     rollouts = make_rollouts([r"\boxed{4 2}", "nothing"])
-    assert prefixes.own_answers(rollouts) == ["42", None]
+    assert prefixes.without_blanks(prefixes.stated_answers(rollouts)) == ["42", None]

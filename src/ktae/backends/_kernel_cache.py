@@ -72,14 +72,13 @@ def _in_words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-@functools.cache
-def _warned() -> list[str]:
-    return []
+_warned: list[str] = []
+"""The folder that was warned of."""
 
 
 def _warn_once(folder: str, what: str) -> None:
-    if not _warned():
-        _warned().append(folder)
+    if not _warned:
+        _warned.append(folder)
         logger.warning(
             "the cache of the CPU kernels in %s %s; they are compiled in memory, which takes "
             "seconds. Remove the folder, or set NUMBA_CACHE_DIR to another one",

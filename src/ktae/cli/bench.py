@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ktae.cli.options import check_device
+from ktae.cli.options import check_device, require_folder
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ def bench(
     if dtype not in ("int32", "int64"):
         raise InputError(f"--dtype is {dtype!r}; expected int32 or int64")
     check_device(device)
-    if csv is not None and not csv.parent.is_dir():
-        raise InputError(f"--csv {csv}: folder {csv.parent} does not exist")
+    require_folder("--csv", csv)
     console = Console()
     for n_groups in groups or [1024]:
         batch = benchmark.random_batch(groups=n_groups, vocabulary=vocabulary, dtype=dtype)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ktae.cli.options import Correctness, Fields, PoolModels
+from ktae.cli.options import Correctness, Fields, PoolModels, require_folder
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ def compare(
     from ktae.evaluation import comparison, forest, outputs
     from ktae.grading import GradingPool
 
-    if plot is not None and not plot.parent.is_dir():
-        raise InputError(f"--plot {plot}: folder {plot.parent} does not exist")
+    require_folder("--plot", plot)
     console = Console(highlight=False, markup=False)
     sides = [read_saved(path, correctness, field, pool_models) for path in (a, b)]
     if not partial:

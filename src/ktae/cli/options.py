@@ -19,6 +19,7 @@ from ktae.files.text import printable
 from ktae.files.typed import parse_yaml
 
 if TYPE_CHECKING:
+    from ktae.report.inputs import Dump
     from ktae.rollouts.tolerance import Tolerance
 
 Inputs = Annotated[
@@ -84,6 +85,40 @@ def check(tokenizer: str | None, threshold: float) -> None:
         raise InputError(f"--threshold is {threshold}; expected a finite number")
     if tokenizer is not None:
         check_local_or_hub("tokenizer", tokenizer)
+
+
+def require_folder(option: str, path: Path | None) -> None:
+    """Raise an InputError, before any work, where a file that an option names has no folder."""
+    if path is not None and not path.parent.is_dir():
+        raise InputError(f"{option} {path}: folder {path.parent} does not exist")
+
+
+def load_dump(
+    inputs: Sequence[Path],
+    tokenizer: str | None,
+    *,
+    threshold: float,
+    correctness: str | None,
+    field: Sequence[str] | None,
+    pool_models: bool | None,
+) -> Dump:
+    """The rollouts that the options of a command name, at least one; what is noted is on stderr."""
+    from rich.console import Console
+
+    from ktae.report import inputs as reading
+
+    with Console(stderr=True).status("reading"):
+        dump = reading.load(
+            inputs,
+            tokenizer,
+            threshold=threshold,
+            correctness=correctness,
+            fields=fields_of(field),
+            pool_models=pool_models,
+        )
+        reading.require_rollouts(dump)
+    note_reading(dump.tolerance, len(dump.rollouts))
+    return dump
 
 
 def check_device(device: str) -> None:

@@ -18,12 +18,11 @@ from ktae.cli.options import (
     TokenizerName,
     check,
     estimator_of,
-    fields_of,
-    note_reading,
+    load_dump,
     note_single_tokens,
+    require_folder,
 )
 from ktae.cli.tables import make_table
-from ktae.errors import InputError
 from ktae.estimators import preset
 
 if TYPE_CHECKING:
@@ -65,27 +64,17 @@ def permutation_test(
     """How much |credit|, and how many significant tokens, permuted labels give in a dump."""
     from rich.console import Console
 
-    from ktae.report import inputs as reading
     from ktae.runs import write_json
     from ktae.validity import permutation
 
     check(tokenizer, threshold)
-    fields = fields_of(field)
     asked = estimator_of(estimator, settings, inputs)
-    if json_out is not None and not json_out.parent.is_dir():
-        raise InputError(f"--json {json_out}: folder {json_out.parent} does not exist")
+    require_folder("--json", json_out)
     console = Console(markup=False, emoji=False, highlight=False)
-    with Console(stderr=True).status("reading"):
-        dump = reading.load(
-            inputs,
-            tokenizer,
-            threshold=threshold,
-            correctness=correctness,
-            fields=fields,
-            pool_models=pool_models,
-        )
-        reading.require_rollouts(dump)
-    note_reading(dump.tolerance, len(dump.rollouts))
+    dump = load_dump(
+        inputs, tokenizer, threshold=threshold, correctness=correctness, field=field,
+        pool_models=pool_models,
+    )  # fmt: skip
     chosen = asked or dump.estimator or preset("paper")
     with Console(stderr=True).status("permuting"):
         found = permutation.permutation_test(

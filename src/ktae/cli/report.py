@@ -21,8 +21,10 @@ from ktae.cli.options import (
     check,
     estimator_of,
     fields_of,
+    load_dump,
     note_reading,
     note_single_tokens,
+    require_folder,
 )
 from ktae.errors import InputError
 
@@ -62,8 +64,7 @@ def report(
     for path in inputs:
         if os.path.realpath(path) == os.path.realpath(output):
             raise InputError(f"--output would overwrite {output}, which is one of the inputs")
-    if not output.parent.is_dir():
-        raise InputError(f"--output {output}: folder {output.parent} does not exist")
+    require_folder("--output", output)
     started = time.perf_counter()
     with Console(stderr=True).status("reading and scoring"):
         dump = write_report(
@@ -105,21 +106,14 @@ def show(
     """Show one group in the terminal: every token coloured by its credit."""
     from rich.console import Console
 
-    from ktae.report import inputs as reading
     from ktae.report import terminal
 
     check(tokenizer, threshold)
-    fields = fields_of(field)
     chosen = estimator_of(estimator, settings, inputs)
-    dump = reading.load(
-        inputs,
-        tokenizer,
-        threshold=threshold,
-        correctness=correctness,
-        fields=fields,
+    dump = load_dump(
+        inputs, tokenizer, threshold=threshold, correctness=correctness, field=field,
         pool_models=pool_models,
-    )
-    note_reading(dump.tolerance, len(dump.rollouts))
+    )  # fmt: skip
     console = Console(markup=False, emoji=False, highlight=False)
     terminal.show_group(console, dump, group, step, chosen)
     if (used := chosen or dump.estimator) is not None:

@@ -23,6 +23,7 @@ from ktae.cli.options import (
     fields_of,
     note_reading,
     note_single_tokens,
+    require_folder,
 )
 from ktae.errors import InputError
 from ktae.estimators import Estimator, preset
@@ -123,8 +124,7 @@ def _output_paths(output: Path, inputs: list[Path]) -> Path:
 
     if output.suffix != ".parquet":
         raise InputError(f"--output {output}: expected a name that ends in .parquet")
-    if not output.parent.is_dir():
-        raise InputError(f"--output {output}: folder {output.parent} does not exist")
+    require_folder("--output", output)
     tokens_out = output.with_suffix(".tokens.parquet")
     read = [os.path.realpath(file) for path in inputs for file in rollout_files(path)]
     for path in (output, tokens_out):

@@ -15,8 +15,8 @@ from ktae.cli.options import (
     Threshold,
     TokenizerName,
     check,
-    fields_of,
-    note_reading,
+    load_dump,
+    require_folder,
 )
 from ktae.cli.tables import make_table
 from ktae.errors import InputError
@@ -76,7 +76,6 @@ def validate(
     """
     from rich.console import Console
 
-    from ktae.report import inputs as reading
     from ktae.runs import write_json
     from ktae.validity import held_out
     from ktae.validity.advice import advice
@@ -87,15 +86,12 @@ def validate(
     chosen = _estimators(estimators)
     _check_outputs(json_out, plot)
     console = Console(markup=False, emoji=False, highlight=False)
-    with Console(stderr=True).status("reading") as status:
-        dump = reading.load(
-            inputs, tokenizer, threshold=threshold, correctness=correctness,
-            fields=fields_of(field), pool_models=pool_models,
-        )  # fmt: skip
-        reading.require_rollouts(dump)
-        note_reading(dump.tolerance, len(dump.rollouts))
-        status.update("holding out")
-        keep, answers = _looked_at(dump, until, before_answer)
+    dump = load_dump(
+        inputs, tokenizer, threshold=threshold, correctness=correctness, field=field,
+        pool_models=pool_models,
+    )  # fmt: skip
+    keep, answers = _looked_at(dump, until, before_answer)
+    with Console(stderr=True).status("holding out"):
         found = held_out.held_out_pairs(
             dump.rollouts, chosen, keep=keep, answers=answers, pairs=pairs, seed=seed,
             vocabulary=_vocabulary(tokenizer, chosen),
@@ -130,8 +126,7 @@ def _estimators(given: list[str] | None) -> dict[str, Estimator]:
 def _check_outputs(json_out: Path | None, plot: Path | None) -> None:
     """Before anything is computed."""
     for option, path in (("--json", json_out), ("--plot", plot)):
-        if path is not None and not path.parent.is_dir():
-            raise InputError(f"{option} {path}: folder {path.parent} does not exist")
+        require_folder(option, path)
     if plot is not None and plot.suffix not in (".png", ".svg"):
         raise InputError(f"--plot {plot}: expected a name that ends in .png or .svg")
 
@@ -154,12 +149,13 @@ def _looked_at(
     """How many tokens of each rollout, and the answers that the rollouts give."""
     from ktae.validity import prefixes
 
-    answers = prefixes.own_answers(dump.rollouts)
+    stated = prefixes.stated_answers(dump.rollouts)
+    answers = prefixes.without_blanks(stated)
     if until is not None:
         return prefixes.first_share(dump.rollouts, until), answers
     if not before_answer:
         return None, answers
-    before = prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts)
+    before = prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts, stated)
     if before.unanswered:
         typer.echo(
             f"ktae: {before.unanswered:,} of {len(answers):,} responses state no answer; they are "

@@ -7,6 +7,7 @@ same settings and seed give the same problems, so a reference is a few numbers a
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import json
 import re
@@ -137,8 +138,6 @@ def _dataset(reference: str) -> Any:
             "pip install 'ktae[gym]'"
         ) from None
     if name not in DATASETS:
-        import difflib
-
         near = difflib.get_close_matches(name, DATASETS, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise InputError(f"reasoning-gym has no task {name!r}{hint}")

@@ -52,7 +52,7 @@ def held_out(
         found = held_out_pairs(
             rollouts,
             estimators,
-            answers=prefixes.own_answers(rollouts),
+            answers=prefixes.without_blanks(prefixes.stated_answers(rollouts)),
             max_groups=most,
         )
     except InputError as error:

@@ -30,6 +30,7 @@ from ktae.report.columns import Columns
 from ktae.report.regrading import references
 from ktae.report.spelling import spell
 from ktae.report.summary import Scored
+from ktae.rollouts.spelling import standing_alone
 
 LONGEST_ANSWER = 40
 """Characters. Longer reference answers are worked solutions; nobody repeats them by the letter."""
@@ -161,8 +162,7 @@ def answer_places(
     places = {}
     for row, answer in _short_answers(columns):
         spelling = spell(columns, texts, which_n, row)
-        # Not inside a longer number or word: 5 is neither in 15 nor in 5.2.
-        pattern = STATED + rb"(?<![\w.])(" + re.escape(answer.encode()) + rb")(?!\w|\.\d)"
+        pattern = STATED + rb"(" + standing_alone(answer) + rb")"
         found = [match.span(1) for match in re.finditer(pattern, spelling.text)]
         if found:
             places[row] = spelling.tokens(*found[-1])

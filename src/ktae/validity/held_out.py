@@ -20,7 +20,7 @@ from ktae.batch import Context, Vocabulary, make_batch
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator
-from ktae.inference import Interval, t_quantile
+from ktae.inference import Interval, t_interval
 from ktae.rollouts import groups as grouping
 from ktae.rollouts import record
 
@@ -249,11 +249,10 @@ def interval_of(values_g: np.ndarray, low: float = 0.0) -> Interval:
 
     Shares lie against 1, where the studentised bootstrap of a few groups is far too wide below.
     """
-    n, mean = len(values_g), float(values_g.mean())
-    if n < 2:  # nothing is known of the spread
-        return Interval(mean, low, 1.0)
-    half = t_quantile(n - 1) * float(values_g.std(ddof=1)) / math.sqrt(n)
-    return Interval(mean, max(low, mean - half), min(1.0, mean + half))
+    if len(values_g) < 2:  # nothing is known of the spread
+        return Interval(float(values_g.mean()), low, 1.0)
+    found = t_interval(values_g)
+    return found._replace(low=max(low, found.low), high=min(1.0, found.high))
 
 
 def _baselines(answers: Sequence[str | None] | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from ktae.errors import InputError
 from ktae.grading.extraction import extract
+from ktae.rollouts.spelling import spell, standing_alone
 
 
 def first_share(rollouts: Any, share: float) -> np.ndarray:
@@ -30,10 +31,15 @@ def first_share(rollouts: Any, share: float) -> np.ndarray:
     return counts_b
 
 
-def own_answers(rollouts: Any) -> list[str | None]:
-    """The answer that each of the B responses gives, without blanks; None where it gives none."""
+def stated_answers(rollouts: Any) -> list[str | None]:
+    """The answer that each of the B responses states, as it stands; None where it states none."""
     found = (extract(text or "") for text in rollouts["response"].to_pylist())
-    return [re.sub(r"\s+", "", one.text) if one else None for one in found]
+    return [one.text.strip() if one else None for one in found]
+
+
+def without_blanks(answers: Iterable[str | None]) -> list[str | None]:
+    """Answers as they are compared with each other."""
+    return [answer if answer is None else re.sub(r"\s+", "", answer) for answer in answers]
 
 
 class Before(NamedTuple):
@@ -44,38 +50,41 @@ class Before(NamedTuple):
     unanswered: int
     """Responses that state no answer."""
     share: float
-    """Of their tokens that is looked at."""
+    """How much of them is looked at."""
 
 
-def before_answer(rollouts: Any, token_ids: np.ndarray, texts: Sequence[bytes | None]) -> Before:
+def before_answer(
+    rollouts: Any,
+    token_ids: np.ndarray,
+    texts: Sequence[bytes | None],
+    answers: Sequence[str | None],
+) -> Before:
     """What stands before each response first states its own answer.
 
-    The answer is what the grader extracts, and it counts as stated wherever it stands as a number
-    or word of its own. A response without an answer is cut at the median share of those with one:
-    whole ones would be told apart by their length, and most of them are incorrect.
+    An answer counts as stated wherever it stands as a number or word of its own. A response without
+    one is cut at the median share of the others: whole ones would be told apart by their length,
+    and most of them are incorrect.
 
     Args:
         rollouts: a record with token ids.
         token_ids: (V,) the distinct token ids, ascending.
         texts: the V bytes of each of those; None where there is none.
+        answers: the B responses' `stated_answers`.
+
+    Raises:
+        InputError: no response states an answer.
     """
-    sizes = np.array([len(text or b"") for text in texts], dtype=np.int64)
     counts_b, lengths_b = np.zeros((2, len(rollouts)), dtype=np.int64)
     answered_b = np.zeros(len(rollouts), dtype=bool)
-    columns = (rollouts["token_ids"], rollouts["response"])
-    for row, (ids, response) in enumerate(zip(*columns, strict=True)):
-        which = np.searchsorted(token_ids, ids.values.to_numpy())
-        lengths_b[row] = len(which)
-        answer = extract(response.as_py() or "")
-        if answer is None or not answer.text.strip():
+    for row, (ids, answer) in enumerate(zip(rollouts["token_ids"], answers, strict=True)):
+        which_t = np.searchsorted(token_ids, ids.values.to_numpy())
+        lengths_b[row] = len(which_t)
+        if not answer:
             continue
-        text = b"".join(texts[i] or b"" for i in which)
-        place = re.search(
-            rb"(?<![\w.])" + re.escape(answer.text.strip().encode()) + rb"(?!\w|\.\d)", text
-        )
+        spelling = spell(texts, which_t)
+        place = re.search(standing_alone(answer), spelling.text)
         if place is not None:
-            ends = np.cumsum(sizes[which])
-            counts_b[row] = np.searchsorted(ends, place.start(), side="right")
+            counts_b[row], _ = spelling.tokens(*place.span())
             answered_b[row] = True
     if not answered_b.any():
         raise InputError("no response states an answer that the grader can find")
