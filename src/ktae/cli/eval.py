@@ -18,6 +18,7 @@ from ktae.files.text import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ktae.cli.eval_problems import Asked, OwnVerdicts
     from ktae.evaluation.outputs import Output
     from ktae.evaluation.run import EvaluationFolder
     from ktae.grading import GradingPool, Verdict
@@ -38,10 +39,12 @@ def eval_(
     regrade: options.Regrade = None,
     benchmarks: options.Benchmarks = None,
     data: options.Data = None,
+    recipe: options.RecipeFile = None,
+    problems: options.Problems = None,
     samples: options.Samples = 1,
     temperature: options.Temperature = 0.0,
-    max_new_tokens: options.MaxNewTokens = 3000,
-    template: options.Template = "qwen-math",
+    max_new_tokens: options.MaxNewTokens = None,
+    template: options.Template = "chat",
     engine: options.EngineName = "transformers",
     batch_size: options.BatchSize = None,
     seed: options.Seed = 0,
@@ -56,7 +59,7 @@ def eval_(
     workers: options.Workers = None,
     show: options.Show = 20,
 ) -> None:
-    """Evaluate a model on benchmarks; or, with --regrade, outputs that are there already."""
+    """Evaluate a model on benchmarks or on a recipe's task; or, with --regrade, saved outputs."""
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
@@ -65,17 +68,24 @@ def eval_(
     _check_graders(how, regrading=regrade is not None)
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade FILE")
+    if recipe is not None and (regrade is not None or names or data):
+        raise InputError("--recipe names the problems; expected no --regrade, --benchmarks, --data")
+    if problems is not None and recipe is None:
+        raise InputError("--problems is for --recipe; benchmarks are taken whole")
     if regrade is not None:
         outputs = read_saved(regrade, correctness, field, pool_models)
         _regrade(console, regrade, outputs, names, output, tokenizer, partial, how)
         return
     assert model is not None
+    from ktae.cli import eval_problems
     from ktae.evaluation.engines import Sampling
 
-    sampling = Sampling(samples, temperature, max_new_tokens)
-    _evaluate(
-        console, model, names, data, template, engine, sampling, batch_size, seed, output, how
-    )
+    if recipe is None:
+        asked = eval_problems.of_benchmarks(names, data)
+    else:
+        asked = eval_problems.of_recipe(recipe, problems)
+    sampling = Sampling(samples, temperature, max_new_tokens or asked.max_new_tokens)
+    _evaluate(console, model, asked, template, engine, sampling, batch_size, seed, output, how)
 
 
 def grade_outputs(console: Console, pool: GradingPool, outputs: Sequence[Output]) -> list[Verdict]:
@@ -112,8 +122,7 @@ def _check_graders(how: _Grading, *, regrading: bool) -> None:
 def _evaluate(
     console: Console,
     model: str,
-    names: list[str] | None,
-    data: Path | None,
+    asked: Asked,
     template: str,
     engine: str,
     sampling: Any,
@@ -123,7 +132,7 @@ def _evaluate(
     how: _Grading,
 ) -> None:
     from ktae.cli.progress import Bars
-    from ktae.evaluation import benchmarks, run
+    from ktae.evaluation import run
     from ktae.evaluation.engines import ENGINES
     from ktae.evaluation.templates import TEMPLATES
     from ktae.files.hub import local_or_hub
@@ -134,7 +143,7 @@ def _evaluate(
             raise InputError(f"no {what} {name!r}; expected one of {', '.join(known)}")
     if sampling.samples > 1 and sampling.temperature == 0:
         raise InputError("--samples above 1 needs --temperature above 0: greedy ones are all alike")
-    problems = [p for name in names or benchmarks.PAPER for p in benchmarks.load(name, data)]
+    problems = asked.load()
     size = batch_size or {"vllm": 512}.get(engine, 32)
     folder = run.EvaluationFolder(output or Path("evals") / _name_of(model))
     with console.status(f"looking at {model}"):  # all of its weights are read
@@ -154,7 +163,7 @@ def _evaluate(
             folder, load_engine, problems, template, sampling,
             batch_size=size, seed=seed, progress=functools.partial(bars.show, "generating"),
         )  # fmt: skip
-    _finish(console, outputs, folder, settings, how)
+    _finish(console, outputs, folder, settings, how, asked.own_verdicts)
 
 
 def _name_of(model: str) -> str:
@@ -225,16 +234,27 @@ def _finish(
     folder: EvaluationFolder | None,
     settings: dict[str, Any],
     how: _Grading,
+    own: OwnVerdicts | None = None,
 ) -> None:
-    """Grade, print the tables, and write the record and the results."""
+    """Grade, print the tables, and write the record and the results.
+
+    Where the task has a grader of its own, that is the first.
+    """
     from ktae.cli import eval_tables as tables
+    from ktae.data.tasks import GYM
     from ktae.evaluation.outputs import STORED, to_record
     from ktae.grading import GradingPool
+    from ktae.grading.graders import DEFAULT
     from ktae.rollouts import record
     from ktae.runs import write_json
 
     verdicts = {}
+    if own is not None:
+        how = dataclasses.replace(how, graders=[GYM, *(x for x in how.graders if x != DEFAULT)])
+        verdicts[GYM] = own(outputs)
     for name in how.graders:
+        if name in verdicts:
+            continue
         if name == STORED:
             verdicts[name] = tables.stored_verdicts(outputs)
             continue
@@ -251,7 +271,7 @@ def _finish(
             "settings": settings,
             "grading": {
                 "grader": by,
-                "time_limit": None if by == STORED else how.time_limit,
+                "time_limit": None if by in (STORED, GYM) else how.time_limit,
                 "ktae": __version__,
             },
             **results,

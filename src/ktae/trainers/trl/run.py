@@ -18,6 +18,7 @@ from transformers.utils import logging as transformers_logging
 from trl import GRPOConfig
 
 from ktae import recipe as recipes
+from ktae.data.tasks import prepared_file
 from ktae.demo import language_named
 from ktae.errors import InputError, one_line
 from ktae.files.atomic import atomic_folder
@@ -29,7 +30,7 @@ from ktae.trainers.metrics import PREFIX
 from ktae.trainers.models import model_name
 from ktae.trainers.trl.callbacks import OnStep, Patience, StepLogger, stop_on_interrupt
 from ktae.trainers.trl.settings import grpo_config, optimizer_steps
-from ktae.trainers.trl.tasks import TASKS, Task, data_file, overlong_penalty, prompt_text
+from ktae.trainers.trl.tasks import Task, overlong_penalty, prompt_text, task_of
 from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
 
 
@@ -51,7 +52,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> 
     else:
         folder.require_free()
     config = grpo_config(recipe, folder.checkpoints)
-    task = TASKS[recipe.task_source]
+    task = task_of(recipe)
     with config.main_process_first(desc="loading the model"):
         model, tokenizer = load_policy(recipe)
     task.check(tokenizer, recipe)
@@ -102,8 +103,9 @@ def dry_run(recipe: Recipe, folder: RunFolder) -> str:
     except (ValueError, ImportError) as error:
         raise InputError(f"TRL refuses the recipe: {one_line(error)}") from error
     lines = [f"# would train into {folder.path}", recipes.dump(recipe).rstrip()]
-    if recipe.task == "math" and not data_file(recipe, "train").is_file():
-        lines.append(f"# {data_file(recipe, 'train')} does not exist yet: see ktae data prepare")
+    if recipe.task == "math" and not prepared_file(recipe, "train").is_file():
+        missing = prepared_file(recipe, "train")
+        lines.append(f"# {missing} does not exist yet: see ktae data prepare")
     lines.append("# TRL's GRPOConfig on this machine, where it differs from TRL's defaults:")
     for field in dataclasses.fields(GRPOConfig):
         value = getattr(config, field.name)
