@@ -5,6 +5,7 @@ BIN := .venv/bin
 RECIPE ?= recipes/demo/grpo-ktae.yaml
 EXAMPLES ?= 10000
 EXTRAS ?=
+INSTALL ?= trl,verl,eval,report,dev
 ARGS ?=
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 
@@ -22,7 +23,7 @@ help: ## List the targets
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		-e ".[trl,verl,eval,report,dev]" -e lab
+		-e ".[$(INSTALL)]" -e lab
 	touch $@
 
 train: .venv/installed ## Train the embedded demo with GRPO+KTAE through TRL (RECIPE=..., ARGS=...)
