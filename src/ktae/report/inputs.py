@@ -156,7 +156,7 @@ def _own_tokenizer(runs: list[RunFolder]) -> Path | None:
 def _model_folders(run: RunFolder) -> Iterator[Path]:
     """Where a run's tokenizer may lie: all hold the same one."""
     yield run.model
-    trl = run.last_checkpoint()
+    trl = next(iter(run.all_checkpoints()), None)
     if trl is not None:
         yield trl
     yield from run.checkpoints.glob("global_step_*/actor/huggingface")  # as verl saves them

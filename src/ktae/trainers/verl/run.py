@@ -168,9 +168,9 @@ def _require_same(recipe: Recipe, folder: RunFolder) -> None:
 
 def _require_verl_s(folder: RunFolder) -> None:
     """verl would overlook TRL's checkpoints and start from the beginning."""
-    if checkpoint := folder.last_checkpoint():
+    if checkpoints := folder.all_checkpoints():
         raise InputError(
-            f"{checkpoint} is TRL's, so verl cannot continue from it; "
+            f"{checkpoints[0]} is TRL's, so verl cannot continue from it; "
             "resume with --engine trl, or give another --output"
         )
 
