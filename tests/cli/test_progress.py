@@ -9,12 +9,13 @@ from ktae.cli import progress
 
 
 def test_lines_and_the_time_left(monkeypatch):
-    clock = iter([0.0, 60.0, 120.0, 180.0])
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    clock = [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     out = io.StringIO()
     with progress.Bars(Console(file=out), lines=20) as bars:
         for done in (1, 2, 3, 4):
             bars.show("training", done, 4, "reward 0.5")
+            clock[0] += 60
     assert out.getvalue().splitlines() == [
         "training 1/4  reward 0.5",
         "training 2/4, 2 min left  reward 0.5",
