@@ -9,7 +9,6 @@ from ktae_lab.tables.page import BENCHMARKS, Number, Table, markdown, newest
 
 TOGETHER = 5
 """Training steps in a row of the table."""
-INSTRUCTED = {"": "the model's own"}
 
 
 def base_accuracy() -> str:
@@ -21,7 +20,7 @@ def base_accuracy() -> str:
             [
                 f"`{row['task']}`",
                 ", ".join(f"{key} {value}" for key, value in json.loads(row["settings"]).items()),
-                INSTRUCTED.get(row["instruction"], row["instruction"]),
+                row["instruction"],
                 _interval(row, 2),
                 f"{float(row['mixed_groups']):.0%}",
                 f"{float(row['length']):.0f} of {row['max_new_tokens']}",
