@@ -5,6 +5,7 @@ BIN := .venv/bin
 RECIPE ?= recipes/demo/grpo-ktae.yaml
 EXAMPLES ?= 10000
 EXTRAS ?=
+CSV ?=
 ARGS ?=
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 
@@ -66,7 +67,7 @@ extras-check: .venv/installed ## Try each extra alone in a fresh environment (EX
 test-core: .venv/installed ## Test the wheel without extras (CORE_PYTHON=python3.12)
 	PYTHON=$(CORE_PYTHON) tools/core_check.sh $(ARGS)
 
-# vLLM needs other versions than verl, so it has an environment of its own (2.8 GB). torch comes first:
+# vLLM needs other versions than verl, so it has an environment of its own (2.9 GB). torch comes first:
 # its CPU build. What is taken out again is of no use here; torchvision would break vLLM's import.
 # An interrupted installation goes on where it was: pip takes what it has.
 VLLM := .venv-vllm/bin/python -m pip
@@ -78,8 +79,8 @@ VLLM_PINS := tests/engines/vllm_constraints.txt
 	$(VLLM) uninstall --quiet --yes torchvision torchaudio torchcodec triton
 	touch $@
 
-test-vllm: .venv-vllm/installed ## Train through vLLM on the CPU, in an environment of its own (2.8 GB)
-	.venv-vllm/bin/python -m pytest tests/engines/test_vllm.py $(ARGS)
+test-vllm: .venv-vllm/installed ## Train with vLLM in TRL on the CPU, in an environment of its own (CSV=...)
+	KTAE_VLLM_CSV=$(CSV) .venv-vllm/bin/python -m pytest tests/engines/test_vllm.py --durations=0 $(ARGS)
 
 readme-check: .venv/installed ## Run the README's code blocks in a clean environment and clone
 	$(BIN)/python tools/readme_check.py --python $(PYTHON) $(ARGS)
@@ -91,5 +92,5 @@ audit: .venv/installed ## Show the licences of all dependencies, and whether the
 	$(BIN)/python tools/audit.py
 
 clean: ## Remove the environment and everything built
-	rm -rf .venv site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-vllm site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
