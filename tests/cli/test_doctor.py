@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from extras import require
+from extras import hide, require
 from typer.testing import CliRunner
 
 from ktae import InputError
@@ -88,7 +88,9 @@ def test_a_training_step_that_fails_is_a_finding(monkeypatch):
 
 @pytest.mark.parametrize("package", ["vllm", "trl"])
 def test_vllm_that_is_asked_for_and_not_there_is_an_error(monkeypatch, package):
-    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: name != package or None)
+    if package == "vllm":
+        require("trl")
+    hide(monkeypatch, package)
     with pytest.raises(InputError, match=f"--vllm needs {package}, which is not installed"):
         next(doctor.diagnose(vllm=True))
 
@@ -130,7 +132,7 @@ def test_vllm_that_does_not_start_is_a_finding(monkeypatch):
     require("trl")
     from ktae.trainers.trl import vllm_check
 
-    monkeypatch.setitem(vllm_check.ENVIRONMENT, "PYTHONPATH", "/nowhere")
+    monkeypatch.setattr(vllm_check, "__name__", "ktae.no_such_module")
     (finding,) = doctor._vllm()
-    assert finding.status == "wrong"
-    assert finding.detail.startswith("RuntimeError: exit status 1: ")
+    assert finding.status == "wrong" and finding.remedy
+    assert "exit status 1: " in finding.detail and "ktae.no_such_module" in finding.detail

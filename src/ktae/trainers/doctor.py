@@ -180,18 +180,21 @@ def _vllm() -> Iterator[Finding]:
         return
     *synced, stale = steps
     bound = vllm_check.BOUND
-    apart = max(step.logp_difference for step in synced)
-    copied = max(step.weights_difference for step in synced) == 0 < synced[-1].weights_moved
+    # Each step by itself: `max` would pass over a NaN.
+    copied = all(step.weights_difference == 0 for step in synced) and synced[-1].weights_moved > 0
+    told = stale.logp_difference > bound
+    right = copied and told and all(step.logp_difference <= bound for step in synced)
+    apart = float(np.max([step.logp_difference for step in synced]))
     detail = f"log-probabilities of vLLM and the trainer differ by at most {apart:.1e}, "
     detail += f"and by {stale.logp_difference:.1e} where the weights were kept from vLLM on purpose"
-    right = copied and apart <= bound < stale.logp_difference
     yield Finding("vLLM, weights", "ok" if right else "wrong", detail, "" if right else BUG)
-    error = max(step.gradient_error for step in steps)
-    blind = min(stale.without_correction, *(step.without_credit for step in steps))
+    others = [stale.without_correction, *(step.without_credit for step in steps)]
+    right = all(step.same_tokens and step.gradient_error <= bound for step in steps)
+    right = right and all(other > bound for other in others)
+    error, least = np.max([step.gradient_error for step in steps]), np.min(others)
     detail = f"gradient with importance-sampling correction, relative error {error:.1e} "
-    detail += f"({blind:.1e} or more without credit or correction)"
-    right = all(step.same_tokens for step in steps) and error <= bound < blind
+    detail += f"(to gradients without credit or without correction {least:.1e} or more)"
     yield Finding("vLLM, credit", "ok" if right else "wrong", detail, "" if right else BUG)
 
 
-VERSIONS_OF_VLLM = "see which versions of vLLM your TRL supports: python -c 'import trl' warns"
+VERSIONS_OF_VLLM = "TRL knows some versions of vLLM only: TRL 1.16 those from 0.22 to 0.31"

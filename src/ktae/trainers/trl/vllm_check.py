@@ -27,7 +27,6 @@ from transformers import AutoModelForCausalLM, TrainerCallback
 
 from ktae.demo import SUMS
 from ktae.demo.model import CONTEXT, make_model
-from ktae.errors import one_line
 from ktae.trainers.trl.gradient_check import (
     WEIGHTS,
     copy_of,
@@ -46,6 +45,9 @@ CLIP = 1.05
 """Upper bound of the importance ratios (TRL's default is 3): so low that some are cut off."""
 
 LOSS = "dapo"
+
+LONGEST = 1200
+"""Seconds that a check may take: a vLLM that hangs says nothing."""
 
 DIFFERENCE = "sampling/sampling_logp_difference/max"
 """TRL's own metric: the largest difference between log-probabilities of vLLM and of the policy."""
@@ -84,28 +86,28 @@ class Step(NamedTuple):
     """The same to the gradient with all importance ratios 1."""
 
 
-def check_apart(
-    credit: str | None, synced: Sequence[bool], *, python: str = sys.executable
-) -> list[Step]:
+def check_apart(credit: str | None, synced: Sequence[bool]) -> list[Step]:
     """Train as many steps as `synced` has, in a process of its own; `synced` says for each whether
     vLLM gets the weights before. `credit` is an estimator's preset, or None for plain GRPO.
 
     Raises:
         RuntimeError: the process failed; with the last line that it wrote.
+        TimeoutExpired: it took longer than `LONGEST`.
     """
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "steps.json")
         told = json.dumps({"folder": folder, "credit": credit, "synced": list(synced)})
         done = subprocess.run(
-            [python, "-m", __name__, told],
+            [sys.executable, "-m", __name__, told],
             env=_environment(),
             capture_output=True,
             text=True,
             errors="replace",
+            timeout=LONGEST,
         )
         if not out.exists():  # vLLM may fail while it ends, when all is done
             lines = done.stderr.strip().splitlines() or ["it wrote nothing"]
-            raise RuntimeError(f"exit status {done.returncode}: {one_line(lines[-1], 300)}")
+            raise RuntimeError(f"exit status {done.returncode}: {lines[-1][:300]}")
         return [Step(**step) for step in json.loads(out.read_text("utf-8"))]
 
 
