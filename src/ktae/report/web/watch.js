@@ -170,7 +170,7 @@ function fillWatch() {
 
 // A reader who goes to a group, a rollout or a token stays with the step.
 watching.keep = (changes) => {
-  queueMicrotask(plan); // once the view has changed
+  setTimeout(plan); // once the view has changed
   const stays = ["group", "rollout", "id"].some((name) => (changes[name] ?? null) !== null && changes[name] !== state[name]);
   if (!stays || state.at !== null || "at" in changes || changes.view === "training" || (state.view === "training" && !("view" in changes))) return changes;
   const at = known.steps.get(shown)?.name ?? null;
@@ -186,7 +186,7 @@ function stay(at) {
 }
 
 believeView.open = false; // what a run is watched for comes first
-document.addEventListener("toggle", plan, true);
+document.addEventListener("toggle", () => setTimeout(plan), true); // after what it sets
 document.getElementById("watched").addEventListener("change", (event) => stay(known.steps.get(Number(event.target.value))?.name ?? null));
 document.getElementById("follow").addEventListener("change", (event) => stay(event.target.checked ? null : known.steps.get(shown)?.name ?? null));
 addEventListener("pointerdown", () => { held = true; });
