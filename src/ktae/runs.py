@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -136,15 +138,14 @@ class RunFolder:
         verl's lines have the metrics under `data`, and each start of a run has its file: those of
         before a resumption are `metrics-1.jsonl` and so on. A step that was run again counts once.
         """
+        return _by_step(line for path in self.metrics_files() for line in _whole_lines(path))
+
+    def metrics_files(self) -> list[Path]:
+        """The files of `metrics_by_step` that are there, in their order."""
         earlier = sorted(
             self.path.glob("metrics-*.jsonl"), key=lambda path: (len(path.name), path.name)
         )
-        lines = [line for path in earlier for line in _whole_lines(path)] + self.read_metrics()
-        return {
-            line["step"]: line["data"] if isinstance(line.get("data"), dict) else line
-            for line in lines
-            if type(line.get("step")) is int
-        }
+        return [*earlier, *([self.metrics] if self.metrics.exists() else [])]
 
     def forget_after(self, step: int) -> None:
         """Drop the metrics and rollouts of training steps after `step`: they are run again."""
@@ -160,6 +161,41 @@ class RunFolder:
         record.write(rollouts, self.rollouts / f"step-{step:05d}.parquet")
 
 
+class MetricsTail:
+    """A run's metrics while they are written: each look reads what was added since the last."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run
+        self._read: dict[Path, tuple[int, int]] = {}  # file: its inode, and the bytes that are read
+
+    def look(self) -> tuple[dict[int, dict[str, Any]], bool]:
+        """New metrics by training step, and whether they replace all from before.
+
+        They do where a file was written anew, as for a run that is resumed.
+
+        Raises:
+            InputError: a line holds no metrics.
+        """
+        files = {}
+        for path in self.run.metrics_files():
+            with contextlib.suppress(FileNotFoundError):
+                files[path] = path.stat()
+        anew = any(
+            path not in files or files[path].st_ino != inode or files[path].st_size < done
+            for path, (inode, done) in self._read.items()
+        )
+        if anew:
+            self._read = {}
+        lines = []
+        for path, stat in files.items():
+            done = self._read.get(path, (0, 0))[1]
+            if stat.st_size > done:
+                found, size = _lines_from(path, done)
+                lines += found
+                self._read[path] = (stat.st_ino, done + size)
+        return _by_step(lines), anew
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write JSON, atomically."""
     with atomic_write(path) as temporary:
@@ -168,8 +204,26 @@ def write_json(path: Path, content: Any) -> None:
 
 def _whole_lines(path: Path) -> list[dict[str, Any]]:
     """One object a line; what follows the last line's end is left out."""
-    lines = path.read_bytes().split(b"\n")[:-1]
-    return [_metrics(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
+    return _lines_from(path, 0)[0]
+
+
+def _lines_from(path: Path, start: int) -> tuple[list[dict[str, Any]], int]:
+    """The whole lines from a byte on, and how many bytes they are."""
+    with path.open("rb") as file:
+        file.seek(start)
+        whole = file.read().rpartition(b"\n")[0:2]
+    lines = whole[0].split(b"\n") if whole[1] else []
+    where = f"{path}, line" if not start else f"{path}, from byte {start}, line"
+    found = [_metrics(line, f"{where} {number}") for number, line in enumerate(lines, start=1)]
+    return found, sum(map(len, whole))
+
+
+def _by_step(lines: Iterable[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    return {
+        line["step"]: line["data"] if isinstance(line.get("data"), dict) else line
+        for line in lines
+        if type(line.get("step")) is int
+    }
 
 
 def _metrics(line: bytes, where: str) -> dict[str, Any]:

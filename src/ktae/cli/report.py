@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,12 +28,15 @@ from ktae.cli.options import (
     require_folder,
 )
 from ktae.errors import InputError
+from ktae.files.text import printable
 
 
 def report(
     inputs: Inputs,
     tokenizer: TokenizerName = None,
-    output: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
+    output: Annotated[
+        Path | None, typer.Option(help="The HTML file [default: report.html].")
+    ] = None,
     estimator: EstimatorName = None,
     settings: Settings = None,
     threshold: Threshold = 0.0,
@@ -52,34 +56,57 @@ def report(
             help="Grade rollouts that have a reference answer; list where the dump differs.",
         ),
     ] = True,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Serve the page on this machine, and follow one run as it is trained."
+        ),
+    ] = False,
+    host: Annotated[
+        str | None,
+        typer.Option(help="With --watch: another address to listen on [default: 127.0.0.1]."),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, help="With --watch [default: 8642 or, if it is in use, a free one]."
+        ),
+    ] = None,
 ) -> None:
     """Explain a rollout dump: one HTML file that needs no network and no server."""
+    check(tokenizer, threshold)
+    options: dict[str, Any] = {
+        "tokenizer": tokenizer,
+        "estimator": estimator_of(estimator, settings, inputs),
+        "threshold": threshold,
+        "correctness": correctness,
+        "fields": fields_of(field),
+        "pool_models": pool_models,
+        "max_tokens": max_tokens,
+        "regrade": regrade,
+    }
+    if watch:
+        if output is not None:
+            raise InputError(f"--watch serves the page and writes no file; leave out {output}")
+        _watch(inputs, title, host, port, options)
+    elif host is not None or port is not None:
+        raise InputError("--host and --port belong to --watch, which is not given")
+    else:
+        _write(inputs, output or Path("report.html"), title, options)
+
+
+def _write(inputs: list[Path], output: Path, title: str | None, options: dict[str, Any]) -> None:
     from rich.console import Console
 
     from ktae.report import write_report
 
-    check(tokenizer, threshold)
-    fields = fields_of(field)
-    chosen = estimator_of(estimator, settings, inputs)
     for path in inputs:
         if os.path.realpath(path) == os.path.realpath(output):
             raise InputError(f"--output would overwrite {output}, which is one of the inputs")
     require_folder("--output", output)
     started = time.perf_counter()
     with Console(stderr=True).status("reading and scoring"):
-        dump = write_report(
-            inputs,
-            output,
-            tokenizer=tokenizer,
-            estimator=chosen,
-            threshold=threshold,
-            correctness=correctness,
-            fields=fields,
-            pool_models=pool_models,
-            max_tokens=max_tokens,
-            regrade=regrade,
-            title=title,
-        )
+        dump = write_report(inputs, output, title=title, **options)
     note_reading(dump.tolerance, len(dump.rollouts))
     if dump.unit == "words":
         typer.echo(
@@ -89,6 +116,36 @@ def report(
         f"{len(dump.rollouts):,} rollouts in {time.perf_counter() - started:.1f} s; "
         f"wrote {output} ({output.stat().st_size / 1e6:.1f} MB)"
     )
+
+
+def _watch(
+    inputs: list[Path],
+    title: str | None,
+    host: str | None,
+    port: int | None,
+    options: dict[str, Any],
+) -> None:
+    from ktae.report.following import Following
+    from ktae.report.watch import HOST, serving
+
+    if len(inputs) != 1:
+        raise InputError(f"--watch follows one run; {len(inputs)} inputs are given")
+    folder = inputs[0]
+    if folder.is_file():
+        raise InputError(f"--watch follows a folder with a file for each step; {folder} is a file")
+    following = Following(folder, **options)
+    name = title or f"ktae: {folder.resolve().name}"
+    with serving(following, name, host=host or HOST, port=port) as server:
+        if not folder.is_dir():
+            typer.echo(
+                f"ktae: {printable(str(folder))} does not exist yet; waiting for it", err=True
+            )
+        if host not in (None, HOST, "localhost", "::1"):
+            typer.echo("ktae: whoever can reach that address can read the rollouts", err=True)
+        typer.echo(f"watching {printable(str(folder))} at {server.url} (Ctrl-C ends it)")
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever()
+    typer.echo("\nstopped")
 
 
 def show(

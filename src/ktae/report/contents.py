@@ -36,6 +36,7 @@ def contents(
     *,
     max_tokens: int = sampling.MAX_TOKENS,
     regrade: bool = True,
+    believe: bool = True,
 ) -> dict[str, str]:
     """The page's data blocks, by name: see `ktae.report.packing`.
 
@@ -44,6 +45,7 @@ def contents(
         estimator: the one that the run was trained with by default, or the paper's.
         max_tokens: bound on the response tokens in the page, see `ktae.report.sampling`.
         regrade: whether to compare the verdicts with those of ktae's own grader.
+        believe: whether to say how far to believe the numbers, which takes most of the time.
 
     Raises:
         InputError: there is not a single rollout.
@@ -79,10 +81,12 @@ def contents(
         "groups": _groups(columns, scored, shown_g) | files_of(columns.labels, dump.names),
         "rollouts": _rollouts(columns, shown_b) | {"finished": found.marks.finished_b[shown_b]},
         "finished_rule": found.marks.rule,
-        "held_out": believing.held_out(columns, mixed_g, own),
+        "held_out": believing.held_out(columns, mixed_g, own) if believe else {"none": ""},
         "regraded": found.regraded
         and regrading.as_dict(found.regraded, columns, dump.texts, which_n, place_b),
-        "permuted": permuted.beside_permuted(columns, mixed_g, [one for _, one in presets]),
+        "permuted": permuted.beside_permuted(columns, mixed_g, [one for _, one in presets])
+        if believe
+        else None,
         "flags": _flags(found.flags, place_b, columns),
         "signals": sorted(signals),
         "totals": {"rollouts": len(shown_b), "tokens": int(columns.offsets_b[-1])},
@@ -230,7 +234,7 @@ def _flags(
 def _vocabulary(dump: Dump, by_rank: np.ndarray, totals: list[TokenTotals]) -> dict[str, Any]:
     return {
         "id": dump.token_ids[by_rank],
-        "text": [_text(dump.texts[i]) for i in by_rank.tolist()],
+        "text": [text_of(dump.texts[i]) for i in by_rank.tolist()],
         "a": totals[0].a[by_rank],
         "b": totals[0].b[by_rank],
         "groups": totals[0].groups[by_rank],
@@ -240,7 +244,7 @@ def _vocabulary(dump: Dump, by_rank: np.ndarray, totals: list[TokenTotals]) -> d
     }
 
 
-def _text(piece: bytes | None) -> str | list[int] | None:
+def text_of(piece: bytes | None) -> str | list[int] | None:
     """Text where the bytes are some, else the bytes: part of a character."""
     if piece is None:
         return None

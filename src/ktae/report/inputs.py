@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -14,8 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ktae import recipe as recipes
+from ktae.demo import language_named
 from ktae.errors import InputError
 from ktae.estimators import Estimator
+from ktae.files.hub import HUB_NAME, copy_of
+from ktae.recipe import Recipe
 from ktae.rollouts import readers, record
 from ktae.rollouts.tokens import load_tokenizer, token_bytes, tokenize
 from ktae.rollouts.tolerance import Tolerance
@@ -59,6 +63,7 @@ def load(
     correctness: str | None = None,
     fields: Mapping[str, str] | None = None,
     pool_models: bool | None = None,
+    words: dict[str, int] | None = None,
 ) -> Dump:
     """Read run folders, dumps of other tools, or plain files, as far as they can be read.
 
@@ -70,6 +75,7 @@ def load(
         correctness: of several rewards the one that says whether a rollout is correct.
         fields: where a rollout's fields are in a row, as dotted paths: {"reward": "scores.acc"}.
         pool_models: see `ktae.rollouts.readers.read`.
+        words: see `from_record`.
 
     Raises:
         InputError: nothing can be read, there is no such tokenizer, or it cannot spell a response.
@@ -89,7 +95,7 @@ def load(
     if tokenizer is None and (own := _own_tokenizer(runs)) is not None:
         tokenizer = str(own)
         named = f"{own}, the run's own tokenizer and so taken for all that is given,"
-    dump = from_record(rollouts, tokenizer, named=named)
+    dump = from_record(rollouts, tokenizer, named=named, words=words)
     dump.tolerance = tolerance
     dump.names = [str(path) for path in inputs]
     if len(paths) == 1 and runs:
@@ -98,13 +104,21 @@ def load(
     return dump
 
 
-def from_record(rollouts: Any, tokenizer: Any = None, *, named: str | None = None) -> Dump:
+def from_record(
+    rollouts: Any,
+    tokenizer: Any = None,
+    *,
+    named: str | None = None,
+    words: dict[str, int] | None = None,
+) -> Dump:
     """The same for rollouts that are in memory: a record, with or without token ids.
 
     Args:
         rollouts: the record.
         tokenizer: as in `load`.
         named: what an error calls the tokenizer.
+        words: the numbers of words that were seen before, where texts are cut at words; new ones
+            are added, so that a word has one number in several dumps.
 
     Raises:
         InputError: `rollouts` is not a record, there is no such tokenizer, or it cannot spell a
@@ -116,7 +130,7 @@ def from_record(rollouts: Any, tokenizer: Any = None, *, named: str | None = Non
         tokenizer = load_tokenizer(str(tokenizer))
     missing = rollouts["token_ids"].null_count
     if missing and tokenizer is None:
-        return _in_words(rollouts)
+        return _in_words(rollouts, {} if words is None else words)
     if missing:
         rollouts = _with_token_ids(rollouts, tokenizer, named)
     distinct = np.unique(pc.list_flatten(rollouts["token_ids"]).to_numpy()).astype(np.int64)
@@ -144,6 +158,15 @@ def _runs(inputs: Sequence[str | Path]) -> list[RunFolder]:
     return [run for run in runs if run.recipe.is_file()]
 
 
+def own_tokenizer(paths: Sequence[str | Path]) -> Path | None:
+    """The tokenizer's folder of the first run folder in `paths` that has one; None where none has.
+
+    Raises:
+        InputError: a recipe cannot be read.
+    """
+    return _own_tokenizer(_runs(paths))
+
+
 def _own_tokenizer(runs: list[RunFolder]) -> Path | None:
     """That of the first run folder that holds one, or whose base model is a folder that does."""
     for run in runs:
@@ -160,7 +183,28 @@ def _model_folders(run: RunFolder) -> Iterator[Path]:
     if trl is not None:
         yield trl
     yield from run.checkpoints.glob("global_step_*/actor/huggingface")  # as verl saves them
-    yield Path(os.path.expanduser(recipes.load(run.recipe).model.path))
+    recipe = recipes.load(run.recipe)
+    yield Path(os.path.expanduser(recipe.model.path))
+    yield from _base_models(recipe)
+
+
+def _base_models(recipe: Recipe) -> Iterator[Path]:
+    """Where a base model lies that the recipe names: the demo's, or a copy of one of the hub's.
+
+    A run that has not saved anything yet has no other tokenizer. Nothing is fetched.
+    """
+    name = recipe.model.path
+    with contextlib.suppress(ModuleNotFoundError):  # without torch or the hub's library
+        if name == "demo":
+            from ktae.demo.pretrain import base_model_folder
+
+            yield base_model_folder(language_named(recipe.demo.language), recipe.model.demo_seed)
+        elif HUB_NAME.fullmatch(name):
+            yield copy_of(name)
+            from huggingface_hub import try_to_load_from_cache
+
+            if isinstance(found := try_to_load_from_cache(name, "tokenizer.json"), str):
+                yield Path(found).parent
 
 
 def _with_token_ids(rollouts: Any, tokenizer: Any, named: str | None) -> Any:
@@ -174,9 +218,8 @@ def _with_token_ids(rollouts: Any, tokenizer: Any, named: str | None) -> Any:
     return _replace_ids(rollouts, ids_of)
 
 
-def _in_words(rollouts: Any) -> Dump:
+def _in_words(rollouts: Any, number: dict[str, int]) -> Dump:
     """Every response cut at words; a response that is null, beside ids, has none."""
-    number: dict[str, int] = {}
 
     def ids_of(batch: Any) -> Any:
         ids = [
@@ -189,8 +232,10 @@ def _in_words(rollouts: Any) -> Dump:
     masks = pa.nulls(len(rollouts), record.SCHEMA.field("mask").type)
     rollouts = rollouts.set_column(position, record.SCHEMA.field("mask"), masks)
     rollouts = _replace_ids(rollouts, ids_of)
-    texts: list[bytes | None] = [word.encode() for word in number]
-    return Dump(rollouts, "words", np.arange(len(number)), texts, Tolerance(), [], made_ids=True)
+    distinct = np.unique(pc.list_flatten(rollouts["token_ids"]).to_numpy()).astype(np.int64)
+    every = list(number)
+    texts: list[bytes | None] = [every[i].encode() for i in distinct.tolist()]
+    return Dump(rollouts, "words", distinct, texts, Tolerance(), [], made_ids=True)
 
 
 def _replace_ids(rollouts: Any, ids_of: Any) -> Any:

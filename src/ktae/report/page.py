@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from importlib import resources
+from typing import NamedTuple
 
 from ktae.errors import InputError
 
@@ -30,9 +31,19 @@ SCRIPTS = (
 )
 """The parts of the page's one script, in order. They share one scope and load nothing."""
 
+START, WATCH = "start.js", "watch.js"
+"""The script's last part: it draws the data in the file, or follows what a server reads."""
+
+
+class Page(NamedTuple):
+    """A page, and the content security policy that it holds."""
+
+    html: str
+    policy: str
+
 
 def render(blocks: dict[str, str], title: str) -> str:
-    """The page as HTML.
+    """The page as HTML: a file that loads nothing.
 
     Its content security policy names the hashes of its one script and one style sheet and allows
     nothing else: no other script, no connection, no image from elsewhere.
@@ -44,6 +55,22 @@ def render(blocks: dict[str, str], title: str) -> str:
     Raises:
         InputError: jinja2 is not installed.
     """
+    return _render(blocks, title, START, "'none'").html
+
+
+def render_watch(title: str) -> Page:
+    """The same page without data: it asks the server that it came from, and no other, for them.
+
+    Args:
+        title: of the browser's tab and the page's head.
+
+    Raises:
+        InputError: jinja2 is not installed.
+    """
+    return _render({}, title, WATCH, "'self'")
+
+
+def _render(blocks: dict[str, str], title: str, last: str, connect: str) -> Page:
     try:
         from jinja2 import Environment, StrictUndefined
     except ModuleNotFoundError:
@@ -52,7 +79,7 @@ def render(blocks: dict[str, str], title: str) -> str:
         ) from None
     files = resources.files("ktae.report") / "web"
     style = (files / "page.css").read_text(encoding="utf-8")
-    parts = [(files / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    parts = [(files / name).read_text(encoding="utf-8") for name in (*SCRIPTS, last)]
     script = '"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n"
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
@@ -60,9 +87,17 @@ def render(blocks: dict[str, str], title: str) -> str:
     template = environment.from_string((files / "page.html").read_text(encoding="utf-8"))
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
-        "img-src 'none'; connect-src 'none'; base-uri 'none'; form-action 'none'"
+        f"img-src 'none'; connect-src {connect}; base-uri 'none'; form-action 'none'"
     )
-    return template.render(title=title, policy=policy, style=style, script=script, blocks=blocks)
+    html = template.render(
+        title=title,
+        policy=policy,
+        style=style,
+        script=script,
+        blocks=blocks,
+        watch=last == WATCH,
+    )
+    return Page(html, policy)
 
 
 def _hash(text: str) -> str:

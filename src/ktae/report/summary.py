@@ -127,6 +127,24 @@ def steps_of(columns: Columns, scored: Scored, logged: dict[int, dict[str, Any]]
     steps = sorted({*step_g[step_g >= 0].tolist(), *logged})
     if len(steps) < 2:
         return {"steps": [], "series": []}
+    series = series_of(columns, scored, step_g, steps)
+    for name, keys in LOGGED.items():
+        series[name] = [first_number(logged.get(step, {}), keys) for step in steps]
+    found = [{"name": n, "values": v} for n, v in series.items() if any(x is not None for x in v)]
+    return {"steps": steps, "series": found}
+
+
+def series_of(
+    columns: Columns, scored: Scored, step_g: np.ndarray, steps: list[int]
+) -> dict[str, list[float | None]]:
+    """By name, what the rollouts tell of each of `steps`; None where a step has no value.
+
+    Args:
+        columns: the rollouts.
+        scored: their scores.
+        step_g: (G,) int64 each group's step; negative for one that has none.
+        steps: the steps, ascending.
+    """
     place = np.searchsorted(steps, step_g)
     step_b = np.where(step_g >= 0, place, len(steps))[columns.group_b]
 
@@ -140,16 +158,12 @@ def steps_of(columns: Columns, scored: Scored, logged: dict[int, dict[str, Any]]
     sums = (scored.credit_abs_b, scored.compared_b)
     of_steps = (np.bincount(step_b, x, len(steps) + 1)[: len(steps)] for x in sums)
     abs_of_steps = [None if np.isnan(x) else float(x) for x in mean_abs_credit(*of_steps)]
-    series = [
-        ("accuracy", mean(columns.correct_b, ~np.isnan(columns.correct_b))),
-        ("response length", mean(lengths_b.astype(float), every)),
-        ("reward", mean(columns.reward_b, ~np.isnan(columns.reward_b))),
-        ("mean |credit|", abs_of_steps),
-    ]
-    for name, keys in LOGGED.items():
-        series.append((name, [_first(logged.get(step, {}), keys) for step in steps]))
-    found = [{"name": n, "values": v} for n, v in series if any(x is not None for x in v)]
-    return {"steps": steps, "series": found}
+    return {
+        "accuracy": mean(columns.correct_b, ~np.isnan(columns.correct_b)),
+        "response length": mean(lengths_b.astype(float), every),
+        "reward": mean(columns.reward_b, ~np.isnan(columns.reward_b)),
+        "mean |credit|": abs_of_steps,
+    }
 
 
 LOGGED = {
@@ -163,7 +177,8 @@ LOGGED = {
 """What only the trainer knows, under the names that TRL and verl log it by."""
 
 
-def _first(line: dict[str, Any], keys: tuple[str, ...]) -> float | None:
+def first_number(line: dict[str, Any], keys: tuple[str, ...]) -> float | None:
+    """The first of `keys` that a line of metrics has a number for; None where it has none."""
     for key in keys:
         if isinstance(line.get(key), int | float):
             return float(line[key])

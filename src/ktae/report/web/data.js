@@ -3,8 +3,9 @@
 const FIXED_POINT = 512;
 const report = {};
 
-async function inflate(name) {
-  const text = document.getElementById(`data-${name}`).textContent;
+const inPage = (name) => document.getElementById(`data-${name}`).textContent;
+
+async function inflate(text) {
   const raw = atob(text);
   const bytes = new Uint8Array(raw.length);
   for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
@@ -12,10 +13,10 @@ async function inflate(name) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-const readJson = async (name) => JSON.parse(new TextDecoder().decode(await inflate(name)));
+const readJson = async (text) => JSON.parse(new TextDecoder().decode(await inflate(text)));
 
-async function readVarints(name, n) {
-  const bytes = await inflate(name);
+async function readVarints(text, n) {
+  const bytes = await inflate(text);
   const numbers = new Uint32Array(n);
   for (let i = 0, at = 0; i < n; i++) {
     let shift = 0, byte;
@@ -29,8 +30,8 @@ async function readVarints(name, n) {
 }
 
 // Log-probabilities or entropies; NaN where a rollout has none.
-async function readFixedPoint(name) {
-  const bytes = await inflate(name);
+async function readFixedPoint(text) {
+  const bytes = await inflate(text);
   const view = new DataView(bytes.buffer);
   return Float32Array.from({ length: bytes.length / 2 }, (_, i) => {
     const number = view.getInt16(2 * i, true);
@@ -39,9 +40,10 @@ async function readFixedPoint(name) {
 }
 
 // First what the frame of the page needs, so that it can be drawn while the rest is unpacked.
-async function readFrame() {
-  Object.assign(report, await readJson("meta"));
-  const { groups, rollouts } = report;
+// `blockOf` gives a block's text by its name.
+async function readFrame(blockOf = inPage) {
+  const fresh = await readJson(blockOf("meta"));
+  const { groups, rollouts } = fresh;
   const n = groups.label.length;
   groups.first = new Int32Array(n).fill(-1);
   for (let g = 0, next = 0; g < n; g++) {
@@ -50,35 +52,36 @@ async function readFrame() {
       next += groups.size[g];
     }
   }
-  report.offsets = new Uint32Array(rollouts.length.length + 1);
-  rollouts.length.forEach((length, r) => { report.offsets[r + 1] = report.offsets[r] + length; });
-  report.groupOf = new Int32Array(rollouts.length.length);
+  fresh.offsets = new Uint32Array(rollouts.length.length + 1);
+  rollouts.length.forEach((length, r) => { fresh.offsets[r + 1] = fresh.offsets[r] + length; });
+  fresh.groupOf = new Int32Array(rollouts.length.length);
   for (let g = 0; g < n; g++) {
-    if (groups.first[g] >= 0) report.groupOf.fill(g, groups.first[g], groups.first[g] + groups.size[g]);
+    if (groups.first[g] >= 0) fresh.groupOf.fill(g, groups.first[g], groups.first[g] + groups.size[g]);
   }
-  report.anyUnfinished = rollouts.finished.includes(0) && rollouts.finished.includes(1);
-  report.anyMixed = groups.label.some((_, g) => isMixed(g));
-  report.flagOf = new Map(report.flags.filter((f) => f.rollout >= 0).map((f) => [f.rollout, f]));
+  fresh.anyUnfinished = rollouts.finished.includes(0) && rollouts.finished.includes(1);
+  fresh.anyMixed = groups.label.some((_, g) => isMixed(g, groups));
+  fresh.flagOf = new Map(fresh.flags.filter((f) => f.rollout >= 0).map((f) => [f.rollout, f]));
   // Where most rollouts differ, the dump asks for something else: then no single one is flagged.
-  report.differing = report.regraded && !report.regraded.asks_for_more ? report.regraded.differences : [];
-  for (const one of report.differing) {
-    const { name } = report.regraded.reasons[one.reason];
+  fresh.differing = fresh.regraded && !fresh.regraded.asks_for_more ? fresh.regraded.differences : [];
+  for (const one of fresh.differing) {
+    const { name } = fresh.regraded.reasons[one.reason];
     const why = `${onOneLine(name)}.${one.answer ? ` The answer found is “${onOneLine(one.answer)}”.` : ""}`;
-    if (one.rollout >= 0) report.flagOf.set(one.rollout, { ...one, kind: "verdict differs", why });
+    if (one.rollout >= 0) fresh.flagOf.set(one.rollout, { ...one, kind: "verdict differs", why });
   }
+  return fresh;
 }
 
-async function readRest() {
-  const n = report.offsets[report.offsets.length - 1];
-  [report.vocabulary, report.texts, report.tokens] = await Promise.all([
-    readJson("vocabulary"), readJson("texts"), readVarints("tokens", n),
+async function readRest(fresh, blockOf = inPage) {
+  const n = fresh.offsets[fresh.offsets.length - 1];
+  [fresh.vocabulary, fresh.texts, fresh.tokens] = await Promise.all([
+    readJson(blockOf("vocabulary")), readJson(blockOf("texts")), readVarints(blockOf("tokens"), n),
   ]);
-  for (const name of report.signals) report[name] = await readFixedPoint(name);
+  for (const name of fresh.signals) fresh[name] = await readFixedPoint(blockOf(name));
 }
 
 // Whether a rollout is left out by the switch "finished only".
 const leftOut = (rollout) => state.finished && report.rollouts.finished[rollout] === 0;
-const isMixed = (g) => report.groups.right[g] > 0 && report.groups.right[g] < report.groups.known[g];
+const isMixed = (g, groups = report.groups) => groups.right[g] > 0 && groups.right[g] < groups.known[g];
 
 // Which tokens of a rollout count: an array of 0 and 1, or null where all do.
 function maskOf(rollout) {

@@ -24,19 +24,23 @@ function announce(text) {
 
 function drawNotes() {
   const box = document.getElementById("notes");
-  if (!report.notes.length) return;
+  box.replaceChildren();
+  box.hidden = !report.notes.length;
   const severe = report.notes.filter((note) => note.severe);
   const rest = report.notes.filter((note) => !note.severe);
   const line = (note) => h("p", { class: note.severe ? "warn" : null }, h("b", {}, onOneLine(note.title), ". "), spellOut(note.text));
   box.append(...severe.map(line));
   if (rest.length) box.append(h("details", {}, h("summary", {}, `${rest.length} ${rest.length > 1 ? "notes" : "note"} on these numbers`), rest.map(line)));
-  box.hidden = false;
+}
+
+// What can be chosen depends on the data.
+function fillControls() {
+  document.getElementById("signal").replaceChildren(...signalNames().map((name) => h("option", { value: name }, SIGNALS[name])));
+  document.getElementById("preset").replaceChildren(...report.presets.map((p, i) => h("option", { value: String(i) }, p.name)));
 }
 
 function setUpControls() {
   const signal = document.getElementById("signal"), preset = document.getElementById("preset");
-  signal.append(...signalNames().map((name) => h("option", { value: name }, SIGNALS[name])));
-  preset.append(...report.presets.map((p, i) => h("option", { value: String(i) }, p.name)));
   signal.addEventListener("change", () => go({ signal: signal.value }));
   preset.addEventListener("change", () => go({ preset: Number(preset.value) }));
   document.getElementById("palette").addEventListener("change", (event) => { root.dataset.palette = event.target.value; repaint(); });
@@ -73,18 +77,3 @@ function onKey(event) {
 
 // What the tests hold to the Python side, and whoever wants to look further in the console.
 globalThis.ktae = { report, state, groupStatistics, runsOf, idsOf };
-
-(async () => {
-  try {
-    await readFrame();
-    drawNotes();
-    readState();
-    setUpControls();
-    await readRest();
-    draw();
-    root.dataset.ready = "true";
-  } catch (error) {
-    document.getElementById("main").replaceChildren(h("p", { class: "warn" }, `This page could not be read: ${error.message}. It needs a browser of 2023 or later.`));
-    throw error;
-  }
-})();

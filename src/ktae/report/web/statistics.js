@@ -128,7 +128,7 @@ function countGroup(g, s) {
 }
 
 // A group with its explanations, made when asked for; the last few groups are kept.
-const groupCache = new Map();
+const groupCache = new Map(); // emptied where other data are swapped in
 function groupStatistics(g, preset) {
   const key = `${g}/${preset}/${state.finished}`;
   let found = groupCache.get(key);

@@ -10,7 +10,7 @@ function tokenRows() {
     nTrue += right;
     nFalse += groups.known[g] - right;
   });
-  const rows = vocabulary.id.map((id, rank) => ({
+  const rows = vocabulary.id.slice(0, vocabulary.own).map((id, rank) => ({
     id, rank, text: tokenLabel(rank),
     mark: vocabulary.mark[rank], p: vocabulary.p[rank], faint: state.shade !== "all" && vocabulary.p[rank] >= LEVEL, a: vocabulary.a[rank], b: vocabulary.b[rank], groups: vocabulary.groups[rank],
     impact: vocabulary.impact[state.preset][rank], credit: vocabulary.credit[state.preset][rank],

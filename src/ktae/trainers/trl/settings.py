@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -10,18 +11,21 @@ from trl import GRPOConfig
 
 from ktae.errors import InputError
 from ktae.recipe import Recipe
+from ktae.trainers import strongest
 
 
 def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
     """The `GRPOConfig` that trains the recipe, on as many processes as were launched.
 
     Raises:
-        InputError: the processes cannot share a step's rollouts evenly, or TRL refuses a setting.
+        InputError: the processes cannot share a step's rollouts evenly, a tracker is not installed,
+            or TRL refuses a setting.
 
     TRL counts optimizer steps; a recipe counts batches of rollouts, each of which takes
     `optimizer_steps(recipe)` of them. Checkpoints lie between batches, so that a resumed run
     samples what the uninterrupted one would have.
     """
+    _require_trackers(recipe)
     per_step = optimizer_steps(recipe)
     on_gpu = torch.cuda.is_available()
     processes = int(os.environ.get("WORLD_SIZE", "1"))
@@ -53,6 +57,8 @@ def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
         save_steps=recipe.logging.save_every * per_step,
         save_total_limit=recipe.logging.keep_checkpoints,
         logging_steps=per_step,
+        project="ktae",
+        run_name=f"{recipe.name}-seed{recipe.seed}",
         report_to=list(recipe.logging.report_to) or "none",
         disable_tqdm=True,
         # TRL's defaults for these two are meant for GPUs; on a CPU they cost time and precision.
@@ -63,6 +69,17 @@ def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
         vllm_gpu_memory_utilization=recipe.trl.vllm_memory,
         ddp_backend="gloo" if processes > 1 and not on_gpu else None,
     )
+
+
+def _require_trackers(recipe: Recipe) -> None:
+    """Raise an InputError for a tracker that ktae has an extra for and that is not installed."""
+    for name in strongest.TRACKERS:
+        spec = importlib.util.find_spec(name)
+        installed = spec is not None and spec.origin is not None  # wandb leaves a folder wandb/
+        if name in recipe.logging.report_to and not installed:
+            raise InputError(
+                f"logging.report_to has {name}, which is not installed; pip install 'ktae[{name}]'"
+            )
 
 
 def _passes(recipe: Recipe, processes: int) -> tuple[int, int]:

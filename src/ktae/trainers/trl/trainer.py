@@ -13,6 +13,7 @@ from trl import GRPOTrainer
 from ktae.credit import AnEstimator, check_threshold, credit_table, token_credit
 from ktae.estimators import Estimator, as_estimator
 from ktae.rollouts.tokens import vocabulary
+from ktae.trainers import strongest
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics, table_estimator
 from ktae.trainers.trl.checks import (
     check_arguments,
@@ -103,6 +104,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         self.on_rollouts = on_rollouts
         check_padding(self._tokenizer)
         self._correctness_column = correctness_column(self.reward_func_names, correctness)
+        self._trackers = [name for name in strongest.TRACKERS if name in self.args.report_to]
+        self._strongest: list[strongest.TokenSums] = []
         self._scored: list[_Scored] = []
         self._tool_mask: list[list[int]] | None = None
         if estimator is not None:
@@ -193,6 +196,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             seconds = _largest(torch.tensor([seconds], device=credit.device)).item()
             for name, value in (metrics | {f"{PREFIX}seconds": seconds}).items():
                 self._metrics[mode][name].append(value)
+            if self._trackers and mode == "train":
+                self._strongest.append(strongest.token_sums(seen))
             if self.log_completions:
                 rows = zip(credit.tolist(), scored.token_ids, strict=True)
                 own = [[round(x, 5) for x in row[: len(ids)]] for row, ids in rows]
@@ -265,13 +270,21 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         return Seen(*batch, correct[touched], groups, credit, own)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """TRL's, with the estimator's share of the time that the steps since the last took."""
+        """TRL's, with the estimator's share of the time that the steps since the last took, and
+        the strongest tokens of those steps."""
         metrics = self._metrics["train" if self.model.training else "eval"]
         step_time = sum(metrics.get("step_time", ()))
         if step_time > 0 and f"{PREFIX}seconds" in metrics:
             share = sum(metrics[f"{PREFIX}seconds"]) / step_time
             metrics[f"{PREFIX}step_share"].append(share)
         super().log(logs, start_time)
+        if self._strongest and self.model.training:
+            sums = strongest.merged(gather_object(self._strongest))
+            self._strongest = []
+            if self.accelerator.is_main_process:
+                rows = strongest.rows_of(sums, self._tokenizer)
+                more = {"train/global_step": self.state.global_step}
+                strongest.log(self._trackers, rows, **more)
 
 
 def _sum(values: torch.Tensor) -> torch.Tensor:

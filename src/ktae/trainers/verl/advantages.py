@@ -16,6 +16,7 @@ import torch
 from ktae.credit import token_credit
 from ktae.errors import InputError
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics
+from ktae.trainers.strongest import TokenSums, token_sums
 from ktae.trainers.verl import names, options
 
 
@@ -31,6 +32,10 @@ class Rollouts:
     """Training steps done before; None where it is not known."""
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     """Filled in by the estimator."""
+    wants_sums: bool = False
+    """Whether the estimator is to fill in the next."""
+    sums: TokenSums | None = None
+    """The credit of each distinct token."""
 
 
 _current: contextvars.ContextVar[Rollouts | None] = contextvars.ContextVar("rollouts", default=None)
@@ -97,6 +102,8 @@ def verl_advantages(
     )  # fmt: skip
     rollouts.metrics |= step_metrics(seen, base, chosen.estimator)
     rollouts.metrics[f"{PREFIX}seconds"] = seconds
+    if rollouts.wants_sums:
+        rollouts.sums = token_sums(seen)
     credit += base  # in place: the batch is large
     return credit, credit
 

@@ -14,6 +14,7 @@ from verl.trainer.ppo.v1 import (
 )
 
 from ktae.errors import InputError
+from ktae.trainers import strongest
 from ktae.trainers.verl import names
 from ktae.trainers.verl.advantages import Rollouts, handed_over, rollouts_of_infos
 
@@ -42,10 +43,20 @@ class KTAETrainer:
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         done: int = self.global_steps - 1  # type: ignore[attr-defined]  # counted from 1
+        trackers = [name for name in strongest.TRACKERS if name in self._loggers()]
         with handed_over(_fetch(batch, done)) as rollouts:
+            rollouts.wants_sums = bool(trackers)
             computed = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
         metrics.update(rollouts.metrics)
+        if rollouts.sums is not None:
+            # Not among the metrics: verl's file and tensorboard take numbers alone.
+            rows = strongest.rows_of(rollouts.sums, self.tokenizer)  # type: ignore[attr-defined]
+            strongest.log(trackers, rows, step=done + 1)
         return computed
+
+    def _loggers(self) -> list[str]:
+        given = self.config.trainer.logger  # type: ignore[attr-defined]
+        return [given] if isinstance(given, str) else list(given)
 
 
 def _fetch(batch: Any, step: int) -> Rollouts:

@@ -1,0 +1,18 @@
+// Draws the data that are in the file.
+
+(async () => {
+  try {
+    const fresh = await readFrame();
+    Object.assign(report, fresh);
+    drawNotes();
+    readState();
+    fillControls();
+    setUpControls();
+    await readRest(report);
+    draw();
+    root.dataset.ready = "true";
+  } catch (error) {
+    document.getElementById("main").replaceChildren(h("p", { class: "warn" }, `This page could not be read: ${error.message}. It needs a browser of 2023 or later.`));
+    throw error;
+  }
+})();
