@@ -55,8 +55,10 @@ Seed = Annotated[int, typer.Option(min=0, help="Of the sampling.")]
 Output = Annotated[
     Path | None,
     typer.Option(
+        "--output",
+        "-o",
         help="Folder for everything; an unfinished evaluation in it is continued "
-        "[default: evals/MODEL; with --regrade none]."
+        "[default: evals/MODEL; with --regrade none].",
     ),
 ]
 TokenizerName = Annotated[

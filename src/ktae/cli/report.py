@@ -35,7 +35,7 @@ def report(
     inputs: Inputs,
     tokenizer: TokenizerName = None,
     output: Annotated[
-        Path | None, typer.Option(help="The HTML file [default: report.html].")
+        Path | None, typer.Option("--output", "-o", help="The HTML file [default: report.html].")
     ] = None,
     estimator: EstimatorName = None,
     settings: Settings = None,

@@ -61,7 +61,11 @@ TokenizerName = Annotated[
 ]
 Output = Annotated[
     Path,
-    typer.Option(help="One row a rollout; the credit table goes beside it, to *.tokens.parquet."),
+    typer.Option(
+        "--output",
+        "-o",
+        help="One row a rollout; the credit table goes beside it, to *.tokens.parquet.",
+    ),
 ]
 
 

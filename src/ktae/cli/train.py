@@ -27,7 +27,8 @@ def train(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="The run folder [default: runs/NAME-seedSEED].")
+        Path | None,
+        typer.Option("--output", "-o", help="The run folder [default: runs/NAME-seedSEED]."),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in the folder.")
