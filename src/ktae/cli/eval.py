@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ktae._version import __version__
 from ktae.cli import eval_options as options
-from ktae.cli.options import Correctness, Fields, PoolModels, fields_of, note_reading
+from ktae.cli.options import Correctness, Fields, MaxResponse, PoolModels, fields_of, note_reading
 from ktae.errors import InputError
 from ktae.files.text import printable
 
@@ -55,6 +55,7 @@ def eval_(
     correctness: Correctness = None,
     field: Fields = None,
     pool_models: PoolModels = None,
+    max_response: MaxResponse = None,
     time_limit: options.TimeLimit = 5.0,
     workers: options.Workers = None,
     show: options.Show = 20,
@@ -73,7 +74,7 @@ def eval_(
     if problems is not None and recipe is None:
         raise InputError("--problems is for --recipe; benchmarks are taken whole")
     if regrade is not None:
-        outputs = read_saved(regrade, correctness, field, pool_models)
+        outputs = read_saved(regrade, correctness, field, pool_models, max_response)
         _regrade(console, regrade, outputs, names, output, tokenizer, partial, how)
         return
     assert model is not None
@@ -176,7 +177,11 @@ def _name_of(model: str) -> str:
 
 
 def read_saved(
-    path: Path, correctness: str | None, field: list[str] | None, pool_models: bool | None
+    path: Path,
+    correctness: str | None,
+    field: list[str] | None,
+    pool_models: bool | None,
+    max_response: int | None,
 ) -> list[Output]:
     """The outputs that are there already; what they were read as is said on stderr."""
     from ktae.evaluation import outputs as saved
@@ -184,7 +189,7 @@ def read_saved(
     from ktae.rollouts.tolerance import Tolerance
 
     found = Tolerance(strict=True)
-    reading = Options(correctness=correctness, fields=fields_of(field))
+    reading = Options(correctness=correctness, fields=fields_of(field), max_response=max_response)
     outputs = saved.read(path, reading, pool_models=bool(pool_models), tolerance=found)
     if not pool_models:
         models = len(saved.by_model(outputs))

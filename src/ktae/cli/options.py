@@ -78,6 +78,11 @@ PoolModels = Annotated[
     ),
 ]
 
+MaxResponse = Annotated[
+    int | None,
+    typer.Option(min=1, help="Longest response, in characters [default: 2,000,000]."),
+]
+
 
 def check(tokenizer: str | None, threshold: float) -> None:
     """Raise an InputError for options that cannot be meant."""
@@ -101,6 +106,7 @@ def load_dump(
     correctness: str | None,
     field: Sequence[str] | None,
     pool_models: bool | None,
+    max_response: int | None,
 ) -> Dump:
     """The rollouts that the options of a command name, at least one; what is noted is on stderr."""
     from rich.console import Console
@@ -115,6 +121,7 @@ def load_dump(
             correctness=correctness,
             fields=fields_of(field),
             pool_models=pool_models,
+            max_response=max_response,
         )
         reading.require_rollouts(dump)
     note_reading(dump.tolerance, len(dump.rollouts))
