@@ -94,6 +94,7 @@ class Following:
         self._tokenizer = load_tokenizer(tokenizer) if tokenizer else None
         self._words: dict[str, int] = {}
         self._number = 0
+        self._ended = False
         self._looks: dict[Path, Look] = {}
         self._tried: dict[Path, Look] = {}
         self._steps: dict[Path, Step] = {}
@@ -136,6 +137,12 @@ class Following:
             except Exception as error:  # the thread is to live: the page says it
                 self._trouble(str(self.folder), f"{type(error).__name__}: {error}")
 
+    def end(self) -> None:
+        """Let those go who wait for changes, now and from now on."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
     def changes(self, after: int, timeout: float) -> dict[str, Any]:
         """What is new since `after`, as JSON; waits up to `timeout` seconds until there is any.
 
@@ -146,7 +153,7 @@ class Following:
             cannot be read and why.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._number > after, timeout)
+            self._changed.wait_for(lambda: self._number > after or self._ended, timeout)
             steps = [self._steps[file] for file in self._looks if file in self._steps]
             anew = after < self._logged_anew
             return {

@@ -58,6 +58,7 @@ class Server(ThreadingHTTPServer):
         """
         self.following = following
         self.page: Page = render_watch(title)
+        self.stopped = threading.Event()
         self.own_names = {"localhost", host, socket.gethostname(), socket.getfqdn()}
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
@@ -91,13 +92,13 @@ def serving(
         InputError: the address cannot be had, or jinja2 is not installed.
     """
     server = _listen(following, title, host, port)
-    stop = threading.Event()
-    thread = threading.Thread(target=following.watch, args=(stop,), daemon=True)
+    thread = threading.Thread(target=following.watch, args=(server.stopped,), daemon=True)
     thread.start()
     try:
         yield server
     finally:
-        stop.set()
+        server.stopped.set()
+        following.end()
         server.server_close()
         thread.join(timeout=5)
 
@@ -138,6 +139,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:  # the base class finds it by this name
         """The page, what is new since a number, or one step."""
+        if self.server.stopped.is_set():  # a connection may outlive the server's block
+            self.close_connection = True
+            return
         try:
             allowed = is_own_name(self.headers.get("Host"), self.server.own_names)
         except ValueError:  # an address in brackets that is none
