@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,8 @@ CHECKED_AT_ONCE = 1 << 20
 EQUAL = 1e-6
 """Graded scores that differ by less than this share of the largest are equal: trainers keep rewards
 in single precision, and their sums round differently in another order."""
+
+Sequences = Literal["cpu", "naive"]
 
 ScoreRange = tuple[float, float] | None
 """The least and the greatest graded score that an estimator takes; None: it takes verdicts."""
@@ -53,6 +55,8 @@ class Context(NamedTuple):
     """The texts of the token ids, for units that are made of text."""
     step: int | None = None
     """Training steps done before these rollouts were sampled; None outside of a training."""
+    sequences: Sequences = "cpu"
+    """What computes the credit that follows the order of tokens (`ktae.backends.sequences`)."""
 
 
 class Batch(NamedTuple):
@@ -86,8 +90,9 @@ class Batch(NamedTuple):
     """Token ids that are not counted and get no credit, as if they were masked."""
     look_up_unknown: bool = False
     """Give the tokens of rollouts of unknown correctness the credit that equal tokens of the known
-    ones have, 0 where there is none; they are left out of the statistics in any case. This is how
-    held-out rollouts are scored (`ktae.validity.held_out`). Host backends alone know it."""
+    ones have, 0 where there is none; they are left out of the statistics in any case. Where credit
+    follows the order of tokens, equal ones are in equal places, too. This is how held-out rollouts
+    are scored (`ktae.validity.held_out`). Host backends alone know it."""
 
     @property
     def group_b(self) -> np.ndarray:

@@ -298,7 +298,10 @@ def _estimate(
     chosen = resolve(how.backend, token_ids)
     if chosen.arrays == "torch" and _stays_on_device(token_ids) and not estimator.on_host:
         return _on_device(chosen, arrays, estimator, rewards_and_base, how)
-    context = Context(_on_arrays(chosen, how.memory_bytes), how.vocabulary, how.step)
+    context = Context(
+        _on_arrays(chosen, how.memory_bytes), how.vocabulary, how.step,
+        sequences="naive" if chosen.name == "naive" else "cpu",
+    )  # fmt: skip
     batch = make_batch(*map(on_host, arrays), score_range=estimator.score_range, context=context)
     if rewards_and_base:
         batch = batch._replace(base=_base(batch, *map(on_host, rewards_and_base)))

@@ -5,7 +5,8 @@ itself, prints itself, and survives a round trip through a recipe. A function of
 too: `Function(function)`, or the function itself wherever an estimator is asked for.
 """
 
-from ktae.estimators.base import ContingencyEstimator, Estimator
+from ktae.estimators.base import ContingencyEstimator, Estimator, SequenceEstimator
+from ktae.estimators.conflict_tokens import ConflictTokens
 from ktae.estimators.function import CreditFunction, Function
 from ktae.estimators.ktae import KTAE
 from ktae.estimators.presence import PresenceZ
@@ -15,8 +16,10 @@ from ktae.estimators.section import (
     as_estimator,
     from_section,
     preset,
+    table_estimator,
     to_section,
 )
+from ktae.estimators.tempo import Tempo
 from ktae.estimators.transforms import (
     TRANSFORMS,
     Centred,
@@ -42,6 +45,7 @@ __all__ = [
     "TRANSFORMS",
     "UNITS",
     "Centred",
+    "ConflictTokens",
     "ContingencyEstimator",
     "CreditFunction",
     "Decayed",
@@ -56,12 +60,15 @@ __all__ = [
     "RandomPlaces",
     "RolloutMean",
     "Scaled",
+    "SequenceEstimator",
     "ShuffledValues",
+    "Tempo",
     "Transform",
     "WithinRollout",
     "as_estimator",
     "from_section",
     "preset",
+    "table_estimator",
     "to_section",
     "unit_keys",
 ]

@@ -288,6 +288,12 @@ class ShuffledValues(_Seeded, Moved):
                     "let ShuffledValues wrap the estimator inside of OverUnits"
                 )
             inner = inner.inner
+        if not inner.one_value_a_token:
+            raise InputError(
+                f"ShuffledValues wraps {type(inner).__name__}, which gives one token several "
+                "values, by its place; expected one value for each token of a group. RandomPlaces "
+                "and PermutedLabels are controls of it"
+            )
 
     def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:
         """See `controls.shuffled_values`."""
@@ -310,6 +316,13 @@ class RandomPlaces(_Seeded, Moved):
         return controls.random_places(
             credit_bt, batch.counted(), token_ids=batch.token_ids, seed=self.seed
         )
+
+
+def innermost(estimator: Estimator) -> Estimator:
+    """What is wrapped by all the wrappers; an estimator without any is its own."""
+    while isinstance(estimator, Transform):
+        estimator = estimator.inner
+    return estimator
 
 
 def ignored_by(estimator: Estimator) -> tuple[int, ...]:

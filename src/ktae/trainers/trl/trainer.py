@@ -11,9 +11,9 @@ from accelerate.utils import gather, gather_object
 from trl import GRPOTrainer
 
 from ktae.credit import AnEstimator, check_threshold, credit_table, token_credit
-from ktae.estimators import Estimator, as_estimator
+from ktae.estimators import Estimator, as_estimator, table_estimator
 from ktae.rollouts.tokens import vocabulary
-from ktae.trainers.metrics import PREFIX, Seen, step_metrics, table_estimator
+from ktae.trainers.metrics import PREFIX, Seen, step_metrics
 from ktae.trainers.trl.checks import (
     check_arguments,
     check_padding,
