@@ -30,6 +30,8 @@ ESTIMATORS = {
     "no-tf": preset("no-tf"),
     "calibrated, tokens": Scaled(PresenceZ(), 0.3),
     "calibrated": preset("calibrated"),
+    "tempo": preset("tempo"),
+    "conflict-tokens": preset("conflict-tokens"),
 }
 
 

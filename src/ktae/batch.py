@@ -7,12 +7,13 @@ by themselves: `unit_keys` and `ktae.estimators.controls`, whose transforms call
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from ktae.arrays import LARGEST, Array, ArrayLike, as_array, describe, kind
+from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array, ArrayLike, as_array, describe, kind
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class Context(NamedTuple):
     """Training steps done before these rollouts were sampled; None outside of a training."""
     sequences: Sequences = "cpu"
     """What computes the credit that follows the order of tokens (`ktae.backends.sequences`)."""
+    policy: Mapping[str, np.ndarray] = MappingProxyType({})
+    """What is known of the policy that sampled: `log_probs` and `entropies`, (B, T) float64."""
 
 
 class Batch(NamedTuple):
@@ -107,6 +110,13 @@ class Batch(NamedTuple):
         for token_id in self.ignored:
             counted_bt &= self.token_ids != token_id
         return counted_bt
+
+    def check_token_ids(self) -> None:
+        """Raise an InputError for the first id out of range, where no backend looks at them."""
+        bad_bt = (self.token_ids < 0) | (self.token_ids > MAX_TOKEN_ID)
+        bad = np.argwhere(np.not_equal(self.mask, 0) & bad_bt)
+        if len(bad):
+            raise bad_token_id(self.token_ids, *bad[0])
 
     def evidence(self) -> np.ndarray:
         """(B,) float64 verdicts or scores, NaN for unknown."""
@@ -311,6 +321,14 @@ def finite_per_rollout(name: str, values: ArrayLike, n_rows: int) -> np.ndarray:
             f"{name}[{bad[0]}] is {numbers[bad[0]]}; expected a finite number within ±{LARGEST:g}"
         )
     return numbers
+
+
+def numbers_per_token(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
+    """(B, T) float64; NaN and the like are found where they are looked at."""
+    array = as_array(name, values)
+    if array.shape != shape or kind(array) not in "iuf":
+        raise InputError(f"{name} is {describe(array)}; expected numbers of shape {shape}")
+    return array.astype(np.float64)
 
 
 def bad_token_id(token_ids: Array, row: int, column: int) -> InputError:

@@ -5,10 +5,11 @@ itself, prints itself, and survives a round trip through a recipe. A function of
 too: `Function(function)`, or the function itself wherever an estimator is asked for.
 """
 
-from ktae.estimators.base import ContingencyEstimator, Estimator, SequenceEstimator
+from ktae.estimators.base import AdvantageEstimator, ContingencyEstimator, Estimator
 from ktae.estimators.conflict_tokens import ConflictTokens
 from ktae.estimators.function import CreditFunction, Function
 from ktae.estimators.ktae import KTAE
+from ktae.estimators.policy import AdvantageReweighting, EntropyWeights
 from ktae.estimators.presence import PresenceZ
 from ktae.estimators.section import (
     KINDS,
@@ -44,11 +45,14 @@ __all__ = [
     "PRESETS",
     "TRANSFORMS",
     "UNITS",
+    "AdvantageEstimator",
+    "AdvantageReweighting",
     "Centred",
     "ConflictTokens",
     "ContingencyEstimator",
     "CreditFunction",
     "Decayed",
+    "EntropyWeights",
     "Estimator",
     "Function",
     "GroupMean",
@@ -60,7 +64,6 @@ __all__ = [
     "RandomPlaces",
     "RolloutMean",
     "Scaled",
-    "SequenceEstimator",
     "ShuffledValues",
     "Tempo",
     "Transform",

@@ -66,6 +66,11 @@ class Estimator(abc.ABC):
         return False
 
     @property
+    def needs_policy(self) -> frozenset[str]:
+        """What it needs of the policy that sampled: `log_probs`, `entropies`, both or nothing."""
+        return frozenset()
+
+    @property
     def on_host(self) -> bool:
         """Whether it takes arrays in the host's memory alone; tensors are brought there."""
         return False
@@ -99,12 +104,12 @@ class Estimator(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class SequenceEstimator(Estimator):
-    """An estimator whose credit follows the order of tokens, and with it the rewards.
+class AdvantageEstimator(Estimator):
+    """An estimator that changes the rollout advantage token by token, and so computes it itself.
 
     Verdicts, 1 and 0, are its rewards, or graded scores. It does not see the trainer's rewards, in
     which there may be penalties of length or format; so its own rollout advantage is that of the
-    verdicts. It is computed on the CPU, whatever the backend (`ktae.backends.sequences`).
+    verdicts. It is computed in the host's memory, whatever the backend.
     """
 
     scale_by_std: bool = True

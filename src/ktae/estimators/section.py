@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.estimators import conflict_tokens, ktae, presence, tempo
+from ktae.estimators import conflict_tokens, ktae, policy, presence, tempo
 from ktae.estimators.base import Estimator
 from ktae.estimators.function import SIGNATURE, Function
 from ktae.estimators.transforms import TRANSFORMS, Transform, innermost
@@ -25,8 +25,10 @@ KINDS: dict[str, type[Estimator]] = {
     "presence-z": presence.PresenceZ,
     "tempo": tempo.Tempo,
     "conflict-tokens": conflict_tokens.ConflictTokens,
+    "advantage-reweighting": policy.AdvantageReweighting,
+    "entropy-weights": policy.EntropyWeights,
 }
-"""The estimators with settings of their own."""
+"""The estimators with settings of their own. Those that are no presets need what no dump holds."""
 
 PRESETS: dict[str, Callable[..., Estimator]] = {
     "paper": ktae.paper,

@@ -50,6 +50,11 @@ class Transform(Estimator):
         return self.inner.needs_vocabulary
 
     @property
+    def needs_policy(self) -> frozenset[str]:
+        """The wrapped estimator's."""
+        return self.inner.needs_policy
+
+    @property
     def on_host(self) -> bool:
         """The wrapped estimator's."""
         return self.inner.on_host
