@@ -59,7 +59,7 @@ class Context(NamedTuple):
     sequences: Sequences = "cpu"
     """What computes the credit that follows the order of tokens (`ktae.backends.sequences`)."""
     policy: Mapping[str, np.ndarray] = MappingProxyType({})
-    """What is known of the policy that sampled: `log_probs` and `entropies`, (B, T) float64."""
+    """What is known of the policy that sampled: `log_probs` and `entropies`, (B, T)."""
 
 
 class Batch(NamedTuple):
@@ -113,6 +113,9 @@ class Batch(NamedTuple):
 
     def check_token_ids(self) -> None:
         """Raise an InputError for the first id out of range, where no backend looks at them."""
+        inside = self.token_ids[np.not_equal(self.mask, 0)]
+        if not inside.size or (inside.min() >= 0 and inside.max() <= MAX_TOKEN_ID):
+            return
         bad_bt = (self.token_ids < 0) | (self.token_ids > MAX_TOKEN_ID)
         bad = np.argwhere(np.not_equal(self.mask, 0) & bad_bt)
         if len(bad):
@@ -324,11 +327,11 @@ def finite_per_rollout(name: str, values: ArrayLike, n_rows: int) -> np.ndarray:
 
 
 def numbers_per_token(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
-    """(B, T) float64; NaN and the like are found where they are looked at."""
+    """(B, T) numbers; what is none, as NaN, is found where it is looked at."""
     array = as_array(name, values)
     if array.shape != shape or kind(array) not in "iuf":
         raise InputError(f"{name} is {describe(array)}; expected numbers of shape {shape}")
-    return array.astype(np.float64)
+    return array
 
 
 def bad_token_id(token_ids: Array, row: int, column: int) -> InputError:

@@ -51,10 +51,12 @@ class AdvantageReweighting(AdvantageEstimator):
     # Not of tensors: it is `on_host`.
     def credit(self, batch: Batch, weight: float = 1.0) -> Array:  # type: ignore[override]
         """See `Estimator.credit`."""
-        counted_bt, known_b = _counted(batch)
-        probability_bt = np.exp(_of_policy(batch, "log_probs", counted_bt))
-        advantage_b = _advantages(batch, known_b, self.scale_by_std)
-        return _written(batch, -weight * self.alpha * (1 - probability_bt) * advantage_b[:, None])
+        known_bt, out = _prepared(batch)
+        advantage_b = _advantages(batch, known_bt, self.scale_by_std)
+        log_probs_n = _of_policy(batch, "log_probs", known_bt)
+        advantage_n = np.repeat(advantage_b, known_bt.sum(axis=1))  # row by row, as the others
+        out[known_bt] += weight * self.alpha * (np.exp(log_probs_n) - 1) * advantage_n
+        return out
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -113,22 +115,33 @@ class EntropyWeights(AdvantageEstimator):
     # Not of tensors: it is `on_host`.
     def credit(self, batch: Batch, weight: float = 1.0) -> Array:  # type: ignore[override]
         """See `Estimator.credit`."""
-        counted_bt, known_b = _counted(batch)
-        entropy_bt = _of_policy(batch, "entropies", counted_bt)
-        advantage_b = _advantages(batch, known_b, self.scale_by_std)
-        credit_bt = np.zeros(counted_bt.shape)
+        known_bt, out = _prepared(batch)
+        advantage_b = _advantages(batch, known_bt, self.scale_by_std)
+        entropy_n = _of_policy(batch, "entropies", known_bt)
+        ends_b = np.cumsum(known_bt.sum(axis=1))
         for start, stop in zip(batch.starts[:-1], batch.starts[1:], strict=True):
             rows = batch.rows[start:stop]
-            rows = rows[known_b[rows]]
+            rows = rows[known_bt[rows].any(axis=1)]
             right_n = batch.correct[rows] == 1
-            if right_n.any() and not right_n.all():  # else there is nothing to compare
-                own = self._of_group(entropy_bt[rows], counted_bt[rows], right_n)
-                credit_bt[rows] = own - advantage_b[rows, None]
-        return _written(batch, weight * credit_bt * counted_bt)
+            if not right_n.any() or right_n.all():  # there is nothing to compare
+                continue
+            lengths_n = known_bt[rows].sum(axis=1)
+            inside = np.arange(lengths_n.max()) < lengths_n[:, None]
+            packed = np.zeros(inside.shape)
+            packed[inside] = np.concatenate(
+                [
+                    entropy_n[ends_b[row] - n : ends_b[row]]
+                    for row, n in zip(rows, lengths_n, strict=True)
+                ]
+            )
+            shaped = self._of_group(packed, inside, right_n) - advantage_b[rows, None]
+            for row, own in zip(rows, weight * shaped, strict=True):
+                out[row, known_bt[row]] += own[: known_bt[row].sum()]
+        return out
 
-    def _of_group(self, entropy: np.ndarray, counted: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """(n, T) the advantages of one group's known rollouts."""
-        packed, inside = _packed(entropy, counted)
+    def _of_group(self, packed: np.ndarray, inside: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """(n, T) the advantages of one group's rollouts, of entropies from the left on."""
+        width = packed.shape[1]
         if self.level == "rollout":
             packed = packed.sum(axis=1, keepdims=True) / inside.sum(axis=1, keepdims=True)
             inside = np.ones_like(packed, dtype=bool)
@@ -136,8 +149,7 @@ class EntropyWeights(AdvantageEstimator):
         shaped = np.zeros(packed.shape)
         for own, sign in ((right, 1.0), (~right, -1.0)):
             share = np.where(inside[own], packed[own] ** sign, 0.0)
-            there = inside[own].sum(axis=0)
-            total = share.sum(axis=0)
+            there, total = inside[own].sum(axis=0), share.sum(axis=0)
             bonus = there * share / np.where(there > 0, total, 1.0)
             shaped[own] = sign * (self.alpha1 + self.alpha2 * bonus)
         parts = [right, ~right] if self.normalize == "class" else [np.ones_like(right)]
@@ -146,42 +158,38 @@ class EntropyWeights(AdvantageEstimator):
             spread = values.std(ddof=1) if len(values) > 1 else 0.0
             scale = spread + EPSILON if self.scale_by_std else 1.0
             shaped[part] = (shaped[part] - values.mean()) / scale
-        if self.level == "rollout":
-            return np.broadcast_to(shaped, counted.shape)
-        out: np.ndarray = np.zeros(counted.shape)
-        out[counted] = shaped[inside]  # both go row by row
-        return out
+        return np.broadcast_to(shaped, (len(shaped), width))
 
 
-def _counted(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """(B, T) tokens that count; (B,) rollouts that are evidence."""
+def _prepared(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    """(B, T) the tokens that get credit; (B, T) float32 the bases, to which it is added."""
     if batch.look_up_unknown:
         raise InputError("weights by the policy tell nothing of held-out rollouts' verdicts")
     batch.check_token_ids()
-    counted_bt = batch.counted()
-    return counted_bt, (batch.correct != UNKNOWN) & counted_bt.any(axis=1)
+    known_bt = batch.counted()
+    known_bt &= (batch.correct != UNKNOWN)[:, None]
+    base_b = batch.base.astype(np.float32)
+    return known_bt, base_b[:, None] * np.not_equal(batch.mask, 0)
 
 
-def _of_policy(batch: Batch, name: str, counted_bt: np.ndarray) -> np.ndarray:
-    """(B, T), 0 where a token does not count."""
+def _of_policy(batch: Batch, name: str, known_bt: np.ndarray) -> np.ndarray:
+    """(n,) float64 of the tokens that get credit, row by row."""
     if name not in batch.context.policy:
         raise InputError(f"this estimator needs {name}, and there is none")
-    values_bt = np.where(counted_bt, batch.context.policy[name], 0.0)
-    good_bt = values_bt <= 0 if name == "log_probs" else values_bt >= 0
+    values_n: np.ndarray = batch.context.policy[name][known_bt].astype(np.float64)
+    good_n = values_n <= 0 if name == "log_probs" else values_n >= 0
     # A probability of 1 may come out a little above it, and an entropy of 0 a little below.
-    bad = np.argwhere(~(good_bt | (np.abs(values_bt) < 1e-3)))
+    bad = np.flatnonzero(~(good_n | (np.abs(values_n) < 1e-3)))
     if len(bad):
-        row, column = bad[0]
+        row, column = np.argwhere(known_bt)[bad[0]]
         expected = "a log-probability, up to 0" if name == "log_probs" else "an entropy, from 0"
-        raise InputError(
-            f"{name}[{row}, {column}] is {values_bt[row, column]}; expected {expected}"
-        )
-    clipped_bt: np.ndarray = values_bt.clip(max=0) if name == "log_probs" else values_bt.clip(0)
-    return clipped_bt
+        raise InputError(f"{name}[{row}, {column}] is {values_n[bad[0]]}; expected {expected}")
+    return values_n.clip(max=0) if name == "log_probs" else values_n.clip(0)
 
 
-def _advantages(batch: Batch, known_b: np.ndarray, scale_by_std: bool) -> np.ndarray:
+def _advantages(batch: Batch, known_bt: np.ndarray, scale_by_std: bool) -> np.ndarray:
     """(B,) float64 rollout advantages of the verdicts; 0 for unknown ones, and without contrast."""
+    known_b = np.asarray(known_bt.any(axis=1))
     reward_b = np.where(known_b, np.nan_to_num(batch.evidence()), 0.0)
     group_b = batch.group_b
     advantage_b: np.ndarray = rollout_advantages(
@@ -193,18 +201,3 @@ def _advantages(batch: Batch, known_b: np.ndarray, scale_by_std: bool) -> np.nda
     np.maximum.at(high_g, group_b[known_b], reward_b[known_b])
     equal_g = ~(high_g - low_g > EQUAL * np.maximum(np.abs(low_g), np.abs(high_g)))
     return np.where(equal_g[group_b], 0.0, advantage_b)
-
-
-def _packed(values: np.ndarray, counted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each row's counted values from the left on, 0 after them, and where they are."""
-    inside = np.arange(counted.shape[1]) < counted.sum(axis=1)[:, None]
-    packed = np.zeros(values.shape)
-    packed[inside] = values[counted]
-    return packed, inside
-
-
-def _written(batch: Batch, credit_bt: np.ndarray) -> np.ndarray:
-    """Rounded, plus the base; ignored tokens have the base alone."""
-    out: np.ndarray = (credit_bt * batch.counted() + batch.base[:, None]).astype(np.float32)
-    out *= np.not_equal(batch.mask, 0)
-    return out
