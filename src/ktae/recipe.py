@@ -13,7 +13,8 @@ from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, Tag
 
 from ktae.demo import language_named
 from ktae.errors import InputError
-from ktae.estimators import Estimator, from_section, to_section
+from ktae.estimators import AdvantageEstimator, Estimator, from_section, to_section
+from ktae.estimators.transforms import innermost
 from ktae.evaluation.templates import INSTRUCTION
 from ktae.files.typed import Section, explain, parse_yaml, read_mapping
 from ktae.recipe_legacy import translated
@@ -320,6 +321,18 @@ class Recipe(Section):
             raise ValueError(
                 f"algorithm.minibatches is {self.algorithm.minibatches}; expected a divisor of the "
                 f"{rollouts} rollouts of a step (rollout.prompts_per_step × rollout.group_size)"
+            )
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _one_scale(self) -> Recipe:
+        scaled = self.algorithm.scale_by_std
+        inner = None if self.credit is None else innermost(self.credit)
+        if isinstance(inner, AdvantageEstimator) and inner.scale_by_std != scaled:
+            raise ValueError(
+                f"credit.scale_by_std is {inner.scale_by_std} and algorithm.scale_by_std is "
+                f"{scaled}; expected the same, since {type(inner).__name__} changes the rollout "
+                "advantage"
             )
         return self
 

@@ -48,7 +48,7 @@ def test_texts_are_encoded_a_few_at_a_time(monkeypatch):
 def test_a_long_response_is_refused_or_left_out_and_an_option_takes_it(tmp_path):
     path = tmp_path / "r.jsonl"
     path.write_text("".join(json.dumps(ROLLOUT | {"response": "x" * n}) + "\n" for n in (5, 50)))
-    with pytest.raises(InputError, match="line 2: the response has 50 characters; .* at most 49"):
+    with pytest.raises(InputError, match=r"line 2: the response has 50 characters; .* at most 49"):
         readers.read([path], max_response=49)
     tolerance = readers.Tolerance()
     assert len(readers.read([path], max_response=49, tolerance=tolerance)) == 1

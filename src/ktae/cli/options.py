@@ -207,7 +207,11 @@ def _note(text: str) -> None:
 
 def note_single_tokens(estimator: Estimator) -> None:
     """Say on stderr that a table of single tokens does not show the whole of the estimator."""
-    if estimator != estimator.in_tables():
+    shown = estimator.in_tables()
+    if shown is None:
+        what = "tables show the paper's statistic of single tokens"
+        typer.echo(f"ktae: {what}; the credit is {estimator}'s, which has none", err=True)
+    elif estimator != shown:
         typer.echo(
             f"ktae: single tokens and verdicts are shown; the estimator is {estimator}", err=True
         )

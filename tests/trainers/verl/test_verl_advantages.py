@@ -295,3 +295,20 @@ def test_several_outputs_of_one_session_are_refused():
     _refuse_several_outputs(["a_0_0", "a_1_0", "pad_0_0"])
     with pytest.raises(InputError, match="a_1_1 is one of several outputs"):
         _refuse_several_outputs(["a_0_0", "a_1_0", "a_1_1"])
+
+
+def test_log_probabilities_are_verl_s_own():
+    import torch
+
+    data, estimator = batch(), from_section("advantage-reweighting")
+    log_probs = torch.rand(data.batch["responses"].shape).log()
+    data.batch["old_log_probs"] = log_probs
+    used = compute(data, credit={"estimator": "advantage-reweighting"})
+    wanted = expected(data, estimator=estimator, log_probs=log_probs.numpy())
+    np.testing.assert_allclose(used, wanted, atol=1e-5)
+    assert not np.allclose(used, expected(data, estimator="tempo"), atol=0.01)
+
+
+def test_the_old_trainer_keeps_no_entropies():
+    with pytest.raises(InputError, match="needs entropies, and verl hands none over"):
+        compute(batch(), credit={"estimator": "entropy-weights"})
