@@ -19,7 +19,7 @@ from ktae.demo import SUMS
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.errors import InputError
 from ktae.estimators import Function, OverUnits, PresenceZ, Scaled, from_section
-from ktae.trainers.trl.tasks import TASKS
+from ktae.trainers.trl import tasks
 from ktae_lab.align import measure as measuring
 from ktae_lab.align.gradients import Reference, cosine, policy_gradient, product
 from ktae_lab.align.measure import Plan, Products, measure, not_read, token_weights
@@ -177,7 +177,7 @@ def parity(monkeypatch: pytest.MonkeyPatch) -> None:
     def reward(tokenizer: Any, recipe: Any) -> Callable[..., list[float | None]]:
         return lambda completion_ids, **_: [float(sum(ids) % 2) for ids in completion_ids]
 
-    monkeypatch.setitem(TASKS, "demo", dataclasses.replace(TASKS["demo"], reward=reward))
+    monkeypatch.setattr(tasks, "DEMO", dataclasses.replace(tasks.DEMO, reward=reward))
 
 
 @pytest.mark.usefixtures("parity")
@@ -244,14 +244,14 @@ def test_accuracy_is_of_what_could_be_graded(model: Any, monkeypatch: pytest.Mon
     def reward(tokenizer: Any, recipe: Any) -> Callable[..., list[float | None]]:
         return lambda completion_ids, **_: [1, 0, None, None] * (len(completion_ids) // 4)
 
-    monkeypatch.setitem(TASKS, "demo", dataclasses.replace(TASKS["demo"], reward=reward))
+    monkeypatch.setattr(tasks, "DEMO", dataclasses.replace(tasks.DEMO, reward=reward))
     recipe = recipes.load(RECIPE, SMALL)
     found = measure(model, make_tokenizer(SUMS), recipe, ESTIMATORS, Plan(2, 4), lambda *_: None)
     assert found.accuracy == 0.5
 
 
 def test_too_few_prompts_names_what_to_lower(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = TASKS["demo"]
+    task = tasks.DEMO
     few = dataclasses.replace(task, train_set=lambda r: task.train_set(r).select(range(5)))
     monkeypatch.setitem(TASKS, "demo", few)
     with pytest.raises(InputError, match=r"8 prompts are .* are 5; lower --reference-prompts or"):

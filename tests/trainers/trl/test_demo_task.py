@@ -11,9 +11,7 @@ from ktae.demo import SUMS, pretrain
 from ktae.demo.model import make_tokenizer
 from ktae.recipe import Recipe
 from ktae.trainers.trl.run import load_policy
-from ktae.trainers.trl.tasks import TASKS
-
-TASK = TASKS["demo"]
+from ktae.trainers.trl.tasks import DEMO as TASK
 
 each_language = pytest.mark.parametrize("language", [SUMS, MORE], ids=lambda each: each.name)
 

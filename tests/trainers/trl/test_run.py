@@ -13,7 +13,7 @@ from ktae.demo.model import make_model, make_tokenizer
 from ktae.recipe import load
 from ktae.runs import RunFolder
 from ktae.trainers.trl import run as module
-from ktae.trainers.trl.tasks import TASKS
+from ktae.trainers.trl.tasks import DEMO
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,7 +24,7 @@ def recipe(tmp_path, monkeypatch):
     base = tmp_path / "base"
     make_model(SUMS, seed=0).save_pretrained(base)
     make_tokenizer(SUMS).save_pretrained(base)
-    demo = TASKS["demo"]
+    demo = DEMO
 
     def more(recipe):
         return demo.train_set(recipe.model_copy(update={"steps": 5}))
