@@ -9,6 +9,7 @@ from ktae import InputError, recipe
 from ktae.estimators import (
     KTAE,
     Centred,
+    ConflictTokens,
     Decayed,
     Ignoring,
     OverUnits,
@@ -17,6 +18,7 @@ from ktae.estimators import (
     RolloutMean,
     Scaled,
     ShuffledValues,
+    Tempo,
     preset,
 )
 from ktae.runs import RunFolder
@@ -322,3 +324,16 @@ def test_a_task_of_reasoning_gym(write):
 def test_what_is_wrong_in_one_of_several_forms(write, content, message):
     with pytest.raises(InputError, match=message):
         recipe.load(write(MINIMAL | content))
+
+
+def test_what_changes_the_rollout_advantage_is_scaled_as_it_is(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text("{name: r, steps: 1}", encoding="utf-8")
+    both = ["algorithm.scale_by_std=false", "credit.estimator=tempo"]
+    with pytest.raises(
+        InputError, match=r"credit\.scale_by_std is True and algorithm.scale_by_std"
+    ):
+        recipe.load(path, both)
+    loaded = recipe.load(path, [*both, "credit.scale_by_std=false"])
+    assert loaded.credit == Tempo(scale_by_std=False)
+    assert recipe.load(path, ["credit=conflict-tokens"]).credit == ConflictTokens()

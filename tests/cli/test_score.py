@@ -91,6 +91,33 @@ def test_estimator_settings_threshold_and_out(run, tmp_path):
     assert (tmp_path / "deep.tokens.parquet").exists()
 
 
+@pytest.mark.parametrize("name", ["tempo", "conflict-tokens"])
+def test_beside_credit_without_tables_the_papers_are_shown(run, tmp_path, name):
+    write_lines(tmp_path / "r.jsonl", GROUP)
+    result = run("r.jsonl", "--estimator", name)
+    assert result.status == 0 and "paper's statistic" in result.err
+    scored = record.read_record(tmp_path / "scores.parquet")
+    assert json.loads(scored.schema.metadata[b"ktae.credit"]) == name
+    ids_bt, mask_bt = record.pad(scored["token_ids"].to_pylist())
+    expected = ktae.token_credit(ids_bt, mask_bt, [1, 0, 1, 0], ["g"] * 4, name)
+    assert np.abs(expected).max() > 0.5
+    for credit, expected_t, mask in zip(scored["credit"], expected, mask_bt, strict=True):
+        np.testing.assert_allclose(credit.as_py(), expected_t[mask], atol=1e-6)
+    table = pq.read_table(tmp_path / "scores.tokens.parquet")
+    assert json.loads(table.schema.metadata[b"ktae.credit"]) == "paper"
+    assert (
+        table["credit"].to_pylist()
+        == ktae.credit_table(ids_bt, mask_bt, [1, 0, 1, 0], ["g"] * 4).credit.tolist()
+    )
+
+
+def test_what_a_dump_does_not_hold_is_named(run, tmp_path):
+    write_lines(tmp_path / "r.jsonl", GROUP)
+    result = run("r.jsonl", "--estimator", "entropy-weights")
+    assert result.status == 2
+    assert "needs the entropy of each token" in result.err
+
+
 def test_the_reward_that_says_correct_in_a_trl_dump(run, tmp_path):
     rows = [
         {"step": 1, "prompt": "p", "completion": "x", "advantage": 0, "length": 1, "format": right}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dumps import ROLLOUTS, write_lines
 
-from ktae.estimators import KTAE, preset
+from ktae.estimators import KTAE, preset, table_estimator
 from ktae.inference import n_discoveries
 from ktae.report import believing, inputs, summary, write_report
 from ktae.report.columns import columns_of
@@ -65,6 +65,19 @@ def test_the_reports_own_estimator_stands_beside_the_presets(tmp_path):
     assert names == ["chosen", *believing.BESIDE]
     names = [one["name"] for one in meta_of(dump, estimator="trigrams")["held_out"]["estimators"]]
     assert names == list(believing.BESIDE)
+
+
+def test_an_estimator_without_tables_is_held_out_and_the_papers_is_explained(tmp_path):
+    dump = inputs.load([write_lines(tmp_path / "r.jsonl", random_rows(4))])
+    meta = meta_of(dump, estimator="tempo")
+    names = [one["name"] for one in meta["held_out"]["estimators"]]
+    assert names == ["chosen", *believing.BESIDE]
+    assert meta["presets"][0]["name"] == "paper"
+    assert any("Tempo()" in note["text"] for note in meta["notes"])
+    names = [
+        one["name"] for one in meta_of(dump, estimator="entropy-weights")["held_out"]["estimators"]
+    ]
+    assert names == list(believing.BESIDE), "a dump holds no entropies"
 
 
 def test_held_out_pairs_are_bounded(tmp_path, monkeypatch):
@@ -198,7 +211,7 @@ def test_sharp_numbers_are_the_estimators(tmp_path, open_page):
                group.of(r).credit, group.of(r).direction, group.of(r).value]); }"""
     )
     dump = inputs.load([path])
-    of_tokens = summary.of_tokens("sharp-trigrams")
+    of_tokens = table_estimator("sharp-trigrams")
     table = summary.score(columns_of(dump), of_tokens).table.to_pydict()
     names = ("token_id", "credit", "direction", "value")
     expected = sorted(zip(*(table[name] for name in names), strict=True))

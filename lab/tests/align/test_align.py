@@ -253,7 +253,7 @@ def test_accuracy_is_of_what_could_be_graded(model: Any, monkeypatch: pytest.Mon
 def test_too_few_prompts_names_what_to_lower(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     task = tasks.DEMO
     few = dataclasses.replace(task, train_set=lambda r: task.train_set(r).select(range(5)))
-    monkeypatch.setitem(TASKS, "demo", few)
+    monkeypatch.setattr(tasks, "DEMO", few)
     with pytest.raises(InputError, match=r"8 prompts are .* are 5; lower --reference-prompts or"):
         measure(
             model, make_tokenizer(SUMS), recipes.load(RECIPE, SMALL), ESTIMATORS, Plan(2, 4),

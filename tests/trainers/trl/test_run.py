@@ -13,7 +13,7 @@ from ktae.demo.model import make_model, make_tokenizer
 from ktae.recipe import load
 from ktae.runs import RunFolder
 from ktae.trainers.trl import run as module
-from ktae.trainers.trl.tasks import DEMO
+from ktae.trainers.trl import tasks
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,12 +24,12 @@ def recipe(tmp_path, monkeypatch):
     base = tmp_path / "base"
     make_model(SUMS, seed=0).save_pretrained(base)
     make_tokenizer(SUMS).save_pretrained(base)
-    demo = DEMO
+    demo = tasks.DEMO
 
     def more(recipe):
         return demo.train_set(recipe.model_copy(update={"steps": 5}))
 
-    monkeypatch.setitem(TASKS, "demo", dataclasses.replace(demo, train_set=more))
+    monkeypatch.setattr(tasks, "DEMO", dataclasses.replace(demo, train_set=more))
     small = ["steps=2", "logging.save_every=1", "logging.eval_problems=2", f"model.path={base}"]
     rollout = ["rollout.group_size=4", "rollout.prompts_per_step=4"]
     return load(ROOT / "recipes/demo/grpo.yaml", [*small, *rollout])
