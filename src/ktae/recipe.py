@@ -229,7 +229,8 @@ class Logging(Section):
     """Held-out problems for the accuracy before and after."""
 
     report_to: tuple[str, ...] = ()
-    """Trackers such as `tensorboard`, besides the run folder's own metrics."""
+    """Trackers besides the run folder's own metrics: `tensorboard`; `trackio` and `wandb`, with each
+    step's strongest tokens as a table."""
 
 
 LONGEST_NAME = 200
