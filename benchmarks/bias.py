@@ -30,6 +30,10 @@ ESTIMATORS = {
     "no-tf": preset("no-tf"),
     "calibrated, tokens": Scaled(PresenceZ(), 0.3),
     "calibrated": preset("calibrated"),
+    "trigrams": preset("trigrams"),
+    "sharp-trigrams": preset("sharp-trigrams"),
+    "tempo": preset("tempo"),
+    "conflict-tokens": preset("conflict-tokens"),
 }
 
 

@@ -1,7 +1,7 @@
-"""The pictures of a report, from a run folder of the demo.
+"""The pictures of a report, from a run folder of a real model.
 
-    ktae train recipes/demo/grpo-ktae.yaml --output runs/demo
-    python docs/report_pictures.py runs/demo
+    ktae train recipes/smollm2/grpo-calibrated.yaml --output runs/smollm2
+    python docs/report_pictures.py runs/smollm2
 
 Needs playwright and a `chromium` on the path (or KTAE_CHROMIUM).
 """
@@ -26,7 +26,7 @@ def main(run: Path) -> None:
     binary = os.environ.get("KTAE_CHROMIUM") or shutil.which("chromium")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         path = Path(folder, "report.html")
-        write_report(run, path, title="ktae report: the demo's run")
+        write_report(run, path, title="ktae report: SmolLM2-135M")
         browser = driver.chromium.launch(
             executable_path=binary, args=["--headless", "--no-sandbox"]
         )
@@ -39,7 +39,7 @@ def main(run: Path) -> None:
             ("report", f"view=rollouts&{where}"),
             ("report-tokens", "view=tokens"),
             ("report-groups", "view=groups"),
-            ("report-training", "view=training&step=20"),
+            ("report-training", "view=training&step=12"),
         ):
             page.evaluate(f"location.hash = '{fragment}'")
             page.wait_for_timeout(800)

@@ -45,6 +45,13 @@ def test_every_contender_is_timed_or_says_why_not():
         assert timing.seconds or timing.note
 
 
+@pytest.mark.parametrize("name", ["tempo", "entropy-weights"])
+def test_any_estimator_is_timed(name):
+    (timing,) = bench.compare(SMALL, [name], repeats=2)
+    assert len(timing.seconds) == 2 and timing.device == "cpu"
+    assert timing.threads == bench._threads("cpu")
+
+
 def test_rows_say_where_each_contender_computed():
     """`--device` is that of the torch backends; the others stay on the CPU, with their threads."""
     names = ["cpu", "copy", "verl grpo", "torch", "torch sort", "triton"]

@@ -307,3 +307,18 @@ def test_a_task_of_reasoning_gym(write):
         recipe.load(write(MINIMAL | {"task": task, "data": "x"}))
     with pytest.raises(InputError, match="nmae"):
         recipe.load(write(MINIMAL | {"task": task | {"nmae": "x"}}))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"(": 1}, r"unknown key '\('"),
+        ({"(problems)": 1}, r"unknown key '\(problems\)'"),
+        ({"task": {"source": "gsm8k", "tran": "x"}}, "unknown key 'task.tran'; did you mean"),
+        ({"task": {"source": "gsm8k", "(x": "x"}}, r"unknown key 'task.\(x'"),
+        ({"task": {"settings": {}}}, "task.name is missing"),
+    ],
+)
+def test_what_is_wrong_in_one_of_several_forms(write, content, message):
+    with pytest.raises(InputError, match=message):
+        recipe.load(write(MINIMAL | content))

@@ -128,11 +128,23 @@ def test_the_tail_of_the_metrics(folder):
     assert tail.look() == ({}, False)
 
 
-def test_last_checkpoint_is_the_newest_complete_one(folder):
-    assert folder.last_checkpoint() is None
+def test_what_a_killed_run_was_writing_is_removed(folder):
+    assert folder.remove_leftovers() == 0
+    (folder.path / ".model.abc").mkdir()
+    (folder.path / ".model.abc/model.safetensors").write_bytes(b"x" * 1000)
+    (folder.rollouts / ".step-00003.parquet.xyz").write_bytes(b"x" * 10)
+    (folder.path / ".summary.json.q").write_bytes(b"x")
+    (folder.path / ".mine").write_bytes(b"x")
+    assert folder.remove_leftovers() == 1011
+    assert {path.name for path in folder.path.iterdir()} == {"recipe.yaml", "rollouts", ".mine"}
+    assert not list(folder.rollouts.iterdir())
+
+
+def test_checkpoints_that_are_complete_the_newest_first(folder):
+    assert folder.all_checkpoints() == []
     for step, complete in ((2, True), (10, True), (12, False)):
         checkpoint = folder.checkpoints / f"checkpoint-{step}"
         checkpoint.mkdir(parents=True)
         if complete:
             (checkpoint / "trainer_state.json").write_text("{}")
-    assert folder.last_checkpoint() == folder.checkpoints / "checkpoint-10"
+    assert [path.name for path in folder.all_checkpoints()] == ["checkpoint-10", "checkpoint-2"]

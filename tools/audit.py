@@ -31,7 +31,7 @@ def main(root: str) -> int:
     bad += check.returncode != 0
     for name in sorted(closure(root)):
         found = metadata.metadata(name)
-        licence = declared(found)
+        licence = declared(found) or in_its_file(name)
         fine = FINE.search(licence) is not None
         bad += not fine
         print(f"{'  ' if fine else '? '}{name}=={found['Version']}: {licence or 'says nothing'}")
@@ -74,6 +74,15 @@ def declared(found: metadata.PackageMetadata) -> str:
     expression, field = (found.get_all(name) for name in ("License-Expression", "License"))
     text: str = (expression or [", ".join(classifiers)])[0] or (field or [""])[0]
     return text.strip().partition("\n")[0][:80]
+
+
+def in_its_file(name: str) -> str:
+    """The first line of the licence's text, for packages whose metadata only point to it."""
+    for file in metadata.files(name) or []:
+        if ".dist-info" in str(file) and file.name.upper().startswith(("LICENSE", "LICENCE")):
+            lines = file.read_text(encoding="utf-8").strip().splitlines()
+            return next(filter(None, map(str.strip, lines)), "")[:80]
+    return ""
 
 
 if __name__ == "__main__":

@@ -7,12 +7,13 @@ by themselves: `unit_keys` and `ktae.estimators.controls`, whose transforms call
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from ktae.arrays import LARGEST, Array, ArrayLike, as_array, describe, kind
+from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array, ArrayLike, as_array, describe, kind
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ CHECKED_AT_ONCE = 1 << 20
 EQUAL = 1e-6
 """Graded scores that differ by less than this share of the largest are equal: trainers keep rewards
 in single precision, and their sums round differently in another order."""
+
+Sequences = Literal["cpu", "naive"]
 
 ScoreRange = tuple[float, float] | None
 """The least and the greatest graded score that an estimator takes; None: it takes verdicts."""
@@ -53,6 +56,10 @@ class Context(NamedTuple):
     """The texts of the token ids, for units that are made of text."""
     step: int | None = None
     """Training steps done before these rollouts were sampled; None outside of a training."""
+    sequences: Sequences = "cpu"
+    """What computes the credit that follows the order of tokens (`ktae.backends.sequences`)."""
+    policy: Mapping[str, np.ndarray] = MappingProxyType({})
+    """What is known of the policy that sampled: `log_probs` and `entropies`, (B, T)."""
 
 
 class Batch(NamedTuple):
@@ -86,8 +93,9 @@ class Batch(NamedTuple):
     """Token ids that are not counted and get no credit, as if they were masked."""
     look_up_unknown: bool = False
     """Give the tokens of rollouts of unknown correctness the credit that equal tokens of the known
-    ones have, 0 where there is none; they are left out of the statistics in any case. This is how
-    held-out rollouts are scored (`ktae.validity.held_out`). Host backends alone know it."""
+    ones have, 0 where there is none; they are left out of the statistics in any case. Where credit
+    follows the order of tokens, equal ones are in equal places, too. This is how held-out rollouts
+    are scored (`ktae.validity.held_out`). Host backends alone know it."""
 
     @property
     def group_b(self) -> np.ndarray:
@@ -102,6 +110,16 @@ class Batch(NamedTuple):
         for token_id in self.ignored:
             counted_bt &= self.token_ids != token_id
         return counted_bt
+
+    def check_token_ids(self) -> None:
+        """Raise an InputError for the first id out of range, where no backend looks at them."""
+        inside = self.token_ids[np.not_equal(self.mask, 0)]
+        if not inside.size or (inside.min() >= 0 and inside.max() <= MAX_TOKEN_ID):
+            return
+        bad_bt = (self.token_ids < 0) | (self.token_ids > MAX_TOKEN_ID)
+        bad = np.argwhere(np.not_equal(self.mask, 0) & bad_bt)
+        if len(bad):
+            raise bad_token_id(self.token_ids, *bad[0])
 
     def evidence(self) -> np.ndarray:
         """(B,) float64 verdicts or scores, NaN for unknown."""
@@ -306,6 +324,14 @@ def finite_per_rollout(name: str, values: ArrayLike, n_rows: int) -> np.ndarray:
             f"{name}[{bad[0]}] is {numbers[bad[0]]}; expected a finite number within ±{LARGEST:g}"
         )
     return numbers
+
+
+def numbers_per_token(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
+    """(B, T) numbers; what is none, as NaN, is found where it is looked at."""
+    array = as_array(name, values)
+    if array.shape != shape or kind(array) not in "iuf":
+        raise InputError(f"{name} is {describe(array)}; expected numbers of shape {shape}")
+    return array
 
 
 def bad_token_id(token_ids: Array, row: int, column: int) -> InputError:

@@ -18,6 +18,10 @@ from ktae._version import __version__
 from ktae.backends import BACKENDS, installed_version
 from ktae.credit import token_credit
 from ktae.errors import InputError
+from ktae.estimators import KINDS, PRESETS, preset
+
+ESTIMATORS = (*PRESETS, *(name for name in KINDS if name not in PRESETS))
+"""Names that stand for an estimator on the CPU backend."""
 
 VERSIONS_OF = ("numpy", "numba", "torch", "triton", "verl")
 
@@ -94,7 +98,8 @@ def compare(
     batch: Rollouts, names: list[str], *, repeats: int, device: str = "cpu"
 ) -> list[Timing]:
     """Time each named contender on the batch, in turn in every round, so that all see the same
-    machine. Names: the backends, `copy`, `torch sort`, `verl grpo`, `verl grpo_vectorized`.
+    machine. Names: the backends (with the paper's estimator), any other estimator's (on the CPU
+    backend), `copy`, `torch sort`, `verl grpo`, `verl grpo_vectorized`.
     `device` is where the torch backend and the sort compute; triton always does on the GPU, the
     others know the CPU alone."""
     prepared = [(name, *_contender(name, batch, device)) for name in names]
@@ -122,7 +127,7 @@ def _device(name: str, device: str) -> str:
 
 
 def _threads(name: str) -> int:
-    if name == "cpu":
+    if name == "cpu" or name in ESTIMATORS:
         import numba
 
         return int(numba.config.NUMBA_NUM_THREADS)
@@ -197,6 +202,8 @@ def _contender(name: str, batch: Rollouts, device: str) -> tuple[Callable[[], An
         return _sort(batch, device)
     if name.startswith("verl "):
         return _verl(name.removeprefix("verl "), batch)
+    if name in ESTIMATORS:
+        return _estimator(name, batch)
     reason = BACKENDS[name].missing()
     if reason:
         return None, reason
@@ -212,6 +219,13 @@ def _contender(name: str, batch: Rollouts, device: str) -> tuple[Callable[[], An
         return out
 
     return call, BACKENDS[name].description
+
+
+def _estimator(name: str, batch: Rollouts) -> tuple[Callable[[], Any], str]:
+    """An estimator on the CPU backend; what it needs of the policy is 0 throughout."""
+    estimator = preset(name)
+    policy: Any = {need: np.zeros(batch.mask.shape) for need in estimator.needs_policy}
+    return lambda: token_credit(*batch, estimator, backend="cpu", **policy), str(estimator)
 
 
 def _on(device: str, batch: Rollouts) -> Any:

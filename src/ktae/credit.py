@@ -23,6 +23,7 @@ from ktae.batch import (
     group_labels,
     in_words,
     make_batch,
+    numbers_per_token,
     out_of_range,
 )
 from ktae.errors import InputError
@@ -40,6 +41,10 @@ AnEstimator = Estimator | str | Mapping[str, Any] | CreditFunction
 credit."""
 
 
+POLICY = {"log_probs": "log-probability", "entropies": "entropy"}
+"""What an estimator may need of the policy, in words."""
+
+
 class _How(NamedTuple):
     """The arguments that say how to compute, and not what."""
 
@@ -48,6 +53,8 @@ class _How(NamedTuple):
     memory_bytes: int
     vocabulary: Vocabulary | None
     step: int | None
+    log_probs: ArrayLike | None
+    entropies: ArrayLike | None
 
 
 def token_credit(
@@ -62,6 +69,8 @@ def token_credit(
     memory_bytes: int = 2**30,
     vocabulary: Vocabulary | None = None,
     step: int | None = None,
+    log_probs: ArrayLike | None = None,
+    entropies: ArrayLike | None = None,
 ) -> Array:
     """How much credit each token of each rollout gets beside its rollout's advantage.
 
@@ -89,6 +98,9 @@ def token_credit(
         vocabulary: the tokens' texts, for units that are made of text
             (`ktae.rollouts.tokens.vocabulary`).
         step: training steps done before these rollouts were sampled, for credit that decays.
+        log_probs: (B, T) the log-probability that the policy gave each token when it sampled it,
+            for estimators that weigh by it (`Estimator.needs_policy`).
+        entropies: (B, T) the entropy of the policy's distribution there, in nats, likewise.
 
     Returns:
         (B, T) float32, 0 where masked. With `paper` it is σ(v) - 0.5 of each token's value v, and 0
@@ -102,7 +114,7 @@ def token_credit(
     """
     require_dense(token_ids=token_ids, mask=mask, correct=correct, groups=groups)
     arrays = (token_ids, mask, correct, groups)
-    how = _How(backend, validate, memory_bytes, vocabulary, step)
+    how = _How(backend, validate, memory_bytes, vocabulary, step, log_probs, entropies)
     return _estimate(arrays, as_estimator(estimator), None, how)
 
 
@@ -121,6 +133,8 @@ def token_advantages(
     memory_bytes: int = 2**30,
     vocabulary: Vocabulary | None = None,
     step: int | None = None,
+    log_probs: ArrayLike | None = None,
+    entropies: ArrayLike | None = None,
 ) -> Array:
     """Token advantages: the rollout advantage plus the credit (paper, eq. "advantage").
 
@@ -142,6 +156,8 @@ def token_advantages(
         memory_bytes: as in `token_credit`.
         vocabulary: as in `token_credit`.
         step: as in `token_credit`.
+        log_probs: as in `token_credit`.
+        entropies: as in `token_credit`.
 
     Returns:
         (B, T) float32, 0 where masked, of the type and on the device of `token_ids`.
@@ -161,7 +177,7 @@ def token_advantages(
     if correct is None:
         correct = _correct_by(rewards, threshold, estimator)
     arrays = (token_ids, mask, correct, groups)
-    how = _How(backend, validate, memory_bytes, vocabulary, step)
+    how = _How(backend, validate, memory_bytes, vocabulary, step, log_probs, entropies)
     return _estimate(arrays, estimator, (rewards, base), how)
 
 
@@ -298,7 +314,11 @@ def _estimate(
     chosen = resolve(how.backend, token_ids)
     if chosen.arrays == "torch" and _stays_on_device(token_ids) and not estimator.on_host:
         return _on_device(chosen, arrays, estimator, rewards_and_base, how)
-    context = Context(_on_arrays(chosen, how.memory_bytes), how.vocabulary, how.step)
+    context = Context(
+        _on_arrays(chosen, how.memory_bytes), how.vocabulary, how.step,
+        sequences="naive" if chosen.name == "naive" else "cpu",
+        policy=_of_policy(estimator, how, token_ids),
+    )  # fmt: skip
     batch = make_batch(*map(on_host, arrays), score_range=estimator.score_range, context=context)
     if rewards_and_base:
         batch = batch._replace(base=_base(batch, *map(on_host, rewards_and_base)))
@@ -347,6 +367,22 @@ def _on_device(
         base_b = tensors.base_on_device(batch, *rewards_and_base, validate=validate)
         batch = batch._replace(base=base_b)
     return estimator.credit(batch)
+
+
+def _of_policy(estimator: Estimator, how: _How, token_ids: ArrayLike) -> dict[str, np.ndarray]:
+    """`Context.policy`: what the estimator needs, and nothing else."""
+    found = {}
+    for name in sorted(estimator.needs_policy):
+        given = getattr(how, name)
+        if given is None:
+            raise InputError(
+                f"{estimator} needs the {POLICY[name]} of each token, and there is none; give "
+                f"{name}= (dumps of rollouts hold none)"
+            )
+        require_dense(**{name: given})
+        shape = as_array("token_ids", on_host(token_ids)).shape
+        found[name] = numbers_per_token(name, on_host(given), shape)
+    return found
 
 
 def _check_how(how: _How) -> None:

@@ -13,7 +13,9 @@ from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, Tag
 
 from ktae.demo import language_named
 from ktae.errors import InputError
-from ktae.estimators import Estimator, from_section, to_section
+from ktae.estimators import AdvantageEstimator, Estimator, from_section, to_section
+from ktae.estimators.transforms import innermost
+from ktae.evaluation.templates import INSTRUCTION
 from ktae.files.typed import Section, explain, parse_yaml, read_mapping
 from ktae.recipe_legacy import translated
 
@@ -66,13 +68,42 @@ class ReasoningGym(Section):
     alone, or all of it."""
 
 
+class Problems(Section):
+    """Mathematics with reference answers, which ktae's grader compares (`ktae.data.sources`)."""
+
+    source: Literal["gsm8k", "math12k", "math-l3-5", "file"]
+    """A data set of the hub by name, or `file`."""
+
+    train: str | None = None
+    """A file of problems to train on, instead of the hub's: JSON lines (also .gz) or Parquet."""
+
+    test: str | None = None
+    """The same for the held-out problems."""
+
+    instruction: str | None = INSTRUCTION
+    """The system message; null: the model's own."""
+
+    @pydantic.model_validator(mode="after")
+    def _has_files(self) -> Problems:
+        if self.source == "file" and (self.train is None or self.test is None):
+            raise ValueError("source is file; expected train and test, each a file of problems")
+        return self
+
+
 def _form_of_task(given: Any) -> str:
-    return "(a mapping)" if isinstance(given, Mapping | ReasoningGym) else "(a name)"
+    if isinstance(given, Mapping):
+        gym = given.get("source", "reasoning-gym") == "reasoning-gym"
+    elif isinstance(given, ReasoningGym | Problems):
+        gym = isinstance(given, ReasoningGym)
+    else:
+        return "(a name)"
+    return "(reasoning-gym)" if gym else "(problems)"
 
 
 Task = Annotated[
     Annotated[Literal["demo", "math"], Tag("(a name)")]
-    | Annotated[ReasoningGym, Tag("(a mapping)")],
+    | Annotated[ReasoningGym, Tag("(reasoning-gym)")]
+    | Annotated[Problems, Tag("(problems)")],
     Discriminator(_form_of_task),
 ]
 
@@ -244,8 +275,8 @@ class Recipe(Section):
     """The run's name: letters, digits, `.`, `_`, `-`, at most 200 characters."""
 
     task: Task = "demo"
-    """Where prompts, answers and the reward come from: `demo`, `math`, or a mapping that names a
-    task of reasoning-gym."""
+    """Where prompts, answers and the reward come from: `demo`, `math` (with `data`), or a mapping
+    whose `source` is `reasoning-gym`, `gsm8k`, `math12k`, `math-l3-5` or `file`."""
 
     data: str | None = None
     """The folder that `ktae data prepare` wrote, for task `math`."""
@@ -281,7 +312,7 @@ class Recipe(Section):
 
     @property
     def task_source(self) -> str:
-        """`demo`, `math` or `reasoning-gym`."""
+        """`demo`, `math`, or the source of a mapping, such as `reasoning-gym`."""
         return self.task if isinstance(self.task, str) else self.task.source
 
     @pydantic.model_validator(mode="after")
@@ -291,6 +322,18 @@ class Recipe(Section):
             raise ValueError(
                 f"algorithm.minibatches is {self.algorithm.minibatches}; expected a divisor of the "
                 f"{rollouts} rollouts of a step (rollout.prompts_per_step × rollout.group_size)"
+            )
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _one_scale(self) -> Recipe:
+        scaled = self.algorithm.scale_by_std
+        inner = None if self.credit is None else innermost(self.credit)
+        if isinstance(inner, AdvantageEstimator) and inner.scale_by_std != scaled:
+            raise ValueError(
+                f"credit.scale_by_std is {inner.scale_by_std} and algorithm.scale_by_std is "
+                f"{scaled}; expected the same, since {type(inner).__name__} changes the rollout "
+                "advantage"
             )
         return self
 

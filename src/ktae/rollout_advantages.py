@@ -7,6 +7,9 @@ from collections.abc import Callable
 from ktae.arrays import Array
 from ktae.errors import InputError
 
+EPSILON = 1e-6
+"""Added to the standard deviation, as verl adds it; TRL adds 1e-4."""
+
 
 def rollout_advantages(
     base: str, rewards_b: Array, counted_b: Array, group_total: Callable[[Array], Array]
@@ -34,7 +37,7 @@ def rollout_advantages(
     centred_b = (rewards_b - mean_b) * counted_b
     if base == "grpo":
         variance_b = group_total(centred_b**2) / (n_b - 1).clip(1)
-        return centred_b / (variance_b**0.5 + 1e-6)
+        return centred_b / (variance_b**0.5 + EPSILON)
     if base == "rloo":
         return centred_b * n_b / (n_b - 1).clip(1)
     return centred_b

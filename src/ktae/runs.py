@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -98,14 +99,29 @@ class RunFolder:
         finally:
             claim.unlink()
 
-    def last_checkpoint(self) -> Path | None:
-        """The newest complete checkpoint."""
+    def all_checkpoints(self) -> list[Path]:
+        """Those that were written to their end, the newest first."""
         found = {
             int(path.name.removeprefix("checkpoint-")): path
             for path in self.checkpoints.glob("checkpoint-[0-9]*")
             if (path / "trainer_state.json").is_file()  # written last, so the rest is there
         }
-        return found[max(found)] if found else None
+        return [found[step] for step in sorted(found, reverse=True)]
+
+    def remove_leftovers(self) -> int:
+        """Remove what a killed run was writing at that moment; how many bytes that was."""
+        written = (self.recipe, self.metrics, self.before, self.summary, self.curves, self.model)
+        unfinished = [path for one in written for path in self.path.glob(f".{one.name}.*")]
+        unfinished += [*self.path.glob(".recipe-*"), *self.rollouts.glob(".step-*")]
+        size = 0
+        for path in unfinished:
+            inside = path.rglob("*") if path.is_dir() else [path]
+            size += sum(file.stat().st_size for file in inside if file.is_file())
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        return size
 
     def append_metrics(self, metrics: dict[str, Any]) -> None:
         """Add one training step's line."""

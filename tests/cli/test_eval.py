@@ -331,6 +331,30 @@ def test_a_model_end_to_end_and_resumed(run: Run, tiny_model: Path, data: Path) 
 
 
 @pytest.mark.slow
+def test_the_task_of_a_recipe(run: Run, tiny_model: Path) -> None:
+    pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
+    import transformers
+
+    Path("recipe.yaml").write_text(
+        "{name: x, steps: 1, task: {name: chain_sum}, rollout: {max_response_length: 4}}"
+    )
+    options = ("eval", tiny_model, "--recipe", "recipe.yaml", "--problems", 6, "--output", "out")
+    refused = run(*options)
+    assert refused.status == 2
+    assert "no chat template" in refused.err
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tiny_model)
+    tokenizer.chat_template = "{{ messages[-1].content }}"
+    tokenizer.save_pretrained(tiny_model)
+    result = run(*options)
+    assert (result.status, result.err) == (0, "")
+    assert "chain_sum" in result.out
+    content = json.loads(Path("out/results.json").read_text())
+    assert content["grading"]["grader"] == "reasoning-gym"
+    assert content["settings"]["max_new_tokens"] == 4
+    assert run("compare", "out", "out").status == 0
+
+
+@pytest.mark.slow
 def test_a_model_that_is_the_current_folder(
     run: Run, tiny_model: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,7 +374,10 @@ def test_a_model_that_is_the_current_folder(
         (["eval", "m", "--regrade", "f"], "expected either a MODEL or --regrade FILE"),
         (["eval", "./nowhere"], "model path './nowhere' does not exist"),
         (["eval", "m", "--benchmarks", "aime"], "no benchmark 'aime'; expected one of aime24"),
-        (["eval", "m", "--template", "t"], "no template 't'; expected one of qwen-math, plain"),
+        (["eval", "m", "--template", "t"], "no template 't'; expected one of chat, qwen-math"),
+        (["eval", "m", "--recipe", "r.yaml", "--data", "d"], "--recipe names the problems"),
+        (["eval", "m", "--problems", "4"], "--problems is for --recipe"),
+        (["eval", "m", "--recipe", "demo.yaml"], "task is demo, which `ktae train` evaluates"),
         (["eval", "m", "--engine", "e"], "no engine 'e'; expected one of transformers, vllm"),
         (["eval", "m", "--samples", "4"], "--samples above 1 needs --temperature above 0"),
         (["eval", "m", "--data", "nowhere"], "--data nowhere is not a folder"),
@@ -375,6 +402,7 @@ def test_bad_input_is_one_line_and_status_2(
     write_lines(tmp_path / "a.jsonl", rows([1, 0, 1]))
     write_lines(tmp_path / "twice.jsonl", [*rows([1, 0, 1]), *rows([1])])
     write_lines(tmp_path / "other.jsonl", rows([1, 0, 1, 1, 1]))
+    (tmp_path / "demo.yaml").write_text("{name: x, steps: 1}")
     result = run(*arguments)
     assert result.status == 2
     assert message in result.err

@@ -43,4 +43,4 @@ def test_every_estimator_is_named():
     report = typer.main.get_command(app).commands["report"]
     text = next(help_of(option) for option in report.params if "--estimator" in option.opts)
     names = text.partition(" [")[0].split(", ")
-    assert names == [*PRESETS, *KINDS]
+    assert names == list(PRESETS | KINDS)

@@ -59,7 +59,7 @@ def test_paper_recipe_trains_a_tiny_qwen(request, qwen, problems, tmp_path):
     done = run(ktae("train", recipe, *small, *paths, "--output", tmp_path / "run"))
     assert done.returncode == 0, done.stderr
     summary = json.loads((tmp_path / "run/summary.json").read_text())
-    assert summary["after"].keys() >= {"greedy_accuracy", "unanswered", "undecided"}
+    assert summary["after"].keys() >= {"greedy_accuracy", "sampled_accuracy", "greedy_undecided"}
     (file,) = (tmp_path / "run/rollouts").iterdir()
     rollouts = pq.read_table(file).to_pylist()
     assert len(rollouts) == 8

@@ -1,6 +1,7 @@
 """`ktae train` as a user runs it: a process, a recipe, a run folder."""
 
 import json
+import shutil
 import signal
 import subprocess
 import time
@@ -58,7 +59,7 @@ def test_run_folder_holds_everything(command, tmp_path):
         assert message in again.stderr
 
 
-def test_interrupt_leaves_a_checkpoint_and_resume_continues_the_same_curve(command, tmp_path):
+def test_a_signal_leaves_a_checkpoint_and_resume_continues_the_same_curve(command, tmp_path):
     straight, broken = tmp_path / "straight", tmp_path / "broken"
     assert run(command(straight)).returncode == 0
 
@@ -68,17 +69,25 @@ def test_interrupt_leaves_a_checkpoint_and_resume_continues_the_same_curve(comma
         assert process.poll() is None, process.stderr.read()
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=200)
-    assert process.returncode == 130, err
+    assert process.returncode == 143, err
     assert b"--resume" in out
     assert b"Traceback" not in err
     assert 1 <= len(metrics(broken)) < 6
     assert list((broken / "checkpoints").glob("checkpoint-*"))
     assert not (broken / "summary.json").exists()
 
+    damaged = broken / "checkpoints/checkpoint-11"  # of 12 optimizer steps
+    shutil.copytree(next((broken / "checkpoints").glob("checkpoint-*")), damaged)
+    (damaged / "model.safetensors").write_bytes(b"half")
+    (broken / "rollouts/.step-00009.parquet.x").write_bytes(b"half")
     resumed = run(command(broken, "--resume"))
     assert resumed.returncode == 0, resumed.stderr
+    assert "checkpoint-11 is damaged (model.safetensors" in resumed.stderr
+    assert "unfinished files that a killed run left" in resumed.stderr
+    assert "going on after step" in resumed.stderr
+    assert not list((broken / "rollouts").glob(".*"))
     np.testing.assert_allclose(curve(broken), curve(straight), atol=1e-6)
     assert np.abs(curve(straight)[:, 1:]).max(axis=0).min() > 0, "nothing happened in this run"
 

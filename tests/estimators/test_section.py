@@ -17,8 +17,11 @@ from ktae.estimators import (
     PRESETS,
     TRANSFORMS,
     UNITS,
+    AdvantageReweighting,
     Centred,
+    ConflictTokens,
     Decayed,
+    EntropyWeights,
     Estimator,
     Function,
     GroupMean,
@@ -29,6 +32,7 @@ from ktae.estimators import (
     RandomPlaces,
     Scaled,
     ShuffledValues,
+    Tempo,
     as_estimator,
     from_section,
     preset,
@@ -43,6 +47,10 @@ leaves = st.builds(
     fisher=st.sampled_from(["point", "two-sided"]),
     graded_rewards=st.booleans(),
 ) | st.builds(PresenceZ, graded_rewards=st.booleans())
+of_advantages = st.builds(
+    Tempo, scale_by_std=st.booleans(), graded_rewards=st.booleans()
+) | st.builds(ConflictTokens, amplify=numbers, runs=st.booleans())
+of_advantages |= st.builds(EntropyWeights, alpha2=numbers, level=st.just("rollout"))
 seeds = st.integers(0, 2**40) | st.integers(0, 2**40).map(np.int64)
 
 
@@ -60,7 +68,7 @@ def wrapped(inner: Any) -> Any:
     )
 
 
-compositions = st.recursive(leaves, wrapped, max_leaves=5) | st.sampled_from(
+compositions = st.recursive(leaves | of_advantages, wrapped, max_leaves=5) | st.sampled_from(
     [make() for make in PRESETS.values()]
 )
 
@@ -80,7 +88,10 @@ def test_every_transform_and_kind_has_a_name() -> None:
         if issubclass(one, names.Transform) and one not in (names.Transform, names.Moved)
     }
     assert transforms == set(TRANSFORMS.values())
-    assert set(KINDS.values()) == {KTAE, PresenceZ}
+    assert set(KINDS.values()) == {
+        *(KTAE, PresenceZ, Tempo, ConflictTokens),
+        *(AdvantageReweighting, EntropyWeights),
+    }
 
 
 @pytest.mark.parametrize(

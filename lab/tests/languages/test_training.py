@@ -58,7 +58,7 @@ def test_a_run_of_the_lists(tmp_path):
     ]
     recipe = load(RECIPES / "lists/dapo-ktae.yaml", overrides)
     folder, steps = RunFolder(tmp_path / "run"), []
-    assert run(recipe, folder, resume=False, on_step=steps.append)
+    assert run(recipe, folder, resume=False, on_step=steps.append, note=print) == 0
     assert [line["step"] for line in steps] == [1, 2]
     assert json.loads(folder.summary.read_text())["after"].keys() >= {"greedy_accuracy"}
     rollouts = pq.read_table(folder.rollouts / "step-00002.parquet").to_pylist()

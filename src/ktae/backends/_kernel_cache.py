@@ -21,9 +21,11 @@ BACKENDS = Path(__file__).parent
 SOURCES = (
     BACKENDS / "_cpu_kernels.py",
     BACKENDS / "_cpu_statistics.py",
+    BACKENDS / "_sequence_kernels.py",
     BACKENDS / "unit_kernels.py",
     BACKENDS.parent / "statistics.py",
     BACKENDS.parent / "arrays.py",
+    BACKENDS.parent / "rollout_advantages.py",
 )
 """All code that gets compiled, and the constants compiled into it."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -52,16 +52,26 @@ class Chunk(NamedTuple):
 def credit(batch: Batch, formula: Formula) -> np.ndarray:
     """(B, T) float32: each unmasked token's credit plus its rollout's base."""
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
-    ignored, base_b = _ignored(batch), batch.base
+    ignored, base_b = ignored_ids(batch), batch.base
 
     def score(groups: slice) -> tuple[int, int]:
         if _is_large(batch, groups) and _must_convert(batch):
             return _score_in_slices(batch, groups, formula, ignored, base_b, out)
-        chunk = _chunk(batch, groups)
+        chunk = chunk_of(batch, groups)
         return score_groups(  # type: ignore[no-any-return]
             *chunk, ignored, batch.look_up_unknown, formula, base_b, out, out.view(np.int32)
         )
 
+    in_threads(batch, score)
+    return out
+
+
+def in_threads(batch: Batch, score: Callable[[slice], tuple[int, int]]) -> None:
+    """Call `score` on consecutive groups of the batch, so that all are scored.
+
+    Raises:
+        InputError: for the first (row, column) of a bad token id that it gave.
+    """
     chunks = list(_chunks(batch))
     # Not numba.get_num_threads(), which would start numba's own pool of threads.
     n_threads = numba.config.NUMBA_NUM_THREADS
@@ -71,16 +81,15 @@ def credit(batch: Batch, formula: Formula) -> np.ndarray:
     else:
         errors = [score(chunk) for chunk in chunks]
     _raise_first(batch, errors)
-    return out
 
 
 def table(batch: Batch, formula: Formula) -> CreditTable:
     """The credit table of the whole batch."""
-    ignored = _ignored(batch)
+    ignored = ignored_ids(batch)
     ids, found = [np.empty(0, dtype=np.int64)], [np.empty((0, 12))]
     sizes, errors = [], []
     for group in range(len(batch.group_ids)):
-        chunk = _chunk(batch, slice(group, group + 1))
+        chunk = chunk_of(batch, slice(group, group + 1))
         token_ids, n_by_12, error = tabulate_group(
             chunk.ids, chunk.mask, chunk.id_rows, chunk.mask_rows, chunk.rows, chunk.correct,
             chunk.scores, ignored, formula,
@@ -183,7 +192,8 @@ def _slices(batch: Batch, rows: np.ndarray) -> Iterator[slice]:
         yield slice(start, start + rows_at_once)
 
 
-def _ignored(batch: Batch) -> np.ndarray:
+def ignored_ids(batch: Batch) -> np.ndarray:
+    """The ignored token ids as the kernels take them."""
     return np.array(batch.ignored, dtype=np.int64)
 
 
@@ -204,7 +214,7 @@ def _chunks(batch: Batch) -> Iterator[slice]:
         yield slice(start, stop)
 
 
-def _chunk(batch: Batch, groups: slice) -> Chunk:
+def chunk_of(batch: Batch, groups: slice) -> Chunk:
     """The rows of some consecutive groups in the form that the kernels are compiled for."""
     starts = batch.starts[groups.start : groups.stop + 1]
     return _convert(batch, batch.rows[starts[0] : starts[-1]], starts - starts[0])

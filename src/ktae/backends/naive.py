@@ -20,8 +20,8 @@ Row = tuple[int, float, float, float, float, float, float, float, float, float, 
 def credit(batch: Batch, formula: Formula) -> np.ndarray:
     """(B, T) float32: each unmasked token's credit plus its rollout's base."""
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
-    tokens_of = _tokens(batch)
-    for rows in _groups(batch):
+    tokens_of = tokens_of_rows(batch)
+    for rows in groups_of(batch):
         credit_of = {row[0]: row[-1] for row in _rows_of_table(batch, rows, tokens_of, formula)}
         for i in rows:
             has_credit = batch.correct[i] != UNKNOWN or batch.look_up_unknown
@@ -32,10 +32,10 @@ def credit(batch: Batch, formula: Formula) -> np.ndarray:
 
 def table(batch: Batch, formula: Formula) -> CreditTable:
     """The credit table of the whole batch."""
-    tokens_of = _tokens(batch)
+    tokens_of = tokens_of_rows(batch)
     labels: list[object] = []
     found: list[Row] = []
-    for label, rows in zip(batch.group_ids, _groups(batch), strict=True):
+    for label, rows in zip(batch.group_ids, groups_of(batch), strict=True):
         own = _rows_of_table(batch, rows, tokens_of, formula)
         found += own
         labels += [label] * len(own)
@@ -46,14 +46,15 @@ def table(batch: Batch, formula: Formula) -> CreditTable:
     return CreditTable(np.array(labels, dtype=batch.group_ids.dtype), *arrays)
 
 
-def _groups(batch: Batch) -> list[list[int]]:
+def groups_of(batch: Batch) -> list[list[int]]:
+    """Each group's row numbers."""
     return [
         batch.rows[start:stop].tolist()
         for start, stop in zip(batch.starts[:-1], batch.starts[1:], strict=True)
     ]
 
 
-def _tokens(batch: Batch) -> list[list[tuple[int, int]]]:
+def tokens_of_rows(batch: Batch) -> list[list[tuple[int, int]]]:
     """For each row its unmasked (position, token id)."""
     tokens_of = []
     for i, (ids, mask) in enumerate(zip(batch.token_ids, batch.mask, strict=True)):

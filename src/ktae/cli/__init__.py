@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
+import signal
 import sys
+from typing import NoReturn
 
 import typer
 
@@ -65,13 +70,36 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; bad input is one line on stderr and exit status 2."""
+    """Run the command line; bad input is one line on stderr and exit status 2.
+
+    SIGTERM ends it as an exception does, so that nothing half-written and no process is left; the
+    exit status is 143.
+    """
+    signal.signal(signal.SIGTERM, _exit)
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except InputError as error:
         lines = [printable(line) for line in _message(error).split("\n")]  # it may quote a file
-        typer.echo("ktae: " + "\n".join(lines), err=True)
-        sys.exit(2)
+        _end("\n".join(lines), 2)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _end(f"cannot write {error.filename or 'what is printed'}: {error.strerror}", 1)
+
+
+def _end(message: str, status: int) -> NoReturn:
+    with contextlib.suppress(OSError):
+        typer.echo(f"ktae: {message}", err=True)
+    if status == 1:  # what could not be printed would be tried again at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)
+
+
+def _exit(number: int, _: object) -> NoReturn:
+    sys.exit(128 + number)
 
 
 def _message(error: InputError) -> str:

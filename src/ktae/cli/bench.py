@@ -23,7 +23,7 @@ def bench(
     contenders: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Backends, copy, 'torch sort', 'verl grpo', 'verl grpo_vectorized' "
+            help="Backends, estimators, copy, 'torch sort', 'verl grpo', 'verl grpo_vectorized' "
             "[default: all but naive and the sort]."
         ),
     ] = None,
@@ -48,7 +48,7 @@ def bench(
     from ktae.backends import BACKENDS
 
     names = contenders or DEFAULT
-    known = [*BACKENDS, *DEFAULT, "torch sort"]
+    known = [*BACKENDS, *DEFAULT, "torch sort", *benchmark.ESTIMATORS]
     for name in names:
         if name not in known:
             raise InputError(f"no contender {name!r}; expected {', '.join(dict.fromkeys(known))}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ktae.cli.options import Correctness, Fields, PoolModels, require_folder
+from ktae.cli.options import Correctness, Fields, MaxResponse, PoolModels, require_folder
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def compare(
     correctness: Correctness = None,
     field: Fields = None,
     pool_models: PoolModels = None,
+    max_response: MaxResponse = None,
     time_limit: Annotated[
         float,
         typer.Option(help="Processor seconds to grade one output of a file without verdicts."),
@@ -51,7 +52,7 @@ def compare(
 
     require_folder("--plot", plot)
     console = Console(highlight=False, markup=False)
-    sides = [read_saved(path, correctness, field, pool_models) for path in (a, b)]
+    sides = [read_saved(path, correctness, field, pool_models, max_response) for path in (a, b)]
     if not partial:
         for path, side in zip((a, b), sides, strict=True):
             outputs.check_complete(side, str(path))

@@ -23,7 +23,8 @@ def prepare(
         str, typer.Argument(help="math12k, math-l3-5 or gsm8k (from the hub), or a file.")
     ],
     output: Annotated[
-        Path | None, typer.Option(help="Folder to write to [default: data/SOURCE].")
+        Path | None,
+        typer.Option("--output", "-o", help="Folder to write to [default: data/SOURCE]."),
     ] = None,
     test: Annotated[
         Path | None, typer.Option(help="A file of problems to validate on, instead of its own.")

@@ -32,7 +32,8 @@ def pretrain(
     language: LanguageName = "sums",
     seed: Annotated[int, typer.Option(min=0, help="Another seed, another base model.")] = 0,
     output: Annotated[
-        Path | None, typer.Option(help="A new folder for the model [default: in the cache].")
+        Path | None,
+        typer.Option("--output", "-o", help="A new folder for the model [default: in the cache]."),
     ] = None,
 ) -> None:
     """Pretrain a base model, about a minute once, and say where it is and how well it does."""

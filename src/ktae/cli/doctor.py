@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+    vllm: Annotated[
+        bool,
+        typer.Option(
+            "--vllm",
+            help="Also train a tiny model with vLLM in TRL: are its weights the trainer's, and is "
+            "the credit at its tokens? Takes a minute or more.",
+        ),
+    ] = False,
 ) -> None:
     """Check backends and engines on this machine: a real training step of each TRL loss included.
 
@@ -45,7 +53,7 @@ def doctor(
     findings = []
     # TRL and transformers print while they train; the findings are all that matters here.
     with console.status("looking"):
-        for finding in _quietly(diagnose()):
+        for finding in _quietly(diagnose(vllm=vllm)):
             findings.append(finding)
             remedy = f" → {finding.remedy}" if finding.remedy else ""
             text = escape(f"{finding.subject}: {finding.detail}{remedy}")

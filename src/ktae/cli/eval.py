@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from ktae._version import __version__
 from ktae.cli import eval_options as options
-from ktae.cli.options import Correctness, Fields, PoolModels, fields_of, note_reading
+from ktae.cli.options import Correctness, Fields, MaxResponse, PoolModels, fields_of, note_reading
 from ktae.errors import InputError
 from ktae.files.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ktae.cli.eval_problems import Asked, OwnVerdicts
     from ktae.evaluation.outputs import Output
     from ktae.evaluation.run import EvaluationFolder
     from ktae.grading import GradingPool, Verdict
@@ -38,10 +39,12 @@ def eval_(
     regrade: options.Regrade = None,
     benchmarks: options.Benchmarks = None,
     data: options.Data = None,
+    recipe: options.RecipeFile = None,
+    problems: options.Problems = None,
     samples: options.Samples = 1,
     temperature: options.Temperature = 0.0,
-    max_new_tokens: options.MaxNewTokens = 3000,
-    template: options.Template = "qwen-math",
+    max_new_tokens: options.MaxNewTokens = None,
+    template: options.Template = "chat",
     engine: options.EngineName = "transformers",
     batch_size: options.BatchSize = None,
     seed: options.Seed = 0,
@@ -52,11 +55,12 @@ def eval_(
     correctness: Correctness = None,
     field: Fields = None,
     pool_models: PoolModels = None,
+    max_response: MaxResponse = None,
     time_limit: options.TimeLimit = 5.0,
     workers: options.Workers = None,
     show: options.Show = 20,
 ) -> None:
-    """Evaluate a model on benchmarks; or, with --regrade, outputs that are there already."""
+    """Evaluate a model on benchmarks or on a recipe's task; or, with --regrade, saved outputs."""
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
@@ -65,17 +69,24 @@ def eval_(
     _check_graders(how, regrading=regrade is not None)
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade FILE")
+    if recipe is not None and (regrade is not None or names or data):
+        raise InputError("--recipe names the problems; expected no --regrade, --benchmarks, --data")
+    if problems is not None and recipe is None:
+        raise InputError("--problems is for --recipe; benchmarks are taken whole")
     if regrade is not None:
-        outputs = read_saved(regrade, correctness, field, pool_models)
+        outputs = read_saved(regrade, correctness, field, pool_models, max_response)
         _regrade(console, regrade, outputs, names, output, tokenizer, partial, how)
         return
     assert model is not None
+    from ktae.cli import eval_problems
     from ktae.evaluation.engines import Sampling
 
-    sampling = Sampling(samples, temperature, max_new_tokens)
-    _evaluate(
-        console, model, names, data, template, engine, sampling, batch_size, seed, output, how
-    )
+    if recipe is None:
+        asked = eval_problems.of_benchmarks(names, data)
+    else:
+        asked = eval_problems.of_recipe(recipe, problems)
+    sampling = Sampling(samples, temperature, max_new_tokens or asked.max_new_tokens)
+    _evaluate(console, model, asked, template, engine, sampling, batch_size, seed, output, how)
 
 
 def grade_outputs(console: Console, pool: GradingPool, outputs: Sequence[Output]) -> list[Verdict]:
@@ -112,8 +123,7 @@ def _check_graders(how: _Grading, *, regrading: bool) -> None:
 def _evaluate(
     console: Console,
     model: str,
-    names: list[str] | None,
-    data: Path | None,
+    asked: Asked,
     template: str,
     engine: str,
     sampling: Any,
@@ -123,7 +133,7 @@ def _evaluate(
     how: _Grading,
 ) -> None:
     from ktae.cli.progress import Bars
-    from ktae.evaluation import benchmarks, run
+    from ktae.evaluation import run
     from ktae.evaluation.engines import ENGINES
     from ktae.evaluation.templates import TEMPLATES
     from ktae.files.hub import local_or_hub
@@ -134,7 +144,7 @@ def _evaluate(
             raise InputError(f"no {what} {name!r}; expected one of {', '.join(known)}")
     if sampling.samples > 1 and sampling.temperature == 0:
         raise InputError("--samples above 1 needs --temperature above 0: greedy ones are all alike")
-    problems = [p for name in names or benchmarks.PAPER for p in benchmarks.load(name, data)]
+    problems = asked.load()
     size = batch_size or {"vllm": 512}.get(engine, 32)
     folder = run.EvaluationFolder(output or Path("evals") / _name_of(model))
     with console.status(f"looking at {model}"):  # all of its weights are read
@@ -154,7 +164,7 @@ def _evaluate(
             folder, load_engine, problems, template, sampling,
             batch_size=size, seed=seed, progress=functools.partial(bars.show, "generating"),
         )  # fmt: skip
-    _finish(console, outputs, folder, settings, how)
+    _finish(console, outputs, folder, settings, how, asked.own_verdicts)
 
 
 def _name_of(model: str) -> str:
@@ -167,7 +177,11 @@ def _name_of(model: str) -> str:
 
 
 def read_saved(
-    path: Path, correctness: str | None, field: list[str] | None, pool_models: bool | None
+    path: Path,
+    correctness: str | None,
+    field: list[str] | None,
+    pool_models: bool | None,
+    max_response: int | None,
 ) -> list[Output]:
     """The outputs that are there already; what they were read as is said on stderr."""
     from ktae.evaluation import outputs as saved
@@ -175,7 +189,7 @@ def read_saved(
     from ktae.rollouts.tolerance import Tolerance
 
     found = Tolerance(strict=True)
-    reading = Options(correctness=correctness, fields=fields_of(field))
+    reading = Options(correctness=correctness, fields=fields_of(field), max_response=max_response)
     outputs = saved.read(path, reading, pool_models=bool(pool_models), tolerance=found)
     if not pool_models:
         models = len(saved.by_model(outputs))
@@ -225,16 +239,27 @@ def _finish(
     folder: EvaluationFolder | None,
     settings: dict[str, Any],
     how: _Grading,
+    own: OwnVerdicts | None = None,
 ) -> None:
-    """Grade, print the tables, and write the record and the results."""
+    """Grade, print the tables, and write the record and the results.
+
+    Where the task has a grader of its own, that is the first.
+    """
     from ktae.cli import eval_tables as tables
+    from ktae.data.tasks import GYM
     from ktae.evaluation.outputs import STORED, to_record
     from ktae.grading import GradingPool
+    from ktae.grading.graders import DEFAULT
     from ktae.rollouts import record
     from ktae.runs import write_json
 
     verdicts = {}
+    if own is not None:
+        how = dataclasses.replace(how, graders=[GYM, *(x for x in how.graders if x != DEFAULT)])
+        verdicts[GYM] = own(outputs)
     for name in how.graders:
+        if name in verdicts:
+            continue
         if name == STORED:
             verdicts[name] = tables.stored_verdicts(outputs)
             continue
@@ -251,7 +276,7 @@ def _finish(
             "settings": settings,
             "grading": {
                 "grader": by,
-                "time_limit": None if by == STORED else how.time_limit,
+                "time_limit": None if by in (STORED, GYM) else how.time_limit,
                 "ktae": __version__,
             },
             **results,

@@ -26,10 +26,27 @@ Benchmarks = Annotated[
 Data = Annotated[
     Path | None, typer.Option(help="Folder with the benchmarks' files [default: the hub].")
 ]
+RecipeFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="RECIPE",
+        help="Instead of benchmarks: the held-out problems of a recipe's task, with its prompts "
+        "and its grader.",
+    ),
+]
+Problems = Annotated[
+    int | None,
+    typer.Option(min=1, help="With --recipe: how many problems [default: the recipe's]."),
+]
 Samples = Annotated[int, typer.Option(min=1, help="Responses to each problem.")]
 Temperature = Annotated[float, typer.Option(min=0, help="0 is greedy.")]
-MaxNewTokens = Annotated[int, typer.Option(min=1, help="Longest response.")]
-Template = Annotated[str, typer.Option(help="qwen-math, plain or chat.")]
+MaxNewTokens = Annotated[
+    int | None,
+    typer.Option(min=1, help="Longest response [default: 3000; with --recipe the recipe's]."),
+]
+Template = Annotated[
+    str, typer.Option(help="chat (the tokenizer's own), qwen-math (the paper's) or plain.")
+]
 EngineName = Annotated[str, typer.Option(help="transformers or vllm.")]
 BatchSize = Annotated[
     int | None, typer.Option(min=1, help="Responses at once [default: 32, with vllm 512].")
@@ -38,8 +55,10 @@ Seed = Annotated[int, typer.Option(min=0, help="Of the sampling.")]
 Output = Annotated[
     Path | None,
     typer.Option(
+        "--output",
+        "-o",
         help="Folder for everything; an unfinished evaluation in it is continued "
-        "[default: evals/MODEL; with --regrade none]."
+        "[default: evals/MODEL; with --regrade none].",
     ),
 ]
 TokenizerName = Annotated[

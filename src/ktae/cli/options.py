@@ -78,6 +78,11 @@ PoolModels = Annotated[
     ),
 ]
 
+MaxResponse = Annotated[
+    int | None,
+    typer.Option(min=1, help="Longest response, in characters [default: 2,000,000]."),
+]
+
 
 def check(tokenizer: str | None, threshold: float) -> None:
     """Raise an InputError for options that cannot be meant."""
@@ -101,6 +106,7 @@ def load_dump(
     correctness: str | None,
     field: Sequence[str] | None,
     pool_models: bool | None,
+    max_response: int | None,
 ) -> Dump:
     """The rollouts that the options of a command name, at least one; what is noted is on stderr."""
     from rich.console import Console
@@ -115,6 +121,7 @@ def load_dump(
             correctness=correctness,
             fields=fields_of(field),
             pool_models=pool_models,
+            max_response=max_response,
         )
         reading.require_rollouts(dump)
     note_reading(dump.tolerance, len(dump.rollouts))
@@ -200,7 +207,11 @@ def _note(text: str) -> None:
 
 def note_single_tokens(estimator: Estimator) -> None:
     """Say on stderr that a table of single tokens does not show the whole of the estimator."""
-    if estimator != estimator.in_tables():
+    shown = estimator.in_tables()
+    if shown is None:
+        what = "tables show the paper's statistic of single tokens"
+        typer.echo(f"ktae: {what}; the credit is {estimator}'s, which has none", err=True)
+    elif estimator != shown:
         typer.echo(
             f"ktae: single tokens and verdicts are shown; the estimator is {estimator}", err=True
         )

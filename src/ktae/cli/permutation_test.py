@@ -12,6 +12,7 @@ from ktae.cli.options import (
     EstimatorName,
     Fields,
     Inputs,
+    MaxResponse,
     PoolModels,
     Settings,
     Threshold,
@@ -53,6 +54,7 @@ def permutation_test(
     correctness: Correctness = None,
     field: Fields = None,
     pool_models: PoolModels = None,
+    max_response: MaxResponse = None,
     permutations: Annotated[
         int, typer.Option(min=1, help="How often the labels are permuted.")
     ] = 20,
@@ -73,7 +75,7 @@ def permutation_test(
     console = Console(markup=False, emoji=False, highlight=False)
     dump = load_dump(
         inputs, tokenizer, threshold=threshold, correctness=correctness, field=field,
-        pool_models=pool_models,
+        pool_models=pool_models, max_response=max_response,
     )  # fmt: skip
     chosen = asked or dump.estimator or preset("paper")
     with Console(stderr=True).status("permuting"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from rich.console import Console
@@ -32,6 +33,7 @@ class Bars:
         )
         self.tasks: dict[str, Any] = {}
         self.printed: dict[str, int] = {}
+        self.began: dict[str, tuple[float, int]] = {}
 
     def __enter__(self) -> Bars:
         return self
@@ -49,6 +51,13 @@ class Bars:
         due = self.lines and part > self.printed.get(phase, -1)
         if due and not self.console.is_terminal:
             self.printed[phase] = part
-            self.console.print(
-                f"{phase} {done}/{total}  {text}".rstrip(), highlight=False, soft_wrap=True
-            )
+            line = f"{phase} {done}/{total}{self._left(phase, done, total)}  {text}"
+            self.console.print(line.rstrip(), highlight=False, soft_wrap=True)
+
+    def _left(self, phase: str, done: int, total: int) -> str:
+        """The minutes that are left, at the pace since the phase was first shown."""
+        began, first = self.began.setdefault(phase, (time.monotonic(), done))
+        if done == first:
+            return ""
+        minutes = (time.monotonic() - began) / (done - first) * (total - done) / 60
+        return f", {minutes:.0f} min left" if minutes >= 1 else ""

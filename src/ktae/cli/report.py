@@ -15,6 +15,7 @@ from ktae.cli.options import (
     EstimatorName,
     Fields,
     Inputs,
+    MaxResponse,
     PoolModels,
     Settings,
     Threshold,
@@ -35,7 +36,7 @@ def report(
     inputs: Inputs,
     tokenizer: TokenizerName = None,
     output: Annotated[
-        Path | None, typer.Option(help="The HTML file [default: report.html].")
+        Path | None, typer.Option("--output", "-o", help="The HTML file [default: report.html].")
     ] = None,
     estimator: EstimatorName = None,
     settings: Settings = None,
@@ -43,6 +44,7 @@ def report(
     correctness: Correctness = None,
     field: Fields = None,
     pool_models: PoolModels = None,
+    max_response: MaxResponse = None,
     title: Annotated[
         str | None, typer.Option(help="Of the page [default: the inputs' names].")
     ] = None,
@@ -82,6 +84,7 @@ def report(
         "correctness": correctness,
         "fields": fields_of(field),
         "pool_models": pool_models,
+        "max_response": max_response,
         "max_tokens": max_tokens,
         "regrade": regrade,
     }
@@ -159,6 +162,7 @@ def show(
     correctness: Correctness = None,
     field: Fields = None,
     pool_models: PoolModels = None,
+    max_response: MaxResponse = None,
 ) -> None:
     """Show one group in the terminal: every token coloured by its credit."""
     from rich.console import Console
@@ -169,7 +173,7 @@ def show(
     chosen = estimator_of(estimator, settings, inputs)
     dump = load_dump(
         inputs, tokenizer, threshold=threshold, correctness=correctness, field=field,
-        pool_models=pool_models,
+        pool_models=pool_models, max_response=max_response,
     )  # fmt: skip
     console = Console(markup=False, emoji=False, highlight=False)
     terminal.show_group(console, dump, group, step, chosen)

@@ -15,6 +15,7 @@ from ktae.cli.options import (
     EstimatorName,
     Fields,
     Inputs,
+    MaxResponse,
     PoolModels,
     Settings,
     Threshold,
@@ -61,7 +62,11 @@ TokenizerName = Annotated[
 ]
 Output = Annotated[
     Path,
-    typer.Option(help="One row a rollout; the credit table goes beside it, to *.tokens.parquet."),
+    typer.Option(
+        "--output",
+        "-o",
+        help="One row a rollout; the credit table goes beside it, to *.tokens.parquet.",
+    ),
 ]
 
 
@@ -74,6 +79,7 @@ def score(
     correctness: Correctness = None,
     field: Fields = None,
     pool_models: PoolModels = None,
+    max_response: MaxResponse = None,
     output: Output = Path("scores.parquet"),
     top: Annotated[int, typer.Option(min=1, help="Tokens to show, for and against.")] = 10,
     groups: Annotated[
@@ -104,6 +110,7 @@ def score(
             correctness=correctness,
             fields=fields,
             pool_models=pool_models,
+            max_response=max_response,
             tolerance=found,
         )
         loaded = tokens.load_tokenizer(tokenizer) if tokenizer is not None else None

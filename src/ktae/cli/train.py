@@ -27,7 +27,8 @@ def train(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="The run folder [default: runs/NAME-seedSEED].")
+        Path | None,
+        typer.Option("--output", "-o", help="The run folder [default: runs/NAME-seedSEED]."),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in the folder.")
@@ -95,13 +96,16 @@ def _train(recipe: recipes.Recipe, folder: RunFolder, resume: bool, dry: bool) -
         def on_step(line: dict[str, Any]) -> None:
             bars.show("training", line["step"], recipe.steps, _shown(line))
 
-        finished = run(recipe, folder, resume=resume, on_step=on_step)
-    if not finished:
+        def note(text: str) -> None:
+            typer.echo(f"ktae: {text}", err=True)
+
+        stopped_by = run(recipe, folder, resume=resume, on_step=on_step, note=note)
+    if stopped_by:
         console.print(
-            f"interrupted; everything is in {folder.path}. Add --resume to continue.",
+            f"stopped; everything is in {folder.path}. Add --resume to continue.",
             highlight=False,
         )
-        raise typer.Exit(130)
+        raise typer.Exit(128 + stopped_by)
     _print_summary(console, folder)
 
 

@@ -11,6 +11,7 @@ from ktae.cli.options import (
     Correctness,
     Fields,
     Inputs,
+    MaxResponse,
     PoolModels,
     Threshold,
     TokenizerName,
@@ -55,6 +56,7 @@ def validate(
     correctness: Correctness = None,
     field: Fields = None,
     pool_models: PoolModels = None,
+    max_response: MaxResponse = None,
     until: Annotated[
         float | None,
         typer.Option(metavar="SHARE", help="Look at this share of each rollout, such as 0.5."),
@@ -88,7 +90,7 @@ def validate(
     console = Console(markup=False, emoji=False, highlight=False)
     dump = load_dump(
         inputs, tokenizer, threshold=threshold, correctness=correctness, field=field,
-        pool_models=pool_models,
+        pool_models=pool_models, max_response=max_response,
     )  # fmt: skip
     keep, answers = _looked_at(dump, until, before_answer)
     with Console(stderr=True).status("holding out"):

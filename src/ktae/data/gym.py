@@ -96,16 +96,18 @@ def score(response: str, reference: str) -> float | None:
         response: what the policy wrote, without special tokens.
         reference: a problem's `GymProblem.reference`.
     """
+    answer = answer_in(response, reference)
+    if answer is None:
+        return None
     given = json.loads(reference)
     index = given.pop("index")
     dataset = _dataset(json.dumps(given, sort_keys=True))
-    answer = _answer(response, given["answer"])
-    if answer is None:
-        return None
     return _scored(dataset, answer, dataset[index])
 
 
-def _answer(response: str, how: str) -> str | None:
+def answer_in(response: str, reference: str) -> str | None:
+    """What of a response is scored; None where there is no answer in it."""
+    how = json.loads(reference)["answer"]
     if how == "whole":
         return response.strip() or None
     found = extract(response, "last" if how == "last-number" else "stated")

@@ -11,10 +11,8 @@ import pyarrow.parquet as pq
 
 from ktae.data.sources import TaskProblem
 from ktae.errors import InputError
-from ktae.evaluation.templates import INSTRUCTION
+from ktae.evaluation.templates import INSTRUCTION, Messages
 from ktae.files.atomic import atomic_write, make_folder
-
-Messages = list[dict[str, str]]
 
 
 def qwen_math(problem: str) -> Messages:
@@ -39,48 +37,56 @@ def write(
     folder: Path,
     *,
     data_source: str,
-    template: str | Callable[[str], Messages],
+    template: str,
 ) -> dict[str, int]:
     """Write `folder/verl/SPLIT.parquet` and `folder/trl/SPLIT.parquet`; rows for each split.
+
+    Raises:
+        InputError: no such template, or the folder cannot be written to.
+    """
+    if template not in TEMPLATES:
+        raise InputError(f"no template {template!r}; expected {', '.join(TEMPLATES)}")
+    written_out = TEMPLATES[template]
+    rows = {
+        split: [(written_out(problem.text), problem.answer) for problem in problems]
+        for split, problems in splits.items()
+    }
+    return write_rows(rows, folder, data_source=data_source)
+
+
+def write_rows(
+    splits: Mapping[str, Sequence[tuple[Messages, str]]], folder: Path, *, data_source: str
+) -> dict[str, int]:
+    """The same for prompts, each with its answer.
 
     verl's files have the columns `data_source`, `prompt` (messages), `ability`, `reward_model`
     (with the answer as `ground_truth`) and `extra_info`; TRL's have `prompt` (messages) and
     `answer`. Both hold the same problems in the same order.
 
     Raises:
-        InputError: no such template, or the folder cannot be written to.
+        InputError: the folder cannot be written to.
     """
-    if isinstance(template, str):
-        if template not in TEMPLATES:
-            raise InputError(f"no template {template!r}; expected {', '.join(TEMPLATES)}")
-        template = TEMPLATES[template]
-    for split, problems in splits.items():
-        messages = [template(problem.text) for problem in problems]
+    for split, rows in splits.items():
+        prompts, answers = [prompt for prompt, _ in rows], [answer for _, answer in rows]
         for engine, table in (
-            ("verl", _verl_table(problems, messages, split, data_source)),
-            ("trl", _trl_table(problems, messages)),
+            ("verl", _verl_table(rows, split, data_source)),
+            ("trl", pa.table({"prompt": prompts, "answer": answers})),
         ):
             make_folder(folder / engine)
             with atomic_write(folder / engine / f"{split}.parquet") as temporary:
                 pq.write_table(table, temporary)
-    return {split: len(problems) for split, problems in splits.items()}
+    return {split: len(rows) for split, rows in splits.items()}
 
 
-def _verl_table(
-    problems: Sequence[TaskProblem], messages: list[Messages], split: str, data_source: str
-) -> pa.Table:
-    rows: list[dict[str, Any]] = [
+def _verl_table(rows: Sequence[tuple[Messages, str]], split: str, data_source: str) -> pa.Table:
+    table: list[dict[str, Any]] = [
         {
             "data_source": data_source,
             "prompt": prompt,
             "ability": "math",
-            "reward_model": {"style": "rule", "ground_truth": problem.answer},
+            "reward_model": {"style": "rule", "ground_truth": answer},
             "extra_info": {"split": split, "index": index},
         }
-        for index, (problem, prompt) in enumerate(zip(problems, messages, strict=True))
+        for index, (prompt, answer) in enumerate(rows)
     ]
-    return pa.Table.from_pylist(rows)
-
-
-def _trl_table(problems: Sequence[TaskProblem], messages: list[Messages]) -> pa.Table:
-    return pa.table({"prompt": messages, "answer": [problem.answer for problem in problems]})
+    return pa.Table.from_pylist(table)

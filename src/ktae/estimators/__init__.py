@@ -5,9 +5,11 @@ itself, prints itself, and survives a round trip through a recipe. A function of
 too: `Function(function)`, or the function itself wherever an estimator is asked for.
 """
 
-from ktae.estimators.base import ContingencyEstimator, Estimator
+from ktae.estimators.base import AdvantageEstimator, ContingencyEstimator, Estimator
+from ktae.estimators.conflict_tokens import ConflictTokens
 from ktae.estimators.function import CreditFunction, Function
 from ktae.estimators.ktae import KTAE
+from ktae.estimators.policy import AdvantageReweighting, EntropyWeights
 from ktae.estimators.presence import PresenceZ
 from ktae.estimators.section import (
     KINDS,
@@ -15,8 +17,10 @@ from ktae.estimators.section import (
     as_estimator,
     from_section,
     preset,
+    table_estimator,
     to_section,
 )
+from ktae.estimators.tempo import Tempo
 from ktae.estimators.transforms import (
     TRANSFORMS,
     Centred,
@@ -41,10 +45,14 @@ __all__ = [
     "PRESETS",
     "TRANSFORMS",
     "UNITS",
+    "AdvantageEstimator",
+    "AdvantageReweighting",
     "Centred",
+    "ConflictTokens",
     "ContingencyEstimator",
     "CreditFunction",
     "Decayed",
+    "EntropyWeights",
     "Estimator",
     "Function",
     "GroupMean",
@@ -57,11 +65,13 @@ __all__ = [
     "RolloutMean",
     "Scaled",
     "ShuffledValues",
+    "Tempo",
     "Transform",
     "WithinRollout",
     "as_estimator",
     "from_section",
     "preset",
+    "table_estimator",
     "to_section",
     "unit_keys",
 ]

@@ -66,9 +66,19 @@ class Estimator(abc.ABC):
         return False
 
     @property
+    def needs_policy(self) -> frozenset[str]:
+        """What it needs of the policy that sampled: `log_probs`, `entropies`, both or nothing."""
+        return frozenset()
+
+    @property
     def on_host(self) -> bool:
         """Whether it takes arrays in the host's memory alone; tensors are brought there."""
         return False
+
+    @property
+    def one_value_a_token(self) -> bool:
+        """Whether a token has the same credit wherever it is in a group."""
+        return True
 
     def in_tables(self) -> Estimator | None:
         """The statistic of single tokens and verdicts that it rests on: what a table shows.
@@ -91,6 +101,43 @@ class Estimator(abc.ABC):
     def largest_credit(self, n: Array) -> Array:
         """What no |credit| in a group of n rollouts exceeds, for what `in_tables` gives."""
         raise TypeError(f"{self} has no bound; its in_tables() may have one")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class AdvantageEstimator(Estimator):
+    """An estimator that changes the rollout advantage token by token, and so computes it itself.
+
+    Verdicts, 1 and 0, are its rewards, or graded scores. It does not see the trainer's rewards, in
+    which there may be penalties of length or format; so its own rollout advantage is that of the
+    verdicts. It is computed in the host's memory, whatever the backend.
+    """
+
+    scale_by_std: bool = True
+    """Divide by the group's standard deviation, as the rollout advantage beside it does (a recipe's
+    `algorithm.scale_by_std`). False beside `dr_grpo`."""
+
+    graded_rewards: bool = False
+    """Take correctness as a number and not as a verdict. Without it, anything but 0, 1 and NaN is
+    an error."""
+
+    def __post_init__(self) -> None:
+        require_bool("scale_by_std", self.scale_by_std)
+        require_bool("graded_rewards", self.graded_rewards)
+
+    @property
+    def score_range(self) -> ScoreRange:
+        """Any number far from float32's limit."""
+        return (-LARGEST, LARGEST) if self.graded_rewards else None
+
+    @property
+    def on_host(self) -> bool:
+        """It has no kernels for a GPU."""
+        return True
+
+    @property
+    def one_value_a_token(self) -> bool:
+        """What a token gets depends on where it is."""
+        return False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)

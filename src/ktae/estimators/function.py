@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array, as_array, describe, on_host
-from ktae.batch import UNKNOWN, Batch, bad_token_id
+from ktae.batch import UNKNOWN, Batch
 from ktae.errors import InputError
 from ktae.estimators.base import Estimator
 
@@ -73,9 +73,7 @@ class Function(Estimator):
         """
         credit_bt: np.ndarray = np.zeros(batch.token_ids.shape)
         mask_bt = np.not_equal(batch.mask, 0)
-        bad = np.argwhere(mask_bt & ((batch.token_ids < 0) | (batch.token_ids > MAX_TOKEN_ID)))
-        if len(bad):
-            raise bad_token_id(batch.token_ids, *bad[0])
+        batch.check_token_ids()
         counted_bt = batch.counted()
         rows = np.flatnonzero((batch.correct != UNKNOWN) & counted_bt.any(axis=1))
         if len(rows):

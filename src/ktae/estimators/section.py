@@ -15,13 +15,20 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.estimators import ktae, presence
+from ktae.estimators import conflict_tokens, ktae, policy, presence, tempo
 from ktae.estimators.base import Estimator
 from ktae.estimators.function import SIGNATURE, Function
-from ktae.estimators.transforms import TRANSFORMS, Transform
+from ktae.estimators.transforms import TRANSFORMS, Transform, innermost
 
-KINDS: dict[str, type[Estimator]] = {"ktae": ktae.KTAE, "presence-z": presence.PresenceZ}
-"""The estimators with settings of their own."""
+KINDS: dict[str, type[Estimator]] = {
+    "ktae": ktae.KTAE,
+    "presence-z": presence.PresenceZ,
+    "tempo": tempo.Tempo,
+    "conflict-tokens": conflict_tokens.ConflictTokens,
+    "advantage-reweighting": policy.AdvantageReweighting,
+    "entropy-weights": policy.EntropyWeights,
+}
+"""The estimators with settings of their own. Those that are no presets need what no dump holds."""
 
 PRESETS: dict[str, Callable[..., Estimator]] = {
     "paper": ktae.paper,
@@ -32,6 +39,8 @@ PRESETS: dict[str, Callable[..., Estimator]] = {
     "calibrated": presence.calibrated,
     "trigrams": presence.trigrams,
     "sharp-trigrams": presence.sharp_trigrams,
+    "tempo": tempo.Tempo,
+    "conflict-tokens": conflict_tokens.ConflictTokens,
 }
 """Ready settings; their arguments replace settings of the innermost estimator."""
 
@@ -129,6 +138,11 @@ def to_section(estimator: Estimator) -> str | dict[str, Any]:
     return section | ({"transforms": wrappers} if wrappers else {})
 
 
+def table_estimator(estimator: Any) -> Estimator:
+    """What tables of single tokens are made with: the paper's beside one that rests on none."""
+    return as_estimator(estimator).in_tables() or ktae.paper()
+
+
 def changed(estimator: Any) -> dict[str, Any]:
     """The settings that are not at their defaults, by name."""
     return {
@@ -140,9 +154,7 @@ def changed(estimator: Any) -> dict[str, Any]:
 
 def _settings(estimator: Estimator) -> list[str]:
     """The names of the innermost estimator's settings."""
-    while isinstance(estimator, Transform):
-        estimator = estimator.inner
-    return [field.name for field in dataclasses.fields(estimator)]  # type: ignore[arg-type]
+    return [field.name for field in dataclasses.fields(innermost(estimator))]  # type: ignore[arg-type]
 
 
 def _wrapped(estimator: Estimator, entry: Any) -> Transform:

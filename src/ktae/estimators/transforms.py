@@ -50,6 +50,11 @@ class Transform(Estimator):
         return self.inner.needs_vocabulary
 
     @property
+    def needs_policy(self) -> frozenset[str]:
+        """The wrapped estimator's."""
+        return self.inner.needs_policy
+
+    @property
     def on_host(self) -> bool:
         """The wrapped estimator's."""
         return self.inner.on_host
@@ -288,6 +293,12 @@ class ShuffledValues(_Seeded, Moved):
                     "let ShuffledValues wrap the estimator inside of OverUnits"
                 )
             inner = inner.inner
+        if not inner.one_value_a_token:
+            raise InputError(
+                f"ShuffledValues wraps {type(inner).__name__}, which gives one token several "
+                "values, by its place; expected one value for each token of a group. RandomPlaces "
+                "and PermutedLabels are controls of it"
+            )
 
     def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:
         """See `controls.shuffled_values`."""
@@ -310,6 +321,13 @@ class RandomPlaces(_Seeded, Moved):
         return controls.random_places(
             credit_bt, batch.counted(), token_ids=batch.token_ids, seed=self.seed
         )
+
+
+def innermost(estimator: Estimator) -> Estimator:
+    """What is wrapped by all the wrappers; an estimator without any is its own."""
+    while isinstance(estimator, Transform):
+        estimator = estimator.inner
+    return estimator
 
 
 def ignored_by(estimator: Estimator) -> tuple[int, ...]:

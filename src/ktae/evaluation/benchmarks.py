@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ktae.errors import InputError, one_line, quoted
+from ktae.evaluation.templates import Messages
 from ktae.files.text import require_text
 from ktae.rollouts.files import iterate_rows
 
@@ -63,6 +64,8 @@ class BenchmarkProblem(NamedTuple):
     text: str
     answers: tuple[str, ...]
     """The accepted answers."""
+    messages: Messages | None = None
+    """The prompt, where it is not a template's."""
 
     @property
     def group(self) -> str:

@@ -23,7 +23,7 @@ from ktae.errors import InputError
 from ktae.evaluation.benchmarks import BenchmarkProblem
 from ktae.evaluation.engines import Engine, Sampling
 from ktae.evaluation.outputs import Output
-from ktae.evaluation.templates import TEMPLATES
+from ktae.evaluation.templates import TEMPLATES, written_out
 from ktae.evaluation.weights import weights_digest
 from ktae.files.atomic import atomic_write, make_folder
 from ktae.runs import write_json
@@ -143,7 +143,7 @@ def generate_all(
         folder: claimed.
         load_engine: called only if anything is left to generate.
         problems: all benchmarks, one after the other.
-        template: a name in `TEMPLATES`.
+        template: a name in `TEMPLATES`; not used for a problem with messages of its own.
         sampling: how responses are drawn.
         batch_size: responses in a batch, at least; a problem's samples are never split.
         seed: of the first batch.
@@ -163,7 +163,7 @@ def generate_all(
         batch = [problems[i] for i in chunk]
         if not path.exists():
             engine = engine or load_engine()
-            prompts = [TEMPLATES[template](p.text, engine.tokenizer) for p in batch]
+            prompts = [_prompt(problem, template, engine.tokenizer) for problem in batch]
             samples = engine.generate(prompts, sampling, seed + number)
             rows = [[sample._asdict() for sample in of_one] for of_one in samples]
             _write_batch(path, batch, prompts, rows)
@@ -172,6 +172,12 @@ def generate_all(
         done += len(chunk)
         progress(done, len(problems))
     return [output for of_one in outputs for output in of_one]
+
+
+def _prompt(problem: BenchmarkProblem, template: str, tokenizer: Any) -> str:
+    if problem.messages is not None:
+        return written_out(problem.messages, tokenizer)
+    return TEMPLATES[template](problem.text, tokenizer)
 
 
 def _write_batch(

@@ -140,14 +140,15 @@ _IN_YAML = {
 
 
 def _explain(problem: Any, model: type[pydantic.BaseModel]) -> str:
-    # A part in brackets is no key: it tells which of several forms the value has.
-    location = [str(part) for part in problem["loc"] if not str(part).startswith("(")]
-    where = ".".join(location)
+    location = [str(part) for part in problem["loc"]]
     if problem["type"] == "extra_forbidden":
-        known = _fields_of(location[:-1], model)
-        nearest = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.5)
+        *parents, key = location
+        keys, section = _walk(parents, model)
+        known = list(section.model_fields)
+        nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
         hint = f"did you mean {nearest[0]!r}?" if nearest else f"expected one of {', '.join(known)}"
-        return f"unknown key {where!r}; {hint}"
+        return f"unknown key {'.'.join([*keys, key])!r}; {hint}"
+    where = ".".join(_walk(location, model)[0])
     message = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
     message = _IN_YAML.get(problem["type"], message)
     if problem["type"] == "value_error":
@@ -157,22 +158,41 @@ def _explain(problem: Any, model: type[pydantic.BaseModel]) -> str:
     return f"{where} is {problem['input']!r}; expected {message}"
 
 
-def _fields_of(location: list[str], model: type[pydantic.BaseModel]) -> list[str]:
-    """The keys that the section at `location` may have."""
+def _walk(location: list[str], model: type[pydantic.BaseModel]) -> tuple[list[str], Any]:
+    """The keys on the way to `location`, and the section there, if there is one.
+
+    A part that is the tag of one of several forms of a value is no key.
+    """
+    keys: list[str] = []
     annotation: Any = model
     for part in location:
+        form = _tagged(annotation, part)
+        if form is not None:
+            annotation = form
+            continue
+        keys.append(part)
         annotation = _within(annotation, part)
-    section = _section(annotation)
-    assert section is not None
-    return list(section.model_fields)
+    return keys, _section(annotation)
+
+
+def _tagged(annotation: Any, tag: str) -> Any:
+    """The form of a value that has a tag; None if no form has it."""
+    inside = typing.get_args(annotation)
+    if pydantic.Tag(tag) in inside:
+        return inside[0]
+    return next(filter(None, (_tagged(one, tag) for one in inside)), None)
 
 
 def _within(annotation: Any, part: str) -> Any:
-    """The type of what is under the key or index `part`."""
+    """The type of what is under the key or index `part`; None where nothing is known of it."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _within(typing.get_args(annotation)[0], part)
     section = _section(annotation)
     if section is not None:
-        return section.model_fields[part].annotation
-    return typing.get_args(annotation)[1 if _is_mapping(annotation) else 0]
+        field = section.model_fields.get(part)
+        return None if field is None else field.rebuild_annotation()
+    inside = typing.get_args(annotation)
+    return inside[1 if _is_mapping(annotation) else 0] if inside else None
 
 
 def _section(annotation: Any) -> type[pydantic.BaseModel] | None:

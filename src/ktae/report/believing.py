@@ -33,7 +33,7 @@ def held_out(
         columns: the rollouts.
         mixed_g: (G,) bool: which groups have both correct and incorrect rollouts.
         own: the name and the whole of the estimator that the report is about; None: no special one.
-            One of words, lines or steps is left out.
+            One of words, lines or steps is left out, and one that needs the policy.
 
     Returns:
         `ktae.validity.held_out.HeldOut.as_dict`, with `take` (None: no estimator is shown to be
@@ -42,8 +42,9 @@ def held_out(
     if not mixed_g.any():
         return {"none": "No group has both correct and incorrect rollouts."}
     estimators = {name: preset(name) for name in BESIDE}
-    if own is not None and not own[1].needs_vocabulary and own[1] not in estimators.values():
-        estimators = {own[0]: own[1]} | estimators
+    if own is not None and not (own[1].needs_vocabulary or own[1].needs_policy):
+        known = own[1] in estimators.values()
+        estimators = estimators if known else {own[0]: own[1]} | estimators
     some = sampling.evenly(np.flatnonzero(mixed_g))[: 2 * MAX_GROUPS]
     rollouts = columns.rollouts.take(np.flatnonzero(np.isin(columns.group_b, some)))
     tokens = columns.sum_rollouts(columns.lengths())[some].mean()

@@ -24,6 +24,7 @@ def write_report(
     correctness: str | None = None,
     fields: Mapping[str, str] | None = None,
     pool_models: bool | None = None,
+    max_response: int | None = None,
     max_tokens: int = sampling.MAX_TOKENS,
     regrade: bool = True,
     title: str | None = None,
@@ -42,6 +43,7 @@ def write_report(
         correctness: of several rewards the one that says whether a rollout is correct.
         fields: where a rollout's fields are in a row, as dotted paths: {"reward": "scores.acc"}.
         pool_models: see `ktae.rollouts.readers.read`.
+        max_response: see `ktae.rollouts.readers.read`.
         max_tokens: bound on the response tokens in the page; above it whole groups are left out by
             the rule in `ktae.report.sampling`, and the page says so.
         regrade: whether to grade rollouts that have a reference answer, and to list where the
@@ -54,7 +56,7 @@ def write_report(
     Raises:
         InputError: nothing could be read, or `out` cannot be written.
     """
-    dump = _dump(rollouts, tokenizer, threshold, correctness, fields, pool_models)
+    dump = _dump(rollouts, tokenizer, threshold, correctness, fields, pool_models, max_response)
     page = _page(dump, estimator, max_tokens, regrade, title)
     with atomic_write(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -89,6 +91,7 @@ def show(
     correctness: str | None = None,
     fields: Mapping[str, str] | None = None,
     pool_models: bool | None = None,
+    max_response: int | None = None,
     max_tokens: int = 500_000,
     regrade: bool = True,
     height: int = 720,
@@ -105,11 +108,12 @@ def show(
         correctness: as in `write_report`.
         fields: as in `write_report`.
         pool_models: as in `write_report`.
+        max_response: as in `write_report`.
         max_tokens: as in `write_report`.
         regrade: as in `write_report`.
         height: of the frame, in pixels.
     """
-    dump = _dump(rollouts, tokenizer, threshold, correctness, fields, pool_models)
+    dump = _dump(rollouts, tokenizer, threshold, correctness, fields, pool_models, max_response)
     return Inline(_page(dump, estimator, max_tokens, regrade, None), height)
 
 
@@ -120,6 +124,7 @@ def _dump(
     correctness: str | None,
     fields: Mapping[str, str] | None,
     pool_models: bool | None,
+    max_response: int | None,
 ) -> inputs.Dump:
     if isinstance(rollouts, str | Path):
         rollouts = [rollouts]
@@ -131,6 +136,7 @@ def _dump(
             correctness=correctness,
             fields=fields,
             pool_models=pool_models,
+            max_response=max_response,
         )
     return inputs.from_record(rollouts, tokenizer)
 

@@ -144,9 +144,10 @@ def _grading_note(columns: Columns, regrade: bool) -> list[Note]:
 def _settings_note(estimator: Estimator | None) -> list[Note]:
     if estimator is None or estimator == estimator.in_tables():
         return []
+    by = "" if estimator.in_tables() else ", with the paper's statistic"
     text = (
-        "The page explains single tokens by verdicts. The credit that a trainer uses is that of "
-        f"{estimator}."
+        f"The page explains single tokens by verdicts{by}. The credit that a trainer uses is that "
+        f"of {estimator}."
     )
     return [Note(False, "Not the whole of the estimator", text)]
 

@@ -63,6 +63,7 @@ def load(
     correctness: str | None = None,
     fields: Mapping[str, str] | None = None,
     pool_models: bool | None = None,
+    max_response: int | None = None,
     words: dict[str, int] | None = None,
 ) -> Dump:
     """Read run folders, dumps of other tools, or plain files, as far as they can be read.
@@ -75,6 +76,7 @@ def load(
         correctness: of several rewards the one that says whether a rollout is correct.
         fields: where a rollout's fields are in a row, as dotted paths: {"reward": "scores.acc"}.
         pool_models: see `ktae.rollouts.readers.read`.
+        max_response: see `ktae.rollouts.readers.read`.
         words: see `from_record`.
 
     Raises:
@@ -88,6 +90,7 @@ def load(
         correctness=correctness,
         fields=fields,
         pool_models=pool_models,
+        max_response=max_response,
         tolerance=tolerance,
     )
     runs = _runs(paths)
@@ -179,7 +182,7 @@ def _own_tokenizer(runs: list[RunFolder]) -> Path | None:
 def _model_folders(run: RunFolder) -> Iterator[Path]:
     """Where a run's tokenizer may lie: all hold the same one."""
     yield run.model
-    trl = run.last_checkpoint()
+    trl = next(iter(run.all_checkpoints()), None)
     if trl is not None:
         yield trl
     yield from run.checkpoints.glob("global_step_*/actor/huggingface")  # as verl saves them

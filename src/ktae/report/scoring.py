@@ -13,7 +13,7 @@ import pyarrow as pa
 from ktae.backends.table import CreditTable
 from ktae.credit import AnEstimator, credit_table, token_credit
 from ktae.errors import InputError
-from ktae.estimators import Estimator, as_estimator, to_section
+from ktae.estimators import Estimator, as_estimator, table_estimator, to_section
 from ktae.files.atomic import atomic_write
 from ktae.inference import stratified_p_value
 from ktae.rollouts import record
@@ -116,15 +116,16 @@ def score(
             has no token ids, and for units that are made of text; otherwise it only serves to
             write the tokens' texts into the table.
         estimator: one of `ktae.estimators`, the name of a preset, or a function. One that decays
-            is taken at its full weight.
+            is taken at its full weight. The credit table of one that rests on none is the paper's.
         backend: as in `ktae.credit_table`.
         max_positions: see `ktae.rollouts.groups`.
 
     Raises:
         InputError: `rollouts` is not a record, every group has one rollout, a rollout has no token
-            ids and there is no tokenizer, or the estimator has no table.
+            ids and there is no tokenizer.
     """
     estimator = as_estimator(estimator)
+    of_tokens = table_estimator(estimator)
     rollouts = record.conform(rollouts)
     codes_b, first_rows = group_codes(rollouts)
     sizes = np.bincount(codes_b, minlength=len(first_rows))
@@ -144,14 +145,14 @@ def score(
         credit_bt = token_credit(
             *batch, evidence_b[rows], groups, estimator, backend=backend, vocabulary=texts, step=0
         )
-        tables.append(credit_table(*batch, correct_b[rows], groups, estimator, backend=backend))
+        tables.append(credit_table(*batch, correct_b[rows], groups, of_tokens, backend=backend))
         for row, credit_t in zip(rows, credit_bt, strict=True):
             credit[row] = credit_t[: len(ids[row])].copy()
     table = CreditTable(*(np.concatenate(columns) for columns in zip(*tables, strict=True)))
     labels = rollouts.select(["group", "step"]).take(first_rows)
     return Scores(
         _scored(rollouts, ids, credit, estimator),
-        _tokens(table, labels, tokenizer, estimator),
+        _tokens(table, labels, tokenizer, estimator if estimator.in_tables() else of_tokens),
         _groups(table, labels, sizes),
     )
 

@@ -6,9 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.credit import AnEstimator
-from ktae.errors import InputError
-from ktae.estimators import Estimator, Scaled, Transform, as_estimator, preset
+from ktae.estimators import Estimator, Scaled, Transform, preset, table_estimator
 from ktae.estimators.base import ContingencyEstimator
 from ktae.estimators.transforms import ignored_by
 from ktae.inference import mantel_haenszel_p_values
@@ -211,29 +209,16 @@ def tokens_over_steps(
     return {"tokens": strongest.tolist(), "credit": credit, "impact": impact}
 
 
-def of_tokens(estimator: AnEstimator) -> Estimator:
-    """The statistic of single tokens that a page or a terminal shows.
-
-    Raises:
-        InputError: the estimator rests on none.
-    """
-    estimator = as_estimator(estimator)
-    found = estimator.in_tables()
-    if found is None:
-        raise InputError(f"{estimator} rests on no contingency tables, which are shown here")
-    return found
-
-
 def presets_of(estimator: Estimator | None, name: str) -> list[tuple[str, Estimator]]:
     """What a page switches between, its own first: `estimator` and the presets."""
     presets = [
         ("paper", preset("paper")),
         ("released", preset("released")),
-        ("calibrated, tokens", of_tokens("calibrated")),
+        ("calibrated, tokens", table_estimator("calibrated")),
     ]
     if estimator is None:
         return presets
-    own = of_tokens(estimator)
+    own = table_estimator(estimator)
     same = [one for one in presets if one[1] == own]
     return [*(same or [(name, own)]), *(one for one in presets if one not in same)]
 
@@ -244,5 +229,5 @@ def as_dict(estimator: Estimator) -> dict[str, Any]:
     while isinstance(inner, Transform):
         weight *= inner.factor if isinstance(inner, Scaled) else 1.0
         inner = inner.inner
-    assert isinstance(inner, ContingencyEstimator)  # as `of_tokens` gives them
+    assert isinstance(inner, ContingencyEstimator)  # as `table_estimator` gives them
     return inner.formula(weight)._asdict() | {"ignored": ignored_by(estimator)}

@@ -8,6 +8,7 @@ import numpy as np
 
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
+from ktae.estimators import table_estimator
 from ktae.files.text import printable
 from ktae.report import summary
 from ktae.report.columns import Columns, columns_of
@@ -44,7 +45,7 @@ def show_group(
     from rich.text import Text
 
     require_rollouts(dump)
-    of_tokens = summary.of_tokens(estimator or dump.estimator or "paper")
+    of_tokens = table_estimator(estimator or dump.estimator or "paper")
     columns = columns_of(dump)
     group = _find(columns, label, step)
     columns = _only(dump, columns, group)

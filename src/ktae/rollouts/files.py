@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import json
 import os
 import re
@@ -28,6 +29,12 @@ ROWS_PER_BATCH = 1024
 MAX_DEPTH = 100
 """Of lists and objects in each other, in JSON: whatever works on a row may recurse so far. Parquet
 has a limit of its own."""
+
+LONGEST_LINE = 256_000_000
+"""Bytes of one line of JSON Lines, which is one rollout or one problem's rollouts."""
+LARGEST_UNPACKED = 2_000_000_000
+"""Bytes that a file may have when unpacked, if it has to be whole in memory: a small .gz can hold
+any number of them."""
 
 Stream = IO[bytes] | gzip.GzipFile
 Rows = Iterator[tuple[object, str]]
@@ -83,9 +90,14 @@ def own_record(path: Path) -> Any:
 
 def _jsonl(stream: Stream, path: Path) -> Rows:
     """One value a line; blank lines are skipped."""
-    for number, line in enumerate(stream, start=1):
+    for number in itertools.count(1):
+        line = stream.readline(LONGEST_LINE + 1)
+        where = f"{path}, line {number}"
+        if not line:
+            return
+        if len(line) > LONGEST_LINE:
+            raise InputError(f"{where}: more than {LONGEST_LINE:,} bytes; expected one rollout")
         if line.strip():
-            where = f"{path}, line {number}"
             yield _parse(line, where), where
 
 
@@ -94,7 +106,7 @@ def _json(stream: Stream, path: Path) -> Rows:
 
     The text is whole in memory, its entries become objects one at a time.
     """
-    text = _decoded(stream.read(), str(path)).removeprefix("\ufeff")
+    text = _decoded(_whole(stream, path), str(path)).removeprefix("\ufeff")
     decoder, number = json.JSONDecoder(), 0
     at = _after_blanks(text, 0)
     in_list = text.startswith("[", at)
@@ -157,8 +169,9 @@ def _torch(stream: Stream, path: Path) -> Rows:
         import torch
     except ModuleNotFoundError:
         raise InputError(f"{path}: a .pt file needs torch, which is not installed") from None
+    packed = io.BytesIO(_whole(stream, path))
     try:
-        content = torch.load(io.BytesIO(stream.read()), map_location="cpu", weights_only=True)
+        content = torch.load(packed, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises a dozen kinds
         raise InputError(f"{path}: broken, or more than plain data: {one_line(error)}") from None
     samples = content.get("samples") if isinstance(content, dict) else None
@@ -195,10 +208,23 @@ def _open(path: Path) -> Iterator[Stream]:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
 
 
+def _whole(stream: Stream, path: Path) -> bytes:
+    """All that is left of a stream; of a packed one up to a limit."""
+    if not isinstance(stream, gzip.GzipFile):
+        return stream.read()
+    content = stream.read(LARGEST_UNPACKED + 1)
+    if len(content) > LARGEST_UNPACKED:
+        raise InputError(
+            f"{path}: more than {LARGEST_UNPACKED:,} bytes when unpacked; expected less, or the "
+            "file as it is unpacked"
+        )
+    return content
+
+
 @contextmanager
 def _parquet_file(stream: Stream, path: Path) -> Iterator[pq.ParquetFile]:
     """The Parquet file in `stream`; what is wrong with it is found while the block reads it."""
-    content = io.BytesIO(stream.read()) if isinstance(stream, gzip.GzipFile) else stream
+    content = io.BytesIO(_whole(stream, path)) if isinstance(stream, gzip.GzipFile) else stream
     try:
         yield pq.ParquetFile(content)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:

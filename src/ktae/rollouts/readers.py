@@ -28,6 +28,9 @@ from ktae.rollouts.schemas.training import is_padding
 from ktae.rollouts.suggestion import UnknownRowsError, options_for, template_for
 from ktae.rollouts.tolerance import Tolerance
 
+MAX_RESPONSE = 2_000_000
+"""Characters. A text of so many takes a tokenizer a few hundred megabytes for a moment."""
+
 BY_FIELDS = "by the fields that were named"
 
 
@@ -43,6 +46,8 @@ class Options:
     """Where a rollout's fields are in a row, as dotted paths: {"reward": "scores.acc"}."""
     needs_reward: bool = True
     """Whether a row without a reward is of no use; grading needs none."""
+    max_response: int | None = None
+    """The longest response, in characters; None: `MAX_RESPONSE`."""
 
 
 def read(
@@ -52,6 +57,7 @@ def read(
     correctness: str | None = None,
     fields: Mapping[str, str] | None = None,
     pool_models: bool | None = None,
+    max_response: int | None = None,
     tolerance: Tolerance | None = None,
 ) -> Any:
     """The rollouts of files and folders, in order, as one record (`ktae.rollouts.record.SCHEMA`).
@@ -68,6 +74,7 @@ def read(
         pool_models: whether rollouts of several models are one group, if their problem is. None:
             only where most rollouts would otherwise be alone, since nothing is told apart in a
             group of one.
+        max_response: the longest response, in characters, by default `MAX_RESPONSE`.
         tolerance: what is done about rows with gaps, and notes on what was found; an error is
             raised for them where none is given.
 
@@ -81,7 +88,7 @@ def read(
     tolerance = tolerance or Tolerance(strict=True)
     files_of = [files_in(path, tolerance) for path in paths]
     require_distinct(itertools.chain.from_iterable(files_of))
-    options = Options(threshold, correctness, fields or {})
+    options = Options(threshold, correctness, fields or {}, max_response=max_response)
     tables = []
     for path, files in zip(paths, files_of, strict=True):
         parts = [_read_file(file, options, tolerance) for file in files]
@@ -113,6 +120,7 @@ def plain_rows(
             continue
         try:
             schema, rollouts = _rollouts_of(row, where, source, options)
+            _require_short(rollouts, where, options)
         except InputError as error:
             tolerance.reject(error)
             continue
@@ -124,6 +132,17 @@ def plain_rows(
             _hint(row, plain, schema, options, tolerance)
             yield plain, where, schema or PLAIN
     tolerance.repeated += source.skipped
+
+
+def _require_short(rollouts: Sequence[Row], where: str, options: Options) -> None:
+    most = MAX_RESPONSE if options.max_response is None else options.max_response
+    for rollout in rollouts:
+        response = rollout.get("response")
+        if isinstance(response, str) and len(response) > most:
+            raise InputError(
+                f"{where}: the response has {len(response):,} characters; expected at most "
+                f"{most:,} (--max-response takes longer ones)"
+            )
 
 
 def files_in(path: Path, tolerance: Tolerance) -> list[Path]:

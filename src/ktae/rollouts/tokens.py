@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ktae.batch import Vocabulary
 
 HUB_TIMEOUT_S = 10
+CHARACTERS_AT_ONCE = 2_000_000
 
 
 def load_tokenizer(name: str) -> Any:
@@ -95,13 +96,30 @@ def tokenize(tokenizer: Any, texts: Sequence[str], *, named: str | None = None) 
     if not texts:
         return []
     tokenizer = inner_tokenizer(tokenizer)
-    try:
-        encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-    except Exception:  # tokenizers raises Exception itself: a word level without unknown words
-        kind = f"{type(tokenizer.model).__name__} of {tokenizer.get_vocab_size():,} tokens"
-        _require_spelt(tokenizer, texts, named or f"the tokenizer ({kind})")
-        raise
-    return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
+    found: list[np.ndarray] = []
+    for some in _portions(texts):
+        try:
+            encodings = tokenizer.encode_batch_fast(some, add_special_tokens=False)
+        except Exception:  # tokenizers raises Exception itself: a word level without unknown words
+            kind = f"{type(tokenizer.model).__name__} of {tokenizer.get_vocab_size():,} tokens"
+            _require_spelt(tokenizer, some, named or f"the tokenizer ({kind})")
+            raise
+        found += [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
+    return found
+
+
+def _portions(texts: Sequence[str]) -> Iterator[list[str]]:
+    """The texts in lists of a few million characters: an encoding takes 100 bytes for each."""
+    some: list[str] = []
+    characters = 0
+    for text in texts:
+        some.append(text)
+        characters += len(text)
+        if characters >= CHARACTERS_AT_ONCE:
+            yield some
+            some, characters = [], 0
+    if some:
+        yield some
 
 
 def _require_spelt(tokenizer: Any, texts: Sequence[str], named: str) -> None:

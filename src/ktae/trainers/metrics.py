@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from ktae.credit import credit_table
-from ktae.estimators import Estimator, preset
+from ktae.estimators import Estimator, table_estimator
 from ktae.inference import LEVEL
 
 PREFIX = "credit/"
@@ -84,11 +84,6 @@ def step_metrics(
         metrics[f"skipped/{why}"] = n / max(rollouts, 1)
     metrics |= _quantiles(seen, bound, total)
     return {PREFIX + name: value for name, value in metrics.items()}
-
-
-def table_estimator(estimator: Estimator) -> Estimator:
-    """What the table of tested tokens is made with: the paper's beside one that has no table."""
-    return estimator.in_tables() or preset("paper")
 
 
 def _own_credit(seen: Seen) -> torch.Tensor:

@@ -152,7 +152,11 @@ def permutation_test(
     """
     of_tokens = as_estimator(estimator).in_tables()
     if of_tokens is None:
-        raise InputError(f"{estimator} rests on no contingency tables, which are permuted here")
+        raise InputError(
+            f"{estimator} rests on no contingency tables, which this test is of; expected an "
+            "estimator that does, such as 'paper'. The transform PermutedLabels gives its credit "
+            "under permuted labels"
+        )
     if isinstance(permutations, bool) or not isinstance(permutations, int) or permutations < 1:
         raise InputError(f"permutations is {permutations!r}; expected an integer from 1")
     mixed = _mixed(record.conform(rollouts), tokenizer, of_tokens)

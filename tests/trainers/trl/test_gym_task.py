@@ -7,11 +7,9 @@ import pytest
 from ktae.errors import InputError
 from ktae.estimators import preset
 from ktae.recipe import Recipe
-from ktae.trainers.trl.tasks import TASKS
+from ktae.trainers.trl.tasks import task_of
 
 pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
-
-TASK = TASKS["reasoning-gym"]
 
 
 def make_recipe(**changes):
@@ -22,10 +20,11 @@ def make_recipe(**changes):
 
 def test_rows_and_rewards():
     recipe = make_recipe()
-    rows = TASK.train_set(recipe)
+    task = task_of(recipe)
+    rows = task.train_set(recipe)
     assert len(rows) == 6
     assert [message["role"] for message in rows[0]["prompt"]] == ["system", "user"]
-    reward = TASK.reward(None, recipe)
+    reward = task.reward(None, recipe)
     completions = [[{"role": "assistant", "content": f"It is {x}."}] for x in rows["answer"]]
     assert reward(completions=completions, reference=rows["reference"]) == [1.0] * 6
     assert reward(completions=["so?"] * 6, reference=rows["reference"]) == [0.0] * 6
@@ -33,14 +32,15 @@ def test_rows_and_rewards():
 
 @pytest.mark.parametrize("graded", [True, False])
 def test_a_graded_estimator_gets_the_scores(graded):
-    task = {"name": "letter_counting", "answer": "whole"}
-    recipe = make_recipe(credit=preset("calibrated", graded_rewards=graded), task=task)
-    rows = TASK.train_set(recipe)
+    letters = {"name": "letter_counting", "answer": "whole"}
+    recipe = make_recipe(credit=preset("calibrated", graded_rewards=graded), task=letters)
+    task = task_of(recipe)
+    rows = task.train_set(recipe)
     wordy = [f"perhaps {answer}" for answer in rows["answer"]]
-    scores = TASK.reward(None, recipe)(completions=wordy, reference=rows["reference"])
+    scores = task.reward(None, recipe)(completions=wordy, reference=rows["reference"])
     assert all((0 < score < 1) == graded for score in scores)
 
 
 def test_the_tokenizer_needs_a_chat_template():
     with pytest.raises(InputError, match="has no chat template"):
-        TASK.check(types.SimpleNamespace(chat_template=None), make_recipe())
+        task_of(make_recipe()).check(types.SimpleNamespace(chat_template=None), make_recipe())

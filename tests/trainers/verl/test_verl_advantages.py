@@ -335,3 +335,20 @@ def test_the_strongest_tokens_go_to_the_trackers(monkeypatch):
     counts = np.bincount(tensors["responses"][tensors["response_mask"] != 0].numpy())
     assert {row[1]: row[3] for row in rows} == {row[1]: counts[row[1]] for row in rows}
     assert len(rows) > 3
+
+
+def test_log_probabilities_are_verl_s_own():
+    import torch
+
+    data, estimator = batch(), from_section("advantage-reweighting")
+    log_probs = torch.rand(data.batch["responses"].shape).log()
+    data.batch["old_log_probs"] = log_probs
+    used = compute(data, credit={"estimator": "advantage-reweighting"})
+    wanted = expected(data, estimator=estimator, log_probs=log_probs.numpy())
+    np.testing.assert_allclose(used, wanted, atol=1e-5)
+    assert not np.allclose(used, expected(data, estimator="tempo"), atol=0.01)
+
+
+def test_the_old_trainer_keeps_no_entropies():
+    with pytest.raises(InputError, match="needs entropies, and verl hands none over"):
+        compute(batch(), credit={"estimator": "entropy-weights"})

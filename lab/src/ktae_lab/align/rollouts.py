@@ -10,7 +10,7 @@ import torch
 from ktae.errors import InputError
 from ktae.evaluation.generation import encode, generate
 from ktae.recipe import Recipe
-from ktae.trainers.trl.tasks import TASKS, overlong_penalty, prompt_text
+from ktae.trainers.trl.tasks import overlong_penalty, prompt_text, task_of
 
 
 class Rollouts(NamedTuple):
@@ -36,7 +36,7 @@ class Sampler:
     """Draws rollouts of a recipe's training prompts from a model, each prompt once."""
 
     def __init__(self, model: Any, tokenizer: Any, recipe: Recipe, n_prompts: int) -> None:
-        task = TASKS[recipe.task_source]
+        task = task_of(recipe)
         task.check(tokenizer, recipe)
         steps = -(-n_prompts // recipe.rollout.prompts_per_step)
         problems = task.train_set(recipe.model_copy(update={"steps": steps}))

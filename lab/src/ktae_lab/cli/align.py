@@ -68,9 +68,9 @@ def align(
     device: Annotated[
         str, typer.Option(help="Where gradients are computed and kept: cpu or cuda.")
     ] = "cpu",
-    output: Annotated[Path, typer.Option(help="Folder for the JSON and the figure.")] = Path(
-        "align"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for the JSON and the figure.")
+    ] = Path("align"),
 ) -> None:
     """Compare estimators by the cosine of their gradients to the true policy gradient.
 

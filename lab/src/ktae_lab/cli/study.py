@@ -37,7 +37,8 @@ def study(
         ),
     ] = False,
     output: Annotated[
-        Path | None, typer.Option(help="The study's folder [default: studies/NAME].")
+        Path | None,
+        typer.Option("--output", "-o", help="The study's folder [default: studies/NAME]."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the matrix and list its runs; run nothing.")

@@ -1,5 +1,5 @@
-"""What the library's estimators, grader and demo do: the tables and numbers of docs/measures.md,
-differences.md, grading.md and demo.md, made of the benchmarks' CSV."""
+"""What the library's estimators, grader, demo and trainer do: the tables and numbers of
+docs/measures.md, differences.md, grading.md, demo.md, trl-vllm.md, made of the benchmarks' CSV."""
 
 from ktae_lab.csv_files import read_csv
 from ktae_lab.tables import page
@@ -135,6 +135,20 @@ def demo_base_models() -> str:
     return markdown(head, rows)
 
 
+def with_vllm() -> str:
+    """Each step that TRL trained with vLLM: log-probabilities, weights and gradients compared."""
+    head = ["run", "step", "vLLM got the weights", "log-probabilities differ by up to"]
+    head += ["weights differ by up to", "gradient's relative error", "without credit"]
+    rows = []
+    for (run, step), row in newest("vllm", "run", "step").items():
+        without = [row["without_credit"] if "paper" in run else MISSING]
+        without.append(row["without_correction"])
+        synced = "yes" if row["synced"] == "True" else "no"
+        measured = (row[name] for name in ("logp_difference", "weights_difference"))
+        rows.append([run, step, synced, *measured, row["gradient_error"], *without])
+    return markdown([*head, "without correction"], rows)
+
+
 def clipped(study: str, task: str, method: str) -> str:
     """The share of clipped tokens, over all steps of a study's runs."""
     return f"{100 * float(_dropped_curves(study, task, method)['clipped']):.2g} %"
@@ -183,6 +197,7 @@ TABLES: dict[str, Table] = {
     "grading-agreement": agreement,
     "grading-speed": grading_speed,
     "demo-base-models": demo_base_models,
+    "with-vllm": with_vllm,
 }
 NUMBERS: dict[str, Number] = {
     "largest-bias": largest_bias,

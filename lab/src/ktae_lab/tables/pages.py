@@ -15,11 +15,13 @@ from ktae_lab.tables import (
     by_temperature,
     comparisons,
     equal_accuracy,
+    estimators,
     front_page,
     goal,
     held_out,
     page,
     paper,
+    real_model,
     run_curves,
     runs,
     studies,
@@ -33,7 +35,7 @@ README = LAB.parent / "README.md"
 COMPARISONS = RESULTS / "comparisons.csv"
 _MODULES = (
     runs, comparisons, goal, run_curves, equal_accuracy, by_temperature, paper, alignment,
-    base_alignment, front_page, benchmarks, held_out, timings,
+    base_alignment, front_page, benchmarks, held_out, real_model, timings, estimators,
 )  # fmt: skip
 TABLES: dict[str, Table] = by_name("TABLES", _MODULES)
 """By the names in the pages."""

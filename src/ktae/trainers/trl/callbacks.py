@@ -1,4 +1,4 @@
-"""What happens between training steps: the metrics file, Ctrl-C, and giving up."""
+"""What happens between training steps: the metrics file, a signal to stop, and giving up."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Patience(TrainerCallback):
 
 
 class StepLogger(TrainerCallback):
-    """Writes each training step's metrics, and stops between steps after Ctrl-C.
+    """Writes each training step's metrics, and stops between steps after Ctrl-C or SIGTERM.
 
     One process may be interrupted before the others: they agree before they stop.
     """
@@ -59,8 +59,10 @@ class StepLogger(TrainerCallback):
         self.per_step = optimizer_steps(recipe)
         self.folder = folder
         self.on_step = on_step
-        self.stop = threading.Event()
-        self.interrupted = False
+        self.asked_to_stop = 0
+        """The number of the signal that asked for it."""
+        self.stopped_by = 0
+        """The same, once all processes have agreed."""
         self.began = time.perf_counter()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
@@ -82,28 +84,33 @@ class StepLogger(TrainerCallback):
         """Between batches of rollouts, save and stop if the user asked for it."""
         if state.global_step % self.per_step or state.global_step >= state.max_steps:
             return
-        stop = torch.tensor([int(self.stop.is_set())], device=args.device)
-        self.interrupted = bool(gather(stop).sum() > 0)
-        if self.interrupted:
+        asked = torch.tensor([self.asked_to_stop], device=args.device)
+        self.stopped_by = int(gather(asked).max())
+        if self.stopped_by:
             control.should_save = True
             control.should_training_stop = True
 
 
 @contextmanager
 def stop_on_interrupt(steps: StepLogger) -> Iterator[None]:
-    """The first Ctrl-C stops after the step under way; a second one at once."""
+    """The first Ctrl-C or SIGTERM stops after the step under way; a second one at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    usual = signal.getsignal(signal.SIGINT)
+    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def on_interrupt(*_: Any) -> None:
-        signal.signal(signal.SIGINT, usual)
-        steps.stop.set()
-        sys.stderr.write("\nfinishing this step; Ctrl-C again stops at once\n")
+    def restore() -> None:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
 
-    signal.signal(signal.SIGINT, on_interrupt)
+    def stop(number: int, _: Any) -> None:
+        restore()
+        steps.asked_to_stop = number
+        sys.stderr.write("\nfinishing this step; a second signal stops at once\n")
+
+    for number in usual:
+        signal.signal(number, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, usual)
+        restore()

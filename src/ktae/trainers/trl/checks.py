@@ -33,6 +33,7 @@ def check_arguments(estimator: Estimator | None, *args: Any, **kwargs: Any) -> N
         )
     if estimator is not None:
         _refuse_contradictions(config)
+        _require_policy(config, estimator)
 
 
 def _refuse_contradictions(config: GRPOConfig) -> None:
@@ -46,6 +47,27 @@ def _refuse_contradictions(config: GRPOConfig) -> None:
             "use_liger_kernel is set; Liger's GRPO loss takes one advantage a rollout, and token "
             "advantages are not proven with its kernels; unset it, or credit=None"
         )
+
+
+def _require_policy(config: GRPOConfig, estimator: Estimator) -> None:
+    """Whether TRL runs the policy over what it sampled before it computes advantages.
+
+    It does where a batch of rollouts serves several optimizer steps, and to correct vLLM's.
+    """
+    steps = (config.steps_per_generation or 1) * config.num_iterations
+    corrects = config.use_vllm and config.vllm_importance_sampling_correction
+    if config.gradient_accumulation_steps % steps == 0 and not corrects:
+        for name in sorted(estimator.needs_policy):
+            raise InputError(without_policy(estimator, name))
+
+
+def without_policy(estimator: Estimator, name: str) -> str:
+    """The message for an engine that hands over no log-probabilities or entropies."""
+    return (
+        f"{estimator} needs {name}, and TRL computes none before the loss where each batch of "
+        "rollouts serves one optimizer step; set steps_per_generation (a recipe's "
+        "algorithm.minibatches) or num_iterations (algorithm.epochs) so that it serves two or more"
+    )
 
 
 def check_precision(config: GRPOConfig, model: Any) -> None:

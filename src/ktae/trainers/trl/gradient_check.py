@@ -45,6 +45,10 @@ WEIGHTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 """What each loss type multiplies a rollout's token losses by, from the (n,) lengths."""
 
+Correction = Callable[[int, torch.Tensor], torch.Tensor]
+"""From a rollout's row and its (T,) log-probabilities to what its tokens' losses are multiplied by,
+where something else than the policy sampled them: (T,), or (1,) for the whole rollout."""
+
 
 def gradient_error(loss_type: str) -> float:
     """Relative error of a training step's gradient, of a tiny untrained model on one process.
@@ -122,6 +126,17 @@ def train_one_step(
     return batches[0], before, keep.gradient
 
 
+def copy_of(model: Any) -> Any:
+    """A model of its own with the same weights, on the CPU.
+
+    Not `copy.deepcopy`: a trainer patches its model's `forward`, and a copy's would compute with
+    the trainer's weights.
+    """
+    copied = type(model)(model.config)
+    copied.load_state_dict(model.state_dict())
+    return copied
+
+
 class KeepGradient(TrainerCallback):
     """Keeps the gradient of the last optimizer step, as one vector."""
 
@@ -132,10 +147,11 @@ class KeepGradient(TrainerCallback):
         self, args: Any, state: Any, control: Any, model: Any = None, **_: Any
     ) -> None:
         """Called by the trainer when all gradients are there."""
-        self.gradient = _flat_gradient(model)
+        self.gradient = flat_gradient(model)
 
 
-def _flat_gradient(model: Any) -> torch.Tensor:
+def flat_gradient(model: Any) -> torch.Tensor:
+    """Those of all parameters that have one, as one vector."""
     return torch.cat([p.grad.flatten().clone() for p in model.parameters() if p.grad is not None])
 
 
@@ -146,10 +162,11 @@ def expected_gradient(
     advantages: torch.Tensor,
     weight_of: Callable[[torch.Tensor], torch.Tensor],
     rows: Sequence[int] | None = None,
+    correction: Correction | None = None,
 ) -> torch.Tensor:
-    """-Σ_i w_i Σ_t A_it ∇log π(token_it), one rollout at a time, without padding.
+    """-Σ_i w_i Σ_t c_it A_it ∇log π(token_it), one rollout at a time, without padding.
 
-    `rows` are the rollouts that count; all by default.
+    `rows` are the rollouts that count; all by default. `correction` gives c; 1 by default.
     """
     model.zero_grad()
     rows = range(len(batch.token_ids)) if rows is None else rows
@@ -160,8 +177,11 @@ def expected_gradient(
         prompt = tokenizer(fields["prompt"])["input_ids"]
         logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1]
         log_probs = logits.log_softmax(-1)[torch.arange(len(ids)), torch.tensor(ids)]
-        (-weights[row] * (advantages[row, : len(ids)] * log_probs).sum()).backward()
-    return _flat_gradient(model)
+        factor = advantages[row, : len(ids)]
+        if correction is not None:
+            factor = factor * correction(row, log_probs.detach())
+        (-weights[row] * (factor * log_probs).sum()).backward()
+    return flat_gradient(model)
 
 
 def naive_advantages(batch: RolloutBatch, correct: Sequence[float] | None = None) -> np.ndarray:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from transformers.utils import logging as transformers_logging
 from trl import GRPOConfig
 
 from ktae import recipe as recipes
+from ktae.data.tasks import prepared_file
 from ktae.demo import language_named
 from ktae.errors import InputError, one_line
 from ktae.files.atomic import atomic_folder
@@ -28,17 +30,22 @@ from ktae.trainers.curves import draw
 from ktae.trainers.metrics import PREFIX
 from ktae.trainers.models import model_name
 from ktae.trainers.trl.callbacks import OnStep, Patience, StepLogger, stop_on_interrupt
+from ktae.trainers.trl.checkpoints import full_disk_is_said, newest_whole
 from ktae.trainers.trl.settings import grpo_config, optimizer_steps
-from ktae.trainers.trl.tasks import TASKS, Task, data_file, overlong_penalty, prompt_text
+from ktae.trainers.trl.tasks import Task, overlong_penalty, prompt_text, task_of
 from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
 
+Note = Callable[[str], None]
+"""Told what a user should know, in one line."""
 
-def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> bool:
+
+def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, note: Note) -> int:
     """Train, evaluate before and after, and leave everything in `folder`.
 
     Under torchrun or `accelerate launch` every process calls this; the first one evaluates, writes
-    and calls `on_step` with each training step's metrics. Returns False where the user interrupted
-    the training; a checkpoint of the step then under way is in the folder.
+    and calls `on_step` with each training step's metrics. Returns 0, or the number of the signal
+    that stopped the training; a checkpoint of the step then under way is in the folder. `note` is
+    told what a resumed run goes on from.
 
     Raises:
         InputError: the model cannot be loaded, TRL refuses a setting, the folder is taken, there
@@ -51,7 +58,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> 
     else:
         folder.require_free()
     config = grpo_config(recipe, folder.checkpoints)
-    task = TASKS[recipe.task_source]
+    task = task_of(recipe)
     with config.main_process_first(desc="loading the model"):
         model, tokenizer = load_policy(recipe)
     task.check(tokenizer, recipe)
@@ -60,33 +67,55 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep) -> 
     callbacks = [steps, patience]
     trainer = _make_trainer(recipe, config, folder, task, model, tokenizer, callbacks)
     is_main = trainer.accelerator.is_main_process
-    checkpoint = folder.last_checkpoint() if resume else None
+    checkpoint = _to_resume(folder, recipe, note if is_main else None) if resume else None
     done = _step_of(checkpoint, recipe)
     trainer.accelerator.wait_for_everyone()
-    if is_main:
-        if resume:
+    with full_disk_is_said(folder):
+        if is_main and resume:
             folder.forget_after(done)
-        else:
+        elif is_main:
             folder.create(recipes.dump(recipe))
-        if not folder.before.exists():
+        if is_main and not folder.before.exists():
             write_json(folder.before, task.evaluate(trainer.model, tokenizer, recipe))
-    trainer.accelerator.wait_for_everyone()
-    if done >= recipe.steps:
-        # Only its end was lost. The trainer would take one step more before it looks at its number.
-        trainer._load_from_checkpoint(str(checkpoint))
-    else:
-        with stop_on_interrupt(steps):
-            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    if steps.interrupted:
-        return False
+        trainer.accelerator.wait_for_everyone()
+        _train(trainer, steps, checkpoint, done=done >= recipe.steps)
+    if steps.stopped_by:
+        return steps.stopped_by
     if patience.ran_out:
         raise InputError(_nothing_to_learn(recipe, folder))
-    if is_main:
-        with atomic_folder(folder.model) as temporary:
-            trainer.save_model(str(temporary))
-        _summarise(recipe, folder, task, trainer.model, tokenizer)
+    with full_disk_is_said(folder):
+        if is_main:
+            with atomic_folder(folder.model) as temporary:
+                trainer.save_model(str(temporary))
+            _summarise(recipe, folder, task, trainer.model, tokenizer)
     trainer.accelerator.wait_for_everyone()
-    return True
+    return 0
+
+
+def _train(trainer: KTAETrainer, steps: StepLogger, checkpoint: Path | None, *, done: bool) -> None:
+    if done:
+        # Only its end was lost. The trainer would take one step more before it looks at its number.
+        trainer._load_from_checkpoint(str(checkpoint))
+        return
+    with stop_on_interrupt(steps):
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+def _to_resume(folder: RunFolder, recipe: Recipe, note: Note | None) -> Path | None:
+    """The newest whole checkpoint; what a killed run was writing is removed.
+
+    The process that has no `note` is not the first one: it removes and says nothing.
+    """
+    checkpoint, problems = newest_whole(folder)
+    if note is None:
+        return checkpoint
+    if removed := folder.remove_leftovers():
+        note(f"removed {removed / 1e6:,.1f} MB of unfinished files that a killed run left")
+    for problem in problems:
+        note(problem)
+    done = _step_of(checkpoint, recipe)
+    note(f"going on after step {done}, from {checkpoint}" if checkpoint else "beginning at step 1")
+    return checkpoint
 
 
 def dry_run(recipe: Recipe, folder: RunFolder) -> str:
@@ -102,8 +131,9 @@ def dry_run(recipe: Recipe, folder: RunFolder) -> str:
     except (ValueError, ImportError) as error:
         raise InputError(f"TRL refuses the recipe: {one_line(error)}") from error
     lines = [f"# would train into {folder.path}", recipes.dump(recipe).rstrip()]
-    if recipe.task == "math" and not data_file(recipe, "train").is_file():
-        lines.append(f"# {data_file(recipe, 'train')} does not exist yet: see ktae data prepare")
+    if recipe.task == "math" and not prepared_file(recipe, "train").is_file():
+        missing = prepared_file(recipe, "train")
+        lines.append(f"# {missing} does not exist yet: see ktae data prepare")
     lines.append("# TRL's GRPOConfig on this machine, where it differs from TRL's defaults:")
     for field in dataclasses.fields(GRPOConfig):
         value = getattr(config, field.name)

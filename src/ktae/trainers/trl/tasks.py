@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
 from trl.rewards import get_soft_overlong_punishment
 
-from ktae.data import gym
+from ktae.data import gym, tasks
 from ktae.demo import language_named
 from ktae.demo.evaluate import evaluate
 from ktae.demo.language import EOS
 from ktae.errors import InputError
 from ktae.evaluation.generation import generate
-from ktae.grading import Outcome, accuracy
-from ktae.grading.rewards import text_of, verdicts
-from ktae.recipe import ReasoningGym, Recipe
+from ktae.evaluation.templates import written_out
+from ktae.grading import Outcome
+from ktae.grading.rewards import text_of
+from ktae.recipe import Recipe
 
 RewardFunction = Callable[..., list[float | None]]
 
@@ -91,30 +90,6 @@ def _demo_evaluate(model: Any, tokenizer: Any, recipe: Recipe) -> dict[str, floa
     return scores._asdict()
 
 
-def data_file(recipe: Recipe, split: str) -> Path:
-    """The file of a split that `ktae data prepare` wrote for TRL."""
-    return Path(os.path.expanduser(recipe.data or "")) / "trl" / f"{split}.parquet"
-
-
-def _math_problems(recipe: Recipe, split: str) -> Dataset:
-    """Rows with `prompt` (messages) and `answer`.
-
-    Raises:
-        InputError: no such file, or it has other columns.
-    """
-    file = data_file(recipe, split)
-    if not file.is_file():
-        raise InputError(f"{file} does not exist; `ktae data prepare` writes it")
-    problems = Dataset.from_parquet(str(file))
-    missing = {"prompt", "answer"} - set(problems.column_names)
-    if missing:
-        raise InputError(
-            f"{file} has the columns {', '.join(problems.column_names)}; "
-            f"expected {' and '.join(sorted(missing))}, as `ktae data prepare` writes them"
-        )
-    return problems
-
-
 def _chat_check(tokenizer: Any, recipe: Recipe) -> None:
     if tokenizer.chat_template is None:
         raise InputError(
@@ -123,107 +98,58 @@ def _chat_check(tokenizer: Any, recipe: Recipe) -> None:
         )
 
 
-def _math_reward(_: Any, __: Recipe) -> RewardFunction:
-    def correct(completions: list[Any], answer: list[str], **_: Any) -> list[float | None]:
-        """1.0 correct, 0.0 incorrect or unanswered, None where the grader cannot tell."""
-        return accuracy(completions, answer)
-
-    return correct
-
-
-def _math_evaluate(model: Any, tokenizer: Any, recipe: Recipe) -> dict[str, float]:
-    """One greedy response to each of the first test problems."""
-    problems = _math_problems(recipe, "test")
-    problems = problems.select(range(min(len(problems), recipe.logging.eval_problems)))
-    greedy = generate(
-        model,
-        tokenizer,
-        [prompt_text(tokenizer, prompt) for prompt in problems["prompt"]],
-        max_new_tokens=recipe.rollout.max_response_length,
-        temperature=0.0,
-        batch_size=64,
-        seed=0,
-    )
-    outcomes = [verdict.outcome for verdict in verdicts(greedy.texts, list(problems["answer"]))]
-    return {
-        "greedy_accuracy": outcomes.count(Outcome.CORRECT) / len(outcomes),
-        "unanswered": outcomes.count(Outcome.UNANSWERED) / len(outcomes),
-        "undecided": outcomes.count(Outcome.UNDECIDED) / len(outcomes),
-        "greedy_length": sum(map(len, greedy.token_ids)) / len(outcomes),
-    }
-
-
-def _gym_problems(recipe: Recipe, n: int, seed: int) -> Dataset:
+def _train_set(recipe: Recipe) -> Dataset:
     """Rows with `prompt` (messages), `answer` and `reference`."""
-    task = gym_task(recipe)
-    return Dataset.from_list(
-        [
-            {
-                "prompt": gym.messages(task, problem.text),
-                "answer": problem.answer,
-                "reference": problem.reference,
-            }
-            for problem in gym.problems(task, n, seed)
-        ]
+    return Dataset.from_list([row._asdict() for row in tasks.train_rows(recipe)])
+
+
+def _reward(_: Any, recipe: Recipe) -> RewardFunction:
+    graded = (
+        tasks.is_gym(recipe) and recipe.credit is not None and recipe.credit.score_range is not None
     )
-
-
-def gym_task(recipe: Recipe) -> ReasoningGym:
-    """The recipe's task of reasoning-gym."""
-    assert isinstance(recipe.task, ReasoningGym)
-    return recipe.task
-
-
-def _gym_train_set(recipe: Recipe) -> Dataset:
-    n = recipe.steps * recipe.rollout.prompts_per_step
-    return _gym_problems(recipe, n, recipe.seed)
-
-
-def _gym_reward(_: Any, recipe: Recipe) -> RewardFunction:
-    graded = recipe.credit is not None and recipe.credit.score_range is not None
 
     def correct(completions: list[Any], reference: list[str], **_: Any) -> list[float | None]:
-        """The verdict: 1.0 where the task's score is 1, else 0.0; with a graded estimator the score
-        itself."""
-        scores = [
-            gym.score(text_of(completion), one) or 0.0
-            for completion, one in zip(completions, reference, strict=True)
-        ]
-        return [score if graded else float(score == 1) for score in scores]
+        """1.0 correct, 0.0 incorrect or unanswered, None where the grader cannot tell; with a
+        graded estimator reasoning-gym's own score."""
+        if graded:
+            texts = map(text_of, completions)
+            return [gym.score(*pair) or 0.0 for pair in zip(texts, reference, strict=True)]
+        return [verdict.correct for verdict in tasks.grade(recipe, completions, reference)]
 
     return correct
 
 
-def _gym_evaluate(model: Any, tokenizer: Any, recipe: Recipe) -> dict[str, float]:
+def _evaluate(model: Any, tokenizer: Any, recipe: Recipe) -> dict[str, float]:
     """A greedy and a sampled response to each held-out problem."""
-    problems = _gym_problems(recipe, recipe.logging.eval_problems, gym.HELD_OUT_SEED)
-    prompts = [prompt_text(tokenizer, prompt) for prompt in problems["prompt"]]
+    rows = tasks.held_out_rows(recipe)
+    prompts = [prompt_text(tokenizer, row.prompt) for row in rows]
+    references = [row.reference for row in rows]
     found: dict[str, float] = {}
     for name, temperature in (("greedy", 0.0), ("sampled", recipe.rollout.temperature)):
         made = generate(
             model, tokenizer, prompts, max_new_tokens=recipe.rollout.max_response_length,
             temperature=temperature, batch_size=64, seed=0,
         )  # fmt: skip
-        scores = [gym.score(*pair) for pair in zip(made.texts, problems["reference"], strict=True)]
-        n = len(scores)
-        found[f"{name}_accuracy"] = sum(score == 1 for score in scores) / n
-        found[f"{name}_unanswered"] = sum(score is None for score in scores) / n
-        found[f"{name}_length"] = sum(map(len, made.token_ids)) / n
+        outcomes = [verdict.outcome for verdict in tasks.grade(recipe, made.texts, references)]
+        for share, outcome in (
+            ("accuracy", Outcome.CORRECT),
+            ("unanswered", Outcome.UNANSWERED),
+            ("undecided", Outcome.UNDECIDED),
+        ):
+            found[f"{name}_{share}"] = outcomes.count(outcome) / len(outcomes)
+        found[f"{name}_length"] = sum(map(len, made.token_ids)) / len(outcomes)
     return found
 
 
 def prompt_text(tokenizer: Any, prompt: Any) -> str:
     """A prompt as the model sees it: messages go through the chat template."""
-    if isinstance(prompt, str):
-        return prompt
-    text: str = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
-    return text
+    return prompt if isinstance(prompt, str) else written_out(prompt, tokenizer)
 
 
-TASKS = {
-    "demo": Task(_demo_check, _demo_train_set, _demo_reward, _demo_evaluate),
-    "math": Task(
-        _chat_check, lambda recipe: _math_problems(recipe, "train"), _math_reward, _math_evaluate
-    ),
-    "reasoning-gym": Task(_chat_check, _gym_train_set, _gym_reward, _gym_evaluate),
-}
+DEMO = Task(_demo_check, _demo_train_set, _demo_reward, _demo_evaluate)
+_MESSAGES = Task(_chat_check, _train_set, _reward, _evaluate)
+
+
+def task_of(recipe: Recipe) -> Task:
+    """The recipe's task."""
+    return DEMO if recipe.task == "demo" else _MESSAGES

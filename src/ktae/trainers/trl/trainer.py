@@ -11,16 +11,18 @@ from accelerate.utils import gather, gather_object
 from trl import GRPOTrainer
 
 from ktae.credit import AnEstimator, check_threshold, credit_table, token_credit
-from ktae.estimators import Estimator, as_estimator
+from ktae.errors import InputError
+from ktae.estimators import Estimator, as_estimator, table_estimator
 from ktae.rollouts.tokens import vocabulary
 from ktae.trainers import strongest
-from ktae.trainers.metrics import PREFIX, Seen, step_metrics, table_estimator
+from ktae.trainers.metrics import PREFIX, Seen, step_metrics
 from ktae.trainers.trl.checks import (
     check_arguments,
     check_padding,
     check_precision,
     check_scores,
     correctness_column,
+    without_policy,
 )
 from ktae.trainers.trl.dynamic_sampling import DynamicSampling
 
@@ -57,6 +59,8 @@ class _Scored(NamedTuple):
     correct: torch.Tensor
     evidence: torch.Tensor
     """(n,) what the estimator gets for `correct`: the same, or its scores with `graded_rewards`."""
+    entropies: list[torch.Tensor] | None
+    """n times (T,) the policy's entropies when it sampled; None: not asked for."""
 
 
 class KTAETrainer(DynamicSampling, GRPOTrainer):
@@ -108,6 +112,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         self._strongest: list[strongest.TokenSums] = []
         self._scored: list[_Scored] = []
         self._tool_mask: list[list[int]] | None = None
+        self._entropies: torch.Tensor | None = None
+        self._sampling = False
         if estimator is not None:
             self._warm_up(estimator)
 
@@ -118,7 +124,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         """
         ids = torch.tensor([[0], [1]], device=self.accelerator.device)
         mask, correct, groups = torch.ones_like(ids, dtype=torch.uint8), ids[:, 0], ids[:, 0] * 0
-        self._token_credit(estimator, ids, mask, correct.double(), groups)
+        policy = {name: torch.zeros(ids.shape) for name in estimator.needs_policy}
+        self._token_credit(estimator, ids, mask, correct.double(), groups, policy)
         tables = table_estimator(estimator)
         credit_table(ids.cpu(), mask.cpu(), correct.cpu(), groups.cpu(), tables)
 
@@ -129,11 +136,12 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         mask: torch.Tensor,
         correct: torch.Tensor,
         groups: torch.Tensor,
+        policy: dict[str, torch.Tensor],
     ) -> torch.Tensor:
         texts = vocabulary(self._tokenizer) if estimator.needs_vocabulary else None
         step = self._training_step()
         credit: torch.Tensor = token_credit(
-            ids, mask, correct, groups, estimator, vocabulary=texts, step=step
+            ids, mask, correct, groups, estimator, vocabulary=texts, step=step, **policy
         )
         return credit
 
@@ -148,6 +156,20 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         generated = super()._generate(*args, **kwargs)
         self._tool_mask = generated[2]
         return generated
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+        """TRL's, which it calls for the log-probabilities of what was sampled, before the rewards.
+
+        The entropies come from the same pass. Later calls are of the reference model or the loss.
+        """
+        needs = self.credit is not None and "entropies" in self.credit.needs_policy
+        if not needs or not self._sampling or self._entropies is not None:
+            return super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        found = super()._get_per_token_logps_and_entropies(
+            *args, **kwargs | {"compute_entropy": True}
+        )
+        self._entropies = found[1]
+        return found
 
     def _calculate_rewards(
         self,
@@ -165,6 +187,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             check_scores(verdict, self.credit, self.reward_func_names[self._correctness_column])
         correct = torch.where(verdict.isnan(), verdict, (verdict > self.threshold).to(verdict))
         token_ids = [list(ids) for ids in completion_ids_list]
+        entropies, self._entropies = self._entropies, None  # the next round's are others
         self._scored.append(
             _Scored(
                 inputs,
@@ -173,6 +196,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
                 self._total_rewards[own],
                 correct,
                 verdict if takes_scores else correct,
+                None if entropies is None else list(entropies),
             )
         )
         return rewards
@@ -180,7 +204,11 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._scored = []
         mode = "train" if self.model.training else "eval"  # TRL may change it while it generates
-        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        self._sampling = True
+        try:
+            output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        finally:
+            self._sampling, self._entropies = False, None
         scored = self._merged_scores()
         rollout_advantages = output["advantages"]
         credit = torch.zeros_like(output["completion_ids"], dtype=torch.float32)
@@ -232,6 +260,9 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             torch.stack([scored.rewards[row] for scored, row in kept]),
             torch.stack([scored.correct[row] for scored, row in kept]),
             torch.stack([scored.evidence[row] for scored, row in kept]),
+            None
+            if rounds[0].entropies is None
+            else [(scored.entropies or [])[row] for scored, row in kept],
         )
 
     def _token_mask(self, output: dict[str, Any], scored: _Scored) -> torch.Tensor:
@@ -245,6 +276,22 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         for row, own in enumerate(scored.tool_mask or scored.token_ids):
             mask[row, : len(own)] = torch.tensor(own) if scored.tool_mask else 1
         return mask.to(ids.device)
+
+    def _of_policy(self, output: dict[str, Any], scored: _Scored) -> dict[str, torch.Tensor]:
+        """(n, T) each, what the estimator needs of the policy: TRL's own, of its own pass."""
+        assert self.credit is not None
+        ids = output["completion_ids"]
+        found: dict[str, torch.Tensor] = {}
+        for name in sorted(self.credit.needs_policy):
+            values = output.get("old_per_token_logps")
+            if name == "entropies" and scored.entropies is not None:
+                values = torch.zeros_like(ids, dtype=torch.float32)
+                for row, own in enumerate(scored.entropies):
+                    values[row, : len(own)] = own[: ids.shape[1]]
+            if values is None or (name == "entropies" and scored.entropies is None):
+                raise InputError(without_policy(self.credit, name))
+            found[name] = values.float()
+        return found
 
     def _estimate(self, output: dict[str, Any], scored: _Scored, mode: str) -> Seen:
         """The credit of the whole groups that this process's n rollouts belong to.
@@ -265,7 +312,11 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         touched = slice(start, stop)
         batch = (ids[touched], mask[touched], evidence[touched])
         groups = torch.arange(stop - start) // group_size
-        credit = self._token_credit(self.credit, *batch, groups)
+        policy = {
+            name: gather(self.accelerator.pad_across_processes(values, dim=1))[touched]
+            for name, values in self._of_policy(output, scored).items()
+        }
+        credit = self._token_credit(self.credit, *batch, groups, policy)
         own = slice(first_row - start, first_row - start + n)
         return Seen(*batch, correct[touched], groups, credit, own)
 

@@ -15,6 +15,7 @@ import torch
 
 from ktae.credit import token_credit
 from ktae.errors import InputError
+from ktae.estimators import Estimator
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics
 from ktae.trainers.strongest import TokenSums, token_sums
 from ktae.trainers.verl import names, options
@@ -30,6 +31,8 @@ class Rollouts:
     """(B,) the reward function's `acc`, NaN where it is unknown; None: the function gives none."""
     step: int | None = None
     """Training steps done before; None where it is not known."""
+    policy: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
+    """`log_probs` and `entropies`, (B, T), where verl has them."""
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     """Filled in by the estimator."""
     wants_sums: bool = False
@@ -94,6 +97,7 @@ def verl_advantages(
         backend=chosen.backend,
         vocabulary=options.vocabulary_of(chosen),
         step=rollouts.step,
+        **_of_policy(rollouts, chosen.estimator),
     )
     seconds = time.perf_counter() - started
     seen = Seen(
@@ -106,6 +110,16 @@ def verl_advantages(
         rollouts.sums = token_sums(seen)
     credit += base  # in place: the batch is large
     return credit, credit
+
+
+def _of_policy(rollouts: Rollouts, estimator: Estimator) -> dict[str, torch.Tensor]:
+    """What the estimator needs of the policy."""
+    for name in sorted(estimator.needs_policy - set(rollouts.policy)):
+        raise InputError(
+            f"{estimator} needs {name}, and verl hands none over where it computes advantages; "
+            "expected a trainer mode of verl's v1 without rollout_correction.bypass_mode"
+        )
+    return {name: rollouts.policy[name] for name in estimator.needs_policy}
 
 
 def _rollouts_for(mask: torch.Tensor) -> Rollouts:
@@ -161,8 +175,11 @@ def _warn_of_rewards(threshold: float) -> None:
 
 def rollouts_of_batch(data: Any) -> Rollouts:
     """From a batch of verl's old trainer, which holds everything already."""
-    extra = data.non_tensor_batch
-    return Rollouts(data.batch["responses"], _known(extra.get("acc"), extra.get("undecided")))
+    extra, tensors = data.non_tensor_batch, data.batch
+    acc = _known(extra.get("acc"), extra.get("undecided"))
+    # Of the entropies it has kept nothing but their mean.
+    policy = {"log_probs": tensors["old_log_probs"]} if "old_log_probs" in tensors else {}
+    return Rollouts(tensors["responses"], acc, policy=policy)
 
 
 def rollouts_of_infos(

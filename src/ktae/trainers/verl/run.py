@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 from ktae import bf16
 from ktae import recipe as recipes
 from ktae.errors import InputError
-from ktae.recipe import ReasoningGym, Recipe
+from ktae.recipe import Recipe
 from ktae.runs import RunFolder
 from ktae.trainers.models import model_name
 from ktae.trainers.verl.check import compose, typed
@@ -81,8 +80,8 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
         folder.create(recipes.dump(recipe))
     if recipe.task == "demo":
         _write_demo(recipe, folder)
-    elif isinstance(recipe.task, ReasoningGym):
-        _write_gym(recipe, recipe.task, folder)
+    elif recipe.task != "math":
+        _write_rows(recipe, folder)
     environment = os.environ | _environment(folder)
     program = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments(settings)]
     return subprocess.run(program, env=environment, check=False).returncode
@@ -147,22 +146,14 @@ def _write_demo(recipe: Recipe, folder: RunFolder) -> None:
     write(problems, folder.path / "data", data_source=demo_source(language.name), template="plain")
 
 
-def _write_gym(recipe: Recipe, task: ReasoningGym, folder: RunFolder) -> None:
-    """The same for a task of reasoning-gym; a row's ground truth is what its scorer needs."""
-    from ktae.data import gym
-    from ktae.data.prepare import write
-    from ktae.data.sources import TaskProblem
+def _write_rows(recipe: Recipe, folder: RunFolder) -> None:
+    """The same for a task that a mapping names; a row's ground truth is what its grader needs."""
+    from ktae.data import tasks
+    from ktae.data.prepare import write_rows
 
-    n = recipe.steps * recipe.rollout.prompts_per_step
-    splits = {
-        "train": gym.problems(task, n, recipe.seed),
-        "test": gym.problems(task, recipe.logging.eval_problems, gym.HELD_OUT_SEED),
-    }
-    problems = {
-        split: [TaskProblem(p.text, p.reference) for p in some] for split, some in splits.items()
-    }
-    template = functools.partial(gym.messages, task)
-    write(problems, folder.path / "data", data_source=gym.DATA_SOURCE, template=template)
+    splits = {"train": tasks.train_rows(recipe), "test": tasks.held_out_rows(recipe)}
+    rows = {split: [(row.prompt, row.reference) for row in some] for split, some in splits.items()}
+    write_rows(rows, folder.path / "data", data_source=tasks.data_source(recipe))
 
 
 def _require_same(recipe: Recipe, folder: RunFolder) -> None:
@@ -177,9 +168,9 @@ def _require_same(recipe: Recipe, folder: RunFolder) -> None:
 
 def _require_verl_s(folder: RunFolder) -> None:
     """verl would overlook TRL's checkpoints and start from the beginning."""
-    if checkpoint := folder.last_checkpoint():
+    if checkpoints := folder.all_checkpoints():
         raise InputError(
-            f"{checkpoint} is TRL's, so verl cannot continue from it; "
+            f"{checkpoints[0]} is TRL's, so verl cannot continue from it; "
             "resume with --engine trl, or give another --output"
         )
 

@@ -15,7 +15,7 @@ from verl.trainer.ppo.v1 import (
 
 from ktae.errors import InputError
 from ktae.trainers import strongest
-from ktae.trainers.verl import names
+from ktae.trainers.verl import names, options
 from ktae.trainers.verl.advantages import Rollouts, handed_over, rollouts_of_infos
 
 
@@ -44,7 +44,8 @@ class KTAETrainer:
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         done: int = self.global_steps - 1  # type: ignore[attr-defined]  # counted from 1
         trackers = [name for name in strongest.TRACKERS if name in self._loggers()]
-        with handed_over(_fetch(batch, done)) as rollouts:
+        needs = options.from_algorithm(self.config.algorithm).estimator.needs_policy  # type: ignore[attr-defined]
+        with handed_over(_fetch(batch, done, needs)) as rollouts:
             rollouts.wants_sums = bool(trackers)
             computed = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
         metrics.update(rollouts.metrics)
@@ -59,18 +60,26 @@ class KTAETrainer:
         return [given] if isinstance(given, str) else list(given)
 
 
-def _fetch(batch: Any, step: int) -> Rollouts:
+FIELDS = {"log_probs": "old_log_probs", "entropies": "entropy"}
+"""What estimators may need of the policy, by verl's names. In `bypass_mode` it has no entropies."""
+
+
+def _fetch(batch: Any, step: int, needs: frozenset[str]) -> Rollouts:
     """The batch's responses and verdicts, from TransferQueue: rows in the order of its keys."""
     _refuse_several_outputs(batch.keys)
     data = tq.kv_batch_get(
         keys=batch.keys,
         partition_id=batch.partition_id,
-        select_fields=["responses", "extra_fields"],
+        select_fields=["responses", "extra_fields", *(FIELDS[name] for name in sorted(needs))],
     )
     infos = [fields.get("reward_extra_info") or {} for fields in data.pop("extra_fields").tolist()]
     # int32 holds every vocabulary, and padded to the longest response it is much to hold
     responses = data["responses"].to(torch.int32).to_padded_tensor(0)
-    return rollouts_of_infos(responses, infos, step)
+    rollouts = rollouts_of_infos(responses, infos, step)
+    for name in needs:
+        if FIELDS[name] in data:
+            rollouts.policy[name] = data[FIELDS[name]].to_padded_tensor(0)
+    return rollouts
 
 
 def _refuse_several_outputs(keys: list[str]) -> None:

@@ -1,0 +1,73 @@
+"""What `ktae eval` asks a model: benchmarks, or the held-out problems of a recipe's task."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ktae.errors import InputError
+
+if TYPE_CHECKING:
+    from ktae.evaluation.benchmarks import BenchmarkProblem
+    from ktae.evaluation.outputs import Output
+    from ktae.grading import Verdict
+
+OwnVerdicts = Callable[["Sequence[Output]"], "list[Verdict]"]
+
+MAX_NEW_TOKENS = 3000
+"""As in the paper's evaluation."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """The problems, and what comes with them."""
+
+    load: Callable[[], list[BenchmarkProblem]]
+    max_new_tokens: int = MAX_NEW_TOKENS
+    own_verdicts: OwnVerdicts | None = None
+    """Of a task that grades itself."""
+
+
+def of_benchmarks(names: Sequence[str] | None, data: Path | None) -> Asked:
+    """Benchmarks by name, by default the paper's five."""
+    from ktae.evaluation import benchmarks
+
+    return Asked(
+        lambda: [p for name in names or benchmarks.PAPER for p in benchmarks.load(name, data)]
+    )
+
+
+def of_recipe(file: Path, n: int | None) -> Asked:
+    """The first n held-out problems of a recipe's task.
+
+    Raises:
+        InputError: the recipe cannot be read, or its task is the demo's.
+    """
+    from ktae import recipe as recipes
+    from ktae.data import tasks
+    from ktae.evaluation.benchmarks import BenchmarkProblem
+
+    recipe = recipes.load(file)
+    if recipe.task == "demo":
+        raise InputError(
+            f"recipe {file}: task is demo, which `ktae train` evaluates itself; expected math or a "
+            "mapping with a source"
+        )
+    rows = tasks.held_out_rows(recipe, n)
+    name = tasks.name_of(recipe)
+    problems = [
+        BenchmarkProblem(name, i, row.prompt[-1]["content"], (row.answer,), row.prompt)
+        for i, row in enumerate(rows)
+    ]
+
+    def own_verdicts(outputs: Sequence[Output]) -> list[Verdict]:
+        references = [rows[int(output.problem)].reference for output in outputs]
+        return tasks.grade(recipe, [output.response for output in outputs], references)
+
+    return Asked(
+        lambda: problems,
+        recipe.rollout.max_response_length,
+        own_verdicts if tasks.is_gym(recipe) else None,
+    )

@@ -1,0 +1,151 @@
+"""The problems of a recipe's task, as prompts of messages, and who grades the responses.
+
+For the tasks `math` and those of a mapping; the demo's problems are text of its own language.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ktae.data import gym, sources
+from ktae.errors import InputError
+from ktae.evaluation.templates import Messages
+from ktae.grading.rewards import text_of, verdicts
+from ktae.grading.verdict import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from ktae.recipe import Problems, Recipe
+
+GYM = "reasoning-gym"
+"""The source, and the name of its scorers as a grader."""
+
+
+class TaskRow(NamedTuple):
+    """One problem of a task."""
+
+    prompt: Messages
+    answer: str
+    reference: str
+    """What the grader gets: the answer, or as JSON what reasoning-gym's scorer needs."""
+
+
+def train_rows(recipe: Recipe) -> list[TaskRow]:
+    """The problems to train on: of reasoning-gym one for each prompt of the run, else all.
+
+    Raises:
+        InputError: they cannot be made or read.
+    """
+    n = recipe.steps * recipe.rollout.prompts_per_step
+    return _gym_rows(recipe, n, recipe.seed) if is_gym(recipe) else _rows(recipe, "train")
+
+
+def held_out_rows(recipe: Recipe, n: int | None = None) -> list[TaskRow]:
+    """The first n held-out problems, by default `logging.eval_problems`; fewer if there are not so
+    many.
+
+    Raises:
+        InputError: they cannot be made or read.
+    """
+    n = recipe.logging.eval_problems if n is None else n
+    if is_gym(recipe):
+        return _gym_rows(recipe, n, gym.HELD_OUT_SEED)
+    return _rows(recipe, "test")[:n]
+
+
+def is_gym(recipe: Recipe) -> bool:
+    """Whether the task is one of reasoning-gym, which scores the responses itself."""
+    return recipe.task_source == GYM
+
+
+def name_of(recipe: Recipe) -> str:
+    """What the task is called in tables: `chain_sum`, `gsm8k`."""
+    return str(getattr(recipe.task, "name", recipe.task_source))
+
+
+def grade(recipe: Recipe, responses: Sequence[Any], references: Sequence[str]) -> list[Verdict]:
+    """Whether each response is right: reasoning-gym's score is 1, or ktae's grader says so.
+
+    Args:
+        recipe: of these tasks.
+        responses: B texts, or B conversations whose last message counts.
+        references: B of `TaskRow.reference`.
+    """
+    if not is_gym(recipe):
+        return verdicts(responses, references)
+    return [
+        gym_verdict(text_of(response), reference)
+        for response, reference in zip(responses, references, strict=True)
+    ]
+
+
+def gym_verdict(response: str, reference: str) -> Verdict:
+    """The verdict of a task's own scorer: correct where the score is 1."""
+    found = gym.answer_in(response, reference)
+    if found is None:
+        return Verdict(Outcome.UNANSWERED, None, "no answer was found")
+    score = gym.score(response, reference)
+    outcome = Outcome.CORRECT if score == 1 else Outcome.INCORRECT
+    return Verdict(outcome, found, f"{GYM} scores {score:g}")
+
+
+def data_source(recipe: Recipe) -> str:
+    """verl's name of the data, by which its reward finds the grader."""
+    if is_gym(recipe):
+        return gym.DATA_SOURCE
+    named = sources.SOURCES.get(recipe.task_source)
+    return named.data_source if named else f"ktae/{recipe.task_source}"
+
+
+def prepared_file(recipe: Recipe, split: str) -> Path:
+    """The file of a split that `ktae data prepare` wrote, for task `math`."""
+    return Path(os.path.expanduser(recipe.data or "")) / "trl" / f"{split}.parquet"
+
+
+def _gym_rows(recipe: Recipe, n: int, seed: int) -> list[TaskRow]:
+    task: Any = recipe.task
+    return [
+        TaskRow(gym.messages(task, problem.text), problem.answer, problem.reference)
+        for problem in gym.problems(task, n, seed)
+    ]
+
+
+def _rows(recipe: Recipe, split: str) -> list[TaskRow]:
+    if recipe.task == "math":
+        return _prepared_rows(prepared_file(recipe, split))
+    task: Any = recipe.task
+    system = [{"role": "system", "content": task.instruction}] if task.instruction else []
+    return [
+        TaskRow(
+            [*system, {"role": "user", "content": problem.text}], problem.answer, problem.answer
+        )
+        for problem in _split(task, split).problems
+    ]
+
+
+def _split(task: Problems, split: str) -> sources.Split:
+    """A split from its file where the recipe names one, else from the hub."""
+    file = {"train": task.train, "test": task.test}[split]
+    if file is None:
+        return sources.load(task.source)[split]
+    return sources.load_file(Path(os.path.expanduser(file)))
+
+
+def _prepared_rows(file: Path) -> list[TaskRow]:
+    import pyarrow.parquet as pq
+
+    if not file.is_file():
+        raise InputError(f"{file} does not exist; `ktae data prepare` writes it")
+    found = pq.read_table(file)
+    missing = {"prompt", "answer"} - set(found.column_names)
+    if missing:
+        raise InputError(
+            f"{file} has the columns {', '.join(found.column_names)}; "
+            f"expected {' and '.join(sorted(missing))}, as `ktae data prepare` writes them"
+        )
+    return [
+        TaskRow(row["prompt"], row["answer"], row["answer"])
+        for row in found.select(["prompt", "answer"]).to_pylist()
+    ]

@@ -1,0 +1,45 @@
+"""TEMPO: a temporal difference where the rollouts of a group part, from the tree of their prefixes.
+
+Source: Tran, Yao and Yu 2025, "Exploiting Tree Structure for Credit Assignment in RL Training of
+LLMs", arXiv:2509.18314; the code that its authors released (github.com/fatebreaker/tempo,
+`compute_tempo_outcome_advantage`); and its reviews (openreview.net/forum?id=GRbI7kqA6S), which
+quote the division by std(r). Nothing of the code was taken over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ktae.arrays import Array
+from ktae.backends import sequences
+from ktae.batch import Batch
+from ktae.estimators.base import AdvantageEstimator
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Tempo(AdvantageEstimator):
+    """Credit (V(s_{t+1}) - V(s_t)) / (std(r) + 1e-6), s_t the t tokens before.
+
+    V(s) is the mean reward of the group's rollouts that begin with s, and V of nothing is the
+    group's mean. Where all rollouts of a prefix go on with the same token, credit is 0; and so it
+    is from where a rollout is alone. A rollout's credit adds up to (V(s) - mean) / std at the last
+    prefix s that it shares, or to its GRPO advantage where it parts from the others before its end.
+    V is linear in the rewards, so the mean credit under permuted labels is exactly 0.
+    """
+
+    # Where paper and code leave something open:
+    # - The paper's advantage is (r_i - mean(r) + V(s_{t+1}) - V(s_t)) / std(r): GRPO's, which the
+    #   trainer adds, and the difference over the same deviation. The code adds 1e-6 to it, and
+    #   takes the sample's (n - 1), of all rollouts of the group and not of the node.
+    # - "Branching" is no condition in the code: V changes where rollouts part, and nowhere else.
+    # - A rollout that ends inside another one's path is in V(s_t) and not in V(s_{t+1}), as in the
+    #   code. There its padding is compared like tokens, which matters only if a rollout goes on
+    #   with the padding's id; here what is masked is no token.
+    # - A hole in the mask (a tool's tokens) ends the code's loop, and the rest has GRPO's
+    #   advantage. Here the prefix is of the policy's own tokens, and the tree goes on after it.
+    # - A group of one has mean 0 and std 1 in the code; here, as everywhere, its credit is 0.
+
+    # Not of tensors: it is `on_host`.
+    def credit(self, batch: Batch, weight: float = 1.0) -> Array:  # type: ignore[override]
+        """See `Estimator.credit`."""
+        return sequences.tempo(batch, weight, scale_by_std=self.scale_by_std)

@@ -1,0 +1,81 @@
+"""The problems of a recipe's task: prompts, references, and who grades."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ktae.data import tasks
+from ktae.errors import InputError
+from ktae.recipe import Recipe
+
+
+def make_recipe(task, **changes):
+    content = {"name": "x", "steps": 2, "rollout": {"prompts_per_step": 3}, "task": task}
+    return Recipe.model_validate(content | changes)
+
+
+@pytest.fixture
+def files(tmp_path):
+    rows = [{"question": f"What is {a} + {a}?", "answer": f"so #### {2 * a}"} for a in range(5)]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    for name in ("train", "test"):
+        (tmp_path / f"{name}.jsonl").write_text(lines)
+    return {name: str(tmp_path / f"{name}.jsonl") for name in ("train", "test")}
+
+
+@pytest.mark.parametrize("source", ["file", "gsm8k"])
+def test_problems_of_files(files, source):
+    recipe = make_recipe({"source": source, "instruction": "Be brief.", **files})
+    rows = tasks.train_rows(recipe)
+    assert len(rows) == 5
+    assert rows[3].prompt == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "What is 3 + 3?"},
+    ]
+    assert rows[3].answer == rows[3].reference == "6"
+    assert len(tasks.held_out_rows(recipe, 2)) == 2
+    assert len(tasks.held_out_rows(recipe)) == 5
+    right, wrong = tasks.grade(recipe, [r"\boxed{6}", "It is 7."], ["6", "6"])
+    assert (right.correct, wrong.correct) == (1, 0)
+
+
+def test_without_an_instruction_there_is_no_system_message(files):
+    recipe = make_recipe({"source": "file", "instruction": None, **files})
+    assert [message["role"] for message in tasks.train_rows(recipe)[0].prompt] == ["user"]
+
+
+def test_a_file_needs_both(files):
+    with pytest.raises(ValueError, match="expected train and test"):
+        make_recipe({"source": "file", "train": files["train"]})
+
+
+def test_an_unknown_source_names_the_known_ones():
+    with pytest.raises(ValueError, match="'gsm8k', 'math12k', 'math-l3-5' or 'file'"):
+        make_recipe({"source": "gsm9k"})
+
+
+def test_prepared_files(tmp_path):
+    recipe = make_recipe("math", data=str(tmp_path))
+    with pytest.raises(InputError, match="does not exist; `ktae data prepare` writes it"):
+        tasks.train_rows(recipe)
+    (tmp_path / "trl").mkdir()
+    prompt = [{"role": "user", "content": "1 + 1"}]
+    pq.write_table(pa.table({"prompt": [prompt]}), tmp_path / "trl/train.parquet")
+    with pytest.raises(InputError, match="expected answer"):
+        tasks.train_rows(recipe)
+    pq.write_table(pa.table({"prompt": [prompt], "answer": ["2"]}), tmp_path / "trl/train.parquet")
+    assert tasks.train_rows(recipe) == [tasks.TaskRow(prompt, "2", "2")]
+
+
+def test_reasoning_gym_grades_its_own():
+    pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
+    recipe = make_recipe({"name": "chain_sum"})
+    rows = tasks.train_rows(recipe)
+    assert len(rows) == 6
+    assert rows != tasks.held_out_rows(recipe, 6)
+    given = [rows[0].answer, "perhaps 123456789", "no idea"]
+    verdicts = tasks.grade(recipe, given, [rows[0].reference] * 3)
+    assert [verdict.outcome for verdict in verdicts] == ["correct", "incorrect", "unanswered"]
+    assert tasks.name_of(recipe) == "chain_sum"

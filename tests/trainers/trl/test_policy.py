@@ -1,0 +1,65 @@
+"""Log-probabilities and entropies of TRL's own pass reach the estimators that weigh by them."""
+
+import numpy as np
+import pytest
+import torch
+
+from ktae import InputError, token_credit
+from ktae.estimators import AdvantageReweighting, EntropyWeights, Tempo
+from ktae.rollouts import record
+from ktae.trainers.trl import KTAETrainer
+from ktae.trainers.trl.gradient_check import GROUP_SIZE, even_start, train_one_step
+
+
+def of_policy(policy, tokenizer, batch):
+    """(n, T) log-probabilities and entropies of the rollouts, one rollout at a time."""
+    ids, mask = record.pad(batch.token_ids)
+    log_probs, entropies = np.zeros((2, *ids.shape))
+    for row, own in enumerate(batch.token_ids):
+        prompt = tokenizer(batch.inputs[row]["prompt"])["input_ids"]
+        with torch.no_grad():
+            logits = policy(torch.tensor([prompt + own])).logits[0, len(prompt) - 1 : -1]
+        logps = logits.log_softmax(-1)
+        log_probs[row, : len(own)] = logps[torch.arange(len(own)), torch.tensor(own)]
+        entropies[row, : len(own)] = -(logps.exp() * logps).sum(-1)
+    return ids, mask, {"log_probs": log_probs, "entropies": entropies}
+
+
+@pytest.mark.parametrize("estimator", [AdvantageReweighting(), EntropyWeights()], ids=repr)
+@pytest.mark.parametrize("settings", [{"steps_per_generation": 2}, {"num_iterations": 2}], ids=str)
+def test_credit_is_that_of_the_policy_that_sampled(trainer_arguments, estimator, settings):
+    arguments = trainer_arguments(**settings)
+    batch, policy, _ = train_one_step(arguments, credit=estimator)
+    ids, mask, known = of_policy(policy, arguments["processing_class"], batch)
+    groups = np.arange(len(ids)) // GROUP_SIZE
+    correct = even_start(batch.token_ids)
+    expected = token_credit(ids, mask, correct, groups, estimator, **known)
+    np.testing.assert_allclose(batch.credit[:, : ids.shape[1]], expected, atol=1e-4)
+    assert np.abs(expected).max() > 0.01
+
+
+def test_entropies_are_of_the_rollouts_that_dynamic_sampling_kept(trainer_arguments):
+    arguments = trainer_arguments(steps_per_generation=2, seed=5)
+    batch, policy, _ = train_one_step(arguments, credit=EntropyWeights(), resampling_rounds=2)
+    ids, mask, known = of_policy(policy, arguments["processing_class"], batch)
+    groups = np.arange(len(ids)) // GROUP_SIZE
+    correct = even_start(batch.token_ids)
+    expected = token_credit(ids, mask, correct, groups, EntropyWeights(), **known)
+    np.testing.assert_allclose(batch.credit[:, : ids.shape[1]], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("estimator", [AdvantageReweighting(), EntropyWeights()], ids=repr)
+def test_where_trl_has_none_it_is_refused_before_anything_is_sampled(trainer_arguments, estimator):
+    with pytest.raises(InputError, match="TRL computes none before the loss"):
+        KTAETrainer(**trainer_arguments(), credit=estimator)
+
+
+def test_tempo_trains(trainer_arguments):
+    batch, _, _ = train_one_step(trainer_arguments(), credit=Tempo())
+    ids, mask = record.pad(batch.token_ids)
+    groups = np.arange(len(ids)) // GROUP_SIZE
+    expected = token_credit(
+        ids, mask, even_start(batch.token_ids), groups, Tempo(), backend="naive"
+    )
+    np.testing.assert_array_equal(batch.credit[:, : ids.shape[1]], expected)
+    assert np.abs(expected).max() > 0.1
