@@ -313,7 +313,7 @@ def test_the_strongest_tokens_go_to_the_trackers(monkeypatch):
     class Stock:
         """What verl's trainer has at this point, and does."""
 
-        config = SimpleNamespace(trainer=SimpleNamespace(logger=["console", "wandb"]))
+        config = SimpleNamespace(trainer=SimpleNamespace(logger=["console", "wandb"]), algorithm={})
         global_steps, tokenizer = 3, make_tokenizer(SUMS)
 
         def _compute_advantage(self, batch, metrics):
