@@ -260,7 +260,8 @@ class Logging(Section):
     """Held-out problems for the accuracy before and after."""
 
     report_to: tuple[str, ...] = ()
-    """Trackers such as `tensorboard`, besides the run folder's own metrics."""
+    """Trackers besides the run folder's own metrics: `tensorboard`; `trackio` and `wandb`, which
+    get each step's strongest tokens as a table, too."""
 
 
 LONGEST_NAME = 200

@@ -297,6 +297,46 @@ def test_several_outputs_of_one_session_are_refused():
         _refuse_several_outputs(["a_0_0", "a_1_0", "a_1_1"])
 
 
+@pytest.mark.slow
+def test_the_strongest_tokens_go_to_the_trackers(monkeypatch):
+    """Beside the metrics, which verl's other loggers could not write with a table among them."""
+    from types import SimpleNamespace
+
+    from ktae.demo import SUMS
+    from ktae.demo.model import make_tokenizer
+    from ktae.trainers.verl import trainers
+    from ktae.trainers.verl.advantages import rollouts_of_batch, verl_advantages
+
+    data, logged = batch(pads=0), []
+    tensors = data.batch
+
+    class Stock:
+        """What verl's trainer has at this point, and does."""
+
+        config = SimpleNamespace(trainer=SimpleNamespace(logger=["console", "wandb"]), algorithm={})
+        global_steps, tokenizer = 3, make_tokenizer(SUMS)
+
+        def _compute_advantage(self, batch, metrics):
+            names = ("token_level_rewards", "response_mask")
+            arrays = {name: tensors[name] for name in names}
+            return verl_advantages(**arrays, index=data.non_tensor_batch["uid"])
+
+    class Trainer(trainers.KTAETrainer, Stock):
+        def __init__(self):
+            pass
+
+    monkeypatch.setattr(trainers, "_fetch", lambda *_: rollouts_of_batch(data))
+    monkeypatch.setattr(trainers.strongest, "log", lambda *x, **more: logged.append((x, more)))
+    metrics = {}
+    Trainer()._compute_advantage(data, metrics)
+    assert all(isinstance(value, float) for value in metrics.values())
+    (((names, rows), more),) = logged
+    assert (names, more) == (["wandb"], {"step": 3})
+    counts = np.bincount(tensors["responses"][tensors["response_mask"] != 0].numpy())
+    assert {row[1]: row[3] for row in rows} == {row[1]: counts[row[1]] for row in rows}
+    assert len(rows) > 3
+
+
 def test_log_probabilities_are_verl_s_own():
     import torch
 
