@@ -287,11 +287,3 @@ def test_verdicts_from_reward_infos():
     acc = rollouts_of_infos(ids, infos).acc
     np.testing.assert_array_equal(acc, [1, 0, np.nan, np.nan])
     assert rollouts_of_infos(ids, [{}, {"score": 1.0}]).acc is None
-
-
-def test_several_outputs_of_one_session_are_refused():
-    from ktae.trainers.verl.trainers import _refuse_several_outputs
-
-    _refuse_several_outputs(["a_0_0", "a_1_0", "pad_0_0"])
-    with pytest.raises(InputError, match="a_1_1 is one of several outputs"):
-        _refuse_several_outputs(["a_0_0", "a_1_0", "a_1_1"])

@@ -17,6 +17,7 @@ from ktae.errors import InputError
 from ktae.trainers import strongest
 from ktae.trainers.verl import names
 from ktae.trainers.verl.advantages import Rollouts, handed_over, rollouts_of_infos
+from ktae.trainers.verl.sessions import last_outputs
 
 
 class KTAETrainer:
@@ -61,7 +62,6 @@ class KTAETrainer:
 
 def _fetch(batch: Any, step: int) -> Rollouts:
     """The batch's responses and verdicts, from TransferQueue: rows in the order of its keys."""
-    _refuse_several_outputs(batch.keys)
     data = tq.kv_batch_get(
         keys=batch.keys,
         partition_id=batch.partition_id,
@@ -70,17 +70,9 @@ def _fetch(batch: Any, step: int) -> Rollouts:
     infos = [fields.get("reward_extra_info") or {} for fields in data.pop("extra_fields").tolist()]
     # int32 holds every vocabulary, and padded to the longest response it is much to hold
     responses = data["responses"].to(torch.int32).to_padded_tensor(0)
-    return rollouts_of_infos(responses, infos, step)
-
-
-def _refuse_several_outputs(keys: list[str]) -> None:
-    """Keys are `uid_session_output`; the outputs of one session would count as several rollouts."""
-    for key in keys:
-        if key.rsplit("_", 1)[-1] != "0":
-            raise InputError(
-                f"rollout {key} is one of several outputs of an agent's session; "
-                "adv_estimator=ktae needs agent loops with one output a session"
-            )
+    rollouts = rollouts_of_infos(responses, infos, step)
+    rollouts.last_outputs = last_outputs(batch.keys)
+    return rollouts
 
 
 class KTAETrainerSync(KTAETrainer, PPOTrainerSync):
