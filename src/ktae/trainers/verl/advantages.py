@@ -90,16 +90,21 @@ def verl_advantages(
         base, credit = _base_and_credit(rollouts, *given, config)
         credit += base  # in place: the batch is large
         return credit, credit
-    advantages = _of_sessions(rollouts, *given, config)
+    advantages = _of_sessions(rollouts.last_outputs, rollouts, *given, config)
     return advantages, advantages
 
 
 def _of_sessions(
-    rollouts: Rollouts, rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, config: Any
+    last_outputs: np.ndarray,
+    rollouts: Rollouts,
+    rewards: torch.Tensor,
+    mask: torch.Tensor,
+    index: np.ndarray,
+    config: Any,
 ) -> torch.Tensor:
     """(B, T) where sessions have several outputs. The last one is the rollout; those before it
     share its rollout advantage, and get no credit."""
-    rows, session = np.unique(rollouts.last_outputs, return_inverse=True)
+    rows, session = np.unique(last_outputs, return_inverse=True)
     last = torch.from_numpy(rows).to(mask.device)
     of_last = dataclasses.replace(
         rollouts,
