@@ -162,7 +162,7 @@ class Algorithm(Section):
 
     patience: Positive = 50
     """Stop after so many training steps in a row in which no group had unequal rewards. Only TRL
-    does; on verl a recipe that sets it gets a warning."""
+    does; verl runs all steps, and another number than this one is refused there."""
 
 
 def _read_credit(section: Any) -> Any:

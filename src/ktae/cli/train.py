@@ -61,14 +61,11 @@ def _train_with_verl(
     recipe: recipes.Recipe, folder: RunFolder, resume: bool, dry_run: bool
 ) -> None:
     from ktae.trainers.verl import run, versions
-    from ktae.trainers.verl.overrides import notes
 
     versions.require()
     if dry_run:
         typer.echo(run.dry_run(recipe, folder))
         return
-    for note in notes(recipe):
-        typer.echo(f"ktae: warning: {note}", err=True)
     if status := run.run(recipe, folder, resume=resume):
         raise typer.Exit(status)
     typer.echo(f"run folder: {folder.path}")

@@ -289,14 +289,6 @@ def test_verdicts_from_reward_infos():
     assert rollouts_of_infos(ids, [{}, {"score": 1.0}]).acc is None
 
 
-def test_several_outputs_of_one_session_are_refused():
-    from ktae.trainers.verl.trainers import _refuse_several_outputs
-
-    _refuse_several_outputs(["a_0_0", "a_1_0", "pad_0_0"])
-    with pytest.raises(InputError, match="a_1_1 is one of several outputs"):
-        _refuse_several_outputs(["a_0_0", "a_1_0", "a_1_1"])
-
-
 @pytest.mark.slow
 def test_the_strongest_tokens_go_to_the_trackers(monkeypatch):
     """Beside the metrics, which verl's other loggers could not write with a table among them."""

@@ -11,7 +11,7 @@ from ktae import recipe as recipes
 from ktae.errors import InputError
 from ktae.estimators import from_section
 from ktae.trainers.verl import options
-from ktae.trainers.verl.overrides import TRACKERS, Paths, arguments, command, notes, overrides
+from ktae.trainers.verl.overrides import TRACKERS, Paths, arguments, command, overrides
 
 ROOT = Path(__file__).resolve().parents[3]
 PAPER = sorted((ROOT / "recipes" / "paper").glob("*.yaml"))
@@ -323,7 +323,7 @@ OTHER_VALUES = {
     **{"algorithm.loss": "dapo", "algorithm.scale_by_std": False, "algorithm.clip_low": 0.1},
     **{"algorithm.clip_high": 0.3, "algorithm.kl": 0.1, "algorithm.minibatches": 4},
     **{"algorithm.epochs": 2, "algorithm.overlong_buffer": 8, "algorithm.resampling_rounds": 1},
-    **{"algorithm.patience": 3, "optimizer.learning_rate": 1e-3, "optimizer.beta1": 0.8},
+    **{"optimizer.learning_rate": 1e-3, "optimizer.beta1": 0.8},
     **{"optimizer.beta2": 0.8, "optimizer.weight_decay": 0.1, "optimizer.max_grad_norm": 2.0},
     **{"optimizer.warmup_steps": 7, "verl.mode": "colocate_async", "verl.nodes": 2},
     **{"verl.gpus_per_node": 2, "verl.rollout_engine": "sglang", "verl.tensor_parallel": 2},
@@ -339,21 +339,22 @@ ELSEWHERE = {"model.path", "model.demo_seed", "demo.language", "data"}
 
 
 @pytest.mark.parametrize("key", [key for key in OTHER_VALUES if key not in ELSEWHERE])
-def test_every_key_of_a_recipe_changes_what_verl_does_or_is_noted(key, tmp_path):
+def test_every_key_of_a_recipe_changes_what_verl_does(key, tmp_path):
     file = tmp_path / "recipe.yaml"
     file.write_text("{name: x, steps: 3}")
     more = ["data=d"] if key == "task" else []
     changed = recipes.load(file, [f"{key}={json.dumps(OTHER_VALUES[key])}", *more])
     before = recipes.load(file)
-    assert (overrides(changed, PATHS), notes(changed)) != (overrides(before, PATHS), notes(before))
+    assert overrides(changed, PATHS) != overrides(before, PATHS)
 
 
 def test_every_key_of_a_recipe_is_among_these():
     keys = {key for key in recipes.flat(demo()) if not key.startswith("trl.")}
-    assert keys | {"verl.overrides"} == set(OTHER_VALUES)
+    assert keys | {"verl.overrides"} == set(OTHER_VALUES) | {"algorithm.patience"}
 
 
-def test_patience_is_noted_only_where_the_recipe_sets_it():
-    assert notes(demo()) == []
-    [note] = notes(demo(algorithm={"patience": 9}))
-    assert "algorithm.patience is 9" in note and "all of its 3 steps" in note
+def test_patience_is_refused_unless_it_is_the_default():
+    with pytest.raises(InputError, match=r"algorithm\.patience is 9.*all 3 steps.*--engine trl"):
+        overrides(demo(algorithm={"patience": 9}), PATHS)
+    default = overrides(demo(algorithm={"patience": 50}), PATHS)
+    assert default == overrides(demo(), PATHS)

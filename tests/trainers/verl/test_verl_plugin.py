@@ -188,6 +188,56 @@ def test_what_the_driver_cannot_do_is_refused_before_it_starts(verl, monkeypatch
     options.from_algorithm(OmegaConf.create({"ktae": given}))
 
 
+@pytest.mark.parametrize("loss", ["vanilla", "gspo", "sapo", "cispo", "geo_mean"])
+def test_a_loss_that_averages_advantages_is_refused(verl, loss):
+    """The refusal is right: with verl's own losses, credit moved between tokens of equal
+    log-probabilities changes the gradient, but not with this one."""
+    from omegaconf import OmegaConf
+
+    from ktae.trainers.verl.options import LOSS_MODE, check_loss
+
+    advantages = [[1.0, 2.0, 3.0], [-1.0, 0.5, 1.0]]
+    moved = [row[::-1] for row in advantages]
+    loses_credit = gradient(loss, advantages).equal(gradient(loss, moved))
+    config = OmegaConf.from_dotlist([f"{LOSS_MODE}={loss}"])
+    assert loses_credit == (loss == "geo_mean")
+    if loses_credit:
+        with pytest.raises(InputError, match="geo_mean averages"):
+            check_loss(config)
+    else:
+        check_loss(config)
+
+
+def gradient(loss, advantages):
+    """Of verl's loss of that name, by the log-probability of each token."""
+    import torch
+    from verl.trainer.ppo.core_algos import get_policy_loss_fn
+    from verl.workers.config import FSDPActorConfig
+
+    config = FSDPActorConfig(
+        strategy="fsdp2", rollout_n=2, ppo_micro_batch_size_per_gpu=1, use_dynamic_bsz=False
+    )
+    old = torch.full((2, 3), -1.0)
+    new = old.clone().requires_grad_()
+    mask, weights = torch.ones(2, 3), torch.tensor(advantages)
+    get_policy_loss_fn(loss)(old, new, weights, mask, "token-mean", config)[0].backward()
+    return new.grad
+
+
+def test_the_plug_in_refuses_that_loss_before_it_starts(verl):
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+    from verl.trainer.ppo.v1 import get_trainer_cls
+
+    from ktae.trainers.verl.options import LOSS_MODE
+
+    config = configuration("ktae", "ktae_sync")
+    OmegaConf.update(config, LOSS_MODE, "geo_mean", force_add=True)
+    for trainer in (RayPPOTrainer, get_trainer_cls("ktae_sync")):
+        with pytest.raises(InputError, match="geo_mean averages"):
+            trainer(config)
+
+
 @pytest.mark.parametrize("estimator", ["ktae", "grpo"])
 def test_a_reward_function_that_could_not_grade_is_refused(verl, monkeypatch, estimator):
     from verl.trainer.ppo.ray_trainer import RayPPOTrainer

@@ -3,15 +3,19 @@
 import types
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from extras import hide
 from second_language import MORE, offer
 
+from ktae.data import tasks
 from ktae.demo import SUMS
 from ktae.demo.language import EOS
 from ktae.errors import InputError
 from ktae.grading import pool
-from ktae.trainers.verl import reward
+from ktae.recipe import Recipe
+from ktae.runs import RunFolder
+from ktae.trainers.verl import reward, run
 from ktae.trainers.verl.reward import compute_score, demo_source
 
 
@@ -146,3 +150,24 @@ def test_without_its_libraries_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(pool, "_default", None)
     with pytest.raises(InputError, match=r"needs math_verify.*ktae\[eval\]"):
         compute_score("math12k", "\\boxed{7}", "7", {})
+
+
+@pytest.mark.slow
+def test_verl_s_own_loader_finds_it_and_it_scores_reasoning_gym_s_rows(verl, tmp_path):
+    """From the Parquet file that a recipe's run writes, by the keys that verl passes on."""
+    pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.reward import get_custom_reward_fn
+
+    task = {"source": "reasoning-gym", "name": "chain_sum", "instruction": "Be brief."}
+    recipe = Recipe.model_validate({"name": "x", "steps": 1, "task": task})
+    run._write_rows(recipe, RunFolder(tmp_path))
+    rows = pq.read_table(tmp_path / "data" / "verl" / "train.parquet").to_pylist()
+    function = {"path": "pkg://ktae.trainers.verl.reward", "name": "compute_score"}
+    score = get_custom_reward_fn(OmegaConf.create({"reward": {"custom_reward_function": function}}))
+    for row, problem in zip(rows, tasks.train_rows(recipe), strict=True):
+        truth, right = row["reward_model"]["ground_truth"], int(problem.answer)
+        given = {"data_source": row["data_source"], "ground_truth": truth, "extra_info": {}}
+        assert score(solution_str=f"It is {right}.", **given) == outcome(score=1, acc=1)
+        assert score(solution_str=f"It is {right + 1}.", **given) == outcome()
+        assert score(solution_str="No idea.", **given) == outcome(unanswered=1)

@@ -102,14 +102,24 @@ def test_a_refused_run_pretrains_nothing(recipe_file, tmp_path, pretrained, star
     assert not pretrained and not started
 
 
+@needs_verl
+def test_what_verl_cannot_do_is_refused(recipe_file, tmp_path, capsys, started):
+    arguments = ["train", recipe_file, "--engine", "verl", "--output", tmp_path / "run"]
+    for more in ([], ["--dry-run"]):
+        assert ktae(*arguments, "algorithm.patience=9", *more) == 2
+        error = capsys.readouterr().err
+        assert "algorithm.patience is 9, and verl cannot stop early" in error
+    assert not started and not (tmp_path / "run").exists()
+
+
 @pytest.mark.slow
 @needs_verl
-def test_what_verl_does_not_do_is_said(recipe_file, tmp_path, capsys, started):
-    arguments = ["train", recipe_file, "--engine", "verl", "algorithm.patience=9"]
-    assert ktae(*arguments, "--dry-run") == 0
-    assert capsys.readouterr().out.startswith("# algorithm.patience is 9, which verl has no")
-    assert ktae(*arguments, "--output", tmp_path / "run") == 7
-    assert "ktae: warning: algorithm.patience is 9, which verl" in capsys.readouterr().err
+def test_resume_with_the_run_folder_s_own_recipe(recipe_file, tmp_path, started):
+    out = tmp_path / "run"
+    assert ktae("train", recipe_file, "--engine", "verl", "--output", out) == 7
+    again = ["train", out / "recipe.yaml", "--engine", "verl", "--output", out, "--resume"]
+    assert ktae(*again) == 7
+    assert "trainer.resume_mode=auto" in started[-1][0]
 
 
 def test_without_verl_it_says_what_to_install(recipe_file, monkeypatch, capsys):

@@ -19,6 +19,7 @@ from ktae.estimators import Estimator
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics
 from ktae.trainers.strongest import TokenSums, token_sums
 from ktae.trainers.verl import names, options
+from ktae.trainers.verl.sessions import over_outputs
 
 
 @dataclasses.dataclass
@@ -33,6 +34,8 @@ class Rollouts:
     """Training steps done before; None where it is not known."""
     policy: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
     """`log_probs` and `entropies`, (B, T), where verl has them."""
+    last_outputs: np.ndarray | None = None
+    """(B,) the row of the last output of each row's session; None: each session has one output."""
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     """Filled in by the estimator."""
     wants_sums: bool = False
@@ -72,7 +75,9 @@ def verl_advantages(
         config: the node `algorithm` of verl's configuration; None: verl's and our defaults.
 
     Returns:
-        Advantages (B, T) float32, 0 where masked; and the same again, verl's "returns".
+        Advantages (B, T) float32, 0 where masked; and the same again, verl's "returns". Of a
+        session with several outputs the last is the rollout; those before it have its rollout
+        advantage at each token, and no credit.
 
     Raises:
         InputError: no KTAE trainer mode, no `uid`, an unknown option, or arrays that do not fit.
@@ -83,14 +88,55 @@ def verl_advantages(
             "the batch has no uid, so nobody knows which rollouts belong together; "
             "adv_estimator=ktae needs the uid of each rollout's prompt"
         )
+    given = token_level_rewards, response_mask, np.asarray(index)
+    if rollouts.last_outputs is None:
+        base, credit = _base_and_credit(rollouts, *given, config)
+        credit += base  # in place: the batch is large
+        return credit, credit
+    advantages = _of_sessions(rollouts.last_outputs, rollouts, *given, config)
+    return advantages, advantages
+
+
+def _of_sessions(
+    last_outputs: np.ndarray,
+    rollouts: Rollouts,
+    rewards: torch.Tensor,
+    mask: torch.Tensor,
+    index: np.ndarray,
+    config: Any,
+) -> torch.Tensor:
+    """(B, T) where sessions have several outputs. The last one is the rollout; those before it
+    share its rollout advantage, and get no credit."""
+    rows, session = np.unique(last_outputs, return_inverse=True)
+    last = torch.from_numpy(rows).to(mask.device)
+    of_last = dataclasses.replace(
+        rollouts,
+        token_ids=rollouts.token_ids[last.to(rollouts.token_ids.device)],
+        acc=None if rollouts.acc is None else rollouts.acc[rows],
+        policy={name: of[last.to(of.device)] for name, of in rollouts.policy.items()},
+        last_outputs=None,
+    )
+    base, credit = _base_and_credit(of_last, rewards[last], mask[last], index[rows], config)
+    rollouts.metrics |= of_last.metrics
+    rollouts.metrics[f"{PREFIX}intermediate_outputs"] = 1 - len(rows) / len(mask)
+    rollouts.sums = of_last.sums
+    advantages = over_outputs(base, mask[last], torch.from_numpy(session).to(mask.device), mask)
+    advantages[last] += credit
+    return advantages
+
+
+def _base_and_credit(
+    rollouts: Rollouts, rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, config: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The rollout advantages and the credit, each (B, T); every row is a rollout of its prompt."""
     chosen = options.from_algorithm(config)
-    base = _rollout_advantages(chosen.base, token_level_rewards, response_mask, index, config)
+    base = _rollout_advantages(chosen.base, rewards, mask, index, config)
     started = time.perf_counter()
-    correct, evidence = _correct(rollouts.acc, token_level_rewards, chosen)
-    groups = np.unique(np.asarray(index).astype(str), return_inverse=True)[1]
+    correct, evidence = _correct(rollouts.acc, rewards, chosen)
+    groups = np.unique(index.astype(str), return_inverse=True)[1]
     credit = token_credit(
         rollouts.token_ids,
-        response_mask,
+        mask,
         evidence,
         groups,
         chosen.estimator,
@@ -101,15 +147,14 @@ def verl_advantages(
     )
     seconds = time.perf_counter() - started
     seen = Seen(
-        rollouts.token_ids, response_mask, torch.from_numpy(evidence), torch.from_numpy(correct),
+        rollouts.token_ids, mask, torch.from_numpy(evidence), torch.from_numpy(correct),
         torch.from_numpy(groups), credit, slice(None),
     )  # fmt: skip
     rollouts.metrics |= step_metrics(seen, base, chosen.estimator)
     rollouts.metrics[f"{PREFIX}seconds"] = seconds
     if rollouts.wants_sums:
         rollouts.sums = token_sums(seen)
-    credit += base  # in place: the batch is large
-    return credit, credit
+    return base, credit
 
 
 def _of_policy(rollouts: Rollouts, estimator: Estimator) -> dict[str, torch.Tensor]:

@@ -20,7 +20,8 @@ def compose(settings: Overrides) -> Any:
     Raises:
         InputError: verl is absent or of another version; a key is unknown to it (the nearest known
             one is named) or, given as new, is there already; an option of `algorithm.credit` is
-            unknown; the estimator is `ktae` and the trainer mode is not one of its own.
+            unknown; the estimator is `ktae` and the trainer mode is not one of its own, or the loss
+            averages advantages.
     """
     versions.require()
     from hydra import compose as hydra_compose
@@ -38,6 +39,8 @@ def compose(settings: Overrides) -> Any:
     is_ktae = config.algorithm.adv_estimator == names.ESTIMATOR
     if is_ktae and config.trainer.use_v1 and mode not in names.MODES:
         raise InputError(names.without_mode(mode))
+    if is_ktae:
+        options.check_loss(config)
     return config
 
 

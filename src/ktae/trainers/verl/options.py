@@ -57,6 +57,28 @@ def from_algorithm(algorithm: Any) -> Options:
     return options
 
 
+LOSS_MODE = "actor_rollout_ref.actor.policy_loss.loss_mode"
+"""Where verl's configuration names the policy loss."""
+
+
+def check_loss(config: Any) -> None:
+    """Refuse the one policy loss of verl's that averages the advantages of a rollout.
+
+    Args:
+        config: verl's whole configuration.
+
+    Raises:
+        InputError: the loss is `geo_mean`.
+    """
+    from omegaconf import OmegaConf
+
+    if OmegaConf.select(config, LOSS_MODE) == "geo_mean":
+        raise InputError(
+            f"{LOSS_MODE}=geo_mean averages the advantages of a rollout's tokens, so token credit "
+            "would have no effect; expected another loss, such as vanilla or gspo"
+        )
+
+
 def vocabulary_of(options: Options) -> Vocabulary | None:
     """The tokens' texts, where the estimator looks at them."""
     if not options.estimator.needs_vocabulary or not options.tokenizer:

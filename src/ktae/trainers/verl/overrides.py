@@ -70,6 +70,7 @@ def overrides(
         InputError: the recipe asks for something that verl cannot do, or sets a key that verl
             would ignore.
     """
+    _refuse_patience(recipe)
     settings = (
         _algorithm(recipe, paths)
         | _data(recipe, paths)
@@ -93,15 +94,15 @@ def overrides(
     return settings | given
 
 
-def notes(recipe: Recipe) -> list[str]:
-    """What the recipe says and verl does not do, for whoever starts the run."""
-    if "patience" not in recipe.algorithm.model_fields_set:
-        return []
-    return [
-        f"algorithm.patience is {recipe.algorithm.patience}, which verl has no counterpart for: "
-        f"the run goes on for all of its {recipe.steps} steps, whether or not there is something "
-        "to learn"
-    ]
+def _refuse_patience(recipe: Recipe) -> None:
+    """verl cannot stop early. The default is let through: a run folder's recipe spells it out."""
+    patience, default = recipe.algorithm.patience, type(recipe.algorithm)().patience
+    if patience != default:
+        raise InputError(
+            f"algorithm.patience is {patience}, and verl cannot stop early: it runs all "
+            f"{recipe.steps} steps, whether or not there is something to learn; leave "
+            "algorithm.patience out, or train with --engine trl"
+        )
 
 
 def _flat(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

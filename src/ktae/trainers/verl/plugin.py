@@ -100,6 +100,7 @@ def _check(config: Any, *, has_token_ids: bool) -> None:
         from ktae.trainers.verl import options
 
         options.check_here(options.from_algorithm(config.algorithm))
+        options.check_loss(config)
     function = (config.get("reward") or {}).get("custom_reward_function") or {}
     is_demo = "max_response_length" in (function.get("reward_kwargs") or {})
     if function.get("path") == REWARD and not is_demo:

@@ -19,7 +19,6 @@ from ktae.trainers.verl.overrides import (
     Paths,
     arguments,
     command,
-    notes,
     overrides,
     starting,
 )
@@ -52,7 +51,7 @@ def dry_run(recipe: Recipe, folder: RunFolder) -> str:
     model = _model(recipe)
     if recipe.model.path == "demo" and not Path(model).is_dir():
         missing.append(f"{model} does not exist yet; `ktae train` pretrains it")
-    comments = [f"# {line}\n" for line in (*notes(recipe), *missing)]
+    comments = [f"# {line}\n" for line in missing]
     return "".join(comments) + command(settings, _environment(folder))
 
 

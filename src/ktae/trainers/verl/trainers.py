@@ -17,6 +17,7 @@ from ktae.errors import InputError
 from ktae.trainers import strongest
 from ktae.trainers.verl import names, options
 from ktae.trainers.verl.advantages import Rollouts, handed_over, rollouts_of_infos
+from ktae.trainers.verl.sessions import last_outputs
 
 
 class KTAETrainer:
@@ -66,7 +67,6 @@ FIELDS = {"log_probs": "old_log_probs", "entropies": "entropy"}
 
 def _fetch(batch: Any, step: int, needs: frozenset[str]) -> Rollouts:
     """The batch's responses and verdicts, from TransferQueue: rows in the order of its keys."""
-    _refuse_several_outputs(batch.keys)
     data = tq.kv_batch_get(
         keys=batch.keys,
         partition_id=batch.partition_id,
@@ -79,17 +79,8 @@ def _fetch(batch: Any, step: int, needs: frozenset[str]) -> Rollouts:
     for name in needs:
         if FIELDS[name] in data:
             rollouts.policy[name] = data[FIELDS[name]].to_padded_tensor(0)
+    rollouts.last_outputs = last_outputs(batch.keys)
     return rollouts
-
-
-def _refuse_several_outputs(keys: list[str]) -> None:
-    """Keys are `uid_session_output`; the outputs of one session would count as several rollouts."""
-    for key in keys:
-        if key.rsplit("_", 1)[-1] != "0":
-            raise InputError(
-                f"rollout {key} is one of several outputs of an agent's session; "
-                "adv_estimator=ktae needs agent loops with one output a session"
-            )
 
 
 class KTAETrainerSync(KTAETrainer, PPOTrainerSync):

@@ -1,0 +1,162 @@
+"""Agent loops with several outputs a session, through the step of verl's own trainer that calls
+`compute_advantage_for_multi_trajectories`. Only TransferQueue's storage is a dictionary here."""
+
+import numpy as np
+import pytest
+
+import ktae
+from ktae.errors import InputError
+
+pytestmark = pytest.mark.usefixtures("verl")
+
+PROMPTS, SESSIONS, WIDTH = 5, 6, 10
+
+
+def rows_of(outputs, seed=0):
+    """Rows as verl's `AgentLoopWorkerTQ` puts them, in the order that balancing may leave them in.
+
+    Args:
+        outputs: how many the sessions have, at most.
+    """
+    import torch
+
+    rng = np.random.default_rng(seed)
+    rows = {}
+    for prompt in range(PROMPTS):
+        for session in range(SESSIONS):
+            acc = float(rng.random() < 0.5)
+            for output in range(rng.integers(1, outputs + 1)):
+                length = int(rng.integers(2, WIDTH + 1))
+                mask = (np.arange(length) != length // 2).astype(np.int64)  # as of a tool's text
+                reward = torch.zeros(length)
+                reward[-1] = acc  # verl copies the last output's to those before it
+                rows[f"p_{prompt}_{session}_{output}"] = {
+                    "uid": f"p_{prompt}",
+                    "responses": torch.from_numpy(rng.integers(1, 9, length)),
+                    "response_mask": torch.from_numpy(mask),
+                    "rm_scores": reward,
+                    "extra_fields": {"reward_extra_info": {"acc": acc}},
+                }
+    keys = [list(rows)[i] for i in rng.permutation(len(rows))]
+    return {key: rows[key] for key in keys}
+
+
+@pytest.fixture
+def advantages_of(monkeypatch):
+    """A function from rows, and an estimator's name, to the advantages that verl's trainer puts
+    into TransferQueue, by key; and the step's metrics."""
+    import torch
+    import transfer_queue
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.v1 import get_trainer_cls
+    from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+    def compute(rows, estimator, **credit):
+        put = {}
+
+        def get(keys, partition_id, select_fields):
+            names = [name for name in select_fields if name in rows[keys[0]]]
+            return list_of_dict_to_tensordict([{n: rows[key][n] for n in names} for key in keys])
+
+        def keep(keys, partition_id, fields):
+            put.update(zip(keys, fields["advantages"].unbind(), strict=True))
+
+        monkeypatch.setattr(transfer_queue, "kv_batch_get", get)
+        monkeypatch.setattr(transfer_queue, "kv_batch_put", keep)
+        mode = "ktae_sync" if estimator == "ktae" else "sync"
+        trainer = object.__new__(get_trainer_cls(mode))
+        algorithm = {"use_kl_in_reward": False, "gamma": 1.0, "lam": 1.0, "credit": credit}
+        trainer.config = OmegaConf.create(
+            {
+                "algorithm": algorithm | {"adv_estimator": estimator},
+                "actor_rollout_ref": {"rollout": {"n": SESSIONS}},
+                "trainer": {"logger": "console"},
+            }
+        )
+        trainer.global_steps = 1
+        metrics = {}
+        batch = transfer_queue.KVBatchMeta(list(rows), [{} for _ in rows], "train")
+        trainer._compute_advantage(batch, metrics)
+        width = max(len(row) for row in put.values())
+        return {key: padded(row, width, torch) for key, row in put.items()}, metrics
+
+    return compute
+
+
+def padded(row, width, torch):
+    return torch.nn.functional.pad(row, (0, width - len(row))).numpy()
+
+
+def is_last(key, rows):
+    session, _, output = key.rpartition("_")
+    return f"{session}_{int(output) + 1}" not in rows
+
+
+def core_credit(rows):
+    """By key, from the core's reference, of the given rows as rollouts."""
+    n, width = len(rows), WIDTH
+    ids, mask = np.zeros((n, width), dtype=np.int64), np.zeros((n, width), dtype=np.int64)
+    for i, row in enumerate(rows.values()):
+        ids[i, : len(row["responses"])] = row["responses"]
+        mask[i, : len(row["responses"])] = row["response_mask"]
+    acc = [row["extra_fields"]["reward_extra_info"]["acc"] for row in rows.values()]
+    uid = np.array([row["uid"] for row in rows.values()])
+    credit = ktae.token_credit(ids, mask, np.array(acc), uid, backend="naive")
+    return dict(zip(rows, credit, strict=True))
+
+
+@pytest.mark.slow
+def test_only_last_outputs_are_rollouts_of_the_prompt(advantages_of):
+    rows = rows_of(outputs=3)
+    last = {key: row for key, row in rows.items() if is_last(key, rows)}
+    assert len(last) == PROMPTS * SESSIONS < len(rows)
+    wanted, counting_all = core_credit(last), core_credit(rows)
+    used, metrics = advantages_of(rows, "ktae")
+    by_verl, _ = advantages_of(rows, "grpo")  # its own treatment of such sessions
+    for key in rows:
+        credit = wanted.get(key, np.zeros(WIDTH))[: len(used[key])]
+        np.testing.assert_allclose(used[key], by_verl[key] + credit, atol=1e-5)
+    assert max(np.abs(wanted[key] - counting_all[key]).max() for key in last) > 0.05
+    assert max(np.abs(by_verl[key]).max() for key in rows if key not in last) > 0.5
+    share = 1 - len(last) / len(rows)
+    assert metrics["credit/intermediate_outputs"] == pytest.approx(share)
+    acc = [row["extra_fields"]["reward_extra_info"]["acc"] for row in last.values()]
+    assert metrics["credit/correct"] == pytest.approx(np.mean(acc))
+
+
+@pytest.mark.parametrize("base", ["grpo_vectorized", "rloo"])
+def test_other_rollout_advantages_do_not_count_the_others_either(advantages_of, base):
+    rows = rows_of(outputs=3, seed=1)
+    last = {key: row for key, row in rows.items() if is_last(key, rows)}
+    used, _ = advantages_of(rows, "ktae", base=base)
+    alone, _ = advantages_of(last, "ktae", base=base)
+    credit = core_credit(last)
+    for key, row in rows.items():
+        if key in last:
+            np.testing.assert_allclose(used[key], alone[key], atol=1e-5)
+            continue
+        session = key.rpartition("_")[0]
+        [final] = [other for other in last if other.rpartition("_")[0] == session]
+        rollout = alone[final][0] - credit[final][0]
+        mask = np.zeros(len(used[key]))
+        mask[: len(row["response_mask"])] = row["response_mask"]
+        np.testing.assert_allclose(used[key], rollout * mask, atol=1e-5)
+
+
+def test_one_output_a_session_needs_nothing_of_this(advantages_of):
+    rows = rows_of(outputs=1)
+    used, metrics = advantages_of(rows, "ktae")
+    by_verl, _ = advantages_of(rows, "grpo")
+    credit = core_credit(rows)
+    for key in rows:
+        wanted = by_verl[key] + credit[key][: len(used[key])]
+        np.testing.assert_allclose(used[key], wanted, atol=1e-5)
+    assert "credit/intermediate_outputs" not in metrics
+
+
+@pytest.mark.parametrize("key", ["uid", "uid_0", "uid_0_x", "uid_0_"])
+def test_a_key_of_another_form(key):
+    from ktae.trainers.verl.sessions import last_outputs
+
+    with pytest.raises(InputError, match="expected prompt_session_output"):
+        last_outputs(["a_0_0", key])
