@@ -59,7 +59,7 @@ async function readFrame(blockOf = inPage) {
     if (groups.first[g] >= 0) fresh.groupOf.fill(g, groups.first[g], groups.first[g] + groups.size[g]);
   }
   fresh.anyUnfinished = rollouts.finished.includes(0) && rollouts.finished.includes(1);
-  fresh.anyMixed = groups.label.some((_, g) => isMixed(g, groups));
+  fresh.anyMixed = groups.label.some((_, g) => groups.right[g] > 0 && groups.right[g] < groups.known[g]);
   fresh.flagOf = new Map(fresh.flags.filter((f) => f.rollout >= 0).map((f) => [f.rollout, f]));
   // Where most rollouts differ, the dump asks for something else: then no single one is flagged.
   fresh.differing = fresh.regraded && !fresh.regraded.asks_for_more ? fresh.regraded.differences : [];
@@ -81,7 +81,7 @@ async function readRest(fresh, blockOf = inPage) {
 
 // Whether a rollout is left out by the switch "finished only".
 const leftOut = (rollout) => state.finished && report.rollouts.finished[rollout] === 0;
-const isMixed = (g, groups = report.groups) => groups.right[g] > 0 && groups.right[g] < groups.known[g];
+const isMixed = (g) => report.groups.right[g] > 0 && report.groups.right[g] < report.groups.known[g];
 
 // Which tokens of a rollout count: an array of 0 and 1, or null where all do.
 function maskOf(rollout) {
