@@ -56,7 +56,7 @@ docs: .venv/installed ## Build the documentation site into site/
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
 	$(BIN)/mkdocs build --strict
 
-notebooks: .venv/installed ## Execute the notebooks in place, a few minutes
+notebooks: .venv/installed ## Execute the notebooks in place, under a minute
 	$(BIN)/python notebooks/execute.py
 
 wheel-check: .venv/installed ## Build sdist and wheel twice, compare, and try the wheel alone

@@ -23,6 +23,7 @@ from ktae.estimators import PRESETS, preset
 from ktae.files.atomic import atomic_write
 from ktae.report import inputs
 from ktae.validity import held_out, prefixes
+from ktae.validity.scores import HeldOut, Score
 
 FILES = (
     "mathl5_8models_k8",
@@ -100,7 +101,7 @@ def half_of(group: str) -> int:
     return int(hashlib.sha256(group.encode()).hexdigest(), 16) % 2
 
 
-def difference_row(found: held_out.HeldOut, name: str, other: str) -> dict[str, str]:
+def difference_row(found: HeldOut, name: str, other: str) -> dict[str, str]:
     """The mean difference over groups of two estimators' shares."""
     of = {score.name: score.auc_g for score in found.estimators}
     interval = held_out.interval_of(of[name] - of[other], low=-1.0)
@@ -109,7 +110,7 @@ def difference_row(found: held_out.HeldOut, name: str, other: str) -> dict[str, 
     return {"estimator": f"{name} - {other}"} | numbers
 
 
-def score_row(score: held_out.Score) -> dict[str, str]:
+def score_row(score: Score) -> dict[str, str]:
     """Means and intervals, rounded."""
     numbers = {
         f"{name}{end}": f"{value:.4f}"

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow as pa
@@ -188,3 +189,17 @@ def test_interval_of_shares():
     low = held_out.interval_of(np.array([1.0, 1.0, 0.8, 0.9])).low
     assert math.isclose(low, 0.925 - 3.182446 * np.std([1, 1, 0.8, 0.9], ddof=1) / 2, abs_tol=1e-6)
     assert held_out.interval_of(np.array([1.0, 1.0, 0.8, 0.9])).high == 1.0
+
+
+def test_a_notebook_shows_every_estimator_best_first_and_the_advice(rng):
+    names = {"<b>whole": "calibrated", "paper": "paper"}
+    found = held_out.held_out_pairs(make_rollouts(told_by_a_token(rng)), names)
+    table = ElementTree.fromstring(f"<div>{found._repr_html_()}</div>".replace("<br>", "<br/>"))
+    shown = [[cell.text or "" for cell in row] for row in table.iter("tr")][1:]
+    assert [row[0] for row in shown] == [*(score.name for score in found.ranked()), "shorter"]
+    assert {row[0]: tuple(row[1:]) for row in shown} == {
+        score.name: score.cells() for score in (*found.estimators, *found.baselines)
+    }
+    advised = advice(found)
+    words = ElementTree.fromstring(advised._repr_html_().replace("<br>", "<br/>"))
+    assert list(words.itertext()) == advised.lines

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ktae.batch import Vocabulary
     from ktae.report.inputs import Dump
-    from ktae.validity.held_out import HeldOut, Score
+    from ktae.validity.scores import HeldOut
 
 LEGEND = """\
 held-out      share of pairs whose correct rollout gets more credit, mean over groups (chance: .50)
@@ -170,33 +170,23 @@ def _looked_at(
 def _print(console: Any, found: HeldOut, until: float | None, before_answer: bool) -> None:
     part = f"the first {100 * until:g} % of each rollout" if until is not None else "whole rollouts"
     part = "what stands before the answer" if before_answer else part
-    console.print(
-        f"{found.groups:,} groups, {found.rollouts:,} distinct rollouts, {found.pairs:,} held-out "
-        f"pairs; {part}",
-        soft_wrap=True,
-    )
-    left_out = [f"{n:,} {reason}" for reason, n in found.left_out.items() if n]
-    if left_out:
-        console.print(f"left out: {'; '.join(left_out)}", soft_wrap=True)
+    looked_at, *left_out = found.counts()
+    console.print(f"{looked_at}; {part}", soft_wrap=True)
+    for line in left_out:
+        console.print(line, soft_wrap=True)
     console.print(_table(found))
     console.print(LEGEND, style="dim", soft_wrap=True)
 
 
 def _table(found: HeldOut) -> Table:
-    table = make_table("Held-out pairs", ("held-out", "95 %", "permuted", "95 % "))
+    from ktae.validity.scores import COLUMNS
+
+    table = make_table("Held-out pairs", COLUMNS)
     table.columns[0].no_wrap = False  # a recipe's section may be long
     table.columns[0].overflow = "fold"
-    for score in sorted(found.estimators, key=lambda score: -score.auc.value):
-        table.add_row(score.name, *_cells(score))
+    for score in found.ranked():
+        table.add_row(score.name, *score.cells())
     table.add_section()
     for score in found.baselines:
-        table.add_row(score.name, *_cells(score), style="dim")
+        table.add_row(score.name, *score.cells(), style="dim")
     return table
-
-
-def _cells(score: Score) -> list[str]:
-    return [
-        cell
-        for mean, low, high in (score.auc, score.permuted)
-        for cell in (f"{mean:.3f}", f"{low:.3f} to {high:.3f}")
-    ]

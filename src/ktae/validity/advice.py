@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import html
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ktae.inference import LEVEL, holm, least_p_value, sign_flip_p_value
-from ktae.validity.held_out import HeldOut, Score
+from ktae.validity.scores import HeldOut, Score
 
 
 class Advice(NamedTuple):
@@ -26,13 +27,17 @@ class Advice(NamedTuple):
         """For JSON."""
         return self._asdict()
 
+    def _repr_html_(self) -> str:
+        """The same in words, for a notebook."""
+        return "<p>" + "<br>".join(map(html.escape, self.lines)) + "</p>"
+
 
 def advice(found: HeldOut) -> Advice:
     """Test every estimator against chance, and the best of them against all others.
 
     Tests are exact or random sign flips of the groups' differences (`sign_flip_p_value`).
     """
-    ranked = sorted(found.estimators, key=lambda score: -score.auc.value)
+    ranked = found.ranked()
     above = _corrected(ranked, [score.auc_g - 0.5 for score in ranked])
     shown = [score for score in ranked if above[score.name] < LEVEL and score.auc.value > 0.5]
     if not shown:

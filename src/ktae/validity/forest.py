@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ktae.files import plots
-from ktae.validity.held_out import HeldOut, Score
+from ktae.validity.scores import HeldOut, Score
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REAL, PERMUTED, BASELINE = "#0b6e4f", "#9a9a9a", "#7a5195"
 
@@ -16,9 +20,14 @@ def write_forest(found: HeldOut, path: Path) -> None:
     Raises:
         InputError: the file cannot be written.
     """
+    plots.save(forest(found), path)
+
+
+def forest(found: HeldOut) -> Figure:
+    """The plot; a notebook shows it where it is the last value of a cell."""
     from matplotlib.figure import Figure
 
-    ranked = sorted(found.estimators, key=lambda score: score.auc.value)
+    ranked = found.ranked()[::-1]
     rows = [(score, BASELINE) for score in reversed(found.baselines)]
     rows += [(score, REAL) for score in ranked]
     figure = Figure(figsize=(7, 1.2 + 0.34 * len(rows)), layout="constrained")
@@ -31,7 +40,7 @@ def write_forest(found: HeldOut, path: Path) -> None:
     axes.set_title(f"{found.groups:,} groups, {found.pairs:,} pairs", fontsize=10)
     figure.legend(loc="outside lower right", ncols=2, frameon=False, fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
-    plots.save(figure, path)
+    return figure
 
 
 def _draw(axes: object, score: Score, y: int, colour: str, label: str) -> None:

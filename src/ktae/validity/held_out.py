@@ -23,6 +23,7 @@ from ktae.estimators import Estimator, as_estimator
 from ktae.inference import Interval, t_interval
 from ktae.rollouts import groups as grouping
 from ktae.rollouts import record
+from ktae.validity.scores import HeldOut, Score
 
 PAIRS = 16
 """Held-out pairs of a group, drawn at random where it has more."""
@@ -51,60 +52,6 @@ class Group(NamedTuple):
     """(n,) bool"""
     rows: np.ndarray
     """(n,) where they are in the record."""
-
-
-class Score(NamedTuple):
-    """How well one estimator, or one baseline, orders held-out pairs."""
-
-    name: str
-    auc: Interval
-    """Mean over groups of the share of pairs whose correct rollout scores higher; ties are half."""
-    permuted: Interval
-    """The same with labels permuted within groups: .5 but for chance."""
-    auc_g: np.ndarray
-    """(n_groups,) the share in each group."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "name": self.name,
-            "auc": self.auc.value,
-            "interval": [self.auc.low, self.auc.high],
-            "permuted": self.permuted.value,
-            "permuted_interval": [self.permuted.low, self.permuted.high],
-        }
-
-
-class HeldOut(NamedTuple):
-    """What `held_out_pairs` returns."""
-
-    estimators: tuple[Score, ...]
-    baselines: tuple[Score, ...]
-    """`shorter`, and `majority` where responses state answers."""
-    groups: int
-    """That were looked at."""
-    rollouts: int
-    """Distinct ones in them."""
-    pairs: int
-    permutations: int
-    """Of each group's labels."""
-    left_out: dict[str, int]
-    """Groups and rollouts that were not looked at, by the reason."""
-    too_small: tuple[str, ...]
-    """The labels of mixed groups with too few distinct rollouts of a class."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "estimators": [score.as_dict() for score in self.estimators],
-            "baselines": [score.as_dict() for score in self.baselines],
-            "groups": self.groups,
-            "rollouts": self.rollouts,
-            "pairs": self.pairs,
-            "permutations": self.permutations,
-            "left_out": self.left_out,
-            "too_small": list(self.too_small),
-        }
 
 
 def held_out_pairs(
