@@ -24,9 +24,7 @@ _metrics: contextvars.ContextVar[dict[str, float]] = contextvars.ContextVar("met
 
 @contextlib.contextmanager
 def token_credit(config: Any, **options: Any) -> Iterator[None]:
-    """Within the block, `tinker_cookbook.rl.train` trains on token advantages.
-
-    The metrics `credit/...` appear among its own.
+    """Within the block, `tinker_cookbook.rl.train` uses token advantages and logs `credit/...`.
 
     Args:
         config: the run's `tinker_cookbook.rl.train.Config`.
