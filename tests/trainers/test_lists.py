@@ -7,7 +7,7 @@ import pytest
 from placement import by_id, reference
 
 from ktae.errors import InputError
-from ktae.trainers.lists import Rollout, Settings, credit_of, one_of, spread
+from ktae.trainers.lists import Rollout, Settings, credit_of, cut, one_of, spread
 
 IDS = [[5, 6, 6, 7], [5, 8], [6, 7, 9], [5, 8, 8, 8, 4], [1, 2], [2, 1, 1]]
 GROUPS = ["a", ("b", 1), "a", "a", ("b", 1), ("b", 1)]
@@ -103,6 +103,11 @@ def test_spread():
     for values, mask in (([1.0], [1, 1]), ([1.0, 2.0], [1, 0])):
         with pytest.raises(InputError, match="one credit for each of the"):
             spread(values, mask)
+
+
+def test_cut():
+    assert cut([1.0, 2.0, 3.0], [1, 0, 2]) == [[1.0], [], [2.0, 3.0]]
+    assert cut([], []) == []
 
 
 def test_one_of():

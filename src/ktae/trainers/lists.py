@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -177,6 +178,12 @@ def credit_of(
     lists = [row[: len(r.token_ids)].tolist() for row, r in zip(credit, rollouts, strict=True)]
     arrays = (ids, mask, evidence, correct, groups, credit)
     return Credited(lists, rollouts, arrays, settings.estimator, seconds)
+
+
+def cut(values: Sequence[float], lengths: Iterable[int]) -> list[list[float]]:
+    """The values in consecutive parts of these lengths, which make up all of them."""
+    ends = list(itertools.accumulate(lengths, initial=0))
+    return [list(values[start:end]) for start, end in itertools.pairwise(ends)]
 
 
 def spread(values: Iterable[float], mask: Sequence[Any]) -> list[float]:

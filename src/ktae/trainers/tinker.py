@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
+import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ktae.trainers.lists import Credited, Rollout, Settings, credit_of, one_of
+from ktae.trainers.lists import Credited, Rollout, Settings, credit_of, cut, one_of, spread
 
 LOSSES = ("importance_sampling", "ppo", "cispo", "dro", "stable_reinforce")
 """They take an advantage for each token. What the last one does with it is not documented."""
@@ -100,10 +101,9 @@ def trajectory_credit(groups: Sequence[Any], **options: Any) -> list[list[list[l
     credited = _credited(tokens, groups, None, Settings.of(options))
     found: list[list[list[list[float]]]] = [[] for _ in groups]
     for (place, own), values in zip(turns.items(), credited.lists, strict=True):
-        rest = iter(values)
-        found[place[0]].append(
-            [[0.0 if _masked(turn) else next(rest) for _ in turn.ac.tokens] for turn in own]
-        )
+        masks = [[not _masked(turn)] * len(turn.ac.tokens) for turn in own]
+        parts = cut(values, map(sum, masks))
+        found[place[0]].append([spread(*both) for both in zip(parts, masks, strict=True)])
     return found
 
 
@@ -117,10 +117,10 @@ def _add(data: Any, places: Any, groups: Any, advantages: Any, settings: Setting
     for owner, own, mask in zip(owners, inputs, masks, strict=True):
         tokens[owner] += own["target_tokens"][mask].tolist()
     credited = _credited(tokens, groups, advantages, settings)
-    rest = {owner: iter(values) for owner, values in zip(tokens, credited.lists, strict=True)}
+    rest = dict(zip(tokens, map(iter, credited.lists), strict=True))
     for owner, datum, own, mask in zip(owners, data, inputs, masks, strict=True):
-        values = own["advantages"].clone()
-        values[mask] += values.new_tensor([next(rest[owner]) for _ in range(int(mask.sum()))])
+        values, part = own["advantages"].clone(), itertools.islice(rest[owner], int(mask.sum()))
+        values[mask] += values.new_tensor(list(part))
         datum.loss_fn_inputs["advantages"] = type(datum.loss_fn_inputs["mask"]).from_torch(values)
     return credited
 

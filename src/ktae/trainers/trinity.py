@@ -17,7 +17,7 @@ import torch
 from trinity.algorithm.advantage_fn.grpo_advantage import GRPOGroupedAdvantage
 from trinity.algorithm.algorithm import GRPOAlgorithm
 
-from ktae.trainers.lists import Rollout, Settings, credit_of, one_of
+from ktae.trainers.lists import Rollout, Settings, credit_of, cut, one_of
 
 LOSSES = ("ppo", "cispo", "sapo", "importance_sampling", "opmd", "topr", "sppo")
 """Policy losses of Trinity that weigh each token by its own advantage and ratio."""
@@ -70,12 +70,11 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
         ]
         credited = credit_of(rollouts, self.settings, step=_step(exps[0]))
         for run, values in zip(runs, credited.lists, strict=True):
-            rest = iter(values)
-            for exp in run:
-                mask = exp.action_mask.bool()
-                own = [next(rest) for _ in range(int(mask.sum()))]
+            masks = [exp.action_mask.bool() for exp in run]
+            parts = cut(values, [int(mask.sum()) for mask in masks])
+            for exp, mask, part in zip(run, masks, parts, strict=True):
                 exp.advantages = exp.advantages.float()
-                exp.advantages[mask] += exp.advantages.new_tensor(own)
+                exp.advantages[mask] += exp.advantages.new_tensor(part)
                 exp.returns = exp.advantages.clone()
         return exps, metrics | credited.metrics()
 
@@ -92,7 +91,8 @@ class TokenCreditGRPO(GRPOAlgorithm):
     def default_config(cls) -> dict[str, Any]:
         """Trinity's own for GRPO, but for the advantage function."""
         own = TokenCreditAdvantage
-        return super().default_config() | {"advantage_fn": f"{own.__module__}.{own.__name__}"}
+        grpo: dict[str, Any] = super().default_config()
+        return grpo | {"advantage_fn": f"{own.__module__}.{own.__name__}"}
 
     @classmethod
     def check_config(cls, config: Any) -> None:

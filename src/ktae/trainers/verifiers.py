@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.trainers.lists import Credited, Rollout, Settings, credit_of, one_of
+from ktae.trainers.lists import Credited, Rollout, Settings, credit_of, cut, one_of
 
 ALGORITHMS = ("grpo", "echo", "max_rl")
 """Those of prime-rl that compare the traces of a group with each other, and nothing else."""
@@ -97,10 +97,9 @@ def sampled(nodes: Sequence[tuple[Sequence[int], Sequence[bool]]]) -> list[int]:
     return [x for ids, mask in nodes for x, own in zip(ids, mask, strict=True) if own]
 
 
-def by_node(values: Iterable[float], nodes: Iterable[tuple[Any, Any]]) -> list[list[float]]:
+def by_node(values: Sequence[float], nodes: Iterable[tuple[Any, Any]]) -> list[list[float]]:
     """Values of those tokens, one list a node."""
-    rest = iter(values)
-    return [[next(rest) for own in mask if own] for _, mask in nodes]
+    return cut(values, [sum(mask) for _, mask in nodes])
 
 
 def _step(episodes: Sequence[Any]) -> int | None:
