@@ -110,14 +110,10 @@ def token_advantages(args: Any, rollout_data: dict[str, Any]) -> None:
 
 def _check(args: Any) -> None:
     """Refuse what would erase credit, or give it to whole sequences."""
-    one_of(
-        "--advantage-estimator", args.advantage_estimator, ESTIMATORS, "which has no token credit"
-    )
-    for name, why in (
-        ("normalize_advantages", "which whitens token advantages: zero credit would not stay zero"),
-        ("use_opsm", "which masks by the sign of a whole sequence's advantage"),
-    ):
-        one_of(f"--{name.replace('_', '-')}", getattr(args, name, False), (False,), why)
+    one_of("--advantage-estimator", args.advantage_estimator, ESTIMATORS, "without token credit")
+    whitens = "which whitens advantages: zero credit would not stay zero"
+    one_of("--normalize-advantages", args.normalize_advantages, (False,), whitens)
+    one_of("--use-opsm", args.use_opsm, (False,), "which masks by a whole sequence's ratio")
     one_of("--custom-advantage-function-path", args.custom_advantage_function_path, (HOOK,))
 
 
@@ -137,13 +133,11 @@ def _named(sample: Any) -> dict[str, Any]:
 
 
 def _rollout_advantages(args: Any, rewards: np.ndarray, groups: list[Any]) -> list[float]:
-    """By slime's flags: normalised or not, divided by the deviation or not."""
-    if not args.rewards_normalization:
-        return [float(reward) for reward in rewards]
-    label, every = np.unique(groups, return_inverse=True)[1], np.ones(len(rewards))
-    base = "grpo" if args.grpo_std_normalization else "dr_grpo"
-    found = rollout_advantages(base, rewards, every, lambda x: np.bincount(label, x)[label])
-    return [float(advantage) for advantage in found]
+    if args.rewards_normalization:
+        label, every = np.unique(groups, return_inverse=True)[1], np.ones(len(rewards))
+        base = "grpo" if args.grpo_std_normalization else "dr_grpo"
+        rewards = rollout_advantages(base, rewards, every, lambda x: np.bincount(label, x)[label])
+    return [float(advantage) for advantage in rewards]
 
 
 def _of_this_rank(args: Any, values: list[float], total: int) -> list[float]:
@@ -152,5 +146,4 @@ def _of_this_rank(args: Any, values: list[float], total: int) -> list[float]:
         return values
     from slime.backends.megatron_utils.cp_utils import slice_log_prob_with_cp
 
-    own: list[float] = slice_log_prob_with_cp(values, total, len(values))
-    return own
+    return list(slice_log_prob_with_cp(values, total, len(values)))
