@@ -2,7 +2,10 @@
 
 import asyncio
 import importlib.metadata
+import runpy
+import sys
 import types
+from pathlib import Path
 
 import pytest
 from extras import installed
@@ -215,3 +218,13 @@ def test_provenance_is_kept():
             object.__setattr__(step.ac, "sequence_id", "s")
     data, *_ = assembled([made], credit=by_id)
     assert all(datum.loss_fn_input_spans for datum in data)
+
+
+def test_the_example_goes_as_far_as_the_call_of_the_service(monkeypatch, capsys):
+    path = Path(__file__).resolve().parents[2] / "examples" / "tinker_rl.py"
+    monkeypatch.setattr(sys, "argv", [str(path), "--offline"])
+    runpy.run_path(str(path), run_name="__main__")
+    rows = capsys.readouterr().out.splitlines()
+    values = [float(word) for row in rows[:4] for word in row.split()[1::2]]
+    assert len(values) == 6 + 3 + 6 + 3 and rows[4].startswith("credit/mean_abs")
+    assert len(set(values)) > 2  # plain GRPO has one advantage for right, one for wrong
