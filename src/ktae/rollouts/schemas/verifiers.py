@@ -25,7 +25,13 @@ from ktae.rollouts.schemas.training import CORRECTNESS_NAMES, step_of
 
 
 def _episode(row: Row, where: str, source: Source) -> Iterator[Row]:
-    """Each trainable agent's trace is a rollout; a group is a task, or what the trainer says.
+    """Each trainable agent's trace is a rollout; a group is a task, or what the trainer says."""
+    for trace, plain in trace_rows(row, where, source):
+        yield plain | _last_branch(_list(trace.get("nodes")))
+
+
+def trace_rows(row: Row, where: str, source: Source) -> Iterator[tuple[Row, Row]]:
+    """Each trainable trace of a row, and its plain row but for prompt, response and tokens.
 
     prime-rl wrote single traces before it wrote episodes; such a row is its own trace.
     """
@@ -48,7 +54,7 @@ def _episode(row: Row, where: str, source: Source) -> Iterator[Row]:
             "stop_condition": trace.get("stop_condition"),
             **reward_fields(_reward(trace, where, source)),
         }
-        yield plain | _last_branch(_list(trace.get("nodes")))
+        yield trace, plain
 
 
 def _trainable(trace: object) -> bool:
@@ -68,17 +74,26 @@ def _task_label(task: Row) -> str:
     return prompt_label(data.get("prompt")) if found is None else str(found)
 
 
+def named_scores(trace: Row) -> Row:
+    """A trace's metrics and its unweighted rewards by name, without what was not scored."""
+    scores = {name: r["score"] for name, r in _rewards(trace).items()}
+    return (trace.get("metrics") or {}) | scores
+
+
 def _reward(trace: Row, where: str, source: Source) -> object:
     """The weighted sum of the rewards, or the reward or metric that was asked for."""
-    rewards = {name: r for name, r in (trace.get("rewards") or {}).items() if r is not None}
-    rewards = {name: {"score": r} if is_number(r) else r for name, r in rewards.items()}
     if source.correctness is not None:
-        scores = {name: r["score"] for name, r in rewards.items()}
-        return choose((trace.get("metrics") or {}) | scores, (), where, source)
+        return choose(named_scores(trace), (), where, source)
     if is_number(trace.get("reward")):
         return trace["reward"]
-    values = [r["score"] * r.get("weight", 1) for r in rewards.values()]
+    values = [r["score"] * r.get("weight", 1) for r in _rewards(trace).values()]
     return sum(values) if values else None
+
+
+def _rewards(trace: Row) -> Row:
+    """By name; a bare number, as earlier versions wrote, is a score of weight 1."""
+    rewards = {name: r for name, r in (trace.get("rewards") or {}).items() if r is not None}
+    return {name: {"score": r} if is_number(r) else r for name, r in rewards.items()}
 
 
 def _last_branch(nodes: list[Row]) -> Row:

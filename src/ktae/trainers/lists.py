@@ -1,0 +1,209 @@
+"""Token credit for engines that keep rollouts as lists: the settings, checks and metrics that their
+adapters share.
+
+An adapter says which tokens the policy wrote in each rollout, and puts the credit of token i back
+where the engine keeps the advantage of token i. Everything between is here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import itertools
+import time
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ktae.backends import BACKENDS
+from ktae.credit import AnEstimator, check_threshold, token_credit
+from ktae.errors import InputError
+from ktae.estimators import Estimator, as_estimator
+
+if TYPE_CHECKING:
+    from ktae.batch import Vocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What an adapter is told, under the names that `ktae.trainers.trl.KTAETrainer` has."""
+
+    credit: AnEstimator = "paper"
+    """An estimator, a preset's name, a mapping as in a recipe, or a function."""
+    correctness: str | None = None
+    """Which of the engine's named rewards or metrics is the verdict; None: the reward itself."""
+    threshold: float = 0.0
+    """A rollout is correct where that is above it. A graded estimator takes the score itself."""
+    backend: str = "auto"
+    """What computes the credit, by its name in `ktae.backends()`."""
+    tokenizer: Any = None
+    """The tokenizer, or its folder or hub name, for estimators that look at the tokens' texts."""
+    estimator: Estimator = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "estimator", as_estimator(self.credit, "credit"))
+        check_threshold(self.threshold)
+        one_of("backend", self.backend, ("auto", *BACKENDS))
+        if self.backend != "auto" and (reason := BACKENDS[self.backend].missing()):
+            raise InputError(f"backend is {self.backend!r}, and {reason}; expected 'auto'")
+        if self.estimator.needs_vocabulary and self.tokenizer is None:
+            raise InputError(
+                f"tokenizer is None; {self.estimator} has units that are made of text, so expected "
+                "the tokenizer, or its folder or hub name"
+            )
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Settings:
+        """The settings of an engine's configuration.
+
+        Raises:
+            InputError: an option is unknown (the nearest known one is named), or has a wrong value.
+        """
+        known = [field.name for field in dataclasses.fields(cls) if field.init]
+        for name in options:
+            if name not in known:
+                near = difflib.get_close_matches(str(name), known, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+                raise InputError(f"token credit has no option {name!r}; {hint}")
+        return cls(**options)
+
+    def tried(self, *, step: int | None = None) -> Settings:
+        """Itself, after two rollouts of one token: what cannot work says so before the run."""
+        credit_of([Rollout([0], "", 1.0), Rollout([1], "", 0.0)], self, step=step)
+        return self
+
+    def scores(self, rewards: Sequence[Any], named: Sequence[Mapping[str, Any]]) -> list[float]:
+        """What decides about each rollout: its reward, or the score that `correctness` names.
+
+        Args:
+            rewards: one number a rollout, None where there is none.
+            named: each rollout's rewards and metrics by name.
+
+        Returns:
+            NaN where a rollout has no such score: its correctness is unknown.
+
+        Raises:
+            InputError: no rollout at all has a score of that name.
+        """
+        values = list(rewards)
+        if self.correctness is not None:
+            values = [names.get(self.correctness) for names in named]
+            if values and not any(self.correctness in names for names in named):
+                there = ", ".join(sorted({repr(name) for names in named for name in names}))
+                raise InputError(
+                    f"correctness is {self.correctness!r}; expected a reward or metric that the "
+                    f"rollouts have: {there or 'they have none'}"
+                )
+        return [float("nan") if value is None else float(value) for value in values]
+
+    def vocabulary(self) -> Vocabulary | None:
+        """The tokens' texts, where the estimator looks at them."""
+        if not self.estimator.needs_vocabulary:
+            return None
+        from ktae.rollouts.tokens import load_tokenizer, vocabulary
+
+        given = self.tokenizer
+        return vocabulary(load_tokenizer(given) if isinstance(given, str) else given)
+
+
+class Rollout(NamedTuple):
+    """One rollout, whatever number of training samples the engine makes of it."""
+
+    token_ids: Sequence[int]
+    """The tokens that the policy wrote, in order; prompt and tool output are left out."""
+    group: Hashable
+    """The same for rollouts that are compared with each other."""
+    score: float
+    """As `Settings.scores` gives it."""
+    advantage: float = 0.0
+    """The engine's rollout advantage; the metrics alone look at it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Credited:
+    """The credit of a batch."""
+
+    lists: list[list[float]]
+    """Each rollout's, one number a token."""
+    rollouts: Sequence[Rollout]
+    arrays: tuple[np.ndarray, ...]
+    """token_ids and mask (B, T), evidence, correct and groups (B,), credit (B, T)."""
+    estimator: Estimator
+    seconds: float
+
+    def metrics(self) -> dict[str, float]:
+        """What every engine shows of a step, by names that begin with `credit/`; needs torch."""
+        import torch
+
+        from ktae.trainers.metrics import PREFIX, Seen, step_metrics
+
+        seen = Seen(*map(torch.from_numpy, self.arrays), own=slice(None))  # type: ignore[misc]
+        advantages = torch.tensor([rollout.advantage for rollout in self.rollouts])
+        found = step_metrics(seen, advantages, self.estimator)
+        return found | {f"{PREFIX}seconds": self.seconds}
+
+
+def credit_of(
+    rollouts: Sequence[Rollout], settings: Settings, *, step: int | None = None
+) -> Credited:
+    """The credit of every token of every rollout, whole groups at a time.
+
+    Args:
+        rollouts: in any order, and of any number of groups.
+        settings: which estimator, and what counts as correct.
+        step: training steps done before, for credit that decays; None: not known.
+
+    Raises:
+        InputError: a score or a token id is none that the estimator takes.
+    """
+    width = max((len(rollout.token_ids) for rollout in rollouts), default=0)
+    ids = np.zeros((len(rollouts), width), dtype=np.int64)
+    mask = np.zeros(ids.shape, dtype=bool)
+    for row, rollout in enumerate(rollouts):
+        n = len(rollout.token_ids)
+        ids[row, :n], mask[row, :n] = rollout.token_ids, True
+    label: dict[Hashable, int] = {}
+    groups = np.array([label.setdefault(r.group, len(label)) for r in rollouts], dtype=np.int64)
+    scores = np.array([rollout.score for rollout in rollouts], dtype=np.float64)
+    correct = np.where(np.isnan(scores), np.nan, scores > settings.threshold)
+    evidence = correct if settings.estimator.score_range is None else scores
+    texts = settings.vocabulary()
+    started = time.perf_counter()
+    credit = token_credit(
+        ids, mask, evidence, groups, settings.estimator,
+        backend=settings.backend, vocabulary=texts, step=step,
+    )  # fmt: skip
+    seconds = time.perf_counter() - started
+    lists = [row[: len(r.token_ids)].tolist() for row, r in zip(credit, rollouts, strict=True)]
+    arrays = (ids, mask, evidence, correct, groups, credit)
+    return Credited(lists, rollouts, arrays, settings.estimator, seconds)
+
+
+def cut(values: Sequence[float], lengths: Iterable[int]) -> list[list[float]]:
+    """The values in consecutive parts of these lengths, which make up all of them."""
+    ends = list(itertools.accumulate(lengths, initial=0))
+    return [list(values[start:end]) for start, end in itertools.pairwise(ends)]
+
+
+def spread(values: Iterable[float], mask: Sequence[Any]) -> list[float]:
+    """The values at the positions where the mask is not 0, in order, and 0 at the others.
+
+    Raises:
+        InputError: there is not one value for each of those positions.
+    """
+    rest: Iterator[float] = iter(values)
+    placed = [next(rest, float("nan")) if counts else 0.0 for counts in mask]
+    if any(value != value for value in placed) or next(rest, None) is not None:
+        raise InputError(
+            f"expected one credit for each of the {sum(map(bool, mask))} tokens that the policy "
+            "wrote; the mask is not that of the rollout the credit was computed for"
+        )
+    return placed
+
+
+def one_of(name: str, value: Any, allowed: Sequence[Any], why: str = "") -> None:
+    """Raise an InputError, which says why, unless the engine's setting is one of these."""
+    if value not in allowed:
+        because = f", {why}" if why else ""
+        raise InputError(f"{name} is {value!r}{because}; expected {', '.join(map(repr, allowed))}")

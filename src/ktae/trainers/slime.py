@@ -1,0 +1,149 @@
+"""slime: token credit through its two hooks, with their options in slime's own configuration file.
+
+    --custom-reward-post-process-path ktae.trainers.slime.post_process_rewards
+    --custom-advantage-function-path ktae.trainers.slime.token_advantages
+    --custom-config-path credit.yaml        # ktae: {credit: calibrated, correctness: right}
+
+The first hook sees whole groups, the second a data-parallel rank's samples. So the first computes
+token advantages, which travel in `rewards`, a field that slime hands on; the second makes tensors.
+Tested with the `Sample` and the split of slime 0.3.1: not run in slime itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ktae.errors import InputError
+from ktae.rollout_advantages import rollout_advantages
+from ktae.trainers.lists import Rollout, Settings, credit_of, cut, one_of, spread
+
+HOOK = "ktae.trainers.slime.token_advantages"
+ESTIMATORS = ("grpo", "cispo")
+"""Values of `--advantage-estimator` whose loss weighs each token by its own advantage and ratio."""
+
+
+@dataclasses.dataclass
+class TokenAdvantages:
+    """What stands for a sample's reward between the hooks."""
+
+    rollout: float
+    tokens: list[float]
+    """(response_length,) advantages, 0 where the loss mask is 0; `rollout` is without credit."""
+    metrics: dict[str, float]
+    """Of the whole batch; slime averages them over samples and ranks."""
+
+
+def post_process_rewards(
+    args: Any, samples: Sequence[Any], **_: Any
+) -> tuple[list[float], list[TokenAdvantages]]:
+    """slime's reward hook: the raw rewards, and token advantages in place of normalised ones.
+
+    Samples of one `rollout_id` are one rollout, whose reward and verdict are its last sample's.
+    `correctness` is a key of `Sample.reward`, where that is a mapping, or of `Sample.metadata`. The
+    rollout advantages are those of slime's flags, over each `group_index`.
+
+    Raises:
+        InputError: an option is wrong, a setting would erase the credit, or a sample has no group.
+    """
+    settings = Settings.of(getattr(args, "ktae", None) or {})
+    _check(args)
+    raw = [float(sample.get_reward_value(args)) for sample in samples]
+    masks = [_mask(sample) for sample in samples]
+    rollouts: dict[Any, list[int]] = {}  # the places of each rollout's samples
+    for place, sample in enumerate(samples):
+        if getattr(sample, "group_index", None) is None:
+            raise InputError(f"sample {place} has no group_index; expected that of its prompt")
+        alone = sample.rollout_id is None
+        key = (sample.group_index, alone, place if alone else sample.rollout_id)
+        rollouts.setdefault(key, []).append(place)
+    last = [places[-1] for places in rollouts.values()]
+    scores = settings.scores([raw[i] for i in last], [_named(samples[i]) for i in last])
+    groups = [samples[i].group_index for i in last]
+    base = _rollout_advantages(args, np.array([raw[i] for i in last]), groups)
+    own = [_written(sample, mask) for sample, mask in zip(samples, masks, strict=True)]
+    written = [[x for i in places for x in own[i]] for places in rollouts.values()]
+    every = zip(written, groups, scores, base, strict=True)
+    credited = credit_of([Rollout(*one) for one in every], settings)
+    metrics = credited.metrics() if samples else {}
+    found: dict[int, TokenAdvantages] = {}
+    for places, values, advantage in zip(rollouts.values(), credited.lists, base, strict=True):
+        parts = cut([advantage + value for value in values], [len(own[i]) for i in places])
+        for i, part in zip(places, parts, strict=True):
+            found[i] = TokenAdvantages(advantage, spread(part, masks[i]), metrics)
+    return raw, [found[i] for i in range(len(samples))]
+
+
+def token_advantages(args: Any, rollout_data: dict[str, Any]) -> None:
+    """slime's advantage hook, on one rank: set `advantages` and `returns`, a tensor a sample.
+
+    Under context parallelism they are of the part of each response that the rank holds. `rewards`
+    become the rollout advantages, which slime logs, and the metrics `credit/...` stand beside them.
+
+    Raises:
+        InputError: `post_process_rewards` was not the reward hook, or the lengths do not fit.
+    """
+    import torch
+
+    carried = rollout_data["rewards"]
+    if not all(isinstance(one, TokenAdvantages) for one in carried):
+        raise InputError(
+            "rewards are not what ktae.trainers.slime.post_process_rewards gives; expected it as "
+            "--custom-reward-post-process-path, and no --custom-convert-samples-to-train-data-path"
+        )
+    advantages = []
+    parts = (carried, rollout_data["kl"], rollout_data["total_lengths"])
+    for i, (one, like, total) in enumerate(zip(*parts, strict=True)):
+        own = _of_this_rank(args, one.tokens, total)
+        if len(own) != len(like):
+            raise InputError(f"sample {i}: {len(own)} advantages; expected {len(like)}, as of kl")
+        advantages.append(torch.tensor(own, dtype=torch.float32, device=like.device))
+    rollout_data["advantages"] = advantages
+    rollout_data["returns"] = [values.clone() for values in advantages]
+    rollout_data["rewards"] = [one.rollout for one in carried]
+    for name in carried[0].metrics if carried else ():
+        rollout_data[name] = [one.metrics[name] for one in carried]
+
+
+def _check(args: Any) -> None:
+    """Refuse what would erase credit, or give it to whole sequences."""
+    one_of("--advantage-estimator", args.advantage_estimator, ESTIMATORS, "without token credit")
+    whitens = "which whitens advantages: zero credit would not stay zero"
+    one_of("--normalize-advantages", args.normalize_advantages, (False,), whitens)
+    one_of("--use-opsm", args.use_opsm, (False,), "which masks by a whole sequence's ratio")
+    one_of("--custom-advantage-function-path", args.custom_advantage_function_path, (HOOK,))
+
+
+def _mask(sample: Any) -> list[int]:
+    """(response_length,) as slime fills it in later: a removed sample counts nowhere."""
+    n = sample.response_length
+    return [0] * n if sample.remove_sample else list(sample.loss_mask or [1] * n)
+
+
+def _written(sample: Any, mask: list[int]) -> list[int]:
+    response = sample.tokens[len(sample.tokens) - sample.response_length :]
+    return [int(x) for x, counts in zip(response, mask, strict=True) if counts]
+
+
+def _named(sample: Any) -> dict[str, Any]:
+    return (sample.metadata or {}) | (sample.reward if isinstance(sample.reward, dict) else {})
+
+
+def _rollout_advantages(args: Any, rewards: np.ndarray, groups: list[Any]) -> list[float]:
+    if args.rewards_normalization:
+        label, every = np.unique(groups, return_inverse=True)[1], np.ones(len(rewards))
+        base = "grpo" if args.grpo_std_normalization else "dr_grpo"
+        rewards = rollout_advantages(base, rewards, every, lambda x: np.bincount(label, x)[label])
+    return [float(advantage) for advantage in rewards]
+
+
+def _of_this_rank(args: Any, values: list[float], total: int) -> list[float]:
+    """What this rank holds of a response, by slime's own rule."""
+    if getattr(args, "context_parallel_size", 1) == 1:
+        return values
+    from slime.backends.megatron_utils.cp_utils import slice_log_prob_with_cp
+
+    return list(slice_log_prob_with_cp(values, total, len(values)))

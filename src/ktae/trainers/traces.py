@@ -1,0 +1,90 @@
+"""Token advantages in a `traces.jsonl` of verifiers or prime-rl: read, scored, and written again.
+
+verifiers need not be installed. What else a file holds stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ktae.errors import InputError
+from ktae.files.atomic import atomic_write
+from ktae.rollouts.files import iterate_rows
+from ktae.rollouts.schemas.base import Source
+from ktae.rollouts.schemas.verifiers import TRACES, named_scores, trace_rows
+from ktae.trainers.lists import Rollout, Settings, credit_of
+from ktae.trainers.verifiers import by_node, sampled
+
+DECIMALS = 6
+"""Of the advantages."""
+
+
+class _Scored(NamedTuple):
+    """A trace that has tokens and a reward."""
+
+    nodes: list[dict[str, Any]]
+    group: tuple[Any, Any]
+    reward: float
+    named: dict[str, Any]
+
+    def tokens(self) -> list[tuple[list[int], list[bool]]]:
+        return [(node.get("token_ids") or [], node.get("mask") or []) for node in self.nodes]
+
+
+def write_advantages(source: str | Path, path: str | Path, **options: Any) -> int:
+    """Write the file again, with token advantages on the nodes of its traces.
+
+    They are the reward minus the group's mean, as of prime-rl's GRPO, plus the credit. Groups may
+    be spread over the file. Traces that ended with an error or have no reward stay as they are.
+
+    Args:
+        source: a file of episodes, or of single traces.
+        path: the new file; it may be the same.
+        **options: fields of `ktae.trainers.lists.Settings`. `correctness` is a reward or metric.
+
+    Returns:
+        The number of traces that got advantages.
+
+    Raises:
+        InputError: the file cannot be read or written, or an option is wrong.
+    """
+    settings = Settings.of(options)
+    rows = list(_rows(Path(source)))
+    scored = [trace for row, where in rows for trace in _scored(row, where, Path(source))]
+    scores = settings.scores([one.reward for one in scored], [one.named for one in scored])
+    rollouts = [
+        Rollout(sampled(one.tokens()), one.group, score)
+        for one, score in zip(scored, scores, strict=True)
+    ]
+    rewards: dict[tuple[Any, Any], list[float]] = defaultdict(list)
+    for one in scored:
+        rewards[one.group].append(one.reward)
+    for one, values in zip(scored, credit_of(rollouts, settings).lists, strict=True):
+        advantage = one.reward - sum(rewards[one.group]) / len(rewards[one.group])
+        for node, credit in zip(one.nodes, by_node(values, one.tokens()), strict=True):
+            if credit:
+                node["advantages"] = [round(advantage + value, DECIMALS) for value in credit]
+    with atomic_write(path) as temporary:
+        text = "".join(json.dumps(row) + "\n" for row, _ in rows)
+        temporary.write_text(text, encoding="utf-8")
+    return len(scored)
+
+
+def _rows(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
+    for row, where in iterate_rows(path):
+        if not isinstance(row, dict) or not TRACES.detects(row):
+            raise InputError(f"{where}: {str(row)[:60]}; expected an episode or a trace")
+        yield row, where
+
+
+def _scored(row: dict[str, Any], where: str, path: Path) -> Iterator[_Scored]:
+    for trace, plain in trace_rows(row, where, Source(path)):
+        if trace.get("ok", True) and plain["reward"] is not None:
+            group = (plain["step"], plain["group"])
+            yield _Scored(
+                trace.get("nodes") or [], group, float(plain["reward"]), named_scores(trace)
+            )

@@ -1,0 +1,118 @@
+"""What the adapters share."""
+
+import math
+
+import numpy as np
+import pytest
+from placement import by_id, reference
+
+from ktae.errors import InputError
+from ktae.trainers.lists import Rollout, Settings, credit_of, cut, one_of, spread
+
+IDS = [[5, 6, 6, 7], [5, 8], [6, 7, 9], [5, 8, 8, 8, 4], [1, 2], [2, 1, 1]]
+GROUPS = ["a", ("b", 1), "a", "a", ("b", 1), ("b", 1)]
+SCORES = [1.0, 0.0, 0.0, 1.0, 1.0, 0.0]
+
+
+def rollouts(scores=SCORES):
+    return [Rollout(*row) for row in zip(IDS, GROUPS, scores, [0.5, 0.1] * 3, strict=True)]
+
+
+def test_credit_is_the_cores():
+    found = credit_of(rollouts(), Settings("paper"))
+    expected = reference(IDS, SCORES, [0, 1, 0, 0, 1, 1])
+    for row, other in zip(found.lists, expected, strict=True):
+        assert row == pytest.approx(other, abs=1e-6)
+
+
+def test_rollouts_without_tokens_and_no_rollouts():
+    empty = [Rollout([], "a", 1.0), Rollout([], "a", 0.0)]
+    assert credit_of(empty, Settings()).lists == [[], []]
+    assert credit_of([], Settings()).lists == []
+    with_one = credit_of([*rollouts(), Rollout([], "a", 1.0)], Settings())
+    assert with_one.lists[:-1] == credit_of(rollouts(), Settings()).lists
+    assert with_one.lists[-1] == []
+
+
+def test_a_score_is_a_verdict_by_the_threshold():
+    raised = credit_of(rollouts([3, 2, 2, 3, 3, 2]), Settings(threshold=2))
+    assert raised.lists == credit_of(rollouts(), Settings()).lists
+
+
+def test_an_unknown_rollout_is_no_evidence():
+    unknown = credit_of(rollouts([math.nan, *SCORES[1:]]), Settings())
+    without = credit_of(rollouts()[1:], Settings())
+    assert unknown.lists[0] == [0.0] * 4
+    for row, other in zip(unknown.lists[1:], without.lists, strict=True):
+        assert row == pytest.approx(other, abs=1e-6)
+
+
+def test_a_graded_estimator_takes_the_score():
+    settings = Settings({"estimator": "calibrated", "graded_rewards": True}, threshold=0.9)
+    assert np.abs(credit_of(rollouts([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]), settings).lists[0]).max() > 0
+
+
+def test_metrics_have_the_names_of_every_engine():
+    pytest.importorskip("torch", reason="metrics are computed with torch")
+    metrics = credit_of(rollouts(), Settings()).metrics()
+    values = np.concatenate(credit_of(rollouts(), Settings()).lists)
+    assert metrics["credit/mean_abs"] == pytest.approx(np.abs(values).mean(), abs=1e-6)
+    assert metrics["credit/correct"] == 0.5
+    assert {"credit/seconds", "credit/sign_flips", "credit/skipped/all_correct"} <= set(metrics)
+
+
+def test_scores_by_name():
+    named = [{"right": 1, "length": 5}, {"right": None}, {"length": 3}]
+    found = Settings(correctness="right").scores([9, 9, 9], named)
+    assert found[0] == 1.0 and math.isnan(found[1]) and math.isnan(found[2])
+    assert Settings().scores([9, None], [{}, {}])[0] == 9.0
+    with pytest.raises(InputError, match=r"correctness is 'wrong'.*'length', 'right'"):
+        Settings(correctness="wrong").scores([9, 9, 9], named)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"correctnes": "x"}, "did you mean correctness"),
+        ({"zzz": 1}, "there are credit, correctness"),
+        ({"credit": "papers"}, "no estimator 'papers'"),
+        ({"credit": 7}, "credit is 7"),
+        ({"threshold": math.nan}, "threshold is nan"),
+        ({"backend": "fpga"}, "backend is 'fpga'"),
+        (
+            {"credit": {"estimator": "calibrated", "transforms": [{"over-units": "word"}]}},
+            "made of text",
+        ),
+    ],
+)
+def test_wrong_options_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        Settings.of(options)
+
+
+def test_what_cannot_work_says_so_before_the_run():
+    assert Settings(by_id).tried().credit is by_id
+    with pytest.raises(InputError, match="the step is not known"):
+        Settings({"estimator": "paper", "transforms": [{"decayed": 10}]}).tried()
+    with pytest.raises(InputError, match="shape"):
+        Settings(lambda token_ids, mask, correct, groups: np.zeros(3)).tried()
+
+
+def test_spread():
+    assert spread([1.0, 2.0], [0, 1, 0, 1]) == [0.0, 1.0, 0.0, 2.0]
+    for values, mask in (([1.0], [1, 1]), ([1.0, 2.0], [1, 0])):
+        with pytest.raises(InputError, match="one credit for each of the"):
+            spread(values, mask)
+
+
+def test_cut():
+    assert cut([1.0, 2.0, 3.0], [1, 0, 2]) == [[1.0], [], [2.0, 3.0]]
+    assert cut([], []) == []
+
+
+def test_one_of():
+    one_of("loss", "ppo", ("ppo", "cispo"))
+    with pytest.raises(
+        InputError, match=r"loss is 'gspo', whose ratio .*; expected 'ppo', 'cispo'"
+    ):
+        one_of("loss", "gspo", ("ppo", "cispo"), "whose ratio is the sequence's")

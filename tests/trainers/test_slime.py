@@ -1,0 +1,292 @@
+"""Token credit between slime's two hooks, over its split into data-parallel ranks.
+
+slime itself needs Megatron and SGLang. Here are its `Sample` as documented, and its own one where a
+checkout is on PYTHONPATH; and what its splitter hands on, rebuilt from its source: an allow-list of
+fields, one entry for each sample of the rank's partition.
+"""
+
+import dataclasses
+import importlib.util
+import sys
+import types
+
+import numpy as np
+import pytest
+from placement import assert_placed, by_id, reference
+
+from ktae.errors import InputError
+from ktae.trainers.slime import HOOK, post_process_rewards, token_advantages
+
+torch = pytest.importorskip("torch", reason="slime's hooks work on torch tensors")
+
+
+@dataclasses.dataclass
+class DocumentedSample:
+    """The fields that the hooks read."""
+
+    group_index: int | None = None
+    rollout_id: int | None = None
+    tokens: list = dataclasses.field(default_factory=list)
+    response_length: int = 0
+    reward: object = None
+    loss_mask: list | None = None
+    remove_sample: bool = False
+    metadata: dict = dataclasses.field(default_factory=dict)
+
+    def get_reward_value(self, args):
+        return self.reward[args.reward_key] if args.reward_key else self.reward
+
+
+def slimes_own(name):
+    """A class or function of a checkout of slime; the name on PyPI is another project."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        found = importlib.util.find_spec("slime.utils.types") is not None
+    except ModuleNotFoundError:
+        found = False
+    if not found:
+        pytest.skip("needs a checkout of slime on PYTHONPATH (docs/slime.md)")
+    return getattr(importlib.import_module(module), attribute)
+
+
+@pytest.fixture(params=["documented", "slime's own"])
+def sample_class(request):
+    return (
+        DocumentedSample
+        if request.param == "documented"
+        else slimes_own("slime.utils.types.Sample")
+    )
+
+
+def arguments(**given):
+    return types.SimpleNamespace(
+        **{
+            "advantage_estimator": "grpo",
+            "normalize_advantages": False,
+            "use_opsm": False,
+            "custom_advantage_function_path": HOOK,
+            "rewards_normalization": True,
+            "grpo_std_normalization": False,
+            "reward_key": None,
+        }
+        | given
+    )
+
+
+def eight(sample_class):
+    """Two groups of four; prompts of three tokens, responses of one to four."""
+    lengths = [4, 1, 2, 3, 2, 4, 1, 3]
+    found = []
+    for i, n in enumerate(lengths):
+        response = [20 * (i + 1) + j for j in range(n)]
+        found.append(
+            sample_class(
+                group_index=i // 4, tokens=[1, 2, 3, *response], response_length=n, reward=i % 2
+            )
+        )
+    found[3].loss_mask = [1, 0, 1]
+    return found
+
+
+def train_data(samples, rewards):
+    """As slime makes it of samples, as far as the hooks go."""
+    masks = [s.loss_mask or [1] * s.response_length for s in samples]
+    return {
+        "tokens": [s.tokens for s in samples],
+        "response_lengths": [s.response_length for s in samples],
+        "total_lengths": [len(s.tokens) for s in samples],
+        "rewards": rewards,
+        "loss_masks": [m if not s.remove_sample else [0] * len(m)
+                       for m, s in zip(masks, samples, strict=True)],
+        "advantages": ["dropped"] * len(samples),
+    }  # fmt: skip
+
+
+def split(data, partitions):
+    """The fields that slime's splitter hands on, for each rank; `kl` is made on the rank."""
+    allowed = ("tokens", "response_lengths", "total_lengths", "rewards", "loss_masks")
+    for partition in partitions:
+        part = {key: [data[key][i] for i in partition] for key in allowed}
+        kl = [torch.zeros(n) for n in part["response_lengths"]]
+        yield part | {"kl": kl, "partition": partition}
+
+
+def trained(samples, args, partitions):
+    """Each sample's token advantages, after both hooks and the split."""
+    raw, rewards = post_process_rewards(args, samples)
+    assert raw == [float(s.get_reward_value(args)) for s in samples]
+    found = {}
+    for part in split(train_data(samples, rewards), partitions):
+        token_advantages(args, part)
+        for i, values, same in zip(
+            part["partition"], part["advantages"], part["returns"], strict=True
+        ):
+            assert values.dtype == torch.float32 and torch.equal(values, same)
+            found[i] = values
+        assert all(isinstance(reward, float) for reward in part["rewards"])
+        assert part["credit/correct"] == [part["credit/correct"][0]] * len(part["partition"])
+    return [found[i] for i in range(len(samples))]
+
+
+WHOLE = [list(range(8))]
+SPLIT = [[1, 2, 4, 7], [0, 3, 5, 6]]
+"""What slime's scheduler made of two groups of four: neither rank has a whole one."""
+
+
+@pytest.mark.parametrize("partitions", [WHOLE, SPLIT], ids=["one rank", "two ranks"])
+def test_the_credit_of_a_token_is_at_that_token(sample_class, partitions):
+    samples = eight(sample_class)
+    found = trained(samples, arguments(ktae={"credit": by_id}), partitions)
+    for sample, values in zip(samples, found, strict=True):
+        mask = sample.loss_mask or [1] * sample.response_length
+        assert_placed(sample.tokens[3:], mask, values, sample.reward - 0.5)
+
+
+def test_groups_that_cross_ranks_have_the_same_credit():
+    args = arguments()
+    whole, parts = (trained(eight(DocumentedSample), args, p) for p in (WHOLE, SPLIT))
+    for a, b in zip(whole, parts, strict=True):
+        assert torch.equal(a, b)
+    assert max(float(values.abs().max()) for values in whole) > 0.5
+
+
+def test_slimes_own_schedule_splits_groups():
+    schedule = slimes_own("slime.utils.dp_schedule.build_dp_schedule")
+    args = types.SimpleNamespace(
+        use_dynamic_batch_size=True, max_tokens_per_gpu=8, micro_batch_size=None,
+        balance_data=False, balance_by_flops=False,
+    )  # fmt: skip
+    config = {"dp_size": 2, "cp_size": 1, "vpp_size": 1, "microbatch_group_size_per_vp_stage": 1}
+    samples = eight(DocumentedSample)
+    lengths = [len(sample.tokens) for sample in samples]
+    partitions, *_ = schedule(
+        args, config, lengths, global_batch_size=8, rollout_indices=list(range(8))
+    )
+    assert any(len({i // 4 for i in partition}) > 1 for partition in partitions)
+    found = trained(samples, arguments(ktae={"credit": by_id}), partitions)
+    assert_placed(samples[0].tokens[3:], [1] * 4, found[0], -0.5)
+
+
+def test_rollout_advantages_follow_slimes_flags():
+    rewards = np.array([0.0, 1.0, 0.0, 1.0])
+    z = (rewards - 0.5) / (rewards.std(ddof=1) + 1e-6)
+    zero = {"ktae": {"credit": lambda token_ids, mask, correct, groups: 0.0 * token_ids}}
+    for flags, expected in (
+        ({"grpo_std_normalization": True}, z),
+        ({"grpo_std_normalization": False}, rewards - 0.5),
+        ({"rewards_normalization": False}, rewards),
+    ):
+        found = trained(eight(DocumentedSample), arguments(**flags, **zero), WHOLE)
+        assert [float(values[0]) for values in found[:4]] == pytest.approx(expected.tolist())
+
+
+def test_samples_of_one_rollout_are_one_rollout():
+    """Each as a rollout of its own would be five instead of three."""
+
+    def of(rollout, response, reward):
+        return DocumentedSample(0, rollout, [1, *response], len(response), reward)
+
+    samples = [of(7, [10, 11], 1), of(8, [10, 13], 0), of(7, [12], 1), of(8, [14], 0),
+               of(None, [12, 12], 1)]  # fmt: skip
+    found = trained(samples, arguments(), [[4, 0, 3], [1, 2]])
+    expected = reference([[10, 11, 12], [10, 13, 14], [12, 12]], [1, 0, 1], [0] * 3)
+    base = [1 / 3, -2 / 3, 1 / 3]
+    pairs = [(0, 2), (1, 3), (4,)]
+    for places, credit, advantage in zip(pairs, expected, base, strict=True):
+        values = np.concatenate([found[i].numpy() for i in places])
+        assert values - advantage == pytest.approx(np.array(credit), abs=1e-6)
+
+
+def test_removed_samples_have_no_tokens():
+    samples = eight(DocumentedSample)
+    samples[1].remove_sample = True
+    found = trained(samples, arguments(ktae={"credit": by_id}), SPLIT)
+    assert found[1].tolist() == [0.0]
+
+
+@pytest.mark.parametrize("place", ["metadata", "reward"])
+def test_correctness_is_in_the_metadata_or_the_reward(place):
+    def of(response, shaped, right):
+        named = {"right": right}
+        reward = {"shaped": shaped} | (named if place == "reward" else {})
+        return DocumentedSample(
+            0, None, response, 2, reward, metadata=named if place == "metadata" else {}
+        )
+
+    samples = [of([10, 11], -1.0, 1), of([12, 11], 1.0, 0)]
+    args = arguments(reward_key="shaped", ktae={"correctness": "right"})
+    found = trained(samples, args, [[0, 1]])
+    assert float(found[0][0]) > -1 and float(found[1][0]) < 1
+
+
+def test_context_parallel_ranks_get_their_parts(monkeypatch):
+    """With slime's own slicing, and Megatron's answer to which rank this is."""
+    slimes_own("slime.utils.types.Sample")
+    size = {"size": 2, "rank": 0}
+    mpu = types.ModuleType("mpu")
+    mpu.get_context_parallel_rank = lambda: size["rank"]
+    mpu.get_context_parallel_world_size = lambda: size["size"]
+    core, megatron = types.ModuleType("megatron.core"), types.ModuleType("megatron")
+    core.mpu = mpu
+    for name, module in (("megatron", megatron), ("megatron.core", core)):
+        monkeypatch.setitem(sys.modules, name, module)
+    path = importlib.util.find_spec("slime.backends").submodule_search_locations[0]
+    spec = importlib.util.spec_from_file_location(
+        "slime.backends.megatron_utils.cp_utils", f"{path}/megatron_utils/cp_utils.py"
+    )
+    cp_utils = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(cp_utils)
+    package = types.ModuleType("slime.backends.megatron_utils")
+    monkeypatch.setitem(sys.modules, "slime.backends.megatron_utils", package)
+    monkeypatch.setitem(sys.modules, "slime.backends.megatron_utils.cp_utils", cp_utils)
+    samples = eight(DocumentedSample)
+    args = arguments(ktae={"credit": by_id}, context_parallel_size=2)
+    _, rewards = post_process_rewards(args, samples)
+    (part,) = split(train_data(samples, rewards), WHOLE)
+    slice_ = cp_utils.slice_log_prob_with_cp
+    got = [[] for _ in samples]
+    for size["rank"] in (0, 1):
+        lengths = zip(part["total_lengths"], part["response_lengths"], strict=True)
+        local = [slice_(list(range(n)), total, n) for total, n in lengths]
+        mine = part | {"kl": [torch.zeros(len(own)) for own in local]}
+        token_advantages(args, mine)
+        for i, (own, values) in enumerate(zip(local, mine["advantages"], strict=True)):
+            got[i] += list(zip(own, values.tolist(), strict=True))
+    for i, sample in enumerate(samples):
+        values = [value for _, value in sorted(got[i])]
+        assert_placed(
+            sample.tokens[3:], sample.loss_mask or [1] * len(values), values, sample.reward - 0.5
+        )
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"advantage_estimator": "gspo"}, "--advantage-estimator is 'gspo'"),
+        ({"normalize_advantages": True}, "--normalize-advantages is True, which whitens"),
+        ({"use_opsm": True}, "--use-opsm is True"),
+        ({"custom_advantage_function_path": None}, "--custom-advantage-function-path is None"),
+        ({"ktae": {"credits": "paper"}}, "did you mean credit"),
+    ],
+)
+def test_what_would_erase_credit_is_refused(given, message):
+    with pytest.raises(InputError, match=message):
+        post_process_rewards(arguments(**given), eight(DocumentedSample))
+
+
+def test_one_hook_without_the_other_is_refused():
+    samples = eight(DocumentedSample)
+    (part,) = split(train_data(samples, [0.5] * 8), WHOLE)
+    with pytest.raises(InputError, match="--custom-reward-post-process-path"):
+        token_advantages(arguments(), part)
+    samples[2].group_index = None
+    with pytest.raises(InputError, match="sample 2 has no group_index"):
+        post_process_rewards(arguments(), samples)
+
+
+def test_lengths_that_do_not_fit_are_refused():
+    samples = eight(DocumentedSample)
+    (part,) = split(train_data(samples, post_process_rewards(arguments(), samples)[1]), WHOLE)
+    part["kl"][0] = torch.zeros(3)
+    with pytest.raises(InputError, match="sample 0: 4 advantages; expected 3"):
+        token_advantages(arguments(), part)

@@ -1,0 +1,230 @@
+"""Token credit in tinker-cookbook's own data."""
+
+import asyncio
+import importlib.metadata
+import runpy
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from extras import installed
+from placement import assert_placed, by_id, reference
+
+from ktae.errors import InputError
+
+if not (installed("tinker") and installed("tinker-cookbook")):
+    pytest.skip(
+        "needs tinker and tinker-cookbook, whose pins conflict with other extras: "
+        "make test-trainers",
+        allow_module_level=True,
+    )
+
+import tinker
+import torch
+from tinker_cookbook.completers import TokensWithLogprobs
+from tinker_cookbook.rl import data_processing, train
+from tinker_cookbook.rl.types import Trajectory, TrajectoryGroup, Transition
+
+from ktae.trainers.tinker import token_credit, trajectory_credit, with_credit
+
+
+def turn(observation, action, **metrics):
+    """A transition with these tokens."""
+    return Transition(
+        ob=tinker.ModelInput.from_ints(observation),
+        ac=TokensWithLogprobs(tokens=action, maybe_logprobs=[-0.5] * len(action)),
+        reward=0.0,
+        episode_done=True,
+        metrics=metrics,
+    )
+
+
+def group(*trajectories, rewards, metrics=None):
+    return TrajectoryGroup(
+        trajectories_G=[
+            Trajectory(transitions=list(turns), final_ob=tinker.ModelInput.from_ints([]))
+            for turns in trajectories
+        ],
+        final_rewards_G=list(rewards),
+        metrics_G=metrics or [{} for _ in trajectories],
+    )
+
+
+MERGED = [turn([1, 2], [10, 11]), turn([1, 2, 10, 11, 3], [12, 13, 14])]
+"""Two turns of which the second continues the first: one datum."""
+APART = [turn([1, 2], [20, 21]), turn([4, 5, 6], [22])]
+"""Two turns that do not: two data of one rollout."""
+UNPARSED = [turn([1, 2], [30], parse_error_masked=1.0), turn([1, 2, 30, 3], [31, 32])]
+"""The first turn could not be parsed, and the cookbook masks it."""
+PLAIN = [turn([1, 2], [40, 41, 42, 43])]
+
+
+def groups():
+    return [
+        group(PLAIN, MERGED, APART, UNPARSED, rewards=[1.0, 0.0, 1.0, 0.0]),
+        group([turn([7], [50, 51])], [turn([7], [52])], rewards=[0.0, 1.0]),
+    ]
+
+
+def assembled(made, **options):
+    advantages = data_processing.compute_advantages(made)
+    assemble = with_credit(data_processing.assemble_training_data, **options)
+    data, places = assemble(made, advantages)
+    tensors = [{key: x.to_torch() for key, x in datum.loss_fn_inputs.items()} for datum in data]
+    return data, places, tensors, advantages
+
+
+def test_the_credit_of_a_token_is_at_that_token():
+    data, places, tensors, advantages = assembled(groups(), credit=by_id)
+    assert len(data) == 7  # one more than there are trajectories
+    for place, own in zip(places, tensors, strict=True):
+        advantage = float(advantages[place["group_idx"]][place["traj_idx"]])
+        assert_placed(own["target_tokens"], own["mask"], own["advantages"], advantage)
+
+
+def test_nothing_but_advantages_changes():
+    made = groups()
+    plain, places = data_processing.assemble_training_data(
+        made, data_processing.compute_advantages(made)
+    )
+    data, same_places, tensors, _ = assembled(groups(), credit=by_id)
+    assert places == same_places
+    for before, after, own in zip(plain, data, tensors, strict=True):
+        assert before.model_input == after.model_input
+        assert set(own) == {"target_tokens", "logprobs", "advantages", "mask"}
+        for name in set(own) - {"advantages"}:
+            assert torch.equal(before.loss_fn_inputs[name].to_torch(), own[name])
+        assert own["advantages"].dtype == torch.float32
+
+
+def several(repeat):
+    """A right and a wrong rollout that are each in two data, and two that are in one."""
+    right = [turn([1], [10, 11]), turn([2], [10, 12])]
+    wrong = [turn([1], [13, 11]), turn([2], [13, 14])]
+    return group(right, wrong, [turn([1], [10])], [turn([1], [14, 14])], rewards=repeat)
+
+
+def test_all_data_of_a_trajectory_are_one_rollout():
+    """Each of them as a rollout of its own would be six instead of four."""
+    rewards = [1.0, 0.0, 1.0, 0.0]
+    _, places, tensors, advantages = assembled([several(rewards)], credit="paper")
+    tokens = [[10, 11, 10, 12], [13, 11, 13, 14], [10], [14, 14]]
+    expected = reference(tokens, rewards, [0] * 4)
+    found = [[], [], [], []]
+    for place, own in zip(places, tensors, strict=True):
+        t = place["traj_idx"]
+        found[t] += (own["advantages"] - advantages[0][t])[own["mask"].bool()].tolist()
+    for row, other in zip(found, expected, strict=True):
+        assert row == pytest.approx(other, abs=1e-6)
+    assert max(map(max, expected)) > 0.1
+
+
+def test_trajectory_credit_is_what_the_data_get():
+    made = groups()
+    _, places, tensors, advantages = assembled(made, credit="paper")
+    by_turn = trajectory_credit(made, credit="paper")
+    for g, one in enumerate(made):
+        for t, trajectory in enumerate(one.trajectories_G):
+            found = by_turn[g][t]
+            lengths = [len(step.ac.tokens) for step in trajectory.transitions]
+            assert [len(values) for values in found] == lengths
+            kept = [
+                value
+                for step, values in zip(trajectory.transitions, found, strict=True)
+                for value in values
+                if not step.metrics.get("parse_error_masked")
+            ]
+            in_data = [
+                value
+                for place, own in zip(places, tensors, strict=True)
+                if place == {"group_idx": g, "traj_idx": t}
+                for value in (own["advantages"] - advantages[g][t])[own["mask"].bool()].tolist()
+            ]
+            assert kept == pytest.approx(in_data, abs=1e-6)
+    assert by_turn[0][3][0] == [0.0]  # the turn that could not be parsed
+
+
+def test_correctness_is_a_metric_of_a_step_or_of_the_trajectory():
+    """The reward says the opposite, as one with a penalty may."""
+    trajectories = [[turn([1], [10, 11], correct=1.0)], [turn([1], [12, 11], correct=0.0)]]
+    by_step = group(*trajectories, rewards=[-1.0, 1.0])
+    bare = [[turn([1], [10, 11])], [turn([1], [12, 11])]]
+    of_group = group(*bare, rewards=[-1.0, 1.0], metrics=[{"correct": 1.0}, {"correct": 0.0}])
+    for one in (by_step, of_group):
+        found = trajectory_credit([one], correctness="correct")
+        assert found[0][0][0][0] > 0 > found[0][1][0][0]
+    with pytest.raises(InputError, match=r"correctness is 'accuracy'; expected .* 'correct'"):
+        trajectory_credit([by_step], correctness="accuracy")
+
+
+class Tokenizer:
+    def decode(self, ids, **_):
+        return " ".join(map(str, ids))
+
+
+def prepared(made, **config):
+    """The cookbook's own step from trajectories to data, within the block."""
+    before = train.assemble_training_data, train.prepare_minibatch
+    settings = types.SimpleNamespace(loss_fn="importance_sampling", **config)
+    with token_credit(settings, credit=by_id):
+        builder = types.SimpleNamespace(logging_tags=lambda: [])
+        result = asyncio.run(
+            train.prepare_minibatch([builder] * len(made), made, Tokenizer(), None, 0.0, 0.0)
+        )
+    assert (train.assemble_training_data, train.prepare_minibatch) == before
+    return result
+
+
+def test_the_cookbooks_own_loop_gets_advantages_and_metrics():
+    """Its first groups are printed by the same function; the metrics are of the whole batch."""
+    many = [[turn([1], [100 + i])] for i in range(6)]
+    made = [group(*many, rewards=[1.0, 0.0] * 3), group(PLAIN, APART, rewards=[1.0, 1.0])]
+    data, metrics, *_ = prepared(made)
+    advantages = data_processing.compute_advantages(made)
+    values = [datum.loss_fn_inputs["advantages"].to_torch() for datum in data]
+    assert float(values[0][0]) == pytest.approx(float(advantages[0][0]) + 100 / 1024)
+    assert metrics["credit/correct"] == 5 / 8
+    assert "credit/mean_abs" in metrics
+
+
+@pytest.mark.parametrize("loss", ["gspo", "cross_entropy", "custom"])
+def test_losses_that_would_not_use_it_are_refused(loss):
+    with (
+        pytest.raises(InputError, match=f"loss_fn is '{loss}'.*'importance_sampling'"),
+        token_credit(types.SimpleNamespace(loss_fn=loss)),
+    ):
+        pass
+
+
+def test_a_loss_without_a_published_formula_warns(caplog):
+    config = types.SimpleNamespace(loss_fn="ppo", training_loss_fn=lambda: "stable_reinforce")
+    with token_credit(config):
+        assert "stable_reinforce" in caplog.text
+
+
+def test_the_loops_own_settings_have_the_field_that_is_checked():
+    config = train.Config.__annotations__
+    assert "loss_fn" in config
+
+
+def test_provenance_is_kept():
+    version = importlib.metadata.version("tinker-cookbook")
+    if tuple(map(int, version.split(".")[:2])) < (0, 6):
+        pytest.skip(f"tinker-cookbook {version} gives data no provenance")
+    made = group([turn([1, 2], [10, 11])], [turn([1, 2], [12])], rewards=[1.0, 0.0])
+    for one in made.trajectories_G:
+        for step in one.transitions:
+            object.__setattr__(step.ac, "sequence_id", "s")
+    data, *_ = assembled([made], credit=by_id)
+    assert all(datum.loss_fn_input_spans for datum in data)
+
+
+def test_the_example_goes_as_far_as_the_call_of_the_service(monkeypatch, capsys):
+    path = Path(__file__).resolve().parents[2] / "examples" / "tinker_rl.py"
+    monkeypatch.setattr(sys, "argv", [str(path), "--offline"])
+    runpy.run_path(str(path), run_name="__main__")
+    rows = capsys.readouterr().out.splitlines()
+    values = [float(word) for row in rows[:4] for word in row.split()[1::2]]
+    assert len(values) == 6 + 3 + 6 + 3 and rows[4].startswith("credit/mean_abs")
+    assert len(set(values)) > 2  # plain GRPO has one advantage for right, one for wrong
