@@ -51,8 +51,7 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
         """Set `advantages` and `returns` of one task's experiences, (response length,) each.
 
         Experiences of one run, the steps of an agent, are one rollout. Its verdict is its last
-        step's. Where the task has a single run, the workflow does not tell runs apart, and each
-        experience is a rollout.
+        step's. Some workflows give all experiences the same run; then each is a rollout.
         """
         exps, metrics = super().calculate_group_advantage(group_id, exps, precomputed_std)
         if not exps:  # all rewards were equal, and Trinity leaves the group out
