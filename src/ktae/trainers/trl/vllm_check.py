@@ -138,7 +138,9 @@ def check(folder: Path, credit: str | None, synced: Sequence[bool]) -> list[Step
     )
     make_model(language, seed=0).save_pretrained(folder / "model")
     arguments["processing_class"].save_pretrained(folder / "model")
-    arguments["model"] = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32)
+    arguments["model"] = AutoModelForCausalLM.from_pretrained(
+        folder / "model", dtype=torch.float32, trust_remote_code=False
+    )
     witness = Witness(synced)
     trainer = KTAETrainer(
         **arguments, credit=credit, callbacks=[witness], on_rollouts=witness.compare
