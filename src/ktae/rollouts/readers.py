@@ -24,7 +24,7 @@ from ktae.rollouts.rows import is_null, to_record_row
 from ktae.rollouts.schemas import detect
 from ktae.rollouts.schemas.base import Row, Schema, Source
 from ktae.rollouts.schemas.nested import PLAIN, by_fields, override, parse_fields, require_fields
-from ktae.rollouts.schemas.training import is_padding
+from ktae.rollouts.schemas.training import goes_on, is_padding
 from ktae.rollouts.suggestion import UnknownRowsError, options_for, template_for
 from ktae.rollouts.tolerance import Tolerance
 
@@ -107,10 +107,7 @@ def plain_rows(
     found: set[str] = set()
     if options.fields:
         require_fields(iterate_rows(path), options.fields)
-    for row, where in iterate_rows(path):
-        if is_padding(row):
-            tolerance.padding += 1
-            continue
+    for row, where in _of_rollouts(iterate_rows(path), tolerance):
         try:
             schema, rollouts = _rollouts_of(row, where, source, options)
         except InputError as error:
@@ -124,6 +121,22 @@ def plain_rows(
             _hint(row, plain, schema, options, tolerance)
             yield plain, where, schema or PLAIN
     tolerance.repeated += source.skipped
+
+
+def _of_rollouts(rows: Iterator[tuple[Any, str]], tolerance: Tolerance) -> Iterator[Any]:
+    """The rows without verl's padding, and without those outputs that a session went on after."""
+    held = None
+    for row, where in rows:
+        if is_padding(row):
+            tolerance.padding += 1
+            continue
+        if held is not None and goes_on(held[0], row):
+            tolerance.intermediate += 1
+        elif held is not None:
+            yield held
+        held = row, where
+    if held is not None:
+        yield held
 
 
 def files_in(path: Path, tolerance: Tolerance) -> list[Path]:

@@ -51,6 +51,22 @@ def is_padding(row: object) -> bool:
     )
 
 
+def goes_on(row: object, following: object) -> bool:
+    """Whether the next row of verl's dump is a later output of the same session: of several, only
+    the last is a rollout. verl writes them one after another, numbered from 0 on."""
+    keys = []
+    for each in (row, following):
+        if not isinstance(each, dict) or not each.keys() >= set(VERL_FIELDS):
+            return False
+        key = str(each.get("uid", ""))
+        if not VERL_KEY.fullmatch(key):
+            return False
+        session, _, output = key.rpartition("_")
+        keys.append((each["step"], session, int(output)))
+    (*first, output), (*second, after) = keys
+    return first == second and after == output + 1
+
+
 def step_of(path: Path) -> int | None:
     """The step that a file's name tells, or else its folder's; None where neither does."""
     found = STEP.search(path.name) or STEP.fullmatch(path.parent.name)
