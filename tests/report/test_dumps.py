@@ -53,6 +53,17 @@ def test_verl_padding_rows_are_no_rollouts(tmp_path):
     assert len(outputs.read(path)) == 2
 
 
+def test_of_a_session_of_verl_s_the_last_output_is_the_rollout(tmp_path):
+    """In the order in which verl 0.9.1 sorts them: prompt, session, output."""
+    keys = ["a_0_0", "a_0_1", "a_0_2", "a_1_0", "a_1_1", "a_2_0", "b_0_0", "b_1_1"]
+    rows = [VERL | {"uid": key, "output": key} for key in keys]
+    rows.append(VERL | {"uid": "b_1_2", "output": "next step", "step": VERL["step"] + 1})
+    path = write_lines(tmp_path / "1.jsonl", rows)
+    kept = ["a_0_2", "a_1_1", "a_2_0", "b_0_0", "b_1_1", "next step"]
+    assert [row["response"] for row in read(path)] == kept
+    assert inputs.load([path]).tolerance.intermediate == 3
+
+
 @pytest.mark.slow
 def test_what_the_real_verl_writes(tmp_path):
     require("verl")

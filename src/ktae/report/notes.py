@@ -183,6 +183,14 @@ def _about_rows(dump: Dump) -> list[Note]:
                 "and dumps them as well.",
             )
         )
+    if tolerance.intermediate:
+        found.append(
+            Note(
+                False,
+                f"{tolerance.intermediate:,} intermediate outputs were left out",
+                "An agent's session with several outputs is one rollout: its last output.",
+            )
+        )
     if tolerance.without_group:
         found.append(
             Note(

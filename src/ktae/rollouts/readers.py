@@ -24,7 +24,7 @@ from ktae.rollouts.rows import is_null, to_record_row
 from ktae.rollouts.schemas import detect
 from ktae.rollouts.schemas.base import Row, Schema, Source
 from ktae.rollouts.schemas.nested import PLAIN, by_fields, override, parse_fields, require_fields
-from ktae.rollouts.schemas.training import is_padding
+from ktae.rollouts.schemas.training import goes_on, is_padding
 from ktae.rollouts.suggestion import UnknownRowsError, options_for, template_for
 from ktae.rollouts.tolerance import Tolerance
 
@@ -114,10 +114,7 @@ def plain_rows(
     found: set[str] = set()
     if options.fields:
         require_fields(iterate_rows(path), options.fields)
-    for row, where in iterate_rows(path):
-        if is_padding(row):
-            tolerance.padding += 1
-            continue
+    for row, where in _of_rollouts(iterate_rows(path), tolerance):
         try:
             schema, rollouts = _rollouts_of(row, where, source, options)
             _require_short(rollouts, where, options)
@@ -134,6 +131,7 @@ def plain_rows(
     tolerance.repeated += source.skipped
 
 
+<<<<<<< HEAD
 def _require_short(rollouts: Sequence[Row], where: str, options: Options) -> None:
     most = MAX_RESPONSE if options.max_response is None else options.max_response
     for rollout in rollouts:
@@ -143,6 +141,22 @@ def _require_short(rollouts: Sequence[Row], where: str, options: Options) -> Non
                 f"{where}: the response has {len(response):,} characters; expected at most "
                 f"{most:,} (--max-response takes longer ones)"
             )
+=======
+def _of_rollouts(rows: Iterator[tuple[Any, str]], tolerance: Tolerance) -> Iterator[Any]:
+    """The rows without verl's padding, and without those outputs that a session went on after."""
+    held = None
+    for row, where in rows:
+        if is_padding(row):
+            tolerance.padding += 1
+            continue
+        if held is not None and goes_on(held[0], row):
+            tolerance.intermediate += 1
+        elif held is not None:
+            yield held
+        held = row, where
+    if held is not None:
+        yield held
+>>>>>>> verl
 
 
 def files_in(path: Path, tolerance: Tolerance) -> list[Path]:

@@ -27,6 +27,8 @@ class Tolerance:
     """Rows whose text held half a surrogate pair, which is no text; shown as U+FFFD."""
     padding: int = 0
     """verl's padding rows, which are left out."""
+    intermediate: int = 0
+    """Outputs in the middle of an agent's session in verl's dump, which are left out."""
     repeated: int = 0
     """Rows that repeat rollouts of others: lm-evaluation-harness writes one row a filter."""
     rejected: list[str] = dataclasses.field(default_factory=list)

@@ -51,6 +51,24 @@ def is_padding(row: object) -> bool:
     )
 
 
+def goes_on(row: object, following: object) -> bool:
+    """Whether the next row of verl's dump is a later output of the same session: of several, only
+    the last is a rollout. verl writes them one after another, numbered from 0 on."""
+    first, second = _session_and_output(row), _session_and_output(following)
+    if first is None or second is None:
+        return False
+    return first[0] == second[0] and second[1] == first[1] + 1
+
+
+def _session_and_output(row: object) -> tuple[tuple[Any, str], int] | None:
+    """The step and session of a row of verl's dump, and the output's number."""
+    if not isinstance(row, dict) or not row.keys() >= set(VERL_FIELDS):
+        return None
+    key = str(row.get("uid", ""))
+    session, _, output = key.rpartition("_")
+    return ((row["step"], session), int(output)) if VERL_KEY.fullmatch(key) else None
+
+
 def step_of(path: Path) -> int | None:
     """The step that a file's name tells, or else its folder's; None where neither does."""
     found = STEP.search(path.name) or STEP.fullmatch(path.parent.name)
