@@ -131,7 +131,6 @@ def plain_rows(
     tolerance.repeated += source.skipped
 
 
-<<<<<<< HEAD
 def _require_short(rollouts: Sequence[Row], where: str, options: Options) -> None:
     most = MAX_RESPONSE if options.max_response is None else options.max_response
     for rollout in rollouts:
@@ -141,7 +140,8 @@ def _require_short(rollouts: Sequence[Row], where: str, options: Options) -> Non
                 f"{where}: the response has {len(response):,} characters; expected at most "
                 f"{most:,} (--max-response takes longer ones)"
             )
-=======
+
+
 def _of_rollouts(rows: Iterator[tuple[Any, str]], tolerance: Tolerance) -> Iterator[Any]:
     """The rows without verl's padding, and without those outputs that a session went on after."""
     held = None
@@ -156,7 +156,6 @@ def _of_rollouts(rows: Iterator[tuple[Any, str]], tolerance: Tolerance) -> Itera
         held = row, where
     if held is not None:
         yield held
->>>>>>> verl
 
 
 def files_in(path: Path, tolerance: Tolerance) -> list[Path]:
