@@ -376,6 +376,8 @@ def test_a_model_that_is_the_current_folder(
         (["eval", "m", "--benchmarks", "aime"], "no benchmark 'aime'; expected one of aime24"),
         (["eval", "m", "--template", "t"], "no template 't'; expected one of chat, qwen-math"),
         (["eval", "m", "--recipe", "r.yaml", "--data", "d"], "--recipe names the problems"),
+        (["eval", "m", "--recipe", "r.yaml", "--template", "chat"], "--recipe brings its own"),
+        (["eval", "m", "--template", "recipe"], "no template 'recipe'; expected one of chat"),
         (["eval", "m", "--problems", "4"], "--problems is for --recipe"),
         (["eval", "m", "--recipe", "demo.yaml"], "task is demo, which `ktae train` evaluates"),
         (["eval", "m", "--engine", "e"], "no engine 'e'; expected one of transformers, vllm"),

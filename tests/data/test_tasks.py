@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ktae.data import tasks
+from ktae.data import gym, tasks
 from ktae.errors import InputError
 from ktae.recipe import Recipe
 
@@ -14,6 +14,10 @@ from ktae.recipe import Recipe
 def make_recipe(task, **changes):
     content = {"name": "x", "steps": 2, "rollout": {"prompts_per_step": 3}, "task": task}
     return Recipe.model_validate(content | changes)
+
+
+def texts(rows):
+    return [row.prompt[-1]["content"] for row in rows]
 
 
 @pytest.fixture
@@ -69,12 +73,49 @@ def test_prepared_files(tmp_path):
     assert tasks.train_rows(recipe) == [tasks.TaskRow(prompt, "2", "2")]
 
 
+def test_held_out_problems_are_distinct_and_not_trained_on():
+    pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
+    few = {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}
+    recipe = make_recipe({"name": "chain_sum", "settings": few}, steps=20)
+    trained = texts(tasks.train_rows(recipe))
+    held_out = texts(tasks.held_out_rows(recipe, 40))
+    assert len(set(held_out)) == len(held_out) == 40
+    assert not set(held_out) & set(trained)
+    assert texts(tasks.held_out_rows(recipe, 5)) == held_out[:5]
+    assert len(tasks.held_out_rows(recipe, 1000)) < 200, "the task has not more"
+    for row in tasks.held_out_rows(recipe, 40)[::13]:
+        (verdict,) = tasks.grade(recipe, [row.answer], [row.reference])
+        assert verdict.correct == 1
+
+
+def test_the_seeds_of_two_runs_share_few_problems():
+    pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
+    first, second = (
+        set(texts(tasks.train_rows(make_recipe({"name": "chain_sum"}, seed=seed))))
+        for seed in (0, 1)
+    )
+    assert not first & second
+
+
+def test_a_scorer_that_fails_leaves_a_response_undecided(monkeypatch):
+    pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
+    recipe = make_recipe({"name": "chain_sum"})
+    (row, *_) = tasks.train_rows(recipe)
+
+    def fail(*_):
+        raise gym.ScorerError("MemoryError")
+
+    monkeypatch.setattr(gym, "_scored", fail)
+    (verdict,) = tasks.grade(recipe, ["7"], [row.reference])
+    assert (verdict.outcome, verdict.correct) == ("undecided", None)
+    assert "MemoryError" in verdict.reason
+
+
 def test_reasoning_gym_grades_its_own():
     pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
     recipe = make_recipe({"name": "chain_sum"})
     rows = tasks.train_rows(recipe)
     assert len(rows) == 6
-    assert rows != tasks.held_out_rows(recipe, 6)
     given = [rows[0].answer, "perhaps 123456789", "no idea"]
     verdicts = tasks.grade(recipe, given, [rows[0].reference] * 3)
     assert [verdict.outcome for verdict in verdicts] == ["correct", "incorrect", "unanswered"]

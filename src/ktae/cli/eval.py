@@ -44,13 +44,13 @@ def eval_(
     samples: options.Samples = 1,
     temperature: options.Temperature = 0.0,
     max_new_tokens: options.MaxNewTokens = None,
-    template: options.Template = "chat",
+    template: options.Template = None,
     engine: options.EngineName = "transformers",
     batch_size: options.BatchSize = None,
     seed: options.Seed = 0,
     output: options.Output = None,
     tokenizer: options.TokenizerName = None,
-    graders: options.Graders = "ktae",
+    graders: options.Graders = None,
     partial: options.Partial = False,
     correctness: Correctness = None,
     field: Fields = None,
@@ -65,12 +65,15 @@ def eval_(
 
     console = Console(highlight=False, markup=False)
     names = [name.strip() for name in benchmarks.split(",")] if benchmarks else None
-    how = _Grading(time_limit, workers, [name.strip() for name in graders.split(",")], show)
+    asked_graders = [name.strip() for name in graders.split(",")] if graders else []
+    how = _Grading(time_limit, workers, asked_graders, show)
     _check_graders(how, regrading=regrade is not None)
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade FILE")
     if recipe is not None and (regrade is not None or names or data):
         raise InputError("--recipe names the problems; expected no --regrade, --benchmarks, --data")
+    if recipe is not None and template is not None:
+        raise InputError("--recipe brings its own prompts; leave out --template")
     if problems is not None and recipe is None:
         raise InputError("--problems is for --recipe; benchmarks are taken whole")
     if regrade is not None:
@@ -80,12 +83,16 @@ def eval_(
     assert model is not None
     from ktae.cli import eval_problems
     from ktae.evaluation.engines import Sampling
+    from ktae.evaluation.templates import TEMPLATES
 
     if recipe is None:
         asked = eval_problems.of_benchmarks(names, data)
     else:
         asked = eval_problems.of_recipe(recipe, problems)
     sampling = Sampling(samples, temperature, max_new_tokens or asked.max_new_tokens)
+    if template is not None and template not in TEMPLATES:
+        raise InputError(f"no template {template!r}; expected one of {', '.join(TEMPLATES)}")
+    template = template or asked.template
     _evaluate(console, model, asked, template, engine, sampling, batch_size, seed, output, how)
 
 
@@ -135,13 +142,11 @@ def _evaluate(
     from ktae.cli.progress import Bars
     from ktae.evaluation import run
     from ktae.evaluation.engines import ENGINES
-    from ktae.evaluation.templates import TEMPLATES
     from ktae.files.hub import local_or_hub
 
     model = local_or_hub("model", model)
-    for what, name, known in (("template", template, TEMPLATES), ("engine", engine, ENGINES)):
-        if name not in known:
-            raise InputError(f"no {what} {name!r}; expected one of {', '.join(known)}")
+    if engine not in ENGINES:
+        raise InputError(f"no engine {engine!r}; expected one of {', '.join(ENGINES)}")
     if sampling.samples > 1 and sampling.temperature == 0:
         raise InputError("--samples above 1 needs --temperature above 0: greedy ones are all alike")
     problems = asked.load()
@@ -255,8 +260,10 @@ def _finish(
 
     verdicts = {}
     if own is not None:
-        how = dataclasses.replace(how, graders=[GYM, *(x for x in how.graders if x != DEFAULT)])
+        how = dataclasses.replace(how, graders=[GYM, *how.graders])
         verdicts[GYM] = own(outputs)
+    elif not how.graders:
+        how = dataclasses.replace(how, graders=[DEFAULT])
     for name in how.graders:
         if name in verdicts:
             continue

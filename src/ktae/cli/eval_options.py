@@ -45,7 +45,11 @@ MaxNewTokens = Annotated[
     typer.Option(min=1, help="Longest response [default: 3000; with --recipe the recipe's]."),
 ]
 Template = Annotated[
-    str, typer.Option(help="chat (the tokenizer's own), qwen-math (the paper's) or plain.")
+    str | None,
+    typer.Option(
+        help="chat (the tokenizer's own), qwen-math (the paper's) or plain [default: chat; with "
+        "--recipe the recipe's prompts]."
+    ),
 ]
 EngineName = Annotated[str, typer.Option(help="transformers or vllm.")]
 BatchSize = Annotated[
@@ -66,10 +70,11 @@ TokenizerName = Annotated[
     typer.Option(help="With --regrade: counts the lengths that the file does not hold."),
 ]
 Graders = Annotated[
-    str,
+    str | None,
     typer.Option(
         help="Comma-separated; with several, a table of where they disagree: ktae, ktae-boxed, "
-        "ktae-last, math-verify, strict-boxed, stored. The first one's verdicts count."
+        "ktae-last, math-verify, strict-boxed, stored. The first one's verdicts count [default: "
+        "ktae; with --recipe the task's own]."
     ),
 ]
 Partial = Annotated[

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 OwnVerdicts = Callable[["Sequence[Output]"], "list[Verdict]"]
 
+OF_RECIPE = "recipe"
+"""Stands for a template where the prompts are a recipe's."""
 MAX_NEW_TOKENS = 3000
 """As in the paper's evaluation."""
 
@@ -26,6 +28,8 @@ class Asked:
 
     load: Callable[[], list[BenchmarkProblem]]
     max_new_tokens: int = MAX_NEW_TOKENS
+    template: str = "chat"
+    """Where none is asked for."""
     own_verdicts: OwnVerdicts | None = None
     """Of a task that grades itself."""
 
@@ -69,5 +73,6 @@ def of_recipe(file: Path, n: int | None) -> Asked:
     return Asked(
         lambda: problems,
         recipe.rollout.max_response_length,
+        OF_RECIPE,
         own_verdicts if tasks.is_gym(recipe) else None,
     )

@@ -11,6 +11,7 @@ import difflib
 import functools
 import json
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from ktae.errors import InputError, one_line
@@ -23,6 +24,8 @@ DATA_SOURCE = "ktae/reasoning-gym"
 """verl's name of the data."""
 HELD_OUT_SEED = 1_000_003
 """Of the test problems."""
+SEEDS_APART = 10_000_019
+"""Between the seeds of two runs: reasoning-gym makes problem i of a seed from seed + i."""
 PROBES = ("", "x", "I do not know.")
 """Answers that no problem has."""
 
@@ -83,6 +86,27 @@ def problems(task: ReasoningGym, n: int, seed: int) -> list[GymProblem]:
     return found
 
 
+def held_out(task: ReasoningGym, n: int, seen: Collection[str]) -> list[GymProblem]:
+    """The first n problems of the test seed that are distinct and not among `seen`.
+
+    Fewer, where 64 n problems hold not so many: a task may have few problems.
+
+    Raises:
+        InputError: as `problems`; or there is none.
+    """
+    found: dict[str, GymProblem] = {}
+    size = n
+    while len(found) < n and size <= 64 * n:
+        size *= 2
+        found = {p.text: p for p in problems(task, size, HELD_OUT_SEED) if p.text not in seen}
+    if not found:
+        raise InputError(
+            f"all problems of reasoning-gym's task {task.name} are trained on; expected settings "
+            "with more problems"
+        )
+    return list(found.values())[:n]
+
+
 def messages(task: ReasoningGym, problem: str) -> list[dict[str, str]]:
     """The prompt: the recipe's instruction, where it has one, and the problem."""
     system = [{"role": "system", "content": task.instruction}] if task.instruction else []
@@ -117,11 +141,21 @@ def answer_in(response: str, reference: str) -> str | None:
 
 
 def _scored(dataset: Any, answer: str, entry: Any) -> float:
-    """What a scorer cannot read, and says so by an error, is worth nothing."""
+    """What a scorer cannot read, and says so by a ValueError or its like, is worth nothing.
+
+    Raises:
+        ScorerError: the scorer fails in another way, so nobody knows what the answer is worth.
+    """
     try:
         return float(dataset.score_answer(answer, entry))
-    except Exception:
+    except (ValueError, TypeError, LookupError, ArithmeticError, SyntaxError, AttributeError):
         return 0.0
+    except Exception as error:
+        raise ScorerError(f"{type(error).__name__}: {one_line(error)}") from error
+
+
+class ScorerError(RuntimeError):
+    """A scorer of reasoning-gym failed."""
 
 
 @functools.lru_cache(maxsize=8)

@@ -38,20 +38,20 @@ def train_rows(recipe: Recipe) -> list[TaskRow]:
     Raises:
         InputError: they cannot be made or read.
     """
-    n = recipe.steps * recipe.rollout.prompts_per_step
-    return _gym_rows(recipe, n, recipe.seed) if is_gym(recipe) else _rows(recipe, "train")
+    return _gym_rows(recipe, _gym_train(recipe)) if is_gym(recipe) else _rows(recipe, "train")
 
 
 def held_out_rows(recipe: Recipe, n: int | None = None) -> list[TaskRow]:
     """The first n held-out problems, by default `logging.eval_problems`; fewer if there are not so
-    many.
+    many. Those of reasoning-gym are distinct, and none of them is trained on.
 
     Raises:
         InputError: they cannot be made or read.
     """
     n = recipe.logging.eval_problems if n is None else n
     if is_gym(recipe):
-        return _gym_rows(recipe, n, gym.HELD_OUT_SEED)
+        seen = {problem.text for problem in _gym_train(recipe)}
+        return _gym_rows(recipe, gym.held_out(_gym_task(recipe), n, seen))
     return _rows(recipe, "test")[:n]
 
 
@@ -86,7 +86,10 @@ def gym_verdict(response: str, reference: str) -> Verdict:
     found = gym.answer_in(response, reference)
     if found is None:
         return Verdict(Outcome.UNANSWERED, None, "no answer was found")
-    score = gym.score(response, reference)
+    try:
+        score = gym.score(response, reference)
+    except gym.ScorerError as error:
+        return Verdict(Outcome.UNDECIDED, found, f"{GYM}'s scorer failed: {error}")
     outcome = Outcome.CORRECT if score == 1 else Outcome.INCORRECT
     return Verdict(outcome, found, f"{GYM} scores {score:g}")
 
@@ -104,11 +107,20 @@ def prepared_file(recipe: Recipe, split: str) -> Path:
     return Path(os.path.expanduser(recipe.data or "")) / "trl" / f"{split}.parquet"
 
 
-def _gym_rows(recipe: Recipe, n: int, seed: int) -> list[TaskRow]:
-    task: Any = recipe.task
+def _gym_task(recipe: Recipe) -> Any:
+    return recipe.task
+
+
+def _gym_train(recipe: Recipe) -> list[gym.GymProblem]:
+    """One problem for each prompt of the run; another seed has others."""
+    n = recipe.steps * recipe.rollout.prompts_per_step
+    return gym.problems(_gym_task(recipe), n, recipe.seed * gym.SEEDS_APART)
+
+
+def _gym_rows(recipe: Recipe, problems: Sequence[gym.GymProblem]) -> list[TaskRow]:
     return [
-        TaskRow(gym.messages(task, problem.text), problem.answer, problem.reference)
-        for problem in gym.problems(task, n, seed)
+        TaskRow(gym.messages(_gym_task(recipe), one.text), one.answer, one.reference)
+        for one in problems
     ]
 
 

@@ -235,6 +235,9 @@ class Following:
         except InputError as error:
             self._trouble(name, str(error))
             return
+        except Exception as error:  # it is not tried again, so the page has to go on saying it
+            self._trouble(name, f"{type(error).__name__}: {error}")
+            return
         with self._changed:
             number = self._publish()
             self._steps[file] = Step(number, name, len(dump.rollouts), rows)
@@ -295,14 +298,22 @@ class _Kept(Generic[K, V]):
 
 
 def _step_files(folder: Path) -> list[Path]:
-    """The step files of a run, in their order; none where there are none yet."""
+    """The step files of a run, in their order; none where there are none yet.
+
+    Raises:
+        InputError: the folder holds other things and nothing that can be read.
+    """
     inner = [folder / name for name in ("rollouts", "completions")]
     found = next((path for path in inner if path.is_dir()), None)
     if found is None and ((folder / "recipe.yaml").is_file() or not folder.is_dir()):
         return []  # ktae's other files are no rollouts
     try:
         return choose_files(found or folder)[0]
-    except (InputError, OSError):  # none yet, or one went away meanwhile
+    except OSError:  # one went away meanwhile
+        return []
+    except InputError:
+        if any((found or folder).iterdir()):
+            raise
         return []
 
 

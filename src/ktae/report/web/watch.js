@@ -30,7 +30,9 @@ async function follow() {
       take(await ask(known.session === null ? "changes" : `changes?after=${known.number}`));
       await show();
     } catch (error) {
-      tell(`The server does not answer: has it been stopped? (${onOneLine(error.message)})`, true);
+      const lost = error instanceof TypeError; // as fetch says it
+      const why = onOneLine(error.message);
+      tell(lost ? `The server does not answer: has it been stopped? (${why})` : why, true);
       await new Promise((resolve) => setTimeout(resolve, AGAIN_AFTER));
     }
   }

@@ -112,11 +112,18 @@ def _reward(_: Any, recipe: Recipe) -> RewardFunction:
         """1.0 correct, 0.0 incorrect or unanswered, None where the grader cannot tell; with a
         graded estimator reasoning-gym's own score."""
         if graded:
-            texts = map(text_of, completions)
-            return [gym.score(*pair) or 0.0 for pair in zip(texts, reference, strict=True)]
+            return [_score(*pair) for pair in zip(completions, reference, strict=True)]
         return [verdict.correct for verdict in tasks.grade(recipe, completions, reference)]
 
     return correct
+
+
+def _score(completion: Any, reference: str) -> float | None:
+    """reasoning-gym's score; 0 without an answer, None where the scorer fails."""
+    try:
+        return gym.score(text_of(completion), reference) or 0.0
+    except gym.ScorerError:
+        return None
 
 
 def _evaluate(model: Any, tokenizer: Any, recipe: Recipe) -> dict[str, float]:

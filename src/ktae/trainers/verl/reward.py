@@ -60,7 +60,10 @@ def compute_score(
         InputError: the demo without its limit, or in a language that is not installed here.
     """
     if data_source == gym.DATA_SOURCE:
-        score = gym.score(solution_str, ground_truth)
+        try:
+            score = gym.score(solution_str, ground_truth)
+        except gym.ScorerError:
+            return _scores(correct=False, undecided=True)
         return _scores(correct=score == 1, unanswered=score is None)
     language = _language(data_source)
     if language is not None:
