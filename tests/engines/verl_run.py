@@ -99,6 +99,8 @@ class Run:
             "KTAE_TEST_RECORD": str(self.record),
             # Ray would start a process for each of its CPUs, before anyone asks for one.
             "RAY_prestart_worker_first_driver": "0",
+            # On a machine that has much else to do, Ray takes longer to start than it waits.
+            "RAY_raylet_start_wait_time_s": "180",
         }
 
     def wait(self):

@@ -11,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINERS = ROOT / "src" / "ktae" / "trainers"
-SHARED = {"__init__", "curves", "doctor", "lists", "metrics", "models", "traces"}
+SHARED = {"__init__", "curves", "doctor", "lists", "metrics", "models", "strongest", "traces"}
 """Modules of that folder that are no engine's adapter."""
 
 with (TRAINERS / "support.csv").open(newline="", encoding="utf-8") as file:

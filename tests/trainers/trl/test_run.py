@@ -40,11 +40,11 @@ def test_a_run_that_lost_only_its_end_trains_no_further(recipe, tmp_path, monkey
     with monkeypatch.context() as patch:
         patch.setattr(module, "_summarise", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            module.run(recipe, folder, resume=False, on_step=lambda _: None)
+            module.run(recipe, folder, resume=False, on_step=lambda _: None, note=print)
     trained = AutoModelForCausalLM.from_pretrained(folder.model).state_dict()
     metrics = folder.metrics.read_text()
 
-    assert module.run(recipe, folder, resume=True, on_step=lambda _: None)
+    assert module.run(recipe, folder, resume=True, on_step=lambda _: None, note=print) == 0
     assert folder.metrics.read_text() == metrics
     assert len(list(folder.rollouts.iterdir())) == 2
     again = AutoModelForCausalLM.from_pretrained(folder.model).state_dict()

@@ -88,6 +88,9 @@ def test_a_key_that_hydra_cannot_spell(key):
 
 characters = st.characters(exclude_categories=["Cs"])
 texts = st.text(characters) | st.text("\\\"'\n ~é.:/-+_=,${}[]()019eaEinfNtrulsTF")
+texts = texts.filter(
+    lambda text: "${" not in text and text != "???"
+)  # refused, as tested elsewhere
 keys = st.from_regex(r"[a-z_][a-z0-9_.@-]*", fullmatch=True).filter(
     lambda key: key not in ("null", "true", "false", "nan", "inf")
 )
