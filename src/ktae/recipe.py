@@ -315,6 +315,15 @@ class Recipe(Section):
         """`demo`, `math`, or the source of a mapping, such as `reasoning-gym`."""
         return self.task if isinstance(self.task, str) else self.task.source
 
+    @property
+    def wants_scores(self) -> bool:
+        """Whether the reward is the task's own score, and not its verdict."""
+        return (
+            isinstance(self.task, ReasoningGym)
+            and self.credit is not None
+            and self.credit.score_range is not None
+        )
+
     @pydantic.model_validator(mode="after")
     def _minibatches_divide(self) -> Recipe:
         rollouts = self.rollout.prompts_per_step * self.rollout.group_size

@@ -171,3 +171,22 @@ def test_verl_s_own_loader_finds_it_and_it_scores_reasoning_gym_s_rows(verl, tmp
         assert score(solution_str=f"It is {right}.", **given) == outcome(score=1, acc=1)
         assert score(solution_str=f"It is {right + 1}.", **given) == outcome()
         assert score(solution_str="No idea.", **given) == outcome(unanswered=1)
+
+
+def test_a_graded_estimator_gets_reasoning_gym_s_score(tmp_path):
+    pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
+    from ktae.data import gym
+    from ktae.recipe import ReasoningGym, Recipe
+    from ktae.trainers.verl.overrides import Paths, overrides
+
+    task = ReasoningGym(name="letter_counting", answer="whole")
+    (problem,) = gym.problems(task, 1, 0)
+    given = gym.DATA_SOURCE, f"perhaps {problem.answer}", problem.reference
+    assert compute_score(*given)["acc"] == 0
+    assert 0 < compute_score(*given, graded=True)["acc"] < 1
+    key = "+reward.custom_reward_function.reward_kwargs.graded"
+    paths = Paths("model", tmp_path, tmp_path, tmp_path)
+    for graded in (True, False):
+        credit = {"estimator": "calibrated", "graded_rewards": graded}
+        recipe = Recipe.model_validate({"name": "x", "steps": 1, "task": task, "credit": credit})
+        assert (key in overrides(recipe, paths, resume=False, environment={})) == graded

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import resource
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +54,11 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
             `algorithm.patience` steps; everything until then is in the folder.
     """
     transformers_logging.disable_progress_bar()  # on_step shows the progress
+    if recipe.trl.vllm and not torch.cuda.is_available():
+        raise InputError(
+            "trl.vllm is true and there is no GPU here: vLLM on a CPU cannot take the weights that "
+            "TRL sends it; leave trl.vllm out"
+        )
     if resume:
         _require_unfinished(recipe, folder)
     else:
@@ -76,6 +82,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
         elif is_main:
             folder.create(recipes.dump(recipe))
         if is_main and not folder.before.exists():
+            note("evaluating the model before its training")
             write_json(folder.before, task.evaluate(trainer.model, tokenizer, recipe))
         trainer.accelerator.wait_for_everyone()
         _train(trainer, steps, checkpoint, done=done >= recipe.steps)
@@ -87,6 +94,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
         if is_main:
             with atomic_folder(folder.model) as temporary:
                 trainer.save_model(str(temporary))
+            note("evaluating the trained model")
             _summarise(recipe, folder, task, trainer.model, tokenizer)
     trainer.accelerator.wait_for_everyone()
     return 0
@@ -281,6 +289,8 @@ def _summarise(recipe: Recipe, folder: RunFolder, task: Task, model: Any, tokeni
             "before": json.loads(folder.before.read_text(encoding="utf-8")),
             "after": task.evaluate(model, tokenizer, recipe),
             # Medians: a checkpoint now and then takes a moment.
+            "training_seconds": sum(line["seconds"] for line in lines),
+            "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "seconds_per_step": statistics.median(line["seconds"] for line in lines),
             "credit_seconds_per_step": statistics.median(credit_seconds)
             if credit_seconds

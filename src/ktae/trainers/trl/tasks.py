@@ -104,14 +104,10 @@ def _train_set(recipe: Recipe) -> Dataset:
 
 
 def _reward(_: Any, recipe: Recipe) -> RewardFunction:
-    graded = (
-        tasks.is_gym(recipe) and recipe.credit is not None and recipe.credit.score_range is not None
-    )
-
     def correct(completions: list[Any], reference: list[str], **_: Any) -> list[float | None]:
         """1.0 correct, 0.0 incorrect or unanswered, None where the grader cannot tell; with a
         graded estimator reasoning-gym's own score."""
-        if graded:
+        if recipe.wants_scores:
             return [_score(*pair) for pair in zip(completions, reference, strict=True)]
         return [verdict.correct for verdict in tasks.grade(recipe, completions, reference)]
 

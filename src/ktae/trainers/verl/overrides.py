@@ -226,9 +226,11 @@ def _reward(recipe: Recipe) -> Overrides:
         "reward.custom_reward_function.name": "compute_score",
     }
     longest = recipe.rollout.max_response_length
+    kwargs = "+reward.custom_reward_function.reward_kwargs"
     if recipe.task == "demo":
-        kwargs = "+reward.custom_reward_function.reward_kwargs"
         settings[f"{kwargs}.max_response_length"] = longest
+    if recipe.wants_scores:
+        settings[f"{kwargs}.graded"] = True
     if recipe.algorithm.overlong_buffer:
         buffer = "+reward.reward_kwargs.overlong_buffer_cfg"
         settings |= {

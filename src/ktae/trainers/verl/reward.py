@@ -39,6 +39,7 @@ def compute_score(
     extra_info: dict[str, Any] | None = None,
     *,
     max_response_length: int | None = None,
+    graded: bool = False,
     **_: Any,
 ) -> dict[str, float]:
     """Grade one response.
@@ -50,6 +51,7 @@ def compute_score(
         ground_truth: the answer (text or a number), or a list of accepted ones.
         extra_info: not used.
         max_response_length: the limit in tokens, which the demo needs.
+        graded: whether reasoning-gym's score itself is given, for an estimator of graded rewards.
 
     Returns:
         `score` 1 or 0, the reward before any shaping; `acc`, the same, which verl's shaping leaves
@@ -64,7 +66,8 @@ def compute_score(
             score = gym.score(solution_str, ground_truth)
         except gym.ScorerError:
             return _scores(correct=False, undecided=True)
-        return _scores(correct=score == 1, unanswered=score is None)
+        correct = (score or 0.0) if graded else score == 1
+        return _scores(correct=correct, unanswered=score is None)
     language = _language(data_source)
     if language is not None:
         return _demo(language, solution_str, ground_truth, max_response_length)
@@ -115,7 +118,7 @@ def math_grader() -> GradingPool:
 
 
 def _scores(
-    *, correct: bool, unanswered: bool = False, undecided: bool = False
+    *, correct: float, unanswered: bool = False, undecided: bool = False
 ) -> dict[str, float]:
     """Numbers throughout: verl averages them over the validation set."""
     return {
