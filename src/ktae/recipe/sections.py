@@ -1,23 +1,17 @@
-"""One experiment as a typed file: what to train, on what, with which method."""
+"""The sections of a recipe, each with its settings, their defaults and their ranges."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import pydantic
-import yaml
 from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, Tag
 
 from ktae.demo import language_named
-from ktae.errors import InputError
-from ktae.estimators import AdvantageEstimator, Estimator, from_section, to_section
-from ktae.estimators.transforms import innermost
+from ktae.estimators import Estimator, from_section, to_section
 from ktae.evaluation.templates import INSTRUCTION
-from ktae.files.typed import Section, explain, parse_yaml, read_mapping
-from ktae.recipe_legacy import translated
+from ktae.files.typed import Section
 
 Positive = Annotated[int, Field(gt=0)]
 
@@ -262,185 +256,3 @@ class Logging(Section):
     report_to: tuple[str, ...] = ()
     """Trackers besides the run folder's own metrics: `tensorboard`; `trackio` and `wandb`, which
     get each step's strongest tokens as a table, too."""
-
-
-LONGEST_NAME = 200
-"""Characters: file systems take 255 bytes, and what is made of the name has ends of its own."""
-
-
-class Recipe(Section):
-    """One experiment."""
-
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-    """The run's name: letters, digits, `.`, `_`, `-`, at most 200 characters."""
-
-    task: Task = "demo"
-    """Where prompts, answers and the reward come from: `demo`, `math` (with `data`), or a mapping
-    whose `source` is `reasoning-gym`, `gsm8k`, `math12k`, `math-l3-5` or `file`."""
-
-    data: str | None = None
-    """The folder that `ktae data prepare` wrote, for task `math`."""
-
-    seed: Annotated[int, Field(ge=0)] = 0
-    """Seed of sampling and data order."""
-
-    steps: Positive
-    """Training steps: batches of rollouts that are sampled."""
-
-    demo: Demo = Demo()
-    """For task `demo`."""
-    model: Model = Model()
-    rollout: Rollout = Rollout()
-    algorithm: Algorithm = Algorithm()
-    credit: Credit | None = None
-    """The estimator of token credit: the name of a preset, such as `calibrated`, or a mapping with
-    `estimator`, its settings and `transforms`; null trains on the rollout advantages alone."""
-    optimizer: Optimizer = Optimizer()
-    trl: Trl = Trl()
-    verl: Verl = Verl()
-    logging: Logging = Logging()
-
-    @pydantic.field_validator("name")
-    @classmethod
-    def _fits_a_file_system(cls, name: str) -> str:
-        if len(name) > LONGEST_NAME:
-            raise ValueError(
-                f"{name:.20}... has {len(name)} characters; expected at most {LONGEST_NAME}, since "
-                "it becomes the name of a folder"
-            )
-        return name
-
-    @property
-    def task_source(self) -> str:
-        """`demo`, `math`, or the source of a mapping, such as `reasoning-gym`."""
-        return self.task if isinstance(self.task, str) else self.task.source
-
-    @property
-    def wants_scores(self) -> bool:
-        """Whether the reward is the task's own score, and not its verdict."""
-        return (
-            isinstance(self.task, ReasoningGym)
-            and self.credit is not None
-            and self.credit.score_range is not None
-        )
-
-    @pydantic.model_validator(mode="after")
-    def _minibatches_divide(self) -> Recipe:
-        rollouts = self.rollout.prompts_per_step * self.rollout.group_size
-        if rollouts % self.algorithm.minibatches:
-            raise ValueError(
-                f"algorithm.minibatches is {self.algorithm.minibatches}; expected a divisor of the "
-                f"{rollouts} rollouts of a step (rollout.prompts_per_step × rollout.group_size)"
-            )
-        return self
-
-    @pydantic.model_validator(mode="after")
-    def _one_scale(self) -> Recipe:
-        scaled = self.algorithm.scale_by_std
-        inner = None if self.credit is None else innermost(self.credit)
-        if isinstance(inner, AdvantageEstimator) and inner.scale_by_std != scaled:
-            raise ValueError(
-                f"credit.scale_by_std is {inner.scale_by_std} and algorithm.scale_by_std is "
-                f"{scaled}; expected the same, since {type(inner).__name__} changes the rollout "
-                "advantage"
-            )
-        return self
-
-    @pydantic.model_validator(mode="after")
-    def _buffer_fits(self) -> Recipe:
-        longest = self.rollout.max_response_length
-        if self.algorithm.overlong_buffer >= longest:
-            raise ValueError(
-                f"algorithm.overlong_buffer is {self.algorithm.overlong_buffer}; expected less "
-                f"than rollout.max_response_length, which is {longest}"
-            )
-        return self
-
-    @pydantic.model_validator(mode="after")
-    def _demo_is_the_task(self) -> Recipe:
-        if self.demo != Demo() and self.task != "demo":
-            raise ValueError(
-                f"demo.language is {self.demo.language} and task is {self.task_source}; only task "
-                "demo has a language"
-            )
-        return self
-
-    @pydantic.model_validator(mode="after")
-    def _has_data(self) -> Recipe:
-        if (self.data is None) != (self.task != "math"):
-            raise ValueError(
-                f"task is {self.task_source} and data is {self.data!r}; task math needs the folder "
-                "that `ktae data prepare` wrote, other tasks make their own problems"
-            )
-        return self
-
-
-def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
-    """Read a recipe from YAML and apply `key=value` overrides (dotted keys, YAML values).
-
-    Raises:
-        InputError: no such file, broken YAML, an unknown key (the nearest known one is named), a
-            value out of range.
-    """
-    path = Path(path)
-    if os.path.isdir(path):  # that of Path raises for a name that is too long
-        raise InputError(
-            f"recipe {path} is a folder; expected a YAML file. To continue the run in it, give its "
-            "recipe, and the folder with --output and --resume"
-        )
-    content = translated(read_mapping(path, "recipe"), f"recipe {path}")
-    for override in overrides:
-        _apply(content, override)
-    content = translated(content, f"recipe {path}")
-    try:
-        return Recipe.model_validate(content)
-    except pydantic.ValidationError as error:
-        raise InputError(f"recipe {path}: {explain(error, Recipe)}") from None
-
-
-def dump(recipe: Recipe) -> str:
-    """The whole recipe as YAML, defaults included."""
-    text: str = yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-    return text
-
-
-def flat(recipe: Recipe) -> dict[str, Any]:
-    """The recipe as dotted keys and values."""
-    return dotted(recipe.model_dump(mode="json"))
-
-
-def dotted(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Mappings in mappings as dotted keys and values; an empty one has none."""
-    found: dict[str, Any] = {}
-    for key, value in content.items():
-        is_section = isinstance(value, dict)
-        found |= dotted(value, f"{prefix}{key}.") if is_section else {prefix + key: value}
-    return found
-
-
-def changes(there: Recipe, here: Recipe) -> list[str]:
-    """The dotted keys in which two recipes differ, each with both values, for messages."""
-    old, new = flat(there), flat(here)
-    return [
-        f"{key} ({old.get(key)!r} there, {new.get(key)!r} here)"
-        for key in sorted({*old, *new})  # a key of either: `credit: null` has none of the other's
-        if old.get(key) != new.get(key)
-    ]
-
-
-def _apply(content: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
-    if not equals or not key:
-        raise InputError(f"override {override!r} has no value; expected key=value")
-    value = parse_yaml(text, f"override {override!r}")
-    *parents, last = key.split(".")
-    section = content
-    for parent in parents:
-        if section.get(parent) is None:  # absent, or null as in `credit: null`
-            section[parent] = {}
-        if parent == "credit" and isinstance(section[parent], str):  # a name, to which a key comes
-            section[parent] = {"estimator": section[parent]}
-        section = section[parent]
-        if not isinstance(section, dict):
-            raise InputError(f"override {override!r}: {parent} is a value, not a section")
-    section[last] = value
