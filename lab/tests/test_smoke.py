@@ -8,20 +8,10 @@ import sys
 import time
 
 import pytest
+from short_base import short_base
 from small import LAB
 
 from ktae_lab.csv_files import read_csv
-
-
-@pytest.fixture
-def base(tmp_path):
-    """A base model after some seconds of pretraining: most groups have both outcomes."""
-    from ktae.demo import SUMS
-    from ktae.demo.pretrain import pretrain
-
-    for part in pretrain(SUMS, seed=0, steps=400):
-        part.save_pretrained(tmp_path / "model")
-    return tmp_path / "model"
 
 
 def study(path, output, *more):
@@ -30,10 +20,11 @@ def study(path, output, *more):
 
 
 @pytest.mark.slow
-def test_smoke_matrix_interrupted_and_resumed(base, tmp_path, monkeypatch):
+def test_smoke_matrix_interrupted_and_resumed(request, tmp_path, monkeypatch):
     from ktae.demo import SUMS
     from ktae.demo.pretrain import base_model_folder
 
+    base = short_base(request.config)  # before the cache's place is another
     # In the place of the embedded base model, whose own pretraining takes a minute or more.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shutil.copytree(base, base_model_folder(SUMS, seed=0))

@@ -1,21 +1,14 @@
 """What the end-to-end tests share."""
 
 import pytest
+from short_base import short_base
 from training import ktae
 
 
 @pytest.fixture(scope="session")
-def base(tmp_path_factory):
-    """A base model after some seconds of pretraining: most groups have both outcomes."""
+def base(request):
     pytest.importorskip("transformers", reason="needs the extra 'trl' or 'verl'")
-    from ktae.demo import SUMS
-    from ktae.demo.pretrain import pretrain
-
-    folder = tmp_path_factory.mktemp("model")
-    model, tokenizer = pretrain(SUMS, seed=0, steps=400)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return short_base(request.config)
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def test_killed_run_resumes_on_the_same_curve(command, tmp_path):
     length, many groups have equal rewards and are sampled anew."""
     straight, broken = tmp_path / "straight", tmp_path / "broken"
     more = ("algorithm.overlong_buffer=0", "credit={estimator: paper, transforms: [{decayed: 4}]}")
-    done = run(command(straight, *more))
+    done = run_here(command(straight, *more))
     assert done.returncode == 0, done.stderr
 
     process = subprocess.Popen(
@@ -87,13 +87,13 @@ def test_passes_of_a_few_rollouts_and_an_adapter(command, tmp_path):
     """Gradients are accumulated to the same step; an adapter is what is saved of one."""
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     for folder, more in ((whole, []), (parts, ["trl.forward_rollouts=6"])):
-        done = run(command(folder, "steps=2", *more))
+        done = run_here(command(folder, "steps=2", *more))
         assert done.returncode == 0, done.stderr
     grad_norms = [[line["grad_norm"] for line in metrics(folder)] for folder in (whole, parts)]
     np.testing.assert_allclose(*grad_norms, rtol=1e-4)
 
     folder = tmp_path / "lora"
-    done = run(command(folder, "steps=1", "model.lora_rank=4"))
+    done = run_here(command(folder, "steps=1", "model.lora_rank=4"))
     assert done.returncode == 0, done.stderr
     assert (folder / "model/adapter_model.safetensors").is_file()
 
@@ -113,7 +113,7 @@ def test_nothing_to_learn_stops_with_what_is_saved(command, tmp_path):
     """No rollout ends within four tokens, so every reward is 0 and the penalty is the same."""
     folder = tmp_path / "run"
     hopeless = ["rollout.max_response_length=4", "algorithm.overlong_buffer=0"]
-    done = run(command(folder, *hopeless, "algorithm.patience=2"))
+    done = run_here(command(folder, *hopeless, "algorithm.patience=2"))
     assert done.returncode == 2
     assert "in 2 steps in a row the rewards of no group differed" in done.stderr
     assert "Traceback" not in done.stderr

@@ -61,7 +61,7 @@ def test_run_folder_holds_everything(command, tmp_path):
 
 def test_a_signal_leaves_a_checkpoint_and_resume_continues_the_same_curve(command, tmp_path):
     straight, broken = tmp_path / "straight", tmp_path / "broken"
-    assert run(command(straight)).returncode == 0
+    assert run_here(command(straight)).returncode == 0
 
     process = subprocess.Popen(command(broken), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 200

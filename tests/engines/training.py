@@ -22,8 +22,7 @@ def run(command, **kwargs):
 
 
 def run_here(command):
-    """The same in this process, for what trains nothing: a process of its own takes ten seconds to
-    import torch and TRL."""
+    """The same in this process: one of its own takes ten seconds to import torch and TRL."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = in_process.ktae(*command[command.index("ktae") + 1 :])

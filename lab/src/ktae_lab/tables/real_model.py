@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+from scipy.stats import binomtest
 
 from ktae_lab.csv_files import read_csv
 from ktae_lab.tables.page import BENCHMARKS, Number, Table, markdown, newest
@@ -22,12 +23,19 @@ def base_accuracy() -> str:
                 ", ".join(f"{key} {value}" for key, value in json.loads(row["settings"]).items()),
                 row["instruction"],
                 _interval(row, 2),
-                f"{float(row['mixed_groups']):.0%}",
+                _mixed_groups(row),
                 f"{float(row['length']):.0f} of {row['max_new_tokens']}",
             ]
             for row in rows
         ],
     )
+
+
+def _mixed_groups(row: dict[str, str]) -> str:
+    """Their share, with Wilson's interval of 95 %."""
+    share, n = float(row["mixed_groups"]), int(row["problems"])
+    low, high = binomtest(round(share * n), n).proportion_ci(method="wilson")
+    return f"{share:.0%} ({low:.0%} to {high:.0%})"
 
 
 def steps(run: str) -> str:
