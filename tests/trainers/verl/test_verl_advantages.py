@@ -245,7 +245,8 @@ def test_a_threshold_is_any_number(number):
 
 @pytest.mark.parametrize("given", [{}, {"config": None}, {"config": {}}])
 def test_without_a_configuration_the_defaults_hold(given):
-    from ktae.trainers.verl.advantages import handed_over, rollouts_of_batch, verl_advantages
+    from ktae.trainers.verl.advantages import verl_advantages
+    from ktae.trainers.verl.handover import handed_over, rollouts_of_batch
 
     data = batch()
     with handed_over(rollouts_of_batch(data)):
@@ -280,7 +281,7 @@ def test_other_estimators_are_left_alone():
 def test_verdicts_from_reward_infos():
     import torch
 
-    from ktae.trainers.verl.advantages import rollouts_of_infos
+    from ktae.trainers.verl.handover import rollouts_of_infos
 
     ids = torch.zeros(4, 2)
     infos = [{"acc": True}, {"acc": 0.0}, {"acc": 1.0, "undecided": 1.0}, {}]
@@ -297,7 +298,8 @@ def test_the_strongest_tokens_go_to_the_trackers(monkeypatch):
     from ktae.demo import SUMS
     from ktae.demo.model import make_tokenizer
     from ktae.trainers.verl import trainers
-    from ktae.trainers.verl.advantages import rollouts_of_batch, verl_advantages
+    from ktae.trainers.verl.advantages import verl_advantages
+    from ktae.trainers.verl.handover import rollouts_of_batch
 
     data, logged = batch(pads=0), []
     tensors = data.batch

@@ -1,13 +1,10 @@
-"""The estimator as verl calls it, and how it gets the token ids that verl does not hand over."""
+"""The estimator as verl calls it."""
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import dataclasses
 import logging
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,44 +14,10 @@ from ktae.credit import token_credit
 from ktae.errors import InputError
 from ktae.estimators import Estimator
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics
-from ktae.trainers.strongest import TokenSums, token_sums
-from ktae.trainers.verl import names, options
+from ktae.trainers.strongest import token_sums
+from ktae.trainers.verl import options
+from ktae.trainers.verl.handover import Rollouts, rollouts_for
 from ktae.trainers.verl.sessions import over_outputs
-
-
-@dataclasses.dataclass
-class Rollouts:
-    """What the estimator needs of a batch beside what verl gives it."""
-
-    token_ids: torch.Tensor
-    """(B, T) responses, in the order and width of verl's response mask; 0 where padded."""
-    acc: np.ndarray | None
-    """(B,) the reward function's `acc`, NaN where it is unknown; None: the function gives none."""
-    step: int | None = None
-    """Training steps done before; None where it is not known."""
-    policy: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
-    """`log_probs` and `entropies`, (B, T), where verl has them."""
-    last_outputs: np.ndarray | None = None
-    """(B,) the row of the last output of each row's session; None: each session has one output."""
-    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
-    """Filled in by the estimator."""
-    wants_sums: bool = False
-    """Whether the estimator is to fill in the next."""
-    sums: TokenSums | None = None
-    """The credit of each distinct token."""
-
-
-_current: contextvars.ContextVar[Rollouts | None] = contextvars.ContextVar("rollouts", default=None)
-
-
-@contextlib.contextmanager
-def handed_over(rollouts: Rollouts) -> Iterator[Rollouts]:
-    """Within the block, `verl_advantages` works on these rollouts."""
-    token = _current.set(rollouts)
-    try:
-        yield rollouts
-    finally:
-        _current.reset(token)
 
 
 def verl_advantages(
@@ -82,7 +45,7 @@ def verl_advantages(
     Raises:
         InputError: no KTAE trainer mode, no `uid`, an unknown option, or arrays that do not fit.
     """
-    rollouts = _rollouts_for(response_mask)
+    rollouts = rollouts_for(response_mask)
     if index is None:
         raise InputError(
             "the batch has no uid, so nobody knows which rollouts belong together; "
@@ -167,19 +130,6 @@ def _of_policy(rollouts: Rollouts, estimator: Estimator) -> dict[str, torch.Tens
     return {name: rollouts.policy[name] for name in estimator.needs_policy}
 
 
-def _rollouts_for(mask: torch.Tensor) -> Rollouts:
-    """What was handed over, which has to be for a batch of that response mask."""
-    rollouts = _current.get()
-    if rollouts is None:
-        raise InputError(names.without_mode())
-    if rollouts.token_ids.shape != mask.shape:
-        raise InputError(
-            f"responses are {tuple(rollouts.token_ids.shape)} and the response mask is "
-            f"{tuple(mask.shape)}; expected equal shapes"
-        )
-    return rollouts
-
-
 def _rollout_advantages(
     name: str, rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, config: Any
 ) -> torch.Tensor:
@@ -216,34 +166,3 @@ def _warn_of_rewards(threshold: float) -> None:
             threshold,
         )
         _warned = True
-
-
-def rollouts_of_batch(data: Any) -> Rollouts:
-    """From a batch of verl's old trainer, which holds everything already."""
-    extra, tensors = data.non_tensor_batch, data.batch
-    acc = _known(extra.get("acc"), extra.get("undecided"))
-    # Of the entropies it has kept nothing but their mean.
-    policy = {"log_probs": tensors["old_log_probs"]} if "old_log_probs" in tensors else {}
-    return Rollouts(tensors["responses"], acc, policy=policy)
-
-
-def rollouts_of_infos(
-    token_ids: torch.Tensor, infos: list[dict[str, Any]], step: int | None = None
-) -> Rollouts:
-    """From token ids and what the reward function said of each rollout."""
-    acc = [info.get("acc") for info in infos]
-    if all(value is None for value in acc):
-        return Rollouts(token_ids, None, step)
-    values = [np.nan if value is None else float(value) for value in acc]
-    undecided = [info.get("undecided", False) for info in infos]
-    return Rollouts(token_ids, _known(values, undecided), step)
-
-
-def _known(acc: Any, undecided: Any) -> np.ndarray | None:
-    """(B,) `acc`, NaN where the verifier could not tell."""
-    if acc is None:
-        return None
-    known = np.array(acc, dtype=np.float64)
-    if undecided is not None:
-        known[np.array(undecided, dtype=bool)] = np.nan
-    return known

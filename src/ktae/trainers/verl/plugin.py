@@ -118,7 +118,7 @@ def _wrap_old_trainer(ray_trainer: Any) -> None:
     def compute_advantage(data: Any, adv_estimator: Any, *args: Any, **kwargs: Any) -> Any:
         if adv_estimator != ESTIMATOR or "responses" not in data.batch:
             return original(data, adv_estimator, *args, **kwargs)
-        from ktae.trainers.verl.advantages import handed_over, rollouts_of_batch
+        from ktae.trainers.verl.handover import handed_over, rollouts_of_batch
 
         with handed_over(rollouts_of_batch(data)):
             return original(data, adv_estimator, *args, **kwargs)

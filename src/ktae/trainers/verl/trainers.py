@@ -16,7 +16,7 @@ from verl.trainer.ppo.v1 import (
 from ktae.errors import InputError
 from ktae.trainers import strongest
 from ktae.trainers.verl import names, options
-from ktae.trainers.verl.advantages import Rollouts, handed_over, rollouts_of_infos
+from ktae.trainers.verl.handover import Rollouts, handed_over, rollouts_of_infos
 from ktae.trainers.verl.sessions import last_outputs
 
 
