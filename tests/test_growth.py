@@ -61,15 +61,15 @@ def growth(function, make, scale=1):
     return seconds(function, make(4 * n)) / seconds(function, make(n))
 
 
-def is_linear(function, make):
+def is_linear(function, make, scales=(1, 2, 4, 16)):
     """A busy machine or a cache that is full may spoil a measurement, but not one at each size."""
-    return any(growth(function, make, scale) < BOUND for scale in (1, 2, 4, 16))
+    return any(growth(function, make, scale) < BOUND for scale in scales)
 
 
 @pytest.mark.slow
 def test_the_measure_tells_quadratic_from_linear():
     quadratic = re.compile(r"\\\(((?:[^\\]|\\[^()])*)\\\)")  # starts again at every "\("
-    assert not is_linear(quadratic.findall, lambda n: r"\\(" * n)
+    assert not is_linear(quadratic.findall, lambda n: r"\\(" * n, scales=(1, 2))
     assert is_linear(re.compile(r"\\\(").findall, lambda n: r"\\(" * n)
 
 
@@ -123,7 +123,7 @@ def test_extraction_of_what_was_found_to_be_slow(fragment, before, after):
 
 
 @pytest.mark.slow
-@settings(max_examples=40, derandomize=True, deadline=None)
+@settings(max_examples=20, derandomize=True, deadline=None)
 @given(
     parts=st.lists(st.sampled_from(TOKENS), min_size=1, max_size=3),
     before=st.sampled_from(BEFORE),

@@ -11,7 +11,7 @@ def base(request):
     return short_base(request.config)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def command(request, base):
     """The command line that trains the small run of a test file (its `RECIPE` and `SMALL`) into a
     folder."""

@@ -4,7 +4,7 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from training import ktae, run, run_here
+from training import ktae, run_here
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 pytest.importorskip("math_verify", reason="needs the extra 'eval'")
@@ -56,7 +56,7 @@ def test_paper_recipe_trains_a_tiny_qwen(request, qwen, problems, tmp_path):
         "trl.vllm=false", "trl.forward_rollouts=2", "algorithm.patience=9",
     ]  # fmt: skip
     paths = [f"data={problems}", f"model.path={qwen}"]
-    done = run(ktae("train", recipe, *small, *paths, "--output", tmp_path / "run"))
+    done = run_here(ktae("train", recipe, *small, *paths, "--output", tmp_path / "run"))
     assert done.returncode == 0, done.stderr
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert summary["after"].keys() >= {"greedy_accuracy", "sampled_accuracy", "greedy_undecided"}

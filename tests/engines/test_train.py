@@ -30,12 +30,19 @@ def curve(folder):
     return np.array([[line[key] for key in keys] for line in metrics(folder)])
 
 
-def test_run_folder_holds_everything(command, tmp_path):
-    folder = tmp_path / "run"
+@pytest.fixture(scope="module")
+def straight(command, tmp_path_factory):
+    """A run that nothing disturbed, and what it said."""
+    folder = tmp_path_factory.mktemp("straight") / "run"
     done = run(command(folder))
     assert done.returncode == 0, done.stderr
-    assert "greedy accuracy" in done.stdout
-    assert "estimator" in done.stdout
+    return folder, done.stdout
+
+
+def test_run_folder_holds_everything(command, straight):
+    folder, said = straight
+    assert "greedy accuracy" in said
+    assert "estimator" in said
 
     lines = metrics(folder)
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
@@ -59,10 +66,10 @@ def test_run_folder_holds_everything(command, tmp_path):
         assert message in again.stderr
 
 
-def test_a_signal_leaves_a_checkpoint_and_resume_continues_the_same_curve(command, tmp_path):
-    straight, broken = tmp_path / "straight", tmp_path / "broken"
-    assert run_here(command(straight)).returncode == 0
-
+def test_a_signal_leaves_a_checkpoint_and_resume_continues_the_same_curve(
+    command, straight, tmp_path
+):
+    straight, broken = straight[0], tmp_path / "broken"
     process = subprocess.Popen(command(broken), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 200
     while not (broken / "metrics.jsonl").exists() or len(metrics(broken)) < 1:

@@ -88,7 +88,7 @@ def graded(found):
 
 
 @pytest.mark.slow
-@fuzz(400)
+@fuzz(150)
 @given(file=files)
 def test_saved_outputs(file, scratch):
     """Read, scored, printed, and written as a record that can be read again."""
@@ -111,7 +111,7 @@ def test_saved_outputs(file, scratch):
 
 
 @pytest.mark.slow
-@fuzz(150)
+@fuzz(60)
 @given(file=files, other=files)
 def test_two_files_to_compare(file, other, scratch):
     sides = []
@@ -131,7 +131,7 @@ PROBLEMS = {"problem": texts, "answer": texts | numbers}
 
 
 @pytest.mark.slow
-@fuzz(200)
+@fuzz(80)
 @given(file=row_files(rows(PROBLEMS, ("question", "prompt")) | deep_values, [*PROBLEMS, "prompt"]))
 def test_problems_to_train_on(file, scratch):
     path = scratch / file[0]
@@ -145,7 +145,7 @@ def test_problems_to_train_on(file, scratch):
 
 
 @pytest.mark.slow
-@fuzz(200)
+@fuzz(80)
 @given(file=row_files(rows({"problem": texts, "answer": ANSWERS}, ("final_answer",)), ["problem"]))
 def test_a_benchmark_in_a_folder(file, scratch):
     folder = scratch / "benchmarks"
@@ -159,7 +159,7 @@ def test_a_benchmark_in_a_folder(file, scratch):
 
 
 @pytest.mark.slow
-@fuzz(300)
+@fuzz(120)
 @given(answer=ANSWERS | values | st.just(nested(MAX_DEPTH)))
 def test_an_answer_in_any_form(answer):
     with only_input_errors():

@@ -33,7 +33,7 @@ LONG = 30_000
 """Repetitions: a rule that is not linear would take minutes."""
 
 
-@fuzz(800)
+@fuzz(300)
 @given(response=responses, fallback=st.sampled_from(["none", "stated", "last"]))
 def test_finding_an_answer(response, fallback):
     with no_hang():
@@ -58,7 +58,7 @@ def test_finding_an_answer_in_a_long_text(parts, before, after):
             extract(text, fallback)
 
 
-@fuzz(800)
+@fuzz(300)
 @given(answer=anything, given_answer=anything)
 def test_what_needs_no_computer_algebra(answer, given_answer):
     with no_hang():
@@ -81,7 +81,7 @@ simple = st.lists(st.sampled_from(SIMPLE), max_size=5).map("".join)
 
 
 @pytest.mark.slow
-@fuzz(300)
+@fuzz(120)
 @given(response=st.builds(r"\boxed{{{}}}".format, simple) | simple, answers=st.lists(simple))
 def test_a_verdict_on_what_is_cheap_to_decide(response, answers):
     """In this process: every exception of the code or of a library would show."""

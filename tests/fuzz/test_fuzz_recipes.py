@@ -31,7 +31,7 @@ OVERRIDES = st.lists(
 
 
 @pytest.mark.slow
-@fuzz(400)
+@fuzz(150)
 @given(data=yaml_files(recipe_content()), overrides=OVERRIDES)
 def test_recipes(data, overrides, scratch):
     """A recipe that is taken can be written, compared key by key, and read again."""
@@ -49,7 +49,7 @@ LINE = st.dictionaries(st.sampled_from(["step", "data", "reward"]) | texts, valu
 
 
 @pytest.mark.slow
-@fuzz(200)
+@fuzz(80)
 @given(lines=st.lists(LINE | values, max_size=4), change=st.data())
 def test_metrics_of_a_run_folder(lines, change, scratch):
     folder = RunFolder(scratch / "run")

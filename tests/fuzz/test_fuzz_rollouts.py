@@ -124,7 +124,7 @@ PATHS = st.sampled_from(["response", "input", "a.b", "prompt", "reward", "score"
 
 
 @pytest.mark.slow
-@fuzz(300)
+@fuzz(120)
 @given(
     file=row_files(ROWS, NAMES),
     fields=st.dictionaries(st.sampled_from(["response", "group", "reward", "token_ids"]), PATHS),
@@ -138,7 +138,7 @@ def test_named_fields(file, fields, scratch):
 
 
 @pytest.mark.slow
-@fuzz(800)
+@fuzz(300)
 @given(file=row_files(ROWS, NAMES), correctness=st.none() | st.sampled_from(["accuracy", "x"]))
 def test_a_reader_reads_or_says_what_is_wrong(file, correctness, scratch):
     name, data = file
@@ -152,7 +152,7 @@ def test_a_reader_reads_or_says_what_is_wrong(file, correctness, scratch):
 
 
 @pytest.mark.slow
-@fuzz(300)
+@fuzz(120)
 @given(file=row_files(ROWS, NAMES))
 def test_a_tolerant_reader_counts_what_it_leaves_out(file, scratch):
     """As `ktae report` and `ktae permutation-test` read, down to the words that are shown."""
@@ -167,7 +167,7 @@ def test_a_tolerant_reader_counts_what_it_leaves_out(file, scratch):
 
 
 @pytest.mark.slow
-@fuzz(300)
+@fuzz(120)
 @given(
     table=columns([field.name for field in record.SCHEMA], 3),
     version=st.sampled_from([b"1", b"1", b"1", b"2", b"\xff", b""]),
@@ -185,7 +185,7 @@ def test_a_record_of_any_columns(table, version, scratch):
 
 
 @pytest.mark.slow
-@fuzz(200)
+@fuzz(80)
 @given(file=row_files(deep_values, NAMES))
 def test_rows_of_any_kind(file, scratch):
     name, data = file

@@ -29,8 +29,13 @@ SAME_GRADIENT = {
 """Settings under which the first step's gradient is the plain one."""
 
 
-@pytest.mark.parametrize("name", SAME_GRADIENT)
-@pytest.mark.parametrize("loss_type", ["grpo", "dapo"])
+@pytest.mark.parametrize(
+    ("name", "loss_type"),
+    [
+        *((name, "dapo") for name in SAME_GRADIENT),
+        *((name, "grpo") for name in ("defaults", "accumulation", "unequal_steps")),
+    ],
+)
 def test_gradient_under_other_settings(trainer_arguments, name, loss_type):
     arguments = trainer_arguments(loss_type=loss_type, **SAME_GRADIENT[name])
     batch, policy, gradient = train_one_step(arguments)
