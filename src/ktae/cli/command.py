@@ -124,7 +124,7 @@ def run(app: typer.Typer, name: str) -> None:
     signal.signal(signal.SIGTERM, _exit)
     try:
         try:
-            app()
+            app(prog_name=name)  # not "python -m ktae", which no shell could complete
         finally:
             sys.stdout.flush()
     except InputError as error:

@@ -22,7 +22,7 @@ from ktae.cli.options import (
     require_folder,
 )
 from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import load_dump, note_single_tokens
+from ktae.cli.reading import load_dump, note_single_tokens, note_unit
 from ktae.cli.tables import make_table
 from ktae.estimators import preset
 
@@ -82,6 +82,7 @@ def permutation_test(
         found = permutation.permutation_test(
             dump.rollouts, chosen, permutations=permutations, seed=seed
         )
+    note_unit(dump)
     note_single_tokens(chosen)
     _print(screen.console, found)
     screen.end(found.as_dict(), output)

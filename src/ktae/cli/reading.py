@@ -50,13 +50,12 @@ def load_dump(
             strict=strict,
         )
         reading.require_rollouts(dump)
-    note_dump(dump)
+    note_reading(dump.tolerance, len(dump.rollouts))
     return dump
 
 
-def note_dump(dump: Dump) -> None:
-    """Say on stderr how the rollouts were read, and where words stand for tokens."""
-    note_reading(dump.tolerance, len(dump.rollouts))
+def note_unit(dump: Dump) -> None:
+    """Say on stderr where words stand for tokens."""
     if dump.unit == "words":
         note("no --tokenizer: words are compared, not the policy's tokens")
 

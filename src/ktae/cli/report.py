@@ -26,7 +26,7 @@ from ktae.cli.options import (
     require_folder,
 )
 from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import note, note_dump
+from ktae.cli.reading import note, note_reading, note_unit
 from ktae.errors import InputError
 from ktae.files.text import printable
 
@@ -134,7 +134,8 @@ def _write(
     started = time.perf_counter()
     with Console(stderr=True).status("reading and scoring"):
         dump = write_report(inputs, output, title=title, **options)
-    note_dump(dump)
+    note_reading(dump.tolerance, len(dump.rollouts))
+    note_unit(dump)
     seconds, size = time.perf_counter() - started, output.stat().st_size
     screen.console.print(
         f"{len(dump.rollouts):,} rollouts in {seconds:.1f} s; wrote {output} ({size / 1e6:.1f} MB)",

@@ -25,7 +25,7 @@ from ktae.cli.options import (
     require_folder,
 )
 from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import load_dump, note, note_single_tokens
+from ktae.cli.reading import load_dump, note, note_single_tokens, note_unit
 from ktae.errors import InputError
 from ktae.estimators import Estimator, preset
 from ktae.files.text import printable, visible
@@ -117,6 +117,7 @@ def score(
     counts = _counts(scores)
     _print_header(screen.console, counts, seconds)
     _warn(scores, chosen, named)
+    note_unit(dump)
     note_single_tokens(chosen)
     _print_strongest(screen.console, scores, top, groups)
     screen.console.print(f"wrote {output} and {tokens_out}", soft_wrap=True)

@@ -20,7 +20,7 @@ from ktae.cli.options import (
     estimator_of,
 )
 from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import load_dump, note_single_tokens
+from ktae.cli.reading import load_dump, note_single_tokens, note_unit
 
 
 def show(
@@ -60,6 +60,7 @@ def show(
         pool_models=pool_models, max_response=max_response,
     )  # fmt: skip
     shown = terminal.scored_group(dump, group, step, chosen)
+    note_unit(dump)
     terminal.show_group(screen.console, shown)
     if (used := chosen or dump.estimator) is not None:
         note_single_tokens(used)

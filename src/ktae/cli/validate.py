@@ -24,7 +24,7 @@ from ktae.cli.options import (
     with_settings,
 )
 from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import load_dump, note
+from ktae.cli.reading import load_dump, note, note_unit
 from ktae.cli.tables import make_table
 from ktae.errors import InputError
 from ktae.estimators import PRESETS, Estimator, preset
@@ -118,6 +118,7 @@ def validate(
             dump.rollouts, chosen, keep=keep, answers=answers, pairs=pairs, seed=seed,
             vocabulary=_vocabulary(tokenizer, chosen),
         )  # fmt: skip
+    note_unit(dump)
     advised = advice(found)
     _print(screen.console, found, until, before_answer)
     screen.console.print("\n".join(advised.lines), soft_wrap=True)
