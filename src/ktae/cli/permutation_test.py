@@ -84,13 +84,14 @@ def permutation_test(
         )
     note_unit(dump)
     note_single_tokens(chosen)
-    _print(screen.console, found)
-    screen.end(found.as_dict(), output)
+    _print(screen.console, found, dump.unit)
+    screen.end(found.as_dict() | {"unit": dump.unit}, output)
 
 
-def _print(console: Console, found: PermutationTest) -> None:
+def _print(console: Console, found: PermutationTest, unit: str) -> None:
+    what = "words" if unit == "words" else "tokens"
     console.print(
-        f"{found.groups:,} mixed groups, {found.rollouts:,} rollouts, {found.tokens:,} tokens, "
+        f"{found.groups:,} mixed groups, {found.rollouts:,} rollouts, {found.tokens:,} {what}, "
         f"{found.pairs:,} pairs, {len(found.permuted):,} permutations",
         soft_wrap=True,
     )

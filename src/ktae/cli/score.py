@@ -115,7 +115,7 @@ def score(
         scoring.write(scores, output, tokens_out)
     seconds = time.perf_counter() - started
     counts = _counts(scores)
-    _print_header(screen.console, counts, seconds)
+    _print_header(screen.console, counts, dump.unit, seconds)
     _warn(scores, chosen, named)
     note_unit(dump)
     note_single_tokens(chosen)
@@ -179,8 +179,9 @@ def _counts(scores: Scores) -> dict[str, Any]:
     }
 
 
-def _print_header(console: Console, counts: dict[str, Any], seconds: float) -> None:
+def _print_header(console: Console, counts: dict[str, Any], unit: str, seconds: float) -> None:
     groups, unknown = counts["groups"], counts["unknown_correctness"]
+    what = "words" if unit == "words" else "tokens"
     split = ", ".join(
         f"{n:,} {kind.replace('_', ' ')}"
         for kind, n in groups.items()
@@ -189,7 +190,7 @@ def _print_header(console: Console, counts: dict[str, Any], seconds: float) -> N
     console.print(
         f"{counts['rollouts']:,} rollouts"
         + (f" ({unknown:,} of unknown correctness)" if unknown else "")
-        + f", {groups['all']:,} groups ({split}), {counts['tokens']:,} tokens, {seconds:.1f} s",
+        + f", {groups['all']:,} groups ({split}), {counts['tokens']:,} {what}, {seconds:.1f} s",
         soft_wrap=True,
     )
 
@@ -232,7 +233,7 @@ def _print_strongest(console: Console, scores: Scores, top: int, n_groups: int) 
     over_file = _table(console, f"Over the file: {len(mixed):,} mixed groups", with_groups=True)
     _fill(console, over_file, strongest(scores.tokens, top), with_groups=True)
     console.print(over_file)
-    console.print(LEGEND, style="dim")
+    console.print(LEGEND, style="dim", soft_wrap=True)
     for group in mixed[:n_groups]:
         step = "" if group.step is None else f", step {group.step}"
         table = _table(console, f"Group {group.label}{step}", with_groups=False)
