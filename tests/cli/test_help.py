@@ -76,6 +76,7 @@ def test_options_are_alike(words):
         (["show", "r.jsonl", "--preset", "paper"], "--estimator"),
         (["score", "r.jsonl", "--out=s.parquet"], "--output"),
         (["bench", "--csv", "b.csv"], "--output"),
+        (["validate", "r.jsonl", "--json", "found.json"], "-o found.json"),
     ],
 )
 def test_former_names_are_answered_with_the_names_of_today(command, arguments, today):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import signal
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -50,8 +52,11 @@ class Command(TyperCommand):
         """Parse the arguments.
 
         Raises:
-            InputError: an option has another name now.
+            InputError: an option has another name now, or `--json` is given a file to write.
         """
+        for option, file in itertools.pairwise(args):
+            if option == "--json" and file.endswith(".json") and not Path(file).exists():
+                raise InputError(f"--json prints on stdout; to write {file}, give -o {file}")
         own = {name for param in self.params for name in param.opts}
         _answer(RENAMED_OPTIONS, [x.partition("=")[0] for x in args], own, ctx.command_path)
         return super().parse_args(ctx, args)
