@@ -1,6 +1,6 @@
 """How long the estimator takes on the paper's batch, beside verl's advantages and a memory copy.
 
-    python benchmarks/estimator.py --csv benchmarks/results/estimator.csv
+    python benchmarks/estimator.py --output benchmarks/results/estimator.csv
 
 The same as `ktae bench`.
 """

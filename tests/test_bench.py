@@ -129,7 +129,7 @@ def test_csv_rows_name_machine_and_versions_and_do_not_invent_numbers(tmp_path):
 
 def test_command(tmp_path):
     path = tmp_path / "results.csv"
-    arguments = ["bench", "cpu", "copy", "--groups", "2", "--repeats", "1", "--csv", str(path)]
+    arguments = ["bench", "cpu", "copy", "--groups", "2", "--repeats", "1", "--output", str(path)]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert "cpu" in result.output
@@ -142,7 +142,7 @@ def test_command(tmp_path):
         (["cpuu"], "no contender 'cpuu'"),
         (["cpu", "--dtype", "int8"], "--dtype is 'int8'"),
         (["cpu", "--device", "gpu"], "--device is 'gpu'"),
-        (["cpu", "--csv", "no/such/folder/x.csv"], "folder no/such/folder does not exist"),
+        (["cpu", "--output", "no/such/folder/x.csv"], "folder no/such/folder does not exist"),
     ],
 )
 def test_bad_input(arguments, message):

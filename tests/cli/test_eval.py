@@ -238,6 +238,10 @@ def test_compare(run: Run, tmp_path: Path) -> None:
     assert (result.status, result.err) == (0, "")
     assert "own: new is better than old by 60.0 points (95 % interval " in result.out
     assert Path("forest.png").read_bytes().startswith(b"\x89PNG")
+    found = json.loads(run("compare", a, b, "--workers", 1, "--json", "-o", "c.json").out)
+    assert found == json.loads(Path("c.json").read_text())
+    (row,) = found["comparisons"]
+    assert (row["name"], row["difference"]["value"], row["shown"]) == ("own", 0.6, True)
     same = run("compare", a, a, "--workers", 1)
     assert "own: no difference can be shown with 20 problems (+0.0 points seen" in same.out
 
@@ -339,6 +343,7 @@ def test_the_task_of_a_recipe(run: Run, tiny_model: Path) -> None:
         "{name: x, steps: 1, task: {name: chain_sum}, rollout: {max_response_length: 4}}"
     )
     options = ("eval", tiny_model, "--recipe", "recipe.yaml", "--problems", 6, "--output", "out")
+    options += ("--set", "rollout.max_response_length=3")
     refused = run(*options)
     assert refused.status == 2
     assert "no chat template" in refused.err
@@ -350,7 +355,7 @@ def test_the_task_of_a_recipe(run: Run, tiny_model: Path) -> None:
     assert "chain_sum" in result.out
     content = json.loads(Path("out/results.json").read_text())
     assert content["grading"]["grader"] == "reasoning-gym"
-    assert content["settings"]["max_new_tokens"] == 4
+    assert content["settings"]["max_new_tokens"] == 3
     assert run("compare", "out", "out").status == 0
 
 
@@ -379,6 +384,7 @@ def test_a_model_that_is_the_current_folder(
         (["eval", "m", "--recipe", "r.yaml", "--template", "chat"], "--recipe brings its own"),
         (["eval", "m", "--template", "recipe"], "no template 'recipe'; expected one of chat"),
         (["eval", "m", "--problems", "4"], "--problems is for --recipe"),
+        (["eval", "m", "--set", "seed=4"], "--set replaces keys of --recipe"),
         (["eval", "m", "--recipe", "demo.yaml"], "task is demo, which `ktae train` evaluates"),
         (["eval", "m", "--engine", "e"], "no engine 'e'; expected one of transformers, vllm"),
         (["eval", "m", "--samples", "4"], "--samples above 1 needs --temperature above 0"),
@@ -435,9 +441,12 @@ def test_models_have_tables_of_their_own(run: Run, tmp_path: Path) -> None:
     assert "2 models are told apart" in result.err
     found = json.loads(Path("out/results.json").read_text())["models"]
     assert {name: one["mean"]["value"] for name, one in found.items()} == {"a": 1.0, "b": 0.5}
-    pooled = run("eval", "--regrade", file, "--workers", 1, "--pool-models", "--output", "pooled")
+    pooling = ("--pool-models", "--output", "pooled", "--json")
+    pooled = run("eval", "--regrade", file, "--workers", 1, *pooling)
     assert pooled.err == ""
-    assert json.loads(Path("pooled/results.json").read_text())["mean"]["value"] == 0.75
+    content = json.loads(pooled.out)
+    assert content["mean"]["value"] == 0.75 and content.pop("output") == "pooled"
+    assert content == json.loads(Path("pooled/results.json").read_text())
     refused = run("compare", file, file, "--workers", 1)
     assert (refused.status, refused.out) == (2, "")
     assert "A holds outputs of 2 models (a, b); expected one" in refused.err

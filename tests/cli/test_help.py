@@ -42,5 +42,44 @@ def test_help_is_whole(words, monkeypatch):
 def test_every_estimator_is_named():
     report = typer.main.get_command(app).commands["report"]
     text = next(help_of(option) for option in report.params if "--estimator" in option.opts)
-    names = text.partition(" [")[0].split(", ")
-    assert names == list(PRESETS | KINDS)
+    assert all(name in text for name in PRESETS | KINDS)
+
+
+ALIKE = {
+    "-o": "--output",
+    "-e": "--estimator",
+    "-s": "--set",
+    "-f": "--field",
+    "-n": "-n",
+}
+"""What a letter stands for, in every command that has it."""
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_options_are_alike(words):
+    """A letter has one meaning, a flag shows no type, and what prints numbers has --json."""
+    command = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
+    options = [one for one in command.params if one.param_type_name == "option"]
+    for option in options:
+        assert all(ALIKE[letter] in option.opts for letter in option.opts if letter[1] != "-")
+    assert "--json" in {name for one in options for name in one.opts}
+    assert "<bool>" not in CliRunner().invoke(app, [*words, "--help"]).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "today"),
+    [
+        (["null", "r.jsonl"], "ktae permutation-test"),
+        (["study"], "ktae-lab study"),
+        (["show", "r.jsonl", "--preset", "paper"], "--estimator"),
+        (["score", "r.jsonl", "--out=s.parquet"], "--output"),
+        (["bench", "--csv", "b.csv"], "--output"),
+        (["validate", "r.jsonl", "--json", "found.json"], "-o found.json"),
+    ],
+)
+def test_former_names_are_answered_with_the_names_of_today(command, arguments, today):
+    result = command(*arguments)
+    assert (result.status, result.out) == (2, "")
+    assert today in result.err

@@ -38,7 +38,7 @@ def test_real_beside_permuted(run, dump):
 
 
 def test_json(run, dump):
-    assert run("r.jsonl", "--json", "test.json", "--permutations", 7, "--seed", 3).status == 0
+    assert run("r.jsonl", "-o", "test.json", "--permutations", 7, "--seed", 3).status == 0
     found = json.loads((dump.parent / "test.json").read_text(encoding="utf-8"))
     assert found["pairs"] == 4 and len(found["permuted"]) == 7
     assert 0 <= found["under_permutation"]["credit_abs"]["mean"] <= 0.5
@@ -48,7 +48,7 @@ def test_json(run, dump):
 @pytest.mark.slow
 def test_settings_are_the_estimators(run, dump):
     def credit_abs(*arguments):
-        assert run("r.jsonl", "--json", "test.json", "--permutations", 1, *arguments).status == 0
+        assert run("r.jsonl", "-o", "test.json", "--permutations", 1, *arguments).status == 0
         return json.loads((dump.parent / "test.json").read_text())["real"]["credit_abs"]
 
     paper = credit_abs()
@@ -80,7 +80,7 @@ def test_text_without_a_tokenizer_is_cut_at_words(run, tmp_path):
         (["r.jsonl", "--threshold", "5"], "none of 1 groups has both correct and incorrect"),
         (["r.jsonl", "--set", "h9=1"], "estimator paper has no setting 'h9'"),
         (["r.jsonl", "--estimator", "best"], "no estimator 'best'"),
-        (["r.jsonl", "--json", "no/where.json"], "folder no does not exist"),
+        (["r.jsonl", "-o", "no/where.json"], "folder no does not exist"),
         (["r.jsonl", "--permutations", "0"], "--permutations"),
     ],
 )

@@ -52,6 +52,7 @@ def test_report(run, tmp_path):
         (["show", "r.jsonl", "--group", "nope"], "no group 'nope'; the first groups are 'g', 'h'"),
         (["show", "r.jsonl", "--step", "3"], "--step is 3; there are no steps"),
         (["show", "s.jsonl", "--step", "3"], "--step is 3; the steps are 1, 2"),
+        (["report", "r.jsonl", "--watch", "--json"], "leave out --json"),
     ],
 )
 def test_bad_input_is_one_message_and_status_2(run, tmp_path, arguments, message):
@@ -89,7 +90,7 @@ def test_no_escape_gets_through_before_an_unknown_token():
 def test_token_ids_without_text_are_numbers(run, tmp_path):
     rows = [{"group": "g", "token_ids": [7, i], "reward": i} for i in (0, 1)]
     (tmp_path / "ids.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert "⟨7⟩ ⟨1⟩ " in run("show", "ids.jsonl")[1]
+    assert run("show", "ids.jsonl").out.splitlines()[-2:] == ["+0.0000  ⟨7⟩", "-0.5000  ⟨0⟩"]
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ def test_settings_replace_those_of_the_run(run, run_folder, tmp_path, options, z
     assert (settings["z"], settings["credit_scale"]) == (z, pytest.approx(scale))
     noted = "units=('token', 'bigram')" if z else ""
     assert noted in run("show", "runs", *options).err
-    options = [*options, "--json", "test.json", "--permutations", 1]
+    options = [*options, "-o", "test.json", "--permutations", 1]
     assert run("permutation-test", "runs", *options).status == 0
     credit_abs = json.loads((tmp_path / "test.json").read_text())["real"]["credit_abs"]
     # z is 1 where each of two rollouts has its own tokens; σ(value) - ½ is less than ½.
@@ -151,7 +152,24 @@ def test_show(run):
     lines = out.splitlines()
     assert lines[0] == "Group g"
     assert "correct, rollout 1: reward 1, 3 words" in lines
-    assert lines.index("so 4") < lines.index("hmm 5")
+    places = [lines.index(line) for line in ("+0.5000  so", "+0.0000  ␣", "-0.5000  hmm")]
+    assert places == sorted(places)
+
+
+def test_show_as_json(run):
+    status, out, _ = run("show", "r.jsonl", "--json")
+    assert status == 0
+    found = json.loads(out)
+    assert (found["group"], found["mixed"], found["unit"]) == ("g", True, "words")
+    correct, incorrect = found["rollouts"]
+    assert (correct["verdict"], correct["tokens"]) == ("correct", ["so", " ", "4"])
+    assert correct["credit"] == [-x for x in incorrect["credit"]]
+
+
+def test_report_as_json(run, tmp_path):
+    found = json.loads(run("report", "r.jsonl", "-o", "page.html", "--json").out)
+    assert found["rollouts"] == 3 and found["unit"] == "words"
+    assert found["bytes"] == (tmp_path / found["output"]).stat().st_size
 
 
 def test_show_says_that_there_is_no_reward(run, tmp_path):
@@ -172,5 +190,5 @@ def test_show_colours_for_and_against(run, monkeypatch):
 def test_show_lets_no_escape_through(run):
     status, out, _ = run("show", "r.jsonl", "--group", "h")
     assert status == 0
-    assert "⟨1B⟩[31m" in out and "\x1b" not in out
+    assert "⟨1B⟩" in out and "\x1b" not in out
     assert "nothing to compare" in out

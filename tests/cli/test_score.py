@@ -184,7 +184,7 @@ TEXT = '{"group": "g", "response": "a", "reward": 1}\n'
         (LINE + '{"group": 1, "response": "a"}\n', [], "r.jsonl, line 2: no field 'reward'"),
         (LINE + TEXT.replace("1", '"good"'), [], 'r.jsonl, line 2: reward is "good"; expected'),
         (LINE, [], "every group has one rollout (1 groups)"),
-        (TEXT * 2, [], "2 of 2 rollouts have no token_ids; a tokenizer is needed"),
+        (LINE + TEXT, [], "1 of 2 rollouts have token_ids and no response"),
         (TEXT * 2, ["--tokenizer", "./nowhere"], "tokenizer path './nowhere' does not exist"),
         (TEXT * 2, ["--tokenizer", "."], "no tokenizer in ."),
         (LINE * 2, ["--estimator", "papers"], "no estimator 'papers'; did you mean 'paper'"),
@@ -342,6 +342,33 @@ def test_a_folder_and_what_it_was_read_as(run, tmp_path):
     for step in (1, 2):
         rows = [row | {"step": step}, row | {"step": step, "score": 0.0, "output": "5"}]
         write_lines(tmp_path / "dump" / f"{step}.jsonl", rows)
-    result = run("dump", "--output", "dump/scores.parquet")
-    assert result.status == 2  # texts need a tokenizer here
+    result = run("dump")
+    assert result.status == 0
     assert result.err.startswith("ktae: read as verl's rollout dump (2 files)\n")
+
+
+def test_texts_need_no_tokenizer(run, command, tmp_path):
+    rows = [{"group": "g", "response": f"so it is {i % 2}", "reward": i % 2} for i in range(4)]
+    write_lines(tmp_path / "r.jsonl", rows)
+    result = run("r.jsonl", "--json")
+    assert result.status == 0
+    found = json.loads(result.out)
+    assert (found["unit"], found["rollouts"], found["groups"]["mixed"]) == ("words", 4, 1)
+    assert [token["token"] for token in found["strongest"]["supporting"]] == ["1"]
+    assert [token["token"] for token in found["by_group"][0]["opposing"]] == ["0"]
+    table = pq.read_table(tmp_path / "scores.tokens.parquet")
+    assert set(table["token"].to_pylist()) == {"so", " ", "it", "is", "0", "1"}
+    scored = record.read_record(tmp_path / "scores.parquet")
+    assert [len(credit) for credit in scored["credit"].to_pylist()] == [7] * 4
+    # The numbers of words are this file's alone: who reads it cuts the texts again.
+    again = json.loads(command("show", "scores.parquet", "--json").out)
+    assert again["unit"] == "words" and again["rollouts"][0]["tokens"][0] == "so"
+
+
+def test_a_run_s_own_estimator(run, tmp_path):
+    (tmp_path / "run" / "rollouts").mkdir(parents=True)
+    write_lines(tmp_path / "run" / "rollouts" / "1.jsonl", GROUP)
+    (tmp_path / "run" / "recipe.yaml").write_text("{name: x, steps: 1, credit: released}")
+    for arguments, name in (((), "released"), (("-e", "paper"), "paper")):
+        result = run("run", *arguments, "--json")
+        assert json.loads(result.out)["estimator"] == name

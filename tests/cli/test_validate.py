@@ -32,7 +32,7 @@ def found(dump):
 
 
 def test_table_json_and_plot(run, dump):
-    result = run("r.jsonl", "--json", "found.json", "--plot", "forest.svg")
+    result = run("r.jsonl", "-o", "found.json", "--plot", "forest.svg")
     assert result.status == 0
     assert result.out.startswith("10 groups, 60 distinct rollouts, 90 held-out pairs")
     saved = found(dump)
@@ -48,15 +48,27 @@ def test_table_json_and_plot(run, dump):
 def test_estimators_that_are_named(run, dump):
     sections = ["trigrams", "{estimator: ktae, h3: 0}"]
     arguments = [x for section in sections for x in ("--estimator", section)]
-    assert run("r.jsonl", *arguments, "--json", "found.json").status == 0
+    assert run("r.jsonl", *arguments, "-o", "found.json").status == 0
     assert [score["name"] for score in found(dump)["estimators"]] == sections
+
+
+def test_settings_are_of_every_estimator_that_is_named(run, dump):
+    arguments = ("-e", "paper", "-e", "{estimator: ktae, transforms: centred}")
+    more = ("--set", "h3=0", "--set", "transforms={scaled: 2}")
+    result = run("r.jsonl", *arguments, *more, "--json")
+    assert result.status == 0
+    names = [score["name"] for score in json.loads(result.out)["estimators"]]
+    assert names == [", ".join([one, "h3=0", "transforms={scaled: 2}"]) for one in arguments[1::2]]
+    alone = json.loads(run("r.jsonl", *more, "--json").out)
+    assert len(alone["estimators"]) == 1  # the paper's
+    assert run("r.jsonl", "-e", "calibrated", "--set", "h3=0").status == 2  # it has no h3
 
 
 def test_parts_of_rollouts(run, dump):
     """The word that tells comes first; before the answer it is there, in nothing it is not."""
 
     def auc(*arguments):
-        assert run("r.jsonl", "-e", "paper", "--json", "found.json", *arguments).status == 0
+        assert run("r.jsonl", "-e", "paper", "-o", "found.json", *arguments).status == 0
         return found(dump)["estimators"][0]["auc"]
 
     assert auc("--until", 0.1) == auc("--before-answer") == 1.0
@@ -70,7 +82,7 @@ def test_parts_of_rollouts(run, dump):
         (["--until", 2], "above 0, at most 1"),
         (["-e", "papre"], "no estimator 'papre'"),
         (["--plot", "forest.gif"], "ends in .png or .svg"),
-        (["--json", "nowhere/found.json"], "does not exist"),
+        (["-o", "nowhere/found.json"], "does not exist"),
     ],
 )
 def test_what_cannot_be_meant(run, dump, arguments, message):

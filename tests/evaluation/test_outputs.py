@@ -221,7 +221,7 @@ def outputs_of(counts: dict[str, int], name: str = "aime24") -> list[Output]:
         (outputs_of({str(i): 1 for i in range(31)}), "f: 31 problems of aime24; expected 30"),
         (
             outputs_of({str(i): 1 + (i == 5) for i in range(30)}),
-            "f: problem aime24/5 has 2 outputs, most have 1: is it there twice, or is one missing",
+            "f: problem aime24/5 has 2 outputs, most have 1; is it there twice, or is one missing",
         ),
         (outputs_of({"a": 4, "b": 4, "c": 3}, "own"), "problem own/c has 3 outputs, most have 4"),
     ],

@@ -296,7 +296,7 @@ def test_command(model: Any, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     model.save_pretrained(folder)
     make_tokenizer(SUMS).save_pretrained(folder)
-    command = ["align", str(RECIPE), *SMALL, f"model.path={folder}", "--batches", "2"]
+    command = ["align", str(RECIPE), *SMALL, "--set", f"model.path={folder}", "--batches", "2"]
     command += ["--reference-prompts", "4", "--output", str(tmp_path / "out")]
     own = "{estimator: presence-z, transforms: [{over-units: [token, trigram]}, {scaled: 0.3}]}"
     command += ["--estimator", "paper", "--estimator", f"with trigrams={own}"]

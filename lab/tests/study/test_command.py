@@ -75,6 +75,8 @@ def test_results_of_more_runs_are_overwritten_on_demand(clone):
     assert "6 runs planned: 6 not started" in done.output
     assert json.loads(clone.folder.results.read_text())["runs"]["finished"] == 0
     assert list(clone.folder.figures.iterdir()) == []
+    printed = invoke(clone, "--results-only", "--json")
+    assert json.loads(printed.stdout) == json.loads(clone.folder.results.read_text())
 
 
 @pytest.mark.slow

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ktae.cli.options import check_device, require_folder
+from ktae.cli.options import DEVICES, check_device, one_of, require_folder
+from ktae.cli.printing import AsJson, Screen
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from ktae.bench import Timing
 
+DTYPES = ("int32", "int64")
 DEFAULT = ["cpu", "torch", "triton", "copy", "verl grpo", "verl grpo_vectorized"]
 
 
@@ -23,27 +25,54 @@ def bench(
     contenders: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Backends, estimators, copy, 'torch sort', 'verl grpo', 'verl grpo_vectorized' "
-            "[default: all but naive and the sort]."
+            metavar="CONTENDER",
+            help="What is timed: backends, estimators, copy, 'torch sort', 'verl grpo', 'verl "
+            "grpo_vectorized' [default: all backends but naive, copy, and verl's].",
         ),
     ] = None,
     groups: Annotated[
         list[int] | None,
         typer.Option(
-            min=1, help="Groups of 16 rollouts; repeat it for several sizes [default: 1024]."
+            min=1,
+            metavar="N",
+            help="Take so many groups of 16 rollouts. Can be given several times, for several "
+            "sizes [default: 1024].",
         ),
     ] = None,
-    vocabulary: Annotated[int, typer.Option(min=1, help="Distinct token ids.")] = 151_643,
-    dtype: Annotated[str, typer.Option(help="Of the token ids: int32 or int64.")] = "int32",
-    repeats: Annotated[int, typer.Option(min=1, help="Timed rounds, after one of warm-up.")] = 7,
-    device: Annotated[str, typer.Option(help="Of torch and its sort: cpu or cuda.")] = "cpu",
-    csv: Annotated[
-        Path | None, typer.Option(help="Append the results, with machine, versions and date.")
+    vocabulary: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Take so many distinct token ids.")
+    ] = 151_643,
+    dtype: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=one_of(DTYPES),
+            help="Hold token ids as this type: int32 or int64.",
+        ),
+    ] = "int32",
+    repeats: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Time so many rounds, after one of warm-up.")
+    ] = 7,
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=one_of(DEVICES),
+            help="Run torch and its sort on this device: cpu or cuda.",
+        ),
+    ] = "cpu",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Append the results, with machine, versions and date, to this CSV file.",
+        ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Time the estimator on the paper's batch, beside verl's advantages and a memory copy."""
-    from rich.console import Console
-
     from ktae import bench as benchmark
     from ktae.backends import BACKENDS
 
@@ -52,19 +81,32 @@ def bench(
     for name in names:
         if name not in known:
             raise InputError(f"no contender {name!r}; expected {', '.join(dict.fromkeys(known))}")
-    if dtype not in ("int32", "int64"):
+    if dtype not in DTYPES:
         raise InputError(f"--dtype is {dtype!r}; expected int32 or int64")
     check_device(device)
-    require_folder("--csv", csv)
-    console = Console()
+    require_folder("--output", output)
+    screen = Screen(as_json)
+    found = []
     for n_groups in groups or [1024]:
         batch = benchmark.random_batch(groups=n_groups, vocabulary=vocabulary, dtype=dtype)
         timings = benchmark.compare(batch, names, repeats=repeats, device=device)
         tokens = int(batch.mask.sum())
         title = f"{len(batch.groups):,} rollouts, {tokens:,} tokens, {dtype}"
-        console.print(_table(title, timings))
-        if csv is not None:
-            benchmark.write_csv(csv, batch, timings, vocabulary=vocabulary)
+        screen.console.print(_table(title, timings))
+        if output is not None:
+            benchmark.write_csv(output, batch, timings, vocabulary=vocabulary)
+        of_batch = {"rollouts": len(batch.groups), "tokens": tokens, "dtype": dtype}
+        found.append(of_batch | {"timings": [_as_dict(timing) for timing in timings]})
+    screen.end(found)
+
+
+def _as_dict(timing: Timing) -> dict[str, Any]:
+    seconds = timing.quantiles if timing.seconds else (None, None, None)
+    return (
+        {"name": timing.name, "device": timing.device, "threads": timing.threads}
+        | dict(zip(("p20_s", "median_s", "p80_s"), seconds, strict=True))
+        | {"repeats": len(timing.seconds), "note": timing.note}
+    )
 
 
 def _table(title: str, timings: Sequence[Timing]) -> Table:

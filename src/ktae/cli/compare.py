@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ktae.cli.options import Correctness, Fields, MaxResponse, PoolModels, require_folder
+from ktae.cli.eval_options import TimeLimit, Workers
+from ktae.cli.options import (
+    Correctness,
+    Fields,
+    JsonFile,
+    MaxResponse,
+    PoolModels,
+    require_folder,
+)
+from ktae.cli.printing import AsJson, Screen
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,38 +29,40 @@ if TYPE_CHECKING:
 
 
 def compare(
-    a: Annotated[Path, typer.Argument(help="Folder of ktae eval, or a file of saved outputs.")],
-    b: Annotated[Path, typer.Argument(help="The same of the other model.")],
-    plot: Annotated[Path | None, typer.Option(help="Write a forest plot to this PNG.")] = None,
+    a: Annotated[
+        Path,
+        typer.Argument(help="The first model's outputs: a folder of ktae eval, or a file of them."),
+    ],
+    b: Annotated[Path, typer.Argument(help="The second model's outputs.")],
     partial: Annotated[
-        bool, typer.Option("--partial", help="Compare on the problems that both have.")
+        bool,
+        typer.Option(
+            "--partial",
+            help="Compare on the problems that both have, where each lacks some of the other's.",
+        ),
     ] = False,
     correctness: Correctness = None,
     field: Fields = None,
     pool_models: PoolModels = None,
     max_response: MaxResponse = None,
-    time_limit: Annotated[
-        float,
-        typer.Option(help="Processor seconds to grade one output of a file without verdicts."),
-    ] = 5.0,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Processes that grade files without verdicts [default: one a processor].",
-        ),
+    time_limit: TimeLimit = 5.0,
+    workers: Workers = None,
+    output: JsonFile = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw a forest plot into this .png file.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Compare two models on the same problems: exact paired tests, with 95 % intervals."""
-    from rich.console import Console
-
     from ktae.cli.eval import grade_outputs, graders_of, read_saved
     from ktae.cli.eval_tables import print_unanswered
     from ktae.evaluation import comparison, forest, outputs
     from ktae.grading import GradingPool
 
     require_folder("--plot", plot)
-    console = Console(highlight=False, markup=False)
+    require_folder("--output", output)
+    screen = Screen(as_json)
+    console = screen.console
     sides = [read_saved(path, correctness, field, pool_models, max_response) for path in (a, b)]
     if not partial:
         for path, side in zip((a, b), sides, strict=True):
@@ -59,7 +70,7 @@ def compare(
     graders = [graders_of(side) for side in sides]
     _require_one_grader((a, b), graders)
     with GradingPool(workers, time_limit=time_limit) as pool:
-        graded = [(side, grade_outputs(console, pool, side)) for side in sides]
+        graded = [(side, grade_outputs(screen.progress, pool, side)) for side in sides]
     found = comparison.compare(*graded, partial=partial)
     name_a, name_b = map(_name, (a, b))
     if name_a == name_b:
@@ -73,6 +84,10 @@ def compare(
     if plot is not None:
         forest.draw(found, plot, name_a=name_a, name_b=name_b)
         console.print(f"wrote {plot}", soft_wrap=True)
+    screen.end(
+        {"a": a, "b": b, "comparisons": [row._asdict() | {"shown": row.shown} for row in found]},
+        output,
+    )
 
 
 def _table(title: str, found: Sequence[Comparison]) -> Table:

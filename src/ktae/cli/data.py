@@ -7,32 +7,56 @@ from typing import Annotated
 
 import typer
 
+from ktae.cli.command import Command, Group
+from ktae.cli.options import one_of
+from ktae.cli.printing import AsJson, Screen
+from ktae.cli.reading import note
 from ktae.errors import InputError
 
-app = typer.Typer(help="Training data for the engines.", no_args_is_help=True)
+app = typer.Typer(cls=Group, help="Make training data for the engines.", no_args_is_help=True)
 
 
 @app.callback()
 def _data() -> None:
-    """Training data for the engines."""
+    """Make training data for the engines."""
 
 
-@app.command()
+@app.command(cls=Command)
 def prepare(
     source: Annotated[
-        str, typer.Argument(help="math12k, math-l3-5 or gsm8k (from the hub), or a file.")
+        str,
+        typer.Argument(
+            help="The problems: math12k, math-l3-5 or gsm8k from the hub, or a file of them."
+        ),
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Folder to write to [default: data/SOURCE]."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="Write to this folder [default: data/SOURCE].",
+        ),
     ] = None,
     test: Annotated[
-        Path | None, typer.Option(help="A file of problems to validate on, instead of its own.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Validate on the problems of this file, instead of SOURCE's own."
+        ),
     ] = None,
-    template: Annotated[str, typer.Option(help="qwen-math or plain.")] = "qwen-math",
+    template: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=one_of(("qwen-math", "plain")),
+            help="Write the prompts in this form: qwen-math or plain.",
+        ),
+    ] = "qwen-math",
     name: Annotated[
-        str | None, typer.Option(help="verl's data_source [default: SOURCE's name].")
+        str | None,
+        typer.Option(metavar="NAME", help="Call verl's data_source this [default: SOURCE's name]."),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write the Parquet files that verl and TRL train from, out of one source.
 
@@ -54,10 +78,9 @@ def prepare(
     counts = prepared.write(problems, folder, data_source=data_source, template=template)
     for kind, split in splits.items():
         if split.without_answer:
-            typer.echo(
-                f"ktae: warning: {split.without_answer} {kind} problems have no answer and are "
-                "left out",
-                err=True,
-            )
+            note(f"warning: {split.without_answer} {kind} problems have no answer and are left out")
     shown = ", ".join(f"{count:,} {split}" for split, count in counts.items())
-    typer.echo(f"{folder}: {shown} problems, in verl/ and trl/")
+    screen = Screen(as_json)
+    screen.console.print(f"{folder}: {shown} problems, in verl/ and trl/", soft_wrap=True)
+    without = {kind: split.without_answer for kind, split in splits.items()}
+    screen.end({"output": folder, "problems": counts, "without_answer": without})

@@ -9,32 +9,43 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ktae.cli.command import Command, Group
+from ktae.cli.printing import AsJson, Screen
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
     from ktae.demo import Language
 
 app = typer.Typer(
-    help="The embedded demo: a tiny language, and base models that solve some of its problems.",
+    cls=Group,
+    help="Look at the embedded demo: a tiny language, and base models that solve some problems.",
     no_args_is_help=True,
 )
 
 LanguageName = Annotated[
     str,
     typer.Option(
-        "--language", help="sums (numbers), or lists and stories, which come with ktae-lab."
+        "--language",
+        metavar="NAME",
+        help="Take this language: sums (numbers), or lists and stories, which come with ktae-lab.",
     ),
 ]
 
 
-@app.command()
+@app.command(cls=Command)
 def pretrain(
     language: LanguageName = "sums",
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, another base model.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Pretrain with this seed.")] = 0,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="A new folder for the model [default: in the cache]."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="Write the model to this new folder [default: in the cache].",
+        ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Pretrain a base model, about a minute once, and say where it is and how well it does."""
     from ktae.demo import language_named
@@ -48,17 +59,29 @@ def pretrain(
         raise InputError(
             f"pretraining needs {error.name}, which is not installed; pip install 'ktae[trl]'"
         ) from None
+    screen = Screen(as_json)
     started = time.perf_counter()
-    if output is None:
-        folder = base_model(speaks, seed)
-    else:
-        folder = output
-        write_base_model(speaks, folder, seed)
-    typer.echo(f"base model  {folder}  ({time.perf_counter() - started:.0f} s)")
-    _print_scores(speaks, folder)
+    with screen.others_aside():
+        if output is None:
+            folder = base_model(speaks, seed)
+        else:
+            folder = output
+            write_base_model(speaks, folder, seed)
+        seconds = time.perf_counter() - started
+        screen.console.print(f"base model  {folder}  ({seconds:.0f} s)", soft_wrap=True)
+        started = time.perf_counter()
+        scores = _scores(speaks, folder)
+    n = len(speaks.test_problems())
+    for way in ("greedy", "sampled"):
+        accuracy, length = getattr(scores, f"{way}_accuracy"), getattr(scores, f"{way}_length")
+        screen.console.print(
+            f"{way:10s}  {accuracy:.1%} of {n} test problems, {length:.0f} tokens each"
+        )
+    screen.console.print(f"scored in   {time.perf_counter() - started:.0f} s")
+    screen.end({"output": folder, "seconds": seconds, "problems": n, "scores": scores})
 
 
-def _print_scores(language: Language[Any], folder: Path) -> None:
+def _scores(language: Language[Any], folder: Path) -> Any:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
@@ -66,40 +89,42 @@ def _print_scores(language: Language[Any], folder: Path) -> None:
     from ktae.demo.evaluate import evaluate
 
     logging.disable_progress_bar()  # one about loading 20 weights
-    started = time.perf_counter()
     model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
     if language.size.for_gpu and torch.cuda.is_available():
         model = model.to("cuda")
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    problems = language.test_problems()
-    scores = evaluate(language, model, tokenizer, problems, seed=0)
-    for way, accuracy, length in (
-        ("greedy", scores.greedy_accuracy, scores.greedy_length),
-        ("sampled", scores.sampled_accuracy, scores.sampled_length),
-    ):
-        typer.echo(
-            f"{way:10s}  {accuracy:.1%} of {len(problems)} test problems, {length:.0f} tokens each"
-        )
-    typer.echo(f"scored in   {time.perf_counter() - started:.0f} s")
+    return evaluate(language, model, tokenizer, language.test_problems(), seed=0)
 
 
-@app.command()
+@app.command(cls=Command)
 def sample(
     language: LanguageName = "sums",
-    n: Annotated[int, typer.Option("-n", min=1, help="Problems to show.")] = 3,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, other problems.")] = 0,
+    n: Annotated[int, typer.Option("-n", min=1, metavar="N", help="Show so many problems.")] = 3,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Draw the problems with this seed.")
+    ] = 0,
+    as_json: AsJson = False,
 ) -> None:
     """Show problems and worked solutions as the base model learns them, mistakes included."""
     from ktae.demo import language_named
 
     speaks = language_named(language)
+    screen = Screen(as_json)
     rng = random.Random(seed)
+    found = []
     for problem in speaks.train_problems(n, seed):
         solution = speaks.worked_solution(problem, rng)
-        typer.echo(f"problem   {problem.prompt}")
-        typer.echo(f"solution  {solution}")
         verdict = _verdict(speaks, solution, problem.answer)
-        typer.echo(f"answer    {problem.answer}, so the solution is {verdict}\n")
+        screen.console.print(f"problem   {problem.prompt}", soft_wrap=True)
+        screen.console.print(f"solution  {solution}", soft_wrap=True)
+        screen.console.print(
+            f"answer    {problem.answer}, so the solution is {verdict}\n", soft_wrap=True
+        )
+        found.append(
+            {"problem": problem.prompt, "solution": solution, "answer": problem.answer}
+            | {"verdict": verdict}
+        )
+    screen.end(found)
 
 
 def _verdict(language: Language[Any], solution: str, answer: int | str) -> str:

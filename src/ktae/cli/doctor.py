@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import logging
 import os
 import platform
@@ -15,20 +14,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ktae.cli.printing import AsJson, as_text
+
 if TYPE_CHECKING:
     from ktae.trainers.doctor import Finding
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
     vllm: Annotated[
         bool,
         typer.Option(
             "--vllm",
-            help="Also train a tiny model with vLLM in TRL: are its weights the trainer's, and is "
-            "the credit at its tokens? Takes a minute or more.",
+            help="Also train a tiny model with vLLM in TRL, which takes a minute or more: are its "
+            "weights the trainer's, and is the credit at its tokens?",
         ),
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check backends and engines on this machine: a real training step of each TRL loss included.
 
@@ -60,7 +61,7 @@ def doctor(
             console.print(f"{marks[finding.status]} {text}")
     wrong = [finding for finding in findings if finding.status == "wrong"]
     if as_json:
-        typer.echo(json.dumps(versions | {"findings": [f._asdict() for f in findings]}, indent=2))
+        typer.echo(as_text(versions | {"findings": findings}))
     console.print(f"{len(wrong)} wrong" if wrong else "all that is installed works")
     if wrong:
         sys.exit(1)

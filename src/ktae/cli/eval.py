@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ktae._version import __version__
 from ktae.cli import eval_options as options
-from ktae.cli.options import Correctness, Fields, MaxResponse, PoolModels, fields_of, note_reading
+from ktae.cli.options import Correctness, Fields, MaxResponse, PoolModels, fields_of
+from ktae.cli.printing import AsJson, Screen
+from ktae.cli.reading import note_reading
 from ktae.errors import InputError
 from ktae.files.text import printable
 
@@ -40,6 +42,7 @@ def eval_(
     benchmarks: options.Benchmarks = None,
     data: options.Data = None,
     recipe: options.RecipeFile = None,
+    settings: options.RecipeSettings = None,
     problems: options.Problems = None,
     samples: options.Samples = 1,
     temperature: options.Temperature = 0.0,
@@ -59,11 +62,10 @@ def eval_(
     time_limit: options.TimeLimit = 5.0,
     workers: options.Workers = None,
     show: options.Show = 20,
+    as_json: AsJson = False,
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or, with --regrade, saved outputs."""
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False)
+    screen = Screen(as_json)
     names = [name.strip() for name in benchmarks.split(",")] if benchmarks else None
     asked_graders = [name.strip() for name in graders.split(",")] if graders else []
     how = _Grading(time_limit, workers, asked_graders, show)
@@ -74,11 +76,13 @@ def eval_(
         raise InputError("--recipe names the problems; expected no --regrade, --benchmarks, --data")
     if recipe is not None and template is not None:
         raise InputError("--recipe brings its own prompts; leave out --template")
+    if settings and recipe is None:
+        raise InputError("--set replaces keys of --recipe, which is not given")
     if problems is not None and recipe is None:
         raise InputError("--problems is for --recipe; benchmarks are taken whole")
     if regrade is not None:
         outputs = read_saved(regrade, correctness, field, pool_models, max_response)
-        _regrade(console, regrade, outputs, names, output, tokenizer, partial, how)
+        _regrade(screen, regrade, outputs, names, output, tokenizer, partial, how)
         return
     assert model is not None
     from ktae.cli import eval_problems
@@ -88,12 +92,12 @@ def eval_(
     if recipe is None:
         asked = eval_problems.of_benchmarks(names, data)
     else:
-        asked = eval_problems.of_recipe(recipe, problems)
+        asked = eval_problems.of_recipe(recipe, problems, settings or ())
     sampling = Sampling(samples, temperature, max_new_tokens or asked.max_new_tokens)
     if template is not None and template not in TEMPLATES:
         raise InputError(f"no template {template!r}; expected one of {', '.join(TEMPLATES)}")
     template = template or asked.template
-    _evaluate(console, model, asked, template, engine, sampling, batch_size, seed, output, how)
+    _evaluate(screen, model, asked, template, engine, sampling, batch_size, seed, output, how)
 
 
 def grade_outputs(console: Console, pool: GradingPool, outputs: Sequence[Output]) -> list[Verdict]:
@@ -128,7 +132,7 @@ def _check_graders(how: _Grading, *, regrading: bool) -> None:
 
 
 def _evaluate(
-    console: Console,
+    screen: Screen,
     model: str,
     asked: Asked,
     template: str,
@@ -152,24 +156,24 @@ def _evaluate(
     problems = asked.load()
     size = batch_size or {"vllm": 512}.get(engine, 32)
     folder = run.EvaluationFolder(output or Path("evals") / _name_of(model))
-    with console.status(f"looking at {model}"):  # all of its weights are read
+    with screen.progress.status(f"looking at {model}"):  # all of its weights are read
         settings = run.settings_of(
             model, engine, template, problems, sampling, batch_size=size, seed=seed
         )
     folder.claim(settings)
 
     def load_engine() -> Any:
-        with console.status(f"loading {model}"):
+        with screen.progress.status(f"loading {model}"):
             loaded = ENGINES[engine](model)
         loaded.batch_size = size
         return loaded
 
-    with Bars(console, lines=20, transient=True) as bars:
+    with screen.others_aside(), Bars(screen.progress, lines=20, transient=True) as bars:
         outputs = run.generate_all(
             folder, load_engine, problems, template, sampling,
             batch_size=size, seed=seed, progress=functools.partial(bars.show, "generating"),
         )  # fmt: skip
-    _finish(console, outputs, folder, settings, how, asked.own_verdicts)
+    _finish(screen, outputs, folder, settings, how, asked.own_verdicts)
 
 
 def _name_of(model: str) -> str:
@@ -204,7 +208,7 @@ def read_saved(
 
 
 def _regrade(
-    console: Console,
+    screen: Screen,
     file: Path,
     found: list[Output],
     names: list[str] | None,
@@ -235,11 +239,11 @@ def _regrade(
     if output is not None:
         folder = EvaluationFolder(output)
         folder.claim(settings)
-    _finish(console, found, folder, settings, how)
+    _finish(screen, found, folder, settings, how)
 
 
 def _finish(
-    console: Console,
+    screen: Screen,
     outputs: list[Output],
     folder: EvaluationFolder | None,
     settings: dict[str, Any],
@@ -271,25 +275,25 @@ def _finish(
             verdicts[name] = tables.stored_verdicts(outputs)
             continue
         with GradingPool(how.workers, time_limit=how.time_limit, grader=name) as pool:
-            verdicts[name] = _grade(console, pool, outputs)
-    first = verdicts[how.graders[0]]
-    results = _results(console, outputs, first, how)
+            verdicts[name] = _grade(screen.progress, pool, outputs)
+    by = how.graders[0]
+    content: dict[str, Any] = {
+        "settings": settings,
+        "grading": {
+            "grader": by,
+            "time_limit": None if by in (STORED, GYM) else how.time_limit,
+            "ktae": __version__,
+        },
+        **_results(screen.console, outputs, verdicts[by], how),
+    }
     if len(verdicts) > 1:
-        tables.print_disagreement(console, outputs, verdicts)
+        tables.print_disagreement(screen.console, outputs, verdicts)
+        content["disagreements"] = tables.disagreements(verdicts)
     if folder is not None:
-        by = how.graders[0]
-        record.write(to_record(outputs, first, settings.get("model"), by), folder.outputs)
-        content = {
-            "settings": settings,
-            "grading": {
-                "grader": by,
-                "time_limit": None if by in (STORED, GYM) else how.time_limit,
-                "ktae": __version__,
-            },
-            **results,
-        }
+        record.write(to_record(outputs, verdicts[by], settings.get("model"), by), folder.outputs)
         write_json(folder.results, content)
-        console.print(f"wrote {folder.results} and {folder.outputs}", soft_wrap=True)
+        screen.console.print(f"wrote {folder.results} and {folder.outputs}", soft_wrap=True)
+    screen.end(content | {"output": folder.path if folder is not None else None})
 
 
 def _results(

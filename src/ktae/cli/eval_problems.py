@@ -43,8 +43,8 @@ def of_benchmarks(names: Sequence[str] | None, data: Path | None) -> Asked:
     )
 
 
-def of_recipe(file: Path, n: int | None) -> Asked:
-    """The first n held-out problems of a recipe's task.
+def of_recipe(file: Path, n: int | None, settings: Sequence[str] = ()) -> Asked:
+    """The first n held-out problems of a recipe's task; `settings` replace keys of the recipe.
 
     Raises:
         InputError: the recipe cannot be read, or its task is the demo's.
@@ -53,7 +53,7 @@ def of_recipe(file: Path, n: int | None) -> Asked:
     from ktae.data import tasks
     from ktae.evaluation.benchmarks import BenchmarkProblem
 
-    recipe = recipes.load(file)
+    recipe = recipes.load(file, settings)
     if recipe.task == "demo":
         raise InputError(
             f"recipe {file}: task is demo, which `ktae train` evaluates itself; expected math or a "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +11,7 @@ from ktae.cli.options import (
     EstimatorName,
     Fields,
     Inputs,
+    JsonFile,
     MaxResponse,
     PoolModels,
     Settings,
@@ -19,10 +19,10 @@ from ktae.cli.options import (
     TokenizerName,
     check,
     estimator_of,
-    load_dump,
-    note_single_tokens,
     require_folder,
 )
+from ktae.cli.printing import AsJson, Screen
+from ktae.cli.reading import load_dump, note_single_tokens, note_unit
 from ktae.cli.tables import make_table
 from ktae.estimators import preset
 
@@ -56,23 +56,23 @@ def permutation_test(
     pool_models: PoolModels = None,
     max_response: MaxResponse = None,
     permutations: Annotated[
-        int, typer.Option(min=1, help="How often the labels are permuted.")
+        int, typer.Option(min=1, metavar="N", help="Permute the labels so many times.")
     ] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Of the permutations.")] = 0,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Everything, as JSON.")
-    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Draw the permutations with this seed.")
+    ] = 0,
+    output: JsonFile = None,
+    as_json: AsJson = False,
 ) -> None:
-    """How much |credit|, and how many significant tokens, permuted labels give in a dump."""
+    """Compare credit with what permuted labels give: how much of it needs no evidence?"""
     from rich.console import Console
 
-    from ktae.runs import write_json
     from ktae.validity import permutation
 
     check(tokenizer, threshold)
     asked = estimator_of(estimator, settings, inputs)
-    require_folder("--json", json_out)
-    console = Console(markup=False, emoji=False, highlight=False)
+    require_folder("--output", output)
+    screen = Screen(as_json)
     dump = load_dump(
         inputs, tokenizer, threshold=threshold, correctness=correctness, field=field,
         pool_models=pool_models, max_response=max_response,
@@ -82,18 +82,16 @@ def permutation_test(
         found = permutation.permutation_test(
             dump.rollouts, chosen, permutations=permutations, seed=seed
         )
-    if dump.unit == "words":
-        typer.echo("ktae: no --tokenizer: words are compared, not the policy's tokens", err=True)
+    note_unit(dump)
     note_single_tokens(chosen)
-    _print(console, found)
-    if json_out is not None:
-        write_json(json_out, found.as_dict())
-        console.print(f"wrote {json_out}", soft_wrap=True)
+    _print(screen.console, found, dump.unit)
+    screen.end(found.as_dict() | {"unit": dump.unit}, output)
 
 
-def _print(console: Console, found: PermutationTest) -> None:
+def _print(console: Console, found: PermutationTest, unit: str) -> None:
+    what = "words" if unit == "words" else "tokens"
     console.print(
-        f"{found.groups:,} mixed groups, {found.rollouts:,} rollouts, {found.tokens:,} tokens, "
+        f"{found.groups:,} mixed groups, {found.rollouts:,} rollouts, {found.tokens:,} {what}, "
         f"{found.pairs:,} pairs, {len(found.permuted):,} permutations",
         soft_wrap=True,
     )

@@ -1,4 +1,4 @@
-"""`ktae report`: rollouts in, one HTML file out. `ktae show`: a group in the terminal."""
+"""`ktae report`: rollouts in, one HTML file out."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ from ktae.cli.options import (
     check,
     estimator_of,
     fields_of,
-    load_dump,
-    note_reading,
-    note_single_tokens,
     require_folder,
 )
+from ktae.cli.printing import AsJson, Screen
+from ktae.cli.reading import note, note_reading, note_unit
 from ktae.errors import InputError
 from ktae.files.text import printable
 
@@ -36,7 +35,13 @@ def report(
     inputs: Inputs,
     tokenizer: TokenizerName = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The HTML file [default: report.html].")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the page to this HTML file [default: report.html].",
+        ),
     ] = None,
     estimator: EstimatorName = None,
     settings: Settings = None,
@@ -46,16 +51,23 @@ def report(
     pool_models: PoolModels = None,
     max_response: MaxResponse = None,
     title: Annotated[
-        str | None, typer.Option(help="Of the page [default: the inputs' names].")
+        str | None,
+        typer.Option(metavar="TEXT", help="Give the page this title [default: the inputs' names]."),
     ] = None,
     max_tokens: Annotated[
-        int, typer.Option(min=1, help="Above this, whole groups are left out; the page says which.")
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Show at most this many tokens; whole groups are left out, and the page says "
+            "which.",
+        ),
     ] = 6_000_000,
     regrade: Annotated[
         bool,
         typer.Option(
             "--regrade/--no-regrade",
-            help="Grade rollouts that have a reference answer; list where the dump differs.",
+            help="Grade rollouts that have a reference answer, and list where the dump differs.",
         ),
     ] = True,
     watch: Annotated[
@@ -66,14 +78,22 @@ def report(
     ] = False,
     host: Annotated[
         str | None,
-        typer.Option(help="With --watch: another address to listen on [default: 127.0.0.1]."),
+        typer.Option(
+            metavar="ADDRESS",
+            help="With --watch, listen on another address [default: 127.0.0.1].",
+        ),
     ] = None,
     port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65535, help="With --watch [default: 8642 or, if it is in use, a free one]."
+            min=0,
+            max=65535,
+            metavar="N",
+            help="With --watch, listen on this port [default: 8642 or, if it is in use, a free "
+            "one].",
         ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Explain a rollout dump: one HTML file that needs no network and no server."""
     check(tokenizer, threshold)
@@ -91,14 +111,18 @@ def report(
     if watch:
         if output is not None:
             raise InputError(f"--watch serves the page and writes no file; leave out {output}")
+        if as_json:
+            raise InputError("--watch serves the page and prints no numbers; leave out --json")
         _watch(inputs, title, host, port, options)
     elif host is not None or port is not None:
         raise InputError("--host and --port belong to --watch, which is not given")
     else:
-        _write(inputs, output or Path("report.html"), title, options)
+        _write(Screen(as_json), inputs, output or Path("report.html"), title, options)
 
 
-def _write(inputs: list[Path], output: Path, title: str | None, options: dict[str, Any]) -> None:
+def _write(
+    screen: Screen, inputs: list[Path], output: Path, title: str | None, options: dict[str, Any]
+) -> None:
     from rich.console import Console
 
     from ktae.report import write_report
@@ -111,13 +135,21 @@ def _write(inputs: list[Path], output: Path, title: str | None, options: dict[st
     with Console(stderr=True).status("reading and scoring"):
         dump = write_report(inputs, output, title=title, **options)
     note_reading(dump.tolerance, len(dump.rollouts))
-    if dump.unit == "words":
-        typer.echo(
-            "ktae: no --tokenizer: the page compares words, not the policy's tokens", err=True
-        )
-    typer.echo(
-        f"{len(dump.rollouts):,} rollouts in {time.perf_counter() - started:.1f} s; "
-        f"wrote {output} ({output.stat().st_size / 1e6:.1f} MB)"
+    note_unit(dump)
+    seconds, size = time.perf_counter() - started, output.stat().st_size
+    screen.console.print(
+        f"{len(dump.rollouts):,} rollouts in {seconds:.1f} s; wrote {output} ({size / 1e6:.1f} MB)",
+        soft_wrap=True,
+    )
+    screen.end(
+        {
+            "rollouts": len(dump.rollouts),
+            "left_out": len(dump.tolerance.rejected),
+            "unit": dump.unit,
+            "seconds": seconds,
+            "output": output,
+            "bytes": size,
+        }
     )
 
 
@@ -140,42 +172,10 @@ def _watch(
     name = title or f"ktae: {folder.resolve().name}"
     with serving(following, name, host=host or HOST, port=port) as server:
         if not folder.is_dir():
-            typer.echo(
-                f"ktae: {printable(str(folder))} does not exist yet; waiting for it", err=True
-            )
+            note(f"{folder} does not exist yet; waiting for it")
         if host not in (None, HOST, "localhost", "::1"):
-            typer.echo("ktae: whoever can reach that address can read the rollouts", err=True)
+            note("whoever can reach that address can read the rollouts")
         typer.echo(f"watching {printable(str(folder))} at {server.url} (Ctrl-C ends it)")
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
     typer.echo("\nstopped")
-
-
-def show(
-    inputs: Inputs,
-    group: Annotated[str | None, typer.Option(help="Its label [default: the first mixed].")] = None,
-    step: Annotated[int | None, typer.Option(help="Its training step.")] = None,
-    tokenizer: TokenizerName = None,
-    estimator: EstimatorName = None,
-    settings: Settings = None,
-    threshold: Threshold = 0.0,
-    correctness: Correctness = None,
-    field: Fields = None,
-    pool_models: PoolModels = None,
-    max_response: MaxResponse = None,
-) -> None:
-    """Show one group in the terminal: every token coloured by its credit."""
-    from rich.console import Console
-
-    from ktae.report import terminal
-
-    check(tokenizer, threshold)
-    chosen = estimator_of(estimator, settings, inputs)
-    dump = load_dump(
-        inputs, tokenizer, threshold=threshold, correctness=correctness, field=field,
-        pool_models=pool_models, max_response=max_response,
-    )  # fmt: skip
-    console = Console(markup=False, emoji=False, highlight=False)
-    terminal.show_group(console, dump, group, step, chosen)
-    if (used := chosen or dump.estimator) is not None:
-        note_single_tokens(used)

@@ -6,7 +6,7 @@ import os
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,13 +19,13 @@ from ktae.cli.options import (
     PoolModels,
     Settings,
     Threshold,
+    TokenizerName,
     check,
     estimator_of,
-    fields_of,
-    note_reading,
-    note_single_tokens,
     require_folder,
 )
+from ktae.cli.printing import AsJson, Screen
+from ktae.cli.reading import load_dump, note, note_single_tokens, note_unit
 from ktae.errors import InputError
 from ktae.estimators import Estimator, preset
 from ktae.files.text import printable, visible
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from ktae.report.inputs import Dump
     from ktae.report.scoring import Scores, Strongest
 
 LEGEND = """\
@@ -52,20 +53,14 @@ class Backend(StrEnum):
     NAIVE = "naive"
 
 
-TokenizerName = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PATH_OR_NAME",
-        help="Tokenizer folder or Hugging Face name. Needed where rollouts have no token_ids; "
-        "shows tokens as text.",
-    ),
-]
 Output = Annotated[
     Path,
     typer.Option(
         "--output",
         "-o",
-        help="One row a rollout; the credit table goes beside it, to *.tokens.parquet.",
+        metavar="FILE",
+        help="Write one row a rollout to this Parquet file, and the credit table beside it, to "
+        "*.tokens.parquet.",
     ),
 ]
 
@@ -81,48 +76,57 @@ def score(
     pool_models: PoolModels = None,
     max_response: MaxResponse = None,
     output: Output = Path("scores.parquet"),
-    top: Annotated[int, typer.Option(min=1, help="Tokens to show, for and against.")] = 10,
+    top: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Show so many tokens for, and so many against.")
+    ] = 10,
     groups: Annotated[
-        int, typer.Option(min=0, help="Mixed groups to show, from the first on.")
+        int, typer.Option(min=0, metavar="N", help="Show so many mixed groups, from the first on.")
     ] = 3,
     backend: Annotated[
-        Backend, typer.Option(help="naive is the slow oracle; auto is cpu.")
+        Backend,
+        typer.Option(
+            metavar="NAME", help="Compute with auto, cpu (the same) or naive (slow, the reference)."
+        ),
     ] = Backend.AUTO,
+    as_json: AsJson = False,
 ) -> None:
     """Score rollouts: which tokens speak for a correct answer, and which against it."""
     from rich.console import Console
 
     from ktae.report import scoring
-    from ktae.rollouts import readers, tokens
-    from ktae.rollouts.tolerance import Tolerance
+    from ktae.report.inputs import own_tokenizer
+    from ktae.rollouts import tokens
 
     check(tokenizer, threshold)
-    fields = fields_of(field)
-    chosen = estimator_of(estimator, settings) or preset("paper")
+    asked = estimator_of(estimator, settings, inputs)
     tokens_out = _output_paths(output, inputs)
-    console = Console(markup=False, emoji=False, highlight=False)
+    screen = Screen(as_json)
     started = time.perf_counter()
-    with Console(stderr=True).status("reading"):
-        found = Tolerance(strict=True)
-        rollouts = readers.read(
-            inputs,
-            threshold=threshold,
-            correctness=correctness,
-            fields=fields,
-            pool_models=pool_models,
-            max_response=max_response,
-            tolerance=found,
-        )
-        loaded = tokens.load_tokenizer(tokenizer) if tokenizer is not None else None
-    note_reading(found, len(rollouts))
+    named = tokenizer or own_tokenizer(inputs)
+    loaded = tokens.load_tokenizer(str(named)) if named else None
+    dump = load_dump(
+        inputs, loaded, threshold=threshold, correctness=correctness, field=field,
+        pool_models=pool_models, max_response=max_response, strict=True,
+    )  # fmt: skip
+    chosen = asked or dump.estimator or preset("paper")
+    words = _words(dump)
     with Console(stderr=True).status("scoring"):
-        scores = scoring.score(rollouts, loaded, chosen, backend=backend.value)
+        scores = scoring.score(dump.rollouts, loaded, chosen, backend=backend.value, words=words)
         scoring.write(scores, output, tokens_out)
-    _print_header(console, scores, time.perf_counter() - started)
-    _warn(scores, chosen, tokenizer)
+    seconds = time.perf_counter() - started
+    counts = _counts(scores)
+    _print_header(screen.console, counts, dump.unit, seconds)
+    _warn(scores, chosen, named)
+    note_unit(dump)
     note_single_tokens(chosen)
-    _print_strongest(console, scores, top, groups)
-    console.print(f"wrote {output} and {tokens_out}", soft_wrap=True)
+    _print_strongest(screen.console, scores, top, groups)
+    screen.console.print(f"wrote {output} and {tokens_out}", soft_wrap=True)
+    screen.end(
+        counts
+        | {"unit": dump.unit, "estimator": scoring.described(chosen), "seconds": seconds}
+        | {"output": {"rollouts": output, "tokens": tokens_out}}
+        | _strongest_as_dict(scores, top, groups)
+    )
 
 
 def _output_paths(output: Path, inputs: list[Path]) -> Path:
@@ -140,40 +144,84 @@ def _output_paths(output: Path, inputs: list[Path]) -> Path:
     return tokens_out
 
 
-def _print_header(console: Console, scores: Scores, seconds: float) -> None:
+def _words(dump: Dump) -> dict[int, str] | None:
+    """The words, by number, where there is no tokenizer.
+
+    Raises:
+        InputError: some rollouts have only text, others only token ids.
+    """
+    if dump.unit != "words":
+        return None
+    if without := dump.rollouts["response"].null_count:
+        raise InputError(
+            f"{without:,} of {len(dump.rollouts):,} rollouts have token_ids and no response, and "
+            "others a response and no token_ids; expected one of the two everywhere, or --tokenizer"
+        )
+    texts = (text.decode() for text in dump.texts if text is not None)
+    return dict(zip(dump.token_ids.tolist(), texts, strict=True))
+
+
+def _counts(scores: Scores) -> dict[str, Any]:
     import pyarrow.compute as pc
 
     groups = scores.groups
-    kinds = {
-        "mixed": sum(group.mixed for group in groups),
-        "all right": sum(group.n_true > 0 and group.n_false == 0 for group in groups),
-        "all wrong": sum(group.n_false > 0 and group.n_true == 0 for group in groups),
-        "undecided": sum(group.n_true == group.n_false == 0 for group in groups),
+    return {
+        "rollouts": len(scores.record),
+        "unknown_correctness": scores.record["correct"].null_count,
+        "groups": {
+            "all": len(groups),
+            "mixed": sum(group.mixed for group in groups),
+            "all_right": sum(group.n_true > 0 and group.n_false == 0 for group in groups),
+            "all_wrong": sum(group.n_false > 0 and group.n_true == 0 for group in groups),
+            "undecided": sum(group.n_true == group.n_false == 0 for group in groups),
+        },
+        "tokens": pc.sum(pc.list_value_length(scores.record["token_ids"])).as_py(),
     }
-    split = ", ".join(f"{n:,} {kind}" for kind, n in kinds.items() if n or kind != "undecided")
-    unknown = scores.record["correct"].null_count
-    n_tokens = pc.sum(pc.list_value_length(scores.record["token_ids"])).as_py()
+
+
+def _print_header(console: Console, counts: dict[str, Any], unit: str, seconds: float) -> None:
+    groups, unknown = counts["groups"], counts["unknown_correctness"]
+    what = "words" if unit == "words" else "tokens"
+    split = ", ".join(
+        f"{n:,} {kind.replace('_', ' ')}"
+        for kind, n in groups.items()
+        if kind != "all" and (n or kind != "undecided")
+    )
     console.print(
-        f"{len(scores.record):,} rollouts"
+        f"{counts['rollouts']:,} rollouts"
         + (f" ({unknown:,} of unknown correctness)" if unknown else "")
-        + f", {len(groups):,} groups ({split}), {n_tokens:,} tokens, {seconds:.1f} s",
+        + f", {groups['all']:,} groups ({split}), {counts['tokens']:,} {what}, {seconds:.1f} s",
         soft_wrap=True,
     )
 
 
-def _warn(scores: Scores, estimator: Estimator, tokenizer: str | None) -> None:
+def _strongest_as_dict(scores: Scores, top: int, n_groups: int) -> dict[str, Any]:
+    from ktae.report.scoring import strongest
+
+    mixed = [group for group in scores.groups if group.mixed]
+    return {
+        "strongest": strongest(scores.tokens, top),
+        "by_group": [
+            {"group": group.label, "step": group.step}
+            | strongest(scores.tokens[group.rows], top)._asdict()
+            for group in mixed[:n_groups]
+        ],
+    }
+
+
+def _warn(scores: Scores, estimator: Estimator, tokenizer: object) -> None:
     groups = scores.groups
     single = sum(group.rollouts == 1 for group in groups)
     if single:
         _warning(f"{single:,} of {len(groups):,} groups have one rollout; its credit is 0")
     if estimator.score_range is None and not any(group.mixed for group in groups):
         _warning("no group has both correct and incorrect rollouts, so all credit is 0")
-    if tokenizer is not None and scores.tokens["token"].null_count:
+    if tokenizer and scores.tokens["token"].null_count:
         _warning(f"{tokenizer} does not know all token ids: did it make them?")
 
 
 def _warning(text: str) -> None:
-    typer.echo(f"ktae: warning: {text}", err=True)
+    note(f"warning: {text}")
 
 
 def _print_strongest(console: Console, scores: Scores, top: int, n_groups: int) -> None:
@@ -185,7 +233,7 @@ def _print_strongest(console: Console, scores: Scores, top: int, n_groups: int) 
     over_file = _table(console, f"Over the file: {len(mixed):,} mixed groups", with_groups=True)
     _fill(console, over_file, strongest(scores.tokens, top), with_groups=True)
     console.print(over_file)
-    console.print(LEGEND, style="dim")
+    console.print(LEGEND, style="dim", soft_wrap=True)
     for group in mixed[:n_groups]:
         step = "" if group.step is None else f", step {group.step}"
         table = _table(console, f"Group {group.label}{step}", with_groups=False)

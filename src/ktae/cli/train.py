@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ktae import recipe as recipes
+from ktae.cli.options import RecipeKeys, RecipeSettings, one_of
+from ktae.cli.printing import AsJson, Screen
+from ktae.cli.reading import note
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,18 +20,24 @@ if TYPE_CHECKING:
 
     from ktae.runs import RunFolder
 
+ENGINES = ("trl", "verl")
+
 
 def train(
-    recipe: Annotated[Path, typer.Argument(help="A recipe (YAML); see recipes/.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="KEY=VALUE", help="Replace keys, such as seed=1 credit.h3=0 credit=null."
-        ),
-    ] = None,
+    recipe: Annotated[
+        Path,
+        typer.Argument(help="The recipe: a YAML file, such as those in recipes/."),
+    ],
+    keys: RecipeKeys = None,
+    settings: RecipeSettings = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The run folder [default: runs/NAME-seedSEED]."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="Write the run to this folder [default: runs/NAME-seedSEED].",
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in the folder.")
@@ -40,21 +49,30 @@ def train(
         ),
     ] = False,
     engine: Annotated[
-        str, typer.Option(help="trl (this machine) or verl (Ray, a cluster).")
+        str,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=one_of(ENGINES),
+            help="Train with trl (on this machine) or verl (on Ray, a cluster).",
+        ),
     ] = "trl",
+    as_json: AsJson = False,
 ) -> None:
     """Train a recipe through TRL, or through verl on Ray."""
     from ktae.runs import RunFolder
 
-    if engine not in ("trl", "verl"):
-        raise InputError(f"--engine is {engine!r}; expected trl or verl")
-
-    checked = recipes.load(recipe, overrides or ())
+    if engine not in ENGINES:
+        raise InputError(f"--engine is {engine!r}; expected {' or '.join(ENGINES)}")
+    checked = recipes.load(recipe, [*(keys or ()), *(settings or ())])
     folder = RunFolder(output or Path("runs") / f"{checked.name}-seed{checked.seed}")
+    if as_json and dry_run:
+        raise InputError("--dry-run prints a recipe or a command, and no numbers; leave out --json")
+    if as_json and engine == "verl":
+        raise InputError("--json is for --engine trl; verl prints what it likes on stdout")
     if engine == "verl":
         _train_with_verl(checked, folder, resume, dry_run)
         return
-    _train(checked, folder, resume, dry_run)
+    _train(Screen(as_json), checked, folder, resume, dry_run)
 
 
 def _train_with_verl(
@@ -71,15 +89,17 @@ def _train_with_verl(
     typer.echo(f"run folder: {folder.path}")
 
 
-def _train(recipe: recipes.Recipe, folder: RunFolder, resume: bool, dry: bool) -> None:
-    from rich.console import Console
-
+def _train(
+    screen: Screen, recipe: recipes.Recipe, folder: RunFolder, resume: bool, dry: bool
+) -> None:
     from ktae.cli.progress import Bars
 
     # Under torchrun or accelerate launch, the first process speaks for all.
-    console = Console(quiet=int(os.environ.get("RANK", "0")) > 0)
+    is_first = int(os.environ.get("RANK", "0")) == 0
+    for console in (screen.console, screen.progress):
+        console.quiet = console.quiet or not is_first
     try:
-        with console.status("loading TRL"):
+        with screen.progress.status("loading TRL"):
             from ktae.trainers.trl.run import dry_run, run
     except ModuleNotFoundError as error:
         raise InputError(
@@ -88,22 +108,21 @@ def _train(recipe: recipes.Recipe, folder: RunFolder, resume: bool, dry: bool) -
     if dry:
         typer.echo(dry_run(recipe, folder))
         return
-    with Bars(console, lines=20) as bars:
+    with screen.others_aside(), Bars(screen.progress, lines=20) as bars:
 
         def on_step(line: dict[str, Any]) -> None:
             bars.show("training", line["step"], recipe.steps, _shown(line))
 
-        def note(text: str) -> None:
-            typer.echo(f"ktae: {text}", err=True)
-
         stopped_by = run(recipe, folder, resume=resume, on_step=on_step, note=note)
     if stopped_by:
-        console.print(
-            f"stopped; everything is in {folder.path}. Add --resume to continue.",
-            highlight=False,
+        screen.progress.print(
+            f"stopped; everything is in {folder.path}. Add --resume to continue.", soft_wrap=True
         )
         raise typer.Exit(128 + stopped_by)
-    _print_summary(console, folder)
+    summary = json.loads(folder.summary.read_text(encoding="utf-8"))
+    _print_summary(screen.console, summary, folder)
+    if is_first:
+        screen.end(summary | {"output": folder.path})
 
 
 def _shown(line: dict[str, Any]) -> str:
@@ -119,10 +138,9 @@ def _shown(line: dict[str, Any]) -> str:
     )
 
 
-def _print_summary(console: Console, folder: RunFolder) -> None:
+def _print_summary(console: Console, summary: dict[str, Any], folder: RunFolder) -> None:
     from rich.table import Table
 
-    summary = json.loads(folder.summary.read_text(encoding="utf-8"))
     table = Table(title=f"{summary['recipe']}, seed {summary['seed']}, held-out problems")
     for column in ("", "before", "after", "change"):
         table.add_column(column, justify="left" if not column else "right")
@@ -137,6 +155,6 @@ def _print_summary(console: Console, folder: RunFolder) -> None:
         console.print(
             f"a step took {step:.2f} s, of which the estimator {credit * 1000:.1f} ms "
             f"({credit / step:.2%})",
-            highlight=False,
+            soft_wrap=True,
         )
-    console.print(f"run folder: {folder.path}", highlight=False)
+    console.print(f"run folder: {folder.path}", soft_wrap=True)

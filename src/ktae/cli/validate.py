@@ -11,17 +11,23 @@ from ktae.cli.options import (
     Correctness,
     Fields,
     Inputs,
+    JsonFile,
     MaxResponse,
     PoolModels,
+    Settings,
     Threshold,
     TokenizerName,
     check,
-    load_dump,
+    estimator_of,
+    one_of,
     require_folder,
+    with_settings,
 )
+from ktae.cli.printing import AsJson, Screen
+from ktae.cli.reading import load_dump, note, note_unit
 from ktae.cli.tables import make_table
 from ktae.errors import InputError
-from ktae.estimators import PRESETS, Estimator, from_section, preset
+from ktae.estimators import PRESETS, Estimator, preset
 from ktae.files.typed import parse_yaml
 
 if TYPE_CHECKING:
@@ -48,10 +54,14 @@ def validate(
         typer.Option(
             "--estimator",
             "-e",
-            help=f"{', '.join(PRESETS)}, or a recipe's section such as "
-            "'{estimator: ktae, h3: 0}'. Repeatable [default: all presets].",
+            metavar="NAME",
+            autocompletion=one_of(PRESETS),
+            help=f"Compare this estimator: {', '.join(PRESETS)}, or a recipe's section such as "
+            "'{estimator: ktae, h3: 0}'. Can be given several times [default: all of these; with "
+            "--set the run's, or else paper].",
         ),
     ] = None,
+    settings: Settings = None,
     threshold: Threshold = 0.0,
     correctness: Correctness = None,
     field: Fields = None,
@@ -59,17 +69,28 @@ def validate(
     max_response: MaxResponse = None,
     until: Annotated[
         float | None,
-        typer.Option(metavar="SHARE", help="Look at this share of each rollout, such as 0.5."),
+        typer.Option(
+            metavar="SHARE", help="Look at this first share of each rollout only, such as 0.5."
+        ),
     ] = None,
     before_answer: Annotated[
-        bool, typer.Option("--before-answer", help="Cut where the answer is first stated.")
+        bool,
+        typer.Option(
+            "--before-answer", help="Look only at what stands before the answer is first stated."
+        ),
     ] = False,
-    pairs: Annotated[int, typer.Option(min=1, help="Held-out pairs of a group, at most.")] = 16,
-    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Everything, as JSON.")
+    pairs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Hold out at most so many pairs of a group.")
+    ] = 16,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Draw pairs and permutations with this seed.")
+    ] = 0,
+    output: JsonFile = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw a forest plot into this .png or .svg file."),
     ] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="OUT", help="A plot, .png or .svg.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Which estimator tells correct rollouts from incorrect ones that it has not seen?
 
@@ -78,16 +99,15 @@ def validate(
     """
     from rich.console import Console
 
-    from ktae.runs import write_json
     from ktae.validity import held_out
     from ktae.validity.advice import advice
 
     check(tokenizer, threshold)
     if until is not None and before_answer:
         raise InputError("--until and --before-answer exclude each other; give one")
-    chosen = _estimators(estimators)
-    _check_outputs(json_out, plot)
-    console = Console(markup=False, emoji=False, highlight=False)
+    chosen = _estimators(estimators, settings, inputs)
+    _check_outputs(output, plot)
+    screen = Screen(as_json)
     dump = load_dump(
         inputs, tokenizer, threshold=threshold, correctness=correctness, field=field,
         pool_models=pool_models, max_response=max_response,
@@ -98,36 +118,38 @@ def validate(
             dump.rollouts, chosen, keep=keep, answers=answers, pairs=pairs, seed=seed,
             vocabulary=_vocabulary(tokenizer, chosen),
         )  # fmt: skip
-    if dump.unit == "words":
-        typer.echo("ktae: no --tokenizer: words are compared, not the policy's tokens", err=True)
+    note_unit(dump)
     advised = advice(found)
-    _print(console, found, until, before_answer)
-    console.print("\n".join(advised.lines), soft_wrap=True)
-    if json_out is not None:
-        of = {"until": until, "before_answer": before_answer, "unit": dump.unit}
-        write_json(json_out, found.as_dict() | of | {"advice": advised.as_dict()})
-        console.print(f"wrote {json_out}", soft_wrap=True)
+    _print(screen.console, found, until, before_answer)
+    screen.console.print("\n".join(advised.lines), soft_wrap=True)
     if plot is not None:
         from ktae.validity.forest import write_forest
 
         write_forest(found, plot)
-        console.print(f"wrote {plot}", soft_wrap=True)
+        screen.console.print(f"wrote {plot}", soft_wrap=True)
+    of = {"until": until, "before_answer": before_answer, "unit": dump.unit}
+    screen.end(found.as_dict() | of | {"advice": advised.as_dict()}, output)
 
 
-def _estimators(given: list[str] | None) -> dict[str, Estimator]:
-    """By the name under which each is shown."""
+def _estimators(
+    given: list[str] | None, settings: list[str] | None, inputs: list[Path]
+) -> dict[str, Estimator]:
+    """By the name under which each is shown; the settings are of every one that is named."""
+    if settings and not given:
+        one = estimator_of(None, settings, inputs)
+        return {} if one is None else {str(one): one}
     if not given:
         return {name: preset(name) for name in PRESETS}
     chosen = {}
     for text in given:
         section = text if text in PRESETS else parse_yaml(text, f"--estimator {text}")
-        chosen[text] = from_section(section)
+        chosen[", ".join([text, *(settings or ())])] = with_settings(section, settings)
     return chosen
 
 
-def _check_outputs(json_out: Path | None, plot: Path | None) -> None:
+def _check_outputs(output: Path | None, plot: Path | None) -> None:
     """Before anything is computed."""
-    for option, path in (("--json", json_out), ("--plot", plot)):
+    for option, path in (("--output", output), ("--plot", plot)):
         require_folder(option, path)
     if plot is not None and plot.suffix not in (".png", ".svg"):
         raise InputError(f"--plot {plot}: expected a name that ends in .png or .svg")
@@ -159,10 +181,9 @@ def _looked_at(
         return None, answers
     before = prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts, stated)
     if before.unanswered:
-        typer.echo(
-            f"ktae: {before.unanswered:,} of {len(answers):,} responses state no answer; they are "
-            f"cut after {100 * before.share:.0f} %, the median of the others",
-            err=True,
+        note(
+            f"{before.unanswered:,} of {len(answers):,} responses state no answer; they are "
+            f"cut after {100 * before.share:.0f} %, the median of the others"
         )
     return before.keep, answers
 

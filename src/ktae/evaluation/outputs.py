@@ -145,21 +145,21 @@ def _check_complete(outputs: Sequence[Output], where: str) -> None:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for output in outputs:
         counts[output.benchmark][output.problem] += 1
-    hint = "; --partial accepts that"
+    hint = "--partial accepts that"
     for name, problems in counts.items():
         known = BENCHMARKS[name].size if name in BENCHMARKS else None
         if known is not None and len(problems) != known:
             missing = [str(i) for i in range(known) if str(i) not in problems]
             which = f" (missing: {', '.join(missing[:5])})" if 0 < len(missing) < known else ""
             raise InputError(
-                f"{where}: {len(problems)} problems of {name}; expected {known}{which}{hint}"
+                f"{where}: {len(problems)} problems of {name}; expected {known}{which}; {hint}"
             )
         usual, _ = Counter(problems.values()).most_common(1)[0]
         for problem, count in problems.items():
             if count != usual:
                 raise InputError(
-                    f"{where}: problem {name}/{problem} has {count} outputs, most have {usual}: "
-                    f"is it there twice, or is one missing?{hint}"
+                    f"{where}: problem {name}/{problem} has {count} outputs, most have {usual}; "
+                    f"is it there twice, or is one missing? {hint}"
                 )
 
 

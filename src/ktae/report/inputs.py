@@ -65,6 +65,7 @@ def load(
     pool_models: bool | None = None,
     max_response: int | None = None,
     words: dict[str, int] | None = None,
+    strict: bool = False,
 ) -> Dump:
     """Read run folders, dumps of other tools, or plain files, as far as they can be read.
 
@@ -78,12 +79,13 @@ def load(
         pool_models: see `ktae.rollouts.readers.read`.
         max_response: see `ktae.rollouts.readers.read`.
         words: see `from_record`.
+        strict: raise the first row's error, instead of leaving the row out.
 
     Raises:
         InputError: nothing can be read, there is no such tokenizer, or it cannot spell a response.
     """
     paths = [Path(path) for path in inputs]
-    tolerance = Tolerance()
+    tolerance = Tolerance(strict)
     rollouts = readers.read(
         paths,
         threshold=threshold,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -104,6 +104,7 @@ def score(
     *,
     backend: Literal["auto", "cpu", "naive"] = "auto",
     max_positions: int = MAX_POSITIONS,
+    words: Mapping[int, str] | None = None,
 ) -> Scores:
     """The credit of all rollouts' tokens, and their credit table.
 
@@ -119,6 +120,7 @@ def score(
             is taken at its full weight. The credit table of one that rests on none is the paper's.
         backend: as in `ktae.credit_table`.
         max_positions: see `ktae.rollouts.groups`.
+        words: the texts of the token ids, where these number words (`ktae.report.inputs`).
 
     Raises:
         InputError: `rollouts` is not a record, every group has one rollout, a rollout has no token
@@ -151,8 +153,14 @@ def score(
     table = CreditTable(*(np.concatenate(columns) for columns in zip(*tables, strict=True)))
     labels = rollouts.select(["group", "step"]).take(first_rows)
     return Scores(
-        _scored(rollouts, ids, credit, estimator),
-        _tokens(table, labels, tokenizer, estimator if estimator.in_tables() else of_tokens),
+        _scored(rollouts, ids, credit, estimator, of_words=words is not None),
+        _tokens(
+            table,
+            labels,
+            tokenizer,
+            words,
+            estimator if estimator.in_tables() else of_tokens,
+        ),
         _groups(table, labels, sizes),
     )
 
@@ -222,12 +230,21 @@ def impact(
     return credit * weight, weight
 
 
-def _scored(rollouts: Any, ids: Sequence[Any], credit: Sequence[Any], estimator: Estimator) -> Any:
+def _scored(
+    rollouts: Any,
+    ids: Sequence[Any],
+    credit: Sequence[Any],
+    estimator: Estimator,
+    *,
+    of_words: bool,
+) -> Any:
     for name, values in (("token_ids", ids), ("credit", credit)):
         field = record.SCHEMA.field(name)
         column = _list_column(values, field.type)
         rollouts = rollouts.set_column(rollouts.column_names.index(name), field, column)
     metadata = record.SCHEMA.metadata | {CREDIT_KEY: _as_json(estimator)}
+    if of_words:
+        metadata[record.UNIT_KEY] = record.WORDS
     return rollouts.replace_schema_metadata(metadata)
 
 
@@ -242,9 +259,19 @@ def _list_column(rows: Sequence[np.ndarray], kind: Any) -> Any:
     return pa.chunked_array(chunks, type=kind)
 
 
-def _tokens(table: CreditTable, labels: Any, tokenizer: Any, estimator: Estimator) -> Any:
+def _tokens(
+    table: CreditTable,
+    labels: Any,
+    tokenizer: Any,
+    words: Mapping[int, str] | None,
+    estimator: Estimator,
+) -> Any:
     ids, which = np.unique(table.token_id, return_inverse=True)
-    texts = [None] * len(ids) if tokenizer is None else token_texts(tokenizer, ids)
+    texts: list[str | None] = [None] * len(ids)
+    if words is not None:
+        texts = [words[token_id] for token_id in ids.tolist()]
+    elif tokenizer is not None:
+        texts = token_texts(tokenizer, ids)
     columns = {
         "group": labels["group"].combine_chunks().dictionary_encode().take(table.group),
         "step": labels["step"].combine_chunks().take(table.group),
@@ -273,10 +300,13 @@ def _groups(table: CreditTable, labels: Any, sizes: np.ndarray) -> list[Group]:
     return groups
 
 
-def _as_json(estimator: Estimator) -> bytes:
+def described(estimator: Estimator) -> Any:
     """The section of a recipe that makes the estimator; for one without a name, what it prints."""
     try:
-        section: Any = to_section(estimator)
+        return to_section(estimator)
     except InputError:
-        section = repr(estimator)
-    return json.dumps(section).encode()
+        return repr(estimator)
+
+
+def _as_json(estimator: Estimator) -> bytes:
+    return json.dumps(described(estimator)).encode()

@@ -1,16 +1,17 @@
-"""One group in the terminal: its rollouts, every token coloured by its credit."""
+"""One group for a terminal or a pipe: its rollouts, with the credit of every token."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
-from ktae.estimators import table_estimator
-from ktae.files.text import printable
-from ktae.report import summary
+from ktae.estimators import Estimator, table_estimator
+from ktae.files.text import printable, visible
+from ktae.report import scoring, summary
 from ktae.report.columns import Columns, columns_of
 from ktae.report.inputs import Dump, require_rollouts
 
@@ -23,17 +24,40 @@ AGAINST = (200, 95, 0)
 """Red, green and blue of the full shade; white text reads on both, also for the colour-blind."""
 
 
-def show_group(
-    console: Console,
+class ScoredGroup(NamedTuple):
+    """One group of a dump, and its credit."""
+
+    columns: Columns
+    """Of this group alone."""
+    credit_n: np.ndarray
+    """(N,) of its tokens, rollout after rollout."""
+    largest: float
+    """The largest |credit| that there can be in the group."""
+    is_mixed: bool
+    """Whether both correct and incorrect rollouts have a token that counts."""
+    texts: dict[int, bytes | None]
+    """By token id; None where only the number is known."""
+    unit: str
+    """As in `Dump`."""
+    estimator: Estimator
+    """Whose credit it is."""
+
+    def rollouts(self) -> Iterator[tuple[int, str, slice]]:
+        """Each rollout's row, verdict, and place among the tokens; the correct ones first."""
+        for verdict, name in ((1.0, "correct"), (0.0, "incorrect"), (np.nan, "unknown")):
+            for row in np.flatnonzero(_equal(self.columns.correct_b, verdict)).tolist():
+                yield row, name, slice(*self.columns.offsets_b[row : row + 2].tolist())
+
+
+def scored_group(
     dump: Dump,
     label: str | None = None,
     step: int | None = None,
     estimator: AnEstimator | None = None,
-) -> None:
-    """Print the correct rollouts of a group, then the others.
+) -> ScoredGroup:
+    """A group of the dump with the credit of its tokens.
 
     Args:
-        console: where to.
         dump: the rollouts.
         label: the group; the first mixed one by default.
         step: its training step; the first that has the group by default.
@@ -42,34 +66,86 @@ def show_group(
     Raises:
         InputError: there is no such group, or no rollout at all.
     """
-    from rich.text import Text
-
     require_rollouts(dump)
     of_tokens = table_estimator(estimator or dump.estimator or "paper")
     columns = columns_of(dump)
-    group = _find(columns, label, step)
-    columns = _only(dump, columns, group)
+    columns = _only(dump, columns, _find(columns, label, step))
     scored = summary.score(columns, of_tokens)
-    largest = of_tokens.largest_credit(max(2, int(scored.n_true_g[0] + scored.n_false_g[0])))
-    texts = dict(zip(dump.token_ids.tolist(), dump.texts, strict=True))
+    n_true, n_false = int(scored.n_true_g[0]), int(scored.n_false_g[0])
+    return ScoredGroup(
+        columns,
+        scored.credit_n,
+        of_tokens.largest_credit(max(2, n_true + n_false)),
+        bool(n_true and n_false),
+        dict(zip(dump.token_ids.tolist(), dump.texts, strict=True)),
+        dump.unit,
+        of_tokens,
+    )
+
+
+def show_group(console: Console, shown: ScoredGroup) -> None:
+    """Print the correct rollouts of a group, then the others.
+
+    Tokens are coloured by their credit; where there are no colours, each has a line of its own,
+    after its credit.
+    """
+    from rich.text import Text
+
+    columns = shown.columns
+    in_colour = console.color_system is not None and not console.no_color
     when = "" if columns.steps[0] is None else f", step {columns.steps[0]}"
     console.print(Text(f"Group {printable(columns.labels[0])}{when}", style="bold"))
     prompt = columns.rollouts["prompt"][0].as_py()
     if prompt:
-        console.print(Text(_printable_lines(prompt), style="dim"))
-    if not (scored.n_true_g[0] and scored.n_false_g[0]):
-        console.print("Not both correct and incorrect rollouts: nothing to compare, no colours.")
-    verdicts = ((1.0, "correct"), (0.0, "incorrect"), (np.nan, "unknown"))
-    for verdict, name in verdicts:
-        for row in np.flatnonzero(_equal(columns.correct_b, verdict)).tolist():
-            reward = columns.reward_b[row]
-            head = f"\n{name}, rollout {row + 1}: reward "
-            head += "none" if np.isnan(reward) else f"{reward:g}"
-            head += f", {columns.lengths()[row]} {dump.unit}"
-            console.print(Text(head, style="bold"))
-            span = slice(columns.offsets_b[row], columns.offsets_b[row + 1])
-            ids_t = columns.ids_n[span].tolist()
-            console.print(_shaded(ids_t, scored.credit_n[span], texts, largest), soft_wrap=False)
+        console.print(Text(_printable_lines(prompt), style="dim"), soft_wrap=not in_colour)
+    if not shown.is_mixed:
+        console.print(
+            "Not both correct and incorrect rollouts: nothing to compare, all credit is 0.",
+            soft_wrap=True,
+        )
+    elif in_colour:
+        console.print("Blue speaks for a correct answer, orange against it.", style="dim")
+    for row, verdict, span in shown.rollouts():
+        reward = columns.reward_b[row]
+        head = f"\n{verdict}, rollout {row + 1}: reward "
+        head += "none" if np.isnan(reward) else f"{reward:g}"
+        head += f", {columns.lengths()[row]} {shown.unit}"
+        console.print(Text(head, style="bold"))
+        ids_t, credit_t = columns.ids_n[span].tolist(), shown.credit_n[span]
+        if in_colour:
+            console.print(_shaded(ids_t, credit_t, shown.texts, shown.largest), soft_wrap=False)
+            continue
+        for token_id, credit in zip(ids_t, credit_t.tolist(), strict=True):
+            console.print(f"{credit:+.4f}  {_alone(token_id, shown.texts)}", soft_wrap=True)
+
+
+def as_dict(shown: ScoredGroup) -> dict[str, Any]:
+    """For JSON: the same rollouts, with the ids, texts and credit of their tokens."""
+    columns = shown.columns
+    rollouts = []
+    for row, verdict, span in shown.rollouts():
+        ids_t = columns.ids_n[span].tolist()
+        pieces = [shown.texts[token_id] for token_id in ids_t]
+        rollouts.append(
+            {
+                "rollout": row + 1,
+                "verdict": verdict,
+                "reward": float(columns.reward_b[row]),
+                "advantage": float(columns.advantage_b[row]),
+                "token_ids": None if shown.unit == "words" else ids_t,
+                "tokens": [x if x is None else x.decode(errors="replace") for x in pieces],
+                "credit": shown.credit_n[span].tolist(),
+            }
+        )
+    return {
+        "group": columns.labels[0],
+        "step": columns.steps[0],
+        "prompt": columns.rollouts["prompt"][0].as_py(),
+        "mixed": shown.is_mixed,
+        "unit": shown.unit,
+        "estimator": scoring.described(shown.estimator),
+        "rollouts": rollouts,
+    }
 
 
 def _find(columns: Columns, label: str | None, step: int | None) -> int:
@@ -105,6 +181,12 @@ def _only(dump: Dump, columns: Columns, group: int) -> Columns:
 def _equal(values: np.ndarray, wanted: float) -> np.ndarray:
     equal: np.ndarray = np.isnan(values) if np.isnan(wanted) else values == wanted
     return equal
+
+
+def _alone(token_id: int, texts: dict[int, bytes | None]) -> str:
+    """A token on a line of its own: blanks and line ends are signs, so that columns stay."""
+    piece = texts[token_id]
+    return f"⟨{token_id}⟩" if piece is None else visible(piece.decode(errors="replace"))
 
 
 def _shaded(

@@ -85,7 +85,7 @@ def own_record(path: Path) -> Any:
         table = record.parse_record(file.read(), str(path))
         if not len(table):
             raise InputError(f"{path} is empty: it holds no rollouts")
-        return table.replace_schema_metadata(record.SCHEMA.metadata)
+        return record.without_words(table).replace_schema_metadata(record.SCHEMA.metadata)
 
 
 def _jsonl(stream: Stream, path: Path) -> Rows:

@@ -25,6 +25,8 @@ VERSION = "2"
 RENAMED = {"1": {"terms": "credit"}}
 """Columns of the versions before, and their names now."""
 VERSION_KEY = b"ktae.rollouts.version"
+UNIT_KEY, WORDS = b"ktae.unit", b"words"
+"""Metadata of a record whose token ids number the words of its own responses."""
 
 
 def _column(name: str, kind: Any, description: str, *, nullable: bool = True) -> Any:
@@ -128,6 +130,20 @@ def parse_record(table: Any, where: str) -> Any:
         known = ", ".join((*RENAMED, VERSION))
         raise InputError(f"{where}: rollout record of version {found}; this ktae reads {known}")
     return conform(table, where)
+
+
+def without_words(table: Any) -> Any:
+    """The record; one whose token ids number words loses them, and what is aligned with them.
+
+    The numbers mean nothing beside another file or a tokenizer. The responses are still there.
+    """
+    if (table.schema.metadata or {}).get(UNIT_KEY) != WORDS:
+        return table
+    for name in ("token_ids", "mask", "credit"):
+        field = SCHEMA.field(name)
+        place = table.column_names.index(name)
+        table = table.set_column(place, field, pa.nulls(len(table), field.type))
+    return table
 
 
 def require_single_columns(names: Sequence[str], where: str) -> None:

@@ -12,10 +12,12 @@ import typer
 
 from ktae import recipe as recipes
 from ktae.cli import options
+from ktae.cli.printing import AsJson, Screen
 from ktae.errors import InputError
-from ktae.estimators import Estimator, from_section, to_section
+from ktae.estimators import PRESETS, Estimator, from_section, to_section
 from ktae.files.atomic import make_folder
 from ktae.files.typed import parse_yaml
+from ktae.runs import write_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,59 +35,88 @@ ESTIMATORS = (
 
 
 def align(
-    recipe: Annotated[Path, typer.Argument(help="A recipe (YAML): model, task, rollouts, loss.")],
-    overrides: Annotated[
+    recipe: Annotated[
+        Path,
+        typer.Argument(help="The recipe: a YAML file with the model, task, rollouts and loss."),
+    ],
+    keys: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
-            help="Replace keys; model.path=RUN/checkpoints/checkpoint-50 looks along a run.",
+            help="Replace keys of the recipe; model.path=RUN/checkpoints/checkpoint-50 looks along "
+            "a run.",
         ),
     ] = None,
+    settings: options.RecipeSettings = None,
     estimators: Annotated[
         list[str] | None,
         typer.Option(
             "--estimator",
             "-e",
             metavar="[LABEL=]SPEC",
-            help="A preset, or LABEL={estimator: ..., transforms: [...]}. Repeatable [default: "
-            "paper and calibrated, each with permuted labels too].",
+            autocompletion=options.one_of(PRESETS),
+            help="Compare this estimator: a preset, or LABEL={estimator: ..., transforms: [...]}. "
+            "Can be given several times [default: paper and calibrated, each with permuted labels "
+            "too].",
         ),
     ] = None,
     weights: Annotated[
-        str, typer.Option(help="Norms of the credit's gradient, in multiples of GRPO's.")
+        str,
+        typer.Option(
+            metavar="NUMBERS",
+            help="Give the credit's gradient these norms, in multiples of GRPO's.",
+        ),
     ] = "0.3,1,2",
-    batches: Annotated[int, typer.Option(min=2, help="Small batches to compare.")] = 60,
+    batches: Annotated[
+        int, typer.Option(min=2, metavar="N", help="Compare so many small batches.")
+    ] = 60,
     reference_prompts: Annotated[
-        int, typer.Option(min=2, help="Prompts behind the reference gradient.")
+        int,
+        typer.Option(min=2, metavar="N", help="Base the reference gradient on so many prompts."),
     ] = 768,
-    rows_at_once: Annotated[int, typer.Option(min=1, help="Rollouts in one backward pass.")] = 64,
+    rows_at_once: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Take so many rollouts in one backward pass.")
+    ] = 64,
     reference_blocks: Annotated[
         int,
         typer.Option(
-            min=2, help="Parts of the reference, an even number; each takes a gradient's memory."
+            min=2,
+            metavar="N",
+            help="Cut the reference into so many parts, an even number; each takes a gradient's "
+            "memory.",
         ),
     ] = 8,
     device: Annotated[
-        str, typer.Option(help="Where gradients are computed and kept: cpu or cuda.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=options.one_of(options.DEVICES),
+            help="Compute and keep gradients on this device: cpu or cuda.",
+        ),
     ] = "cpu",
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for the JSON and the figure.")
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="Write the JSON and the figure to this folder.",
+        ),
     ] = Path("align"),
+    as_json: AsJson = False,
 ) -> None:
     """Compare estimators by the cosine of their gradients to the true policy gradient.
 
     A large sample gives a reference gradient of the expected reward; small batches of the recipe's
     size give each estimator's. No training, minutes on a small model.
     """
-    from rich.console import Console
-
     from ktae.cli.progress import Bars
 
-    checked = recipes.load(recipe, overrides or ())
+    checked = recipes.load(recipe, [*(keys or ()), *(settings or ())])
     chosen = labelled(estimators or ESTIMATORS)
     factors = _numbers(weights)
     options.check_device(device)
-    console = Console()
+    screen = Screen(as_json)
     try:
         from ktae.trainers.trl.run import load_policy
         from ktae_lab.align.measure import Plan, measure, not_read
@@ -100,13 +131,15 @@ def align(
         typer.echo(f"ktae-lab: gradients are without the recipe's {key}", err=True)
     model, tokenizer = load_policy(checked)
     model = model.to(device)
-    with Bars(console, lines=5) as bars:
+    with screen.others_aside(), Bars(screen.progress, lines=5) as bars:
         found = measure(model, tokenizer, checked, chosen, plan, bars.show)
     table = rows(found, factors)
-    _write_json(output / "align.json", checked, chosen, plan, found, table)
+    content = _content(checked, chosen, plan, found, table)
+    write_json(output / "align.json", content)
     draw(table, found, output / "align.svg", title=f"{checked.name}: {checked.model.path}")
-    _print(console, found, table)
-    console.print(f"{output}/align.json, align.svg", highlight=False)
+    _print(screen.console, found, table)
+    screen.console.print(f"wrote {output}/align.json and align.svg", soft_wrap=True)
+    screen.end(content)
 
 
 def _claim(output: Path) -> None:
@@ -141,37 +174,33 @@ def _numbers(text: str) -> list[float]:
     return numbers
 
 
-def _write_json(
-    path: Path,
+def _content(
     recipe: recipes.Recipe,
     estimators: dict[str, Estimator],
     plan: Any,
     found: Alignment,
     table: list[Row],
-) -> None:
+) -> dict[str, Any]:
+    """What `align.json` holds."""
     from ktae.bench import machine
-    from ktae.runs import write_json
     from ktae_lab.align.measure import not_read
     from ktae_lab.align.summary import covered
 
-    write_json(
-        path,
-        {
-            "recipe": recipe.model_dump(mode="json"),
-            "estimators": {name: to_section(one) for name, one in estimators.items()},
-            "not_read": not_read(recipe),
-            "plan": dataclasses.asdict(plan),
-            "machine": machine(),
-            "intervals": covered(found),
-            "rows": [dataclasses.asdict(row) for row in table],
-            **dataclasses.asdict(found),
-        },
-    )
+    return {
+        "recipe": recipe.model_dump(mode="json"),
+        "estimators": {name: to_section(one) for name, one in estimators.items()},
+        "not_read": not_read(recipe),
+        "plan": dataclasses.asdict(plan),
+        "machine": machine(),
+        "intervals": covered(found),
+        "rows": [dataclasses.asdict(row) for row in table],
+        **dataclasses.asdict(found),
+    }
 
 
 def _print(console: Console, found: Alignment, table: list[Row]) -> None:
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     from ktae_lab.align.summary import covered
 
@@ -187,16 +216,16 @@ def _print(console: Console, found: Alignment, table: list[Row]) -> None:
         for row in (row for row in table if row.metric == metric):
             low, high = row.difference_low, row.difference_high
             shown.add_row(
-                escape(row.estimator),
+                Text(row.estimator),
                 row.mixture,
                 "" if row.scale is None else f"{row.scale:.3g}",
                 f"{row.cosine:.3f}",
                 f"{row.difference:+.3f} ({low:+.3f} to {high:+.3f})",
             )
         console.print(shown)
-    console.print(covered(found), highlight=False)
+    console.print(covered(found), soft_wrap=True)
     console.print(
         "credit ×: the factor on the estimator's credit that gives this mixture in this metric "
         "(median of the batches). It holds for this checkpoint: measure again later in training.",
-        highlight=False,
+        soft_wrap=True,
     )

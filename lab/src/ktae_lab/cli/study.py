@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from ktae.cli.printing import AsJson, Screen
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,8 +26,10 @@ if TYPE_CHECKING:
 
 
 def study(
-    matrix: Annotated[Path, typer.Argument(help="A matrix (YAML), such as those in lab/matrices.")],
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
+    matrix: Annotated[
+        Path, typer.Argument(help="The matrix: a YAML file, such as those in lab/matrices.")
+    ],
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Do so many runs at a time.")] = 1,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the study in the folder, or extend it.")
     ] = False,
@@ -38,7 +42,12 @@ def study(
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The study's folder [default: studies/NAME]."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="Write the study to this folder [default: studies/NAME].",
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the matrix and list its runs; run nothing.")
@@ -46,13 +55,14 @@ def study(
     adopt: Annotated[
         Path | None,
         typer.Option(
+            metavar="FOLDER",
             help="Take over finished runs from a study's folder that has its results and need not "
             "have its runs: a clone's, another machine's.",
         ),
     ] = None,
     methods: Annotated[
         str | None,
-        typer.Option(help="Run these methods only, for now: names with commas between them."),
+        typer.Option(metavar="NAMES", help="Run these methods only, for now, with commas between."),
     ] = None,
     results_only: Annotated[
         bool,
@@ -66,17 +76,16 @@ def study(
             "--overwrite-results", help="Write results also over those of more finished runs."
         ),
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train every method on every seed, and compare them as announced in the matrix."""
-    from rich.console import Console
-
     from ktae_lab.study import cells as expansion
     from ktae_lab.study import matrix as matrices
     from ktae_lab.study import results
     from ktae_lab.study.folder import State, StudyFolder
     from ktae_lab.study.runner import run
 
-    console = Console(highlight=False, markup=False)
+    screen = Screen(as_json)
     loaded = matrices.load(matrix)
     cells = expansion.expand(loaded, matrix)
     due = expansion.of_methods(cells, methods.split(",")) if methods is not None else cells
@@ -84,23 +93,26 @@ def study(
     if adopt is not None and (dry_run or results_only):
         raise InputError("--adopt is for a study that runs: not with --dry-run or --results-only")
     if dry_run:
-        _list(console, due, folder)
+        if as_json:
+            raise InputError("--dry-run lists runs and prints no numbers; leave out --json")
+        _list(screen.console, due, folder)
         return
 
     def write_results() -> Results:
         found = results.write(loaded, cells, folder, overwrite=overwrite_results)
-        _print(console, found, folder)
+        _print(screen.console, found, folder)
         return found
 
     if results_only:  # without the lock: also while another process runs the study
         found = write_results()
     else:
-        with _opened(console, loaded, cells, folder, resume or retry_failed, adopt):
-            with _Progress(console, due, folder) as progress:
+        with _opened(screen.progress, loaded, cells, folder, resume or retry_failed, adopt):
+            with _Progress(screen.progress, due, folder) as progress:
                 finished = run(due, folder, jobs=jobs, progress=progress, retry_failed=retry_failed)
             if not finished:
-                _stop_interrupted(console, write_results)
+                _stop_interrupted(screen.progress, write_results)
             found = write_results()
+    screen.end(json.loads(folder.results.read_text(encoding="utf-8")))
     if found.count(State.FAILED):
         raise typer.Exit(1)
 

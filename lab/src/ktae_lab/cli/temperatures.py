@@ -7,14 +7,19 @@ from typing import Annotated
 
 import typer
 
+from ktae.cli.printing import AsJson, Screen
+
 
 def temperatures(
-    matrix: Annotated[Path, typer.Argument(help="The study's matrix (YAML).")],
+    matrix: Annotated[Path, typer.Argument(help="The study's matrix: a YAML file.")],
     folder: Annotated[Path, typer.Argument(help="The study's folder, with its runs.")],
     methods: Annotated[
-        str | None, typer.Option(help="These methods only: names with commas between them.")
+        str | None,
+        typer.Option(metavar="NAMES", help="Measure these methods only, with commas between."),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes at a time.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Measure in so many processes.")
+    ] = 1,
     best: Annotated[
         bool,
         typer.Option(
@@ -24,17 +29,28 @@ def temperatures(
     ] = False,
     problems: Annotated[
         int | None,
-        typer.Option(min=1, max=1024, help="Held-out problems [default: 256, with --best 1024]."),
+        typer.Option(
+            min=1,
+            max=1024,
+            metavar="N",
+            help="Take so many held-out problems [default: 256, with --best 1024].",
+        ),
     ] = None,
     samples: Annotated[
         int | None,
-        typer.Option(min=1, help="Answers to each [default: 8, with --best 4]."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Draw so many answers to each problem [default: 8, with --best 4].",
+        ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Let a study's final models answer at several temperatures; writes `temperatures.csv`.
 
     What is measured already stays, so that a second call measures the runs that came since.
     """
+    from ktae_lab.csv_files import read_csv
     from ktae_lab.measurement import measure_study
     from ktae_lab.study.folder import StudyFolder
     from ktae_lab.temperatures import by_temperature
@@ -43,6 +59,8 @@ def temperatures(
     given = {"problems": problems, "samples": samples}
     asked = {name: number for name, number in given.items() if number is not None}
     measurement = at_the_best_temperature(SIZE | asked) if best else by_temperature(**asked)
+    screen = Screen(as_json)
     chosen = methods.split(",") if methods is not None else None
     for line in measure_study(measurement, matrix, StudyFolder(folder), methods=chosen, jobs=jobs):
-        typer.echo(line)
+        screen.progress.print(line, soft_wrap=True)
+    screen.end(read_csv(StudyFolder(folder).path / measurement.file))

@@ -1,0 +1,171 @@
+"""How a command line is put together and ends; `ktae` and `ktae-lab` share it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from ktae.cli.reading import again_with
+from ktae.errors import InputError
+from ktae.files.text import printable
+
+NO_SPACE, NO_READER = 1, 141
+"""Exit statuses: the disk is full; nobody reads what is printed (128 + SIGPIPE)."""
+
+STATUSES = """\
+Exit status: 0 done; 1 something that was checked or run is wrong, or a file cannot be written; \
+2 bad input; 130 ended by Ctrl-C; 141 nobody read the output; 143 ended by SIGTERM.
+"""
+
+RENAMED_OPTIONS = {
+    "--csv": "--output",
+    "--estimators": "--estimator",
+    "--out": "--output",
+    "--preset": "--estimator",
+}
+RENAMED_COMMANDS = {
+    "align": "ktae-lab align",
+    "null": "ktae permutation-test",
+    "study": "ktae-lab study",
+}
+"""Names that development versions had, and what they are called now."""
+
+
+class Command(TyperCommand):
+    """A command whose flags show no type, and whose former options are answered with their name."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All options and arguments; a flag takes no value, so none is shown."""
+        return _without_types_of_flags(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments.
+
+        Raises:
+            InputError: an option has another name now, or `--json` is given a file to write.
+        """
+        for option, file in itertools.pairwise(args):
+            if option == "--json" and file.endswith(".json") and not Path(file).exists():
+                raise InputError(f"--json prints on stdout; to write {file}, give -o {file}")
+        own = {name for param in self.params for name in param.opts}
+        _answer(RENAMED_OPTIONS, [x.partition("=")[0] for x in args], own, ctx.command_path)
+        return super().parse_args(ctx, args)
+
+
+class Group(TyperGroup):
+    """Commands below one name; former names of commands are answered with the name of today."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """As in `Command`."""
+        return _without_types_of_flags(super().get_params(ctx))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command.
+
+        Raises:
+            InputError: it has another name now.
+        """
+        _answer(RENAMED_COMMANDS, args[:1], set(self.commands), ctx.command_path)
+        return super().resolve_command(ctx, args)
+
+
+def _without_types_of_flags(params: list[Any]) -> list[Any]:
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
+def _answer(renamed: Mapping[str, str], given: list[str], own: set[str], where: str) -> None:
+    for name in given:
+        if name in renamed and name not in own:
+            raise InputError(f"{where} has no {name}; it is called {renamed[name]} now")
+
+
+def application(name: str, help: str, version: str) -> typer.Typer:
+    """An empty command line with `--version`, to which commands are added."""
+    app = typer.Typer(
+        name=name,
+        cls=Group,
+        help=help,
+        epilog=STATUSES,
+        no_args_is_help=True,
+        rich_markup_mode="markdown",  # in the default one, "[default: ...]" would be markup
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    def show_version(wanted: bool) -> None:
+        if wanted:
+            typer.echo(f"{name} {version}")
+            raise typer.Exit
+
+    @app.callback()
+    def _options(
+        version: bool = typer.Option(
+            False, "--version", callback=show_version, is_eager=True, help="Print the version."
+        ),
+    ) -> None: ...
+
+    return app
+
+
+def run(app: typer.Typer, name: str) -> None:
+    """Run the command line; bad input is one line on stderr and exit status 2.
+
+    SIGTERM ends it as an exception does, so that nothing half-written and no process is left; the
+    exit status is 143.
+    """
+    signal.signal(signal.SIGTERM, _exit)
+    try:
+        try:
+            app(prog_name=name)  # not "python -m ktae", which no shell could complete
+        finally:
+            sys.stdout.flush()
+    except InputError as error:
+        lines = [printable(line) for line in _message(name, error).split("\n")]  # may quote a file
+        _end(name, "\n".join(lines), 2)
+    except BrokenPipeError:
+        _drop_output()
+        sys.exit(NO_READER)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _drop_output()
+        what = error.filename or "what is printed"
+        _end(name, f"cannot write {what}: {error.strerror}", NO_SPACE)
+
+
+def _end(name: str, message: str, status: int) -> NoReturn:
+    with contextlib.suppress(OSError):
+        typer.echo(f"{name}: {message}", err=True)
+    sys.exit(status)
+
+
+def _drop_output() -> None:
+    """What could not be printed would be tried again at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _exit(number: int, _: object) -> NoReturn:
+    sys.exit(128 + number)
+
+
+def _message(name: str, error: InputError) -> str:
+    """What is wrong; for rows in no known form also the command line that would read them."""
+    found, options = getattr(error, "found", None), getattr(error, "options", None)
+    if not options:
+        return str(error)
+    is_template = getattr(error, "is_template", False)
+    how = "name its fields in the place of the dots" if is_template else "this would read it"
+    return f"{found}; {how}: {again_with(options, name)}"
