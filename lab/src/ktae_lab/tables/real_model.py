@@ -11,25 +11,6 @@ TOGETHER = 5
 """Training steps in a row of the table."""
 
 
-def base_accuracy() -> str:
-    """What the model can do before training, task by task."""
-    rows = read_csv(BENCHMARKS / "base_accuracy.csv", ("task",))
-    return markdown(
-        ["task", "settings", "system message", "accuracy at T = 1", "mixed groups", "tokens"],
-        [
-            [
-                f"`{row['task']}`",
-                ", ".join(f"{key} {value}" for key, value in json.loads(row["settings"]).items()),
-                row["instruction"],
-                _interval(row, 2),
-                f"{float(row['mixed_groups']):.0%}",
-                f"{float(row['length']):.0f} of {row['max_new_tokens']}",
-            ]
-            for row in rows
-        ],
-    )
-
-
 def steps(run: str) -> str:
     """A run's metrics, each row the mean of a few steps."""
     rows = [
@@ -91,7 +72,6 @@ def _mean(rows: list[dict[str, str]], column: str) -> float:
 
 
 TABLES: dict[str, Table] = {
-    "base-accuracy": base_accuracy,
     "real-model-steps": steps,
     "real-model-evaluations": evaluations,
 }
