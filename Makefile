@@ -66,7 +66,7 @@ bench: .venv/installed ## Measure the estimator's speed
 
 docs: .venv/installed ## Build the documentation site into site/
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
-	$(BIN)/mkdocs build --strict
+	$(BIN)/python tools/build_site.py
 
 notebooks: .venv/installed ## Execute the notebooks in place, under a minute
 	$(BIN)/python notebooks/execute.py
@@ -106,5 +106,5 @@ audit: .venv/installed ## Show the licences of all dependencies, and whether the
 
 clean: ## Remove the environment and everything built
 	rm -rf .venv .venv-vllm .venv-trainers site dist build
-	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

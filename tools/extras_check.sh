@@ -71,8 +71,8 @@ tokenizer.save("words/tokenizer.json")'
 }
 
 check_docs() {
-  (cd "$root" && "$bin/mkdocs" build --strict --site-dir "$work/site")
-  test -f "$work/site/index.html"
+  "$bin/python" "$root/tools/build_site.py"
+  test -f "$root/site/index.html"
 }
 
 for extra in "${@:-trl verl eval report docs}"; do

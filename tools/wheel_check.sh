@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The sdist and the wheel, built reproducibly, and the wheel alone in a bare environment: what it
-# brings, what works without torch, TRL and verl, and what its types say to a user's own code.
+# brings, what works without torch, TRL and verl, and what its types say to a user's own code; and
+# whether an index would take both, and show the README.
 #   tools/wheel_check.sh [OUT]     OUT keeps the sdist and the wheel
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,8 +11,10 @@ mypy=$tools/mypy
 bare=$(mktemp -d)
 trap 'rm -rf "$bare"' EXIT
 
-"$tools/python" tools/build_twice.py "${1:-$bare/dist}"
-wheel=$(ls "${1:-$bare/dist}"/*.whl)
+dist=${1:-$bare/dist}
+"$tools/python" tools/build_twice.py "$dist"
+wheel=$(ls "$dist"/*.whl)
+"$tools/twine" check --strict "$wheel" "${wheel%-py3-none-any.whl}.tar.gz"
 
 "$python" -m venv "$bare/venv"
 "$bare/venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt "$wheel"

@@ -3,4 +3,4 @@
 Nobody who only uses ktae needs it.
 """
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0rc1"

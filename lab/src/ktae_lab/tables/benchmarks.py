@@ -1,5 +1,5 @@
 """What the library's estimators, grader, demo and trainer do: the tables and numbers of
-docs/measures.md, differences.md, grading.md, demo.md, trl-vllm.md, made of the benchmarks' CSV."""
+docs/measures.md, differences.md, grading.md and demo.md, made of the benchmarks' CSV."""
 
 from ktae_lab.csv_files import read_csv
 from ktae_lab.tables import page
@@ -53,25 +53,6 @@ def largest_bias(*estimator: str) -> str:
     return f"{max(map(abs, means)):.3f}"
 
 
-def differences() -> str:
-    """What each change from `paper` does to the credit, on three sets of rollouts."""
-    measured = newest("differences", "rollouts", "change")
-
-    def cell(change: str, column: str, digits: int, scale: float = 100) -> str:
-        rows = (measured.get((dump, change)) for dump in DUMPS)
-        return ", ".join(
-            MISSING if row is None else f"{scale * float(row[column]):.{digits}f}" for row in rows
-        )
-
-    head = ["", r"mean \|credit\|", "saturated, %", "moved, %", "other sign, %"]
-    rows = [
-        [label, cell(change, "mean_abs_credit", 3, scale=1)]
-        + [cell(change, column, 1) for column in ("saturated", "moved", "other_sign")]
-        for change, label in CHANGES.items()
-    ]
-    return markdown(head, rows)
-
-
 def moved(*change: str) -> str:
     """How many tokens a change moves, on the three sets of rollouts: `38, 10 and 20 %`."""
     measured = newest("differences", "rollouts", "change")
@@ -110,18 +91,6 @@ def agrees(file: str) -> str:
     return percent(newest("grading", "file", "grader")[file, "ktae"]["agree"])
 
 
-def grading_speed() -> str:
-    """Of `ktae`, the fastest file first."""
-    measured = newest("grading", "file", "grader")
-    of = {label: measured[file, "ktae"] for file, label in FILES.items()}
-    rows = []
-    for label, row in sorted(of.items(), key=lambda pair: -int(pair[1]["per_second"])):
-        counts = (f"{int(row[column]):,}" for column in ("outputs", "per_second"))
-        rows.append([label, *counts, f"{float(row['cpu_seconds']):.1f}"])
-    head = ["file", "answers", "a second"]
-    return markdown([*head, "processor seconds, the start of two workers included"], rows)
-
-
 def demo_base_models() -> str:
     """How well the demo's base models do before any training."""
     head = ["base model", "greedy accuracy", "sampled accuracy", "greedy length"]
@@ -133,20 +102,6 @@ def demo_base_models() -> str:
         entropy, mixed = f"{float(row['entropy']):.3f}", percent(row["mixed_groups"], digits=0)
         rows.append([f"{language}, seed {seed}", greedy, sampled, *lengths, entropy, mixed])
     return markdown(head, rows)
-
-
-def with_vllm() -> str:
-    """Each step that TRL trained with vLLM: log-probabilities, weights and gradients compared."""
-    head = ["run", "step", "vLLM got the weights", "log-probabilities differ by up to"]
-    head += ["weights differ by up to", "gradient's relative error", "without credit"]
-    rows = []
-    for (run, step), row in newest("vllm", "run", "step").items():
-        without = [row["without_credit"] if "paper" in run else MISSING]
-        without.append(row["without_correction"])
-        synced = "yes" if row["synced"] == "True" else "no"
-        measured = (row[name] for name in ("logp_difference", "weights_difference"))
-        rows.append([run, step, synced, *measured, row["gradient_error"], *without])
-    return markdown([*head, "without correction"], rows)
 
 
 def clipped(study: str, task: str, method: str) -> str:
@@ -193,11 +148,8 @@ def _dropped_curves(study: str, task: str, method: str) -> dict[str, str]:
 
 TABLES: dict[str, Table] = {
     "credit-bias": credit_bias,
-    "differences": differences,
     "grading-agreement": agreement,
-    "grading-speed": grading_speed,
     "demo-base-models": demo_base_models,
-    "with-vllm": with_vllm,
 }
 NUMBERS: dict[str, Number] = {
     "largest-bias": largest_bias,

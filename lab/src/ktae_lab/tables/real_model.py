@@ -3,39 +3,12 @@
 import json
 
 import numpy as np
-from scipy.stats import binomtest
 
 from ktae_lab.csv_files import read_csv
 from ktae_lab.tables.page import BENCHMARKS, Number, Table, markdown, newest
 
 TOGETHER = 5
 """Training steps in a row of the table."""
-
-
-def base_accuracy() -> str:
-    """What the model can do before training, task by task."""
-    rows = read_csv(BENCHMARKS / "base_accuracy.csv", ("task",))
-    return markdown(
-        ["task", "settings", "system message", "accuracy at T = 1", "mixed groups", "tokens"],
-        [
-            [
-                f"`{row['task']}`",
-                ", ".join(f"{key} {value}" for key, value in json.loads(row["settings"]).items()),
-                row["instruction"],
-                _interval(row, 2),
-                _mixed_groups(row),
-                f"{float(row['length']):.0f} of {row['max_new_tokens']}",
-            ]
-            for row in rows
-        ],
-    )
-
-
-def _mixed_groups(row: dict[str, str]) -> str:
-    """Their share, with Wilson's interval of 95 %."""
-    share, n = float(row["mixed_groups"]), int(row["problems"])
-    low, high = binomtest(round(share * n), n).proportion_ci(method="wilson")
-    return f"{share:.0%} ({low:.0%} to {high:.0%})"
 
 
 def steps(run: str) -> str:
@@ -99,7 +72,6 @@ def _mean(rows: list[dict[str, str]], column: str) -> float:
 
 
 TABLES: dict[str, Table] = {
-    "base-accuracy": base_accuracy,
     "real-model-steps": steps,
     "real-model-evaluations": evaluations,
 }

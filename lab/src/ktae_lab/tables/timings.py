@@ -1,4 +1,4 @@
-"""What the library costs: the tables and numbers of docs/performance.md, scale.md and report.md,
+"""What the library costs: the tables and numbers of docs/performance.md and report.md,
 made of the CSV of `ktae bench` and of the benchmarks of units, verl, the cluster and the report."""
 
 import itertools
@@ -20,10 +20,6 @@ BESIDE_VERL = CPU_AND_COPY | {
     "verl grpo": "verl's `compute_grpo_outcome_advantage` (rollout advantages alone)",
     "verl grpo_vectorized": "verl's `compute_grpo_vectorized_outcome_advantage`",
 }
-TORCH_AND_SORT = {
-    "torch": "ktae, torch backend on the CPU",
-    "torch sort": "its sort alone",
-}
 DRIVER = {
     "grpo": "verl's GRPO advantages",
     "ktae": "`adv_estimator=ktae` with those underneath",
@@ -35,41 +31,10 @@ def beside_verl() -> str:
     return _by_size(BESIDE_VERL, "CPU backend, of a copy")
 
 
-def torch_backend() -> str:
-    """The torch backend and a sort, by the size of the batch."""
-    return _by_size(TORCH_AND_SORT, "torch backend, of the sort")
-
-
-def by_input() -> str:
-    """The CPU backend and a copy alone in the rounds, by the size, dtype and vocabulary."""
-    head = ["rollouts, tokens", "ids", "vocabulary", "rounds"]
-    head += ["ktae, CPU backend, ms", "copy, ms", "of a copy"]
-    rows = []
-    for (rollouts, dtype, vocabulary), of in _rounds(CPU_AND_COPY).items():
-        cpu, copy = of["cpu"], of["copy"]
-        size = f"{int(rollouts):,}, {_millions(cpu)}"
-        times = [_milliseconds(cpu), _milliseconds(copy), _ratio(cpu, copy)]
-        rows.append([size, dtype, f"{int(vocabulary):,}", cpu["repeats"], *times])
-    return markdown(head, rows)
-
-
 def estimator_time(rollouts: str, dtype: str, vocabulary: str) -> str:
     """Median seconds of the CPU backend, with nothing but a copy in the rounds."""
     row = _rounds(CPU_AND_COPY)[rollouts, dtype, vocabulary]["cpu"]
     return f"{float(row['median_s']):.2f} s"
-
-
-def units() -> str:
-    """Each unit, and the preset of two, in the same rounds."""
-    rows = {config: row for (config,), row in newest("units", "config").items()}
-    tokens = rows["token"]
-    return markdown(
-        ["", *(f"`{config}`" for config in rows)],
-        [
-            [f"milliseconds, {tokens['repeats']} rounds", *map(_milliseconds, rows.values())],
-            ["of the tokens' time", *(_ratio(row, tokens) for row in rows.values())],
-        ],
-    )
 
 
 def driver(prompts: str) -> str:
@@ -102,32 +67,9 @@ def share_of_step(model: str) -> str:
     return percent(row[f"share_of_{model.lower()}_step"], digits=2)
 
 
-def cluster() -> str:
-    """The simulated cluster, by the way of scaling and the number of GPUs."""
-    head = ["scaling", "GPUs", "prompts", "a step", "moved, verl / KTAE"]
-    head += ["driver's memory, verl / KTAE", "KTAE on the driver", "of the step"]
-    head += ["in shards, a node each"]
-    rows = []
-    for (scaling, gpus), row in newest("cluster", "scaling", "gpus").items():
-        rows.append([
-            scaling, f"{int(gpus):,}", f"{int(row['prompts']):,}", f"{row['step_s']} s",
-            f"{row['moved_gb_verl']} / {row['moved_gb_ktae']} GB",
-            f"{row['driver_gb_verl']} / {row['driver_gb_ktae']} GB",
-            f"{row['driver_s']} s", percent(row["driver_share"], digits=3),
-            f"{1000 * float(row['sharded_s']):.1f} ms",
-        ])  # fmt: skip
-    return markdown(head, rows)
-
-
 def driver_memory(scaling: str, gpus: str) -> str:
     """What verl's own tensors take on the driver of the simulated cluster."""
     return f"{newest('cluster', 'scaling', 'gpus')[scaling, gpus]['driver_gb_verl']} GB"
-
-
-def core_time() -> str:
-    """What a token takes of one core, as the simulated cluster has it."""
-    *_, row = read_csv(page.BENCHMARKS / "cluster.csv")
-    return f"{row['ns_per_token_and_core']} ns"
 
 
 def report() -> str:
@@ -203,16 +145,11 @@ def _slow_frames(row: Row) -> str:
 
 TABLES: dict[str, Table] = {
     "estimator-beside-verl": beside_verl,
-    "estimator-by-input": by_input,
-    "estimator-torch": torch_backend,
-    "estimator-units": units,
     "driver": driver,
-    "cluster": cluster,
     "report": report,
 }
 NUMBERS: dict[str, Number] = {
     "estimator-time": estimator_time,
     "share-of-step": share_of_step,
     "driver-memory": driver_memory,
-    "core-time": core_time,
 }
