@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from ktae._version import __version__
 from ktae.cli import eval_options as options
 from ktae.cli.options import Correctness, Fields, MaxResponse, PoolModels, fields_of, note_reading
@@ -156,7 +158,7 @@ def _evaluate(
         settings = run.settings_of(
             model, engine, template, problems, sampling, batch_size=size, seed=seed
         )
-    folder.claim(settings)
+    _claim(folder, settings)
 
     def load_engine() -> Any:
         with console.status(f"loading {model}"):
@@ -170,6 +172,14 @@ def _evaluate(
             batch_size=size, seed=seed, progress=functools.partial(bars.show, "generating"),
         )  # fmt: skip
     _finish(console, outputs, folder, settings, how, asked.own_verdicts)
+
+
+def _claim(folder: EvaluationFolder, settings: dict[str, Any]) -> None:
+    """Take the folder, and remove what a killed evaluation left half written there."""
+    folder.claim(settings)
+    if removed := folder.remove_leftovers():
+        size = f"{removed / 1e6:,.1f} MB"
+        typer.echo(f"ktae: removed {size} of unfinished files that a killed run left", err=True)
 
 
 def _name_of(model: str) -> str:
@@ -234,7 +244,7 @@ def _regrade(
     settings = {"regraded": str(file), "outputs": len(found)}
     if output is not None:
         folder = EvaluationFolder(output)
-        folder.claim(settings)
+        _claim(folder, settings)
     _finish(console, found, folder, settings, how)
 
 
