@@ -140,6 +140,20 @@ def test_what_a_killed_run_was_writing_is_removed(folder):
     assert not list(folder.rollouts.iterdir())
 
 
+def test_a_folder_of_a_run_that_was_killed_before_it_had_its_recipe_is_free(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.rollouts.mkdir(parents=True)
+    (folder.path / ".recipe-1").write_text("name: te")
+    folder.require_free()
+    folder.create("name: test\n")
+    assert folder.recipe.read_text() == "name: test\n"
+    other = RunFolder(tmp_path / "other")
+    other.rollouts.mkdir(parents=True)
+    (other.rollouts / "mine.parquet").write_text("")
+    with pytest.raises(InputError, match="is not an empty folder"):
+        other.require_free()
+
+
 def test_checkpoints_that_are_complete_the_newest_first(folder):
     assert folder.all_checkpoints() == []
     for step, complete in ((2, True), (10, True), (12, False)):

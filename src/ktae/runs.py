@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from ktae.errors import InputError, one_line
-from ktae.files.atomic import atomic_write, make_folder
+from ktae.files.atomic import atomic_write, make_folder, remove_unfinished, unfinished
 from ktae.rollouts import record
 
 OLD_PREFIX = "ktae/"
@@ -67,7 +66,7 @@ class RunFolder:
         """Raise an InputError if a run or anything else is there already."""
         if self.recipe.exists():
             raise InputError(self._taken)
-        if self.path.exists() and not (self.path.is_dir() and not any(self.path.iterdir())):
+        if self.path.exists() and not (self.path.is_dir() and self._is_unused()):
             raise InputError(f"{self.path} is not an empty folder; give another --output")
         # Before anything is loaded, and before TRL makes the folder by itself.
         path = self.path.absolute()
@@ -75,6 +74,11 @@ class RunFolder:
         if not above.is_dir() or not os.access(above, os.W_OK):
             what = "may not be written to" if above.is_dir() else "is a file"
             raise InputError(f"cannot make run folder {self.path}: {above} {what}")
+
+    def _is_unused(self) -> bool:
+        """Whether nothing is here but what `create` makes before it keeps the recipe."""
+        found = self.path.rglob("*")
+        return all(path == self.rollouts or path.name.startswith(".recipe-") for path in found)
 
     @property
     def _taken(self) -> str:
@@ -111,17 +115,9 @@ class RunFolder:
     def remove_leftovers(self) -> int:
         """Remove what a killed run was writing at that moment; how many bytes that was."""
         written = (self.recipe, self.metrics, self.before, self.summary, self.curves, self.model)
-        unfinished = [path for one in written for path in self.path.glob(f".{one.name}.*")]
-        unfinished += [*self.path.glob(".recipe-*"), *self.rollouts.glob(".step-*")]
-        size = 0
-        for path in unfinished:
-            inside = path.rglob("*") if path.is_dir() else [path]
-            size += sum(file.stat().st_size for file in inside if file.is_file())
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-        return size
+        found = [path for one in written for path in unfinished(one)]
+        found += [*self.path.glob(".recipe-*"), *self.rollouts.glob(".step-*")]
+        return remove_unfinished(found)
 
     def append_metrics(self, metrics: dict[str, Any]) -> None:
         """Add one training step's line."""

@@ -10,6 +10,7 @@ import collections
 import json
 import os
 import re
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 from extras import require
 from tiny_qwen import make_qwen
 from training import ktae, run_here
-from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, recipe
+from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, recipe, two_nodes
 
 from ktae import bf16
 from ktae.estimators import preset
@@ -30,25 +31,28 @@ if bf16.prepare().state == "dies":
     pytest.skip(bf16.prepare().reason, allow_module_level=True)
 
 
-def test_grpo_on_two_ranks_one_of_which_is_killed_and_the_run_resumes(base, tmp_path):
-    """With padding rows: 40 rollouts in minibatches of 16, so verl fills up to 48."""
+def test_grpo_on_two_nodes_a_worker_of_one_is_killed_and_the_run_resumes(base, tmp_path):
+    """With padding rows: 40 rollouts in minibatches of 16, so verl fills up to 48. Both runs join
+    a Ray cluster that is up already, one rank on each of its nodes."""
     overrides = {"actor_rollout_ref.actor.ppo_mini_batch_size": 2}
-    content = recipe(base, "grpo", ranks=2, prompts=5, overrides=overrides)
-    broken = Run(content, tmp_path / "broken")
-    wait_for_a_checkpoint(broken)
-    workers = [pid for pid in descendants(broken.process.pid) if "WorkerDict" in command(pid)]
-    assert len(workers) == 2
-    os.kill(workers[-1], signal.SIGKILL)
-    status, log = broken.wait()
-    assert status == 1 and "ActorDiedError" in log, log[-3000:]
-    assert broken.checkpoints()[0] == "global_step_1" and last_checkpoint(broken) == 1
+    content = recipe(base, "grpo", nodes=2, prompts=5, overrides=overrides)
+    with two_nodes(tmp_path / "record") as (cluster, joining):
+        broken = Run(content, tmp_path, variables=joining)
+        wait_for_a_checkpoint(broken)
+        workers = [pid for pid in descendants(cluster.pid) if "WorkerDict" in command(pid)]
+        assert len({parent(pid) for pid in workers}) == len(workers) == 2
+        os.kill(workers[-1], signal.SIGKILL)
+        status, log = broken.wait()
+        assert status == 1 and "ActorDiedError" in log, log[-3000:]
+        assert broken.checkpoints()[0] == "global_step_1" and last_checkpoint(broken) == 1
+        first = merged(broken.updates(first=3))
+        shutil.rmtree(broken.record)
 
-    os.rename(broken.output, tmp_path / "run")
-    resumed = Run(content, tmp_path, "--resume").succeed()
+        resumed = Run(content, tmp_path, "--resume", variables=joining).succeed()
     assert [line["step"] for line in resumed.metrics()] == [2]
     assert "global_step_2" in resumed.checkpoints() and last_checkpoint(resumed) == 2
 
-    steps = [merged(broken.updates(first=3)), merged(resumed.updates())]
+    steps = [first, merged(resumed.updates())]
     assert [len(step["uid"]) for step in steps] == [48, 48]
     for step in steps:
         rows = padding(step)
@@ -109,6 +113,10 @@ def descendants(pid):
         for child in task.read_text().split():
             found += [int(child), *descendants(int(child))]
     return found
+
+
+def parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def command(pid):

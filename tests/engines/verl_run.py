@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -36,16 +37,21 @@ ON_THE_CPU = {
     "+actor_rollout_ref.model.override_config.attn_implementation": "eager",
     "reward.num_workers": 1,
     "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
+}
+
+OWN_CLUSTER = {
     "ray_kwargs.ray_init.num_cpus": 8,
     "+ray_kwargs": {
-        "ray_init": {"address": "local", "num_gpus": 2, "include_dashboard": False},
+        "ray_init": {"address": "local", "num_gpus": 1, "include_dashboard": False},
         "ray_init.object_store_memory": 200_000_000,
     },
 }
+"""A node that the run starts for itself."""
 
 
-def recipe(model, name, *, ranks=1, algorithm=None, overrides=None, prompts=4):
-    """Two steps of eight rollouts a prompt."""
+def recipe(model, name, *, algorithm=None, overrides=None, prompts=4, nodes=1):
+    """Two steps of eight rollouts a prompt; several nodes are those of a cluster that is up."""
+    cluster = {} if nodes > 1 else OWN_CLUSTER
     return {
         "name": name,
         "steps": 2,
@@ -62,46 +68,71 @@ def recipe(model, name, *, ranks=1, algorithm=None, overrides=None, prompts=4):
         "logging": {"save_every": 1, "eval_problems": 8},
         "verl": {
             "rollout_engine": "generate",
-            "gpus_per_node": ranks,
+            "nodes": nodes,
+            "gpus_per_node": 1,
             "validate_every": 2,
             "tokens_per_gpu": 2048,
-            "overrides": ON_THE_CPU | (overrides or {}),
+            "overrides": ON_THE_CPU | cluster | (overrides or {}),
         },
     }
 
 
-class Run:
-    """A run in a process group of its own, started from an empty folder."""
+def environment(record):
+    """What verl and Ray need on the CPU, and where updates are recorded."""
+    paths = [str(HERE), os.environ.get("PYTHONPATH", "")]
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "VERL_USE_EXTERNAL_MODULES": "verl_on_cpu",
+        "VERL_PLATFORM": "cpu",
+        "KTAE_TEST_RECORD": str(record),
+        # Ray would start a process for each of its CPUs, before anyone asks for one.
+        "RAY_prestart_worker_first_driver": "0",
+        # On a machine that has much else to do, Ray takes longer to start than it waits.
+        "RAY_raylet_start_wait_time_s": "180",
+    }
 
-    def __init__(self, content, folder, *options):
+
+@contextlib.contextmanager
+def two_nodes(record):
+    """A Ray cluster of two nodes: its process, and the variable by which a run joins it."""
+    process = subprocess.Popen(
+        [sys.executable, HERE / "two_nodes.py"],
+        env=environment(record),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        said = next((line for line in process.stdout if line.startswith("address ")), None)
+        assert said, f"Ray ended with {process.wait()}"
+        yield process, {"RAY_ADDRESS": said.split()[1]}
+        process.stdin.close()
+        process.wait(TIME_LIMIT)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+class Run:
+    """A run in a process group of its own, started where nothing is."""
+
+    def __init__(self, content, folder, *options, variables=None):
         self.output, self.log = folder / "run", folder / "log.txt"
         self.record, self.started_in = folder / "record", folder / "started-in"
         for path in (self.record, self.started_in):
-            path.mkdir(parents=True)
+            path.mkdir(parents=True, exist_ok=True)
         path = folder / "recipe.yaml"
         path.write_text(yaml.safe_dump(content), encoding="utf-8")
         with self.log.open("w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 ktae("train", path, "--engine", "verl", "--output", self.output, *options),
-                env=self._environment(),
+                env=environment(self.record) | (variables or {}),
                 cwd=self.started_in,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-
-    def _environment(self):
-        paths = [str(HERE), os.environ.get("PYTHONPATH", "")]
-        return os.environ | {
-            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            "VERL_USE_EXTERNAL_MODULES": "verl_on_cpu",
-            "VERL_PLATFORM": "cpu",
-            "KTAE_TEST_RECORD": str(self.record),
-            # Ray would start a process for each of its CPUs, before anyone asks for one.
-            "RAY_prestart_worker_first_driver": "0",
-            # On a machine that has much else to do, Ray takes longer to start than it waits.
-            "RAY_raylet_start_wait_time_s": "180",
-        }
 
     def wait(self):
         """The exit status and the output; nothing of the group is left after it."""

@@ -81,6 +81,31 @@ def test_an_interrupted_run_equals_one_that_was_not(tmp_path: Path) -> None:
     assert run(folder, third) == whole
 
 
+def test_what_a_killed_evaluation_was_writing_is_removed(tmp_path: Path) -> None:
+    folder = claimed(tmp_path / "a")
+    assert folder.remove_leftovers() == 0
+    for name in ("batches/.00002.jsonl.abc", ".settings.json.a", ".results.json.b"):
+        (folder.path / name).write_text("half")
+    (folder.path / ".outputs.parquet.c").write_bytes(b"x" * 1000)
+    (folder.path / ".mine").write_text("")
+    begun(folder)
+    assert folder.remove_leftovers() == 1012
+    left = {str(path.relative_to(folder.path)) for path in folder.path.rglob("*")}
+    assert left == {"batches", "batches/00000.jsonl", "settings.json", ".mine"}
+
+
+def test_a_folder_of_an_evaluation_that_was_killed_before_it_had_its_settings(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a/batches").mkdir(parents=True)
+    (tmp_path / "a/.settings.json.abc").write_text('{"mod')
+    assert claimed(tmp_path / "a").settings.exists()
+    (tmp_path / "b/batches").mkdir(parents=True)
+    (tmp_path / "b/batches/00000.jsonl").write_text("")
+    with pytest.raises(InputError, match="is not an empty folder"):
+        claimed(tmp_path / "b")
+
+
 class KilledEngine(FakeEngine):
     """Is killed while its third batch is generated."""
 

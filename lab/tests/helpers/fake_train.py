@@ -52,7 +52,8 @@ def train(recipe: recipes.Recipe, folder: RunFolder, done: int) -> None:
     stop = []
     own_signal = stop_signal(recipe)
     is_deaf = "FAKE_DEAF" in os.environ
-    signal.signal(signal.SIGINT, signal.SIG_IGN if is_deaf else lambda *_: stop.append(True))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN if is_deaf else lambda got, _: stop.append(got))
     gate = Path(os.environ["FAKE_GATE"]) if "FAKE_GATE" in os.environ else None
     began = time.monotonic()
     # A method's effect is the same at every seed but for a little: pairs are worth something.
@@ -72,7 +73,7 @@ def train(recipe: recipes.Recipe, folder: RunFolder, done: int) -> None:
         line |= {"completions/mean_length": 30 - step * luck, "entropy": 0.5 - accuracy / 3}
         folder.append_metrics({"step": step} | line)
         if stop:
-            sys.exit(130)
+            sys.exit(128 + stop[0])
     after = {"sampled_accuracy": accuracy, "greedy_accuracy": accuracy + 0.05, "entropy": 0.2}
     after |= {"sampled_length": 30 - recipe.steps * luck}
     write_json(

@@ -207,7 +207,7 @@ def is_alive(pid):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["SIGKILL", "SIGINT"])
+@pytest.mark.parametrize("what", ["SIGKILL", "SIGINT", "SIGTERM"])
 def test_a_run_stopped_from_outside_goes_on_from_its_checkpoint(
     make_study, starts, monkeypatch, what
 ):
@@ -321,6 +321,22 @@ def test_what_an_earlier_attempt_left_before_its_recipe_is_removed(make_study, s
         left.mkdir(parents=True)
     assert study.run(resume=True)
     assert starts() == ["grpo 1 start", "grpo-ktae 1 start"]
+
+
+def test_what_a_killed_study_was_writing_is_removed(make_study):
+    study = make_study(seeds=[1])
+    study.output.mkdir()
+    (study.output / ".announced.json.a").write_text("{")  # it had not come further
+    study.folder.open(study.matrix, study.cells, resume=False).close()
+    study.folder.figures.mkdir()
+    of_a_run = study.output / "runs/grpo/.model.e"  # it may go on, and is not the study's
+    of_a_run.mkdir(parents=True)
+    left = [".results.json.a", ".runs.csv.b", "figures/.bars-a.svg.c", "runs/grpo/.seed1.json.d"]
+    for name in left:
+        (study.output / name).write_text("half")
+    study.folder.open(study.matrix, study.cells, resume=True).close()
+    hidden = [path for path in study.output.rglob(".*") if path.name != ".lock"]
+    assert hidden == [of_a_run]
 
 
 @pytest.mark.slow

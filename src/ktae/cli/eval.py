@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from ktae._version import __version__
 from ktae.cli import eval_options as options
 from ktae.cli.options import Correctness, Fields, MaxResponse, PoolModels, fields_of
@@ -160,7 +162,7 @@ def _evaluate(
         settings = run.settings_of(
             model, engine, template, problems, sampling, batch_size=size, seed=seed
         )
-    folder.claim(settings)
+    _claim(folder, settings)
 
     def load_engine() -> Any:
         with screen.progress.status(f"loading {model}"):
@@ -174,6 +176,14 @@ def _evaluate(
             batch_size=size, seed=seed, progress=functools.partial(bars.show, "generating"),
         )  # fmt: skip
     _finish(screen, outputs, folder, settings, how, asked.own_verdicts)
+
+
+def _claim(folder: EvaluationFolder, settings: dict[str, Any]) -> None:
+    """Take the folder, and remove what a killed evaluation left half written there."""
+    folder.claim(settings)
+    if removed := folder.remove_leftovers():
+        size = f"{removed / 1e6:,.1f} MB"
+        typer.echo(f"ktae: removed {size} of unfinished files that a killed run left", err=True)
 
 
 def _name_of(model: str) -> str:
@@ -238,7 +248,7 @@ def _regrade(
     settings = {"regraded": str(file), "outputs": len(found)}
     if output is not None:
         folder = EvaluationFolder(output)
-        folder.claim(settings)
+        _claim(folder, settings)
     _finish(screen, found, folder, settings, how)
 
 

@@ -25,7 +25,7 @@ from ktae.evaluation.engines import Engine, Sampling
 from ktae.evaluation.outputs import Output
 from ktae.evaluation.templates import TEMPLATES, written_out
 from ktae.evaluation.weights import weights_digest
-from ktae.files.atomic import atomic_write, make_folder
+from ktae.files.atomic import atomic_write, make_folder, remove_unfinished, unfinished
 from ktae.runs import write_json
 
 Progress = Callable[[int, int], None]
@@ -55,10 +55,21 @@ class EvaluationFolder:
             else:
                 self._require_same(settings)
             return
-        if self.path.exists() and not (self.path.is_dir() and not any(self.path.iterdir())):
+        if self.path.exists() and not (self.path.is_dir() and self._is_empty()):
             raise InputError(f"{self.path} is not an empty folder; give another --output")
         make_folder(self.batches, f"folder {self.path}")
         write_json(self.settings, settings)
+
+    def remove_leftovers(self) -> int:
+        """Remove what a killed evaluation was writing at that moment; how many bytes that was."""
+        written = (self.settings, self.outputs, self.results)
+        found = [path for one in written for path in unfinished(one)]
+        return remove_unfinished([*found, *self.batches.glob(".*.jsonl.*")])
+
+    def _is_empty(self) -> bool:
+        """Whether nothing is here but what `claim` makes before it writes the settings."""
+        own = {self.batches, *unfinished(self.settings)}
+        return all(path in own for path in self.path.rglob("*"))
 
     def _is_unused(self) -> bool:
         """Whether nothing was generated with the settings that are here: a first try failed."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ktae.errors import InputError
@@ -67,3 +68,21 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def remove_unfinished(paths: Iterable[Path]) -> int:
+    """Remove what a killed process was writing, files or folders; how many bytes that was."""
+    size = 0
+    for path in paths:
+        inside = path.rglob("*") if path.is_dir() else [path]
+        size += sum(file.stat().st_size for file in inside if file.is_file())
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    return size
+
+
+def unfinished(path: Path) -> list[Path]:
+    """What `atomic_write` and `atomic_folder` had not finished of a path when they were killed."""
+    return list(path.parent.glob(f".{glob.escape(path.name)}.*"))

@@ -28,9 +28,12 @@ def _use_gloo(distributed):
     start = distributed.initialize_global_process_group_ray
 
     def start_with_gloo(timeout_second=None, backend=None):
-        # They meet at a file: the free port that verl chose seconds ago may be taken by now. All
-        # ranks have the same parent, Ray's daemon of this cluster.
-        name = f"ktae-test-{os.getppid()}-{os.environ['MASTER_PORT']}"
+        # They meet at a file: the free port that verl chose seconds ago may be taken by now. Its
+        # name is of what all ranks share, on whichever node they are: the cluster and the job.
+        import ray
+
+        own = ray.get_runtime_context()
+        name = f"ktae-{own.get_session_name()}-{own.get_job_id()}-{os.environ['MASTER_PORT']}"
         os.environ["DIST_INIT_METHOD"] = f"file://{os.path.join(tempfile.gettempdir(), name)}"
         start(timeout_second=timeout_second, backend="cpu:gloo")
 

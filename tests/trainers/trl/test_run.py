@@ -22,7 +22,9 @@ ROOT = Path(__file__).parents[3]
 def recipe(tmp_path, monkeypatch):
     """Two steps of a tiny model, with more data than they take, as a set of problems has."""
     base = tmp_path / "base"
-    make_model(SUMS, seed=0).save_pretrained(base)
+    model = make_model(SUMS, seed=0)
+    model.generation_config.eos_token_id = 5  # not the tokenizer's, as of some base models
+    model.save_pretrained(base)
     make_tokenizer(SUMS).save_pretrained(base)
     demo = tasks.DEMO
 
@@ -35,6 +37,9 @@ def recipe(tmp_path, monkeypatch):
     return load(ROOT / "recipes/demo/grpo.yaml", [*small, *rollout])
 
 
+CONFIGS = ("config.json", "generation_config.json")
+
+
 def test_a_run_that_lost_only_its_end_trains_no_further(recipe, tmp_path, monkeypatch):
     folder = RunFolder(tmp_path / "run")
     with monkeypatch.context() as patch:
@@ -42,6 +47,7 @@ def test_a_run_that_lost_only_its_end_trains_no_further(recipe, tmp_path, monkey
         with pytest.raises(KeyboardInterrupt):
             module.run(recipe, folder, resume=False, on_step=lambda _: None, note=print)
     trained = AutoModelForCausalLM.from_pretrained(folder.model).state_dict()
+    configs = [(folder.model / name).read_text() for name in CONFIGS]
     metrics = folder.metrics.read_text()
 
     assert module.run(recipe, folder, resume=True, on_step=lambda _: None, note=print) == 0
@@ -49,4 +55,5 @@ def test_a_run_that_lost_only_its_end_trains_no_further(recipe, tmp_path, monkey
     assert len(list(folder.rollouts.iterdir())) == 2
     again = AutoModelForCausalLM.from_pretrained(folder.model).state_dict()
     assert all(torch.equal(again[name], trained[name]) for name in trained)
+    assert [(folder.model / name).read_text() for name in CONFIGS] == configs
     assert json.loads(folder.summary.read_text())["steps"] == 2

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from ktae import recipe as recipes
 from ktae.errors import InputError, one_line, reason
-from ktae.files.atomic import make_folder
+from ktae.files.atomic import make_folder, remove_unfinished, unfinished
 from ktae.runs import RunFolder, write_json
 from ktae_lab.csv_files import read_csv
 from ktae_lab.study.announced import Announced
@@ -96,14 +96,23 @@ class StudyFolder:
         lock = try_lock(self.runs / ".lock")
         if lock is None:
             raise InputError(f"another `ktae-lab study` runs in {self.path}")
+        self._remove_leftovers(cells)
         if not self.announced.exists():
             announced = announced or Announced.of(matrix, cells)
             write_json(self.announced, announced.model_dump(mode="json"))
         return lock
 
+    def _remove_leftovers(self, cells: Iterable[Place]) -> None:
+        """Remove what a killed study was writing at that moment. What a killed run was writing,
+        `ktae train --resume` removes: that run may still go on."""
+        written = (self.announced, self.runs_csv, self.curves_csv, self.trained_by, self.results)
+        records = (self.beside(cell, ".json") for cell in cells)
+        found = [path for one in (*written, *records) for path in unfinished(one)]
+        remove_unfinished([*found, *self.figures.glob(".*.svg.*")])
+
     def _holds_anything(self) -> bool:
-        """But for the lock, which a start that failed at once leaves behind."""
-        own = {self.runs, self.runs / ".lock"}
+        """But for what a start that failed or was killed at once leaves behind."""
+        own = {self.runs, self.runs / ".lock", *unfinished(self.announced)}
         return any(path not in own for path in self.path.rglob("*"))
 
     def require_started(self, cells: Iterable[Cell]) -> None:

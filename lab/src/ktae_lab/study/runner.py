@@ -21,8 +21,8 @@ POLL_SECONDS = 0.2
 OVER = (State.FINISHED, State.FAILED)
 MOST_KILLS = 3
 """A run that was stopped from outside so often, such as for want of memory, has failed."""
-INTERRUPTED = 130
-"""Exit status of a run that saved and stopped after a Ctrl-C of its own."""
+STOPPED = (130, 143)
+"""Exit statuses of a run that saved and stopped after a Ctrl-C or a SIGTERM of its own."""
 
 
 class Progress(Protocol):
@@ -194,7 +194,7 @@ def _close(one: _Running, folder: StudyFolder, *, interrupted: bool) -> State:
     record = folder.record(one.cell)
     folder.add_to_record(one.cell, seconds=round(record.get("seconds", 0.0) + seconds, 1))
     if not folder.run_folder(one.cell).summary.exists() and not interrupted:
-        killed = status < 0 or status == INTERRUPTED
+        killed = status < 0 or status in STOPPED
         kills = record.get("kills", 0) + 1 if killed else 0
         goes_on = killed and kills < MOST_KILLS
         error = None if goes_on else _error(one.cell, folder, status, kills)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import torch
 from accelerate.utils import gather_object
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
+from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, trainer_utils
 from transformers.utils import logging as transformers_logging
 from trl import GRPOConfig
 
@@ -104,9 +104,19 @@ def _train(trainer: KTAETrainer, steps: StepLogger, checkpoint: Path | None, *, 
     if done:
         # Only its end was lost. The trainer would take one step more before it looks at its number.
         trainer._load_from_checkpoint(str(checkpoint))
+        _align_special_tokens(trainer)
         return
     with stop_on_interrupt(steps):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+def _align_special_tokens(trainer: KTAETrainer) -> None:
+    """Make the tokenizer's special tokens the model's, as `train` does at its beginning: what ends
+    a response depends on it."""
+    if hasattr(trainer, "_align_special_tokens"):  # transformers 5.0
+        trainer._align_special_tokens()
+    else:
+        trainer_utils.align_special_tokens(trainer.model, trainer.processing_class)
 
 
 def _to_resume(folder: RunFolder, recipe: Recipe, note: Note | None) -> Path | None:
