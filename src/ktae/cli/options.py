@@ -13,7 +13,6 @@ import typer
 from ktae.errors import InputError
 from ktae.estimators import KINDS, PRESETS, Estimator, from_section, to_section
 from ktae.files.hub import check_local_or_hub
-from ktae.files.typed import parse_yaml
 
 DEVICES = ("cpu", "cuda")
 
@@ -24,8 +23,6 @@ def one_of(names: Iterable[str]) -> Callable[[str], list[str]]:
 
     def complete(incomplete: str) -> list[str]:
         return [name for name in known if name.startswith(incomplete)]
-
-    return complete
 
     return complete
 
@@ -200,6 +197,8 @@ def overrides(settings: Sequence[str], option: str = "--set") -> dict[str, Any]:
 
     JSON comes first because YAML 1.1 takes 1e-3 for text.
     """
+    from ktae.files.typed import parse_yaml
+
     overrides: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ktae import recipe as recipes
 from ktae.cli.options import RecipeKeys, RecipeSettings, one_of
 from ktae.cli.printing import AsJson, Screen
 from ktae.cli.reading import note
@@ -18,6 +17,7 @@ from ktae.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ktae.recipe import Recipe
     from ktae.runs import RunFolder
 
 ENGINES = ("trl", "verl")
@@ -59,6 +59,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a recipe through TRL, or through verl on Ray."""
+    from ktae import recipe as recipes
     from ktae.runs import RunFolder
 
     if engine not in ENGINES:
@@ -75,9 +76,7 @@ def train(
     _train(Screen(as_json), checked, folder, resume, dry_run)
 
 
-def _train_with_verl(
-    recipe: recipes.Recipe, folder: RunFolder, resume: bool, dry_run: bool
-) -> None:
+def _train_with_verl(recipe: Recipe, folder: RunFolder, resume: bool, dry_run: bool) -> None:
     from ktae.trainers.verl import run, versions
 
     versions.require()
@@ -89,9 +88,7 @@ def _train_with_verl(
     typer.echo(f"run folder: {folder.path}")
 
 
-def _train(
-    screen: Screen, recipe: recipes.Recipe, folder: RunFolder, resume: bool, dry: bool
-) -> None:
+def _train(screen: Screen, recipe: Recipe, folder: RunFolder, resume: bool, dry: bool) -> None:
     from ktae.cli.progress import Bars
 
     # Under torchrun or accelerate launch, the first process speaks for all.

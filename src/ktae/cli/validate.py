@@ -28,7 +28,6 @@ from ktae.cli.reading import load_dump, note, note_unit
 from ktae.cli.tables import make_table
 from ktae.errors import InputError
 from ktae.estimators import PRESETS, Estimator, preset
-from ktae.files.typed import parse_yaml
 
 if TYPE_CHECKING:
     import numpy as np
@@ -140,6 +139,8 @@ def _estimators(
         return {} if one is None else {str(one): one}
     if not given:
         return {name: preset(name) for name in PRESETS}
+    from ktae.files.typed import parse_yaml
+
     chosen = {}
     for text in given:
         section = text if text in PRESETS else parse_yaml(text, f"--estimator {text}")
