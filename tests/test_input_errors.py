@@ -196,7 +196,7 @@ def test_message_says_what_came_and_what_was_expected(
         ({"base": IDS}, r"base is (torch\.)?int64 of shape \(5, 4\); expected shape \(5,\)"),
         ({"base": list("abcde")}, r"base is <U1 of shape \(5,\); expected numbers"),
         ({"base": "ppo"}, r"base is 'ppo'; expected 'grpo', 'dr_grpo', 'rloo' or "),
-        ({"backend": "abacus"}, r"no backend 'abacus'; expected auto, naive, cpu"),
+        ({"backend": "abacus"}, r"no backend 'abacus'; expected auto, naive, numpy, cpu"),
     ],
     ids=_changed_name,
 )
