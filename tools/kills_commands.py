@@ -60,7 +60,8 @@ class Command:
 
     name: str
     first: str
-    """The first file in its folder that says that something has begun."""
+    """The first file in its folder that says that something has begun; of an evaluation the first
+    batch, since loading takes longer than all the rest."""
     last: str
     """The last one: what comes after it is no loss."""
     unit: str
@@ -238,6 +239,6 @@ def written(paths: Iterable[Path]) -> dict[str, int]:
 
 COMMANDS: dict[str, Command] = {
     "train": Train("train", "recipe.yaml", "summary.json", "steps"),
-    "eval": Evaluate("eval", "settings.json", "results.json", "problems", resume=()),
+    "eval": Evaluate("eval", "batches/00000.jsonl", "results.json", "problems", resume=()),
     "study": Study("study", "announced.json", "figures/differences.svg", "steps", goes_on=True),
 }

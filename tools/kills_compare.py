@@ -13,6 +13,10 @@ CLOCK = ("seconds", "step_time", "runtime", "per_second", "step_share", "peak_me
 COUNTS = ("attempts", "failures", "kills", "machine", "commit", "date", "interrupted", "error")
 """And these of how a study came to its end."""
 
+LEFT_OUT = ("README.md", "trained_by.json")
+"""The model card, in which TRL writes tags in the order of a set; on which machine, from which
+commit and when a study's runs were trained."""
+
 
 def differing(one: Path, other: Path) -> list[str]:
     """The files that differ, or are in one of the two folders alone."""
@@ -21,10 +25,10 @@ def differing(one: Path, other: Path) -> list[str]:
 
 
 def files(folder: Path) -> list[str]:
-    """All but logs, locks and the model card, in which TRL writes tags in the order of a set."""
+    """All but logs, locks, and what `LEFT_OUT` names."""
     found = [path for path in folder.rglob("*") if path.is_file()]
     kept = [path for path in found if path.suffix not in (".log", ".lock")]
-    return [str(path.relative_to(folder)) for path in kept if path.name != "README.md"]
+    return [str(path.relative_to(folder)) for path in kept if path.name not in LEFT_OUT]
 
 
 def leftovers(folder: Path) -> list[str]:
