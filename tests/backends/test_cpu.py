@@ -139,7 +139,7 @@ def test_masks_anywhere_in_memory() -> None:
 
 
 KERNEL = """
-from ktae.backends._kernel_cache import jit
+from ktae.backends._kernel import jit
 
 @jit
 def plus_one(x):
@@ -211,7 +211,7 @@ def test_a_full_disk_is_one_warning(
     monkeypatch.setattr(_kernel_cache.caching.IndexDataCacheFile, "save", full)
     monkeypatch.setattr(_kernel_cache, "_warned", [])
     for number in (1, 2):
-        assert _kernel_cache.jit(lambda x: x + 1)(number) == number + 1
+        assert _kernel_cache.compiled(lambda x: x + 1)(number) == number + 1
     (record,) = caplog.records
     assert "No space left" in record.message and str(tmp_path) in record.message
 

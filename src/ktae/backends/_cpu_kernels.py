@@ -15,7 +15,7 @@ from ktae.backends._cpu_statistics import (
     group_totals,
     table_row,
 )
-from ktae.backends._kernel_cache import jit
+from ktae.backends._kernel import jit
 
 NO_ERROR = 2**62
 """In the row of a (row, column) of the first bad token id: there is none."""
@@ -249,6 +249,24 @@ def look_up_rows(
 
 
 @jit
+def largest_group(starts):
+    """How many rollouts the largest group has; 0 without groups."""
+    largest = 0
+    for g in range(len(starts) - 1):
+        largest = max(largest, starts[g + 1] - starts[g])
+    return largest
+
+
+@jit
+def _is_mixed(verdicts):
+    correct = incorrect = False
+    for verdict in verdicts:
+        correct |= verdict == 1
+        incorrect |= verdict == 0
+    return correct and incorrect
+
+
+@jit
 def score_groups(
     ids, mask, id_rows, mask_rows, rows, starts, correct, scores, ignored, look_up, formula, base,
     out, indices,
@@ -261,17 +279,17 @@ def score_groups(
     tokens' indices, so no token is looked up twice and no buffer of the batch's size is needed.
     Returns (row, column) of the bad token id with the smallest row, or (NO_ERROR, 0).
     """
-    space = workspace(ids.shape[1], INITIAL_BITS, scores is not None)
+    space = workspace(ids.shape[1], np.int64(INITIAL_BITS), scores is not None)
     memo = np.empty((MEMO_ENTRIES, 3))
-    lengths = np.empty(np.max(starts[1:] - starts[:-1]), dtype=np.int64)
-    tokens = np.empty_like(lengths)
-    unknown = np.full(len(lengths), -1, dtype=np.int8)
+    largest = largest_group(starts)
+    lengths, tokens = np.empty(largest, dtype=np.int64), np.empty(largest, dtype=np.int64)
+    unknown = np.full(largest, -1, dtype=np.int8)
     bad_row, bad_column = NO_ERROR, 0
     for g in range(len(starts) - 1):
         group = slice(starts[g], starts[g + 1])
         verdicts = correct[group]
         own_scores = None if scores is None else scores[group]
-        if scores is None and not (np.any(verdicts == 0) and np.any(verdicts == 1)):
+        if scores is None and not _is_mixed(verdicts):
             verdicts = unknown[: len(verdicts)]  # nothing to compare: only check the token ids
         while True:
             stamp = _stamp(g, space)
@@ -286,7 +304,7 @@ def score_groups(
             bad_row, bad_column = counts.bad_row, counts.bad_column
         if bad_row == NO_ERROR:
             totals = group_totals(tokens[: len(verdicts)], verdicts, own_scores)
-            fill_credit(counts.n_used, totals, space, formula, memo)
+            fill_credit(counts.n_used, totals, space, formula, memo, own_scores)
             spread_rows(
                 mask, mask_rows[group], rows[group], verdicts, space.credit, base, lengths,
                 indices, out,
@@ -305,10 +323,12 @@ def score_groups(
 @jit
 def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, scores, ignored, formula):
     """One group's token ids, a, b, c, d, and tf_true to credit, in no particular order."""
-    space = workspace(ids.shape[1], INITIAL_BITS, scores is not None)
+    space = workspace(ids.shape[1], np.int64(INITIAL_BITS), scores is not None)
     lengths, tokens = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
     indices = np.empty((len(rows), ids.shape[1]), dtype=np.int32)
-    local = np.arange(len(rows))
+    local = np.empty(len(rows), dtype=np.int64)
+    for i in range(len(rows)):
+        local[i] = i
     while True:
         counts = count_group(
             ids, mask, id_rows, mask_rows, local, 0, correct, scores, ignored,
@@ -319,8 +339,11 @@ def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, scores, ignored
         space = workspace(ids.shape[1], space.bits + 1, scores is not None)
     totals = group_totals(tokens, correct, scores)
     token_ids = np.empty(counts.n_used - 1, dtype=np.int64)
-    found = np.zeros((counts.n_used - 1, 12))
-    for n, entry in enumerate(space.table[space.table != 0]):
+    found = np.empty((counts.n_used - 1, 12))
+    n = 0
+    for entry in space.table:
+        if entry == 0:
+            continue
         token_ids[n] = np.int64(entry >> np.uint64(space.bits)) & MAX_TOKEN_ID
         index = np.int64(entry) & (len(space.table) - 1)
         pair, occurrences = space.rollouts[index], space.occurrences[index]
@@ -330,6 +353,9 @@ def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, scores, ignored
         if scores is not None:
             a, occur_true = space.scores[index, 0], space.scores[index, 1]
             occur_false -= occur_true
-        found[n] = table_row(a, m, occur_true, occur_false, totals, formula, scores is not None)
+        row = table_row(a, m, occur_true, occur_false, totals, formula, scores is not None)
+        for k in range(12):
+            found[n, k] = row[k]
+        n += 1
     bad_row = rows[counts.bad_row] if counts.bad_row != NO_ERROR else NO_ERROR
     return token_ids, found, (bad_row, counts.bad_column)

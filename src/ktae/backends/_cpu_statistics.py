@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ktae import statistics
-from ktae.backends._kernel_cache import jit
+from ktae.backends._kernel import jit
 
 IGNORED = 0
 """The index of all ignored tokens together: nothing is counted there, and its credit is 0."""
@@ -20,6 +20,8 @@ class GroupTotals(NamedTuple):
     """The margins of all of a group's contingency tables. With graded scores n_true is their sum,
     and a rollout of score r adds the share r of its tokens to the correct ones'."""
 
+    n: float
+    """Rollouts."""
     n_true: float
     n_false: float
     length_true: float
@@ -56,7 +58,8 @@ def group_totals(tokens, correct, scores):
         n_true += score
         length_true += score * tokens[i]
         length_false += (1.0 - score) * tokens[i]
-    return GroupTotals(n_true, n - n_true, length_true, length_false, squares / max(n, 1))
+    variance = squares / n if n > 0 else 0.0
+    return GroupTotals(float(n), n_true, n - n_true, length_true, length_false, variance)
 
 
 @jit
@@ -70,11 +73,10 @@ def _tests(a, b, totals, formula):
 def _strength_and_effect(a, m, totals, formula):
     """What depends on the rollouts alone; m of them hold the token, of total score a."""
     if formula.z:
-        n = np.round(totals.n_true + totals.n_false)
-        mean = totals.n_true / n
-        z = presence_z(a, m, n, mean, totals.variance)
+        mean = totals.n_true / totals.n
+        z = presence_z(a, m, totals.n, mean, totals.variance)
         if formula.sharp:
-            z = sharpened(z, m, n, mean, totals.variance)
+            z = sharpened(z, m, totals.n, mean, totals.variance)
         return 1.0, z
     b = m - a
     _, fisher, gain = _tests(a, b, totals, formula)
@@ -109,11 +111,12 @@ def _credit(value, formula):
 
 
 @jit
-def fill_credit(n_used, totals, space, formula, memo):
-    """The credit of every used index."""
+def fill_credit(n_used, totals, space, formula, memo, scores):
+    """The credit of every used index. `scores` is None without graded scores, and the branch for
+    them then not compiled."""
     if totals.variance == 0.0:
         space.credit[:n_used] = 0.0
-    elif len(space.scores) > 0:
+    elif scores is not None:
         _fill_graded(n_used, totals, space, formula)
     else:
         _fill_verdicts(n_used, totals, space, formula, memo)
@@ -166,21 +169,20 @@ def _fill_graded(n_used, totals, space, formula):
 @jit
 def table_row(a, m, occur_true, occur_false, totals, formula, graded):
     """A, b, c, d, tf_true, tf_false, p, F, IG, direction, value and credit."""
-    row = np.zeros(12)
     b = m - a
-    row[0], row[1], row[2], row[3] = a, b, totals.n_true - a, totals.n_false - b
-    row[4] = occur_true / totals.length_true if totals.length_true != 0.0 else occur_true
-    row[5] = occur_false / totals.length_false if totals.length_false != 0.0 else occur_false
-    row[6] = 1.0
+    tf_true = occur_true / totals.length_true if totals.length_true != 0.0 else occur_true
+    tf_false = occur_false / totals.length_false if totals.length_false != 0.0 else occur_false
+    p, fisher, gain, direction, value, credit = 1.0, 0.0, 0.0, 0.0, 0.0, 0.0
     if totals.variance > 0.0:
         if not (formula.z and graded):  # graded scores of a z-score may be anything
-            row[6], row[7], row[8] = _tests(a, b, totals, formula)
+            p, fisher, gain = _tests(a, b, totals, formula)
         strength, direction = _strength_and_effect(a, m, totals, formula)
         if formula.h3 > 0.0:
             direction += formula.h3 * _contrast(occur_true, occur_false, totals, formula)
-        row[9], row[10] = direction, strength * direction
-        row[11] = _credit(row[10], formula)
-    return row
+        value = strength * direction
+        credit = _credit(value, formula)
+    c, d = totals.n_true - a, totals.n_false - b
+    return a, b, c, d, tf_true, tf_false, p, fisher, gain, direction, value, credit
 
 
 @jit

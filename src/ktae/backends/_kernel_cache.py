@@ -88,18 +88,18 @@ def _warn_once(folder: str, what: str) -> None:
         )  # fmt: skip
 
 
-def jit(function: Callable[..., Any]) -> Any:
+def compiled(function: Callable[..., Any]) -> Any:
     """Compile without the GIL, cached on disk, or in memory where no cache can be written."""
-    compiled = numba.njit(nogil=True, error_model="numpy")(function)
+    dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
     folder = cache_folder()
     if folder is None:
-        return compiled
+        return dispatcher
     usual, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)  # read by the locator
     try:
-        compiled._cache = _Cache(function)
+        dispatcher._cache = _Cache(function)
     finally:
         numba.config.CACHE_DIR = usual
-    return compiled
+    return dispatcher
 
 
 @functools.cache

@@ -3,6 +3,9 @@
 Each group takes two passes. The first looks at every token id and writes the bases. The second
 goes from token to token of all rollouts at once, and only as far as rollouts have something in
 common: as a rule that is a small part of them.
+
+To numba a literal 0 has another type than a variable, and a kernel called with both is compiled
+twice: hence `np.int64(0)`.
 """
 
 from __future__ import annotations
@@ -12,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ktae.arrays import MAX_TOKEN_ID
-from ktae.backends._cpu_kernels import NO_ERROR, _end, _is_ignored
-from ktae.backends._kernel_cache import jit
+from ktae.backends._cpu_kernels import NO_ERROR, _end, _is_ignored, largest_group
+from ktae.backends._kernel import jit
 from ktae.rollout_advantages import EPSILON
 
 POSITIVE, NEGATIVE = 1, 2
@@ -136,7 +139,9 @@ def _first_places(ids, mask, id_rows, mask_rows, ends, ignored, rewards, look_up
     for i in range(len(rewards)):
         places[i] = NOTHING
         if look_up or not np.isnan(rewards[i]):
-            places[i] = _next(ids[id_rows[i]], mask[mask_rows[i]], ignored, -1, 1, ends[i])
+            places[i] = _next(
+                ids[id_rows[i]], mask[mask_rows[i]], ignored, np.int64(-1), np.int64(1), ends[i]
+            )
 
 
 @jit
@@ -149,10 +154,10 @@ def tempo_groups(
     `rewards` is (n,) float64, NaN where unknown. Returns (row, column) of the bad token id with
     the smallest row, or (NO_ERROR, 0).
     """
-    largest = np.max(starts[1:] - starts[:-1])
+    largest = largest_group(starts)
     table = _table(largest)
     ends, places = np.empty(largest, dtype=np.int64), np.empty(largest, dtype=np.int64)
-    stamp, bad_row, bad_column = 0, NO_ERROR, 0
+    stamp, bad_row, bad_column = np.int64(0), NO_ERROR, 0
     for g in range(len(starts) - 1):
         group = slice(starts[g], starts[g + 1])
         own = rewards[group]
@@ -181,7 +186,7 @@ def _count_children(ids, id_rows, members, rewards, places, table, stamp, child_
 
     A member that has ended is in no child.
     """
-    n_children = 0
+    n_children = np.int64(0)
     for i in members:
         if places[i] == NOTHING:
             continue
@@ -244,7 +249,9 @@ def _descend(
                 if table.counts[child] > 1:
                     following[starts_of[child]] = i
                     starts_of[child] += 1
-                    places[i] = _next(ids[id_rows[i]], mask[mask_rows[i]], ignored, t, 1, ends[i])
+                    places[i] = _next(
+                        ids[id_rows[i]], mask[mask_rows[i]], ignored, t, np.int64(1), ends[i]
+                    )
             filled = total
         members, following = following, members
         bounds, next_bounds = next_bounds, bounds
@@ -259,11 +266,11 @@ def conflict_groups(
     amplify, runs, equal, base, out,
 ):  # fmt: skip
     """Write the credit of conflict tokens plus `base` to `out`, as `tempo_groups` does."""
-    largest = np.max(starts[1:] - starts[:-1])
+    largest = largest_group(starts)
     table = _table(largest)
     ends, places = np.empty(largest, dtype=np.int64), np.empty(largest, dtype=np.int64)
     credit, sign = np.empty(largest), np.empty(largest, dtype=np.int64)
-    stamp, bad_row, bad_column = 0, NO_ERROR, 0
+    stamp, bad_row, bad_column = np.int64(0), NO_ERROR, 0
     for g in range(len(starts) - 1):
         group = slice(starts[g], starts[g + 1])
         own = rewards[group]
@@ -312,7 +319,7 @@ def _from_one_end(
             at[i] = _next(ids[id_rows[i]], mask[mask_rows[i]], ignored, before, step, ends[i])
     while n_inside > 0:
         stamp += 1
-        n_keys = 0
+        n_keys = np.int64(0)
         for i in range(n):
             if at[i] == NOTHING or np.isnan(rewards[i]):
                 continue

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ktae.arrays import MAX_TOKEN_ID
@@ -72,6 +71,8 @@ def in_threads(batch: Batch, score: Callable[[slice], tuple[int, int]]) -> None:
     Raises:
         InputError: for the first (row, column) of a bad token id that it gave.
     """
+    import numba  # not before something is computed
+
     chunks = list(_chunks(batch))
     # Not numba.get_num_threads(), which would start numba's own pool of threads.
     n_threads = numba.config.NUMBA_NUM_THREADS
@@ -142,7 +143,7 @@ def _score_in_slices(
         if first[0] == NO_ERROR:
             totals = statistics.group_totals(tokens, verdicts, scores)
             memo = np.empty((statistics.MEMO_ENTRIES, 3))
-            statistics.fill_credit(counts.n_used, totals, space, formula, memo)
+            statistics.fill_credit(counts.n_used, totals, space, formula, memo, scores)
             for part in _slices(batch, rows):
                 chunk = _convert(batch, rows[part], np.empty(0))
                 kernels.spread_rows(

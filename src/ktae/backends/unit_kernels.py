@@ -6,7 +6,7 @@ import numpy as np
 
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.backends._cpu_kernels import NO_ERROR, _end
-from ktae.backends._kernel_cache import jit
+from ktae.backends._kernel import jit
 
 MIX = 0x9E3779B97F4A7C15
 FINISH = 0xD6E8FEB86659FD93
