@@ -86,7 +86,7 @@ def fast_backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def table_backend(backend: str) -> str:
     """The backend itself if it makes tables; `auto` for those that leave tables to the host."""
-    return backend if backend in ("naive", "cpu") else "auto"
+    return backend if backend in ("naive", "numpy", "cpu") else "auto"
 
 
 @pytest.fixture(scope="session")

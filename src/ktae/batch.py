@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,6 @@ CHECKED_AT_ONCE = 1 << 20
 EQUAL = 1e-6
 """Graded scores that differ by less than this share of the largest are equal: trainers keep rewards
 in single precision, and their sums round differently in another order."""
-
-Sequences = Literal["cpu", "naive"]
 
 ScoreRange = tuple[float, float] | None
 """The least and the greatest graded score that an estimator takes; None: it takes verdicts."""
@@ -56,8 +54,9 @@ class Context(NamedTuple):
     """The texts of the token ids, for units that are made of text."""
     step: int | None = None
     """Training steps done before these rollouts were sampled; None outside of a training."""
-    sequences: Sequences = "cpu"
-    """What computes the credit that follows the order of tokens (`ktae.backends.sequences`)."""
+    compiled: bool = True
+    """Whether the keys of units and the credit that follows the order of tokens
+    (`ktae.backends.units`, `.sequences`) are computed by compiled loops."""
     policy: Mapping[str, np.ndarray] = MappingProxyType({})
     """What is known of the policy that sampled: `log_probs` and `entropies`, (B, T)."""
 

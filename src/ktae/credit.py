@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from ktae.arrays import Array, ArrayLike, as_array, device_type, is_tensor, on_host, require_dense
-from ktae.backends import BACKENDS, Backend, resolve
+from ktae.backends import BACKENDS, Backend, compiles, resolve
 from ktae.backends.table import CreditTable
 from ktae.batch import (
     Batch,
@@ -188,7 +188,7 @@ def credit_table(
     groups: ArrayLike,
     estimator: AnEstimator = "paper",
     *,
-    backend: Literal["auto", "cpu", "naive"] = "auto",
+    backend: Literal["auto", "cpu", "numpy", "naive"] = "auto",
 ) -> CreditTable:
     """One row for each group and token: the counts, every statistic, the value and the credit.
 
@@ -196,15 +196,18 @@ def credit_table(
     table is for people and files, so it is made on the host. It is of single tokens: the
     estimator's larger units and controls play no part (`Estimator.in_tables`).
     """
-    if backend not in ("auto", "cpu", "naive"):
-        raise InputError(f"backend is {backend!r}; a table is made by 'auto', 'cpu' or 'naive'")
+    if backend not in ("auto", "cpu", "numpy", "naive"):
+        raise InputError(
+            f"backend is {backend!r}; a table is made by 'auto', 'cpu', 'numpy' or 'naive'"
+        )
     estimator = as_estimator(estimator)
     of_tokens = estimator.in_tables()
     if of_tokens is None:
         raise InputError(f"{estimator} rests on no contingency tables, so it has no credit table")
-    module = BACKENDS["cpu" if backend == "auto" else backend].load()
     require_dense(token_ids=token_ids, mask=mask, correct=correct, groups=groups)
     arrays = [on_host(array) for array in (token_ids, mask, correct, groups)]
+    chosen = _for_arrays(BACKENDS["cpu" if backend == "auto" else backend], backend, arrays[1])
+    module = chosen.load()
     batch = make_batch(*arrays, score_range=estimator.score_range, context=Context(module.credit))
     return of_tokens.table(batch, module.table)
 
@@ -314,18 +317,26 @@ def _estimate(
     chosen = resolve(how.backend, token_ids)
     if chosen.arrays == "torch" and _stays_on_device(token_ids) and not estimator.on_host:
         return _on_device(chosen, arrays, estimator, rewards_and_base, how)
+    own = [on_host(array) for array in arrays]
+    chosen = _for_arrays(chosen, how.backend, own[1])
     context = Context(
         _on_arrays(chosen, how.memory_bytes), how.vocabulary, how.step,
-        sequences="naive" if chosen.name == "naive" else "cpu",
+        compiled=chosen.name not in ("naive", "numpy"),
         policy=_of_policy(estimator, how, token_ids),
     )  # fmt: skip
-    batch = make_batch(*map(on_host, arrays), score_range=estimator.score_range, context=context)
+    batch = make_batch(*own, score_range=estimator.score_range, context=context)
     if rewards_and_base:
         batch = batch._replace(base=_base(batch, *map(on_host, rewards_and_base)))
     credit_bt = estimator.credit(batch)
     if is_tensor(token_ids):
         return sys.modules["torch"].from_numpy(credit_bt).to(token_ids.device)
     return credit_bt
+
+
+def _for_arrays(chosen: Backend, asked_for: str, mask: ArrayLike) -> Backend:
+    """The backend, or `numpy` for few tokens in place of a `cpu` that nobody asked for."""
+    few = asked_for == "auto" and chosen.name == "cpu" and not compiles(as_array("mask", mask))
+    return BACKENDS["numpy"] if few else chosen
 
 
 def _on_arrays(chosen: Backend, memory_bytes: int) -> Any:

@@ -216,6 +216,33 @@ def test_a_full_disk_is_one_warning(
     assert "No space left" in record.message and str(tmp_path) in record.message
 
 
+SLOW = """
+import logging
+import kernel
+from ktae.backends import _kernel_cache
+_kernel_cache.ANNOUNCED_AFTER = {after}
+print(kernel.plus_one(1), kernel.plus_one(1.0))
+"""
+
+
+@pytest.mark.parametrize(("after", "lines"), [(0.0, 1), (1000.0, 0)])
+def test_compiling_that_takes_long_is_announced_once(
+    tmp_path: Path, after: float, lines: int
+) -> None:
+    (tmp_path / "kernel.py").write_text(KERNEL)
+    sources = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": sources}
+    said = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", SLOW.format(after=after)],
+            env=environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout == "2 2.0\n"
+        said.append(done.stderr.count(str(tmp_path)))
+    assert said == [lines, 0], "what is loaded is not announced"
+
+
 def test_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Named by the text of all that is compiled; the user's where the package cannot be written."""
     folder = _kernel_cache.cache_folder.__wrapped__

@@ -14,14 +14,14 @@ from ktae.backends import BACKENDS, resolve
 
 
 def test_backends_by_name() -> None:
-    assert list(BACKENDS)[:2] == ["naive", "cpu"]
+    assert list(BACKENDS)[:2] == ["naive", "numpy"]
     for name, backend in BACKENDS.items():
         assert backend.name == name
         assert backend.description
         assert resolve(name, np.zeros((1, 1), dtype=int)) is backend
     assert resolve("auto", np.zeros((1, 1), dtype=int)).name == "cpu"
     for name in ("Naive", "", "gpu!", None):
-        with pytest.raises(InputError, match=r"no backend .*; expected auto, naive, cpu"):
+        with pytest.raises(InputError, match=r"no backend .*; expected auto, naive, numpy, cpu"):
             resolve(name, None)  # type: ignore[arg-type]
 
 
@@ -60,5 +60,7 @@ def test_versions_of_packages_from_distributions_of_another_name(
 
 @pytest.mark.parametrize("name", ["torch", "triton", "gpu"])
 def test_tables_are_made_on_the_host(name: str) -> None:
-    with pytest.raises(InputError, match=f"backend is '{name}'; .*'auto', 'cpu' or 'naive'"):
+    with pytest.raises(
+        InputError, match=f"backend is '{name}'; .*'auto', 'cpu', 'numpy' or 'naive'"
+    ):
         ktae.credit_table([[1]], [[1]], [1], [0], backend=name)

@@ -69,7 +69,7 @@ def test_agreement_on_whatever_there_is(batch, looked_up, runs, settings) -> Non
     """With holes, unknown rollouts that are looked up, several groups; with and without runs."""
     found = {}
     for way in ("naive", "cpu"):
-        context = Context(BACKENDS["cpu"].load().credit, sequences=way)
+        context = Context(BACKENDS["cpu"].load().credit, compiled=way == "cpu")
         made = make_batch(*batch, score_range=(-1.0, 1.0), context=context)
         made = made._replace(
             look_up_unknown=looked_up, ignored=(2,), base=np.linspace(-1, 1, len(batch[0]))

@@ -6,7 +6,8 @@ masked. Backends that take NumPy arrays get a `ktae.batch.Batch` and raise `Inpu
 id out of range. They also offer `table(batch, formula)`. Those that take torch tensors get a
 checked `ktae.backends.tensors.Tensors`, stay on its device, and take `memory_bytes`, which bounds
 the memory beyond the output as far as one group allows. `naive` and `cpu` count the distinct tokens
-of a group at a time, and `cpu` converts a fixed number of positions at a time.
+of a group at a time, and `cpu` converts a fixed number of positions at a time. `numpy` takes some
+hundred bytes a token, and is for small batches: its numbers are those of `cpu`, bit for bit.
 
 `ktae.backends()` is this module's `available`. Import from here by `from ktae.backends import ...`:
 the attribute `backends` of the package is that function.
@@ -16,13 +17,15 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import importlib.metadata
 import importlib.util
 import os
 import re
 from typing import Any, Literal
 
+import numpy as np
+
 from ktae.arrays import ArrayLike, device_type
+from ktae.backends._kernel import Kernel
 from ktae.errors import InputError
 
 
@@ -71,9 +74,11 @@ def installed_version(name: str) -> str:
     A package may come from a distribution of another name (triton from pytorch-triton); then only
     the package itself, once imported, can tell.
     """
+    from importlib import metadata  # takes longer to import than NumPy's half
+
     try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
         return str(getattr(importlib.import_module(name), "__version__", "of unknown version"))
 
 
@@ -97,6 +102,7 @@ BACKENDS = {
     backend.name: backend
     for backend in (
         Backend("naive", "the oracle: loops and dicts, for tests", "numpy", ("numpy",)),
+        Backend("numpy", "whole-array operations, for a first answer", "numpy", ("numpy",)),
         Backend("cpu", "compiled by numba, in parallel over groups", "numpy", ("numba",)),
         Backend("torch", "tensor operations, any device", "torch", ("torch",)),
         Backend("triton", "GPU kernels", "torch", ("torch", "triton 3.4"), needs_gpu=True),
@@ -113,9 +119,33 @@ def available() -> dict[str, str]:
     return {name: backend.missing() or "available" for name, backend in BACKENDS.items()}
 
 
+INTERPRETED_TOKENS = 1 << 19
+"""So many tokens of its first arrays a process computes without compiled kernels: importing numba
+and loading them takes about as long, and compiling them ten times as long."""
+
+_tokens_left = [INTERPRETED_TOKENS]
+
+
+def compiles(mask: np.ndarray) -> bool:
+    """Whether `auto` takes compiled kernels for arrays of this (B, T) mask.
+
+    The numbers do not depend on it. A process takes them once they are loaded, and before that for
+    more than `INTERPRETED_TOKENS`, all calls together.
+    """
+    if not Kernel.any_is_ready and _tokens_left[0] > 0:
+        _tokens_left[0] -= np.count_nonzero(mask)
+    return Kernel.any_is_ready or _tokens_left[0] <= 0
+
+
+def take_compiled() -> None:
+    """Let `auto` take compiled kernels from now on: for processes that have much to compute."""
+    _tokens_left[0] = 0
+
+
 def resolve(name: str, token_ids: ArrayLike) -> Backend:
     """The backend of that name; for `auto` the best one for the device that `token_ids` is on.
 
+    In the host's memory that is `cpu`, or `numpy` in its place unless `compiles` says otherwise.
     One that was chosen automatically may be second best; one asked for by name never falls back.
 
     Raises:

@@ -8,12 +8,13 @@ import hashlib
 import logging
 import os
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import caching
+from numba.core import caching, event
 
 logger = logging.getLogger(__name__)
 
@@ -88,8 +89,50 @@ def _warn_once(folder: str, what: str) -> None:
         )  # fmt: skip
 
 
+ANNOUNCED_AFTER = 3.0
+"""Seconds of compiling after which a line says what takes so long."""
+
+
+class _Announcer(event.Listener):  # type: ignore[misc]
+    """Says once what a process waits for. numba compiles one kernel at a time."""
+
+    def __init__(self) -> None:
+        self._timer: threading.Timer | None = None
+        self._kernel: Any = None
+
+    def on_start(self, event: Any) -> None:
+        """Begin to wait, at the first kernel of ktae."""
+        kernel = event.data["dispatcher"]
+        if self._timer is None and kernel.py_func in _ours:
+            self._kernel, self._timer = kernel, threading.Timer(ANNOUNCED_AFTER, _announce)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def on_end(self, event: Any) -> None:
+        """It is ready; the kernels that it calls were compiled in between."""
+        if self._timer is not None and event.data["dispatcher"] is self._kernel:
+            self._timer.cancel()
+            if not _announced:
+                self._timer = None
+
+
+_ours: set[Callable[..., Any]] = set()
+_announced: list[str] = []
+
+
+def _announce() -> None:
+    folder = cache_folder()
+    kept = "in memory, for this process alone" if folder is None else f"and kept in {folder}"
+    _announced.append(kept)
+    logger.warning("the CPU kernels are being compiled for the first time, %s", kept)
+
+
+event.register("numba:compile", _Announcer())
+
+
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile without the GIL, cached on disk, or in memory where no cache can be written."""
+    _ours.add(function)
     dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
     folder = cache_folder()
     if folder is None:

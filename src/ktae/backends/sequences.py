@@ -1,7 +1,8 @@
 """Credit that follows the order of tokens, which no contingency table knows.
 
 It is computed in the host's memory: compiled as the CPU backend is, in the same chunks and threads,
-or by the loops of `naive_sequences` where the backend asked for is `naive`. A tensor on a GPU is
+or by the loops of `naive_sequences` where the backend is `naive` or
+`numpy`. A tensor on a GPU is
 brought here and its credit back (`Estimator.on_host`), whichever backend is named.
 """
 
@@ -21,7 +22,7 @@ def tempo(batch: Batch, weight: float, *, scale_by_std: bool) -> np.ndarray:
     Raises:
         InputError: a token id is out of range.
     """
-    if batch.context.sequences == "naive":
+    if not batch.context.compiled:
         return naive_sequences.tempo(batch, weight, scale_by_std)
     from ktae.backends._sequence_kernels import tempo_groups
 
@@ -36,7 +37,7 @@ def conflict_tokens(
     Raises:
         InputError: a token id is out of range.
     """
-    if batch.context.sequences == "naive":
+    if not batch.context.compiled:
         return naive_sequences.conflict_tokens(batch, weight, scale_by_std, amplify, runs)
     from ktae.backends._sequence_kernels import conflict_groups
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ktae.arrays import MAX_TOKEN_ID
+from ktae.backends import unit_kernels
+from ktae.backends._kernel import interpreted
 from ktae.batch import bad_token_id
 
 if TYPE_CHECKING:
@@ -28,19 +30,25 @@ NGRAMS = {"bigram": 2, "trigram": 3}
 
 
 def array_keys(
-    unit: str, ids_bt: np.ndarray, mask_bt: np.ndarray, vocabulary: Vocabulary | None
+    unit: str,
+    ids_bt: np.ndarray,
+    mask_bt: np.ndarray,
+    vocabulary: Vocabulary | None,
+    *,
+    compiled: bool,
 ) -> np.ndarray:
     """(B, T) int32 keys of a unit larger than a token, of arrays; 0 where masked.
 
-    The compiled loops, over some rows at a time, in threads as the CPU backend does.
+    The compiled loops, over some rows at a time, in threads as the CPU backend does; or for few
+    tokens, with equal results, whole-array operations and loops that are interpreted.
     `ktae.estimators.unit_keys` says what the keys are; `vocabulary` is for units of text.
 
     Raises:
         InputError: an id is out of range at an unmasked position.
     """
-    import numba
-
-    kernel = _kernel(unit, vocabulary)
+    if not compiled and (unit == "position" or unit in NGRAMS):
+        return _keys_at_once(unit, ids_bt, mask_bt)
+    kernel = _kernel(unit, vocabulary, compiled=compiled)
     keys = np.zeros(ids_bt.shape, dtype=np.int32)
 
     def fill(rows: slice) -> tuple[int, int]:
@@ -51,21 +59,50 @@ def array_keys(
     step = max(1, POSITIONS_PER_CHUNK // max(1, width))
     bounds = [*range(0, n_rows, step), n_rows]
     chunks = [slice(*pair) for pair in itertools.pairwise(bounds)]
-    n_threads = numba.config.NUMBA_NUM_THREADS  # not get_num_threads(), which starts numba's pool
-    if len(chunks) > 1 and n_threads > 1:
+    n_threads = _n_threads() if compiled and len(chunks) > 1 else 1
+    if n_threads > 1:
         with ThreadPoolExecutor(n_threads) as pool:
             errors = list(pool.map(fill, chunks))
     else:
-        errors = [fill(chunk) for chunk in chunks]
+        with np.errstate(over="ignore"):  # of loops that are interpreted
+            errors = [fill(chunk) for chunk in chunks]
     row, column = min(errors, default=(n_rows, 0))
     if row < n_rows:
         raise bad_token_id(ids_bt, row, column)
     return keys
 
 
-def _kernel(unit: str, vocabulary: Vocabulary | None) -> Callable[..., tuple[int, int]]:
-    from ktae.backends import unit_kernels as kernels
+def _n_threads() -> int:
+    import numba
 
+    return int(numba.config.NUMBA_NUM_THREADS)  # not get_num_threads(), which starts numba's pool
+
+
+def _keys_at_once(unit: str, ids_bt: np.ndarray, mask_bt: np.ndarray) -> np.ndarray:
+    """`array_keys` of ids alone, by operations on all unmasked positions at once."""
+    rows, columns = np.nonzero(mask_bt)
+    ids = ids_bt[rows, columns]
+    bad = np.flatnonzero((ids < 0) | (ids > MAX_TOKEN_ID))
+    if bad.size:
+        raise bad_token_id(ids_bt, int(rows[bad[0]]), int(columns[bad[0]]))
+    ids = ids.astype(np.int64)
+    places = np.arange(len(rows)) - np.searchsorted(rows, rows)  # within the rollout
+    parts = [places // POSITION_BUCKET, ids]
+    if unit in NGRAMS:
+        earlier = range(NGRAMS[unit] - 1, -1, -1)
+        parts = [np.where(places < back, -1, np.roll(ids, back)) for back in earlier]
+    state = np.zeros(len(ids), dtype=np.uint64)
+    for part in parts:
+        state = unit_kernels.mix.py_func(state, part)
+    keys = np.zeros(ids_bt.shape, dtype=np.int32)
+    keys[rows, columns] = unit_kernels.finish.py_func(state)
+    return keys
+
+
+def _kernel(
+    unit: str, vocabulary: Vocabulary | None, *, compiled: bool
+) -> Callable[..., tuple[int, int]]:
+    kernels: Any = unit_kernels if compiled else interpreted(unit_kernels)
     if unit == "position":
         return lambda ids, mask, out: kernels.position_rows(ids, mask, POSITION_BUCKET, out)
     if unit in NGRAMS:
@@ -122,16 +159,12 @@ def tensor_keys(unit: str, ids_bt: torch.Tensor, mask_bt: torch.Tensor) -> torch
 
 
 def _mix(state: torch.Tensor, number: torch.Tensor) -> torch.Tensor:
-    from ktae.backends.unit_kernels import MIX
-
-    state = (state ^ (number + 1)) * _signed(MIX)
+    state = (state ^ (number + 1)) * _signed(unit_kernels.MIX)
     return state ^ (state >> 32 & 0xFFFFFFFF)  # torch's shift keeps the sign
 
 
 def _finish(state: torch.Tensor) -> torch.Tensor:
-    from ktae.backends.unit_kernels import FINISH
-
-    return (state * _signed(FINISH)) >> 33 & MAX_TOKEN_ID
+    return (state * _signed(unit_kernels.FINISH)) >> 33 & MAX_TOKEN_ID
 
 
 def _signed(number: int) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib.abc
 import os
 import signal
 import sys
+from importlib.machinery import ModuleSpec
 from typing import NoReturn
 
 import typer
@@ -54,6 +56,19 @@ app.command("doctor", rich_help_panel=CHECK)(doctor.doctor)
 app.command("bench", rich_help_panel=CHECK)(bench.bench)
 
 
+WITHOUT_PANDAS = ("show", "report", "score", "validate", "permutation-test")
+"""Commands in whose process pandas, if it is installed, cannot be imported. None of them uses it;
+but pyarrow imports it wherever it is given a list, which takes half a second."""
+
+
+class _NoPandas(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        return ModuleSpec(name, self) if name == "pandas" else None
+
+    def create_module(self, spec: ModuleSpec) -> NoReturn:
+        raise ModuleNotFoundError(f"{spec.name} is left out here", name=spec.name)
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"ktae {__version__}")
@@ -76,6 +91,8 @@ def main() -> None:
     exit status is 143.
     """
     signal.signal(signal.SIGTERM, _exit)
+    if sys.argv[1:2] and sys.argv[1] in WITHOUT_PANDAS:
+        sys.meta_path.insert(0, _NoPandas())
     try:
         try:
             app()

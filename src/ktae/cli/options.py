@@ -16,7 +16,6 @@ from ktae.errors import InputError
 from ktae.estimators import KINDS, PRESETS, Estimator, from_section, to_section
 from ktae.files.hub import check_local_or_hub
 from ktae.files.text import printable
-from ktae.files.typed import parse_yaml
 
 if TYPE_CHECKING:
     from ktae.report.inputs import Dump
@@ -222,6 +221,8 @@ def overrides(settings: Sequence[str], option: str = "--set") -> dict[str, Any]:
 
     JSON comes first because YAML 1.1 takes 1e-3 for text.
     """
+    from ktae.files.typed import parse_yaml
+
     overrides: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")

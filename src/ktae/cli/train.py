@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ktae import recipe as recipes
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ktae.recipe import Recipe
     from ktae.runs import RunFolder
 
 
@@ -44,6 +44,7 @@ def train(
     ] = "trl",
 ) -> None:
     """Train a recipe through TRL, or through verl on Ray."""
+    from ktae import recipe as recipes
     from ktae.runs import RunFolder
 
     if engine not in ("trl", "verl"):
@@ -57,9 +58,7 @@ def train(
     _train(checked, folder, resume, dry_run)
 
 
-def _train_with_verl(
-    recipe: recipes.Recipe, folder: RunFolder, resume: bool, dry_run: bool
-) -> None:
+def _train_with_verl(recipe: Recipe, folder: RunFolder, resume: bool, dry_run: bool) -> None:
     from ktae.trainers.verl import run, versions
 
     versions.require()
@@ -71,7 +70,7 @@ def _train_with_verl(
     typer.echo(f"run folder: {folder.path}")
 
 
-def _train(recipe: recipes.Recipe, folder: RunFolder, resume: bool, dry: bool) -> None:
+def _train(recipe: Recipe, folder: RunFolder, resume: bool, dry: bool) -> None:
     from rich.console import Console
 
     from ktae.cli.progress import Bars

@@ -22,7 +22,6 @@ from ktae.cli.options import (
 from ktae.cli.tables import make_table
 from ktae.errors import InputError
 from ktae.estimators import PRESETS, Estimator, from_section, preset
-from ktae.files.typed import parse_yaml
 
 if TYPE_CHECKING:
     import numpy as np
@@ -118,6 +117,8 @@ def _estimators(given: list[str] | None) -> dict[str, Estimator]:
     """By the name under which each is shown."""
     if not given:
         return {name: preset(name) for name in PRESETS}
+    from ktae.files.typed import parse_yaml
+
     chosen = {}
     for text in given:
         section = text if text in PRESETS else parse_yaml(text, f"--estimator {text}")

@@ -17,7 +17,7 @@ from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array
 from ktae.errors import InputError
 from ktae.estimators import controls
 from ktae.estimators.base import Estimator, require_integer, require_number
-from ktae.estimators.units import UNITS, unit_keys
+from ktae.estimators.units import UNITS, keys_of
 
 if TYPE_CHECKING:
     from ktae.backends.table import CreditTable
@@ -156,7 +156,7 @@ class OverUnits(Transform):
             own = batch._replace(mask=batch.counted(), ignored=(), base=0 * batch.base)
         total_bt: Array | None = None
         for unit in self.units:
-            keys_bt = unit_keys(unit, own.token_ids, own.mask, vocabulary=batch.context.vocabulary)
+            keys_bt = keys_of(unit, own)
             # The base goes with the first unit.
             base_b = own.base if total_bt is None else 0 * own.base
             of_unit = own._replace(token_ids=keys_bt, base=base_b)

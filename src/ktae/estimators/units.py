@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ktae.arrays import Array, ArrayLike, as_array, is_tensor, on_host
+from ktae.backends import compiles
 from ktae.backends.units import POSITION_BUCKET, array_keys, tensor_keys
 from ktae.batch import check_tokens
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
     from ktae.batch import Vocabulary
+    from ktae.estimators.base import AnyBatch
 
 
 class Unit(NamedTuple):
@@ -33,6 +35,17 @@ UNITS = {
     "step": Unit("the text between blank lines", needs_vocabulary=True),
 }
 """What there is, by name."""
+
+
+def keys_of(unit: str, batch: AnyBatch) -> Array:
+    """`unit_keys` of a batch, by compiled loops or not, as its context says."""
+    vocabulary = batch.context.vocabulary
+    if unit == "token" or is_tensor(batch.token_ids):
+        return unit_keys(unit, batch.token_ids, batch.mask, vocabulary=vocabulary)
+    _check(unit, vocabulary)
+    return array_keys(
+        unit, batch.token_ids, batch.mask, vocabulary, compiled=batch.context.compiled
+    )
 
 
 def unit_keys(
@@ -84,18 +97,11 @@ def unit_keys(
             do not fit; an id is out of range at an unmasked position. (In a GPU's memory nobody
             looks for that, as the host would have to wait.)
     """
-    if unit not in UNITS:
-        raise InputError(f"no unit {unit!r}; expected one of {', '.join(UNITS)}")
-    if UNITS[unit].needs_vocabulary and vocabulary is None:
-        raise InputError(
-            f"the unit {unit!r} is made of text and needs the tokens' texts: give vocabulary= "
-            "(ktae.rollouts.tokens.vocabulary makes one of a tokenizer). Without it there are "
-            + ", ".join(name for name, u in UNITS.items() if not u.needs_vocabulary)
-        )
+    _check(unit, vocabulary)
     if not is_tensor(token_ids):
         ids_bt, mask_bt = as_array("token_ids", token_ids), as_array("mask", on_host(mask))
         check_tokens(ids_bt, mask_bt)
-        return token_ids if unit == "token" else array_keys(unit, ids_bt, mask_bt, vocabulary)
+        return token_ids if unit == "token" else _of_arrays(unit, ids_bt, mask_bt, vocabulary)
     torch = sys.modules["torch"]
     if not is_tensor(mask):
         mask = torch.from_numpy(np.not_equal(as_array("mask", mask), 0))
@@ -105,6 +111,23 @@ def unit_keys(
     device, token_ids, mask = token_ids.device, token_ids.detach(), mask.detach() != 0
     if device.type == "cpu" or UNITS[unit].needs_vocabulary:
         ids_bt, mask_bt = token_ids.cpu().numpy(), mask.cpu().numpy()
-        keys = array_keys(unit, ids_bt, mask_bt, vocabulary)
+        keys = _of_arrays(unit, ids_bt, mask_bt, vocabulary)
         return torch.from_numpy(keys).to(device)
     return tensor_keys(unit, token_ids, mask.to(device))
+
+
+def _check(unit: str, vocabulary: Vocabulary | None) -> None:
+    if unit not in UNITS:
+        raise InputError(f"no unit {unit!r}; expected one of {', '.join(UNITS)}")
+    if UNITS[unit].needs_vocabulary and vocabulary is None:
+        raise InputError(
+            f"the unit {unit!r} is made of text and needs the tokens' texts: give vocabulary= "
+            "(ktae.rollouts.tokens.vocabulary makes one of a tokenizer). Without it there are "
+            + ", ".join(name for name, u in UNITS.items() if not u.needs_vocabulary)
+        )
+
+
+def _of_arrays(
+    unit: str, ids_bt: np.ndarray, mask_bt: np.ndarray, vocabulary: Vocabulary | None
+) -> np.ndarray:
+    return array_keys(unit, ids_bt, mask_bt, vocabulary, compiled=compiles(mask_bt))

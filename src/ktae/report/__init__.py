@@ -1,5 +1,17 @@
 """Why did this token get this value? One HTML file, or a cell of a notebook, or the terminal."""
 
-from ktae.report.build import Inline, show, write_report
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ktae.report.build import Inline, show, write_report
 
 __all__ = ["Inline", "show", "write_report"]
+
+
+def __getattr__(name: str) -> Any:
+    """The page's names, imported when they are asked for: the terminal needs none of it."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ktae.report import build
+
+    return getattr(build, name)

@@ -8,22 +8,22 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ktae import recipe as recipes
-from ktae.demo import language_named
 from ktae.errors import InputError
 from ktae.estimators import Estimator
 from ktae.files.hub import HUB_NAME, copy_of
-from ktae.recipe import Recipe
 from ktae.rollouts import readers, record
 from ktae.rollouts.tokens import load_tokenizer, token_bytes, tokenize
 from ktae.rollouts.tolerance import Tolerance
 from ktae.runs import RunFolder
+
+if TYPE_CHECKING:
+    from ktae.recipe import Recipe
 
 ROWS_PER_BATCH = 1024
 
@@ -153,7 +153,9 @@ def trained_with(inputs: Sequence[str | Path]) -> Estimator | None:
     runs = _runs(inputs)
     if len(inputs) != 1 or not runs:
         return None
-    return recipes.load(runs[0].recipe).credit
+    from ktae.recipe import load as load_recipe
+
+    return load_recipe(runs[0].recipe).credit
 
 
 def _runs(inputs: Sequence[str | Path]) -> list[RunFolder]:
@@ -186,7 +188,9 @@ def _model_folders(run: RunFolder) -> Iterator[Path]:
     if trl is not None:
         yield trl
     yield from run.checkpoints.glob("global_step_*/actor/huggingface")  # as verl saves them
-    recipe = recipes.load(run.recipe)
+    from ktae.recipe import load as load_recipe
+
+    recipe = load_recipe(run.recipe)
     yield Path(os.path.expanduser(recipe.model.path))
     yield from _base_models(recipe)
 
@@ -199,6 +203,7 @@ def _base_models(recipe: Recipe) -> Iterator[Path]:
     name = recipe.model.path
     with contextlib.suppress(ModuleNotFoundError):  # without torch or the hub's library
         if name == "demo":
+            from ktae.demo import language_named
             from ktae.demo.pretrain import base_model_folder
 
             yield base_model_folder(language_named(recipe.demo.language), recipe.model.demo_seed)

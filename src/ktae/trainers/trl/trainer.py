@@ -10,6 +10,7 @@ import torch
 from accelerate.utils import gather, gather_object
 from trl import GRPOTrainer
 
+from ktae.backends import take_compiled
 from ktae.credit import AnEstimator, check_threshold, credit_table, token_credit
 from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator, table_estimator
@@ -122,6 +123,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
 
         A function of the user's that gives something else than credit shows it here.
         """
+        take_compiled()
         ids = torch.tensor([[0], [1]], device=self.accelerator.device)
         mask, correct, groups = torch.ones_like(ids, dtype=torch.uint8), ids[:, 0], ids[:, 0] * 0
         policy = {name: torch.zeros(ids.shape) for name in estimator.needs_policy}
