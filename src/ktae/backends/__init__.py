@@ -133,7 +133,7 @@ def compiles(mask: np.ndarray) -> bool:
     more than `INTERPRETED_TOKENS`, all calls together.
     """
     if not Kernel.any_is_ready and _tokens_left[0] > 0:
-        _tokens_left[0] -= np.count_nonzero(mask)
+        _tokens_left[0] -= int(np.count_nonzero(mask))
     return Kernel.any_is_ready or _tokens_left[0] <= 0
 
 

@@ -93,7 +93,7 @@ ANNOUNCED_AFTER = 3.0
 """Seconds of compiling after which a line says what takes so long."""
 
 
-class _Announcer(event.Listener):  # type: ignore[misc]
+class _Announcer(event.Listener):
     """Says once what a process waits for. numba compiles one kernel at a time."""
 
     def __init__(self) -> None:

@@ -39,13 +39,11 @@ UNITS = {
 
 def keys_of(unit: str, batch: AnyBatch) -> Array:
     """`unit_keys` of a batch, by compiled loops or not, as its context says."""
-    vocabulary = batch.context.vocabulary
-    if unit == "token" or is_tensor(batch.token_ids):
-        return unit_keys(unit, batch.token_ids, batch.mask, vocabulary=vocabulary)
-    _check(unit, vocabulary)
-    return array_keys(
-        unit, batch.token_ids, batch.mask, vocabulary, compiled=batch.context.compiled
-    )
+    ids_bt, mask_bt, context = batch.token_ids, batch.mask, batch.context
+    if unit == "token" or not (isinstance(ids_bt, np.ndarray) and isinstance(mask_bt, np.ndarray)):
+        return unit_keys(unit, ids_bt, mask_bt, vocabulary=context.vocabulary)
+    _check(unit, context.vocabulary)
+    return array_keys(unit, ids_bt, mask_bt, context.vocabulary, compiled=context.compiled)
 
 
 def unit_keys(
