@@ -10,7 +10,8 @@ from test_agreement import BATCHES, ESTIMATORS, graded, rollouts
 
 from ktae import backends as available
 from ktae import credit_table, token_advantages, token_credit
-from ktae.backends import Kernel, compiles, take_compiled, units
+from ktae.backends import BACKENDS, Kernel, compiles, take_compiled, units
+from ktae.batch import Context, make_batch
 from ktae.estimators import Estimator, OverUnits, PresenceZ, preset
 from ktae.estimators.vocabulary import vocabulary_of_texts
 
@@ -35,6 +36,18 @@ def test_credit_is_that_of_compiled_kernels_bit_for_bit(estimator: Estimator) ->
         assert got.tobytes() == expected.tobytes(), name
         nonzero += np.count_nonzero(got)
     assert nonzero > 10_000
+
+
+@pytest.mark.parametrize("name", ["paper", "released", "graded z", "sharp z"])
+def test_held_out_rollouts_get_what_compiled_kernels_give_them(name: str) -> None:
+    estimator, found = ESTIMATORS[name], {}
+    own = graded(BATCHES["mostly unknown"], estimator)
+    for way in ("cpu", "numpy"):
+        context = Context(BACKENDS[way].load().credit)
+        batch = make_batch(*own, score_range=estimator.score_range, context=context)
+        found[way] = estimator.credit(batch._replace(look_up_unknown=True))
+    assert found["numpy"].tobytes() == found["cpu"].tobytes()
+    assert np.count_nonzero(found["cpu"][np.isnan(own.correct)]) > 100
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=repr)
