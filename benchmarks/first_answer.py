@@ -79,7 +79,10 @@ def write_dump(path: Path) -> Path:
     with path.open("w", encoding="utf-8") as file:
         for ids, mask, correct, group in zip(*batch, strict=True):
             own = ids[mask].tolist()
-            row = {"prompt": f"problem {group}", "response": " ".join(f"w{i}" for i in own)}
+            row: dict[str, object] = {
+                "prompt": f"problem {group}",
+                "response": " ".join(f"w{i}" for i in own),
+            }
             row |= {"token_ids": own, "group": str(group), "correct": bool(correct)}
             file.write(json.dumps(row) + "\n")
     return path
