@@ -1,5 +1,7 @@
 """How the command line ends when the disk is full, and when it is asked to."""
 
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -46,26 +48,26 @@ cli.main()
     assert process.returncode == 143
 
 
-def test_a_reader_that_goes_away_is_no_error():
-    """As in `ktae bench ... | head -1`: no traceback, and the status that a shell would give."""
-    code = """
-import sys
-from ktae import cli
-
-def app(**_):
-    for i in range(100_000):
-        print(i)
-
-cli.app = app
-cli.main()
-"""
+@pytest.mark.parametrize(
+    ("arguments", "unbuffered"),
+    [(["--help"], ""), (["--help"], "1"), (["show", "rollouts.jsonl"], "")],
+)
+def test_a_reader_that_goes_away_is_no_error(arguments, unbuffered, tmp_path):
+    """As in `ktae show ... | head -1`: no traceback, and the status that a shell would give."""
+    rows = [
+        {"group": "a", "response": f"so {i} " * 40_000, "reward": i, "token_ids": [i] * 40_000}
+        for i in (0, 1)
+    ]
+    (tmp_path / "rollouts.jsonl").write_text("\n".join(map(json.dumps, rows)))
     process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "0\n"
+        [sys.executable, "-m", "ktae", *arguments], cwd=tmp_path, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+    )  # fmt: skip
     process.stdout.close()
-    assert process.stderr.read() == ""
-    assert process.wait(timeout=30) == 141
+    said = process.stderr.read()
+    assert "Traceback" not in said and "roken" not in said
+    assert process.wait(timeout=60) == 141
     process.stderr.close()
 
 

@@ -609,3 +609,11 @@ def test_shared_dumps_of_several_models(shared_data):
     pooled = readers.read([path], tolerance=found)
     assert found.pooled, "each model answered each problem once"
     assert len(set(pooled["group"].to_pylist())) == 721
+
+
+def test_a_reward_is_asked_for_where_there_is_one_alone(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"group": "a", "response": "r", "reward": 1}\n')
+    assert read(path)[0][0]["reward"] == 1
+    with pytest.raises(InputError, match="correctness is 'acc', and its rows have one reward"):
+        read(path, correctness="acc")

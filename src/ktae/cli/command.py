@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import itertools
 import os
 import signal
@@ -120,6 +121,32 @@ def application(name: str, help: str, version: str) -> typer.Typer:
     return app
 
 
+class Output(io.TextIOWrapper):
+    """Standard output, perhaps into a pipe: the process ends with 141 when nobody reads it.
+
+    Typer and Rich would each end it with 1, which means something else here.
+    """
+
+    def write(self, text: str, /) -> int:
+        """Write text."""
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            _nobody_reads()
+
+    def flush(self) -> None:
+        """Hand on what is written."""
+        try:
+            super().flush()
+        except BrokenPipeError:
+            _nobody_reads()
+
+
+def _nobody_reads() -> NoReturn:
+    _drop_output()
+    sys.exit(NO_READER)
+
+
 def run(app: typer.Typer, name: str) -> None:
     """Run the command line; bad input is one line on stderr and exit status 2.
 
@@ -127,6 +154,15 @@ def run(app: typer.Typer, name: str) -> None:
     exit status is 143.
     """
     signal.signal(signal.SIGTERM, _exit)
+    if sys.stdout is sys.__stdout__ and isinstance(sys.stdout, io.TextIOWrapper):
+        out = sys.stdout
+        sys.stdout = Output(
+            out.buffer,
+            out.encoding,
+            out.errors,
+            line_buffering=out.line_buffering,
+            write_through=out.write_through,
+        )
     try:
         try:
             app(prog_name=name)  # not "python -m ktae", which no shell could complete
@@ -135,9 +171,6 @@ def run(app: typer.Typer, name: str) -> None:
     except InputError as error:
         lines = [printable(line) for line in _message(name, error).split("\n")]  # may quote a file
         _end(name, "\n".join(lines), 2)
-    except BrokenPipeError:
-        _drop_output()
-        sys.exit(NO_READER)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise

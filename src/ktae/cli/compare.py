@@ -16,7 +16,7 @@ from ktae.cli.options import (
     Fields,
     JsonFile,
     MaxResponse,
-    PoolModels,
+    PoolModelsOfSaved,
     require_folder,
 )
 from ktae.cli.printing import AsJson, Screen
@@ -43,7 +43,7 @@ def compare(
     ] = False,
     correctness: Correctness = None,
     field: Fields = None,
-    pool_models: PoolModels = None,
+    pool_models: PoolModelsOfSaved = False,
     max_response: MaxResponse = None,
     time_limit: TimeLimit = 5.0,
     workers: Workers = None,

@@ -13,7 +13,7 @@ import typer
 
 from ktae._version import __version__
 from ktae.cli import eval_options as options
-from ktae.cli.options import Correctness, Fields, MaxResponse, PoolModels, fields_of
+from ktae.cli.options import Correctness, Fields, MaxResponse, PoolModelsOfSaved, fields_of
 from ktae.cli.printing import AsJson, Screen
 from ktae.cli.reading import note_reading
 from ktae.errors import InputError
@@ -59,7 +59,7 @@ def eval_(
     partial: options.Partial = False,
     correctness: Correctness = None,
     field: Fields = None,
-    pool_models: PoolModels = None,
+    pool_models: PoolModelsOfSaved = False,
     max_response: MaxResponse = None,
     time_limit: options.TimeLimit = 5.0,
     workers: options.Workers = None,

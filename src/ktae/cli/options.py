@@ -106,6 +106,13 @@ Fields = Annotated[
         "given several times.",
     ),
 ]
+PoolModelsOfSaved = Annotated[
+    bool,
+    typer.Option(
+        "--pool-models/--by-model",
+        help="Compare outputs of all models, or only those of the same model.",
+    ),
+]
 PoolModels = Annotated[
     bool | None,
     typer.Option(
@@ -202,7 +209,7 @@ def overrides(settings: Sequence[str], option: str = "--set") -> dict[str, Any]:
     overrides: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
-        if not equals:
+        if not equals or not key:
             raise InputError(f"{option} {setting}: expected KEY=VALUE, such as h3=0")
         try:
             overrides[key] = json.loads(text)

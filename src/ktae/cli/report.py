@@ -130,6 +130,8 @@ def _write(
     for path in inputs:
         if os.path.realpath(path) == os.path.realpath(output):
             raise InputError(f"--output would overwrite {output}, which is one of the inputs")
+    if output.suffix not in (".html", ".htm"):
+        raise InputError(f"--output is {output}; expected a name that ends in .html")
     require_folder("--output", output)
     started = time.perf_counter()
     with Console(stderr=True).status("reading and scoring"):

@@ -104,6 +104,8 @@ def validate(
     check(tokenizer, threshold)
     if until is not None and before_answer:
         raise InputError("--until and --before-answer exclude each other; give one")
+    if until is not None and not 0 < until <= 1:
+        raise InputError(f"--until is {until:g}; expected a number above 0, at most 1")
     chosen = _estimators(estimators, settings, inputs)
     _check_outputs(output, plot)
     screen = Screen(as_json)

@@ -32,7 +32,7 @@ def choose_files(path: Path) -> tuple[list[Path], list[Path]]:
         InputError: there is no such path, or the folder holds no rollouts.
     """
     if not path.exists():
-        raise InputError(f"{path} does not exist")
+        raise InputError(f"{path} does not exist; expected a file or folder with rollouts")
     if not path.is_dir():
         return [path], []
     for folder in (path / "rollouts", path / "completions", path):

@@ -122,12 +122,18 @@ def plain_rows(
             tolerance.reject(error)
             continue
         title = schema.title if schema else BY_FIELDS
-        if schema is not PLAIN and title not in found:
+        if title not in found:
             found.add(title)
-            tolerance.schemas[title] += 1
+            if schema is not PLAIN:
+                tolerance.schemas[title] += 1
         for plain in rollouts:
             _hint(row, plain, schema, options, tolerance)
             yield plain, where, schema or PLAIN
+    if found and options.correctness is not None and not source.chose:
+        raise InputError(
+            f"{path}: correctness is {options.correctness!r}, and its rows have one reward alone; "
+            "leave out --correctness, or name another field by --field reward=NAME"
+        )
     tolerance.repeated += source.skipped
 
 

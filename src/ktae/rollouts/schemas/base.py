@@ -31,6 +31,8 @@ class Source:
     """What a schema remembers from one row of the file to the next."""
     skipped: int = 0
     """Rows that repeat rollouts which were read already."""
+    chose: bool = False
+    """Whether `correctness` was looked for; rows that have one reward alone have no choice."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +106,7 @@ def choose(found: Row, likely: Sequence[str], where: str, source: Source) -> obj
     Raises:
         InputError: it cannot be told, or the one that was asked for is not there.
     """
+    source.chose = True
     if source.correctness in found:
         return found[source.correctness]
     names = list(found) if len(found) == 1 else [name for name in likely if name in found]
