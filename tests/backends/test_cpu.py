@@ -94,6 +94,7 @@ def test_extra_memory_is_bounded_whatever_the_batch() -> None:
 def test_extra_memory_is_bounded_whatever_the_group() -> None:
     """One group of all rollouts: converted in slices, 111 MB if at once."""
     form = ("int64", "float32", "strided")
+    extra_bytes(4096, *form, group_size=4096)  # perhaps compiles the kernel for slices
     assert extra_bytes(4096, *form, group_size=4096) < 64e6
 
 
