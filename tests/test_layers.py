@@ -10,8 +10,8 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src/ktae"
 
-CORE = ("arrays", "backends", "batch", "credit", "errors", "estimators", "rollout_advantages",
-        "statistics")  # fmt: skip
+CORE = ("arrays", "backends", "batch", "credit", "errors", "estimators", "outcomes",
+        "rollout_advantages", "statistics")  # fmt: skip
 """Rooms of the core: they know NumPy, and of ktae nothing but each other."""
 
 OUTSIDE = {"numpy"}

@@ -2,9 +2,10 @@
 
 from ktae._version import __version__
 from ktae.backends.table import CreditTable
-from ktae.credit import class_credit, credit_table, token_advantages, token_credit
+from ktae.credit import credit_table, token_advantages, token_credit
 from ktae.errors import InputError
 from ktae.estimators import Estimator, preset
+from ktae.outcomes import class_credit
 
 # Last: importing anything below `ktae.backends` for the first time binds the module to that name.
 from ktae.backends import available as backends  # isort: skip
