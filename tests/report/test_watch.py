@@ -289,7 +289,8 @@ def test_ctrl_c_ends_it_cleanly(run):
     assert connection.getresponse().status == 200
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (0, "")
+    assert process.returncode == 0
+    assert "Traceback" not in err  # on a slow machine it says that it compiles
     assert out.strip() == "stopped"
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from ktae.demo.model import one_thread
 from ktae.errors import InputError, one_line
 from ktae.evaluation.weights import weights_digest
 from ktae.recipe import Recipe
@@ -84,8 +84,7 @@ def measure_study(
     due = finished.keys() - {key_of(row) for row in rows}
     made_by = {"commit": commit() or "", "cpu": machine()["cpu"]}
     places = {cell.key: i for i, cell in enumerate(cells)}
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
+    with _executor(jobs) as pool:
         started = [
             pool.submit(
                 _measure, measurement, cell, models[key], {"model": identities[key]} | made_by
@@ -107,11 +106,18 @@ def measure_study(
         raise InputError(f"{failed} of {len(due)} runs could not be measured; call again for them")
 
 
+def _executor(jobs: int) -> concurrent.futures.Executor:
+    """So many processes; one alone is this one, which has loaded torch already."""
+    if jobs == 1:
+        return concurrent.futures.ThreadPoolExecutor(1)
+    context = multiprocessing.get_context("spawn")
+    return concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context)
+
+
 def _measure(
     measurement: Measurement, cell: Cell, model: Path, facts: dict[str, str]
 ) -> list[dict[str, str]]:
     """`facts` are the model's identity, the commit and the CPU."""
-    torch.set_num_threads(1)
     try:
         policy = AutoModelForCausalLM.from_pretrained(model, trust_remote_code=False)
         tokenizer = AutoTokenizer.from_pretrained(
@@ -122,10 +128,11 @@ def _measure(
     size = {name: str(n) for name, n in measurement.size.items()}
     run = dict(zip(KEYS, cell.key, strict=True)) | size | facts
     run["sampling_seed"] = str(cell.seed)
-    rows = [
-        run | {name: f"{value:.6g}" for name, value in scores.items()}
-        for scores in measurement.scores(policy, tokenizer, cell.recipe, measurement.size)
-    ]
+    with one_thread():
+        rows = [
+            run | {name: f"{value:.6g}" for name, value in scores.items()}
+            for scores in measurement.scores(policy, tokenizer, cell.recipe, measurement.size)
+        ]
     return [{column: row[column] for column in measurement.all_columns} for row in rows]
 
 

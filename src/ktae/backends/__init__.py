@@ -138,7 +138,8 @@ def compiles(mask: np.ndarray) -> bool:
 
 
 def take_compiled() -> None:
-    """Let `auto` take compiled kernels from now on: for processes that have much to compute."""
+    """Load numba, and let `auto` take compiled kernels: for processes that have much to compute."""
+    importlib.import_module("numba")
     _tokens_left[0] = 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -181,3 +182,7 @@ def _watch(
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
     typer.echo("\nstopped")
+    if server.thread is not None and server.thread.is_alive():
+        # It compiles, which nothing stops. A process that ends in order would wait for it.
+        sys.stdout.flush()
+        os._exit(0)

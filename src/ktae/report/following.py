@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ktae.backends import take_compiled
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
 from ktae.estimators import as_estimator
@@ -328,7 +327,6 @@ def _look(file: Path) -> Look | None:
 
 def _warm_up() -> None:
     """Load whatever is compiled, so that the first step does not wait for it."""
-    take_compiled()
     rows = [{"group": "0", "response": text, "reward": r} for r, text in enumerate(("no", "yes"))]
     dump = from_record(pa.Table.from_pylist(rows))
     _rows(dump, 1)

@@ -20,6 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from ktae.backends import take_compiled
 from ktae.errors import InputError
 from ktae.report import packing
 from ktae.report.following import Following
@@ -59,6 +60,7 @@ class Server(ThreadingHTTPServer):
         self.following = following
         self.page: Page = render_watch(title)
         self.stopped = threading.Event()
+        self.thread: threading.Thread | None = None
         self.own_names = {"localhost", host, socket.gethostname(), socket.getfqdn()}
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
@@ -91,8 +93,10 @@ def serving(
     Raises:
         InputError: the address cannot be had, or jinja2 is not installed.
     """
+    take_compiled()  # here: a thread that ended while it imports would leave a lock behind
     server = _listen(following, title, host, port)
     thread = threading.Thread(target=following.watch, args=(server.stopped,), daemon=True)
+    server.thread = thread
     thread.start()
     try:
         yield server
