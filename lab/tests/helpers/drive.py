@@ -13,5 +13,5 @@ loaded = matrix.load(path)
 every = cells.expand(loaded, path)
 folder = StudyFolder(output)
 with folder.open(loaded, every, resume="--resume" in sys.argv):
-    finished = runner.run(every, folder, jobs=2, progress=Silent(), command=TRAIN)
-sys.exit(0 if finished else 130)
+    stopped_by = runner.run(every, folder, jobs=2, progress=Silent(), command=TRAIN)
+sys.exit(0 if stopped_by is None else 128 + stopped_by)

@@ -63,9 +63,10 @@ class Study:
 
     def run(self, *, resume=False, jobs=2, **options):
         with self.folder.open(self.matrix, self.cells, resume=resume):
-            return runner.run(
+            stopped_by = runner.run(
                 self.cells, self.folder, jobs=jobs, progress=self.progress, command=TRAIN, **options
             )
+        return stopped_by is None
 
     def states(self):
         return {cell.name: self.folder.state(cell) for cell in self.cells}

@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+import signal
 import sys
 from types import SimpleNamespace
 
@@ -61,9 +62,9 @@ def test_results_of_more_runs_are_left_alone(clone):
 
 def test_an_interrupt_leaves_results_of_more_runs_alone(clone, monkeypatch):
     before = files(clone)
-    monkeypatch.setattr(runner, "run", lambda *_, **__: False)
+    monkeypatch.setattr(runner, "run", lambda *_, **__: signal.SIGTERM)
     stopped = invoke(clone, "--resume")
-    assert stopped.exit_code == 130, stopped.output
+    assert stopped.exit_code == 143, stopped.output
     assert "is of 6 finished runs" in stopped.output
     assert "interrupted; --resume continues" in stopped.output
     assert files(clone) == before

@@ -160,7 +160,7 @@ def test_termination_stops_as_ctrl_c_does(make_study, monkeypatch, tmp_path):
     wait_for(lambda: has_steps(study, "grpo/seed1"), process)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=100)
-    assert process.returncode == 130, err
+    assert process.returncode == 143, err
     assert len(study.folder.run_folder(study.cells[0]).read_metrics()) == 2, "it ended its step"
 
 

@@ -101,6 +101,7 @@ def study(
     def write_results() -> Results:
         found = results.write(loaded, cells, folder, overwrite=overwrite_results)
         _print(screen.console, found, folder)
+        screen.end(json.loads(folder.results.read_text(encoding="utf-8")))
         return found
 
     if results_only:  # without the lock: also while another process runs the study
@@ -108,11 +109,12 @@ def study(
     else:
         with _opened(screen.progress, loaded, cells, folder, resume or retry_failed, adopt):
             with _Progress(screen.progress, due, folder) as progress:
-                finished = run(due, folder, jobs=jobs, progress=progress, retry_failed=retry_failed)
-            if not finished:
-                _stop_interrupted(screen.progress, write_results)
+                stopped_by = run(
+                    due, folder, jobs=jobs, progress=progress, retry_failed=retry_failed
+                )
+            if stopped_by is not None:
+                _stop_interrupted(screen.progress, write_results, stopped_by)
             found = write_results()
-    screen.end(json.loads(folder.results.read_text(encoding="utf-8")))
     if found.count(State.FAILED):
         raise typer.Exit(1)
 
@@ -142,14 +144,16 @@ def _opened(
         yield
 
 
-def _stop_interrupted(console: Console, write_results: Callable[[], object]) -> NoReturn:
-    """Write what there is, where that loses nothing, and leave with Ctrl-C's status."""
+def _stop_interrupted(
+    console: Console, write_results: Callable[[], object], stopped_by: int
+) -> NoReturn:
+    """Write what there is, where that loses nothing, and leave with the signal's status."""
     try:
         write_results()
     except InputError as error:
         console.print(str(error), soft_wrap=True)
     console.print("interrupted; --resume continues")
-    raise typer.Exit(130)
+    raise typer.Exit(128 + stopped_by)
 
 
 class _Progress:

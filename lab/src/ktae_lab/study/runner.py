@@ -55,14 +55,13 @@ def run(
     progress: Progress,
     retry_failed: bool = False,
     command: Sequence[str] = (sys.executable, "-m", "ktae", "train"),
-) -> bool:
+) -> int | None:
     """Bring every cell to an end, `jobs` at a time, in their order; finished ones are left alone.
 
     An interrupted or killed run is resumed from its last checkpoint, unless it was killed
     MOST_KILLS times: then it has failed. A run that an earlier, killed study left running is waited
     for. A failed one is run again only with `retry_failed`: from its beginning, or if it was
-    killed from its last checkpoint. Returns False where the user interrupted before the end: the
-    runs under way have then saved a checkpoint and stopped.
+    killed from its last checkpoint.
 
     Args:
         cells: whose folders hold no run with another recipe (`StudyFolder.open` has checked).
@@ -71,6 +70,10 @@ def run(
         progress: is told how it goes.
         retry_failed: run failed cells again.
         command: what trains, before the recipe and its overrides.
+
+    Returns:
+        The first signal (SIGINT, SIGTERM) that came before the end: the runs under way have then
+        saved a checkpoint and stopped. None where all are over.
     """
     waiting = [cell for cell in cells if _is_due(folder, cell, retry_failed)]
     environment = _environment(jobs)
@@ -96,7 +99,8 @@ def run(
                 progress.ended(one.cell, state, time.monotonic() - one.began)
                 if state not in OVER and not interrupts:
                     waiting.insert(0, one.cell)  # it was killed
-    return not interrupts or all(folder.state(cell) in OVER for cell in cells)
+    is_over = all(folder.state(cell) in OVER for cell in cells)
+    return interrupts[0] if interrupts and not is_over else None
 
 
 def _is_due(folder: StudyFolder, cell: Cell, retry_failed: bool) -> bool:
