@@ -94,3 +94,21 @@ cli.main()
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=30) == ("", "")
     assert process.returncode == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        (["score", "--nope", "x"], "ktae score --help"),
+        (["scor"], "ktae --help"),
+        (["show"], "ktae show --help"),
+        (["show", "x.jsonl", "--step", "one"], "ktae show --help"),
+    ],
+)
+def test_bad_usage_is_one_line_as_bad_input_is(arguments, where):
+    done = subprocess.run(
+        [sys.executable, "-m", "ktae", *arguments], capture_output=True, text=True, check=False
+    )
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("ktae: ") and line.endswith(f"({where})")
+    assert (done.returncode, done.stdout) == (2, "")

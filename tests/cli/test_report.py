@@ -50,6 +50,7 @@ def test_report(run, tmp_path):
         (["report", "r.jsonl", "--tokenizer", "./none"], "none"),
         (["report", "."], "r.jsonl"),
         (["show", "r.jsonl", "--group", "nope"], "no group 'nope'; the first groups are 'g', 'h'"),
+        (["show", "r.jsonl", "--group", "gg"], "no group 'gg'; there is 'g'"),
         (["show", "r.jsonl", "--step", "3"], "--step is 3; there are no steps"),
         (["show", "s.jsonl", "--step", "3"], "--step is 3; the steps are 1, 2"),
         (["report", "r.jsonl", "--watch", "--json"], "leave out --json"),

@@ -23,6 +23,9 @@ from ktae.files.text import printable
 NO_SPACE, NO_READER = 1, 141
 """Exit statuses: the disk is full; nobody reads what is printed (128 + SIGPIPE)."""
 
+UsageError: type[Any] = typer.BadParameter.__mro__[1]
+"""Click's: newer versions of Typer have a Click of their own."""
+
 STATUSES = """\
 Exit status: 0 done; 1 something that was checked or run is wrong, or a file cannot be written; \
 2 bad input; 130 ended by Ctrl-C; 141 nobody read the output; 143 ended by SIGTERM.
@@ -148,7 +151,7 @@ def _nobody_reads() -> NoReturn:
 
 
 def run(app: typer.Typer, name: str) -> None:
-    """Run the command line; bad input is one line on stderr and exit status 2.
+    """Run the command line; bad input and bad usage are one line on stderr and exit status 2.
 
     SIGTERM ends it as an exception does, so that nothing half-written and no process is left; the
     exit status is 143.
@@ -165,9 +168,12 @@ def run(app: typer.Typer, name: str) -> None:
         )
     try:
         try:
-            app(prog_name=name)  # not "python -m ktae", which no shell could complete
+            # The name is not "python -m ktae", which no shell could complete.
+            sys.exit(app(prog_name=name, standalone_mode=False))
         finally:
             sys.stdout.flush()
+    except UsageError as error:
+        _end(name, _usage(name, error), 2)
     except InputError as error:
         lines = [printable(line) for line in _message(name, error).split("\n")]  # may quote a file
         _end(name, "\n".join(lines), 2)
@@ -192,6 +198,15 @@ def _drop_output() -> None:
 
 def _exit(number: int, _: object) -> NoReturn:
     sys.exit(128 + number)
+
+
+def _usage(name: str, error: Any) -> str:
+    """What is wrong with the arguments, and where help is; without arguments, the help itself."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        sys.exit(2)
+    where = error.ctx.command_path if error.ctx is not None else name
+    return f"{error.format_message().strip()} ({where} --help)"
 
 
 def _message(name: str, error: InputError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 FOR = (28, 108, 200)
 AGAINST = (200, 95, 0)
 """Red, green and blue of the full shade; white text reads on both, also for the colour-blind."""
+
+SHADES = ("256", "truecolor")
+"""What Rich calls terminals that can show shades of them."""
 
 
 class ScoredGroup(NamedTuple):
@@ -86,13 +90,13 @@ def scored_group(
 def show_group(console: Console, shown: ScoredGroup) -> None:
     """Print the correct rollouts of a group, then the others.
 
-    Tokens are coloured by their credit; where there are no colours, each has a line of its own,
-    after its credit.
+    Tokens are coloured by their credit; where there are no colours, or only 16, each has a line of
+    its own, after its credit.
     """
     from rich.text import Text
 
     columns = shown.columns
-    in_colour = console.color_system is not None and not console.no_color
+    in_colour = console.color_system in SHADES and not console.no_color
     when = "" if columns.steps[0] is None else f", step {columns.steps[0]}"
     console.print(Text(f"Group {printable(columns.labels[0])}{when}", style="bold"))
     prompt = columns.rollouts["prompt"][0].as_py()
@@ -157,16 +161,18 @@ def _find(columns: Columns, label: str | None, step: int | None) -> int:
             return group
     if label is None and step is None:
         return 0
-    some = ", ".join(map(repr, dict.fromkeys(columns.labels[:5])))
+    near = difflib.get_close_matches(label or "", dict.fromkeys(columns.labels), n=3)
+    there = ", ".join(map(repr, near or dict.fromkeys(columns.labels[:5])))
     where = "" if step is None else f" at step {step}"
     if step is not None and step not in columns.steps:
-        there = sorted({when for when in columns.steps if when is not None})
-        steps = ", ".join(map(str, there[:10])) + (", …" if len(there) > 10 else "")
+        known = sorted({when for when in columns.steps if when is not None})
+        steps = ", ".join(map(str, known[:10])) + (", …" if len(known) > 10 else "")
         raise InputError(
-            f"--step is {step}; " + (f"the steps are {steps}" if there else "there are no steps")
+            f"--step is {step}; " + (f"the steps are {steps}" if known else "there are no steps")
         )
     wanted_text = "no mixed group" if label is None else f"no group {label!r}"
-    raise InputError(f"{wanted_text}{where}; the first groups are {some}")
+    which = "there is" if near else "the first groups are"
+    raise InputError(f"{wanted_text}{where}; {which} {there}")
 
 
 def _only(dump: Dump, columns: Columns, group: int) -> Columns:
