@@ -147,7 +147,7 @@ def decide(ends: Callable[[bool], int | None]) -> State | None:
 
 
 def _killed(status: int | None) -> bool:
-    """Whether the processor ended it. An exception of Python, or no memory, tells nothing."""
+    """Whether the processor ended it. A Python exception or a lack of memory does not count."""
     return status in (-signal.SIGILL, -signal.SIGSEGV, -signal.SIGBUS)
 
 
@@ -176,7 +176,7 @@ def _answer() -> Answer:
 
 
 def _torch_version() -> str | None:
-    """Of the installed torch, which is not imported for it."""
+    """The version of the installed torch, which is not imported for it."""
     try:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:

@@ -261,7 +261,7 @@ def _estimate(
 
 
 def _for_arrays(chosen: Backend, asked_for: str, mask: ArrayLike) -> Backend:
-    """The backend, or `numpy` for few tokens in place of a `cpu` that nobody asked for."""
+    """The backend, or `numpy` for few tokens if `cpu` was not asked for by name."""
     few = asked_for == "auto" and chosen.name == "cpu" and not compiles(as_array("mask", mask))
     return BACKENDS["numpy"] if few else chosen
 

@@ -40,8 +40,8 @@ class Interval(NamedTuple):
 def mean_interval(values: np.ndarray, *, seed: int = 0) -> Interval:
     """Mean of a few values and its studentised bootstrap interval.
 
-    Of equal values the interval is that value. Where so many are equal that a tail of the resamples
-    has no spread, it is Student's t interval.
+    Of equal values the interval is that value. Where a tail of the resamples has no
+    spread, since many values are equal, it is Student's t interval.
 
     Args:
         values: (n,) independent floats, at least two.
@@ -230,7 +230,7 @@ def n_discoveries(p: np.ndarray, times: np.ndarray, level: float) -> int:
 
 
 def _standard_error(values: np.ndarray) -> np.ndarray:
-    """Of the mean over the last axis."""
+    """The standard error of the mean over the last axis."""
     error: np.ndarray = values.std(axis=-1, ddof=1) / np.sqrt(values.shape[-1])
     return error
 

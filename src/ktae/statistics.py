@@ -145,7 +145,7 @@ def presence_z(score_sum: float, m: float, n: float, mean: float, variance: floa
     its mean, over its standard deviation (Cochran, Sampling Techniques, theorem 2.2). Its mean
     over all permutations of the scores is 0 and its variance 1. For scores 0 and 1 it is the
     signed hypergeometric z; for m = 1 GRPO's advantage (with the population's deviation) of the
-    one rollout; |z| <= √(n - 1). A token in every rollout tells nothing: exactly 0.
+    one rollout; |z| <= √(n - 1). A token in every rollout has exactly 0.
 
     Args:
         score_sum: Σ r over the rollouts that contain the token.

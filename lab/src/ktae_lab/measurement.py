@@ -38,7 +38,7 @@ class Measurement(NamedTuple):
 
     @property
     def all_columns(self) -> tuple[str, ...]:
-        """Of the file."""
+        """All columns of the file."""
         facts = ("model", *self.size, "sampling_seed", "commit", "cpu")
         return (*KEYS, *facts, *self.columns)
 

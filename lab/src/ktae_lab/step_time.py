@@ -12,7 +12,7 @@ each group is correct, so there is nothing to resample.
 In a round every method takes one step, in a random order, from the same weights and with the same
 seed: all sample the same rollouts (dynamic sampling: the same again) and differ in what they make
 of them. So what a method adds to its baseline is taken round by round; the 95 % interval of its
-mean is that of studies, over rounds in the place of seeds. A first round warms up and is left out.
+mean is that of studies, over rounds instead of seeds. A first round warms up and is left out.
 Rows of the same shape in lab/results/step_time.csv are replaced, those of others kept.
 """
 

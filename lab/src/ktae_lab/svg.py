@@ -35,7 +35,7 @@ def save(figure: Any, path: Path) -> None:
 
 
 def smaller(svg: str) -> str:
-    """matplotlib's SVG without comments, groups' names and digits that nobody sees, each style
+    """matplotlib's SVG without comments, groups' names and invisible digits, each style
     written once: a tenth to a third of its size."""
     svg = _HIDDEN.sub("", svg)
     svg = re.sub(r'<g id="[^"]*"', "<g", svg).replace("<g/>", "")

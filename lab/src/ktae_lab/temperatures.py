@@ -1,4 +1,4 @@
-"""Are the models of a study better, or surer of the same answers? Accuracy against temperature.
+"""Are the models of a study better, or of lower entropy? Accuracy against temperature.
 
 Training may raise accuracy at temperature 1 by sharpening the policy alone: then the gain is gone
 at a lower temperature, and fewer problems are solved by any of several samples (pass@k). The final

@@ -1,6 +1,6 @@
 """Accuracy at the temperature that suits each model best, which validation problems choose.
 
-A policy that training made surer of its answers is more accurate at temperature 1 and no better
+A policy whose entropy training has lowered is more accurate at temperature 1 and no better
 where the user may choose the temperature. So each final model first answers validation problems at
 every temperature of a grid; at the best of them it then answers the test problems. Validation
 problems are drawn as training problems are, from a seed that no run has: none is a test problem.

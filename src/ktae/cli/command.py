@@ -49,7 +49,7 @@ class Command(TyperCommand):
     """A command whose flags show no type, and whose former options are answered with their name."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """All options and arguments; a flag takes no value, so none is shown."""
+        """All options and arguments; flags have no type, since they take no value."""
         return _without_types_of_flags(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -125,7 +125,7 @@ def application(name: str, help: str, version: str) -> typer.Typer:
 
 
 class Output(io.TextIOWrapper):
-    """Standard output, perhaps into a pipe: the process ends with 141 when nobody reads it.
+    """Standard output, perhaps into a pipe: the process ends with 141 when its reader is gone.
 
     Typer and Rich would each end it with 1, which means something else here.
     """

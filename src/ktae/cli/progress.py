@@ -14,7 +14,7 @@ class Bars:
 
     Args:
         console: where to.
-        lines: so many a phase where `console` is no terminal, after one at once; 0: none.
+        lines: how many a phase has where `console` is no terminal, after one at once; 0: none.
         transient: the bars go when the command is done.
     """
 

@@ -89,7 +89,7 @@ def problems(task: ReasoningGym, n: int, seed: int) -> list[GymProblem]:
 def held_out(task: ReasoningGym, n: int, seen: Collection[str]) -> list[GymProblem]:
     """The first n problems of the test seed that are distinct and not among `seen`.
 
-    Fewer, where 64 n problems hold not so many: a task may have few problems.
+    Fewer, if fewer are found among 64 n problems: a task may have few.
 
     Raises:
         InputError: as `problems`; or there is none.
@@ -144,7 +144,7 @@ def _scored(dataset: Any, answer: str, entry: Any) -> float:
     """What a scorer cannot read, and says so by a ValueError or its like, is worth nothing.
 
     Raises:
-        ScorerError: the scorer fails in another way, so nobody knows what the answer is worth.
+        ScorerError: the scorer fails in another way, so the answer's worth is unknown.
     """
     try:
         return float(dataset.score_answer(answer, entry))

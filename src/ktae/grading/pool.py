@@ -6,9 +6,9 @@ and no CUDA context, and may be started by a daemon process (a data loader, a Ra
 limit of math-verify itself works by a signal in the main thread, and cannot interrupt C code; here
 the process ends.
 
-A worker grades one response at a time. Its clock starts when it starts to grade, so nobody waits at
-another's expense, and counts processor time, so that a busy machine changes no verdict. A task that
-runs out of time or memory is `undecided`; its process is replaced.
+A worker grades one response at a time. Its clock starts when it starts to grade, so no response
+waits at another's expense. It counts processor time, so that a busy machine changes no verdict. A
+task that runs out of time or memory is `undecided`; its process is replaced.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def is_sentence(statement: str) -> bool:
 
 
 def _most_likely(statement: str, found: Sequence[_Found]) -> _Found:
-    """Of what a sentence names, what it says the answer is: see the module."""
+    """What a sentence says the answer is, among what it names: see the module."""
     likely = [
         one
         for one in found

@@ -1,6 +1,6 @@
 r"""One response against its accepted answers, in this process and without a time limit.
 
-Only the workers of `ktae.grading.pool` should call this on texts that nobody has looked at.
+Only the workers of `ktae.grading.pool` should call this on unknown texts.
 
 An answer that the response gives is compared with each accepted one, cheapest first:
 

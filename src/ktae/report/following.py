@@ -274,7 +274,7 @@ class Following:
 
 
 class _Kept(Generic[K, V]):
-    """The values that were used last, up to so many bytes; the newest is kept in any case."""
+    """The values that were used last, up to `most` bytes; the newest is kept in any case."""
 
     def __init__(self, most: int, size: Callable[[V], int]) -> None:
         self._most, self._size = most, size

@@ -99,7 +99,7 @@ def _answered(leaves: list[tuple[str, Any]]) -> str | None:
 
 
 def _best(name: str, leaves: list[tuple[str, Any]]) -> str | None:
-    """The path of the likeliest name; the shallowest and first of several."""
+    """The path of the most likely name; the shallowest and first of several."""
     ranked = [
         (GUESSES[name].index(_last(path)), path.count("."), i)
         for i, (path, value) in enumerate(leaves)

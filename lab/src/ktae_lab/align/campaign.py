@@ -69,7 +69,7 @@ class Measurement(NamedTuple):
 
 
 def at_base_models() -> list[Measurement]:
-    """Of the sums, before training, with more prompts than along runs."""
+    """The measurements on sums, before training, with more prompts than along runs."""
     no_std, second = "algorithm.scale_by_std=false", "model.demo_seed=1"
     few = ("--batches", "30", "--reference-prompts", "384")
     return [

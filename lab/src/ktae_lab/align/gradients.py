@@ -68,7 +68,7 @@ class Reference(NamedTuple):
 
     @property
     def gradient(self) -> torch.Tensor:
-        """Of all blocks."""
+        """The gradient of all blocks."""
         return self.blocks.sum(dim=0)
 
     @property
@@ -99,6 +99,6 @@ def product(x: torch.Tensor, y: torch.Tensor, metric: torch.Tensor | None) -> fl
 
 
 def cosine(x: torch.Tensor, y: torch.Tensor, metric: torch.Tensor | None) -> float:
-    """Of the angle between two gradients; 0 if one of them is 0."""
+    """The cosine of the angle between two gradients; 0 if one of them is 0."""
     norms = product(x, x, metric) * product(y, y, metric)
     return product(x, y, metric) / norms**0.5 if norms > 0 else 0.0

@@ -188,12 +188,12 @@ def token_weights(
 
 
 def _verdicts(reward_b: np.ndarray) -> np.ndarray:
-    """(B,) 1 for right, 0 for wrong, NaN for what nobody could grade."""
+    """(B,) 1 for right, 0 for wrong, NaN for undecided ones."""
     return np.where(np.isnan(reward_b), np.nan, reward_b > 0)
 
 
 def _rollout_advantages(base: str, rollouts: Rollouts) -> np.ndarray:
-    """(B,) 0 for rollouts that nobody could grade, which do not count in their group either."""
+    """(B,) 0 for undecided rollouts, which do not count in their group either."""
     known_b = ~np.isnan(rollouts.reward_b)
     advantages_b: np.ndarray = rollout_advantages(
         base,

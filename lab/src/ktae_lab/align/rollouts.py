@@ -52,7 +52,7 @@ class Sampler:
         self._taken = 0
 
     def draw(self, n_prompts: int) -> Rollouts:
-        """The next so many prompts' rollouts."""
+        """The rollouts of the next `n_prompts` prompts."""
         rows = range(self._taken, self._taken + n_prompts)
         self._taken += n_prompts
         size = self._recipe.rollout.group_size

@@ -1,4 +1,4 @@
-"""Many measurements as three tables, in the place of an `align.json` each: what is committed.
+"""Many measurements as three tables, which are committed instead of an `align.json` each.
 
 `measurements.csv` has a row for each measurement and metric, `references.csv` one for each block of
 its reference, and `products.csv.gz` one for each estimator and batch.

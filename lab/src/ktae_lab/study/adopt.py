@@ -147,7 +147,7 @@ def _summary(row: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _record(row: Mapping[str, str], trained_by: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Of its processes; of the machine what the entries of `trained_by` with its commit say."""
+    """The run's record: its machine is what the entries of `trained_by` with its commit say."""
     own = record_of(row)
     kinds = [one for one in trained_by if one.get("commit") == own["commit"]]
     keys = dict.fromkeys(key for one in kinds for key in one if key not in NOT_OF_A_MACHINE)

@@ -74,7 +74,7 @@ def key_of(row: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def digest(recipe: Recipe) -> str:
-    """Of the whole recipe, defaults included."""
+    """The digest of the whole recipe, defaults included."""
     return _digest(recipe.model_dump(mode="json"))
 
 

@@ -90,7 +90,7 @@ def _content(matrix: Matrix, runs: Sequence[Run], compared: Sequence[Compared]) 
 
 
 def _trained_by(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Of the processes that trained; more than one entry: the runs are of several kinds."""
+    """Commits and machines of the processes that trained, one entry for each kind."""
     return _distinct(
         {"commit": run.record.get("commit"), **run.record.get("machine", {})}
         for run in runs

@@ -120,7 +120,7 @@ def _next(
 ) -> Cell | None:
     """The first cell that may start now.
 
-    A model that nobody has loaded yet is loaded by one run alone: it may have to be downloaded, or
+    A model that no run has loaded yet is loaded by one run alone: it may have to be downloaded, or
     pretrained, and that once. A run has loaded its model when its recipe is in its folder.
     """
     loading = set()
@@ -140,7 +140,7 @@ def _start(
 ) -> _Running:
     """Its process, or the wait for one that is still there.
 
-    The lock is inherited: as long as a process of the run lives, whoever started it, nobody else
+    The lock is inherited: as long as a process of the run lives, whoever started it, no one else
     starts one in its folder.
     """
     began = time.monotonic()
@@ -224,7 +224,7 @@ def _steps_done(folder: StudyFolder, cell: Cell) -> int:
 @contextlib.contextmanager
 def _none_left_behind(running: list[_Running]) -> Iterator[None]:
     """Where we fail ourselves (a full disk, a closed stdout), the runs under way save and stop:
-    a Ctrl-C would not reach them, and nobody would know of them."""
+    a Ctrl-C would not reach them, and they would go on unseen."""
     try:
         yield
     except BaseException:

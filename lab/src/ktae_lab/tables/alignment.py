@@ -98,7 +98,7 @@ class Point(NamedTuple):
 
 
 def along(metric: Metric, place: Literal["alone", "added"]) -> str:
-    """Cosines of GRPO along its run, and what each estimator has more, in the place of GRPO's
+    """Cosines of GRPO along its run, and what each estimator has more, instead of GRPO's
     advantages or added to them: means over base models, with the lowest and the highest."""
     rows = []
     for task in TASKS:
@@ -125,7 +125,7 @@ def ratios(*_: str) -> str:
 
 
 def grpo_beside_itself(*seeds: str) -> str:
-    """Speeds of GRPO beside other runs of GRPO, so many seeds a base model each."""
+    """Speeds of GRPO beside other runs of GRPO, by the number of seeds a base model."""
     rows = []
     for task, n in itertools.product(TASKS, map(int, seeds)):
         found = speeds_beside_itself(pairs_of_runs(task, CALIBRATED), n)
@@ -272,7 +272,7 @@ def _over(task: str, trained: Trained, phase: tuple[int, int], weights: np.ndarr
 def mean_ratio(
     found: Sequence[Alignment], trained: Trained, metric: Metric, weights: np.ndarray
 ) -> float:
-    """Of the cosine as trained to GRPO's: of several base models, with (base models,) weights."""
+    """The mean ratio of the cosine as trained to GRPO's, with (base models,) weights."""
     own, base = (
         np.array([_cosine(one, trained.aligned, metric, 1, factor) for one in found])
         for factor in (trained.factor, 0)

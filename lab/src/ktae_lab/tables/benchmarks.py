@@ -63,7 +63,7 @@ def moved(*change: str) -> str:
 
 
 def mixed_groups(dump: str) -> str:
-    """Of a set of rollouts, with their tokens."""
+    """The mixed groups of a set of rollouts, with their tokens."""
     row = newest("differences", "rollouts", "change")[dump, "paper"]
     return f"{row['groups']} mixed groups, {int(row['tokens']):,} tokens"
 

@@ -124,7 +124,7 @@ def newest(name: str, *key: str) -> dict[tuple[str, ...], dict[str, str]]:
 
 
 def percent(share: str, digits: int = 1) -> str:
-    """Of a share between 0 and 1, as it stands in a CSV: `98.5 %`."""
+    """A share between 0 and 1, which is text in a CSV, in per cent: `98.5 %`."""
     return f"{100 * float(share):.{digits}f} %"
 
 

@@ -77,7 +77,7 @@ def _pair(model: str, method: str) -> tuple[list[dict[str, str]], list[dict[str,
 
 
 def _average(plain: list[dict[str, str]], ktae: list[dict[str, str]]) -> tuple[float, float, float]:
-    """Of the benchmarks' differences, and its 95 % interval."""
+    """The mean of the benchmarks' differences, and its 95 % interval."""
     mean = statistics.mean(_differences(plain, ktae))
     half = 1.96 * standard_error([*plain, *ktae], len(plain))
     return mean, mean - half, mean + half
@@ -107,7 +107,7 @@ def added_seconds(*_: str) -> str:
 
 
 def _seconds() -> dict[tuple[str, str], tuple[float, float]]:
-    """Of a step without and with KTAE, by model and method."""
+    """The seconds of a step without and with KTAE, by model and method."""
     table = {
         (r["model"], r["method"]): float(r["seconds"]) for r in read_csv(PAPER / "step_time.csv")
     }
@@ -119,7 +119,10 @@ def _seconds() -> dict[tuple[str, str], tuple[float, float]]:
 
 
 def standard_error(rows: list[dict[str, str]], n_benchmarks: int) -> float:
-    """Of an average over benchmarks, in points: binomial, the two models taken as independent."""
+    """The standard error of an average over benchmarks, in points.
+
+    It is binomial; the two models are taken as independent.
+    """
     variances = []
     for row in rows:
         share = float(row["accuracy"]) / 100

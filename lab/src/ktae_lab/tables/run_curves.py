@@ -63,7 +63,7 @@ def mean_credit(study: str) -> dict[tuple[str, str], float]:
 
 
 def leads(study: str, baseline: str, column: str, width: str, *methods: str) -> str:
-    """A curve of the training's rollouts (such as `accuracy`) in windows of so many steps: the
+    """A curve of the training's rollouts (such as `accuracy`) in windows of `width` steps: the
     baseline's, and what each method has more, by pairs."""
     n, digits, rows = int(width), digits_of(column), []
     for task in tasks_of(study):
@@ -81,7 +81,7 @@ def leads(study: str, baseline: str, column: str, width: str, *methods: str) -> 
 
 
 def paces(study: str, baseline: str, steps: str, *methods: str) -> str:
-    """Steps that each method needs for the accuracy of the baseline after so many (with commas
+    """Steps that each method needs for the baseline's accuracy after `steps` steps (with commas
     between them), as a share of the baseline's: median, lowest and highest of the pairs.
 
     Accuracy is that of the training's rollouts, the mean over the last `WINDOW` steps; the
@@ -116,7 +116,7 @@ def pace(mine: np.ndarray, base: np.ndarray, step: int) -> float:
 
 
 def smoothed(values: np.ndarray, width: int = WINDOW) -> np.ndarray:
-    """(steps - width + 1,) means over so many steps."""
+    """(steps - width + 1,) means over `width` steps."""
     return np.convolve(values, np.full(width, 1 / width), mode="valid")
 
 

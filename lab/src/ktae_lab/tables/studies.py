@@ -16,17 +16,17 @@ MATRICES = page.LAB / "matrices"
 
 
 def names() -> list[str]:
-    """Of the studies that have results."""
+    """The names of the studies that have results."""
     return sorted(path.parent.name for path in page.RESULTS.glob("*/announced.json"))
 
 
 def folder_of(study: str) -> StudyFolder:
-    """Of its results."""
+    """The folder of its results."""
     return StudyFolder(page.RESULTS / study)
 
 
 def matrix_of(study: str) -> Matrix:
-    """As it is now."""
+    """The matrix as it is now."""
     return _matrix(MATRICES / f"{study}.yaml")
 
 

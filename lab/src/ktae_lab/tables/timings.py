@@ -38,7 +38,7 @@ def estimator_time(rollouts: str, dtype: str, vocabulary: str) -> str:
 
 
 def driver(prompts: str) -> str:
-    """verl's own advantages and ktae's, of so many prompts, on verl's driver."""
+    """verl's own advantages and ktae's, of this number of prompts, on verl's driver."""
     measured = newest("verl_advantages", "adv_estimator", "prompts")
     of = {name: measured[name, prompts] for name in DRIVER}
     first = of["grpo"]
@@ -137,7 +137,7 @@ def _millions(row: Row) -> str:
 
 
 def _slow_frames(row: Row) -> str:
-    """Of all lists, each of which is given as `slow/all`."""
+    """The slow frames of all lists, each of which is given as `slow/all`."""
     lists = [row[f"{name}_over_50ms"].split("/") for name in ("rollouts", "groups", "tokens")]
     slow, frames = (sum(map(int, numbers)) for numbers in zip(*lists, strict=True))
     return f"{slow} of {frames:,}"

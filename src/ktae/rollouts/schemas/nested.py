@@ -144,7 +144,7 @@ def _require_rewards_of_each(row: Row, whole: Row, fields: Mapping[str, str], wh
 
 
 def _last_of(row: Row, path: str) -> str:
-    """`path` with the last entry in the place of its first list: messages.1.content."""
+    """`path` with its first list replaced by the list's last entry: messages.1.content."""
     parts = [path] if path in row else path.split(".")
     for i in range(1, len(parts) + 1):
         start = ".".join(parts[:i])
@@ -182,7 +182,7 @@ def _label(value: Any) -> Any:
 
 
 def _typed(plain: Row) -> Row:
-    """Verdicts in the place of a reward, and conversations in that of a text, as a rollout's."""
+    """The row with a boolean reward read as a verdict, and conversations as texts."""
     if isinstance(plain.get("reward"), bool):
         plain = plain | {"correct": plain.get("correct", plain["reward"])}
         plain["reward"] = float(plain["reward"])

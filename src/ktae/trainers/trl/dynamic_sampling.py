@@ -54,7 +54,7 @@ class DynamicSampling(_Trainer):
 
     Args:
         *args: as for `trl.GRPOTrainer`.
-        resampling_rounds: at most so many more batches for one; 0 switches it off.
+        resampling_rounds: at most this number of further batches for one; 0 switches it off.
         **kwargs: as for `trl.GRPOTrainer`.
 
     Raises:

@@ -248,7 +248,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         return output
 
     def _merged_scores(self) -> _Scored:
-        """Of the rollouts that dynamic sampling kept, from whichever round they come."""
+        """The scores of the rollouts that dynamic sampling kept, from whichever round they come."""
         rounds, self._scored = self._scored, []
         if not rounds:
             raise RuntimeError("this TRL does not call _calculate_rewards while it generates")
@@ -347,7 +347,7 @@ def _sum(values: torch.Tensor) -> torch.Tensor:
 
 
 def _largest(values: torch.Tensor) -> torch.Tensor:
-    """Of all processes."""
+    """The largest values over all processes."""
     largest: torch.Tensor = gather(values.unsqueeze(0)).amax(dim=0)
     return largest
 
