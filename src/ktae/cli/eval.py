@@ -199,7 +199,7 @@ def read_saved(
     path: Path,
     correctness: str | None,
     field: list[str] | None,
-    pool_models: bool | None,
+    pool_models: bool,
     max_response: int | None,
 ) -> list[Output]:
     """The outputs that are there already; what they were read as is said on stderr."""
@@ -209,7 +209,7 @@ def read_saved(
 
     found = Tolerance(strict=True)
     reading = Options(correctness=correctness, fields=fields_of(field), max_response=max_response)
-    outputs = saved.read(path, reading, pool_models=bool(pool_models), tolerance=found)
+    outputs = saved.read(path, reading, pool_models=pool_models, tolerance=found)
     if not pool_models:
         models = len(saved.by_model(outputs))
         found.models = models if models > 1 else 0

@@ -1,0 +1,79 @@
+"""`ktae compare` as a user runs it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from saved_outputs import rows, write_lines
+
+pytest.importorskip("math_verify")
+
+
+Run = Callable[..., Any]
+
+
+@pytest.mark.slow
+def test_different_graders_are_not_compared(command: Run, tmp_path: Path) -> None:
+    """Whether both sides' verdicts are stored, or those of one are still to be made."""
+    file = write_lines(tmp_path / "a.jsonl", rows([1, 0, 1], reward=1))
+    for grader in ("ktae", "strict-boxed", "stored"):
+        arguments = ("--graders", grader, "--workers", 1, "--output", grader)
+        assert command("eval", "--regrade", file, *arguments).status == 0
+        assert command("compare", grader, grader).status == 0
+    refused = command("compare", "strict-boxed", "ktae")
+    assert refused.status == 2
+    assert refused.err == (
+        "ktae: the verdicts are by different graders: those of strict-boxed by strict-boxed, those "
+        "of ktae by ktae; grade one again: ktae eval --regrade strict-boxed --graders ktae "
+        "--output FOLDER\n"
+    )
+    refused = command("compare", "ktae", "stored")
+    assert "grade one again: ktae eval --regrade stored --graders ktae" in refused.err
+    assert (
+        f"those of {file} by ktae; grade one again" in command("compare", "strict-boxed", file).err
+    )
+    assert command("compare", "ktae", file, "--workers", 1).status == 0
+    again = ("--regrade", "strict-boxed", "--graders", "ktae", "--workers", 1, "--output", "again")
+    assert command("eval", *again).status == 0
+    assert command("compare", "again", "ktae").status == 0
+
+
+@pytest.mark.slow
+def test_files_without_a_benchmark_are_compared(command: Run, tmp_path: Path) -> None:
+    """Their names are two; so are those of the folders where they were graded."""
+    for name, rights in (("old", [0] * 20), ("new", [1] * 20)):
+        content = [row | {"benchmark": None, "group": str(i)} for i, row in enumerate(rows(rights))]
+        file = write_lines(tmp_path / f"{name}.jsonl", content)
+        assert command("eval", "--regrade", file, "--output", name, "--workers", 1).status == 0
+    expected = "problems: new is better than old by 100.0 points"
+    assert expected in command("compare", "old.jsonl", "new.jsonl", "--workers", 1).out
+    assert expected in command("compare", "old", "new.jsonl", "--workers", 1).out
+    assert expected in command("compare", "old", "new").out
+
+
+@pytest.mark.slow
+def test_compare(command: Run, tmp_path: Path) -> None:
+    a = write_lines(tmp_path / "old.jsonl", rows([0] * 12 + [1] * 8))
+    b = write_lines(tmp_path / "new.jsonl", rows([1] * 20))
+    result = command("compare", a, b, "--plot", "forest.png", "--workers", 1)
+    assert (result.status, result.err) == (0, "")
+    assert "own: new is better than old by 60.0 points (95 % interval " in result.out
+    assert Path("forest.png").read_bytes().startswith(b"\x89PNG")
+    found = json.loads(command("compare", a, b, "--workers", 1, "--json", "-o", "c.json").out)
+    assert found == json.loads(Path("c.json").read_text())
+    (row,) = found["comparisons"]
+    assert (row["name"], row["difference"]["value"], row["shown"]) == ("own", 0.6, True)
+    same = command("compare", a, a, "--workers", 1)
+    assert "own: no difference can be shown with 20 problems (+0.0 points seen" in same.out
+
+
+@pytest.mark.slow
+def test_compared_models_have_dots_in_their_names(command: Run, tmp_path: Path) -> None:
+    a = write_lines(tmp_path / "Qwen2.5-1.5B.jsonl", rows([0] * 20))
+    (tmp_path / "Qwen2.5-7B").mkdir()
+    b = write_lines(tmp_path / "b.jsonl", rows([1] * 20))
+    assert command("eval", "--regrade", b, "--output", "Qwen2.5-7B", "--workers", 1).status == 0
+    result = command("compare", a, "Qwen2.5-7B", "--workers", 1)
+    assert "Qwen2.5-7B is better than Qwen2.5-1.5B by 100.0 points" in result.out

@@ -1,0 +1,28 @@
+"""Saved outputs, and what commands print of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def cells(text: str, label: str) -> list[str]:
+    (line,) = [line for line in text.splitlines() if line.strip().startswith(label)]
+    return line.strip().removeprefix(label).split()
+
+
+def rows(rights: list[int], reward: int | None = None) -> list[dict[str, Any]]:
+    return [
+        {
+            "benchmark": "own",
+            "group": f"own/{i}",
+            "response": rf"\boxed{{{i + 1 - right}}}",
+            "answer": str(i),
+        }
+        | ({} if reward is None else {"reward": reward})
+        for i, right in enumerate(rights)
+    ]
