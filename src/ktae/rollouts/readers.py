@@ -250,7 +250,8 @@ def _hint(
     has_reward = not (is_null(plain.get("reward")) and is_null(plain.get("correct")))
     has_group = any(plain.get(name) is not None for name in ("group", "prompt", "problem"))
     wanted = (*(() if has_group else ("group",)), *(() if has_reward else ("reward",)))
-    tolerance.hint += options_for(row, wanted)
+    if wanted:
+        tolerance.hint += options_for(row, wanted)
 
 
 def _read_file(path: Path, options: Options, tolerance: Tolerance) -> Any:
