@@ -15,6 +15,7 @@ from ktae.report.columns import columns_of
 from ktae.report.contents import contents
 from ktae.report.files import files_of
 from ktae.report.scoring import strongest
+from ktae.report.totals import token_totals
 from ktae.validity.advice import advice
 from ktae.validity.held_out import held_out_pairs
 from ktae.validity.mean_credit import mean_abs_credit
@@ -133,7 +134,7 @@ def test_a_mean_goes_over_the_groups_that_are_counted(tmp_path):
     ]
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
     scored = summary.score(columns_of(dump), preset("paper"))
-    totals = summary.token_totals(scored.table, dump.token_ids)
+    totals = token_totals(scored.table, dump.token_ids)
     (token,) = strongest(scored.table).supporting
     assert (token.token_id, token.groups, token.a, token.n_true) == (1, 2, 3, 3)
     assert totals.groups.tolist() == [2, 1]
@@ -151,7 +152,7 @@ def test_p_over_groups(tmp_path):
     ]
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
     scored = summary.score(columns_of(dump), preset("paper"))
-    totals = summary.token_totals(scored.table, dump.token_ids)
+    totals = token_totals(scored.table, dump.token_ids)
     # (5 - 1 / 2)² / (2 · 625 / 900) = 14.58, chi-squared with one degree of freedom
     assert totals.p[:3] == pytest.approx([1.343e-4, 1.343e-4, 1.0], rel=1e-3)
 

@@ -11,8 +11,7 @@ from ktae.report.columns import columns_of
 def marks_of(path, rows):
     dump = inputs.load([write_lines(path, rows)])
     columns = columns_of(dump)
-    which_n = np.searchsorted(dump.token_ids, columns.ids_n)
-    found = marks.find(columns, dump.texts, which_n)
+    found = marks.find(columns, dump)
     named = {
         (dump.texts[i] or str(dump.token_ids[i]).encode()).decode(): int(found.mark_v[i])
         for i in np.flatnonzero(found.mark_v)
@@ -42,8 +41,7 @@ def test_four_hashes_count_on_the_last_line_only(tmp_path, shared_data):
     for text, expected in (("so 2 + 2 = 4\n#### 4", True), ("#### Step 1\n2 + 2\n4", False)):
         dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows_of([text] * 3))], tokenizer)
         columns = columns_of(dump)
-        which_n = np.searchsorted(dump.token_ids, columns.ids_n)
-        found = marks.find(columns, dump.texts, which_n)
+        found = marks.find(columns, dump)
         assert (marks.FORMAT in found.mark_v) == expected
 
 

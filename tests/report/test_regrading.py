@@ -4,7 +4,6 @@ import json
 import zlib
 from base64 import b64decode
 
-import numpy as np
 import pytest
 from dumps import ROLLOUTS, write_lines
 from typer.testing import CliRunner
@@ -36,8 +35,7 @@ DUMP = [
 def regraded(path, rows, **options):
     dump = inputs.load([write_lines(path, rows)])
     columns = columns_of(dump)
-    which_n = np.searchsorted(dump.token_ids, columns.ids_n)
-    return columns, regrading.regrade(columns, dump.texts, which_n, **options)
+    return columns, regrading.regrade(columns, dump, **options)
 
 
 def meta_of(path, rows, **options):

@@ -9,7 +9,7 @@ import numpy as np
 from ktae.errors import InputError
 from ktae.estimators import Estimator, preset
 from ktae.report import sampling
-from ktae.report.columns import Columns
+from ktae.report.columns import Frame
 from ktae.validity import prefixes
 from ktae.validity.advice import advice
 from ktae.validity.held_out import held_out_pairs
@@ -23,7 +23,7 @@ MAX_TOKENS = 2_000_000
 
 
 def held_out(
-    columns: Columns,
+    columns: Frame,
     mixed_g: np.ndarray,
     own: tuple[str, Estimator] | None,
 ) -> dict[str, Any]:
@@ -46,8 +46,8 @@ def held_out(
         known = own[1] in estimators.values()
         estimators = estimators if known else {own[0]: own[1]} | estimators
     some = sampling.evenly(np.flatnonzero(mixed_g))[: 2 * MAX_GROUPS]
-    rollouts = columns.rollouts.take(np.flatnonzero(np.isin(columns.group_b, some)))
-    tokens = columns.sum_rollouts(columns.lengths())[some].mean()
+    rollouts = columns.record_of(np.flatnonzero(np.isin(columns.group_b, some)))
+    tokens = columns.sum_rollouts(columns.lengths_b)[some].mean()
     most = int(min(MAX_GROUPS, max(1, MAX_TOKENS // max(1.0, tokens))))
     try:
         found = held_out_pairs(

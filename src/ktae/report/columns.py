@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from ktae.report.inputs import Dump
 from ktae.rollout_advantages import rollout_advantages
-from ktae.rollouts.groups import group_codes
+from ktae.rollouts.groups import Lists, group_codes, masks_of, take_rows
 
 SIGNALS = {
     "log_prob": ("log_probs", "logprobs", "old_log_probs", "rollout_log_probs"),
@@ -20,12 +21,18 @@ SIGNALS = {
 }
 """Names that a dump may give to a list of one number a token (natural logarithm, nats)."""
 
+TOKENS_AT_ONCE = 1 << 22
+"""Tokens of the groups that are worked on at a time; a single group above that is taken whole."""
 
-class Columns(NamedTuple):
-    """B rollouts of N tokens in G groups; the rollouts of a group are neighbours."""
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """B rollouts in G groups, without their tokens; the rollouts of a group are neighbours."""
 
     rollouts: Any
-    """The record, in that order."""
+    """The record, in the dump's order."""
+    order_b: np.ndarray
+    """(B,) int64 each rollout's row of the record."""
     group_b: np.ndarray
     """(B,) int64, ascending: groups by first appearance in the dump."""
     starts_g: np.ndarray
@@ -43,66 +50,169 @@ class Columns(NamedTuple):
     where a rollout has neither."""
     own_advantages: bool
     """Whether the advantages are the dump's own."""
-    offsets_b: np.ndarray
-    """(B + 1,) where each rollout's tokens begin."""
-    ids_n: np.ndarray
-    """(N,) int64 token ids."""
-    mask_n: np.ndarray
-    """(N,) bool: which tokens count."""
-    signals: dict[str, np.ndarray]
-    """(N,) float32, NaN where a rollout has none: `log_prob` and `entropy`, where the dump does."""
-    misaligned: dict[str, int]
-    """Signals' rollouts that hold something else than a number for each token id, left out."""
-
-    def lengths(self) -> np.ndarray:
-        """(B,) tokens of each rollout, masked ones included."""
-        lengths_b: np.ndarray = np.diff(self.offsets_b)
-        return lengths_b
-
-    def sum_tokens(self, values_n: np.ndarray) -> np.ndarray:
-        """(B,) each rollout's sum of a value per token."""
-        sums = np.concatenate([[0.0], np.cumsum(values_n, dtype=np.float64)])
-        totals_b: np.ndarray = sums[self.offsets_b[1:]] - sums[self.offsets_b[:-1]]
-        return totals_b
+    lengths_b: np.ndarray
+    """(B,) int64 tokens of each rollout, masked ones included."""
+    counted_b: np.ndarray
+    """(B,) int64 those that are not masked."""
 
     def sum_rollouts(self, values_b: np.ndarray) -> np.ndarray:
         """(G,) each group's sum of a value per rollout."""
         totals_g: np.ndarray = np.bincount(self.group_b, values_b, minlength=len(self.labels))
         return totals_g
 
+    def ids(self, row: int) -> np.ndarray:
+        """The token ids of one rollout."""
+        return self._lists[int(self.order_b[row])]
 
-def columns_of(dump: Dump) -> Columns:
-    """The columns of a dump."""
-    codes_b, first_rows = group_codes(dump.rollouts)
+    def texts_of(self, name: str) -> list[str | None]:
+        """A column of text, for all rollouts."""
+        texts = self.rollouts[name].to_pylist()
+        return [texts[row] for row in self.order_b.tolist()]
+
+    def record_of(self, rows: np.ndarray) -> Any:
+        """The record of some rollouts."""
+        return take_rows(self.rollouts, self.order_b[rows])
+
+    def columns(self, groups: np.ndarray) -> Columns:
+        """Some groups with their tokens, in ascending order."""
+        spans = zip(self.starts_g[groups].tolist(), self.starts_g[groups + 1].tolist(), strict=True)
+        rows = np.concatenate([np.zeros(0, dtype=int), *(np.arange(*span) for span in spans)])
+        sizes = np.diff(self.starts_g)[groups]
+        return _with_tokens(
+            Frame(
+                self.record_of(rows),
+                np.arange(len(rows)),
+                np.repeat(np.arange(len(groups)), sizes),
+                np.concatenate([[0], np.cumsum(sizes)]),
+                [self.labels[group] for group in groups.tolist()],
+                [self.steps[group] for group in groups.tolist()],
+                self.correct_b[rows],
+                self.reward_b[rows],
+                self.advantage_b[rows],
+                self.own_advantages,
+                self.lengths_b[rows],
+                self.counted_b[rows],
+            )
+        )
+
+    def parts(self) -> Iterator[tuple[slice, slice, Columns]]:
+        """All groups with their tokens, some at a time: which groups, which rollouts."""
+        ends_g = np.cumsum(self.sum_rollouts(self.lengths_b))
+        begin, n = 0, len(self.labels)
+        while begin < n:
+            before = ends_g[begin - 1] if begin else 0
+            end = int(np.searchsorted(ends_g, before + TOKENS_AT_ONCE, side="right"))
+            end = min(n, max(begin + 1, end))
+            rows = slice(int(self.starts_g[begin]), int(self.starts_g[end]))
+            yield slice(begin, end), rows, self.columns(np.arange(begin, end))
+            begin = end
+
+    @functools.cached_property
+    def _lists(self) -> Lists:
+        return Lists(self.rollouts["token_ids"])
+
+    @functools.cached_property
+    def signals_found(self) -> tuple[list[str], dict[str, int]]:
+        """The signals that some rollout has, one number a token; and how many rollouts hold
+        something else under such a name, which is left out."""
+        names, misaligned = set(), dict[str, int]()
+        lengths_b = np.empty_like(self.lengths_b)
+        lengths_b[self.order_b] = self.lengths_b
+        for row, name, values in _lists(self.rollouts["extra"]):
+            if values is None or len(values) != lengths_b[row]:
+                misaligned[name] = misaligned.get(name, 0) + 1
+            else:
+                names.add(name)
+        return sorted(names), misaligned
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns(Frame):
+    """Groups with their N tokens. The record is in their order."""
+
+    offsets_b: np.ndarray
+    """(B + 1,) where each rollout's tokens begin."""
+    ids_n: np.ndarray
+    """(N,) int64 token ids."""
+    mask_n: np.ndarray
+    """(N,) bool: which tokens count."""
+
+    def sum_tokens(self, values_n: np.ndarray) -> np.ndarray:
+        """(B,) float64 each rollout's sum of a value per token, whatever stands beside it."""
+        totals_b = np.zeros(len(self.lengths_b))
+        some = np.flatnonzero(self.lengths_b)
+        if len(some):
+            values_n = values_n.astype(np.float64)
+            totals_b[some] = np.add.reduceat(values_n, self.offsets_b[some])
+        return totals_b
+
+    @functools.cached_property
+    def signals(self) -> dict[str, np.ndarray]:
+        """(N,) float32, NaN where a rollout has none: `log_prob` and `entropy`, where the dump
+        does."""
+        signals: dict[str, np.ndarray] = {}
+        for row, name, values in _lists(self.rollouts["extra"]):
+            start, stop = self.offsets_b[row], self.offsets_b[row + 1]
+            if values is not None and len(values) == stop - start:
+                empty = np.full(self.offsets_b[-1], np.nan, dtype=np.float32)
+                signals.setdefault(name, empty)[start:stop] = values
+        return signals
+
+
+def frame_of(dump: Dump) -> Frame:
+    """The rollouts of a dump, without their tokens."""
+    rollouts = dump.rollouts
+    codes_b, first_rows = group_codes(rollouts)
     order = np.argsort(codes_b, kind="stable")
-    rollouts = dump.rollouts.take(pa.array(order)).combine_chunks()
     group_b = codes_b[order]
-    labels = dump.rollouts.select(["group", "step"]).take(pa.array(first_rows))
-    offsets_b = np.concatenate([[0], np.cumsum(pc.list_value_length(rollouts["token_ids"]))])
-    ids_n = pc.list_flatten(rollouts["token_ids"]).to_numpy().astype(np.int64)
-    mask_n = _mask(rollouts, offsets_b)
-    counted_b = np.add.reduceat(np.append(mask_n, False), offsets_b[:-1]) > 0
-    counted_b &= np.diff(offsets_b) > 0
-    signals, misaligned = _signals(rollouts, offsets_b)
-    reward_b = rollouts["reward"].to_numpy()
-    own = rollouts["advantage"].null_count < len(rollouts)
-    advantage_b = rollouts["advantage"].to_numpy() if own else _grpo(reward_b, counted_b, group_b)
-    return Columns(
+    labels = take_rows(rollouts.select(["group", "step"]), first_rows)
+    correct, reward, advantage = (rollouts[x] for x in ("correct", "reward", "advantage"))
+    lengths_b = pc.list_value_length(rollouts["token_ids"]).to_numpy().astype(np.int64)
+    reward_b = reward.to_numpy()[order]
+    own = advantage.null_count < len(rollouts)
+    counted_b = _counted(rollouts, lengths_b)[order]
+    advantage_b = advantage.to_numpy()[order] if own else _grpo(reward_b, counted_b > 0, group_b)
+    return Frame(
         rollouts,
+        order,
         group_b,
         np.searchsorted(group_b, np.arange(len(first_rows) + 1)),
         labels["group"].to_pylist(),
         labels["step"].to_pylist(),
-        pc.fill_null(rollouts["correct"], np.nan).to_numpy(),
+        pc.fill_null(correct, np.nan).to_numpy()[order],
         reward_b,
         advantage_b,
         own,
-        offsets_b,
-        ids_n,
-        mask_n,
-        signals,
-        misaligned,
+        lengths_b[order],
+        counted_b,
     )
+
+
+def columns_of(dump: Dump) -> Columns:
+    """All groups of a dump with their tokens."""
+    frame = frame_of(dump)
+    return frame.columns(np.arange(len(frame.labels)))
+
+
+def _with_tokens(frame: Frame) -> Columns:
+    """A frame whose record is in its order, with the tokens."""
+    given = {x.name: getattr(frame, x.name) for x in dataclasses.fields(Frame)}
+    offsets_b = np.concatenate([[0], np.cumsum(frame.lengths_b)])
+    ids_n = np.concatenate([np.zeros(0, dtype=np.int64), *Lists(frame.rollouts["token_ids"])])
+    mask_n = np.ones(offsets_b[-1], dtype=bool)
+    for row, mask in enumerate(masks_of(frame.rollouts)):
+        if mask is not None:
+            mask_n[offsets_b[row] : offsets_b[row + 1]] = mask
+    return Columns(**given, offsets_b=offsets_b, ids_n=ids_n, mask_n=mask_n)
+
+
+def _counted(rollouts: Any, lengths_b: np.ndarray) -> np.ndarray:
+    """(B,) int64 the tokens of each rollout that count."""
+    counted_b = lengths_b.copy()
+    for row, mask in enumerate(masks_of(rollouts)):
+        if mask is not None:
+            counted_b[row] = mask.sum()
+    return counted_b
 
 
 def _grpo(reward_b: np.ndarray, counted_b: np.ndarray, group_b: np.ndarray) -> np.ndarray:
@@ -119,42 +229,20 @@ def _grpo(reward_b: np.ndarray, counted_b: np.ndarray, group_b: np.ndarray) -> n
     return known_b
 
 
-def _mask(rollouts: Any, offsets_b: np.ndarray) -> np.ndarray:
-    mask_n = np.ones(offsets_b[-1], dtype=bool)
-    if rollouts["mask"].null_count < len(rollouts):
-        for row, mask in enumerate(rollouts["mask"]):
-            if mask.is_valid:
-                mask_n[offsets_b[row] : offsets_b[row + 1]] = mask.values.to_numpy(
-                    zero_copy_only=False
-                )
-    return mask_n
-
-
-def _signals(rollouts: Any, offsets_b: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    signals: dict[str, np.ndarray] = {}
-    misaligned: dict[str, int] = {}
-    for row, name, values in _lists(rollouts["extra"]):
-        start, stop = offsets_b[row], offsets_b[row + 1]
-        if values is None or len(values) != stop - start:
-            misaligned[name] = misaligned.get(name, 0) + 1
-            continue
-        column = signals.setdefault(name, np.full(offsets_b[-1], np.nan, dtype=np.float32))
-        column[start:stop] = values
-    return signals, misaligned
-
-
 def _lists(extra: Any) -> Iterator[tuple[int, str, list[float] | None]]:
     """Row, signal and values of whatever is under one of the names in `SIGNALS`; None for the
     values where it is no list of numbers."""
     pattern = "|".join(f'"{name}"' for names in SIGNALS.values() for name in names)
-    for row in np.flatnonzero(
-        pc.fill_null(pc.match_substring_regex(extra, pattern), False).to_numpy()
-    ).tolist():
-        fields = json.loads(extra[row].as_py())
-        for signal, names in SIGNALS.items():
-            given = next((name for name in names if name in fields), None)
-            if given is not None:
-                yield row, signal, _numbers(fields[given])
+    begin = 0
+    for chunk in extra.chunks:
+        found = pc.fill_null(pc.match_substring_regex(chunk, pattern), False)
+        for row in np.flatnonzero(found.to_numpy(zero_copy_only=False)).tolist():
+            fields = json.loads(chunk[row].as_py())
+            for signal, names in SIGNALS.items():
+                given = next((name for name in names if name in fields), None)
+                if given is not None:
+                    yield begin + row, signal, _numbers(fields[given])
+        begin += len(chunk)
 
 
 def _numbers(values: object) -> list[float] | None:

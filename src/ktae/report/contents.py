@@ -20,11 +20,13 @@ from ktae.report import (
     summary,
     suspicious,
 )
-from ktae.report.columns import Columns, columns_of
+from ktae.report.columns import Columns, Frame, frame_of
 from ktae.report.files import files_of
 from ktae.report.inputs import Dump, require_rollouts
 from ktae.report.notes import Note, notes_of
-from ktae.report.summary import Scored, TokenTotals
+from ktae.report.summary import Scored
+from ktae.report.totals import AllScored, TokenTotals, score_all, tokens_over_steps
+from ktae.rollouts.groups import take_rows
 
 LONGEST_PROMPT = 20_000
 """Characters of a prompt that are in the page."""
@@ -35,6 +37,7 @@ def contents(
     estimator: AnEstimator | None = None,
     *,
     max_tokens: int = sampling.MAX_TOKENS,
+    max_groups: int | None = None,
     regrade: bool = True,
     believe: bool = True,
 ) -> dict[str, str]:
@@ -44,6 +47,7 @@ def contents(
         dump: what to report on.
         estimator: the one that the run was trained with by default, or the paper's.
         max_tokens: bound on the response tokens in the page, see `ktae.report.sampling`.
+        max_groups: bound on the groups whose rollouts are in the page.
         regrade: whether to compare the verdicts with those of ktae's own grader.
         believe: whether to say how far to believe the numbers, which takes most of the time.
 
@@ -51,45 +55,44 @@ def contents(
         InputError: there is not a single rollout.
     """
     require_rollouts(dump)
-    columns = columns_of(dump)
+    frame = frame_of(dump)
     chosen = dump.estimator if estimator is None else as_estimator(estimator)
     presets = summary.presets_of(chosen, "chosen" if estimator else "run's own")
-    scored, totals = _score(columns, dump, [one for _, one in presets])
-    which_n = np.searchsorted(dump.token_ids, columns.ids_n)
-    found = _find(columns, dump, scored[0], which_n, regrade)
+    found = _find(frame, dump, [one for _, one in presets], regrade)
+    scored, totals = found.all.scored, found.all.totals
     mixed_g = (scored[0].n_true_g > 0) & (scored[0].n_false_g > 0)
-    tokens_g = columns.sum_rollouts(columns.lengths())
-    shown_g = sampling.choose(tokens_g, mixed_g, found.groups(columns), max_tokens)
-    shown_b = shown_g[columns.group_b]
-    shown_n = np.repeat(shown_b, columns.lengths())
-    rank, by_rank = _ranks(which_n[shown_n], len(dump.texts))
-    curves = summary.steps_of(columns, scored[0], dump.metrics)
-    over_steps = summary.tokens_over_steps(
-        scored[0].table, dump.token_ids, totals[0], curves["steps"]
-    )
-    notes = _sampling_note(shown_g, shown_b, max_tokens) + notes_of(dump, columns, scored[0])
-    notes += _settings_note(chosen) + _grading_note(columns, regrade)
+    tokens_g = frame.sum_rollouts(frame.lengths_b)
+    shown_g = sampling.choose(tokens_g, mixed_g, found.groups(frame), max_tokens, max_groups)
+    shown_b = shown_g[frame.group_b]
+    shown = frame.columns(np.flatnonzero(shown_g))
+    which_n = dump.which(shown.ids_n)
+    rank, by_rank = _ranks(which_n, len(dump.texts))
+    curves = summary.steps_of(frame, scored[0], dump.metrics)
+    over_steps = tokens_over_steps(found.all.rows, totals[0], curves["steps"])
+    notes = _sampling_note(shown_g, shown_b, max_tokens, max_groups)
+    notes += notes_of(dump, frame, scored[0]) + _settings_note(chosen)
+    notes += _grading_note(frame, regrade)
     place_b = np.where(shown_b, np.cumsum(shown_b) - 1, -1)
     own = None if chosen is None else ("chosen" if estimator else "run's own", chosen)
-    signals = {name: values[shown_n] for name, values in columns.signals.items()}
+    empty_n = np.full(len(which_n), np.nan, dtype=np.float32)
+    signals = {name: shown.signals.get(name, empty_n) for name in frame.signals_found[0]}
     meta = {
         "version": __version__,
         "names": dump.names,
         "unit": dump.unit,
         "notes": [note.as_dict() for note in notes],
         "presets": [{"name": name, **summary.as_dict(one)} for name, one in presets],
-        "groups": _groups(columns, scored, shown_g) | files_of(columns.labels, dump.names),
-        "rollouts": _rollouts(columns, shown_b) | {"finished": found.marks.finished_b[shown_b]},
+        "groups": _groups(frame, scored, shown_g) | files_of(frame.labels, dump.names),
+        "rollouts": _rollouts(shown) | {"finished": found.marks.finished_b[shown_b]},
         "finished_rule": found.marks.rule,
-        "held_out": believing.held_out(columns, mixed_g, own) if believe else {"none": ""},
-        "regraded": found.regraded
-        and regrading.as_dict(found.regraded, columns, dump.texts, which_n, place_b),
-        "permuted": permuted.beside_permuted(columns, mixed_g, [one for _, one in presets])
+        "held_out": believing.held_out(frame, mixed_g, own) if believe else {"none": ""},
+        "regraded": found.regraded and regrading.as_dict(found.regraded, frame, dump, place_b),
+        "permuted": permuted.beside_permuted(frame, mixed_g, [one for _, one in presets])
         if believe
         else None,
-        "flags": _flags(found.flags, place_b, columns),
+        "flags": _flags(found.flags, place_b, frame),
         "signals": sorted(signals),
-        "totals": {"rollouts": len(shown_b), "tokens": int(columns.offsets_b[-1])},
+        "totals": {"rollouts": len(shown_b), "tokens": int(frame.lengths_b.sum())},
         "training": curves
         | {
             "of_tokens": over_steps
@@ -101,8 +104,8 @@ def contents(
         "vocabulary": packing.json_block(
             _vocabulary(dump, by_rank, totals) | {"mark": found.marks.mark_v[by_rank]}
         ),
-        "texts": packing.json_block(_texts(columns, shown_g)),
-        "tokens": packing.varint_block(rank[which_n[shown_n]]),
+        "texts": packing.json_block(_texts(frame, shown_g)),
+        "tokens": packing.varint_block(rank[which_n]),
     }
     return blocks | {name: packing.fixed_point_block(values) for name, values in signals.items()}
 
@@ -113,25 +116,26 @@ class _Found(NamedTuple):
     marks: marks.Marks
     regraded: regrading.Regraded | None
     flags: list[suspicious.Flag]
+    all: AllScored
+    """The credit of all groups."""
 
-    def groups(self, columns: Columns) -> Iterator[int]:
+    def groups(self, columns: Frame) -> Iterator[int]:
         """Groups to look at, the first first."""
         if self.regraded is not None and not self.regraded.asks_for_more:
             yield from (int(columns.group_b[one.rollout]) for one in self.regraded.differences)
         yield from (flag.group for flag in self.flags)
 
 
-def _find(
-    columns: Columns, dump: Dump, scored: Scored, which_n: np.ndarray, regrade: bool
-) -> _Found:
-    regraded = regrading.regrade(columns, dump.texts, which_n) if regrade else None
+def _find(frame: Frame, dump: Dump, presets: list[Estimator], regrade: bool) -> _Found:
+    regraded = regrading.regrade(frame, dump) if regrade else None
     asks_for_more = regraded is not None and regraded.asks_for_more  # then answers tell nothing
-    places = {} if asks_for_more else suspicious.answer_places(columns, dump.texts, which_n)
-    flags = suspicious.find(columns, scored, places)
-    return _Found(marks.find(columns, dump.texts, which_n), regraded, flags)
+    places = {} if asks_for_more else suspicious.answer_places(frame, dump)
+    scored = score_all(frame, dump, presets, {row: end for row, (_, end) in places.items()})
+    flags = suspicious.find(frame, scored.scored[0], places, scored.halves)
+    return _Found(marks.find(frame, dump), regraded, flags, scored)
 
 
-def _grading_note(columns: Columns, regrade: bool) -> list[Note]:
+def _grading_note(columns: Frame, regrade: bool) -> list[Note]:
     if not regrade or regrading.can_grade() or not any(regrading.references(columns)):
         return []
     text = (
@@ -152,19 +156,6 @@ def _settings_note(estimator: Estimator | None) -> list[Note]:
     return [Note(False, "Not the whole of the estimator", text)]
 
 
-def _score(
-    columns: Columns, dump: Dump, presets: list[Estimator]
-) -> tuple[list[Scored], list[TokenTotals]]:
-    """Each preset's scores and totals; of the scores, only the first keep credit and table."""
-    scored: list[Scored] = []
-    totals = []
-    for estimator in presets:
-        one = summary.score(columns, estimator)
-        totals.append(summary.token_totals(one.table, dump.token_ids))
-        scored.append(one._replace(credit_n=one.credit_n[:0], table=None) if scored else one)
-    return scored, totals
-
-
 def _ranks(which: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Each token's rank by frequency, so that frequent tokens take one byte; and the inverse."""
     by_rank = np.argsort(-np.bincount(which, minlength=n), kind="stable")
@@ -173,7 +164,7 @@ def _ranks(which: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     return rank, by_rank
 
 
-def _groups(columns: Columns, scored: list[Scored], shown_g: np.ndarray) -> dict[str, Any]:
+def _groups(columns: Frame, scored: list[Scored], shown_g: np.ndarray) -> dict[str, Any]:
     size_g = np.diff(columns.starts_g)
     known_b = ~np.isnan(columns.correct_b)
     right_g = columns.sum_rollouts(columns.correct_b == 1)
@@ -187,29 +178,27 @@ def _groups(columns: Columns, scored: list[Scored], shown_g: np.ndarray) -> dict
         "size": size_g,
         "right": right_g,
         "known": known_g,
-        "length": columns.sum_rollouts(columns.lengths()) / size_g,
+        "length": columns.sum_rollouts(columns.lengths_b) / size_g,
         "reward": np.where(rewarded_g > 0, reward_g / np.maximum(rewarded_g, 1), np.nan),
         "credit_abs": [summary.credit_abs(columns, one) for one in scored],
     }
 
 
-def _rollouts(columns: Columns, shown_b: np.ndarray) -> dict[str, Any]:
+def _rollouts(shown: Columns) -> dict[str, Any]:
     """One entry a shown rollout, in the order of the groups."""
-    rows = np.flatnonzero(shown_b)
-    models = columns.rollouts["model"].take(rows).to_pylist()
+    models = shown.rollouts["model"].to_pylist()
     names = sorted({model for model in models if model is not None})
     holes = {}
-    for place, row in enumerate(rows.tolist()):
-        mask_t = columns.mask_n[columns.offsets_b[row] : columns.offsets_b[row + 1]]
-        if not mask_t.all():
-            edges = np.flatnonzero(np.diff(np.concatenate([[True], mask_t, [True]])))
-            holes[place] = edges  # begin and end of every masked stretch, in turn
+    for row in np.flatnonzero(shown.counted_b < shown.lengths_b).tolist():
+        mask_t = shown.mask_n[shown.offsets_b[row] : shown.offsets_b[row + 1]]
+        edges = np.flatnonzero(np.diff(np.concatenate([[True], mask_t, [True]])))
+        holes[row] = edges  # begin and end of every masked stretch, in turn
     return {
-        "length": columns.lengths()[rows],
-        "reward": columns.reward_b[rows],
-        "correct": columns.correct_b[rows],
-        "advantage": columns.advantage_b[rows],
-        "own_advantages": columns.own_advantages,
+        "length": shown.lengths_b,
+        "reward": shown.reward_b,
+        "correct": shown.correct_b,
+        "advantage": shown.advantage_b,
+        "own_advantages": shown.own_advantages,
         "models": names,
         "model": [-1 if model is None else names.index(model) for model in models],
         "holes": holes,
@@ -217,7 +206,7 @@ def _rollouts(columns: Columns, shown_b: np.ndarray) -> dict[str, Any]:
 
 
 def _flags(
-    flags: list[suspicious.Flag], place_b: np.ndarray, columns: Columns
+    flags: list[suspicious.Flag], place_b: np.ndarray, columns: Frame
 ) -> list[dict[str, Any]]:
     return [
         {
@@ -255,9 +244,10 @@ def text_of(piece: bytes | None) -> str | list[int] | None:
         return list(piece)
 
 
-def _texts(columns: Columns, shown_g: np.ndarray) -> dict[str, Any]:
+def _texts(frame: Frame, shown_g: np.ndarray) -> dict[str, Any]:
     """Prompt and reference answer of each group, those of its first rollout."""
-    first = columns.rollouts.select(["prompt", "answer"]).take(columns.starts_g[:-1])
+    rows = frame.order_b[frame.starts_g[:-1]]
+    first = take_rows(frame.rollouts.select(["prompt", "answer"]), rows)
     prompts = [
         prompt[:LONGEST_PROMPT] if prompt and shown else prompt and prompt[:200]
         for prompt, shown in zip(first["prompt"].to_pylist(), shown_g.tolist(), strict=True)
@@ -265,15 +255,18 @@ def _texts(columns: Columns, shown_g: np.ndarray) -> dict[str, Any]:
     return {"prompt": prompts, "answer": first["answer"].to_pylist()}
 
 
-def _sampling_note(shown_g: np.ndarray, shown_b: np.ndarray, max_tokens: int) -> list[Note]:
+def _sampling_note(
+    shown_g: np.ndarray, shown_b: np.ndarray, max_tokens: int, max_groups: int | None
+) -> list[Note]:
     if shown_g.all():
         return []
+    bound = "" if max_groups is None else f"{max_groups:,} groups and "
     return [
         Note(
             True,
             f"{shown_b.sum():,} of {len(shown_b):,} rollouts are in this page",
-            f"They are whole groups, {shown_g.sum():,} of {len(shown_g):,}, up to {max_tokens:,} "
-            f"tokens. {sampling.RULE} Tokens, Groups and Training are computed from all rollouts; "
-            "contexts are looked for in those on the page.",
+            f"They are whole groups, {shown_g.sum():,} of {len(shown_g):,}, up to "
+            f"{bound}{max_tokens:,} tokens. {sampling.RULE} Tokens, Groups and Training are "
+            "computed from all rollouts; contexts are looked for in those on the page.",
         )
     ]

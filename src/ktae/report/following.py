@@ -32,6 +32,7 @@ from ktae.report.inputs import (
     require_rollouts,
     trained_with,
 )
+from ktae.report.totals import TOKENS_OVER_STEPS, token_totals
 from ktae.rollouts.folders import choose_files
 from ktae.rollouts.tokens import load_tokenizer
 from ktae.runs import MetricsTail, RunFolder
@@ -355,8 +356,8 @@ def _at(table: Any, step: int, place: int) -> Any:
 
 def _tokens(dump: Dump, table: Any) -> list[list[Any]]:
     """The tokens of greatest |impact| in a credit table."""
-    totals = summary.token_totals(table, dump.token_ids)
-    strongest = np.argsort(-np.abs(totals.impact), kind="stable")[: summary.TOKENS_OVER_STEPS]
+    totals = token_totals(table, dump.token_ids)
+    strongest = np.argsort(-np.abs(totals.impact), kind="stable")[:TOKENS_OVER_STEPS]
     return [
         [int(dump.token_ids[i]), text_of(dump.texts[i]), totals.impact[i], totals.credit[i]]
         for i in strongest.tolist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from ktae.errors import InputError
 from ktae.estimators import Estimator
 from ktae.files.hub import HUB_NAME, copy_of
 from ktae.rollouts import readers, record
+from ktae.rollouts.groups import LARGEST_ID, Lists, distinct_ids
 from ktae.rollouts.tokens import load_tokenizer, token_bytes, tokenize
 from ktae.rollouts.tolerance import Tolerance
 from ktae.runs import RunFolder
@@ -53,6 +55,23 @@ class Dump:
     """A run folder's metrics by training step."""
     estimator: Estimator | None = None
     """The one that a run folder was trained with; None elsewhere and for plain GRPO."""
+
+    def which(self, ids_n: np.ndarray) -> np.ndarray:
+        """(N,) the place of each of these token ids in `token_ids`."""
+        if self._place is None:
+            return np.searchsorted(self.token_ids, ids_n)
+        places_n: np.ndarray = self._place[ids_n]
+        return places_n
+
+    @functools.cached_property
+    def _place(self) -> np.ndarray | None:
+        """The place of every id up to the largest; None where that would be a large array."""
+        n = int(self.token_ids[-1]) + 1 if len(self.token_ids) else 0
+        if n > LARGEST_ID:
+            return None
+        place = np.zeros(n, dtype=np.int64)
+        place[self.token_ids] = np.arange(len(self.token_ids))
+        return place
 
 
 def load(
@@ -138,7 +157,7 @@ def from_record(
         return _in_words(rollouts, {} if words is None else words)
     if missing:
         rollouts = _with_token_ids(rollouts, tokenizer, named)
-    distinct = np.unique(pc.list_flatten(rollouts["token_ids"]).to_numpy()).astype(np.int64)
+    distinct = distinct_ids(Lists(rollouts["token_ids"]).values())
     if tokenizer is None:
         texts: list[bytes | None] = [None] * len(distinct)
         return Dump(rollouts, "ids", distinct, texts, Tolerance(), [], made_ids=False)
@@ -242,7 +261,7 @@ def _in_words(rollouts: Any, number: dict[str, int]) -> Dump:
     masks = pa.nulls(len(rollouts), record.SCHEMA.field("mask").type)
     rollouts = rollouts.set_column(position, record.SCHEMA.field("mask"), masks)
     rollouts = _replace_ids(rollouts, ids_of)
-    distinct = np.unique(pc.list_flatten(rollouts["token_ids"]).to_numpy()).astype(np.int64)
+    distinct = distinct_ids(Lists(rollouts["token_ids"]).values())
     every = list(number)
     texts: list[bytes | None] = [every[i].encode() for i in distinct.tolist()]
     return Dump(rollouts, "words", distinct, texts, Tolerance(), [], made_ids=True)

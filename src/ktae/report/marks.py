@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from ktae.report import sampling
-from ktae.report.columns import Columns
+from ktae.report.columns import Frame
+from ktae.report.inputs import Dump
 from ktae.report.spelling import spell
 
 END, FORMAT = 1, 2
@@ -55,20 +56,20 @@ class Marks(NamedTuple):
     """How it is known which rollouts are finished; empty where it is not."""
 
 
-def find(columns: Columns, texts: list[bytes | None], which_n: np.ndarray) -> Marks:
-    """The marks of a dump.
-
-    Args:
-        columns: the rollouts.
-        texts: the V distinct tokens' bytes, None for a token without text.
-        which_n: (N,) each token's place in `texts`.
-    """
-    mark_v = np.zeros(len(texts), dtype=np.int64)
-    mark_v[_of_format(columns, texts, which_n)] = FORMAT
-    ends = _ends(columns, texts, which_n)
+def find(frame: Frame, dump: Dump) -> Marks:
+    """The marks of a dump."""
+    occurs_v = np.zeros(len(dump.texts), dtype=np.int64)
+    for _, _, columns in frame.parts():
+        occurs_v += np.bincount(dump.which(columns.ids_n), minlength=len(occurs_v))
+    some = np.flatnonzero(frame.lengths_b)
+    last_b = np.full(len(frame.lengths_b), -1, dtype=np.int64)
+    last_b[some] = dump.which(np.array([frame.ids(row)[-1] for row in some.tolist()], dtype=int))
+    mark_v = np.zeros(len(dump.texts), dtype=np.int64)
+    mark_v[_of_format(frame, dump)] = FORMAT
+    ends = _ends(dump.texts, occurs_v, np.bincount(last_b[some], minlength=len(occurs_v)))
     mark_v[ends] = END
-    sure = [which for which in ends if _is_special(texts[which])]
-    return Marks(mark_v, *_finished(columns, which_n, mark_v, sure))
+    sure = [which for which in ends if _is_special(dump.texts[which])]
+    return Marks(mark_v, *_finished(frame, dump, mark_v, last_b, sure))
 
 
 def _is_special(text: bytes | None) -> bool:
@@ -76,17 +77,14 @@ def _is_special(text: bytes | None) -> bool:
     return text is None or SPECIAL.fullmatch(text) is not None
 
 
-def _last_n(columns: Columns) -> np.ndarray:
-    """(N,) bool: the last token of each rollout."""
-    last_n = np.zeros(len(columns.ids_n), dtype=bool)
-    last_n[columns.offsets_b[1:][columns.lengths() > 0] - 1] = True
-    return last_n
+def _ends(texts: list[bytes | None], occurs_v: np.ndarray, last_v: np.ndarray) -> list[int]:
+    """Tokens that stand at the end of rollouts and nowhere else, and are no word or number.
 
-
-def _ends(columns: Columns, texts: list[bytes | None], which_n: np.ndarray) -> list[int]:
-    """Tokens that stand at the end of rollouts and nowhere else, and are no word or number."""
-    occurs_v = np.bincount(which_n, minlength=len(texts))
-    last_v = np.bincount(which_n[_last_n(columns)], minlength=len(texts))
+    Args:
+        texts: the V distinct tokens' bytes.
+        occurs_v: (V,) how often each occurs.
+        last_v: (V,) and how often at an end.
+    """
     n = max(1, int(last_v.sum()))
     often_v = (last_v >= 2) & (last_v >= AT_END * occurs_v)
 
@@ -100,43 +98,41 @@ def _ends(columns: Columns, texts: list[bytes | None], which_n: np.ndarray) -> l
     return [which for which in np.flatnonzero(often_v).tolist() if is_end(which)]
 
 
-def _of_format(columns: Columns, texts: list[bytes | None], which_n: np.ndarray) -> np.ndarray:
-    """Places in `texts` of the tokens that stand nearly always in `FORMATS`."""
-    n = len(columns.group_b)
-    rows = sampling.evenly(np.arange(n))[:MAX_ROLLOUTS]
+def _of_format(frame: Frame, dump: Dump) -> np.ndarray:
+    """Places in `Dump.texts` of the tokens that stand nearly always in `FORMATS`."""
+    texts = dump.texts
+    rows = sampling.evenly(np.arange(len(frame.group_b)))[:MAX_ROLLOUTS]
     inside, every = (np.zeros(len(texts), dtype=np.int64) for _ in range(2))
     for row in rows:
-        start = columns.offsets_b[row]
-        spelling = spell(columns, texts, which_n, row)
-        which_t = which_n[start : columns.offsets_b[row + 1]]
+        spelling = spell(frame, dump, row)
+        which_t = dump.which(frame.ids(row))
         inside_t = np.zeros(len(which_t), dtype=bool)
         for match in FORMATS.finditer(spelling.text):
             inside_t[slice(*spelling.tokens(*match.span()))] = True
-        if inside_t.any():
-            inside += np.bincount(which_t[inside_t], minlength=len(texts))
-        every += np.bincount(which_t, minlength=len(texts))
+        np.add.at(inside, which_t[inside_t], 1)
+        np.add.at(every, which_t, 1)
     # Braces and backslashes have other work; what is all blank or a bracket is no mark either.
     found: np.ndarray = np.flatnonzero((inside >= 2) & (inside >= IN_FORMAT * every))
     return found[[re.search(rb"[\w#/<>]", texts[which] or b"") is not None for which in found]]
 
 
 def _finished(
-    columns: Columns, which_n: np.ndarray, mark_v: np.ndarray, ends: list[int]
+    frame: Frame, dump: Dump, mark_v: np.ndarray, last_b: np.ndarray, ends: list[int]
 ) -> tuple[np.ndarray, str]:
     """Which rollouts are finished, by the first rule that applies."""
-    said_b = _said(columns.rollouts["extra"])
+    said_b = _said(frame.rollouts["extra"])[frame.order_b]
     if not np.isnan(said_b).all():
         return said_b, "as the dump says"
-    lengths_b = columns.lengths()
     if ends:
-        ends_n = _last_n(columns) & np.isin(which_n, ends)
-        return (columns.sum_tokens(ends_n) > 0).astype(float), "it ends with an end of sequence"
-    if limit := _limit(lengths_b):
-        return (lengths_b < limit).astype(float), f"it is shorter than the limit, {limit:,}"
-    has_b = columns.sum_tokens(mark_v[which_n] == FORMAT) > 0
+        return np.isin(last_b, ends).astype(float), "it ends with an end of sequence"
+    if limit := _limit(frame.lengths_b):
+        return (frame.lengths_b < limit).astype(float), f"it is shorter than the limit, {limit:,}"
+    has_b = np.zeros(len(last_b), dtype=bool)
+    for _, rows, columns in frame.parts():
+        has_b[rows] = columns.sum_tokens(mark_v[dump.which(columns.ids_n)] == FORMAT) > 0
     if has_b.mean() >= MOST_ENDS and len(has_b):
         return has_b.astype(float), "it has the marks of the format, such as a box or a closing tag"
-    return np.full(len(lengths_b), np.nan), ""
+    return np.full(len(has_b), np.nan), ""
 
 
 def _limit(lengths_b: np.ndarray) -> int:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.report.columns import Columns
+from ktae.report.columns import Frame
 from ktae.report.inputs import Dump
 from ktae.report.summary import Scored
 
@@ -24,14 +24,14 @@ class Note(NamedTuple):
         return self._asdict()
 
 
-def notes_of(dump: Dump, columns: Columns, scored: Scored) -> list[Note]:
+def notes_of(dump: Dump, columns: Frame, scored: Scored) -> list[Note]:
     """All notes about a dump, the severe ones first."""
     found = [*_about_rewards(dump, columns), *_about_groups(columns, scored)]
     found += [*_about_tokens(dump), *_about_rows(dump), *_about_signals(columns)]
     return sorted(found, key=lambda note: not note.severe)
 
 
-def _about_rewards(dump: Dump, columns: Columns) -> list[Note]:
+def _about_rewards(dump: Dump, columns: Frame) -> list[Note]:
     missing, n = dump.tolerance.without_reward, len(columns.rollouts)
     if missing == n:
         return [
@@ -66,7 +66,7 @@ def _about_rewards(dump: Dump, columns: Columns) -> list[Note]:
     return [*found, *_about_advantages(columns)]
 
 
-def _about_advantages(columns: Columns) -> list[Note]:
+def _about_advantages(columns: Frame) -> list[Note]:
     if not columns.own_advantages:
         return [
             Note(
@@ -89,7 +89,7 @@ def _about_advantages(columns: Columns) -> list[Note]:
     ]
 
 
-def _about_groups(columns: Columns, scored: Scored) -> list[Note]:
+def _about_groups(columns: Frame, scored: Scored) -> list[Note]:
     if np.diff(columns.starts_g).max(initial=0) < 2:
         return [
             Note(
@@ -220,12 +220,12 @@ def _about_rows(dump: Dump) -> list[Note]:
     return found
 
 
-def _about_signals(columns: Columns) -> list[Note]:
+def _about_signals(columns: Frame) -> list[Note]:
     return [
         Note(
             False,
             f"{n:,} rollouts without {name.replace('_', '-')}",
             "What they hold is not a list of one number for each token id, so it is not shown.",
         )
-        for name, n in columns.misaligned.items()
+        for name, n in columns.signals_found[1].items()
     ]

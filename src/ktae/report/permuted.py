@@ -10,7 +10,7 @@ import numpy as np
 
 from ktae.errors import InputError
 from ktae.estimators import Estimator
-from ktae.report.columns import Columns
+from ktae.report.columns import Frame
 from ktae.validity.permutation import Statistics, permutation_test
 
 PERMUTATIONS = 5
@@ -21,7 +21,7 @@ MAX_TOKENS = 2_000_000
 
 
 def beside_permuted(
-    columns: Columns, mixed_g: np.ndarray, presets: list[Estimator]
+    columns: Frame, mixed_g: np.ndarray, presets: list[Estimator]
 ) -> dict[str, Any] | None:
     """Statistics under the real and under permuted labels, for each preset.
 
@@ -40,11 +40,11 @@ def beside_permuted(
     groups = np.flatnonzero(mixed_g)
     if not len(groups):
         return None
-    tokens = int(columns.sum_rollouts(columns.lengths())[groups].sum())
+    tokens = int(columns.sum_rollouts(columns.lengths_b)[groups].sum())
     stride = max(math.ceil(len(groups) / MAX_GROUPS), math.ceil(tokens / MAX_TOKENS))
     chosen_g = np.zeros(len(mixed_g), dtype=bool)
     chosen_g[groups[::stride]] = True
-    rollouts = columns.rollouts.take(np.flatnonzero(chosen_g[columns.group_b]))
+    rollouts = columns.record_of(np.flatnonzero(chosen_g[columns.group_b]))
     found = [_of_preset(rollouts, estimator) for estimator in presets]
     return {
         "groups": int(chosen_g.sum()),

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import importlib.util
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow.compute as pc
 
 from ktae.errors import InputError
 from ktae.evaluation.benchmarks import parse_answers
 from ktae.grading import Outcome, Verdict
 from ktae.grading.pool import Task, default_pool
 from ktae.report import sampling
-from ktae.report.columns import Columns
+from ktae.report.columns import Frame
+from ktae.report.inputs import Dump
 from ktae.report.spelling import spell
 
 MAX_GRADED = 10_000
@@ -86,9 +87,7 @@ class Regraded(NamedTuple):
         return Counter(difference.reason for difference in self.differences)
 
 
-def regrade(
-    columns: Columns, texts: list[bytes | None], which_n: np.ndarray, most: int = MAX_GRADED
-) -> Regraded | None:
+def regrade(columns: Frame, dump: Dump, most: int = MAX_GRADED) -> Regraded | None:
     """Grade the rollouts and compare with their verdicts.
 
     Equal responses to equal answers are graded once. Every response has the grading pool's time
@@ -96,19 +95,16 @@ def regrade(
 
     Args:
         columns: the rollouts.
-        texts: the bytes of each distinct token, for rollouts without a response's text.
-        which_n: (N,) each token's place in `texts`.
+        dump: where they come from; its tokens spell the rollouts without a response's text.
         most: bound on the graded rollouts.
 
     Returns:
         None where nothing can be graded: no rollout has a reference answer and a verdict, or
         math-verify is not installed.
     """
-    tasks = dict(_tasks(columns, texts, which_n))
-    if not tasks or not can_grade():
+    if not can_grade() or not (gradable := _gradable(columns, dump)):
         return None
-    chosen = _some(columns, tasks, most)
-    verdicts, stopped = _verdicts({row: tasks[row] for row in chosen})
+    verdicts, stopped = _verdicts(_tasks(columns, dump, _some(columns, gradable, most)))
     unanswered = [row for row, v in verdicts.items() if v.outcome is Outcome.UNANSWERED]
     n_right = sum(columns.correct_b[row] == 1 for row in verdicts)
     rare = sum(columns.correct_b[row] == 1 for row in unanswered) <= RARE * n_right
@@ -124,7 +120,7 @@ def regrade(
     n_missed = sum(one.stored == 0 for one in differences)
     return Regraded(
         differences,
-        gradable=len(tasks),
+        gradable=len(gradable),
         graded=len(verdicts),
         unanswered=len(unanswered),
         undecided=sum(v.outcome is Outcome.UNDECIDED for v in verdicts.values()),
@@ -138,13 +134,13 @@ def can_grade() -> bool:
     return importlib.util.find_spec("math_verify") is not None
 
 
-def references(columns: Columns) -> list[tuple[str, ...]]:
+def references(columns: Frame) -> list[tuple[str, ...]]:
     """The accepted answers of each rollout; none where there is no reference answer.
 
     Of a worked solution what follows `####` is the answer, and a printed list holds several.
     """
     found: dict[str | None, tuple[str, ...]] = {None: ()}
-    answers: list[str | None] = columns.rollouts["answer"].to_pylist()
+    answers = columns.texts_of("answer")
     for answer in answers:
         if answer not in found:
             found[answer] = _accepted(answer or "")
@@ -161,9 +157,8 @@ def _accepted(answer: str) -> tuple[str, ...]:
 
 def as_dict(
     regraded: Regraded,
-    columns: Columns,
-    texts: list[bytes | None],
-    which_n: np.ndarray,
+    columns: Frame,
+    dump: Dump,
     place_b: np.ndarray,
 ) -> dict[str, Any]:
     """As the page's script reads it.
@@ -171,8 +166,7 @@ def as_dict(
     Args:
         regraded: what was found.
         columns: the rollouts.
-        texts: the bytes of each distinct token.
-        which_n: (N,) each token's place in `texts`.
+        dump: where they come from.
         place_b: (B,) each rollout's place in the page, -1 for none.
     """
     reasons = list(regraded.reasons())
@@ -182,7 +176,7 @@ def as_dict(
             "group": int(columns.group_b[one.rollout]),
             "rollout": int(place_b[one.rollout]),
             "number": int(one.rollout - columns.starts_g[columns.group_b[one.rollout]]),
-            "token": _answer_at(columns, texts, which_n, one),
+            "token": _answer_at(columns, dump, one),
             "answer": (one.verdict.extracted or "")[:LONGEST_ANSWER],
         }
         for one in regraded.differences[:MAX_LISTED]
@@ -195,11 +189,9 @@ def as_dict(
     }
 
 
-def _answer_at(
-    columns: Columns, texts: list[bytes | None], which_n: np.ndarray, one: Difference
-) -> int:
+def _answer_at(columns: Frame, dump: Dump, one: Difference) -> int:
     """The token at which the answer that was graded last stands; else the last token."""
-    spelling = spell(columns, texts, which_n, one.rollout)
+    spelling = spell(columns, dump, one.rollout)
     answer = (one.verdict.extracted or "").encode(errors="replace")
     begin = spelling.text.rfind(answer) if answer else -1
     if begin < 0:
@@ -207,30 +199,38 @@ def _answer_at(
     return spelling.tokens(begin, begin + len(answer))[0]
 
 
-def _tasks(
-    columns: Columns, texts: list[bytes | None], which_n: np.ndarray
-) -> Iterator[tuple[int, Task]]:
+def _gradable(columns: Frame, dump: Dump) -> list[int]:
+    """Rollouts with a reference answer, a verdict, and a text."""
     accepted = references(columns)
     if not any(accepted):
-        return
-    responses = columns.rollouts["response"].to_pylist()
-    for row in np.flatnonzero(~np.isnan(columns.correct_b)).tolist():
-        if not accepted[row]:
-            continue
-        response = responses[row]
-        if response is None:
-            spelled = spell(columns, texts, which_n, row).text
-            response = spelled.decode(errors="replace") or None
-        if response is not None:
-            yield row, Task(response, accepted[row])
+        return []
+    has_text = pc.is_valid(columns.rollouts["response"]).to_numpy()[columns.order_b]
+    return [
+        row
+        for row in np.flatnonzero(~np.isnan(columns.correct_b)).tolist()
+        if accepted[row] and (has_text[row] or _spelt(columns, dump, row))
+    ]
 
 
-def _some(columns: Columns, tasks: dict[int, Task], most: int) -> list[int]:
+def _spelt(columns: Frame, dump: Dump, row: int) -> str:
+    return spell(columns, dump, row).text.decode(errors="replace")
+
+
+def _tasks(columns: Frame, dump: Dump, rows: list[int]) -> dict[int, Task]:
+    accepted = references(columns)
+    responses = columns.record_of(np.array(rows, dtype=np.int64))["response"].to_pylist()
+    return {
+        row: Task(_spelt(columns, dump, row) if text is None else text, accepted[row])
+        for row, text in zip(rows, responses, strict=True)
+    }
+
+
+def _some(columns: Frame, rows: list[int], most: int) -> list[int]:
     """The rows to grade: all, or whole groups that are spread evenly."""
-    if len(tasks) <= most:
-        return list(tasks)
+    if len(rows) <= most:
+        return rows
     rows_of: dict[int, list[int]] = {}
-    for row in tasks:
+    for row in rows:
         rows_of.setdefault(int(columns.group_b[row]), []).append(row)
     chosen: list[int] = []
     for group in sampling.evenly(np.array(list(rows_of))):

@@ -19,13 +19,17 @@ FLAGGED_SHARE = 0.25
 
 RULE = (
     "First come groups with verdicts that differ and with suspicious rollouts, up to a quarter of "
-    "the tokens; then mixed groups, evenly spaced over the dump; then the others, evenly spaced, "
+    "the room; then mixed groups, evenly spaced over the dump; then the others, evenly spaced, "
     "as long as there is room."
 )
 
 
 def choose(
-    tokens_g: np.ndarray, mixed_g: np.ndarray, flagged: Iterable[int], max_tokens: int
+    tokens_g: np.ndarray,
+    mixed_g: np.ndarray,
+    flagged: Iterable[int],
+    max_tokens: int,
+    max_groups: int | None = None,
 ) -> np.ndarray:
     """(G,) bool: the groups whose rollouts are in the page, by `RULE`.
 
@@ -34,26 +38,31 @@ def choose(
         mixed_g: (G,) bool, groups with correct and incorrect rollouts.
         flagged: groups with suspicious rollouts, strongest first; repetitions are skipped.
         max_tokens: the bound; the first group is taken even if it alone is above.
+        max_groups: bound on the groups; None: there is none.
     """
-    if tokens_g.sum() <= max_tokens:
+    most = len(tokens_g) if max_groups is None else max_groups
+    if tokens_g.sum() <= max_tokens and len(tokens_g) <= most:
         return np.ones(len(tokens_g), dtype=bool)
     chosen_g = np.zeros(len(tokens_g), dtype=bool)
-    _take(chosen_g, tokens_g, flagged, int(max_tokens * FLAGGED_SHARE))
+    share = FLAGGED_SHARE
+    _take(chosen_g, tokens_g, flagged, int(max_tokens * share), max(1, int(most * share)))
     for kind_g in (mixed_g, ~mixed_g):
-        _take(chosen_g, tokens_g, evenly(np.flatnonzero(kind_g)), max_tokens)
+        _take(chosen_g, tokens_g, evenly(np.flatnonzero(kind_g)), max_tokens, most)
     if not chosen_g.any():
         chosen_g[np.argmax(mixed_g)] = True
     return chosen_g
 
 
-def _take(chosen_g: np.ndarray, tokens_g: np.ndarray, groups: Iterable[int], bound: int) -> None:
+def _take(
+    chosen_g: np.ndarray, tokens_g: np.ndarray, groups: Iterable[int], bound: int, most: int
+) -> None:
     """Take groups in their order until one does not fit."""
-    used = int(tokens_g[chosen_g].sum())
+    used, number = int(tokens_g[chosen_g].sum()), int(chosen_g.sum())
     for group in groups:
         if chosen_g[group]:
             continue
-        used += int(tokens_g[group])
-        if used > bound:
+        used, number = used + int(tokens_g[group]), number + 1
+        if used > bound or number > most:
             return
         chosen_g[group] = True
 

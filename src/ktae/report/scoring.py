@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -16,16 +16,19 @@ from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator, table_estimator, to_section
 from ktae.files.atomic import atomic_write
 from ktae.inference import stratified_p_value
+from ktae.report.credit_columns import InOrder, Tables, list_column
 from ktae.rollouts import record
 from ktae.rollouts.groups import (
     MAX_POSITIONS,
-    ROWS_PER_BATCH,
     chunks_of,
+    distinct_ids,
     evidence,
     group_codes,
     ids_of,
     masks_of,
+    take_rows,
 )
+from ktae.rollouts.spool import Spool
 from ktae.rollouts.tokens import token_texts, vocabulary
 
 CREDIT_KEY = b"ktae.credit"
@@ -127,7 +130,6 @@ def score(
             ids and there is no tokenizer.
     """
     estimator = as_estimator(estimator)
-    of_tokens = table_estimator(estimator)
     rollouts = record.conform(rollouts)
     codes_b, first_rows = group_codes(rollouts)
     sizes = np.bincount(codes_b, minlength=len(first_rows))
@@ -136,33 +138,59 @@ def score(
             f"every group has one rollout ({len(sizes)} groups): there is nothing to compare; "
             "rollouts of the same prompt need the same group"
         )
-    ids, masks = ids_of(rollouts, tokenizer), masks_of(rollouts)
-    correct_b, evidence_b = rollouts["correct"].to_numpy(), evidence(rollouts, estimator)
+    ids = ids_of(rollouts, tokenizer)
     texts = vocabulary(tokenizer) if estimator.needs_vocabulary and tokenizer else None
-    credit: list[Any] = [None] * len(ids)
-    tables = []
+    labels = take_rows(rollouts.select(["group", "step"]), first_rows)
+    to_table = Tables(labels, *_texts(ids, tokenizer, words))
+    credit, tokens, groups = InOrder("credit"), Spool(to_table.schema), list[Group]()
+    for rows, credit_bt, table in chunks(
+        rollouts, ids, codes_b, estimator, backend=backend, max_positions=max_positions,
+        texts=texts,
+    ):  # fmt: skip
+        credit.put(rows, [x[: len(ids[row])] for row, x in zip(rows, credit_bt, strict=True)])
+        groups += _groups(table, labels, sizes, np.unique(codes_b[rows]), tokens.rows)
+        tokens.add(to_table(table))
+    written = estimator if estimator.in_tables() else table_estimator(estimator)
+    metadata = {TOKENS_VERSION_KEY: TOKENS_VERSION, CREDIT_KEY: _as_json(written)}
+    return Scores(
+        _scored(rollouts, ids, credit.column(), estimator, of_words=words is not None),
+        tokens.table().replace_schema_metadata(metadata),
+        groups,
+    )
+
+
+def chunks(
+    rollouts: Any,
+    ids: Sequence[np.ndarray],
+    codes_b: np.ndarray,
+    estimator: Estimator,
+    *,
+    backend: Literal["auto", "cpu", "naive"] = "auto",
+    max_positions: int = MAX_POSITIONS,
+    texts: Any = None,
+) -> Iterator[tuple[np.ndarray, np.ndarray, CreditTable]]:
+    """Some groups at a time: their rows in the record, their credit, their credit table.
+
+    Args:
+        rollouts: a record.
+        ids: its B rollouts' token ids.
+        codes_b: (B,) int64 the group of each.
+        estimator: as in `score`.
+        backend: as in `score`.
+        max_positions: as in `score`.
+        texts: the vocabulary, for units that are made of text.
+    """
+    of_tokens = table_estimator(estimator)
+    correct_b, evidence_b = rollouts["correct"].to_numpy(), evidence(rollouts, estimator)
+    masks = rollouts.select(["mask"])
     for rows in chunks_of(codes_b, np.array([len(x) for x in ids]), max_positions):
-        batch = record.pad([ids[row] for row in rows], [masks[row] for row in rows])
+        batch = record.pad([ids[row] for row in rows], masks_of(take_rows(masks, rows)))
         groups = codes_b[rows]
         credit_bt = token_credit(
             *batch, evidence_b[rows], groups, estimator, backend=backend, vocabulary=texts, step=0
         )
-        tables.append(credit_table(*batch, correct_b[rows], groups, of_tokens, backend=backend))
-        for row, credit_t in zip(rows, credit_bt, strict=True):
-            credit[row] = credit_t[: len(ids[row])].copy()
-    table = CreditTable(*(np.concatenate(columns) for columns in zip(*tables, strict=True)))
-    labels = rollouts.select(["group", "step"]).take(first_rows)
-    return Scores(
-        _scored(rollouts, ids, credit, estimator, of_words=words is not None),
-        _tokens(
-            table,
-            labels,
-            tokenizer,
-            words,
-            estimator if estimator.in_tables() else of_tokens,
-        ),
-        _groups(table, labels, sizes),
-    )
+        table = credit_table(*batch, correct_b[rows], groups, of_tokens, backend=backend)
+        yield rows, credit_bt, table
 
 
 def write(scores: Scores, record_path: Path, tokens_path: Path) -> None:
@@ -183,37 +211,74 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
         tokens: the credit table of `score`, or some groups of it (`tokens[group.rows]`).
         top: how many for, and how many against.
     """
-    a, b, c, d = (tokens[name].to_numpy().astype(np.int64) for name in ("a", "b", "c", "d"))
-    mixed = np.flatnonzero((a + c > 0) & (b + d > 0))
-    a, b, c, d = a[mixed], b[mixed], c[mixed], d[mixed]
-    ids, first, which = np.unique(
-        tokens["token_id"].to_numpy()[mixed], return_index=True, return_inverse=True
-    )
-    impacts, weights = impact(tokens["credit"].to_numpy()[mixed], a, b, c, d)
-    weight = np.bincount(which, weights)
-    total = np.bincount(which, impacts)
-
-    def describe(index: int) -> KeyToken:
-        rows = np.flatnonzero(which == index)
-        cells = (a[rows], b[rows], c[rows], d[rows])
-        total_a, total_b, total_c, total_d = (int(cell.sum()) for cell in cells)
-        return KeyToken(
-            token_id=int(ids[index]),
-            token=tokens["token"][int(mixed[first[index]])].as_py(),
-            impact=float(total[index]),
-            credit=float(total[index] / weight[index]),
-            a=total_a,
-            n_true=total_a + total_c,
-            b=total_b,
-            n_false=total_b + total_d,
-            groups=int((weights[rows] > 0).sum()),
-            p_value=stratified_p_value(*cells),
-        )
-
+    parts = [_Part(batch) for batch in tokens.to_batches()]
+    ids = np.unique(np.concatenate([np.zeros(0, dtype=int), *(part.distinct() for part in parts)]))
+    total = np.zeros(len(ids))
+    for part in parts:
+        of_mixed = part.read()
+        np.add.at(total, np.searchsorted(ids, of_mixed.token_id), of_mixed.impact)
     rising, falling = (np.argsort(x, kind="stable")[:top] for x in (total, -total))
+    supporting = [i for i in falling.tolist() if total[i] > 0]
+    opposing = [i for i in rising.tolist() if total[i] < 0]
+    chosen = ids[[*supporting, *opposing]]
+    rows = [part.read(chosen) for part in parts]
     return Strongest(
-        [describe(i) for i in falling if total[i] > 0],
-        [describe(i) for i in rising if total[i] < 0],
+        [_described(int(ids[i]), float(total[i]), rows) for i in supporting],
+        [_described(int(ids[i]), float(total[i]), rows) for i in opposing],
+    )
+
+
+class _Rows(NamedTuple):
+    """Rows of a credit table, in mixed groups."""
+
+    token_id: np.ndarray
+    cells: np.ndarray
+    """(4, n) int64: a, b, c, d."""
+    impact: np.ndarray
+    weight: np.ndarray
+    text: Any
+    """Arrow, (n,)."""
+
+
+class _Part(NamedTuple):
+    """A batch of a credit table; its columns are arrays only while they are read."""
+
+    batch: Any
+
+    def distinct(self) -> np.ndarray:
+        return np.unique(self.read().token_id)
+
+    def read(self, of: np.ndarray | None = None) -> _Rows:
+        """The rows in mixed groups; `of`: of these tokens."""
+        token_id = self.batch["token_id"].to_numpy()
+        a, b, c, d = (self.batch[name].to_numpy() for name in ("a", "b", "c", "d"))
+        wanted = (a + c > 0) & (b + d > 0)
+        if of is not None:
+            wanted &= np.isin(token_id, of)
+        rows = np.flatnonzero(wanted)
+        cells = np.array([x[rows] for x in (a, b, c, d)], dtype=np.int64)
+        impacts, weights = impact(self.batch["credit"].to_numpy()[rows], *cells)
+        text = self.batch["token"].take(pa.array(rows)) if of is not None else None
+        return _Rows(token_id[rows].astype(np.int64), cells, impacts, weights, text)
+
+
+def _described(token_id: int, total: float, parts: Sequence[_Rows]) -> KeyToken:
+    own = [np.flatnonzero(part.token_id == token_id) for part in parts]
+    cells = np.concatenate([p.cells[:, rows] for p, rows in zip(parts, own, strict=True)], axis=1)
+    weights = np.concatenate([part.weight[rows] for part, rows in zip(parts, own, strict=True)])
+    text = next(p.text[int(rows[0])] for p, rows in zip(parts, own, strict=True) if len(rows))
+    total_a, total_b, total_c, total_d = (int(cell.sum()) for cell in cells)
+    return KeyToken(
+        token_id=token_id,
+        token=text.as_py(),
+        impact=total,
+        credit=float(total / np.bincount(np.zeros(len(weights), dtype=int), weights)[0]),
+        a=total_a,
+        n_true=total_a + total_c,
+        b=total_b,
+        n_false=total_b + total_d,
+        groups=int((weights > 0).sum()),
+        p_value=stratified_p_value(*cells),
     )
 
 
@@ -231,73 +296,55 @@ def impact(
 
 
 def _scored(
-    rollouts: Any,
-    ids: Sequence[Any],
-    credit: Sequence[Any],
-    estimator: Estimator,
-    *,
-    of_words: bool,
+    rollouts: Any, ids: Sequence[Any], credit: Any, estimator: Estimator, *, of_words: bool
 ) -> Any:
-    for name, values in (("token_ids", ids), ("credit", credit)):
-        field = record.SCHEMA.field(name)
-        column = _list_column(values, field.type)
-        rollouts = rollouts.set_column(rollouts.column_names.index(name), field, column)
+    field = record.SCHEMA.field("token_ids")
+    if rollouts["token_ids"].null_count:
+        column = list_column(ids, field.type)
+        rollouts = rollouts.set_column(rollouts.column_names.index("token_ids"), field, column)
+    field = record.SCHEMA.field("credit")
+    rollouts = rollouts.set_column(rollouts.column_names.index("credit"), field, credit)
     metadata = record.SCHEMA.metadata | {CREDIT_KEY: _as_json(estimator)}
     if of_words:
         metadata[record.UNIT_KEY] = record.WORDS
     return rollouts.replace_schema_metadata(metadata)
 
 
-def _list_column(rows: Sequence[np.ndarray], kind: Any) -> Any:
-    """Arrays of different lengths as a column of lists, in chunks whose offsets fit in int32."""
-    chunks = []
-    for start in range(0, len(rows), ROWS_PER_BATCH):
-        part = rows[start : start + ROWS_PER_BATCH]
-        offsets = np.cumsum([0, *map(len, part)], dtype=np.int32)
-        values = pa.array(np.concatenate(part), type=kind.value_type)
-        chunks.append(pa.ListArray.from_arrays(offsets, values))
-    return pa.chunked_array(chunks, type=kind)
-
-
-def _tokens(
-    table: CreditTable,
-    labels: Any,
-    tokenizer: Any,
-    words: Mapping[int, str] | None,
-    estimator: Estimator,
-) -> Any:
-    ids, which = np.unique(table.token_id, return_inverse=True)
-    texts: list[str | None] = [None] * len(ids)
+def _texts(
+    ids: Sequence[np.ndarray], tokenizer: Any, words: Mapping[int, str] | None
+) -> tuple[np.ndarray | None, list[str | None]]:
+    """The distinct token ids, ascending, and the text of each; none where no text is known."""
     if words is not None:
-        texts = [words[token_id] for token_id in ids.tolist()]
-    elif tokenizer is not None:
-        texts = token_texts(tokenizer, ids)
-    columns = {
-        "group": labels["group"].combine_chunks().dictionary_encode().take(table.group),
-        "step": labels["step"].combine_chunks().take(table.group),
-        "token_id": table.token_id.astype(np.int32),
-        "token": pa.array(texts, pa.string()).dictionary_encode().take(which),
-    }
-    counts = {name: getattr(table, name).astype(np.int32) for name in ("a", "b", "c", "d")}
-    statistics = {name: getattr(table, name) for name in CreditTable._fields[6:]}
-    metadata = {TOKENS_VERSION_KEY: TOKENS_VERSION, CREDIT_KEY: _as_json(estimator)}
-    return pa.table(columns | counts | statistics).replace_schema_metadata(metadata)
+        known = np.array(sorted(words), dtype=np.int64)
+        return known, [words[token_id] for token_id in known.tolist()]
+    if tokenizer is None:
+        return None, []
+    distinct = distinct_ids(ids)
+    return distinct, token_texts(tokenizer, distinct)
 
 
-def _groups(table: CreditTable, labels: Any, sizes: np.ndarray) -> list[Group]:
-    numbers = np.arange(len(sizes))
-    begins = np.searchsorted(table.group, numbers)
-    ends = np.searchsorted(table.group, numbers, side="right")
-    groups = []
-    for label, step, size, begin, end in zip(
-        labels["group"].to_pylist(), labels["step"].to_pylist(), sizes, begins, ends, strict=True
-    ):
-        n_true, n_false = 0, 0
-        if end > begin:
-            n_true = int(table.a[begin] + table.c[begin])
-            n_false = int(table.b[begin] + table.d[begin])
-        groups.append(Group(label, step, int(size), n_true, n_false, slice(int(begin), int(end))))
-    return groups
+def _groups(
+    table: CreditTable, labels: Any, sizes: np.ndarray, codes: np.ndarray, offset: int
+) -> Iterator[Group]:
+    """The groups `codes`, whose rows of the whole table begin at `offset`."""
+    n_true, n_false = (x.tolist() for x in classes(table, codes))
+    begins = (offset + np.searchsorted(table.group, codes)).tolist()
+    ends = (offset + np.searchsorted(table.group, codes, side="right")).tolist()
+    of_codes = labels.take(pa.array(codes)).to_pydict()
+    for i, size in enumerate(sizes[codes].tolist()):
+        label, step = of_codes["group"][i], of_codes["step"][i]
+        yield Group(label, step, size, n_true[i], n_false[i], slice(begins[i], ends[i]))
+
+
+def classes(table: CreditTable, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Correct and incorrect rollouts with a token that counts, of the groups `codes`: int64."""
+    begins = np.searchsorted(table.group, codes)
+    has_rows = np.searchsorted(table.group, codes, side="right") > begins
+    counts = np.zeros((2, len(codes)), dtype=np.int64)
+    first = begins[has_rows]
+    counts[0, has_rows] = table.a[first] + table.c[first]
+    counts[1, has_rows] = table.b[first] + table.d[first]
+    return counts[0], counts[1]
 
 
 def described(estimator: Estimator) -> Any:

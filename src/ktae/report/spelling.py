@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from ktae.report.columns import Columns
+from ktae.report.columns import Frame
+from ktae.report.inputs import Dump
 from ktae.rollouts import spelling
 
 
-def spell(
-    columns: Columns, texts: list[bytes | None], which_n: np.ndarray, row: int
-) -> spelling.Spelling:
-    """The spelling of one rollout; a token without text has none.
-
-    Args:
-        columns: the rollouts.
-        texts: the bytes of each distinct token.
-        which_n: (N,) each token's place in `texts`.
-        row: the rollout.
-    """
-    return spelling.spell(texts, which_n[columns.offsets_b[row] : columns.offsets_b[row + 1]])
+def spell(frame: Frame, dump: Dump, row: int) -> spelling.Spelling:
+    """The spelling of one rollout of a dump; a token without text has none."""
+    return spelling.spell(dump.texts, dump.which(frame.ids(row)))

@@ -1,21 +1,20 @@
-"""What a report says over many rollouts: by token, by group and by training step."""
+"""What a report says over many rollouts: by group and by training step."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from ktae.estimators import Estimator, Scaled, Transform, preset, table_estimator
 from ktae.estimators.base import ContingencyEstimator
 from ktae.estimators.transforms import ignored_by
-from ktae.inference import mantel_haenszel_p_values
 from ktae.report import scoring
-from ktae.report.columns import Columns
+from ktae.report.columns import Columns, Frame
+from ktae.report.credit_columns import Tables
+from ktae.rollouts.groups import Lists
 from ktae.validity.mean_credit import mean_abs_credit
-
-TOKENS_OVER_STEPS = 300
-"""Tokens whose value is followed over training: those of greatest |impact| in the whole run."""
 
 
 class Scored(NamedTuple):
@@ -25,6 +24,8 @@ class Scored(NamedTuple):
     """(N,) float32 token credit, 0 where masked."""
     table: Any
     """The credit table of `ktae.report.scoring.score`; None where there is nothing to compare."""
+    credit_b: np.ndarray
+    """(B,) Σ credit of each rollout."""
     credit_abs_b: np.ndarray
     """(B,) Σ|credit| of each rollout."""
     compared_b: np.ndarray
@@ -36,19 +37,6 @@ class Scored(NamedTuple):
     """(G,) int64: incorrect ones."""
 
 
-class TokenTotals(NamedTuple):
-    """Each of V tokens over all mixed groups; `ktae.report.scoring.KeyToken` says more."""
-
-    a: np.ndarray
-    b: np.ndarray
-    groups: np.ndarray
-    """Those that `credit` is a mean over."""
-    impact: np.ndarray
-    credit: np.ndarray
-    p: np.ndarray
-    """See `ktae.inference.mantel_haenszel_p_values`."""
-
-
 def score(columns: Columns, estimator: Estimator) -> Scored:
     """Score all groups; a dump of groups of one has credit 0 and no table."""
     n_groups = len(columns.labels)
@@ -56,65 +44,42 @@ def score(columns: Columns, estimator: Estimator) -> Scored:
         zeros_g = np.zeros(n_groups, dtype=np.int64)
         credit_n = np.zeros(len(columns.ids_n), dtype=np.float32)
         zeros_b = np.zeros(len(columns.group_b), dtype=np.int64)
-        return Scored(credit_n, None, zeros_b.astype(float), zeros_b, zeros_g, zeros_g)
-    scores = scoring.score(columns.rollouts, None, estimator)
-    lists = scores.record["credit"].combine_chunks()
-    credit_n = lists.values.to_numpy() if len(lists) else np.zeros(0, dtype=np.float32)
+        none_b = zeros_b.astype(float)
+        return Scored(credit_n, None, none_b, none_b, zeros_b, zeros_g, zeros_g)
+    labels = pa.table({"group": columns.labels, "step": pa.array(columns.steps, pa.int32())})
+    to_table, tables = Tables(labels), []
+    ids = list(Lists(columns.rollouts["token_ids"]))
+    credit_n = np.zeros(len(columns.ids_n), dtype=np.float32)
+    n_true_g, n_false_g = np.zeros((2, n_groups), dtype=np.int64)
+    for rows, credit_bt, table in scoring.chunks(columns.rollouts, ids, columns.group_b, estimator):
+        tables.append(to_table(table))
+        codes = np.unique(columns.group_b[rows])
+        n_true_g[codes], n_false_g[codes] = scoring.classes(table, codes)
+        for row, credit_t in zip(rows.tolist(), credit_bt, strict=True):
+            begin, end = columns.offsets_b[row : row + 2].tolist()
+            credit_n[begin:end] = credit_t[: end - begin]
     counted_n = columns.mask_n & ~np.isin(columns.ids_n, ignored_by(estimator))
-    mixed_g = np.array([group.mixed for group in scores.groups], dtype=bool)
+    mixed_g = (n_true_g > 0) & (n_false_g > 0)
     compared_b = mixed_g[columns.group_b] & ~np.isnan(columns.correct_b)
     return Scored(
         credit_n,
-        scores.tokens,
+        pa.concat_tables(tables),
+        columns.sum_tokens(credit_n),
         columns.sum_tokens(np.abs(credit_n)),
         np.where(compared_b, columns.sum_tokens(counted_n), 0).astype(np.int64),
-        np.array([group.n_true for group in scores.groups], dtype=np.int64),
-        np.array([group.n_false for group in scores.groups], dtype=np.int64),
+        n_true_g,
+        n_false_g,
     )
 
 
-def credit_abs(columns: Columns, scored: Scored) -> np.ndarray:
+def credit_abs(columns: Frame, scored: Scored) -> np.ndarray:
     """(G,) the mean |credit| of each group; NaN for one that is not mixed."""
     return mean_abs_credit(
         columns.sum_rollouts(scored.credit_abs_b), columns.sum_rollouts(scored.compared_b)
     )
 
 
-def token_totals(table: Any, token_ids: np.ndarray) -> TokenTotals:
-    """Totals of the tokens in `token_ids` (V,), ascending, over the mixed groups of a table."""
-    n = len(token_ids)
-    if table is None:
-        zeros = np.zeros(n)
-        return TokenTotals(zeros, zeros, zeros, zeros, zeros, np.ones(n))
-    a, b, c, d = (table[name].to_numpy().astype(np.int64) for name in ("a", "b", "c", "d"))
-    mixed = (a + c > 0) & (b + d > 0)
-    which = np.searchsorted(token_ids, table["token_id"].to_numpy())[mixed]
-    a, b, c, d = a[mixed], b[mixed], c[mixed], d[mixed]
-    impact, weight = scoring.impact(table["credit"].to_numpy()[mixed], a, b, c, d)
-    total_weight = np.bincount(which, weight, n)
-    total = np.bincount(which, impact, n)
-    return TokenTotals(
-        np.bincount(which, a, n),
-        np.bincount(which, b, n),
-        np.bincount(which[weight > 0], minlength=n),
-        total,
-        np.divide(total, total_weight, out=np.zeros(n), where=total_weight > 0),
-        _over_groups(which, n, a, b, c, d),
-    )
-
-
-def _over_groups(
-    which: np.ndarray, n: int, a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray
-) -> np.ndarray:
-    """(n,) p-values of tokens from their tables in mixed groups; `which` token each is of."""
-    a, b, c, d = (x.astype(np.float64) for x in (a, b, c, d))
-    total = a + b + c + d
-    variance = (a + b) * (c + d) * (a + c) * (b + d) / (total**2 * (total - 1))
-    excess = np.bincount(which, (a * d - b * c) / total, n)
-    return mantel_haenszel_p_values(excess, np.bincount(which, variance, n))
-
-
-def steps_of(columns: Columns, scored: Scored, logged: dict[int, dict[str, Any]]) -> dict[str, Any]:
+def steps_of(columns: Frame, scored: Scored, logged: dict[int, dict[str, Any]]) -> dict[str, Any]:
     """Curves over training steps: what the rollouts tell, and what the trainer logged beside.
 
     Returns:
@@ -133,7 +98,7 @@ def steps_of(columns: Columns, scored: Scored, logged: dict[int, dict[str, Any]]
 
 
 def series_of(
-    columns: Columns, scored: Scored, step_g: np.ndarray, steps: list[int]
+    columns: Frame, scored: Scored, step_g: np.ndarray, steps: list[int]
 ) -> dict[str, list[float | None]]:
     """By name, what the rollouts tell of each of `steps`; None where a step has no value.
 
@@ -152,7 +117,7 @@ def series_of(
         return [t / n if n else None for t, n in zip(total, number, strict=True)][: len(steps)]
 
     every = np.ones(len(step_b), dtype=bool)
-    lengths_b = columns.lengths()
+    lengths_b = columns.lengths_b
     sums = (scored.credit_abs_b, scored.compared_b)
     of_steps = (np.bincount(step_b, x, len(steps) + 1)[: len(steps)] for x in sums)
     abs_of_steps = [None if np.isnan(x) else float(x) for x in mean_abs_credit(*of_steps)]
@@ -181,32 +146,6 @@ def first_number(line: dict[str, Any], keys: tuple[str, ...]) -> float | None:
         if isinstance(line.get(key), int | float):
             return float(line[key])
     return None
-
-
-def tokens_over_steps(
-    table: Any, token_ids: np.ndarray, totals: TokenTotals, steps: list[int]
-) -> dict[str, Any]:
-    """How tokens' values changed: for the strongest tokens, one row a token, one column a step.
-
-    Returns:
-        `tokens`, indices into `token_ids`; `credit` and `impact`, lists of rows with null where the
-        step has no group that `TokenTotals.credit` is a mean over.
-    """
-    strongest = np.argsort(-np.abs(totals.impact), kind="stable")[:TOKENS_OVER_STEPS]
-    strongest = strongest[totals.impact[strongest] != 0]
-    if table is None or not steps or not len(strongest):
-        return {"tokens": [], "credit": [], "impact": []}
-    step_of_row = table["step"].to_numpy(zero_copy_only=False)
-    shape = (len(strongest), len(steps))
-    credit, impact = np.full(shape, np.nan), np.full(shape, np.nan)
-    for column, step in enumerate(steps):
-        rows = np.flatnonzero(step_of_row == step)
-        if len(rows):
-            at_step = token_totals(table.take(rows), token_ids)
-            seen = at_step.groups[strongest] > 0
-            credit[seen, column] = at_step.credit[strongest][seen]
-            impact[seen, column] = at_step.impact[strongest][seen]
-    return {"tokens": strongest.tolist(), "credit": credit, "impact": impact}
 
 
 def presets_of(estimator: Estimator | None, name: str) -> list[tuple[str, Estimator]]:

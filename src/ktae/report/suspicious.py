@@ -26,7 +26,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ktae.report.columns import Columns
+from ktae.report.columns import Frame
+from ktae.report.inputs import Dump
 from ktae.report.regrading import references
 from ktae.report.spelling import spell
 from ktae.report.summary import Scored
@@ -61,16 +62,22 @@ class Flag(NamedTuple):
     """The explanation, in words."""
 
 
-def find(columns: Columns, scored: Scored, answers: dict[int, tuple[int, int]]) -> list[Flag]:
+def find(
+    columns: Frame,
+    scored: Scored,
+    answers: dict[int, tuple[int, int]],
+    halves: dict[int, tuple[float, float]],
+) -> list[Flag]:
     """All flags, strongest first; a rollout has at most one.
 
     Args:
         columns: the rollouts.
         scored: their credit.
         answers: see `answer_places`.
+        halves: the sums of the credit up to the end of each answer, and after it.
     """
-    counted_b = columns.sum_tokens(columns.mask_n)
-    mean_b = columns.sum_tokens(scored.credit_n) / np.maximum(counted_b, 1)
+    counted_b = columns.counted_b
+    mean_b = scored.credit_b / np.maximum(counted_b, 1)
     wrong_b = (columns.correct_b == 0) & (counted_b > 0)
     common = len(answers) > COMMON * wrong_b.sum()
     flags = []
@@ -81,7 +88,10 @@ def find(columns: Columns, scored: Scored, answers: dict[int, tuple[int, int]]) 
         tells = not common or n_stated <= max(2, len(wrong) / 2)
         mixed = scored.n_true_g[group] > 0 and scored.n_false_g[group] > 0
         for row in wrong:
-            flag = _answer_stated(columns, scored, row, answers.get(row)) if tells else None
+            flag = None
+            if tells and row in answers:
+                n_tokens = int(columns.lengths_b[row])
+                flag = _answer_stated(row, n_tokens, answers[row], halves[row])
             if flag is None and mixed:
                 flag = _reads_right(columns, mean_b, rows[counted_b[rows] > 0], row)
             if flag is not None:
@@ -90,15 +100,12 @@ def find(columns: Columns, scored: Scored, answers: dict[int, tuple[int, int]]) 
 
 
 def _answer_stated(
-    columns: Columns, scored: Scored, row: int, place: tuple[int, int] | None
-) -> Flag | None:
-    if place is None:
-        return None
+    row: int, n_tokens: int, place: tuple[int, int], credit: tuple[float, float]
+) -> Flag:
     begin, end = place
-    credit_t = scored.credit_n[columns.offsets_b[row] : columns.offsets_b[row + 1]]
-    before, after = float(credit_t[:end].sum()), float(credit_t[end:].sum())
-    n_after = len(credit_t) - end
-    why = f"It states the reference answer (up to token {end:,} of {len(credit_t):,}"
+    before, after = credit
+    n_after = n_tokens - end
+    why = f"It states the reference answer (up to token {end:,} of {n_tokens:,}"
     why += f"; the credit up to there adds up to {_signed(before, 2)})"
     if after < 0 and n_after >= SHORTEST_TAIL and after / n_after < before / end:
         why += f". Of the {n_after:,} tokens after it the credit adds up to {_signed(after, 2)}. "
@@ -109,7 +116,7 @@ def _answer_stated(
     return Flag(row, 0, "answer stated", before / end, begin, why)
 
 
-def _reads_right(columns: Columns, mean_b: np.ndarray, rows: np.ndarray, row: int) -> Flag | None:
+def _reads_right(columns: Frame, mean_b: np.ndarray, rows: np.ndarray, row: int) -> Flag | None:
     """The third sign; `rows` are the group's, those without a counted token left out."""
     mean = float(mean_b[row])
     if mean <= 0:
@@ -123,18 +130,17 @@ def _reads_right(columns: Columns, mean_b: np.ndarray, rows: np.ndarray, row: in
 
 
 def _why_reads_right(
-    columns: Columns,
+    columns: Frame,
     row: int,
     mean: float,
     median: float,
     last: int | None,
 ) -> str:
-    ids_t = columns.ids_n[columns.offsets_b[row] : columns.offsets_b[row + 1]]
     why = (
         f"Its tokens' mean credit is {_signed(mean, 3)}, although its own verdict counts against "
         f"them; the median of the group's correct rollouts is {_signed(median, 3)}."
     )
-    if last is not None and ids_t[-1] != last:
+    if last is not None and columns.ids(row)[-1] != last:
         why += " It does not end as the correct rollouts do: was it cut off at the length limit?"
     return why
 
@@ -143,25 +149,17 @@ def _signed(number: float, digits: int) -> str:
     return f"{number:+.{digits}f}".replace("-", "−")
 
 
-def _usual_last_token(columns: Columns, right: np.ndarray) -> int | None:
+def _usual_last_token(columns: Frame, right: np.ndarray) -> int | None:
     """The token that all correct rollouts of a group end with, if there is one."""
-    last = set(columns.ids_n[columns.offsets_b[right + 1] - 1].tolist())
+    last = {int(columns.ids(row)[-1]) for row in right.tolist()}
     return last.pop() if len(last) == 1 else None
 
 
-def answer_places(
-    columns: Columns, texts: list[bytes | None], which_n: np.ndarray
-) -> dict[int, tuple[int, int]]:
-    """Where each incorrect rollout last states its reference answer: first token, token after it.
-
-    Args:
-        columns: the rollouts.
-        texts: the bytes of each distinct token.
-        which_n: (N,) each token's place in `texts`.
-    """
+def answer_places(columns: Frame, dump: Dump) -> dict[int, tuple[int, int]]:
+    """Where each incorrect rollout last states its answer: the first token, the one after it."""
     places = {}
     for row, answer in _short_answers(columns):
-        spelling = spell(columns, texts, which_n, row)
+        spelling = spell(columns, dump, row)
         pattern = STATED + rb"(" + standing_alone(answer) + rb")"
         found = [match.span(1) for match in re.finditer(pattern, spelling.text)]
         if found:
@@ -169,7 +167,7 @@ def answer_places(
     return places
 
 
-def _short_answers(columns: Columns) -> Iterator[tuple[int, str]]:
+def _short_answers(columns: Frame) -> Iterator[tuple[int, str]]:
     accepted = references(columns)
     for row in np.flatnonzero(columns.correct_b == 0).tolist():
         answer = accepted[row][0].strip() if len(accepted[row]) == 1 else ""

@@ -13,7 +13,7 @@ from ktae.errors import InputError
 from ktae.estimators import Estimator, table_estimator
 from ktae.files.text import printable, visible
 from ktae.report import scoring, summary
-from ktae.report.columns import Columns, columns_of
+from ktae.report.columns import Columns, Frame, frame_of
 from ktae.report.inputs import Dump, require_rollouts
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def scored_group(
     """
     require_rollouts(dump)
     of_tokens = table_estimator(estimator or dump.estimator or "paper")
-    columns = columns_of(dump)
-    columns = _only(dump, columns, _find(columns, label, step))
+    frame = frame_of(dump)
+    columns = frame.columns(np.array([_find(frame, label, step)]))
     scored = summary.score(columns, of_tokens)
     n_true, n_false = int(scored.n_true_g[0]), int(scored.n_false_g[0])
     return ScoredGroup(
@@ -113,7 +113,7 @@ def show_group(console: Console, shown: ScoredGroup) -> None:
         reward = columns.reward_b[row]
         head = f"\n{verdict}, rollout {row + 1}: reward "
         head += "none" if np.isnan(reward) else f"{reward:g}"
-        head += f", {columns.lengths()[row]} {shown.unit}"
+        head += f", {columns.lengths_b[row]} {shown.unit}"
         console.print(Text(head, style="bold"))
         ids_t, credit_t = columns.ids_n[span].tolist(), shown.credit_n[span]
         if in_colour:
@@ -152,7 +152,7 @@ def as_dict(shown: ScoredGroup) -> dict[str, Any]:
     }
 
 
-def _find(columns: Columns, label: str | None, step: int | None) -> int:
+def _find(columns: Frame, label: str | None, step: int | None) -> int:
     for group, (name, when) in enumerate(zip(columns.labels, columns.steps, strict=True)):
         rows = slice(columns.starts_g[group], columns.starts_g[group + 1])
         verdicts = set(columns.correct_b[rows].tolist())
@@ -173,15 +173,6 @@ def _find(columns: Columns, label: str | None, step: int | None) -> int:
     wanted_text = "no mixed group" if label is None else f"no group {label!r}"
     which = "there is" if near else "the first groups are"
     raise InputError(f"{wanted_text}{where}; {which} {there}")
-
-
-def _only(dump: Dump, columns: Columns, group: int) -> Columns:
-    start, stop = columns.starts_g[group], columns.starts_g[group + 1]
-    rollouts = columns.rollouts.slice(start, stop - start)
-    one = Dump(
-        rollouts, dump.unit, dump.token_ids, dump.texts, dump.tolerance, [], made_ids=dump.made_ids
-    )
-    return columns_of(one)
 
 
 def _equal(values: np.ndarray, wanted: float) -> np.ndarray:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from ktae.batch import in_words, out_of_range
@@ -20,6 +21,9 @@ group above that is still taken whole."""
 
 ROWS_PER_BATCH = 1024
 """Rollouts that a tokenizer gets, or an Arrow list array holds, at a time."""
+
+LARGEST_ID = 1 << 22
+"""Token ids below this are looked up in an array."""
 
 
 def group_codes(rollouts: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -66,6 +70,8 @@ def ids_of(rollouts: Any, tokenizer: Any) -> list[np.ndarray]:
             f"{missing} of {len(rollouts)} rollouts have no token_ids; a tokenizer is needed to "
             "make them from the response"
         )
+    if not missing:
+        return list(Lists(rollouts["token_ids"]))
     ids: list[np.ndarray] = []
     for batch in rollouts.select(["token_ids", "response"]).to_batches(ROWS_PER_BATCH):
         given = batch.column("token_ids")
@@ -75,10 +81,82 @@ def ids_of(rollouts: Any, tokenizer: Any) -> list[np.ndarray]:
     return ids
 
 
+class Lists:
+    """A column of lists of numbers, whose entries are arrays that share its memory."""
+
+    def __init__(self, column: Any) -> None:
+        """`column`: chunks of lists, none of them null."""
+        chunks = [chunk for chunk in column.chunks if len(chunk)]
+        self._offsets = [chunk.offsets.to_numpy() for chunk in chunks]
+        self._values = [chunk.values.to_numpy(zero_copy_only=False) for chunk in chunks]
+        self._ends = np.cumsum([len(chunk) for chunk in chunks])
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        chunk = int(np.searchsorted(self._ends, row, side="right"))
+        offsets = self._offsets[chunk]
+        place = row - int(self._ends[chunk]) + len(offsets) - 1
+        values: np.ndarray = self._values[chunk][offsets[place] : offsets[place + 1]]
+        return values
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        for offsets, values in zip(self._offsets, self._values, strict=True):
+            for begin, end in itertools.pairwise(offsets.tolist()):
+                yield values[begin:end]
+
+    def values(self) -> Iterator[np.ndarray]:
+        """All numbers, in large parts."""
+        for offsets, values in zip(self._offsets, self._values, strict=True):
+            yield values[offsets[0] : offsets[-1]]
+
+
+def distinct_ids(ids: Iterable[np.ndarray]) -> np.ndarray:
+    """(V,) int64 the distinct ones of these arrays of token ids, ascending."""
+    seen, large = np.zeros(LARGEST_ID, dtype=bool), np.zeros(0, dtype=np.int64)
+    for some in ids:
+        if some.max(initial=0) >= LARGEST_ID:
+            large = np.unique(np.concatenate([large, some[some >= LARGEST_ID]]))
+            some = some[some < LARGEST_ID]
+        seen[some] = True
+    return np.concatenate([np.flatnonzero(seen), large])
+
+
+def take_rows(table: Any, rows: np.ndarray) -> Any:
+    """These rows of a table, in this order; neighbours are not copied.
+
+    Each batch gives its rows apart: Arrow would put all chunks of a column together first.
+    """
+    if not len(rows):
+        return table.slice(0, 0)
+    if (np.diff(rows) == 1).all():
+        return table.slice(int(rows[0]), len(rows))
+    order = np.argsort(rows, kind="stable")
+    ascending, parts, begin = rows[order], [], 0
+    for batch in table.to_batches():
+        end = begin + len(batch)
+        low, high = np.searchsorted(ascending, (begin, end))
+        if low < high:
+            parts.append(batch.take(pa.array(ascending[low:high] - begin)))
+        begin = end
+    found = pa.Table.from_batches(parts, table.schema)
+    if (np.diff(order) == 1).all():
+        return found
+    return found.take(pa.array(np.argsort(order, kind="stable")))
+
+
 def masks_of(rollouts: Any) -> list[np.ndarray | None]:
     """Each rollout's mask; None where every token counts."""
-    masks = rollouts["mask"]
-    return [x.values.to_numpy(zero_copy_only=False) if x.is_valid else None for x in masks]
+    masks: list[np.ndarray | None] = []
+    for chunk in rollouts["mask"].chunks:
+        if chunk.null_count == len(chunk):
+            masks += [None] * len(chunk)
+        else:
+            masks += [
+                x.values.to_numpy(zero_copy_only=False) if x.is_valid else None for x in chunk
+            ]
+    return masks
 
 
 def chunks_of(

@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import math
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -146,7 +146,7 @@ def _token_ids(value: object, where: str) -> np.ndarray | None:
     try:
         ids = np.array(array("i", value))
         # Among them may be True and False, which an array takes for 1 and 0.
-        looked_at = np.flatnonzero(ids < 2).tolist()
+        looked_at: Sequence[int] = np.flatnonzero(ids < 2).tolist()
     except (TypeError, OverflowError):  # something else than a number, or too large a one
         looked_at = range(len(value))
     for position in looked_at:
