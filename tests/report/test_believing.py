@@ -45,7 +45,7 @@ def random_rows(groups, seed=0):
 
 
 def meta_of(dump, **options):
-    return json.loads(zlib.decompress(b64decode(contents(dump, **options)["meta"]), -15))
+    return json.loads(zlib.decompress(b64decode(contents(dump, **options).blocks["meta"]), -15))
 
 
 def test_held_out_pairs_are_those_of_validate(tmp_path):

@@ -24,7 +24,7 @@ def unpack(block):
 
 def meta_of(path, tmp_path, rows, **options):
     dump = inputs.load([write_lines(path, rows)])
-    return json.loads(unpack(contents(dump, **options)["meta"]))
+    return json.loads(unpack(contents(dump, **options).blocks["meta"]))
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_the_page_says_what_it_cannot(meta, open_page, tmp_path, rows, title):
 
 def test_nothing_is_said_of_a_whole_dump(run_folder):
     dump = inputs.load([run_folder])
-    notes = json.loads(unpack(contents(dump)["meta"]))["notes"]
+    notes = json.loads(unpack(contents(dump).blocks["meta"]))["notes"]
     assert [note["title"] for note in notes] == ["Rollout advantages are computed here"]
 
 
@@ -126,10 +126,10 @@ def test_a_group_full_of_stated_answers_is_told_where_others_state_none(meta):
 def test_settings_of_the_run_come_first(run_folder):
     dump = inputs.load([run_folder])
     assert dump.estimator == preset("paper")
-    presets = json.loads(unpack(contents(dump)["meta"]))["presets"]
+    presets = json.loads(unpack(contents(dump).blocks["meta"]))["presets"]
     assert [one["name"] for one in presets] == ["paper", "released", "calibrated, tokens"]
     chosen = preset("paper", h3=0)
-    presets = json.loads(unpack(contents(dump, chosen)["meta"]))["presets"]
+    presets = json.loads(unpack(contents(dump, chosen).blocks["meta"]))["presets"]
     names = ["chosen", "paper", "released", "calibrated, tokens"]
     assert [one["name"] for one in presets] == names
     assert presets[0]["h3"] == 0
@@ -179,7 +179,7 @@ def test_an_undecided_output_of_an_evaluation_has_no_reward():
     output = Output("aime24", "3", 0, "so 4", ("4",))
     verdicts = [Verdict(outcome, None, "") for outcome in Outcome]
     table = to_record([output] * len(verdicts), verdicts, "m")
-    rollouts = json.loads(unpack(contents(inputs.from_record(table))["meta"]))["rollouts"]
+    rollouts = json.loads(unpack(contents(inputs.from_record(table)).blocks["meta"]))["rollouts"]
     rewards = dict(zip(map(str, Outcome), rollouts["reward"], strict=True))
     assert rewards == {"correct": 1, "incorrect": 0, "unanswered": 0, "undecided": None}
     assert [advantage is None for advantage in rollouts["advantage"]] == [

@@ -39,7 +39,7 @@ def regraded(path, rows, **options):
 
 
 def meta_of(path, rows, **options):
-    blocks = contents(inputs.load([write_lines(path, rows)]), **options)
+    blocks = contents(inputs.load([write_lines(path, rows)]), **options).blocks
     return json.loads(zlib.decompress(b64decode(blocks["meta"]), -15))
 
 

@@ -64,6 +64,15 @@ def report(
             "which.",
         ),
     ] = 6_000_000,
+    groups: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Show the rollouts of at most so many groups; the numbers over all groups stay "
+            "[default: as many as --max-tokens has room for].",
+        ),
+    ] = None,
     regrade: Annotated[
         bool,
         typer.Option(
@@ -107,6 +116,7 @@ def report(
         "pool_models": pool_models,
         "max_response": max_response,
         "max_tokens": max_tokens,
+        "max_groups": groups,
         "regrade": regrade,
     }
     if watch:
@@ -139,6 +149,9 @@ def _write(
         dump = write_report(inputs, output, title=title, **options)
     note_reading(dump.tolerance, len(dump.rollouts))
     note_unit(dump)
+    shown, n = dump.shown or (0, 0)
+    if shown < n:
+        note(f"{shown:,} of {n:,} groups are in the page; its numbers over groups are of all")
     seconds, size = time.perf_counter() - started, output.stat().st_size
     screen.console.print(
         f"{len(dump.rollouts):,} rollouts in {seconds:.1f} s; wrote {output} ({size / 1e6:.1f} MB)",
@@ -147,6 +160,7 @@ def _write(
     screen.end(
         {
             "rollouts": len(dump.rollouts),
+            "groups": {"all": n, "shown": shown},
             "left_out": len(dump.tolerance.rejected),
             "unit": dump.unit,
             "seconds": seconds,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ def write_report(
     pool_models: bool | None = None,
     max_response: int | None = None,
     max_tokens: int = sampling.MAX_TOKENS,
+    max_groups: int | None = None,
     regrade: bool = True,
     title: str | None = None,
 ) -> inputs.Dump:
@@ -46,21 +48,23 @@ def write_report(
         max_response: see `ktae.rollouts.readers.read`.
         max_tokens: bound on the response tokens in the page; above it whole groups are left out by
             the rule in `ktae.report.sampling`, and the page says so.
+        max_groups: bound on the groups in the page, likewise.
         regrade: whether to grade rollouts that have a reference answer, and to list where the
             dump's verdict differs (`ktae.report.regrading`).
         title: the page's title; the inputs' names by default.
 
     Returns:
-        What was read.
+        What was read; `shown` says how much of it is in the page.
 
     Raises:
         InputError: nothing could be read, or `out` cannot be written.
     """
     dump = _dump(rollouts, tokenizer, threshold, correctness, fields, pool_models, max_response)
-    page = _page(dump, estimator, max_tokens, regrade, title)
+    bounds = {"max_tokens": max_tokens, "max_groups": max_groups}
+    page, shown = _page(dump, estimator, bounds, regrade, title)
     with atomic_write(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
-    return dump
+    return dataclasses.replace(dump, shown=shown)
 
 
 class Inline:
@@ -93,6 +97,7 @@ def show(
     pool_models: bool | None = None,
     max_response: int | None = None,
     max_tokens: int = 500_000,
+    max_groups: int | None = None,
     regrade: bool = True,
     height: int = 720,
 ) -> Inline:
@@ -110,11 +115,13 @@ def show(
         pool_models: as in `write_report`.
         max_response: as in `write_report`.
         max_tokens: as in `write_report`.
+        max_groups: as in `write_report`.
         regrade: as in `write_report`.
         height: of the frame, in pixels.
     """
     dump = _dump(rollouts, tokenizer, threshold, correctness, fields, pool_models, max_response)
-    return Inline(_page(dump, estimator, max_tokens, regrade, None), height)
+    bounds = {"max_tokens": max_tokens, "max_groups": max_groups}
+    return Inline(_page(dump, estimator, bounds, regrade, None)[0], height)
 
 
 def _dump(
@@ -144,10 +151,11 @@ def _dump(
 def _page(
     dump: inputs.Dump,
     estimator: AnEstimator | None,
-    max_tokens: int,
+    bounds: dict[str, Any],
     regrade: bool,
     title: str | None,
-) -> str:
+) -> tuple[str, inputs.Shown]:
     names = ", ".join(Path(name).name for name in dump.names) or "rollouts"
-    blocks = contents(dump, estimator, max_tokens=max_tokens, regrade=regrade)
-    return render(blocks, title or f"ktae report: {names}")
+    found = contents(dump, estimator, **bounds, regrade=regrade)
+    page = render(found.blocks, title or f"ktae report: {names}")
+    return page, found.shown

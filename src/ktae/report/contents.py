@@ -22,7 +22,7 @@ from ktae.report import (
 )
 from ktae.report.columns import Columns, Frame, frame_of
 from ktae.report.files import files_of
-from ktae.report.inputs import Dump, require_rollouts
+from ktae.report.inputs import Dump, Shown, require_rollouts
 from ktae.report.notes import Note, notes_of
 from ktae.report.summary import Scored
 from ktae.report.totals import AllScored, TokenTotals, score_all, tokens_over_steps
@@ -30,6 +30,15 @@ from ktae.rollouts.groups import take_rows
 
 LONGEST_PROMPT = 20_000
 """Characters of a prompt that are in the page."""
+
+
+class Contents(NamedTuple):
+    """What a page holds."""
+
+    blocks: dict[str, str]
+    """Its data blocks, by name: see `ktae.report.packing`."""
+    shown: Shown
+    """How much of the dump is in it."""
 
 
 def contents(
@@ -40,8 +49,8 @@ def contents(
     max_groups: int | None = None,
     regrade: bool = True,
     believe: bool = True,
-) -> dict[str, str]:
-    """The page's data blocks, by name: see `ktae.report.packing`.
+) -> Contents:
+    """What the page of a dump holds.
 
     Args:
         dump: what to report on.
@@ -107,7 +116,8 @@ def contents(
         "texts": packing.json_block(_texts(frame, shown_g)),
         "tokens": packing.varint_block(rank[which_n]),
     }
-    return blocks | {name: packing.fixed_point_block(values) for name, values in signals.items()}
+    blocks |= {name: packing.fixed_point_block(values) for name, values in signals.items()}
+    return Contents(blocks, Shown(int(shown_g.sum()), len(shown_g)))
 
 
 class _Found(NamedTuple):

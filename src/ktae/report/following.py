@@ -75,6 +75,7 @@ class Following:
         tokenizer: str | None = None,
         estimator: AnEstimator | None = None,
         max_tokens: int = sampling.MAX_TOKENS,
+        max_groups: int | None = None,
         regrade: bool = True,
         **reading: Any,
     ) -> None:
@@ -85,13 +86,15 @@ class Following:
             tokenizer: a folder or hub name; the run's own by default.
             estimator: the one that the run was trained with by default, or the paper's.
             max_tokens: as in `ktae.report.write_report`, for each step's page.
+            max_groups: likewise.
             regrade: as in `ktae.report.write_report`.
             **reading: `threshold`, `correctness`, `fields`, `pool_models`, as there.
         """
         self.folder = folder
         self.session = secrets.token_hex(8)
         self._given = None if estimator is None else as_estimator(estimator)
-        self._max_tokens, self._regrade, self._reading = max_tokens, regrade, reading
+        self._bounds: dict[str, Any] = {"max_tokens": max_tokens, "max_groups": max_groups}
+        self._regrade, self._reading = regrade, reading
         self._tokenizer = load_tokenizer(tokenizer) if tokenizer else None
         self._words: dict[str, int] = {}
         self._number = 0
@@ -194,10 +197,10 @@ class Following:
             blocks = contents(
                 dump,
                 self._given,
-                max_tokens=self._max_tokens,
+                **self._bounds,
                 regrade=self._regrade and whole,
                 believe=whole,
-            )
+            ).blocks
             self._dumps.put(number, dump)
             self._pages.put((number, whole), blocks)
             return blocks

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from ktae.estimators import Estimator
 from ktae.files.hub import HUB_NAME, copy_of
 from ktae.rollouts import readers, record
 from ktae.rollouts.groups import LARGEST_ID, Lists, distinct_ids
+from ktae.rollouts.spool import Spool
 from ktae.rollouts.tokens import load_tokenizer, token_bytes, tokenize
 from ktae.rollouts.tolerance import Tolerance
 from ktae.runs import RunFolder
@@ -31,6 +32,14 @@ ROWS_PER_BATCH = 1024
 
 WORD = re.compile(r"\w+|[^\w\s]|\s+")
 """Without a tokenizer a text is cut so: into words, signs and blanks."""
+
+
+class Shown(NamedTuple):
+    """How much of a dump a page shows."""
+
+    groups: int
+    of: int
+    """All groups."""
 
 
 @dataclasses.dataclass
@@ -55,6 +64,9 @@ class Dump:
     """A run folder's metrics by training step."""
     estimator: Estimator | None = None
     """The one that a run folder was trained with; None elsewhere and for plain GRPO."""
+
+    shown: Shown | None = None
+    """How much of it the page shows that was made of it; None where none was."""
 
     def which(self, ids_n: np.ndarray) -> np.ndarray:
         """(N,) the place of each of these token ids in `token_ids`."""
@@ -270,7 +282,9 @@ def _in_words(rollouts: Any, number: dict[str, int]) -> Dump:
 def _replace_ids(rollouts: Any, ids_of: Any) -> Any:
     field = record.SCHEMA.field("token_ids")
     batches = rollouts.select(["token_ids", "response"]).to_batches(ROWS_PER_BATCH)
-    column = pa.chunked_array([ids_of(batch) for batch in batches], type=field.type)
+    schema = pa.schema([field])
+    made = Spool(schema).extend(pa.table([ids_of(batch)], schema=schema) for batch in batches)
+    column = made.table().column(0)
     rollouts = rollouts.set_column(rollouts.column_names.index("token_ids"), field, column)
     credit = record.SCHEMA.field("credit")  # of other ids, if there are any
     return rollouts.set_column(

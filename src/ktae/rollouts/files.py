@@ -14,7 +14,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -71,21 +71,32 @@ def format_of(path: Path) -> str:
     return suffix
 
 
-def own_record(path: Path) -> Any:
-    """The table of a record that ktae has written; None for any other file.
+def own_record(path: Path) -> Iterator[Any] | None:
+    """The tables of a record that ktae has written, in order; None for any other file.
 
     Raises:
         InputError: the record is broken, empty or of a version that is not known.
     """
     if format_of(path) != ".parquet":
         return None
-    with _open(path) as stream, _parquet_file(stream, path) as file:
-        if record.VERSION_KEY not in (file.schema_arrow.metadata or {}):
-            return None
-        table = record.parse_record(file.read(), str(path))
-        if not len(table):
-            raise InputError(f"{path} is empty: it holds no rollouts")
-        return record.without_words(table).replace_schema_metadata(record.SCHEMA.metadata)
+    with ExitStack() as stack:
+        file = stack.enter_context(_parquet_file(stack.enter_context(_open(path)), path))
+        if record.VERSION_KEY in (file.schema_arrow.metadata or {}):
+            record.parse_record(file.schema_arrow.empty_table(), str(path))
+            return _own_tables(file, path, stack.pop_all())
+    return None
+
+
+def _own_tables(file: pq.ParquetFile, path: Path, opened: ExitStack) -> Iterator[Any]:
+    done = 0
+    with opened:
+        for batch in file.iter_batches(ROWS_PER_BATCH):
+            table = pa.table(batch).replace_schema_metadata(file.schema_arrow.metadata)
+            table = record.without_words(record.parse_record(table, str(path), done))
+            yield table.replace_schema_metadata(record.SCHEMA.metadata)
+            done += len(batch)
+    if not done:
+        raise InputError(f"{path} is empty: it holds no rollouts")
 
 
 def _jsonl(stream: Stream, path: Path) -> Rows:

@@ -25,6 +25,7 @@ from ktae.rollouts.schemas import detect
 from ktae.rollouts.schemas.base import Row, Schema, Source
 from ktae.rollouts.schemas.nested import PLAIN, by_fields, override, parse_fields, require_fields
 from ktae.rollouts.schemas.training import goes_on, is_padding
+from ktae.rollouts.spool import Spool
 from ktae.rollouts.suggestion import UnknownRowsError, options_for, template_for
 from ktae.rollouts.tolerance import Tolerance
 
@@ -66,6 +67,9 @@ def read(
     keeps them apart; so do files of one rollout each. Any other two files' labels get the file's
     path in front. Where the rollouts name several models, the model is added to the label.
 
+    More than `ktae.rollouts.spool.IN_MEMORY` lies in the temporary folder, in a file that is
+    mapped: a dump may be larger than memory. The rows of a group may stand anywhere.
+
     Args:
         inputs: files by their names' ends (`ktae.rollouts.files.FORMATS`), and folders of them.
         threshold: see `Options`.
@@ -89,9 +93,15 @@ def read(
     files_of = [files_in(path, tolerance) for path in paths]
     require_distinct(itertools.chain.from_iterable(files_of))
     options = Options(threshold, correctness, fields or {}, max_response=max_response)
-    tables = []
+    spool, ends = Spool(record.SCHEMA), [0]
+    for file in itertools.chain.from_iterable(files_of):
+        ends.append(spool.extend(_tables_of(file, options, tolerance)).rows)
+    whole, tables = spool.table(), []
+    spans = iter(itertools.pairwise(ends))
     for path, files in zip(paths, files_of, strict=True):
-        parts = [_read_file(file, options, tolerance) for file in files]
+        parts = [
+            whole.slice(begin, end - begin) for begin, end in itertools.islice(spans, len(files))
+        ]
         if len(files) > 1 and not _share_labels(parts):
             names = [file.relative_to(path) for file in files]
             parts = [label(part, f"{name}:") for part, name in zip(parts, names, strict=True)]
@@ -254,19 +264,20 @@ def _hint(
         tolerance.hint += options_for(row, wanted)
 
 
-def _read_file(path: Path, options: Options, tolerance: Tolerance) -> Any:
-    """The record of one file."""
+def _tables_of(path: Path, options: Options, tolerance: Tolerance) -> Iterator[Any]:
+    """The record of one file, some rows at a time."""
     may_be_own = path.suffix in (".parquet", ".gz") and not options.fields
     own = own_record(path) if may_be_own else None
     if own is not None:
-        return own
-    tables = []
+        yield from own
+        return
     rollouts = _record_rows(path, options, tolerance)
+    is_empty = True
     while batch := list(itertools.islice(rollouts, ROWS_PER_BATCH)):
-        tables.append(pa.Table.from_pylist(batch, schema=record.SCHEMA))
-    if tables:
-        return pa.concat_tables(tables)
-    raise InputError(f"{path} is empty: it holds no rollouts")
+        yield pa.Table.from_pylist(batch, schema=record.SCHEMA)
+        is_empty = False
+    if is_empty:
+        raise InputError(f"{path} is empty: it holds no rollouts")
 
 
 def _record_rows(path: Path, options: Options, tolerance: Tolerance) -> Iterator[Row]:

@@ -81,6 +81,9 @@ SCHEMA = pa.schema(
     metadata={VERSION_KEY: VERSION},
 )
 
+ROWS_PER_GROUP = 1 << 16
+"""Of a Parquet file. A writer has a group's compressed columns in memory."""
+
 REQUIRED = ("group", "reward")
 """Columns that a table must have; the others may be absent where all of their values are null."""
 
@@ -99,7 +102,7 @@ def write(table: Any, path: str | Path) -> None:
 def write_parquet(table: Any, path: Path) -> None:
     """Write any table as Parquet to this very path; a full disk is an `InputError`."""
     try:
-        pq.write_table(table, path, compression="zstd")
+        pq.write_table(table, path, compression="zstd", row_group_size=ROWS_PER_GROUP)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error}") from None
 
@@ -117,8 +120,11 @@ def read_record(path: str | Path) -> Any:
     return parse_record(table, str(path))
 
 
-def parse_record(table: Any, where: str) -> Any:
-    """`table`, whose metadata must carry this version, checked; `where` begins the errors."""
+def parse_record(table: Any, where: str, before: int = 0) -> Any:
+    """`table`, whose metadata must carry this version, checked; `where` begins the errors.
+
+    `before` rows stand before it in its file.
+    """
     version = (table.schema.metadata or {}).get(VERSION_KEY)
     if version is None:
         raise InputError(f"{where}: not a rollout record; expected one that ktae has written")
@@ -129,7 +135,7 @@ def parse_record(table: Any, where: str) -> Any:
     elif found != VERSION:
         known = ", ".join((*RENAMED, VERSION))
         raise InputError(f"{where}: rollout record of version {found}; this ktae reads {known}")
-    return conform(table, where)
+    return conform(table, where, before)
 
 
 def without_words(table: Any) -> Any:
@@ -153,7 +159,7 @@ def require_single_columns(names: Sequence[str], where: str) -> None:
         raise InputError(f"{where}: {count} columns {name!r}; expected one")
 
 
-def conform(table: Any, where: str = "rollout record") -> Any:
+def conform(table: Any, where: str = "rollout record", before: int = 0) -> Any:
     """`table` with the record's columns in the record's types and order.
 
     Columns that are absent become null, but for those that are `REQUIRED`, and NaN in `reward` and
@@ -161,16 +167,16 @@ def conform(table: Any, where: str = "rollout record") -> Any:
 
     Raises:
         InputError: a column is unknown, absent or of another type, or a row breaks what the schema
-            promises; rows are counted from 1.
+            promises; rows are counted from `before` + 1.
     """
     require_single_columns(table.column_names, where)
     unknown = [name for name in table.column_names if name not in SCHEMA.names]
     if unknown:
         raise InputError(f"{where}: unknown column {unknown[0]!r}; other fields belong in 'extra'")
-    columns = [_conform_column(table, field, where) for field in SCHEMA]
+    columns = [_conform_column(table, field, where, before) for field in SCHEMA]
     metadata = (table.schema.metadata or {}) | SCHEMA.metadata
     result = pa.table(columns, schema=SCHEMA.with_metadata(metadata))
-    _check_rows(result, where)
+    _check_rows(result, where, before)
     return result
 
 
@@ -210,7 +216,7 @@ def pad(
     return ids_bt, mask_bt
 
 
-def _conform_column(table: Any, field: Any, where: str) -> Any:
+def _conform_column(table: Any, field: Any, where: str, before: int) -> Any:
     if field.name not in table.column_names:
         if field.name in REQUIRED:
             raise InputError(f"{where}: no column {field.name!r}")
@@ -225,18 +231,18 @@ def _conform_column(table: Any, field: Any, where: str) -> Any:
     if field.name in ("reward", "correct"):
         column = pc.if_else(pc.is_nan(column), None, column)
     if not field.nullable and column.null_count:
-        row = pc.index(pc.is_null(column), True).as_py() + 1
+        row = before + pc.index(pc.is_null(column), True).as_py() + 1
         raise InputError(f"{where}, row {row}: {field.name} is null; expected a value")
     return column
 
 
-def _check_rows(table: Any, where: str) -> None:
+def _check_rows(table: Any, where: str, before: int) -> None:
     """Whatever a type cannot say: finite rewards, known verdicts, aligned lists."""
 
     def require(holds: Any, message: str) -> None:
         row = pc.index(pc.fill_null(holds, True), False).as_py()
         if row >= 0:
-            raise InputError(f"{where}, row {row + 1}: {message}")
+            raise InputError(f"{where}, row {before + row + 1}: {message}")
 
     require(pc.is_finite(table["reward"]), "reward is not finite; expected a finite number")
     require(

@@ -33,7 +33,8 @@ def first_share(rollouts: Any, share: float) -> np.ndarray:
 
 def stated_answers(rollouts: Any) -> list[str | None]:
     """The answer that each of the B responses states, as it stands; None where it states none."""
-    found = (extract(text or "") for text in rollouts["response"].to_pylist())
+    chunks = rollouts["response"].chunks  # one after another: as objects, texts are large
+    found = (extract(text or "") for chunk in chunks for text in chunk.to_pylist())
     return [one.text.strip() if one else None for one in found]
 
 
