@@ -38,6 +38,13 @@ def test_report(run, tmp_path):
     assert "<title>ktae report: r.jsonl</title>" in page
 
 
+def test_a_report_of_some_groups_says_of_how_many(run):
+    result = run("report", "r.jsonl", "--groups", 1, "--json")
+    assert json.loads(result.out)["groups"] == {"all": 2, "shown": 1}
+    assert "1 of 2 groups are in the page" in result.err
+    assert "are in the page" not in run("report", "r.jsonl").err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

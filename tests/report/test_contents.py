@@ -213,6 +213,18 @@ def test_sample_says_so(meta, tmp_path):
     assert len(part["rollouts"]["length"]) == 4 * sum(part["groups"]["shown"])
 
 
+def test_a_page_of_so_many_groups_counts_them_all(tmp_path):
+    rows = [row | {"group": group} for group in range(20) for row in ROLLOUTS]
+    dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
+    whole, part = contents(dump), contents(dump, max_groups=6)
+    assert (whole.shown, part.shown) == ((20, 20), (6, 20))
+    whole, part = (json.loads(unpack(x.blocks["meta"])) for x in (whole, part))
+    assert sum(part["groups"]["shown"]) == 6
+    assert part["groups"]["credit_abs"] == whole["groups"]["credit_abs"]
+    assert part["totals"] == whole["totals"]
+    assert "24 of 80 rollouts are in this page" in titles(part)
+
+
 def test_sampled_page_in_a_browser(tmp_path, open_page):
     rows = [row | {"group": group} for group in range(20) for row in ROLLOUTS]
     path = write_lines(tmp_path / "r.jsonl", rows)

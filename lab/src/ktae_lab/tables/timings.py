@@ -93,6 +93,24 @@ def report() -> str:
     )
 
 
+def scale(rollouts: str) -> str:
+    """What each command costs on a dump of so many rollouts, beside what it did."""
+    found = newest("scale", "note", "command", "rollouts")
+    rows = []
+    for note, command, n in found:
+        if (note, n) == ("after", rollouts):
+            now, before = found["after", command, n], found.get(("before", command, n), {})
+            cells = [f"`{command}`" if command not in LIBRARIES else LIBRARIES[command]]
+            for name, unit in (("cpu_s", "s"), ("peak_mb", "MB")):
+                cells += [f"{float(of[name]):,.0f} {unit}" if of else "" for of in (now, before)]
+            rows.append([*cells, f"{now['page_mb']} MB" if now["page_mb"] else ""])
+    head = ["", "processor", "before", "peak memory", "before", "page"]
+    return markdown(head, rows)
+
+
+LIBRARIES = {"json.loads": "every line through Python's `json`", "pyarrow": "pyarrow's reader"}
+
+
 def _by_size(labels: Mapping[str, str], ratio: str) -> str:
     """A row a contender, a column a size; below, the first over the second."""
     rounds = list(_rounds(labels).values())
@@ -147,6 +165,7 @@ TABLES: dict[str, Table] = {
     "estimator-beside-verl": beside_verl,
     "driver": driver,
     "report": report,
+    "scale": scale,
 }
 NUMBERS: dict[str, Number] = {
     "estimator-time": estimator_time,
