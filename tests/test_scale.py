@@ -2,11 +2,14 @@
 
 import csv
 import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from ktae.rollouts.tokens import load_tokenizer, tokenize
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
@@ -53,3 +56,21 @@ def test_verl_s_own_advantages(tmp_path):
     assert [row["adv_estimator"] for row in rows] == ["grpo", "ktae"]
     assert {(row["prompts"], row["rollouts"]) for row in rows} == {("4", "64")}
     assert {row["share_of_7b_step"] for row in rows} == {""}, "a share of another step than this"
+
+
+@pytest.mark.slow
+def test_commands_on_a_random_dump(tmp_path):
+    sizes = ("--rollouts", "32", "--dumps", tmp_path, "--only", "pyarrow", "score", "report")
+    _, rows = rows_of("scale.py", tmp_path, *sizes)
+    assert [(row["command"], row["rollouts"]) for row in rows] == [
+        ("pyarrow", "32"), ("score", "32"), ("report", "32")
+    ]  # fmt: skip
+    assert [bool(row["page_mb"]) for row in rows] == [False, False, True]
+    assert all(float(row["cpu_s"]) > 0 and float(row["peak_mb"]) > 0 for row in rows)
+    dump = (tmp_path / "rollouts-32.jsonl").read_bytes()
+    again = [sys.executable, BENCHMARKS / "random_dump.py", tmp_path, "--rollouts", "32"]
+    subprocess.run(again, check=True, capture_output=True)
+    assert (tmp_path / "rollouts-32.jsonl").read_bytes() == dump
+    tokenizer = load_tokenizer(str(tmp_path / "tokenizer"))
+    for row in map(json.loads, dump.splitlines()):
+        assert tokenize(tokenizer, [row["response"]])[0].tolist() == row["token_ids"]

@@ -30,6 +30,8 @@ from ktae.errors import InputError
 from ktae.estimators import PRESETS, Estimator, preset
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from rich.table import Table
 
@@ -172,16 +174,16 @@ def _vocabulary(tokenizer: str | None, chosen: dict[str, Estimator]) -> Vocabula
 
 def _looked_at(
     dump: Dump, until: float | None, before_answer: bool
-) -> tuple[np.ndarray | None, list[str | None]]:
+) -> tuple[np.ndarray | None, Sequence[str | None]]:
     """How many tokens of each rollout, and the answers that the rollouts give."""
     from ktae.validity import prefixes
 
+    if until is not None:
+        return prefixes.first_share(dump.rollouts, until), prefixes.AskedAnswers(dump.rollouts)
+    if not before_answer:
+        return None, prefixes.AskedAnswers(dump.rollouts)
     stated = prefixes.stated_answers(dump.rollouts)
     answers = prefixes.without_blanks(stated)
-    if until is not None:
-        return prefixes.first_share(dump.rollouts, until), answers
-    if not before_answer:
-        return None, answers
     before = prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts, stated)
     if before.unanswered:
         note(

@@ -38,6 +38,27 @@ def stated_answers(rollouts: Any) -> list[str | None]:
     return [one.text.strip() if one else None for one in found]
 
 
+class AskedAnswers(Sequence[str | None]):
+    """`without_blanks` of the `stated_answers` of B responses, each found when it is asked for.
+
+    Held-out pairs of a large dump ask for those of some groups.
+    """
+
+    def __init__(self, rollouts: Any) -> None:
+        self._texts = rollouts["response"]
+        self._found: dict[int, str | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __getitem__(self, row: Any) -> Any:
+        """The answer of one response."""
+        if row not in self._found:
+            found = extract(self._texts[int(row)].as_py() or "")
+            self._found[row] = without_blanks([found.text.strip()])[0] if found else None
+        return self._found[row]
+
+
 def without_blanks(answers: Iterable[str | None]) -> list[str | None]:
     """Answers as they are compared with each other."""
     return [answer if answer is None else re.sub(r"\s+", "", answer) for answer in answers]

@@ -100,7 +100,7 @@ def scale(rollouts: str) -> str:
     for note, command, n in found:
         if (note, n) == ("after", rollouts):
             now, before = found["after", command, n], found.get(("before", command, n), {})
-            cells = [f"`{command}`" if command not in LIBRARIES else LIBRARIES[command]]
+            cells = [LIBRARIES.get(command, f"`{command}`")]
             for name, unit in (("cpu_s", "s"), ("peak_mb", "MB")):
                 cells += [f"{float(of[name]):,.0f} {unit}" if of else "" for of in (now, before)]
             rows.append([*cells, f"{now['page_mb']} MB" if now["page_mb"] else ""])
