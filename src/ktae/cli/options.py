@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,6 @@ import typer
 
 from ktae.errors import InputError
 from ktae.estimators import KINDS, PRESETS, Estimator, from_section, to_section
-from ktae.files.hub import check_local_or_hub
 
 DEVICES = ("cpu", "cuda")
 
@@ -136,14 +134,6 @@ JsonFile = Annotated[
         "--output", "-o", metavar="FILE", help="Write to this file what --json would print."
     ),
 ]
-
-
-def check(tokenizer: str | None, threshold: float) -> None:
-    """Raise an InputError for options that cannot be meant."""
-    if not math.isfinite(threshold):
-        raise InputError(f"--threshold is {threshold}; expected a finite number")
-    if tokenizer is not None:
-        check_local_or_hub("tokenizer", tokenizer)
 
 
 def require_folder(option: str, path: Path | None) -> None:

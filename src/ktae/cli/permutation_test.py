@@ -7,22 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ktae.cli.options import (
-    Correctness,
     EstimatorName,
-    Fields,
-    Inputs,
     JsonFile,
-    MaxResponse,
-    PoolModels,
     Settings,
-    Threshold,
-    TokenizerName,
-    check,
     estimator_of,
     require_folder,
 )
 from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import load_dump, note_single_tokens, note_unit
+from ktae.cli.reading import Reading, note_single_tokens, note_unit, reads_rollouts
 from ktae.cli.tables import make_table
 from ktae.estimators import preset
 
@@ -45,16 +37,11 @@ evidence.
 """
 
 
+@reads_rollouts
 def permutation_test(
-    inputs: Inputs,
-    tokenizer: TokenizerName = None,
+    reading: Reading,
     estimator: EstimatorName = None,
     settings: Settings = None,
-    threshold: Threshold = 0.0,
-    correctness: Correctness = None,
-    field: Fields = None,
-    pool_models: PoolModels = None,
-    max_response: MaxResponse = None,
     permutations: Annotated[
         int, typer.Option(min=1, metavar="N", help="Permute the labels so many times.")
     ] = 20,
@@ -69,14 +56,10 @@ def permutation_test(
 
     from ktae.validity import permutation
 
-    check(tokenizer, threshold)
-    asked = estimator_of(estimator, settings, inputs)
+    asked = estimator_of(estimator, settings, reading.inputs)
     require_folder("--output", output)
     screen = Screen(as_json)
-    dump = load_dump(
-        inputs, tokenizer, threshold=threshold, correctness=correctness, field=field,
-        pool_models=pool_models, max_response=max_response,
-    )  # fmt: skip
+    dump = reading.load()
     chosen = asked or dump.estimator or preset("paper")
     with Console(stderr=True).status("permuting"):
         found = permutation.permutation_test(

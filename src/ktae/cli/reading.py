@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
+import math
 import shlex
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ktae.cli.options import fields_of
+from ktae.cli.options import (
+    Correctness,
+    Fields,
+    Inputs,
+    MaxResponse,
+    PoolModels,
+    Threshold,
+    TokenizerName,
+    fields_of,
+)
+from ktae.errors import InputError
 from ktae.estimators import Estimator
+from ktae.files.hub import check_local_or_hub
 from ktae.files.text import printable
 
 if TYPE_CHECKING:
@@ -19,39 +33,66 @@ if TYPE_CHECKING:
     from ktae.rollouts.tolerance import Tolerance
 
 
-def load_dump(
-    inputs: Sequence[Path],
-    tokenizer: Any,
-    *,
-    threshold: float,
-    correctness: str | None,
-    field: Sequence[str] | None,
-    pool_models: bool | None,
-    max_response: int | None,
-    strict: bool = False,
-) -> Dump:
-    """The rollouts that the options of a command name, at least one; what is noted is on stderr.
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """What is read and how: the arguments and options that commands over rollouts share."""
 
-    `strict` refuses a row that cannot be used, and makes up for nothing that a row lacks.
-    """
-    from rich.console import Console
+    inputs: Inputs
+    tokenizer: TokenizerName = None
+    threshold: Threshold = 0.0
+    correctness: Correctness = None
+    field: Fields = None
+    pool_models: PoolModels = None
+    max_response: MaxResponse = None
 
-    from ktae.report import inputs as reading
+    def __post_init__(self) -> None:
+        """Raise an InputError for options that cannot be meant."""
+        if not math.isfinite(self.threshold):
+            raise InputError(f"--threshold is {self.threshold}; expected a finite number")
+        if self.tokenizer is not None:
+            check_local_or_hub("tokenizer", self.tokenizer)
 
-    with Console(stderr=True).status("reading"):
-        dump = reading.load(
-            inputs,
-            tokenizer,
-            threshold=threshold,
-            correctness=correctness,
-            fields=fields_of(field),
-            pool_models=pool_models,
-            max_response=max_response,
-            strict=strict,
-        )
-        reading.require_rollouts(dump)
-    note_reading(dump.tolerance, len(dump.rollouts))
-    return dump
+    def options(self) -> dict[str, Any]:
+        """Those of `ktae.report.inputs.load` and `ktae.report.write_report`."""
+        return {
+            "tokenizer": self.tokenizer,
+            "threshold": self.threshold,
+            "correctness": self.correctness,
+            "fields": fields_of(self.field),
+            "pool_models": self.pool_models,
+            "max_response": self.max_response,
+        }
+
+    def load(self, **replaced: Any) -> Dump:
+        """The rollouts, at least one; what is noted about them is on stderr.
+
+        Args:
+            replaced: options of `ktae.report.inputs.load` that are not the command's.
+        """
+        from rich.console import Console
+
+        from ktae.report import inputs as reading
+
+        with Console(stderr=True).status("reading"):
+            dump = reading.load(self.inputs, **self.options() | replaced)
+            reading.require_rollouts(dump)
+        note_reading(dump.tolerance, len(dump.rollouts))
+        return dump
+
+
+def reads_rollouts(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the arguments and options of `Reading` in place of its first parameter."""
+    own = inspect.signature(command, eval_str=True)
+    shared = inspect.signature(Reading, eval_str=True).parameters
+    parameters = [*shared.values(), *list(own.parameters.values())[1:]]
+
+    @functools.wraps(command)
+    def expanded(**given: Any) -> None:
+        command(Reading(**{name: given.pop(name) for name in shared}), **given)
+
+    expanded.__dict__["__signature__"] = own.replace(parameters=parameters)
+    expanded.__annotations__ = {one.name: one.annotation for one in parameters}
+    return expanded
 
 
 def note_unit(dump: Dump) -> None:

@@ -12,29 +12,20 @@ from typing import Annotated, Any
 import typer
 
 from ktae.cli.options import (
-    Correctness,
     EstimatorName,
-    Fields,
-    Inputs,
-    MaxResponse,
-    PoolModels,
     Settings,
-    Threshold,
-    TokenizerName,
-    check,
     estimator_of,
-    fields_of,
     require_folder,
 )
 from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import note, note_reading, note_unit
+from ktae.cli.reading import Reading, note, note_reading, note_unit, reads_rollouts
 from ktae.errors import InputError
 from ktae.files.text import printable
 
 
+@reads_rollouts
 def report(
-    inputs: Inputs,
-    tokenizer: TokenizerName = None,
+    reading: Reading,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -46,11 +37,6 @@ def report(
     ] = None,
     estimator: EstimatorName = None,
     settings: Settings = None,
-    threshold: Threshold = 0.0,
-    correctness: Correctness = None,
-    field: Fields = None,
-    pool_models: PoolModels = None,
-    max_response: MaxResponse = None,
     title: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="Give the page this title [default: the inputs' names]."),
@@ -106,15 +92,8 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Explain a rollout dump: one HTML file that needs no network and no server."""
-    check(tokenizer, threshold)
-    options: dict[str, Any] = {
-        "tokenizer": tokenizer,
-        "estimator": estimator_of(estimator, settings, inputs),
-        "threshold": threshold,
-        "correctness": correctness,
-        "fields": fields_of(field),
-        "pool_models": pool_models,
-        "max_response": max_response,
+    options = reading.options() | {
+        "estimator": estimator_of(estimator, settings, reading.inputs),
         "max_tokens": max_tokens,
         "max_groups": groups,
         "regrade": regrade,
@@ -124,11 +103,11 @@ def report(
             raise InputError(f"--watch serves the page and writes no file; leave out {output}")
         if as_json:
             raise InputError("--watch serves the page and prints no numbers; leave out --json")
-        _watch(inputs, title, host, port, options)
+        _watch(reading.inputs, title, host, port, options)
     elif host is not None or port is not None:
         raise InputError("--host and --port belong to --watch, which is not given")
     else:
-        _write(Screen(as_json), inputs, output or Path("report.html"), title, options)
+        _write(Screen(as_json), reading.inputs, output or Path("report.html"), title, options)
 
 
 def _write(

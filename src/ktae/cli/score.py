@@ -11,21 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ktae.cli.options import (
-    Correctness,
     EstimatorName,
-    Fields,
-    Inputs,
-    MaxResponse,
-    PoolModels,
     Settings,
-    Threshold,
-    TokenizerName,
-    check,
     estimator_of,
     require_folder,
 )
 from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import load_dump, note, note_single_tokens, note_unit
+from ktae.cli.reading import Reading, note, note_single_tokens, note_unit, reads_rollouts
 from ktae.errors import InputError
 from ktae.estimators import Estimator, preset
 from ktae.files.text import printable, visible
@@ -65,16 +57,11 @@ Output = Annotated[
 ]
 
 
+@reads_rollouts
 def score(
-    inputs: Inputs,
-    tokenizer: TokenizerName = None,
+    reading: Reading,
     estimator: EstimatorName = None,
     settings: Settings = None,
-    threshold: Threshold = 0.0,
-    correctness: Correctness = None,
-    field: Fields = None,
-    pool_models: PoolModels = None,
-    max_response: MaxResponse = None,
     output: Output = Path("scores.parquet"),
     top: Annotated[
         int, typer.Option(min=1, metavar="N", help="Show so many tokens for, and so many against.")
@@ -97,17 +84,13 @@ def score(
     from ktae.report.inputs import own_tokenizer
     from ktae.rollouts import tokens
 
-    check(tokenizer, threshold)
-    asked = estimator_of(estimator, settings, inputs)
-    tokens_out = _output_paths(output, inputs)
+    asked = estimator_of(estimator, settings, reading.inputs)
+    tokens_out = _output_paths(output, reading.inputs)
     screen = Screen(as_json)
     started = time.perf_counter()
-    named = tokenizer or own_tokenizer(inputs)
+    named = reading.tokenizer or own_tokenizer(reading.inputs)
     loaded = tokens.load_tokenizer(str(named)) if named else None
-    dump = load_dump(
-        inputs, loaded, threshold=threshold, correctness=correctness, field=field,
-        pool_models=pool_models, max_response=max_response, strict=True,
-    )  # fmt: skip
+    dump = reading.load(tokenizer=loaded, strict=True)
     chosen = asked or dump.estimator or preset("paper")
     words = _words(dump)
     with Console(stderr=True).status("scoring"):

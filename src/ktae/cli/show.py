@@ -7,24 +7,17 @@ from typing import Annotated
 import typer
 
 from ktae.cli.options import (
-    Correctness,
     EstimatorName,
-    Fields,
-    Inputs,
-    MaxResponse,
-    PoolModels,
     Settings,
-    Threshold,
-    TokenizerName,
-    check,
     estimator_of,
 )
 from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import load_dump, note_single_tokens, note_unit
+from ktae.cli.reading import Reading, note_single_tokens, note_unit, reads_rollouts
 
 
+@reads_rollouts
 def show(
-    inputs: Inputs,
+    reading: Reading,
     group: Annotated[
         str | None,
         typer.Option(metavar="LABEL", help="Show this group [default: the first mixed one]."),
@@ -35,14 +28,8 @@ def show(
             metavar="N", help="Show the group at this training step [default: the first]."
         ),
     ] = None,
-    tokenizer: TokenizerName = None,
     estimator: EstimatorName = None,
     settings: Settings = None,
-    threshold: Threshold = 0.0,
-    correctness: Correctness = None,
-    field: Fields = None,
-    pool_models: PoolModels = None,
-    max_response: MaxResponse = None,
     as_json: AsJson = False,
 ) -> None:
     """Show one group: every token coloured by its credit, or with its credit beside it.
@@ -52,13 +39,9 @@ def show(
     """
     from ktae.report import terminal
 
-    check(tokenizer, threshold)
-    chosen = estimator_of(estimator, settings, inputs)
+    chosen = estimator_of(estimator, settings, reading.inputs)
     screen = Screen(as_json)
-    dump = load_dump(
-        inputs, tokenizer, threshold=threshold, correctness=correctness, field=field,
-        pool_models=pool_models, max_response=max_response,
-    )  # fmt: skip
+    dump = reading.load()
     shown = terminal.scored_group(dump, group, step, chosen)
     note_unit(dump)
     terminal.show_group(screen.console, shown)

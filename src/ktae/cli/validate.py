@@ -8,23 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ktae.cli.options import (
-    Correctness,
-    Fields,
-    Inputs,
     JsonFile,
-    MaxResponse,
-    PoolModels,
     Settings,
-    Threshold,
-    TokenizerName,
-    check,
     estimator_of,
     one_of,
     require_folder,
     with_settings,
 )
 from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import load_dump, note, note_unit
+from ktae.cli.reading import Reading, note, note_unit, reads_rollouts
 from ktae.cli.tables import make_table
 from ktae.errors import InputError
 from ktae.estimators import PRESETS, Estimator, preset
@@ -47,9 +39,9 @@ majority      a baseline: the answer that more of the other rollouts give
 """
 
 
+@reads_rollouts
 def validate(
-    inputs: Inputs,
-    tokenizer: TokenizerName = None,
+    reading: Reading,
     estimators: Annotated[
         list[str] | None,
         typer.Option(
@@ -63,11 +55,6 @@ def validate(
         ),
     ] = None,
     settings: Settings = None,
-    threshold: Threshold = 0.0,
-    correctness: Correctness = None,
-    field: Fields = None,
-    pool_models: PoolModels = None,
-    max_response: MaxResponse = None,
     until: Annotated[
         float | None,
         typer.Option(
@@ -103,23 +90,19 @@ def validate(
     from ktae.validity import held_out
     from ktae.validity.advice import advice
 
-    check(tokenizer, threshold)
     if until is not None and before_answer:
         raise InputError("--until and --before-answer exclude each other; give one")
     if until is not None and not 0 < until <= 1:
         raise InputError(f"--until is {until:g}; expected a number above 0, at most 1")
-    chosen = _estimators(estimators, settings, inputs)
+    chosen = _estimators(estimators, settings, reading.inputs)
     _check_outputs(output, plot)
     screen = Screen(as_json)
-    dump = load_dump(
-        inputs, tokenizer, threshold=threshold, correctness=correctness, field=field,
-        pool_models=pool_models, max_response=max_response,
-    )  # fmt: skip
+    dump = reading.load()
     keep, answers = _looked_at(dump, until, before_answer)
     with Console(stderr=True).status("holding out"):
         found = held_out.held_out_pairs(
             dump.rollouts, chosen, keep=keep, answers=answers, pairs=pairs, seed=seed,
-            vocabulary=_vocabulary(tokenizer, chosen),
+            vocabulary=_vocabulary(reading.tokenizer, chosen),
         )  # fmt: skip
     note_unit(dump)
     advised = advice(found)
