@@ -16,19 +16,27 @@ from ktae.backends._cpu_statistics import (
     table_row,
 )
 from ktae.backends._kernel import jit
-from ktae.backends.unit_kernels import NO_ERROR, length_of, ngram_keys
+from ktae.backends.unit_kernels import NO_ERROR, length_of, ngram_keys, token_keys
 
 INITIAL_BITS = 10
 
 TOO_SMALL = -1
 TOKEN_BITS = 31
 
+SINGLE_FALSE, SINGLE_TRUE, FIRST_INDEX = 1, 2, 3
+"""The index of all keys that occur once in an incorrect, in a correct rollout of the group and
+nowhere else; and that of the first other key."""
+
+CELLS_PER_KEY, CELLS_PER_WORD = 8, 32
+FEW = 4
+"""Singles are looked for where fewer than one key in so many has been seen before."""
+
 
 class Workspace(NamedTuple):
     """What one thread counts a group in, reused from group to group.
 
-    The distinct keys of a group (token ids, or those of larger units) have indices from 1 in the
-    order in which they first occur, so that frequent ones lie side by side. `table` finds the
+    The distinct keys of a group (token ids, or those of larger units) have indices in the order
+    in which they first occur, so that frequent ones lie side by side. `table` finds the
     index; the rest is read by it.
     """
 
@@ -103,19 +111,60 @@ def _is_ignored(token, ignored):
 
 
 @jit
-def _count_rollout(keys, number, shift, score, ignored, stamp, space, n_used):
+def _mark_ignored(keys, ignored):
+    """Mark ignored tokens by the complement of their index; return how many there are."""
+    n = 0
+    for t in range(len(keys)):
+        if _is_ignored(keys[t], ignored):
+            keys[t] = ~IGNORED
+            n += 1
+    return n
+
+
+@jit
+def mark_singles(keys, bounds, correct, cells):
+    """Mark keys that occur once in a group by the complement of their index, if most keys do.
+
+    Most n-grams do, and what a table would cost them is most of the time. A key is no single if its
+    cell, of two bits, has been seen twice: most others are. Returns whether this was worth it, and
+    `cells`, (n,) uint64 and 0 throughout, or more of them.
+    """
+    n_keys, n_words = bounds[len(correct)], 1
+    while n_words * CELLS_PER_WORD < CELLS_PER_KEY * n_keys:
+        n_words *= 2
+    if n_words > len(cells):
+        cells = np.zeros(n_words, dtype=np.uint64)
+    last_word, one, seen = np.uint64(n_words - 1), np.uint64(1), 0
+    for t in range(n_keys):
+        key = np.uint64(keys[t])
+        cell = one << (key & np.uint64(31)) * np.uint64(2)
+        word = cells[key >> np.uint64(5) & last_word]
+        seen += word & cell != 0
+        cells[key >> np.uint64(5) & last_word] = word | cell | (word & cell) << one
+    few = FEW * seen < n_keys
+    for i in range(len(correct) if few else 0):
+        index = np.int32(~SINGLE_TRUE if correct[i] == 1 else ~SINGLE_FALSE)
+        for t in range(bounds[i], bounds[i + 1]):
+            key = np.uint64(keys[t])
+            twice = np.uint64(2) << (key & np.uint64(31)) * np.uint64(2)
+            is_single = cells[key >> np.uint64(5) & last_word] & twice == 0
+            keys[t] = index if is_single else keys[t]
+    cells[:n_words] = 0
+    return few, cells
+
+
+@jit
+def _count_rollout(keys, number, shift, score, stamp, space, n_used):
     """Count one rollout's keys, and put each one's index in its place.
 
-    `score` is None without graded scores, and its branch then not compiled. Returns the number of
-    used indices, and how many keys counted.
+    A negative one is the complement of its index. `score` is None without graded scores, and its
+    branch then not compiled. Returns the number of used indices.
     """
     table, last, counts = space.table, space.last, space.counts
     bits, last_slot = np.uint64(space.bits), np.uint64(len(table) - 1)
-    tokens = len(keys)
     for t in range(len(keys)):
-        if len(ignored) > 0 and _is_ignored(keys[t], ignored):
-            keys[t] = IGNORED
-            tokens -= 1
+        if keys[t] < 0:
+            keys[t] = ~keys[t]
             continue
         key = np.uint64(keys[t])
         entry = (stamp << TOKEN_BITS | key) << bits
@@ -132,7 +181,7 @@ def _count_rollout(keys, number, shift, score, ignored, stamp, space, n_used):
         if score is not None:
             space.scores[index, 0] += (not again) * score
             space.scores[index, 1] += score
-    return n_used, tokens
+    return n_used
 
 
 @jit
@@ -158,13 +207,13 @@ def read_keys(ids, mask, id_rows, mask_rows, rows, size, lengths, bounds, keys):
     bounds[0] = 0
     for i in range(len(rows)):
         lengths[i] = length_of(mask[mask_rows[i]])
-        n, bad = ngram_keys(
-            ids[id_rows[i], : lengths[i]], mask[mask_rows[i], : lengths[i]], size,
-            keys[bounds[i] :],
-        )  # fmt: skip
-        bounds[i + 1] = bounds[i] + n
+        own = keys[bounds[i] :]
+        n, bad = token_keys(ids[id_rows[i], : lengths[i]], mask[mask_rows[i], : lengths[i]], own)
         if bad >= 0:
             return rows[i], bad
+        if size > 1:
+            ngram_keys(own[:n], size)
+        bounds[i + 1] = bounds[i] + n
     return NO_ERROR, 0
 
 
@@ -173,36 +222,41 @@ def count_keys(keys, bounds, first, correct, scores, ignored, stamp, space, n_us
     """Fill `space` with the keys of a group's known rollouts, and put their indices in their place.
 
     These rollouts are the group's from number `first` on. `tokens[i]` becomes how many keys of
-    rollout i count. `scores` is None without graded scores. `n_used` is IGNORED + 1, or what
-    earlier rollouts of the group have left. Returns one more than the distinct keys, or TOO_SMALL.
+    rollout i count. `scores` is None without graded scores. `n_used` is IGNORED + 1, FIRST_INDEX
+    after `mark_singles`, or what earlier rollouts of the group have left. Returns one more than the
+    largest index, or TOO_SMALL.
     """
     for i in range(len(correct)):
         own, number = keys[bounds[i] : bounds[i + 1]], np.int32(first + i + 1)
         tokens[i] = 0
         if correct[i] < 0:
             continue
+        tokens[i] = len(own)
+        if len(ignored) > 0:
+            tokens[i] -= _mark_ignored(own, ignored)
         if scores is not None:
-            n_used, tokens[i] = _count_rollout(
-                own, number, np.int64(0), scores[i], ignored, stamp, space, n_used
-            )
+            n_used = _count_rollout(own, number, np.int64(0), scores[i], stamp, space, n_used)
         else:
             shift = 32 * np.int64(correct[i])
-            n_used, tokens[i] = _count_rollout(
-                own, number, shift, None, ignored, stamp, space, n_used
-            )
+            n_used = _count_rollout(own, number, shift, None, stamp, space, n_used)
         if 2 * n_used > len(space.table):
             return TOO_SMALL
     return n_used
 
 
 @jit
-def _spread(indices, mask, credit, base, known, on_top, out):
+def _spread(indices, mask, credit, base, on_top, out):
     """Write one rollout's credit plus `base`, or add it to what is there."""
+    if len(indices) == len(mask):  # no holes, as a rule: without a branch it takes half the time
+        for t in range(len(mask)):
+            value = np.float32(base + credit[np.uint32(indices[t])])
+            out[t] = out[t] + value if on_top else value
+        return
     n = 0
     for t in range(len(mask)):
         if mask[t] != 0:
-            value = base + (credit[indices[n]] if known else 0.0)
-            out[t] = out[t] + np.float32(value) if on_top else value
+            value = np.float32(base + credit[indices[n]])
+            out[t] = out[t] + value if on_top else value
             n += 1
 
 
@@ -220,12 +274,14 @@ def spread_keys(
         row, own, known = rows[i], keys[bounds[i] : bounds[i + 1]], correct[i] >= 0
         if (look_up and not known) or (known and not indexed):
             _find_rollout(own, stamp, space)
-            known = True
-        if known or base[row] != 0.0:
-            _spread(
-                own, mask[mask_rows[i], : lengths[i]], space.credit,
-                0.0 * base[row] if on_top else base[row], known, on_top, out[row],
-            )  # fmt: skip
+        elif not known:
+            if base[row] == 0.0:
+                continue
+            own[:] = IGNORED
+        _spread(
+            own, mask[mask_rows[i], : lengths[i]], space.credit,
+            0.0 * base[row] if on_top else base[row], on_top, out[row],
+        )  # fmt: skip
 
 
 @jit
@@ -271,7 +327,7 @@ def score_groups(
     lengths, tokens = np.empty(largest, dtype=np.int64), np.empty(largest, dtype=np.int64)
     bounds = np.empty(largest + 1, dtype=np.int64)
     keys = np.empty(largest * ids.shape[1], dtype=np.int32)
-    unknown = np.full(largest, -1, dtype=np.int8)
+    unknown, cells = np.full(largest, -1, dtype=np.int8), np.zeros(1, dtype=np.uint64)
     bad_row, bad_column = NO_ERROR, 0
     for g in range(len(starts) - 1):
         group = slice(starts[g], starts[g + 1])
@@ -290,11 +346,16 @@ def score_groups(
                     bad_row, bad_column = row, column
                 if bad_row != NO_ERROR:
                     break
-                stamp = next_filling(space)
+                stamp, n_used = next_filling(space), IGNORED + 1
+                if scores is None and sizes[u] > 1 and not look_up:
+                    marked, cells = mark_singles(keys, bounds, verdicts, cells)
+                    if marked:
+                        n_used = FIRST_INDEX
+                        space.counts[2 * SINGLE_FALSE] = 1
+                        space.counts[2 * SINGLE_TRUE] = 1 << 32
                 n_used = count_keys(
-                    keys, bounds, 0, verdicts, own_scores, ignored, stamp, space, IGNORED + 1,
-                    tokens,
-                )  # fmt: skip
+                    keys, bounds, 0, verdicts, own_scores, ignored, stamp, space, n_used, tokens
+                )
                 if n_used != TOO_SMALL:
                     break
                 space = workspace(ids.shape[1], space.bits + 1, scores is not None)

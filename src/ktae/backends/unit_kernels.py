@@ -56,26 +56,40 @@ def length_of(mask):
 
 
 @jit
-def ngram_keys(ids, mask, n, keys):
-    """Write the keys of one rollout's tokens (`n` 1: their ids), bigrams (2) or trigrams (3), one
-    after another; return how many, and the position of a bad token id (-1: none)."""
+def token_keys(ids, mask, keys):
+    """Write the ids of one rollout's tokens, one after another; return how many, and the position
+    of a bad one (-1: none)."""
+    count, bad = 0, False
+    for t in range(len(mask)):
+        count += mask[t] != 0
+    if count == len(mask):  # no holes, as a rule: without a branch many tokens are done at a time
+        for t in range(len(mask)):
+            keys[t] = np.int32(ids[t])
+            bad |= (ids[t] < 0) | (ids[t] > MAX_TOKEN_ID)
+        if not bad:
+            return count, -1
     count = 0
-    one = two = np.uint64(0)  # the states of the last token, and of the last two
     for t in range(len(mask)):
         if mask[t] == 0:
             continue
         token = np.int64(ids[t])
         if token < 0 or token > MAX_TOKEN_ID:
             return count, t
-        if n == 1:
-            keys[count] = np.int32(token)
-        else:
-            three = mix(two, token)
-            two = mix(one, token)
-            one = mix(np.uint64(0), token)
-            keys[count] = finish(two if n == 2 else three)
+        keys[count] = np.int32(token)
         count += 1
     return count, -1
+
+
+@jit
+def ngram_keys(keys, n):
+    """Put the keys of bigrams (`n` 2) or trigrams (3) in the place of one rollout's tokens."""
+    one = two = np.uint64(0)  # the states of the last token, and of the last two
+    for t in range(len(keys)):
+        token = np.int64(keys[t])
+        three = mix(two, token)
+        two = mix(one, token)
+        one = mix(np.uint64(0), token)
+        keys[t] = finish(two if n == 2 else three)
 
 
 @jit
@@ -84,9 +98,10 @@ def ngram_rows(ids, mask, n, out):
     keys = np.empty(ids.shape[1], dtype=np.int32)
     for i in range(len(ids)):
         length = length_of(mask[i])
-        _, bad = ngram_keys(ids[i, :length], mask[i, :length], n, keys)
+        count, bad = token_keys(ids[i, :length], mask[i, :length], keys)
         if bad >= 0:
             return i, bad
+        ngram_keys(keys[:count], n)
         count = 0
         for t in range(length):
             if mask[i, t] != 0:
