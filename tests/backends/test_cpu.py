@@ -18,7 +18,7 @@ from ktae.backends import _kernel_cache, cpu
 def test_group_numbers_are_used_again_only_in_a_cleared_table() -> None:
     """With 30 bits for indices, 3 are left for the group: 7 groups, then the table is cleared."""
     table, fillings = np.zeros(8, dtype=np.uint64), np.zeros(1, dtype=np.int64)
-    space = kernels.Workspace(30, table, fillings, *[np.zeros(1)] * 4)
+    space = kernels.Workspace(30, table, fillings, *[np.zeros(1)] * 5)
     stamps = []
     for g in range(20):
         space.table[0] = 1 + g

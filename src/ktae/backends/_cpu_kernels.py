@@ -60,19 +60,24 @@ class Workspace(NamedTuple):
     groups."""
     credit: np.ndarray
     """(n_slots,) float32"""
+    cells: np.ndarray
+    """(n_words,) uint64, 32 cells each, for `_mark_singles`. 0 between groups."""
 
 
-@jit
-def workspace(width, bits, graded):
-    """At least 2**bits slots. Before each rollout at most half of them are used, so that with
-    four times a rollout's length the table cannot fill up within one."""
-    while 1 << bits < 4 * width:
-        bits += 1
+def workspace(largest: int, width: int, bits: int, graded: bool) -> Workspace:
+    """For groups of at most `largest` rollouts, with at least 2**bits slots.
+
+    Before each rollout at most half of the slots are used, so that with four times a rollout's
+    length the table cannot fill up within one.
+    """
+    bits = max(bits, (4 * width - 1).bit_length() if width else 0)
     n_slots = 1 << bits
+    n_words = 1 << (largest * width * CELLS_PER_KEY // CELLS_PER_WORD).bit_length()
     return Workspace(
         bits, np.zeros(n_slots, dtype=np.uint64), np.zeros(1, dtype=np.int64),
         np.zeros(n_slots, dtype=np.int32), np.zeros(2 * n_slots, dtype=np.int64),
         np.zeros((n_slots if graded else 0, 2)), np.zeros(n_slots, dtype=np.float32),
+        np.zeros(n_words, dtype=np.uint64),
     )  # fmt: skip
 
 
@@ -80,7 +85,8 @@ def workspace(width, bits, graded):
 def next_filling(space):
     """The number of a new filling of the table, from 1; when they are used up it is cleared."""
     if space.fillings[0] == (1 << (64 - TOKEN_BITS - space.bits)) - 1:
-        space.table[:] = 0
+        for slot in range(len(space.table)):
+            space.table[slot] = 0
         space.fillings[0] = 0
     space.fillings[0] += 1
     return np.uint64(space.fillings[0])
@@ -122,25 +128,22 @@ def _mark_ignored(keys, ignored):
 
 
 @jit
-def mark_singles(keys, bounds, correct, cells):
+def _mark_singles(keys, bounds, correct, cells):
     """Mark keys that occur once in a group by the complement of their index, if most keys do.
 
     Most n-grams do, and what a table would cost them is most of the time. A key is no single if its
-    cell, of two bits, has been seen twice: most others are. Returns whether this was worth it, and
-    `cells`, (n,) uint64 and 0 throughout, or more of them.
+    cell, of two bits, has been seen twice: most others are. Returns whether they do.
     """
     n_keys, n_words = bounds[len(correct)], 1
     while n_words * CELLS_PER_WORD < CELLS_PER_KEY * n_keys:
         n_words *= 2
-    if n_words > len(cells):
-        cells = np.zeros(n_words, dtype=np.uint64)
     last_word, one, seen = np.uint64(n_words - 1), np.uint64(1), 0
     for t in range(n_keys):
         key = np.uint64(keys[t])
         cell = one << (key & np.uint64(31)) * np.uint64(2)
-        word = cells[key >> np.uint64(5) & last_word]
-        seen += word & cell != 0
-        cells[key >> np.uint64(5) & last_word] = word | cell | (word & cell) << one
+        before = cells[key >> np.uint64(5) & last_word]
+        seen += before & cell != 0
+        cells[key >> np.uint64(5) & last_word] = before | cell | (before & cell) << one
     few = FEW * seen < n_keys
     for i in range(len(correct) if few else 0):
         index = np.int32(~SINGLE_TRUE if correct[i] == 1 else ~SINGLE_FALSE)
@@ -149,8 +152,9 @@ def mark_singles(keys, bounds, correct, cells):
             twice = np.uint64(2) << (key & np.uint64(31)) * np.uint64(2)
             is_single = cells[key >> np.uint64(5) & last_word] & twice == 0
             keys[t] = index if is_single else keys[t]
-    cells[:n_words] = 0
-    return few, cells
+    for word in range(n_words):
+        cells[word] = 0
+    return few
 
 
 @jit
@@ -223,8 +227,8 @@ def count_keys(keys, bounds, first, correct, scores, ignored, stamp, space, n_us
 
     These rollouts are the group's from number `first` on. `tokens[i]` becomes how many keys of
     rollout i count. `scores` is None without graded scores. `n_used` is IGNORED + 1, FIRST_INDEX
-    after `mark_singles`, or what earlier rollouts of the group have left. Returns one more than the
-    largest index, or TOO_SMALL.
+    after `_mark_singles`, or what earlier rollouts of the group have left. Returns one more than
+    the largest index, or TOO_SMALL.
     """
     for i in range(len(correct)):
         own, number = keys[bounds[i] : bounds[i + 1]], np.int32(first + i + 1)
@@ -277,7 +281,8 @@ def spread_keys(
         elif not known:
             if base[row] == 0.0:
                 continue
-            own[:] = IGNORED
+            for t in range(len(own)):
+                own[t] = IGNORED
         _spread(
             own, mask[mask_rows[i], : lengths[i]], space.credit,
             0.0 * base[row] if on_top else base[row], on_top, out[row],
@@ -303,94 +308,86 @@ def _is_mixed(verdicts):
 
 
 @jit
-def clear(space, n_used):
+def _clear(space, n_used):
     """Make the workspace ready for another group, but for its table."""
-    space.counts[: 2 * n_used] = 0
-    space.scores[:n_used] = 0.0
+    for i in range(2 * n_used):
+        space.counts[i] = 0
+    for i in range(min(n_used, len(space.scores))):
+        space.scores[i, 0] = space.scores[i, 1] = 0.0
 
 
 @jit
 def score_groups(
     ids, mask, id_rows, mask_rows, rows, starts, correct, scores, ignored, look_up, formula, sizes,
-    base, space, out,
+    base, begin, space, out,
 ):  # fmt: skip
-    """Write the credit plus `base` of the groups `rows[starts[g]:starts[g + 1]]` to `out`.
+    """Write the credit plus `base` of the groups `rows[starts[g]:starts[g + 1]]` to `out`, from
+    number `begin` on.
 
     `sizes` are those of the n-grams whose credit is added up: 1 for tokens. With `look_up`,
     rollouts of unknown correctness get the credit of the group's keys, too.
 
-    Returns (row, column) of the bad token id with the smallest row, or (NO_ERROR, 0), and `space`
-    or a larger one.
+    Returns (row, column) of the bad token id with the smallest row, or (NO_ERROR, 0), and the
+    number of the group that needs a larger workspace, or of all groups.
     """
     memo = np.empty((MEMO_ENTRIES, 3))
     largest = largest_group(starts)
     lengths, tokens = np.empty(largest, dtype=np.int64), np.empty(largest, dtype=np.int64)
-    bounds = np.empty(largest + 1, dtype=np.int64)
+    bounds, verdicts = np.empty(largest + 1, dtype=np.int64), np.empty(largest, dtype=np.int8)
     keys = np.empty(largest * ids.shape[1], dtype=np.int32)
-    unknown, cells = np.full(largest, -1, dtype=np.int8), np.zeros(1, dtype=np.uint64)
     bad_row, bad_column = NO_ERROR, 0
-    for g in range(len(starts) - 1):
+    for g in range(begin, len(starts) - 1):
         group = slice(starts[g], starts[g + 1])
         own_rows, own_mask_rows = rows[group], mask_rows[group]
-        verdicts = correct[group]
+        own_correct = verdicts[: len(own_rows)]
         own_scores = None if scores is None else scores[group]
-        if scores is None and not _is_mixed(verdicts):
-            verdicts = unknown[: len(verdicts)]  # nothing to compare: only check the token ids
+        # Where there is nothing to compare, token ids are only checked.
+        compares = scores is not None or _is_mixed(correct[group])
+        for i in range(len(own_rows)):
+            own_correct[i] = correct[starts[g] + i] if compares else -1
         for u in range(len(sizes)):
-            while True:
-                row, column = read_keys(
-                    ids, mask, id_rows[group], own_mask_rows, own_rows, sizes[u], lengths, bounds,
-                    keys,
-                )  # fmt: skip
-                if row < bad_row:
-                    bad_row, bad_column = row, column
-                if bad_row != NO_ERROR:
-                    break
-                stamp, n_used = next_filling(space), IGNORED + 1
-                if scores is None and sizes[u] > 1 and not look_up:
-                    marked, cells = mark_singles(keys, bounds, verdicts, cells)
-                    if marked:
-                        n_used = FIRST_INDEX
-                        space.counts[2 * SINGLE_FALSE] = 1
-                        space.counts[2 * SINGLE_TRUE] = 1 << 32
-                n_used = count_keys(
-                    keys, bounds, 0, verdicts, own_scores, ignored, stamp, space, n_used, tokens
-                )
-                if n_used != TOO_SMALL:
-                    break
-                space = workspace(ids.shape[1], space.bits + 1, scores is not None)
+            row, column = read_keys(
+                ids, mask, id_rows[group], own_mask_rows, own_rows, sizes[u], lengths, bounds, keys
+            )
+            if row < bad_row:
+                bad_row, bad_column = row, column
             if bad_row != NO_ERROR:
                 break
-            totals = group_totals(tokens[: len(verdicts)], verdicts, own_scores)
+            stamp, n_used = next_filling(space), IGNORED + 1
+            n_grams = scores is None and compares and sizes[u] > 1 and not look_up
+            if n_grams and _mark_singles(keys, bounds, own_correct, space.cells):
+                n_used = FIRST_INDEX
+                space.counts[2 * SINGLE_FALSE] = 1
+                space.counts[2 * SINGLE_TRUE] = 1 << 32
+            n_used = count_keys(
+                keys, bounds, 0, own_correct, own_scores, ignored, stamp, space, n_used, tokens
+            )
+            if n_used == TOO_SMALL:
+                return bad_row, bad_column, g
+            totals = group_totals(tokens[: len(own_rows)], own_correct, own_scores)
             fill_credit(n_used, totals, space, formula, memo, own_scores)
             spread_keys(
-                mask, own_mask_rows, own_rows, verdicts, look_up, True, stamp, space, base, u > 0,
-                lengths, bounds, keys, out,
+                mask, own_mask_rows, own_rows, own_correct, look_up, True, stamp, space, base,
+                u > 0, lengths, bounds, keys, out,
             )  # fmt: skip
-            clear(space, n_used)
-    return bad_row, bad_column, space
+            _clear(space, n_used)
+    return bad_row, bad_column, len(starts) - 1
 
 
 @jit
-def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, scores, ignored, formula):
-    """One group's token ids, a, b, c, d, and tf_true to credit, in no particular order; and (row,
-    column) of the first bad token id."""
-    space = workspace(ids.shape[1], np.int64(INITIAL_BITS), scores is not None)
+def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, scores, ignored, formula, space):
+    """One group's token ids, a, b, c, d, and tf_true to credit, in no particular order; (row,
+    column) of the first bad token id; and whether the workspace, a new one, is large enough."""
     lengths, tokens = np.empty(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
-    bounds, keys = (
-        np.empty(len(rows) + 1, dtype=np.int64),
-        np.empty(len(rows) * ids.shape[1], np.int32),
-    )
-    while True:
-        error = read_keys(ids, mask, id_rows, mask_rows, rows, 1, lengths, bounds, keys)
-        if error[0] != NO_ERROR:
-            return np.empty(0, dtype=np.int64), np.empty((0, 12)), error
+    bounds, keys = np.empty(len(rows) + 1, np.int64), np.empty(len(rows) * ids.shape[1], np.int32)
+    n_used = IGNORED + 1
+    error = read_keys(ids, mask, id_rows, mask_rows, rows, 1, lengths, bounds, keys)
+    if error[0] == NO_ERROR:
         n_used = count_keys(
-            keys, bounds, 0, correct, scores, ignored, np.uint64(1), space, IGNORED + 1, tokens
+            keys, bounds, 0, correct, scores, ignored, np.uint64(1), space, n_used, tokens
         )
-        if n_used != TOO_SMALL:
-            break
-        space = workspace(ids.shape[1], space.bits + 1, scores is not None)
+    if error[0] != NO_ERROR or n_used == TOO_SMALL:
+        return np.empty(0, dtype=np.int64), np.empty((0, 12)), error, n_used != TOO_SMALL
     totals = group_totals(tokens, correct, scores)
     token_ids = np.empty(n_used - 1, dtype=np.int64)
     found = np.empty((n_used - 1, 12))
@@ -412,4 +409,4 @@ def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, scores, ignored
         for k in range(12):
             found[n, k] = row[k]
         n += 1
-    return token_ids, found, error
+    return token_ids, found, error, True

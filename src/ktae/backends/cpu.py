@@ -19,7 +19,7 @@ import numpy as np
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.backends import _cpu_kernels as kernels
 from ktae.backends import _cpu_statistics as statistics
-from ktae.backends._cpu_kernels import score_groups, tabulate_group
+from ktae.backends._cpu_kernels import INITIAL_BITS, Workspace, score_groups, tabulate_group
 from ktae.backends.table import CreditTable
 from ktae.backends.unit_kernels import NO_ERROR
 from ktae.batch import Batch, bad_token_id
@@ -57,25 +57,32 @@ def credit(batch: Batch, formula: Formula, sizes: tuple[int, ...] = (1,)) -> np.
     """
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
     ignored, sizes_u = ignored_ids(batch), np.array(sizes, dtype=np.int64)
-    width, graded = batch.token_ids.shape[1], batch.scores is not None
-    spaces: list[kernels.Workspace] = []  # a thread takes one and lays it back
+    largest = int(np.diff(batch.starts).max(initial=0))
+    spaces: list[Workspace] = []  # a thread takes one and lays it back
 
     def score(groups: slice) -> tuple[int, int]:
         if _is_large(batch, groups) and _must_convert(batch):
             return _score_in_slices(batch, groups, formula, ignored, sizes, out)
-        try:
-            space = spaces.pop()
-        except IndexError:
-            space = kernels.workspace.py_func(width, kernels.INITIAL_BITS, graded)
-        row, column, space = score_groups(
-            *chunk_of(batch, groups), ignored, batch.look_up_unknown, formula, sizes_u, batch.base,
-            space, out,
-        )  # fmt: skip
+        chunk, done = chunk_of(batch, groups), 0
+        space = spaces.pop() if spaces else _workspace(batch, INITIAL_BITS, largest)
+        while True:
+            row, column, done = score_groups(
+                *chunk, ignored, batch.look_up_unknown, formula, sizes_u, batch.base, done, space,
+                out,
+            )  # fmt: skip
+            if row != NO_ERROR or done == groups.stop - groups.start:
+                break
+            space = _workspace(batch, space.bits + 1, largest)
         spaces.append(space)
         return row, column
 
     in_threads(batch, score)
     return out
+
+
+def _workspace(batch: Batch, bits: int, largest: int) -> Workspace:
+    graded = batch.scores is not None
+    return kernels.workspace(largest, batch.token_ids.shape[1], bits, graded)
 
 
 def in_threads(batch: Batch, score: Callable[[slice], tuple[int, int]]) -> None:
@@ -104,10 +111,13 @@ def table(batch: Batch, formula: Formula) -> CreditTable:
     sizes, errors = [], []
     for group in range(len(batch.group_ids)):
         chunk = chunk_of(batch, slice(group, group + 1))
-        token_ids, n_by_12, error = tabulate_group(
-            chunk.ids, chunk.mask, chunk.id_rows, chunk.mask_rows, chunk.rows, chunk.correct,
-            chunk.scores, ignored, formula,
-        )  # fmt: skip
+        bits, fits = INITIAL_BITS, False
+        while not fits:
+            space = _workspace(batch, bits, 0)
+            token_ids, n_by_12, error, fits = tabulate_group(
+                *chunk[:5], chunk.correct, chunk.scores, ignored, formula, space
+            )
+            bits = space.bits + 1
         order = np.argsort(token_ids)
         ids.append(token_ids[order])
         found.append(n_by_12[order])
@@ -170,7 +180,7 @@ class SliceCounts(NamedTuple):
     """How counting a group slice by slice ended."""
 
     n_used: int
-    space: kernels.Workspace
+    space: Workspace
     bad_row: int
     bad_column: int
 
@@ -185,9 +195,9 @@ def _count_slices(
     tokens: np.ndarray,
 ) -> SliceCounts:
     """Count one group, slice by slice, in a table that is large enough for it."""
-    bits = kernels.INITIAL_BITS
+    bits = INITIAL_BITS
     while True:
-        space = kernels.workspace.py_func(batch.token_ids.shape[1], bits, scores is not None)
+        space = _workspace(batch, bits, 0)
         n_used = statistics.IGNORED + 1
         for part, _, bounds, _, keys, error in _slices(batch, rows, size):
             if error[0] != NO_ERROR:
