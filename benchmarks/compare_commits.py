@@ -28,8 +28,9 @@ import sys, time
 import numba
 from ktae import preset, token_credit
 from ktae.bench import random_batch
-batch = random_batch(groups=int(sys.argv[1]), dtype=sys.argv[2])
-numba.config.NUMBA_NUM_THREADS = int(sys.argv[3])
+groups, group_size, threads = map(int, sys.argv[1:4])
+batch = random_batch(groups=groups, group_size=group_size, dtype=sys.argv[4])
+numba.config.NUMBA_NUM_THREADS = threads
 for name in sys.stdin:
     estimator = preset(name.strip())
     worked, started = time.process_time(), time.perf_counter()
@@ -45,6 +46,7 @@ def main() -> None:
     parser.add_argument("commits", nargs=2, metavar="COMMIT")
     parser.add_argument("--estimators", nargs="*", default=["paper", "calibrated", "trigrams"])
     parser.add_argument("--groups", type=int, default=256)
+    parser.add_argument("--group-size", type=int, default=16)
     parser.add_argument("--dtype", default="int32")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--repeats", type=int, default=20)
@@ -70,7 +72,8 @@ def child(commit: str, folder: Path, arguments: argparse.Namespace) -> Iterator[
     environment = os.environ | {
         "PYTHONPATH": str(sources / "src"), "NUMBA_CACHE_DIR": str(folder / "kernels")
     }  # fmt: skip
-    settings = [str(arguments.groups), arguments.dtype, str(arguments.threads)]
+    numbers = (arguments.groups, arguments.group_size, arguments.threads)
+    settings = [*map(str, numbers), arguments.dtype]
     process = subprocess.Popen(
         [sys.executable, "-c", CHILD, *settings], env=environment, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,

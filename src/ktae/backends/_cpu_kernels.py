@@ -20,6 +20,10 @@ from ktae.backends.unit_kernels import NO_ERROR, length_of, ngram_keys, token_ke
 
 INITIAL_BITS = 10
 
+GROWTH_BITS = 2
+"""A table that is too small is replaced by one of four times the slots, and the group is counted
+again: so all that is counted in vain is a third of what counts."""
+
 TOO_SMALL = -1
 TOKEN_BITS = 31
 
@@ -321,14 +325,14 @@ def score_groups(
     ids, mask, id_rows, mask_rows, rows, starts, correct, scores, ignored, look_up, formula, sizes,
     base, begin, space, out,
 ):  # fmt: skip
-    """Write the credit plus `base` of the groups `rows[starts[g]:starts[g + 1]]` to `out`, from
-    number `begin` on.
+    """Write the credit plus `base` of the groups `rows[starts[g]:starts[g + 1]]` to `out`.
 
     `sizes` are those of the n-grams whose credit is added up: 1 for tokens. With `look_up`,
     rollouts of unknown correctness get the credit of the group's keys, too.
 
-    Returns (row, column) of the bad token id with the smallest row, or (NO_ERROR, 0), and the
-    number of the group that needs a larger workspace, or of all groups.
+    A step is a group and a size. Those before `begin` are done. Returns (row, column) of the bad
+    token id with the smallest row, or (NO_ERROR, 0), and the step that needs a larger workspace, or
+    how many there are.
     """
     memo = np.empty((MEMO_ENTRIES, 3))
     largest = largest_group(starts)
@@ -336,7 +340,9 @@ def score_groups(
     bounds, verdicts = np.empty(largest + 1, dtype=np.int64), np.empty(largest, dtype=np.int8)
     keys = np.empty(largest * ids.shape[1], dtype=np.int32)
     bad_row, bad_column = NO_ERROR, 0
-    for g in range(begin, len(starts) - 1):
+    n_steps = (len(starts) - 1) * len(sizes)
+    for step in range(begin, n_steps):
+        g, u = step // len(sizes), step % len(sizes)
         group = slice(starts[g], starts[g + 1])
         own_rows, own_mask_rows = rows[group], mask_rows[group]
         own_correct = verdicts[: len(own_rows)]
@@ -345,33 +351,32 @@ def score_groups(
         compares = scores is not None or _is_mixed(correct[group])
         for i in range(len(own_rows)):
             own_correct[i] = correct[starts[g] + i] if compares else -1
-        for u in range(len(sizes)):
-            row, column = read_keys(
-                ids, mask, id_rows[group], own_mask_rows, own_rows, sizes[u], lengths, bounds, keys
-            )
-            if row < bad_row:
-                bad_row, bad_column = row, column
-            if bad_row != NO_ERROR:
-                break
-            stamp, n_used = next_filling(space), IGNORED + 1
-            n_grams = scores is None and compares and sizes[u] > 1 and not look_up
-            if n_grams and _mark_singles(keys, bounds, own_correct, space.cells):
-                n_used = FIRST_INDEX
-                space.counts[2 * SINGLE_FALSE] = 1
-                space.counts[2 * SINGLE_TRUE] = 1 << 32
-            n_used = count_keys(
-                keys, bounds, 0, own_correct, own_scores, ignored, stamp, space, n_used, tokens
-            )
-            if n_used == TOO_SMALL:
-                return bad_row, bad_column, g
-            totals = group_totals(tokens[: len(own_rows)], own_correct, own_scores)
-            fill_credit(n_used, totals, space, formula, memo, own_scores)
-            spread_keys(
-                mask, own_mask_rows, own_rows, own_correct, look_up, True, stamp, space, base,
-                u > 0, lengths, bounds, keys, out,
-            )  # fmt: skip
-            _clear(space, n_used)
-    return bad_row, bad_column, len(starts) - 1
+        row, column = read_keys(
+            ids, mask, id_rows[group], own_mask_rows, own_rows, sizes[u], lengths, bounds, keys
+        )
+        if row < bad_row:
+            bad_row, bad_column = row, column
+        if bad_row != NO_ERROR:
+            continue
+        stamp, n_used = next_filling(space), IGNORED + 1
+        n_grams = scores is None and compares and sizes[u] > 1 and not look_up
+        if n_grams and _mark_singles(keys, bounds, own_correct, space.cells):
+            n_used = FIRST_INDEX
+            space.counts[2 * SINGLE_FALSE] = 1
+            space.counts[2 * SINGLE_TRUE] = 1 << 32
+        n_used = count_keys(
+            keys, bounds, 0, own_correct, own_scores, ignored, stamp, space, n_used, tokens
+        )
+        if n_used == TOO_SMALL:
+            return bad_row, bad_column, step
+        totals = group_totals(tokens[: len(own_rows)], own_correct, own_scores)
+        fill_credit(n_used, totals, space, formula, memo, own_scores)
+        spread_keys(
+            mask, own_mask_rows, own_rows, own_correct, look_up, True, stamp, space, base, u > 0,
+            lengths, bounds, keys, out,
+        )  # fmt: skip
+        _clear(space, n_used)
+    return bad_row, bad_column, n_steps
 
 
 @jit

@@ -19,7 +19,13 @@ import numpy as np
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.backends import _cpu_kernels as kernels
 from ktae.backends import _cpu_statistics as statistics
-from ktae.backends._cpu_kernels import INITIAL_BITS, Workspace, score_groups, tabulate_group
+from ktae.backends._cpu_kernels import (
+    GROWTH_BITS,
+    INITIAL_BITS,
+    Workspace,
+    score_groups,
+    tabulate_group,
+)
 from ktae.backends.table import CreditTable
 from ktae.backends.unit_kernels import NO_ERROR
 from ktae.batch import Batch, bad_token_id
@@ -70,9 +76,9 @@ def credit(batch: Batch, formula: Formula, sizes: tuple[int, ...] = (1,)) -> np.
                 *chunk, ignored, batch.look_up_unknown, formula, sizes_u, batch.base, done, space,
                 out,
             )  # fmt: skip
-            if row != NO_ERROR or done == groups.stop - groups.start:
+            if row != NO_ERROR or done == (groups.stop - groups.start) * len(sizes):
                 break
-            space = _workspace(batch, space.bits + 1, largest)
+            space = _workspace(batch, space.bits + GROWTH_BITS, largest)
         spaces.append(space)
         return row, column
 
@@ -117,7 +123,7 @@ def table(batch: Batch, formula: Formula) -> CreditTable:
             token_ids, n_by_12, error, fits = tabulate_group(
                 *chunk[:5], chunk.correct, chunk.scores, ignored, formula, space
             )
-            bits = space.bits + 1
+            bits = space.bits + GROWTH_BITS
         order = np.argsort(token_ids)
         ids.append(token_ids[order])
         found.append(n_by_12[order])
@@ -210,7 +216,7 @@ def _count_slices(
                 break
         if n_used != kernels.TOO_SMALL:
             return SliceCounts(n_used, space, NO_ERROR, 0)
-        bits = space.bits + 1
+        bits = space.bits + GROWTH_BITS
 
 
 class Slice(NamedTuple):
