@@ -14,7 +14,7 @@ export HF_HUB_DISABLE_TELEMETRY ?= 1
 train test test-fast test-trainers notebooks: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-fast test-trainers smollm2 lint format bench docs notebooks clean
+.PHONY: help train test test-fast test-trainers smollm2 lint format bench bench-compare docs notebooks clean
 .PHONY: wheel-check extras-check test-core test-vllm readme-check fuzz audit
 
 help: ## List the targets
@@ -63,6 +63,11 @@ format: .venv/installed ## Format the code
 
 bench: .venv/installed ## Measure the estimator's speed
 	$(BIN)/python benchmarks/estimator.py $(ARGS)
+
+A ?= main
+B ?= .
+bench-compare: .venv/installed ## Tell whether two commits differ in speed (A=main, B=. the working tree, ARGS=...)
+	$(BIN)/python benchmarks/compare_commits.py $(A) $(B) $(ARGS)
 
 docs: .venv/installed ## Build the documentation site into site/
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"

@@ -149,3 +149,24 @@ def test_bad_input(arguments, message):
     result = CliRunner().invoke(app, ["bench", *arguments])
     assert isinstance(result.exception, InputError)
     assert message in str(result.exception)
+
+
+def test_a_share_of_the_groups_is_mixed():
+    for share, expected in ((0.0, 0), (0.25, 5), (0.5, 10), (1.0, 20)):
+        batch = bench.random_batch(groups=20, width=4, mean_length=2, vocabulary=9, mixed=share)
+        correct = batch.correct.reshape(20, 16)
+        assert (correct.any(axis=1) & ~correct.all(axis=1)).sum() == expected
+
+
+def test_commits_differ_where_all_rounds_do_and_not_by_noise():
+    path = Path(__file__).parents[1] / "benchmarks/compare_commits.py"
+    spec = importlib.util.spec_from_file_location("compare_commits", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    rng = np.random.default_rng(0)
+    machine = rng.gamma(4, 0.25, 40)  # what a round shares
+    same = machine * rng.normal(1, 0.02, (2, 40))
+    low, high = module.interval(same, seed=0)
+    assert low < 1 < high
+    low, high = module.interval(same * [[1.0], [2.0]], seed=0)
+    assert low < 2 < high and low > 1

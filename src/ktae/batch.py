@@ -9,15 +9,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array, ArrayLike, as_array, describe, kind
 from ktae.errors import InputError
-
-if TYPE_CHECKING:
-    from ktae.statistics import Formula
 
 UNKNOWN = -1
 
@@ -47,9 +44,9 @@ class Vocabulary(NamedTuple):
 class Context(NamedTuple):
     """What an estimator may use beside the rollouts."""
 
-    contingency: Callable[[Any, Formula], Array]
+    contingency: Callable[..., Array]
     """Computes the credit of a batch by the statistics of its contingency tables, on the chosen
-    backend."""
+    backend: of (batch, `ktae.statistics.Formula`), and see `ngrams`."""
     vocabulary: Vocabulary | None = None
     """The texts of the token ids, for units that are made of text."""
     step: int | None = None
@@ -57,6 +54,8 @@ class Context(NamedTuple):
     compiled: bool = True
     """Whether the keys of units and the credit that follows the order of tokens
     (`ktae.backends.units`, `.sequences`) are computed by compiled loops."""
+    ngrams: bool = False
+    """Whether `contingency` takes a third argument: sizes of n-grams, whose credit it adds up."""
     policy: Mapping[str, np.ndarray] = MappingProxyType({})
     """What is known of the policy that sampled: `log_probs` and `entropies`, (B, T)."""
 

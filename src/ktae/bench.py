@@ -34,7 +34,7 @@ class Rollouts(NamedTuple):
     mask: np.ndarray
     """(B, T) bool, right-padded."""
     correct: np.ndarray
-    """(B,) bool; every group has its own share of correct rollouts, and both kinds."""
+    """(B,) bool; every group has its own share of correct rollouts, and mixed ones both kinds."""
     groups: np.ndarray
     """(B,) int64."""
 
@@ -65,6 +65,7 @@ def random_batch(
     width: int = 3072,
     mean_length: float = 700.0,
     vocabulary: int = 151_643,
+    mixed: float = 1.0,
     dtype: Any = np.int32,
     seed: int = 0,
 ) -> Rollouts:
@@ -72,7 +73,8 @@ def random_batch(
 
     Lengths are gamma distributed (shape 4), token ids Zipf distributed over the vocabulary. The
     share of correct rollouts is uniform over groups, but every group has one of each kind: where
-    there is nothing to compare, ktae would save itself most of the work.
+    there is nothing to compare, ktae would save itself most of the work. Only the share `mixed` of
+    the groups, spread evenly, is so; in the others all rollouts are alike.
 
     Raises:
         InputError: groups of fewer than two rollouts, which cannot be mixed.
@@ -91,6 +93,8 @@ def random_batch(
     correct = rng.random((groups, group_size)) < rng.random((groups, 1))
     pure = correct.all(axis=1) | ~correct.any(axis=1)
     correct[pure, 0] ^= True
+    alike = np.diff(np.floor(np.arange(groups + 1) * (1 - mixed) + 1e-9)) > 0
+    correct[alike] = correct[alike, :1]
     return Rollouts(ids, mask, correct.ravel(), np.repeat(np.arange(groups), group_size))
 
 
@@ -139,9 +143,14 @@ def _threads(name: str) -> int:
     return 1
 
 
-def write_csv(path: Path, batch: Rollouts, timings: list[Timing], *, vocabulary: int) -> None:
-    """Append one row a contender: median and spread, with machine, versions and date."""
-    setting = {
+def write_csv(
+    path: Path, batch: Rollouts, timings: list[Timing], *, vocabulary: int, **more: Any
+) -> None:
+    """Append one row a contender: median and spread, with machine, versions and date.
+
+    `more` is what else tells this batch or process from others, as columns.
+    """
+    setting = more | {
         "rollouts": batch.token_ids.shape[0],
         "width": batch.token_ids.shape[1],
         "tokens": int(batch.mask.sum()),

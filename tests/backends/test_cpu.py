@@ -17,11 +17,12 @@ from ktae.backends import _kernel_cache, cpu
 
 def test_group_numbers_are_used_again_only_in_a_cleared_table() -> None:
     """With 30 bits for indices, 3 are left for the group: 7 groups, then the table is cleared."""
-    space = kernels.Workspace(30, np.zeros(8, dtype=np.uint64), *[np.zeros(1)] * 5)
+    table, fillings = np.zeros(8, dtype=np.uint64), np.zeros(1, dtype=np.int64)
+    space = kernels.Workspace(30, table, fillings, *[np.zeros(1)] * 5)
     stamps = []
     for g in range(20):
         space.table[0] = 1 + g
-        stamp = kernels._stamp.py_func(g, space)
+        stamp = kernels.next_filling.py_func(space)
         stamps.append(int(stamp))
         assert space.table[0] == (0 if g in (7, 14) else 1 + g)
     assert stamps == [1 + g % 7 for g in range(20)]

@@ -12,7 +12,7 @@ from ktae import backends as available
 from ktae import credit_table, token_advantages, token_credit
 from ktae.backends import BACKENDS, Kernel, compiles, take_compiled, units
 from ktae.batch import Context, make_batch
-from ktae.estimators import Estimator, OverUnits, PresenceZ, preset
+from ktae.estimators import KTAE, Estimator, OverUnits, PresenceZ, preset
 from ktae.estimators.vocabulary import vocabulary_of_texts
 
 OVER_UNITS = {
@@ -36,6 +36,16 @@ def test_credit_is_that_of_compiled_kernels_bit_for_bit(estimator: Estimator) ->
         assert got.tobytes() == expected.tobytes(), name
         nonzero += np.count_nonzero(got)
     assert nonzero > 10_000
+
+
+@pytest.mark.parametrize("vocabulary", [40, 30_000])
+def test_ngrams_of_which_few_or_most_occur_once(vocabulary: int) -> None:
+    """Where most do, the compiled loops count in another way."""
+    own = rollouts([16, 7, 40], 300, vocabulary)
+    for estimator in (*OVER_UNITS.values(), OverUnits(KTAE(), ("token", "trigram"))):
+        expected, got = (token_credit(*own, estimator, backend=way) for way in ("cpu", "numpy"))
+        assert got.tobytes() == expected.tobytes()
+        assert np.count_nonzero(got) > 2000
 
 
 @pytest.mark.parametrize("name", ["paper", "released", "graded z", "sharp z"])

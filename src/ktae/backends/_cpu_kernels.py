@@ -16,51 +16,100 @@ from ktae.backends._cpu_statistics import (
     table_row,
 )
 from ktae.backends._kernel import jit
-
-NO_ERROR = 2**62
-"""In the row of a (row, column) of the first bad token id: there is none."""
+from ktae.backends.unit_kernels import NO_ERROR, length_of, ngram_keys, token_keys
 
 INITIAL_BITS = 10
 
+GROWTH_BITS = 2
+"""A table that is too small is replaced by one of four times the slots, and the group is counted
+again: so all that is counted in vain is a third of what counts."""
+
 TOO_SMALL = -1
 TOKEN_BITS = 31
+
+SINGLE_FALSE, SINGLE_TRUE, FIRST_INDEX = 1, 2, 3
+"""The index of all keys that occur once in an incorrect, in a correct rollout of the group and
+nowhere else; and that of the first other key."""
+
+CELLS_PER_KEY, CELLS_PER_WORD = 8, 32
+FEW = 4
+"""Singles are looked for where fewer than one key in so many has been seen before."""
 
 
 class Workspace(NamedTuple):
     """What one thread counts a group in, reused from group to group.
 
-    The distinct tokens of a group have indices from 1 in the order in which they first occur, so
-    that frequent tokens lie side by side. `table` finds the index; the rest is read by it.
+    The distinct keys of a group (token ids, or those of larger units) have indices in the order
+    in which they first occur, so that frequent ones lie side by side. `table` finds the
+    index; the rest is read by it.
     """
 
     bits: int
     """There are 2**bits slots."""
     table: np.ndarray
-    """(n_slots,) uint64, a hash table. From the top: the number of the group that filled the slot
-    (33 - bits wide, so that earlier groups' slots count as free and nothing has to be cleared),
-    the token id (31) and its index (bits)."""
+    """(n_slots,) uint64, a hash table. From the top: the number of the filling of the table that
+    wrote the slot (33 - bits wide, so that earlier groups' slots count as free and nothing has to
+    be cleared), the key (31) and its index (bits)."""
+    fillings: np.ndarray
+    """(1,) int64: how often the table was filled since it was clear."""
     last: np.ndarray
-    """(n_slots,) int32: the last rollout that holds the token, as its row in the chunk plus 1."""
-    rollouts: np.ndarray
-    """(n_slots,) int64: how many rollouts hold it, incorrect ones in the lower half and correct
-    ones in the upper, so that a rollout's class is a shift and no branch. 0 between groups."""
-    occurrences: np.ndarray
-    """(n_slots,) int64: how often it occurs, likewise."""
+    """(n_slots,) int32: the last rollout that holds the key, as its place in the group plus 1."""
+    counts: np.ndarray
+    """(2 n_slots,) int64. At 2 i: how many rollouts hold key i; at 2 i + 1: how often it occurs
+    again in one that it was already in. Incorrect rollouts are in the lower half and correct ones
+    in the upper, so that a rollout's class is a shift and no branch. 0 between groups."""
     scores: np.ndarray
     """(n_slots, 2) float64, or no row without graded scores: their sum over the rollouts that hold
-    the token and over its occurrences. All rollouts then count as incorrect ones above. 0 between
+    the key and over its occurrences. All rollouts then count as incorrect ones above. 0 between
     groups."""
     credit: np.ndarray
     """(n_slots,) float32"""
+    cells: np.ndarray
+    """(n_words,) uint64, 32 cells each, for `_mark_singles`. 0 between groups."""
 
 
-class GroupCounts(NamedTuple):
-    """How counting a group ended."""
+def workspace(largest: int, width: int, bits: int, graded: bool) -> Workspace:
+    """For groups of at most `largest` rollouts, with at least 2**bits slots.
 
-    n_used: int
-    """One more than the distinct tokens, or TOO_SMALL: the workspace is."""
-    bad_row: int
-    bad_column: int
+    Before each rollout at most half of the slots are used, so that with four times a rollout's
+    length the table cannot fill up within one.
+    """
+    bits = max(bits, (4 * width - 1).bit_length() if width else 0)
+    n_slots = 1 << bits
+    n_words = 1 << (largest * width * CELLS_PER_KEY // CELLS_PER_WORD).bit_length()
+    return Workspace(
+        bits, np.zeros(n_slots, dtype=np.uint64), np.zeros(1, dtype=np.int64),
+        np.zeros(n_slots, dtype=np.int32), np.zeros(2 * n_slots, dtype=np.int64),
+        np.zeros((n_slots if graded else 0, 2)), np.zeros(n_slots, dtype=np.float32),
+        np.zeros(n_words, dtype=np.uint64),
+    )  # fmt: skip
+
+
+@jit
+def next_filling(space):
+    """The number of a new filling of the table, from 1; when they are used up it is cleared."""
+    if space.fillings[0] == (1 << (64 - TOKEN_BITS - space.bits)) - 1:
+        for slot in range(len(space.table)):
+            space.table[slot] = 0
+        space.fillings[0] = 0
+    space.fillings[0] += 1
+    return np.uint64(space.fillings[0])
+
+
+@jit
+def _slot(table, entry, key, bits):
+    """Where `entry`, a filling and a key with index 0, stands in the table, or would stand.
+
+    No branch may depend on which of the two, since about every second token of a rollout is new to
+    its group: what the slot differs by is 0 where it holds the key, below 2**31 where it holds
+    another one of this filling, and above where it is free. The hash's top bits spread small
+    numbers evenly, and frequent tokens have small ids.
+    """
+    one, last_slot = np.uint64(1), np.uint64(len(table) - 1)
+    slot = (key * np.uint64(0x9E3779B97F4A7C15)) >> (np.uint64(64) - bits)
+    while ((table[slot] ^ entry) >> bits) - one < np.uint64(MAX_TOKEN_ID):
+        slot = slot + one & last_slot
+    return slot
 
 
 @jit
@@ -72,180 +121,176 @@ def _is_ignored(token, ignored):
 
 
 @jit
-def _end(mask):
-    """One past the last unmasked position. Padding goes 8 bytes at a time: the mask's memory must
-    begin at a multiple of 8, and so do its rows where their length is one."""
-    end = len(mask)
-    if end % 8 == 0:
-        words = mask.view(np.uint64)
-        while end > 0 and words[end // 8 - 1] == 0:
-            end -= 8
-    while end > 0 and mask[end - 1] == 0:
-        end -= 1
-    return end
+def _mark_ignored(keys, ignored):
+    """Mark ignored tokens by the complement of their index; return how many there are."""
+    n = 0
+    for t in range(len(keys)):
+        if _is_ignored(keys[t], ignored):
+            keys[t] = ~IGNORED
+            n += 1
+    return n
 
 
 @jit
-def _count_rollout(ids, mask, indices, number, shift, score, ignored, stamp, space, n_used):
-    """Count one rollout's tokens and leave each one's index in `indices`.
+def _mark_singles(keys, bounds, correct, cells):
+    """Mark keys that occur once in a group by the complement of their index, if most keys do.
 
-    About every second token of a rollout is new to its group, which no processor can predict, so
-    no branch may depend on that: `differ` is 0 where the slot holds the token, below 2**31 where
-    it holds another one of this group, and above where it is free. `score` is None without graded
-    scores, and its branch then not compiled.
-
-    Returns the number of used indices, the tokens counted, and the position of a bad token id
-    (-1: none).
+    Most n-grams do, and what a table would cost them is most of the time. A key is no single if its
+    cell, of two bits, has been seen twice: most others are. Returns whether they do.
     """
-    table, last, rollouts, occurrences = space.table, space.last, space.rollouts, space.occurrences
-    one = np.uint64(1)
+    n_keys, n_words = bounds[len(correct)], 1
+    while n_words * CELLS_PER_WORD < CELLS_PER_KEY * n_keys:
+        n_words *= 2
+    last_word, one, seen = np.uint64(n_words - 1), np.uint64(1), 0
+    for t in range(n_keys):
+        key = np.uint64(keys[t])
+        cell = one << (key & np.uint64(31)) * np.uint64(2)
+        before = cells[key >> np.uint64(5) & last_word]
+        seen += before & cell != 0
+        cells[key >> np.uint64(5) & last_word] = before | cell | (before & cell) << one
+    few = FEW * seen < n_keys
+    for i in range(len(correct) if few else 0):
+        index = np.int32(~SINGLE_TRUE if correct[i] == 1 else ~SINGLE_FALSE)
+        for t in range(bounds[i], bounds[i + 1]):
+            key = np.uint64(keys[t])
+            twice = np.uint64(2) << (key & np.uint64(31)) * np.uint64(2)
+            is_single = cells[key >> np.uint64(5) & last_word] & twice == 0
+            keys[t] = index if is_single else keys[t]
+    for word in range(n_words):
+        cells[word] = 0
+    return few
+
+
+@jit
+def _count_rollout(keys, number, shift, score, stamp, space, n_used):
+    """Count one rollout's keys, and put each one's index in its place.
+
+    A negative one is the complement of its index. `score` is None without graded scores, and its
+    branch then not compiled. Returns the number of used indices.
+    """
+    table, last, counts = space.table, space.last, space.counts
     bits, last_slot = np.uint64(space.bits), np.uint64(len(table) - 1)
-    tokens = 0
-    for t in range(len(mask)):
-        if mask[t] == 0:
+    for t in range(len(keys)):
+        if keys[t] < 0:
+            keys[t] = ~keys[t]
             continue
-        token = np.int64(ids[t])
-        if token < 0 or token > MAX_TOKEN_ID:
-            return n_used, 0, t
-        if len(ignored) > 0 and _is_ignored(token, ignored):
-            indices[t] = IGNORED
-            continue
-        tokens += 1
-        key = (stamp << TOKEN_BITS | np.uint64(token)) << bits
-        slot = (np.uint64(token) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32) & last_slot
+        key = np.uint64(keys[t])
+        entry = (stamp << TOKEN_BITS | key) << bits
+        slot = _slot(table, entry, key, bits)
         found = table[slot]
-        differ = (found ^ key) >> bits
-        while differ - one < np.uint64(MAX_TOKEN_ID):
-            slot = slot + one & last_slot
-            found = table[slot]
-            differ = (found ^ key) >> bits
-        is_new = differ != 0
+        is_new = (found ^ entry) >> bits != 0
         index = np.uint64(n_used) if is_new else found & last_slot
         n_used += is_new
-        table[slot] = key | index
-        indices[t] = np.int32(index)
-        fresh = np.int64(last[index] != number)
+        table[slot] = entry | index
+        keys[t] = np.int32(index)
+        again = (last[index] == number) & (not is_new)
         last[index] = number
-        rollouts[index] += fresh << shift
-        occurrences[index] += np.int64(1) << shift
+        counts[index << np.uint64(1) | np.uint64(again)] += np.int64(1) << shift
         if score is not None:
-            space.scores[index, 0] += fresh * score
+            space.scores[index, 0] += (not again) * score
             space.scores[index, 1] += score
-    return n_used, tokens, -1
+    return n_used
 
 
 @jit
-def workspace(width, bits, graded):
-    """At least 2**bits slots. Before each rollout at most half of them are used, so that with
-    four times a rollout's length the table cannot fill up within one."""
-    while 1 << bits < 4 * width:
-        bits += 1
-    n_slots = 1 << bits
-    return Workspace(
-        bits, np.zeros(n_slots, dtype=np.uint64), np.zeros(n_slots, dtype=np.int32),
-        np.zeros(n_slots, dtype=np.int64), np.zeros(n_slots, dtype=np.int64),
-        np.zeros((n_slots if graded else 0, 2)), np.zeros(n_slots, dtype=np.float32),
-    )  # fmt: skip
+def _find_rollout(keys, stamp, space):
+    """Put each key's index in its place; that of ignored ones, which have no credit, if the group
+    does not hold it."""
+    bits, last_slot = np.uint64(space.bits), np.uint64(len(space.table) - 1)
+    for t in range(len(keys)):
+        key = np.uint64(keys[t])
+        entry = (stamp << TOKEN_BITS | key) << bits
+        found = space.table[_slot(space.table, entry, key, bits)]
+        held = (found ^ entry) >> bits == 0
+        keys[t] = np.int32(found & last_slot) if held else np.int32(IGNORED)
 
 
 @jit
-def _stamp(g, space):
-    """The number of group `g` in the table, from 1; the table is cleared when they are used up."""
-    n_stamps = (1 << (64 - TOKEN_BITS - space.bits)) - 1
-    if g > 0 and g % n_stamps == 0:
-        space.table[:] = 0
-    return np.uint64(1 + g % n_stamps)
+def read_keys(ids, mask, id_rows, mask_rows, rows, size, lengths, bounds, keys):
+    """Write the keys of a group's rollouts, of n-grams of `size` tokens, one after another.
+
+    Those of rollout i are `keys[bounds[i]:bounds[i + 1]]`, and `lengths[i]` is one past its last
+    unmasked position. Returns (row, column) of the first bad token id, or (NO_ERROR, 0).
+    """
+    bounds[0] = 0
+    for i in range(len(rows)):
+        lengths[i] = length_of(mask[mask_rows[i]])
+        own = keys[bounds[i] :]
+        n, bad = token_keys(ids[id_rows[i], : lengths[i]], mask[mask_rows[i], : lengths[i]], own)
+        if bad >= 0:
+            return rows[i], bad
+        if size > 1:
+            ngram_keys(own[:n], size)
+        bounds[i + 1] = bounds[i] + n
+    return NO_ERROR, 0
 
 
 @jit
-def _check_rollout(ids, mask):
-    """The position of a bad token id (-1: none)."""
+def count_keys(keys, bounds, first, correct, scores, ignored, stamp, space, n_used, tokens):
+    """Fill `space` with the keys of a group's known rollouts, and put their indices in their place.
+
+    These rollouts are the group's from number `first` on. `tokens[i]` becomes how many keys of
+    rollout i count. `scores` is None without graded scores. `n_used` is IGNORED + 1, FIRST_INDEX
+    after `_mark_singles`, or what earlier rollouts of the group have left. Returns one more than
+    the largest index, or TOO_SMALL.
+    """
+    for i in range(len(correct)):
+        own, number = keys[bounds[i] : bounds[i + 1]], np.int32(first + i + 1)
+        tokens[i] = 0
+        if correct[i] < 0:
+            continue
+        tokens[i] = len(own)
+        if len(ignored) > 0:
+            tokens[i] -= _mark_ignored(own, ignored)
+        if scores is not None:
+            n_used = _count_rollout(own, number, np.int64(0), scores[i], stamp, space, n_used)
+        else:
+            shift = 32 * np.int64(correct[i])
+            n_used = _count_rollout(own, number, shift, None, stamp, space, n_used)
+        if 2 * n_used > len(space.table):
+            return TOO_SMALL
+    return n_used
+
+
+@jit
+def _spread(indices, mask, credit, base, on_top, out):
+    """Write one rollout's credit plus `base`, or add it to what is there."""
+    if len(indices) == len(mask):  # no holes, as a rule: without a branch it takes half the time
+        for t in range(len(mask)):
+            value = np.float32(base + credit[np.uint32(indices[t])])
+            out[t] = out[t] + value if on_top else value
+        return
+    n = 0
     for t in range(len(mask)):
-        if mask[t] != 0 and (ids[t] < 0 or ids[t] > MAX_TOKEN_ID):
-            return t
-    return -1
+        if mask[t] != 0:
+            value = np.float32(base + credit[indices[n]])
+            out[t] = out[t] + value if on_top else value
+            n += 1
 
 
 @jit
-def count_group(
-    ids, mask, id_rows, mask_rows, rows, first, correct, scores, ignored, stamp, space, n_used,
-    indices, lengths, tokens,
+def spread_keys(
+    mask, mask_rows, rows, correct, look_up, indexed, stamp, space, base, on_top, lengths, bounds,
+    keys, out,
 ):  # fmt: skip
-    """Fill `space` with the group's tokens and `indices` with the index of each position's.
+    """Turn the keys of some rollouts of a group into credit plus `base`.
 
-    Its rows are `first` to `first + len(rows)` of the chunk. `lengths[i]` becomes one past the
-    last unmasked position of rollout i, and `tokens[i]` how many of its tokens count. Rollouts of
-    unknown correctness are only checked. `scores` is None without graded scores. `n_used` is
-    IGNORED + 1, or what earlier rows of the group have left.
+    The known ones' are indices already if `indexed`. With `look_up`, rollouts of unknown
+    correctness get the credit of the group's keys, too.
     """
     for i in range(len(rows)):
-        lengths[i] = _end(mask[mask_rows[i]])
-        row_ids, row_mask = ids[id_rows[i], : lengths[i]], mask[mask_rows[i], : lengths[i]]
-        tokens[i] = 0
-        number = np.int32(first + i + 1)
-        if correct[i] < 0:
-            bad = _check_rollout(row_ids, row_mask)
-        elif scores is not None:
-            n_used, tokens[i], bad = _count_rollout(
-                row_ids, row_mask, indices[rows[i]], number, np.int64(0), scores[i], ignored,
-                stamp, space, n_used,
-            )  # fmt: skip
-        else:
-            n_used, tokens[i], bad = _count_rollout(
-                row_ids, row_mask, indices[rows[i]], number, 32 * np.int64(correct[i]), None,
-                ignored, stamp, space, n_used,
-            )  # fmt: skip
-        if bad >= 0:
-            return GroupCounts(n_used, rows[i], bad)
-        if 2 * n_used > len(space.table):
-            return GroupCounts(TOO_SMALL, NO_ERROR, 0)
-    return GroupCounts(n_used, NO_ERROR, 0)
-
-
-@jit
-def _spread(indices, mask, credit, base, length, known, out):
-    """Turn one rollout's indices into credit plus `base`."""
-    for t in range(length):
-        if mask[t] != 0:
-            out[t] = base + (credit[indices[t]] if known else 0.0)
-
-
-@jit
-def spread_rows(mask, mask_rows, rows, verdicts, credit, base, lengths, indices, out):
-    """Turn the indices of some rows of a group into credit plus `base`."""
-    for i in range(len(rows)):
-        row = rows[i]
-        if verdicts[i] >= 0 or base[row] != 0.0:
-            _spread(
-                indices[row], mask[mask_rows[i]], credit, base[row],
-                lengths[i], verdicts[i] >= 0, out[row],
-            )  # fmt: skip
-
-
-@jit
-def look_up_rows(
-    ids, mask, id_rows, mask_rows, rows, verdicts, ignored, stamp, space, lengths, base, out
-):  # fmt: skip
-    """Give rollouts of unknown correctness the credit of the group's tokens, plus `base`."""
-    bits, last_slot = np.uint64(space.bits), np.uint64(len(space.table) - 1)
-    for i in range(len(rows)):
-        if verdicts[i] >= 0:
-            continue
-        row_ids, row_mask, row = ids[id_rows[i]], mask[mask_rows[i]], rows[i]
-        for t in range(lengths[i]):
-            if row_mask[t] == 0:
+        row, own, known = rows[i], keys[bounds[i] : bounds[i + 1]], correct[i] >= 0
+        if (look_up and not known) or (known and not indexed):
+            _find_rollout(own, stamp, space)
+        elif not known:
+            if base[row] == 0.0:
                 continue
-            token = np.int64(row_ids[t])
-            key = (stamp << TOKEN_BITS | np.uint64(token)) << bits
-            slot = (np.uint64(token) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32) & last_slot
-            differ = (space.table[slot] ^ key) >> bits
-            while differ != 0 and differ <= np.uint64(MAX_TOKEN_ID):
-                slot = slot + np.uint64(1) & last_slot
-                differ = (space.table[slot] ^ key) >> bits
-            found = differ == 0 and not _is_ignored(token, ignored)
-            out[row, t] = base[row] + (
-                space.credit[space.table[slot] & last_slot] if found else 0.0
-            )
+            for t in range(len(own)):
+                own[t] = IGNORED
+        _spread(
+            own, mask[mask_rows[i], : lengths[i]], space.credit,
+            0.0 * base[row] if on_top else base[row], on_top, out[row],
+        )  # fmt: skip
 
 
 @jit
@@ -267,86 +312,98 @@ def _is_mixed(verdicts):
 
 
 @jit
-def score_groups(
-    ids, mask, id_rows, mask_rows, rows, starts, correct, scores, ignored, look_up, formula, base,
-    out, indices,
-):  # fmt: skip
-    """Write the credit plus `base` of the groups `rows[starts[g]:starts[g + 1]]` to `out`.
-
-    With `look_up`, rollouts of unknown correctness get the credit of the group's tokens, too.
-
-    `indices` is the memory of `out` seen as int32: between counting and spreading it holds the
-    tokens' indices, so no token is looked up twice and no buffer of the batch's size is needed.
-    Returns (row, column) of the bad token id with the smallest row, or (NO_ERROR, 0).
-    """
-    space = workspace(ids.shape[1], np.int64(INITIAL_BITS), scores is not None)
-    memo = np.empty((MEMO_ENTRIES, 3))
-    largest = largest_group(starts)
-    lengths, tokens = np.empty(largest, dtype=np.int64), np.empty(largest, dtype=np.int64)
-    unknown = np.full(largest, -1, dtype=np.int8)
-    bad_row, bad_column = NO_ERROR, 0
-    for g in range(len(starts) - 1):
-        group = slice(starts[g], starts[g + 1])
-        verdicts = correct[group]
-        own_scores = None if scores is None else scores[group]
-        if scores is None and not _is_mixed(verdicts):
-            verdicts = unknown[: len(verdicts)]  # nothing to compare: only check the token ids
-        while True:
-            stamp = _stamp(g, space)
-            counts = count_group(
-                ids, mask, id_rows[group], mask_rows[group], rows[group], starts[g],
-                verdicts, own_scores, ignored, stamp, space, IGNORED + 1, indices, lengths, tokens,
-            )  # fmt: skip
-            if counts.n_used != TOO_SMALL:
-                break
-            space = workspace(ids.shape[1], space.bits + 1, scores is not None)
-        if counts.bad_row < bad_row:
-            bad_row, bad_column = counts.bad_row, counts.bad_column
-        if bad_row == NO_ERROR:
-            totals = group_totals(tokens[: len(verdicts)], verdicts, own_scores)
-            fill_credit(counts.n_used, totals, space, formula, memo, own_scores)
-            spread_rows(
-                mask, mask_rows[group], rows[group], verdicts, space.credit, base, lengths,
-                indices, out,
-            )  # fmt: skip
-            if look_up:
-                look_up_rows(
-                    ids, mask, id_rows[group], mask_rows[group], rows[group], verdicts, ignored,
-                    stamp, space, lengths, base, out,
-                )  # fmt: skip
-        space.rollouts[: counts.n_used] = 0
-        space.occurrences[: counts.n_used] = 0
-        space.scores[: counts.n_used] = 0.0
-    return bad_row, bad_column
+def _clear(space, n_used):
+    """Make the workspace ready for another group, but for its table."""
+    for i in range(2 * n_used):
+        space.counts[i] = 0
+    for i in range(min(n_used, len(space.scores))):
+        space.scores[i, 0] = space.scores[i, 1] = 0.0
 
 
 @jit
-def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, scores, ignored, formula):
-    """One group's token ids, a, b, c, d, and tf_true to credit, in no particular order."""
-    space = workspace(ids.shape[1], np.int64(INITIAL_BITS), scores is not None)
-    lengths, tokens = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
-    indices = np.empty((len(rows), ids.shape[1]), dtype=np.int32)
-    local = np.empty(len(rows), dtype=np.int64)
-    for i in range(len(rows)):
-        local[i] = i
-    while True:
-        counts = count_group(
-            ids, mask, id_rows, mask_rows, local, 0, correct, scores, ignored,
-            np.uint64(1), space, IGNORED + 1, indices, lengths, tokens,
+def score_groups(
+    ids, mask, id_rows, mask_rows, rows, starts, correct, scores, ignored, look_up, formula, sizes,
+    base, begin, space, out,
+):  # fmt: skip
+    """Write the credit plus `base` of the groups `rows[starts[g]:starts[g + 1]]` to `out`.
+
+    `sizes` are those of the n-grams whose credit is added up: 1 for tokens. With `look_up`,
+    rollouts of unknown correctness get the credit of the group's keys, too.
+
+    A step is a group and a size. Those before `begin` are done. Returns (row, column) of the bad
+    token id with the smallest row, or (NO_ERROR, 0), and the step that needs a larger workspace, or
+    how many there are.
+    """
+    memo = np.empty((MEMO_ENTRIES, 3))
+    largest = largest_group(starts)
+    lengths, tokens = np.empty(largest, dtype=np.int64), np.empty(largest, dtype=np.int64)
+    bounds, verdicts = np.empty(largest + 1, dtype=np.int64), np.empty(largest, dtype=np.int8)
+    keys = np.empty(largest * ids.shape[1], dtype=np.int32)
+    bad_row, bad_column = NO_ERROR, 0
+    n_steps = (len(starts) - 1) * len(sizes)
+    for step in range(begin, n_steps):
+        g, u = step // len(sizes), step % len(sizes)
+        group = slice(starts[g], starts[g + 1])
+        own_rows, own_mask_rows = rows[group], mask_rows[group]
+        own_correct = verdicts[: len(own_rows)]
+        own_scores = None if scores is None else scores[group]
+        # Where there is nothing to compare, token ids are only checked.
+        compares = scores is not None or _is_mixed(correct[group])
+        for i in range(len(own_rows)):
+            own_correct[i] = correct[starts[g] + i] if compares else -1
+        row, column = read_keys(
+            ids, mask, id_rows[group], own_mask_rows, own_rows, sizes[u], lengths, bounds, keys
+        )
+        if row < bad_row:
+            bad_row, bad_column = row, column
+        if bad_row != NO_ERROR:
+            continue
+        stamp, n_used = next_filling(space), IGNORED + 1
+        n_grams = scores is None and compares and sizes[u] > 1 and not look_up
+        if n_grams and _mark_singles(keys, bounds, own_correct, space.cells):
+            n_used = FIRST_INDEX
+            space.counts[2 * SINGLE_FALSE] = 1
+            space.counts[2 * SINGLE_TRUE] = 1 << 32
+        n_used = count_keys(
+            keys, bounds, 0, own_correct, own_scores, ignored, stamp, space, n_used, tokens
+        )
+        if n_used == TOO_SMALL:
+            return bad_row, bad_column, step
+        totals = group_totals(tokens[: len(own_rows)], own_correct, own_scores)
+        fill_credit(n_used, totals, space, formula, memo, own_scores)
+        spread_keys(
+            mask, own_mask_rows, own_rows, own_correct, look_up, True, stamp, space, base, u > 0,
+            lengths, bounds, keys, out,
         )  # fmt: skip
-        if counts.n_used != TOO_SMALL:
-            break
-        space = workspace(ids.shape[1], space.bits + 1, scores is not None)
+        _clear(space, n_used)
+    return bad_row, bad_column, n_steps
+
+
+@jit
+def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, scores, ignored, formula, space):
+    """One group's token ids, a, b, c, d, and tf_true to credit, in no particular order; (row,
+    column) of the first bad token id; and whether the workspace, a new one, is large enough."""
+    lengths, tokens = np.empty(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
+    bounds, keys = np.empty(len(rows) + 1, np.int64), np.empty(len(rows) * ids.shape[1], np.int32)
+    n_used = IGNORED + 1
+    error = read_keys(ids, mask, id_rows, mask_rows, rows, 1, lengths, bounds, keys)
+    if error[0] == NO_ERROR:
+        n_used = count_keys(
+            keys, bounds, 0, correct, scores, ignored, np.uint64(1), space, n_used, tokens
+        )
+    if error[0] != NO_ERROR or n_used == TOO_SMALL:
+        return np.empty(0, dtype=np.int64), np.empty((0, 12)), error, n_used != TOO_SMALL
     totals = group_totals(tokens, correct, scores)
-    token_ids = np.empty(counts.n_used - 1, dtype=np.int64)
-    found = np.empty((counts.n_used - 1, 12))
+    token_ids = np.empty(n_used - 1, dtype=np.int64)
+    found = np.empty((n_used - 1, 12))
     n = 0
     for entry in space.table:
         if entry == 0:
             continue
         token_ids[n] = np.int64(entry >> np.uint64(space.bits)) & MAX_TOKEN_ID
         index = np.int64(entry) & (len(space.table) - 1)
-        pair, occurrences = space.rollouts[index], space.occurrences[index]
+        pair = space.counts[2 * index]
+        occurrences = pair + space.counts[2 * index + 1]
         m = float((pair >> 32) + (pair & LOW))
         a, occur_true = float(pair >> 32), float(occurrences >> 32)
         occur_false = float(occurrences & LOW)
@@ -357,5 +414,4 @@ def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, scores, ignored
         for k in range(12):
             found[n, k] = row[k]
         n += 1
-    bad_row = rows[counts.bad_row] if counts.bad_row != NO_ERROR else NO_ERROR
-    return token_ids, found, (bad_row, counts.bad_column)
+    return token_ids, found, error, True

@@ -135,23 +135,23 @@ def _fill_verdicts(n_used, totals, space, formula, memo):
     if remembered:
         memo[:n_pairs] = np.nan
     for index in range(IGNORED + 1, n_used):
-        pair, occurrences = space.rollouts[index], space.occurrences[index]
+        pair, again = space.counts[2 * index], space.counts[2 * index + 1]
         a, b = pair >> 32, pair & LOW
         entry = a * columns + b if remembered else 0
-        if occurrences == pair and remembered and not np.isnan(memo[entry, 2]):
+        if again == 0 and remembered and not np.isnan(memo[entry, 2]):
             space.credit[index] = memo[entry, 2]
             continue
         if not remembered or np.isnan(memo[entry, 0]):
             memo[entry, 0], memo[entry, 1] = _strength_and_effect(
                 float(a), float(a + b), totals, formula
             )
-        strength = memo[entry, 0]
+        strength, occurrences = memo[entry, 0], pair + again
         direction = _direction(
             strength, memo[entry, 1], float(occurrences >> 32), float(occurrences & LOW), totals,
             formula,
         )  # fmt: skip
         space.credit[index] = _credit(strength * direction, formula)
-        if occurrences == pair:
+        if again == 0:
             memo[entry, 2] = space.credit[index]
 
 
@@ -160,8 +160,9 @@ def _fill_graded(n_used, totals, space, formula):
     """Nearly every token has its own pair (a, b), so nothing is remembered."""
     for index in range(IGNORED + 1, n_used):
         a, occur_true = space.scores[index, 0], space.scores[index, 1]
-        strength, effect = _strength_and_effect(a, float(space.rollouts[index]), totals, formula)
-        occur_false = space.occurrences[index] - occur_true
+        m, again = space.counts[2 * index], space.counts[2 * index + 1]
+        strength, effect = _strength_and_effect(a, float(m), totals, formula)
+        occur_false = m + again - occur_true
         direction = _direction(strength, effect, occur_true, occur_false, totals, formula)
         space.credit[index] = _credit(strength * direction, formula)
 

@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ktae.arrays import MAX_TOKEN_ID
-from ktae.backends._cpu_kernels import NO_ERROR, _end, _is_ignored, largest_group
+from ktae.backends._cpu_kernels import _is_ignored, largest_group
 from ktae.backends._kernel import jit
+from ktae.backends.unit_kernels import NO_ERROR, length_of
 from ktae.rollout_advantages import EPSILON
 
 POSITIVE, NEGATIVE = 1, 2
@@ -105,7 +106,7 @@ def _check_and_base(ids, mask, end, base, out):
 def _prepare(ids, mask, id_rows, mask_rows, rows, ignored, base, out, ends):
     """Check a group's ids, write its bases, find each rollout's end; (row, column) of a bad id."""
     for i in range(len(rows)):
-        ends[i] = _end(mask[mask_rows[i]])
+        ends[i] = length_of(mask[mask_rows[i]])
         row_ids, row_mask = ids[id_rows[i]], mask[mask_rows[i]]
         t = _check_and_base(row_ids, row_mask, ends[i], base[rows[i]], out[rows[i]])
         if t != NOTHING:

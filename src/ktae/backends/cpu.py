@@ -19,8 +19,15 @@ import numpy as np
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.backends import _cpu_kernels as kernels
 from ktae.backends import _cpu_statistics as statistics
-from ktae.backends._cpu_kernels import NO_ERROR, score_groups, tabulate_group
+from ktae.backends._cpu_kernels import (
+    GROWTH_BITS,
+    INITIAL_BITS,
+    Workspace,
+    score_groups,
+    tabulate_group,
+)
 from ktae.backends.table import CreditTable
+from ktae.backends.unit_kernels import NO_ERROR
 from ktae.batch import Batch, bad_token_id
 from ktae.statistics import Formula
 
@@ -48,21 +55,40 @@ class Chunk(NamedTuple):
     """(n,)"""
 
 
-def credit(batch: Batch, formula: Formula) -> np.ndarray:
-    """(B, T) float32: each unmasked token's credit plus its rollout's base."""
+def credit(batch: Batch, formula: Formula, sizes: tuple[int, ...] = (1,)) -> np.ndarray:
+    """(B, T) float32: each unmasked token's credit plus its rollout's base.
+
+    `sizes` are those of the n-grams whose credit is added up, each rounded by itself: 1 for the
+    token, 2 for its bigram, 3 for its trigram.
+    """
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
-    ignored, base_b = ignored_ids(batch), batch.base
+    ignored, sizes_u = ignored_ids(batch), np.array(sizes, dtype=np.int64)
+    largest = int(np.diff(batch.starts).max(initial=0))
+    spaces: list[Workspace] = []  # a thread takes one and lays it back
 
     def score(groups: slice) -> tuple[int, int]:
         if _is_large(batch, groups) and _must_convert(batch):
-            return _score_in_slices(batch, groups, formula, ignored, base_b, out)
-        chunk = chunk_of(batch, groups)
-        return score_groups(  # type: ignore[no-any-return]
-            *chunk, ignored, batch.look_up_unknown, formula, base_b, out, out.view(np.int32)
-        )
+            return _score_in_slices(batch, groups, formula, ignored, sizes, out)
+        chunk, done = chunk_of(batch, groups), 0
+        space = spaces.pop() if spaces else _workspace(batch, INITIAL_BITS, largest)
+        while True:
+            row, column, done = score_groups(
+                *chunk, ignored, batch.look_up_unknown, formula, sizes_u, batch.base, done, space,
+                out,
+            )  # fmt: skip
+            if row != NO_ERROR or done == (groups.stop - groups.start) * len(sizes):
+                break
+            space = _workspace(batch, space.bits + GROWTH_BITS, largest)
+        spaces.append(space)
+        return row, column
 
     in_threads(batch, score)
     return out
+
+
+def _workspace(batch: Batch, bits: int, largest: int) -> Workspace:
+    graded = batch.scores is not None
+    return kernels.workspace(largest, batch.token_ids.shape[1], bits, graded)
 
 
 def in_threads(batch: Batch, score: Callable[[slice], tuple[int, int]]) -> None:
@@ -91,10 +117,13 @@ def table(batch: Batch, formula: Formula) -> CreditTable:
     sizes, errors = [], []
     for group in range(len(batch.group_ids)):
         chunk = chunk_of(batch, slice(group, group + 1))
-        token_ids, n_by_12, error = tabulate_group(
-            chunk.ids, chunk.mask, chunk.id_rows, chunk.mask_rows, chunk.rows, chunk.correct,
-            chunk.scores, ignored, formula,
-        )  # fmt: skip
+        bits, fits = INITIAL_BITS, False
+        while not fits:
+            space = _workspace(batch, bits, 0)
+            token_ids, n_by_12, error, fits = tabulate_group(
+                *chunk[:5], chunk.correct, chunk.scores, ignored, formula, space
+            )
+            bits = space.bits + GROWTH_BITS
         order = np.argsort(token_ids)
         ids.append(token_ids[order])
         found.append(n_by_12[order])
@@ -126,36 +155,40 @@ def _score_in_slices(
     groups: slice,
     formula: Formula,
     ignored: np.ndarray,
-    base_b: np.ndarray,
+    sizes: tuple[int, ...],
     out: np.ndarray,
 ) -> tuple[int, int]:
     """What `score_groups` does, for groups too large to be converted at once: slice by slice."""
-    first = (NO_ERROR, 0)
     for group in range(groups.start, groups.stop):
         rows = batch.rows[batch.starts[group] : batch.starts[group + 1]]
         verdicts = batch.correct[rows]
         scores = None if batch.scores is None else batch.scores[rows]
         if scores is None and not (np.any(verdicts == 0) and np.any(verdicts == 1)):
             verdicts = np.full_like(verdicts, -1)  # nothing to compare: only check the token ids
-        lengths, tokens = (np.empty(len(rows), dtype=np.int64) for _ in range(2))
-        counts, space = _count_slices(batch, rows, verdicts, scores, ignored, out, lengths, tokens)
-        first = min(first, (counts.bad_row, counts.bad_column))
-        if first[0] == NO_ERROR:
+        tokens = np.empty(len(rows), dtype=np.int64)
+        for unit, size in enumerate(sizes):
+            counts = _count_slices(batch, rows, verdicts, scores, ignored, size, tokens)
+            if counts.bad_row != NO_ERROR:
+                return counts.bad_row, counts.bad_column
             totals = statistics.group_totals(tokens, verdicts, scores)
             memo = np.empty((statistics.MEMO_ENTRIES, 3))
-            statistics.fill_credit(counts.n_used, totals, space, formula, memo, scores)
-            for part in _slices(batch, rows):
-                chunk = _convert(batch, rows[part], np.empty(0))
-                kernels.spread_rows(
-                    chunk.mask, chunk.mask_rows, chunk.rows, verdicts[part], space.credit, base_b,
-                    lengths[part], out.view(np.int32), out,
+            statistics.fill_credit(counts.n_used, totals, counts.space, formula, memo, scores)
+            for part, chunk, bounds, lengths, keys, _ in _slices(batch, rows, size):
+                kernels.spread_keys(
+                    chunk.mask, chunk.mask_rows, chunk.rows, verdicts[part], batch.look_up_unknown,
+                    False, np.uint64(1), counts.space, batch.base, unit > 0, lengths, bounds, keys,
+                    out,
                 )  # fmt: skip
-                if batch.look_up_unknown:
-                    kernels.look_up_rows(
-                        chunk.ids, chunk.mask, chunk.id_rows, chunk.mask_rows, chunk.rows,
-                        verdicts[part], ignored, np.uint64(1), space, lengths[part], base_b, out,
-                    )  # fmt: skip
-    return first
+    return NO_ERROR, 0
+
+
+class SliceCounts(NamedTuple):
+    """How counting a group slice by slice ended."""
+
+    n_used: int
+    space: Workspace
+    bad_row: int
+    bad_column: int
 
 
 def _count_slices(
@@ -164,33 +197,50 @@ def _count_slices(
     verdicts: np.ndarray,
     scores: np.ndarray | None,
     ignored: np.ndarray,
-    out: np.ndarray,
-    lengths: np.ndarray,
+    size: int,
     tokens: np.ndarray,
-) -> tuple[kernels.GroupCounts, kernels.Workspace]:
-    """`count_group` for one group, slice by slice, in a table that is large enough for it."""
-    bits = kernels.INITIAL_BITS
+) -> SliceCounts:
+    """Count one group, slice by slice, in a table that is large enough for it."""
+    bits = INITIAL_BITS
     while True:
-        space = kernels.workspace(out.shape[1], bits, scores is not None)
-        counts = kernels.GroupCounts(statistics.IGNORED + 1, NO_ERROR, 0)
-        for part in _slices(batch, rows):
-            chunk = _convert(batch, rows[part], np.empty(0))
-            counts = kernels.GroupCounts(*kernels.count_group(
-                chunk.ids, chunk.mask, chunk.id_rows, chunk.mask_rows, chunk.rows, part.start,
-                verdicts[part], None if scores is None else scores[part], ignored, np.uint64(1),
-                space, counts.n_used, out.view(np.int32), lengths[part], tokens[part],
-            ))  # fmt: skip
-            if counts.n_used == kernels.TOO_SMALL or counts.bad_row != NO_ERROR:
+        space = _workspace(batch, bits, 0)
+        n_used = statistics.IGNORED + 1
+        for part, _, bounds, _, keys, error in _slices(batch, rows, size):
+            if error[0] != NO_ERROR:
+                return SliceCounts(n_used, space, *error)
+            n_used = kernels.count_keys(
+                keys, bounds, part.start, verdicts[part], None if scores is None else scores[part],
+                ignored, np.uint64(1), space, n_used, tokens[part],
+            )  # fmt: skip
+            if n_used == kernels.TOO_SMALL:
                 break
-        if counts.n_used != kernels.TOO_SMALL:
-            return counts, space
-        bits = space.bits + 1
+        if n_used != kernels.TOO_SMALL:
+            return SliceCounts(n_used, space, NO_ERROR, 0)
+        bits = space.bits + GROWTH_BITS
 
 
-def _slices(batch: Batch, rows: np.ndarray) -> Iterator[slice]:
-    rows_at_once = max(1, POSITIONS_PER_CHUNK // max(1, batch.token_ids.shape[1]))
+class Slice(NamedTuple):
+    """Some of a group's rollouts, and the keys of their n-grams."""
+
+    part: slice
+    chunk: Chunk
+    bounds: np.ndarray
+    lengths: np.ndarray
+    keys: np.ndarray
+    error: tuple[int, int]
+    """See `_cpu_kernels.read_keys`, which fills the last four."""
+
+
+def _slices(batch: Batch, rows: np.ndarray, size: int) -> Iterator[Slice]:
+    width = batch.token_ids.shape[1]
+    rows_at_once = max(1, POSITIONS_PER_CHUNK // max(1, width))
     for start in range(0, len(rows), rows_at_once):
-        yield slice(start, start + rows_at_once)
+        part = slice(start, start + rows_at_once)
+        chunk = _convert(batch, rows[part], np.empty(0))
+        lengths, bounds = (np.empty(len(chunk.rows) + n, dtype=np.int64) for n in (0, 1))
+        keys = np.empty(len(chunk.rows) * width, dtype=np.int32)
+        error = kernels.read_keys(*chunk[:5], size, lengths, bounds, keys)
+        yield Slice(part, chunk, bounds, lengths, keys, error)
 
 
 def ignored_ids(batch: Batch) -> np.ndarray:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ktae.arrays import MAX_TOKEN_ID
-from ktae.backends._cpu_kernels import NO_ERROR, _end
 from ktae.backends._kernel import jit
+
+NO_ERROR = 2**62
+"""In the row of a (row, column) of the first bad token id: there is none."""
 
 MIX = 0x9E3779B97F4A7C15
 FINISH = 0xD6E8FEB86659FD93
@@ -40,20 +42,71 @@ def finish(state):
 
 
 @jit
+def length_of(mask):
+    """One past the last unmasked position. Padding goes 8 bytes at a time: the mask's memory must
+    begin at a multiple of 8, and so do its rows where their length is one."""
+    end = len(mask)
+    if end % 8 == 0:
+        words = mask.view(np.uint64)
+        while end > 0 and words[end // 8 - 1] == 0:
+            end -= 8
+    while end > 0 and mask[end - 1] == 0:
+        end -= 1
+    return end
+
+
+@jit
+def token_keys(ids, mask, keys):
+    """Write the ids of one rollout's tokens, one after another; return how many, and the position
+    of a bad one (-1: none)."""
+    count, bad = 0, False
+    for t in range(len(mask)):
+        count += mask[t] != 0
+    if count == len(mask):  # no holes, as a rule: without a branch many tokens are done at a time
+        for t in range(len(mask)):
+            keys[t] = np.int32(ids[t])
+            bad |= (ids[t] < 0) | (ids[t] > MAX_TOKEN_ID)
+        if not bad:
+            return count, -1
+    count = 0
+    for t in range(len(mask)):
+        if mask[t] == 0:
+            continue
+        token = np.int64(ids[t])
+        if token < 0 or token > MAX_TOKEN_ID:
+            return count, t
+        keys[count] = np.int32(token)
+        count += 1
+    return count, -1
+
+
+@jit
+def ngram_keys(keys, n):
+    """Put the keys of bigrams (`n` 2) or trigrams (3) in the place of one rollout's tokens."""
+    one = two = np.uint64(0)  # the states of the last token, and of the last two
+    for t in range(len(keys)):
+        token = np.int64(keys[t])
+        three = mix(two, token)
+        two = mix(one, token)
+        one = mix(np.uint64(0), token)
+        keys[t] = finish(two if n == 2 else three)
+
+
+@jit
 def ngram_rows(ids, mask, n, out):
     """Write the keys of bigrams (`n` 2) or trigrams (3); return the first bad (row, column)."""
+    keys = np.empty(ids.shape[1], dtype=np.int32)
     for i in range(len(ids)):
-        one = two = np.uint64(0)  # the states of the last token, and of the last two
-        for t in range(_end(mask[i])):
-            if mask[i, t] == 0:
-                continue
-            token = np.int64(ids[i, t])
-            if token < 0 or token > MAX_TOKEN_ID:
-                return i, t
-            three = mix(two, token)
-            two = mix(one, token)
-            one = mix(np.uint64(0), token)
-            out[i, t] = finish(two if n == 2 else three)
+        length = length_of(mask[i])
+        count, bad = token_keys(ids[i, :length], mask[i, :length], keys)
+        if bad >= 0:
+            return i, bad
+        ngram_keys(keys[:count], n)
+        count = 0
+        for t in range(length):
+            if mask[i, t] != 0:
+                out[i, t] = keys[count]
+                count += 1
     return NO_ERROR, 0
 
 
@@ -62,7 +115,7 @@ def position_rows(ids, mask, bucket, out):
     """Write the keys of (number of the bucket, token); return the first bad (row, column)."""
     for i in range(len(ids)):
         position = 0
-        for t in range(_end(mask[i])):
+        for t in range(length_of(mask[i])):
             if mask[i, t] == 0:
                 continue
             token = np.int64(ids[i, t])
@@ -83,10 +136,10 @@ def text_rows(ids, mask, looks, hashes, breaks, out):
     """
     unknown = len(looks) - 1
     for i in range(len(ids)):
-        end = _end(mask[i])
+        length = length_of(mask[i])
         pending = last = seen = np.int64(0)
         state = np.uint64(0)
-        for t in range(end):
+        for t in range(length):
             if mask[i, t] == 0:
                 continue
             token = np.int64(ids[i, t])
@@ -108,15 +161,15 @@ def text_rows(ids, mask, looks, hashes, breaks, out):
                 state = mix(state, token)
             # The key of the unit so far; a negative number where a unit begins.
             out[i, t] = finish(state) | np.int32(-begins) << np.int32(31)
-        _spread_back(mask[i], end, out[i])
+        _spread_back(mask[i], length, out[i])
     return NO_ERROR, 0
 
 
 @jit
-def _spread_back(mask, end, out):
+def _spread_back(mask, length, out):
     """Give every position the key that its unit has at its last one."""
     key, ends = np.int32(0), True
-    for t in range(end - 1, -1, -1):
+    for t in range(length - 1, -1, -1):
         if mask[t] != 0:
             found = out[t]
             key = found & np.int32(MAX_TOKEN_ID) if ends else key

@@ -25,7 +25,7 @@ POSITION_BUCKET = 8
 POSITIONS_PER_CHUNK = 1 << 20
 """Padded positions that a thread takes at a time."""
 
-NGRAMS = {"bigram": 2, "trigram": 3}
+NGRAMS = {"token": 1, "bigram": 2, "trigram": 3}
 """How many tokens these units are of."""
 
 

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array
+from ktae.backends.units import NGRAMS
 from ktae.errors import InputError
 from ktae.estimators import controls
-from ktae.estimators.base import Estimator, require_integer, require_number
+from ktae.estimators.base import ContingencyEstimator, Estimator, require_integer, require_number
 from ktae.estimators.units import UNITS, keys_of
 
 if TYPE_CHECKING:
@@ -154,18 +155,27 @@ class OverUnits(Transform):
         own = batch
         if batch.ignored:  # no part of any unit
             own = batch._replace(mask=batch.counted(), ignored=(), base=0 * batch.base)
+        total_bt = self._total(own, weight / len(self.units))
+        return _plus_base(total_bt, batch) if batch.ignored else total_bt
+
+    def _total(self, batch: AnyBatch, weight: float) -> Array:
+        """The credit of all units, each times `weight`; the base goes with the first."""
+        inner, sizes = self.inner, tuple(NGRAMS[x] for x in self.units if x in NGRAMS)
+        at_once = batch.context.ngrams and len(sizes) == len(self.units)
+        if at_once and isinstance(inner, ContingencyEstimator):
+            formula = inner.formula(weight)
+            return batch.context.contingency(inner.prepared(batch), formula, sizes)
         total_bt: Array | None = None
         for unit in self.units:
-            keys_bt = keys_of(unit, own)
-            # The base goes with the first unit.
-            base_b = own.base if total_bt is None else 0 * own.base
-            of_unit = own._replace(token_ids=keys_bt, base=base_b)
-            credit_bt = self.inner.credit(of_unit, weight / len(self.units))
+            keys_bt = keys_of(unit, batch)
+            base_b = batch.base if total_bt is None else 0 * batch.base
+            of_unit = batch._replace(token_ids=keys_bt, base=base_b)
+            credit_bt = inner.credit(of_unit, weight)
             if total_bt is None:
                 total_bt = credit_bt
             else:
                 total_bt += credit_bt
-        return _plus_base(total_bt, batch) if batch.ignored else total_bt
+        return total_bt
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -96,7 +96,7 @@ def held_out_pairs(
     own, left_out, too_small = _groups(record.conform(rollouts), tokenizer, keep, max_groups, seed)
     permutations = max(1, math.ceil(SETTLED / len(own)))
     sides = _sides(own, pairs, permutations, seed)
-    context = Context(BACKENDS["cpu"].load().credit, vocabulary, step=0)
+    context = Context(BACKENDS["cpu"].load().credit, vocabulary, step=0, ngrams=True)
     return HeldOut(
         tuple(
             _score(name, [list(side.by(estimator, context, max_positions)) for side in sides])
@@ -138,7 +138,7 @@ def wins(
         (P,) 1 where the first scores higher, 0 where the second does, and .5 for a tie. A score is
         the mean credit of a rollout's tokens, where a token that the others lack has none.
     """
-    context = context or Context(BACKENDS["cpu"].load().credit, step=0)
+    context = context or Context(BACKENDS["cpu"].load().credit, step=0, ngrams=True)
     n, n_pairs = len(token_ids), len(pairs)
     labels_pn = np.tile(correct.astype(np.float64), (n_pairs, 1))
     np.put_along_axis(labels_pn, pairs, np.nan, axis=1)
