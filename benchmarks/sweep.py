@@ -3,9 +3,9 @@
     python benchmarks/sweep.py [--only tokens threads] [--repeats 20]
 
 Each axis changes one thing of the usual batch: 256 groups of 16 rollouts of 700 tokens on average,
-padded to 3,072, 151,643 token ids, every group mixed, two threads. On an axis of group sizes there
-are as many rollouts at each size. Estimators, a copy of inputs and output, and verl's GRPO take
-turns in every round. One row a contender and setting goes to results/sweep.csv.
+padded to 3,072, 151,643 token ids, every group mixed. At each group size there are as many
+rollouts. Estimators, a copy of inputs and output, and verl's GRPO take turns in every round. One
+row a contender and setting goes to results/sweep.csv.
 """
 
 import argparse
@@ -23,8 +23,7 @@ CONTENDERS = (
 )  # fmt: skip
 ROLLOUTS = 4096
 USUAL: dict[str, Any] = {
-    "groups": 256, "group_size": 16, "vocabulary": 151_643, "mixed": 1.0, "threads": 2,
-    "dtype": "int32",
+    "groups": 256, "group_size": 16, "vocabulary": 151_643, "mixed": 1.0, "dtype": "int32",
 }  # fmt: skip
 AXES: dict[str, list[dict[str, Any]]] = {
     "tokens": [{"groups": n} for n in (16, 64, 256, 1024)],
@@ -40,12 +39,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", choices=list(AXES), default=list(AXES))
     parser.add_argument("--contenders", nargs="*", default=CONTENDERS)
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--csv", type=Path, default=HERE / "results/sweep.csv")
     arguments = parser.parse_args()
     for axis in arguments.only:
         for change in AXES[axis]:
-            measure(axis, USUAL | change, arguments)
+            measure(axis, USUAL | {"threads": arguments.threads} | change, arguments)
 
 
 def measure(axis: str, setting: dict[str, Any], arguments: argparse.Namespace) -> None:

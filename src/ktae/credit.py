@@ -88,10 +88,11 @@ def token_credit(
             costs next to nothing. Unchecked ids count as some token, and what is neither 0 nor
             NaN in `correct` as correct.
         memory_bytes: bound on the memory beyond the output in the torch and triton backends, as
-            far as the largest group allows. The CPU backend needs its tables, at most 36 bytes a
-            thread for four times the distinct tokens of the largest group (or four to eight times
-            the padded length, if that is more), and some megabytes to convert arrays. With units
-            other than tokens, or a control, a few arrays of the output's size come on top.
+            far as the largest group allows. The CPU backend needs for each thread at most
+            48 bytes for eight times the distinct tokens or n-grams of the largest group (or eight
+            times the padded length, if that is more), 8 bytes for each of its tokens, and some
+            megabytes to convert arrays. With other units, or a control, a few arrays of the
+            output's size come on top.
         vocabulary: the tokens' texts, for units that are made of text
             (`ktae.rollouts.tokens.vocabulary`).
         step: training steps done before these rollouts were sampled, for credit that decays.

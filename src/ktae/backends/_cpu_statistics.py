@@ -12,7 +12,10 @@ from ktae.backends._kernel import jit
 IGNORED = 0
 """The index of all ignored tokens together: nothing is counted there, and its credit is 0."""
 
-MEMO_ENTRIES = 1 << 12
+MEMO_ENTRIES = 1 << 18
+"""Enough for groups of 1,022 rollouts: 6 MB, of which smaller groups touch the beginning."""
+MEMO_PER_INDEX = 4
+"""A memo of more entries for each used index costs more than it saves."""
 LOW = 0xFFFFFFFF
 
 
@@ -126,12 +129,12 @@ def fill_credit(n_used, totals, space, formula, memo, scores):
 def _fill_verdicts(n_used, totals, space, formula, memo):
     """Strength and effect size depend on (a, b) alone, and so does the whole credit of a token that
     no rollout holds twice, which most are: each pair is computed once a group. NaN in `memo` means
-    not yet. Groups too large for the memo compute each token, which is linear too, since Fisher's
+    not yet. Groups that have too many pairs compute each token, which is linear too, since Fisher's
     test takes no more steps than there are rollouts with the token.
     """
     columns = int(totals.n_false) + 1
     n_pairs = (int(totals.n_true) + 1) * columns
-    remembered = n_pairs <= len(memo)
+    remembered = n_pairs <= min(len(memo), MEMO_PER_INDEX * n_used)
     if remembered:
         memo[:n_pairs] = np.nan
     for index in range(IGNORED + 1, n_used):
