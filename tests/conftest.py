@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _longest_first(items)
 
 
-LONGEST = ("tests/engines/test_verl.py", "lab/tests/test_smoke.py", "tests/engines")
+LONGEST = ("tests/engines", "tests/trainers")
 """Of several processes, one that begins such a file when the others are done is waited for."""
 
 

@@ -2,7 +2,7 @@
 made of the CSV of `ktae bench` and of the benchmarks of units, verl, the cluster and the report."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ktae_lab.csv_files import read_csv
 from ktae_lab.tables import page
@@ -108,6 +108,36 @@ def scale(rollouts: str) -> str:
     return markdown(head, rows)
 
 
+def sweep() -> str:
+    """How time grows: a row a setting of `benchmarks/sweep.py`, by axis."""
+    columns = dict.fromkeys(column for column, _ in AXES.values())
+    settings: dict[tuple[str, ...], dict[str, Row]] = {}
+    for (name, *setting), row in newest("sweep", "name", "axis", *columns).items():
+        settings.setdefault(tuple(setting), {})[name] = row
+    rows = []
+    axes = list(AXES)
+    for of in sorted(settings.values(), key=lambda of: axes.index(of["paper"]["axis"])):
+        paper, seconds = of["paper"], {name: float(row["median_s"]) for name, row in of.items()}
+        column, label = AXES[paper["axis"]]
+        cells = [label(paper[column]), f"{1000 * seconds['paper']:.0f} ms"]
+        cells.append(f"{seconds['paper'] / seconds['copy']:.1f}")
+        for name in ("calibrated", "trigrams", "tempo", "verl grpo"):
+            cells.append(f"{seconds[name] / seconds['paper']:.1f}")
+        rows.append(cells)
+    head = ["", "`paper`", "in copies", "`calibrated`, of `paper`", "`trigrams`", "`tempo`"]
+    return markdown([*head, "verl's GRPO"], rows)
+
+
+AXES: dict[str, tuple[str, Callable[[str], str]]] = {
+    "tokens": ("rollouts", lambda n: f"{int(n):,} rollouts"),
+    "group size": ("group_size", lambda n: f"groups of {int(n):,}"),
+    "vocabulary": ("vocabulary", lambda n: f"{int(n):,} ids"),
+    "mixed": ("mixed", lambda share: f"{100 * float(share):.0f} % of groups mixed"),
+    "threads": ("threads", lambda n: f"{n} threads" if int(n) > 1 else "1 thread"),
+    "dtype": ("dtype", lambda name: f"ids in {name}"),
+}
+"""Of `benchmarks/sweep.py`: the column that changes, and how the table calls it."""
+
 LIBRARIES = {"json.loads": "every line through Python's `json`", "pyarrow": "pyarrow's reader"}
 
 
@@ -166,6 +196,7 @@ TABLES: dict[str, Table] = {
     "driver": driver,
     "report": report,
     "scale": scale,
+    "sweep": sweep,
 }
 NUMBERS: dict[str, Number] = {
     "estimator-time": estimator_time,
