@@ -119,8 +119,11 @@ def show_group(console: Console, shown: ScoredGroup) -> None:
         if in_colour:
             console.print(_shaded(ids_t, credit_t, shown.texts, shown.largest), soft_wrap=False)
             continue
-        for token_id, credit in zip(ids_t, credit_t.tolist(), strict=True):
-            console.print(f"{credit:+.4f}  {_alone(token_id, shown.texts)}", soft_wrap=True)
+        lines = (
+            f"{credit:+.4f}  {_alone(token_id, shown.texts)}"
+            for token_id, credit in zip(ids_t, credit_t.tolist(), strict=True)
+        )
+        console.out("\n".join(lines), highlight=False)
 
 
 def as_dict(shown: ScoredGroup) -> dict[str, Any]:

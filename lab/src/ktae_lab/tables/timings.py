@@ -110,16 +110,15 @@ def scale(rollouts: str) -> str:
 
 def sweep() -> str:
     """How time grows: a row a setting of `benchmarks/sweep.py`, by axis."""
-    columns = dict.fromkeys(column for column, _ in AXES.values())
-    settings: dict[tuple[str, ...], dict[str, Row]] = {}
-    for (name, *setting), row in newest("sweep", "name", "axis", *columns).items():
-        settings.setdefault(tuple(setting), {})[name] = row
-    rows = []
-    axes = list(AXES)
-    for of in sorted(settings.values(), key=lambda of: axes.index(of["paper"]["axis"])):
-        paper, seconds = of["paper"], {name: float(row["median_s"]) for name, row in of.items()}
-        column, label = AXES[paper["axis"]]
-        cells = [label(paper[column]), f"{1000 * seconds['paper']:.0f} ms"]
+    blocks: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in read_csv(page.BENCHMARKS / "sweep.csv", ("name", "axis", "median_s")):
+        if row["name"] == "paper":  # the first of those that took turns
+            blocks[row["axis"], row[AXES[row["axis"]][0]]] = of = {}
+        of[row["name"]] = row
+    axes, rows = list(AXES), []
+    for axis, value in sorted(blocks, key=lambda block: axes.index(block[0])):
+        seconds = {name: float(row["median_s"]) for name, row in blocks[axis, value].items()}
+        cells = [AXES[axis][1](value), f"{1000 * seconds['paper']:.0f} ms"]
         cells.append(f"{seconds['paper'] / seconds['copy']:.1f}")
         for name in ("calibrated", "trigrams", "tempo", "verl grpo"):
             cells.append(f"{seconds[name] / seconds['paper']:.1f}")
