@@ -250,7 +250,7 @@ def _estimate(
     context = Context(
         _on_arrays(chosen, how.memory_bytes), how.vocabulary, how.step,
         compiled=chosen.name not in ("naive", "numpy"),
-        ngrams=chosen.name == "cpu",
+        ngrams=chosen.ngrams,
         policy=_of_policy(estimator, how, token_ids),
     )  # fmt: skip
     batch = make_batch(*own, score_range=estimator.score_range, context=context)

@@ -58,7 +58,7 @@ def test_ours_beside_the_authors_row(command: Run, authors_file: Path) -> None:
 
 @pytest.mark.slow
 def test_the_differences_are_the_documented_ones(command: Run, authors_file: Path) -> None:
-    """Of the outputs that docs/grading.md lists, and their neighbours, exactly those differ.
+    """Among the outputs of docs/grading.md and their neighbours, exactly the listed ones differ.
 
     All 1,560 are graded by benchmarks/grading.py; one of the list takes the whole time limit.
     """

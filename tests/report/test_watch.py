@@ -220,7 +220,7 @@ def ask(server, path, method="GET", **headers):
 
 
 def steps_read(server, n):
-    """The news once so many steps are read."""
+    """The news once `n` steps are read."""
     news = json.loads(ask(server, "/changes")[1])
     while len(news["order"]) < n:
         newer = json.loads(ask(server, f"/changes?after={news['number']}")[1])

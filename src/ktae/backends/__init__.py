@@ -41,6 +41,8 @@ class Backend:
     """Packages that it imports, some with the oldest version that will do, as `triton 3.4`."""
     needs_gpu: bool = False
     """Runs on CUDA devices only, or in Triton's interpreter."""
+    ngrams: bool = False
+    """Its `credit` takes sizes of n-grams, too: see `ktae.batch.Context.ngrams`."""
 
     def load(self) -> Any:
         """Import the backend's module; its libraries are imported here and not before.
@@ -103,7 +105,9 @@ BACKENDS = {
     for backend in (
         Backend("naive", "the oracle: loops and dicts, for tests", "numpy", ("numpy",)),
         Backend("numpy", "whole-array operations, for a first answer", "numpy", ("numpy",)),
-        Backend("cpu", "compiled by numba, in parallel over groups", "numpy", ("numba",)),
+        Backend(
+            "cpu", "compiled by numba, in parallel over groups", "numpy", ("numba",), ngrams=True
+        ),
         Backend("torch", "tensor operations, any device", "torch", ("torch",)),
         Backend("triton", "GPU kernels", "torch", ("torch", "triton 3.4"), needs_gpu=True),
     )

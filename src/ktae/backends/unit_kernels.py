@@ -82,7 +82,7 @@ def token_keys(ids, mask, keys):
 
 @jit
 def ngram_keys(keys, n):
-    """Put the keys of bigrams (`n` 2) or trigrams (3) in the place of one rollout's tokens."""
+    """Replace one rollout's tokens by the keys of bigrams (`n` 2) or trigrams (3)."""
     one = two = np.uint64(0)  # the states of the last token, and of the last two
     for t in range(len(keys)):
         token = np.int64(keys[t])

@@ -173,7 +173,11 @@ def run(app: typer.Typer, name: str) -> None:
         finally:
             sys.stdout.flush()
     except UsageError as error:
-        _end(name, _usage(name, error), 2)
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+            sys.exit(2)
+        where = error.ctx.command_path if error.ctx is not None else name
+        _end(name, f"{error.format_message().strip()} ({where} --help)", 2)
     except InputError as error:
         lines = [printable(line) for line in _message(name, error).split("\n")]  # may quote a file
         _end(name, "\n".join(lines), 2)
@@ -198,15 +202,6 @@ def _drop_output() -> None:
 
 def _exit(number: int, _: object) -> NoReturn:
     sys.exit(128 + number)
-
-
-def _usage(name: str, error: Any) -> str:
-    """What is wrong with the arguments, and where help is; without arguments, the help itself."""
-    if type(error).__name__ == "NoArgsIsHelpError":
-        error.show()
-        sys.exit(2)
-    where = error.ctx.command_path if error.ctx is not None else name
-    return f"{error.format_message().strip()} ({where} --help)"
 
 
 def _message(name: str, error: InputError) -> str:

@@ -78,8 +78,8 @@ def held_out_pairs(
         answers: the B rollouts' own answers, None where there is none. They make the baseline
             `majority`: how many of the others give the same answer.
         vocabulary: the tokens' texts, for estimators of words, lines and steps.
-        pairs: at most so many of a group.
-        max_groups: at most so many groups.
+        pairs: the largest number of a group.
+        max_groups: the largest number of groups.
         seed: of what is drawn: pairs, groups and permutations.
         max_positions: padded positions in memory at a time.
 
@@ -96,7 +96,7 @@ def held_out_pairs(
     own, left_out, too_small = _groups(record.conform(rollouts), tokenizer, keep, max_groups, seed)
     permutations = max(1, math.ceil(SETTLED / len(own)))
     sides = _sides(own, pairs, permutations, seed)
-    context = Context(BACKENDS["cpu"].load().credit, vocabulary, step=0, ngrams=True)
+    context = _context(vocabulary)
     return HeldOut(
         tuple(
             _score(name, [list(side.by(estimator, context, max_positions)) for side in sides])
@@ -138,7 +138,7 @@ def wins(
         (P,) 1 where the first scores higher, 0 where the second does, and .5 for a tie. A score is
         the mean credit of a rollout's tokens, where a token that the others lack has none.
     """
-    context = context or Context(BACKENDS["cpu"].load().credit, step=0, ngrams=True)
+    context = context or _context()
     n, n_pairs = len(token_ids), len(pairs)
     labels_pn = np.tile(correct.astype(np.float64), (n_pairs, 1))
     np.put_along_axis(labels_pn, pairs, np.nan, axis=1)
@@ -152,6 +152,11 @@ def wins(
     lengths = mask[pairs.ravel()].sum(axis=1).clip(1)
     means = credit_bt[held].sum(axis=1, dtype=np.float64) / lengths
     return _first_wins(means.reshape(n_pairs, 2))
+
+
+def _context(vocabulary: Vocabulary | None = None) -> Context:
+    cpu = BACKENDS["cpu"]
+    return Context(cpu.load().credit, vocabulary, step=0, ngrams=cpu.ngrams)
 
 
 def _first_wins(scores_p2: np.ndarray) -> np.ndarray:
@@ -223,7 +228,7 @@ def _baselines(answers: Sequence[str | None] | None) -> dict[str, Any]:
 
 
 def _sides(groups: list[Group], pairs: int, permutations: int, seed: int) -> list[_Side]:
-    """The groups with their own labels, and with permuted ones so many times."""
+    """The groups with their own labels, and again for each permutation of the labels."""
     rngs = [np.random.default_rng([seed, int(group.rows[0])]) for group in groups]
     sides = []
     for number in range(permutations + 1):

@@ -34,8 +34,12 @@ def first_share(rollouts: Any, share: float) -> np.ndarray:
 def stated_answers(rollouts: Any) -> list[str | None]:
     """The answer that each of the B responses states, as it stands; None where it states none."""
     chunks = rollouts["response"].chunks  # one after another: as objects, texts are large
-    found = (extract(text or "") for chunk in chunks for text in chunk.to_pylist())
-    return [one.text.strip() if one else None for one in found]
+    return [_stated(text) for chunk in chunks for text in chunk.to_pylist()]
+
+
+def _stated(text: str | None) -> str | None:
+    found = extract(text or "")
+    return found.text.strip() if found else None
 
 
 class AskedAnswers(Sequence[str | None]):
@@ -54,8 +58,7 @@ class AskedAnswers(Sequence[str | None]):
     def __getitem__(self, row: Any) -> Any:
         """The answer of one response."""
         if row not in self._found:
-            found = extract(self._texts[int(row)].as_py() or "")
-            self._found[row] = without_blanks([found.text.strip()])[0] if found else None
+            (self._found[row],) = without_blanks([_stated(self._texts[int(row)].as_py())])
         return self._found[row]
 
 
