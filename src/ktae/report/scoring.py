@@ -216,7 +216,7 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
     total = np.zeros(len(ids))
     for part in parts:
         of_mixed = part.read()
-        np.add.at(total, np.searchsorted(ids, of_mixed.token_id), of_mixed.impact)
+        np.add.at(total, np.searchsorted(ids, of_mixed.token_id), of_mixed.found.impact)
     rising, falling = (np.argsort(x, kind="stable")[:top] for x in (total, -total))
     supporting = [i for i in falling.tolist() if total[i] > 0]
     opposing = [i for i in rising.tolist() if total[i] < 0]
@@ -228,14 +228,30 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
     )
 
 
-class _Rows(NamedTuple):
-    """Rows of a credit table, in mixed groups."""
+class MixedRows(NamedTuple):
+    """Rows of a credit table that are in mixed groups."""
 
-    token_id: np.ndarray
+    rows: np.ndarray
+    """Where they are in the table."""
     cells: np.ndarray
     """(4, n) int64: a, b, c, d."""
     impact: np.ndarray
     weight: np.ndarray
+
+
+def mixed_rows(table: Any, wanted: np.ndarray | bool = True) -> MixedRows:
+    """Select the rows in mixed groups, of those `wanted`, of a credit table or a batch of one."""
+    a, b, c, d = (table[name].to_numpy() for name in ("a", "b", "c", "d"))
+    rows = np.flatnonzero((a + c > 0) & (b + d > 0) & wanted)
+    cells = np.array([x[rows] for x in (a, b, c, d)], dtype=np.int64)
+    return MixedRows(rows, cells, *impact(table["credit"].to_numpy()[rows], *cells))
+
+
+class _Rows(NamedTuple):
+    """Rows of a credit table, in mixed groups."""
+
+    token_id: np.ndarray
+    found: MixedRows
     text: Any
     """Arrow, (n,)."""
 
@@ -251,21 +267,17 @@ class _Part(NamedTuple):
     def read(self, of: np.ndarray | None = None) -> _Rows:
         """The rows in mixed groups; `of`: of these tokens."""
         token_id = self.batch["token_id"].to_numpy()
-        a, b, c, d = (self.batch[name].to_numpy() for name in ("a", "b", "c", "d"))
-        wanted = (a + c > 0) & (b + d > 0)
-        if of is not None:
-            wanted &= np.isin(token_id, of)
-        rows = np.flatnonzero(wanted)
-        cells = np.array([x[rows] for x in (a, b, c, d)], dtype=np.int64)
-        impacts, weights = impact(self.batch["credit"].to_numpy()[rows], *cells)
-        text = self.batch["token"].take(pa.array(rows)) if of is not None else None
-        return _Rows(token_id[rows].astype(np.int64), cells, impacts, weights, text)
+        found = mixed_rows(self.batch, True if of is None else np.isin(token_id, of))
+        text = self.batch["token"].take(pa.array(found.rows)) if of is not None else None
+        return _Rows(token_id[found.rows].astype(np.int64), found, text)
 
 
 def _described(token_id: int, total: float, parts: Sequence[_Rows]) -> KeyToken:
     own = [np.flatnonzero(part.token_id == token_id) for part in parts]
-    cells = np.concatenate([p.cells[:, rows] for p, rows in zip(parts, own, strict=True)], axis=1)
-    weights = np.concatenate([part.weight[rows] for part, rows in zip(parts, own, strict=True)])
+    cells = np.concatenate(
+        [p.found.cells[:, rows] for p, rows in zip(parts, own, strict=True)], axis=1
+    )
+    weights = np.concatenate([p.found.weight[rows] for p, rows in zip(parts, own, strict=True)])
     text = next(p.text[int(rows[0])] for p, rows in zip(parts, own, strict=True) if len(rows))
     total_a, total_b, total_c, total_d = (int(cell.sum()) for cell in cells)
     return KeyToken(

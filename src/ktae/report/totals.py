@@ -54,20 +54,18 @@ class TokenSums:
             table: as `ktae.report.scoring.score` gives it.
             which: the token of each row, 0 to V - 1.
         """
-        a, b, c, d = (table[name].to_numpy().astype(np.int64) for name in ("a", "b", "c", "d"))
-        mixed = np.flatnonzero((a + c > 0) & (b + d > 0))
-        a, b, c, d, which = a[mixed], b[mixed], c[mixed], d[mixed], which[mixed]
-        impact, weight = scoring.impact(table["credit"].to_numpy()[mixed], a, b, c, d)
+        rows, cells, impact, weight = scoring.mixed_rows(table)
+        a, b, c, d = cells.astype(np.float64)
+        which = which[rows]
         for sums, values in ((self._a, a), (self._b, b), (self._groups, weight > 0)):
             np.add.at(sums, which, values.astype(np.float64))
         np.add.at(self._impact, which, impact)
         np.add.at(self._weight, which, weight)
-        a, b, c, d = (x.astype(np.float64) for x in (a, b, c, d))
         total = a + b + c + d
         np.add.at(self._excess, which, (a * d - b * c) / total)
         variance = (a + b) * (c + d) * (a + c) * (b + d) / (total**2 * (total - 1))
         np.add.at(self._variance, which, variance)
-        step = table["step"].to_numpy(zero_copy_only=False)[mixed]
+        step = table["step"].to_numpy(zero_copy_only=False)[rows]
         return {"which": which, "step": step, "impact": impact, "weight": weight}
 
     def totals(self) -> TokenTotals:
