@@ -89,7 +89,7 @@ def test_a_signal_leaves_a_checkpoint_and_resume_continues_the_same_curve(
     shutil.copytree(next((broken / "checkpoints").glob("checkpoint-*")), damaged)
     (damaged / "model.safetensors").write_bytes(b"half")
     (broken / "rollouts/.step-00009.parquet.x").write_bytes(b"half")
-    resumed = run(command(broken, "--resume"))
+    resumed = run_here(command(broken, "--resume"))
     assert resumed.returncode == 0, resumed.stderr
     assert "checkpoint-11 is damaged (model.safetensors" in resumed.stderr
     assert "unfinished files that a killed run left" in resumed.stderr

@@ -110,17 +110,28 @@ def _check(config: Any, *, has_token_ids: bool) -> None:
 
 
 def _wrap_old_trainer(ray_trainer: Any) -> None:
-    """The trainer of `trainer.use_v1=False` calls `compute_advantage` by this module's name."""
+    """The trainer of `trainer.use_v1=False` calls `compute_advantage`, and `compute_data_metrics`
+    later in the same step, by this module's names."""
     _check_first(ray_trainer.RayPPOTrainer)
-    original = ray_trainer.compute_advantage
+    advantages, measure = ray_trainer.compute_advantage, ray_trainer.compute_data_metrics
+    of_this_step: dict[str, float] = {}
 
-    @functools.wraps(original)
+    @functools.wraps(advantages)
     def compute_advantage(data: Any, adv_estimator: Any, *args: Any, **kwargs: Any) -> Any:
         if adv_estimator != ESTIMATOR or "responses" not in data.batch:
-            return original(data, adv_estimator, *args, **kwargs)
+            return advantages(data, adv_estimator, *args, **kwargs)
         from ktae.trainers.verl.handover import handed_over, rollouts_of_batch
 
-        with handed_over(rollouts_of_batch(data)):
-            return original(data, adv_estimator, *args, **kwargs)
+        with handed_over(rollouts_of_batch(data)) as rollouts:
+            computed = advantages(data, adv_estimator, *args, **kwargs)
+        of_this_step.update(rollouts.metrics)
+        return computed
+
+    @functools.wraps(measure)
+    def compute_data_metrics(*args: Any, **kwargs: Any) -> Any:
+        metrics = measure(*args, **kwargs) | of_this_step
+        of_this_step.clear()
+        return metrics
 
     ray_trainer.compute_advantage = compute_advantage
+    ray_trainer.compute_data_metrics = compute_data_metrics
