@@ -229,4 +229,3 @@ def sometimes_solved(model, tokenizer, n):
     for problem, text in zip(problems, sampled.texts, strict=True):
         solved[problem] += by_eye(text, str(problem.answer))[0]
     return sorted(solved, key=lambda problem: abs(solved[problem] - 4))[:n]
-

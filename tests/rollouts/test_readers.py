@@ -7,6 +7,7 @@ import pytest
 
 from ktae import InputError
 from ktae.rollouts import readers, record
+from ktae.rollouts.tolerance import Tolerance
 
 ROLLOUT = {"group": "g", "response": "it is 2", "reward": 1}
 
@@ -69,6 +70,16 @@ def test_correctness_is_the_verdict_or_else_the_reward_above_the_threshold(
 ):
     path = write_lines(tmp_path / "r.jsonl", ROLLOUT | given)
     assert readers.read([path], threshold=0.5)["correct"].to_pylist() == [correct]
+
+
+@pytest.mark.parametrize(("threshold", "counted"), [(0.0, 2), (0.1, 0)])
+def test_rewards_between_0_and_1_that_count_as_correct_are_counted(threshold, counted, tmp_path):
+    given = ({"reward": x} for x in (0, 0.2, 0.9, 1, 2, -0.5))
+    verdicts = ({"reward": 0.4, "correct": x} for x in (True, False))
+    path = write_lines(tmp_path / "r.jsonl", *(ROLLOUT | one for one in (*given, *verdicts)))
+    found = Tolerance()
+    readers.read([path], threshold=threshold, tolerance=found)
+    assert found.fractional == counted
 
 
 def test_every_format_reads_the_same(tmp_path):

@@ -127,6 +127,11 @@ def note_reading(found: Tolerance, n: int) -> None:
         note(f"left out: {message}")
     if len(found.rejected) > 3:
         note(f"and {len(found.rejected) - 3:,} more rows")
+    if found.fractional:
+        note(
+            f"rewards between 0 and 1: {found.fractional:,}; as verdicts all of them are correct, "
+            "--threshold 0.5 asks for more"
+        )
     if found.hint and n in (found.without_reward, found.alone):
         what = "reward" if n == found.without_reward else "group"
         note(f"no rollout has a {what}; perhaps: {again_with(found.hint)}")

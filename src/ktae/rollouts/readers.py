@@ -291,6 +291,8 @@ def _record_rows(path: Path, options: Options, tolerance: Tolerance) -> Iterator
             tolerance.reject(error)
             continue
         n += 1
+        if not options.threshold and is_null(plain.get("correct")) and row["correct"] == 1:
+            tolerance.fractional += row["reward"] < 1
         yield row
     if not n and len(tolerance.rejected) > before:
         first = tolerance.rejected[before]

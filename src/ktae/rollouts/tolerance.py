@@ -31,6 +31,8 @@ class Tolerance:
     """Outputs in the middle of an agent's session in verl's dump, which are left out."""
     repeated: int = 0
     """Rows that repeat rollouts of others: lm-evaluation-harness writes one row a filter."""
+    fractional: int = 0
+    """Rows whose reward lies between 0 and 1 and is a correct one: no threshold was given."""
     rejected: list[str] = dataclasses.field(default_factory=list)
     """What was wrong with the rows that could not be used."""
     unknown: InputError | None = None

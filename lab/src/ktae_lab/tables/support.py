@@ -16,7 +16,7 @@ def support(folder: str = "") -> str:
         extra = f"[{row['extra']}]" if row["extra"] else ""
         link = f"[{row['engine']}]({folder}{row['page']}.md)"
         versions = row["versions"].replace(",", ", ")
-        install = f"`pip install 'ktae{extra}'`" if extra else "`pip install ktae`"
+        install = f"`pip install '.{extra}'`" if extra else "`pip install .`"
         rows.append([link, versions, row["evidence"], row["what was run"], install])
     return markdown(HEAD, rows)
 
