@@ -53,7 +53,7 @@ def tokenizer(tmp_path: Path) -> str:
 @pytest.mark.slow
 def test_every_command(folder: Path, tokenizer: str) -> None:
     lines = [line for block in pages.blocks(TEXT, "sh") for line in block.splitlines()]
-    assert lines[:2] == ["pip install 'ktae[report]'", "python make_dump.py"]
+    assert lines[0].startswith("pip install ") and lines[1] == "python make_dump.py"
     own = {HUB_NAME: tokenizer, "DUMP": "rollouts.jsonl", "MODEL": tokenizer}
     printed = {}
     for line in lines[2:]:

@@ -101,7 +101,7 @@ class GradingPool:
         return verdict
 
     def grade_all(self, tasks: Iterable[Task]) -> Iterator[Verdict]:
-        """Grade many responses, a worker for each `PER_WORKER`; verdicts are in the tasks' order."""
+        """Grade many responses, a worker for each `PER_WORKER`. Verdicts are in their order."""
         checked = [_task(*task) for task in tasks]
         at_once = max(1, min(self.size, len(checked) // PER_WORKER))
         with ThreadPoolExecutor(at_once, thread_name_prefix="ktae-grading") as threads:
