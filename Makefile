@@ -25,9 +25,9 @@ help: ## List the targets
 .venv/installed: pyproject.toml lab/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep -E '^(torch|uv)==' constraints.txt)
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e ".[$(INSTALL)]" -e lab || \
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e ".[$(INSTALL)]" -e lab || { echo "uv failed; pip goes on" && \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		-e ".[$(INSTALL)]" -e lab
+		-e ".[$(INSTALL)]" -e lab; }
 	touch $@
 
 .venv-trainers/installed: pyproject.toml constraints-trainers.txt

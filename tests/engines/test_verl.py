@@ -31,11 +31,17 @@ if bf16.prepare().state == "dies":
     pytest.skip(bf16.prepare().reason, allow_module_level=True)
 
 
-def test_grpo_on_two_nodes_a_worker_of_one_is_killed_and_the_run_resumes(base, tmp_path):
+def test_dapo_on_two_nodes_a_worker_of_one_is_killed_and_the_run_resumes(base, tmp_path):
     """With padding rows: 40 rollouts in minibatches of 16, so verl fills up to 48. Both runs join
     a Ray cluster that is up already, one rank on each of its nodes."""
+    algorithm = {
+        "loss": "dapo",
+        "clip_high": 0.28,
+        "overlong_buffer": 56,  # a response of more than 8 tokens is penalised
+        "resampling_rounds": 3,
+    }
     overrides = {"actor_rollout_ref.actor.ppo_mini_batch_size": 2}
-    content = recipe(base, "grpo", nodes=2, prompts=5, overrides=overrides)
+    content = recipe(base, "dapo", algorithm=algorithm, nodes=2, prompts=5, overrides=overrides)
     with two_nodes(tmp_path / "record") as (cluster, joining):
         broken = Run(content, tmp_path, variables=joining)
         wait_for_a_checkpoint(broken)
@@ -58,9 +64,20 @@ def test_grpo_on_two_nodes_a_worker_of_one_is_killed_and_the_run_resumes(base, t
         rows = padding(step)
         assert len(rows) == 8 and len(set(step["uid"])) == 5 + 1
         assert not any(any(step["advantages"][row]) for row in rows)
+        check_dynamic_sampling(step, rows)
     check_updates(steps)
     assert resumed.metrics()[0]["data"]["credit/seconds"] > 0
     check_report(resumed.output, steps, tmp_path / "report.html")
+
+
+def check_dynamic_sampling(step, padded):
+    """Overlong responses lose some reward, and the verdicts of no group are all equal."""
+    infos = step["infos"]
+    kept = set(range(len(infos))) - set(padded)
+    assert sum(infos[row]["overlong"] for row in kept) > 0
+    for uid in {step["uid"][row] for row in kept}:
+        own = [row for row in kept if step["uid"][row] == uid]
+        assert {infos[row]["acc"] for row in own} == {0.0, 1.0}
 
 
 def check_report(folder, steps, out):
@@ -126,43 +143,17 @@ def command(pid):
         return ""
 
 
-def test_dapo_in_the_colocated_asynchronous_mode(base, tmp_path):
-    algorithm = {
-        "loss": "dapo",
-        "clip_high": 0.28,
-        "overlong_buffer": 56,  # a response of more than 8 tokens is penalised
-        "resampling_rounds": 3,
-    }
-    content = recipe(base, "dapo", algorithm=algorithm)
-    content["verl"]["mode"] = "colocate_async"
-    run = Run(content, tmp_path).succeed()
-    updates = run.updates()
-    assert len(updates) == 2
-    check_updates(updates)
-    shaped = 0
-    for update in updates:
-        infos = update["infos"]
-        shaped += sum(info["overlong"] for info in infos)
-        for uid in set(update["uid"]):
-            own = [i for i, other in enumerate(update["uid"]) if other == uid]
-            acc = {infos[i]["acc"] for i in own}
-            assert acc == {0.0, 1.0}, "dynamic sampling let a group of equal rewards through"
-    assert shaped > 0
-
-
-def test_mathematics_with_the_old_trainer(base, tmp_path):
+def test_mathematics_in_the_colocated_asynchronous_mode(base, tmp_path):
     r"""`ktae data prepare`, and the grader's own processes inside verl's reward worker.
 
     The model is a Qwen2, with which verl builds prompts as for those of the paper.
     """
     model, tokenizer = make_qwen(base, tmp_path)
-    overrides = {
-        "actor_rollout_ref.model.tokenizer_path": str(tokenizer),
-        "trainer.use_v1": False,
-    }
+    overrides = {"actor_rollout_ref.model.tokenizer_path": str(tokenizer)}
     content = recipe(model, "math", overrides=overrides)
     content |= {"task": "math", "data": str(math_problems(model, tokenizer, tmp_path))}
     content["rollout"]["max_response_length"] = SHORT
+    content["verl"]["mode"] = "colocate_async"
     trained = Run(content, tmp_path).succeed()
     updates = trained.updates()
     assert len(updates) == 2
@@ -173,9 +164,9 @@ def test_mathematics_with_the_old_trainer(base, tmp_path):
         [info[name] for info in given["infos"]] for name in ("acc", "unanswered", "undecided")
     )
     dumped = trained.dumped()
-    verdicts = [(row["acc"], row["undecided"]) for row in dumped]
-    assert verdicts == [by_eye(row["output"], row["gts"]) for row in dumped]
-    assert sorted(verdicts) == sorted(zip(acc, undecided, strict=True))
+    assert sorted(zip(given["uid"], acc, undecided, strict=True)) == sorted(
+        (row["uid"].rsplit("_", 2)[0], *by_eye(row["output"], row["gts"])) for row in dumped
+    )
     assert 0 < sum(acc) < len(acc) - sum(undecided)
     assert 0 < sum(unanswered) <= sum("}" not in row["output"] for row in dumped)
     unknown = sum(line["data"]["credit/unknown"] for line in trained.metrics()) / 2
@@ -229,3 +220,13 @@ def sometimes_solved(model, tokenizer, n):
     for problem, text in zip(problems, sampled.texts, strict=True):
         solved[problem] += by_eye(text, str(problem.answer))[0]
     return sorted(solved, key=lambda problem: abs(solved[problem] - 4))[:n]
+
+
+def test_the_old_trainer(base, tmp_path):
+    run = Run(recipe(base, "old", overrides={"trainer.use_v1": False}), tmp_path).succeed()
+    updates = run.updates()
+    assert len(updates) == 2
+    check_updates(updates)
+    for update, line in zip(updates, run.metrics(), strict=True):
+        acc = [info["acc"] for info in update["infos"]]
+        assert line["data"]["credit/correct"] == pytest.approx(sum(acc) / len(acc))

@@ -129,8 +129,8 @@ def note_reading(found: Tolerance, n: int) -> None:
         note(f"and {len(found.rejected) - 3:,} more rows")
     if found.fractional:
         note(
-            f"rewards between 0 and 1: {found.fractional:,}; as verdicts all of them are correct, "
-            "--threshold 0.5 asks for more"
+            f"rewards between 0 and 1: {found.fractional:,}; where verdicts count, all of these "
+            "are correct (--threshold 0.5 asks for more)"
         )
     if found.hint and n in (found.without_reward, found.alone):
         what = "reward" if n == found.without_reward else "group"

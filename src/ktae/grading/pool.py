@@ -33,9 +33,6 @@ from ktae.grading.verdict import Outcome, Verdict
 TIME_LIMIT = 5.0
 """Default processor seconds for one response."""
 
-PER_WORKER = 32
-"""Responses that are worth another worker: it takes a second to start, time to grade many."""
-
 
 class Task(NamedTuple):
     """One response to grade."""
@@ -101,10 +98,9 @@ class GradingPool:
         return verdict
 
     def grade_all(self, tasks: Iterable[Task]) -> Iterator[Verdict]:
-        """Grade many responses, a worker for each `PER_WORKER`. Verdicts are in their order."""
+        """Grade many responses on all workers; verdicts come in the order of the tasks."""
         checked = [_task(*task) for task in tasks]
-        at_once = max(1, min(self.size, len(checked) // PER_WORKER))
-        with ThreadPoolExecutor(at_once, thread_name_prefix="ktae-grading") as threads:
+        with ThreadPoolExecutor(self.size, thread_name_prefix="ktae-grading") as threads:
             try:
                 yield from threads.map(lambda task: self.grade(*task), checked)
             except BaseException:
