@@ -25,7 +25,7 @@ help: ## List the targets
 .venv/installed: pyproject.toml lab/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep -E '^(torch|uv)==' constraints.txt)
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e ".[$(INSTALL)]" -e lab || { echo "uv failed; pip goes on" && \
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e ".[$(INSTALL)]" -e lab || { echo "uv failed; pip goes on" && \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 		-e ".[$(INSTALL)]" -e lab; }
 	touch $@
