@@ -46,7 +46,7 @@ train: .venv/installed ## Train the embedded demo with GRPO+KTAE through TRL (RE
 test: .venv/installed ## Run all tests
 	$(BIN)/python -m pytest $(ARGS)
 
-test-fast: .venv/installed ## Run all tests but the slow ones, on two cores, in under a minute
+test-fast: .venv/installed ## Run all tests but the slow ones, on two cores
 	$(BIN)/python -m pytest -n 2 -q -m "not slow and not engine and not browser" $(ARGS)
 
 test-trainers: .venv-trainers/installed ## Test the adapters with the packages of tinker, verifiers and Trinity-RFT

@@ -171,6 +171,7 @@ def run_with_cache(folder: Path, cache: Path, level: str = "WARNING") -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 def test_where_no_cache_can_be_written_kernels_are_compiled_in_memory(tmp_path: Path) -> None:
     """Below a file there can be no folder, whoever asks."""
     (tmp_path / "file").write_text("")
@@ -178,6 +179,7 @@ def test_where_no_cache_can_be_written_kernels_are_compiled_in_memory(tmp_path: 
     assert "ktae.backends._kernel_cache the CPU kernels are compiled in memory" in said
 
 
+@pytest.mark.slow
 def test_a_damaged_cache_is_said_once_and_mended(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     assert run_with_cache(tmp_path, cache) == ""
@@ -227,6 +229,7 @@ print(kernel.plus_one(1), kernel.plus_one(1.0))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("after", "lines"), [(0.0, 1), (1000.0, 0)])
 def test_compiling_that_takes_long_is_announced_once(
     tmp_path: Path, after: float, lines: int
