@@ -22,12 +22,13 @@ help: ## List the targets
 
 # uv is several times as fast as pip, but finds no CPU build of torch and reads no setting of pip's: so
 # pip takes torch, and whatever uv cannot fetch.
+PACKAGES = -c constraints.txt -e ".[$(INSTALL)]" -e lab
 .venv/installed: pyproject.toml lab/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep -E '^(torch|uv)==' constraints.txt)
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e ".[$(INSTALL)]" -e lab || { echo "uv failed; pip goes on" && \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		-e ".[$(INSTALL)]" -e lab; }
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python $(PACKAGES) || \
+		{ echo "uv failed; pip goes on" && \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PACKAGES); }
 	touch $@
 
 .venv-trainers/installed: pyproject.toml constraints-trainers.txt

@@ -81,7 +81,7 @@ def assert_agrees(
 class TestInInterpreter:
     __test__ = INTERPRETED
 
-    @pytest.mark.parametrize("n_columns", [1, 31])
+    @pytest.mark.parametrize("n_columns", [1, 31, 123])
     def test_awkward_shapes(self, n_columns: int) -> None:
         batch = rollouts([1, 2, 3, 47], n_columns, seed=n_columns)
         assert_agrees(batch, ESTIMATORS["paper"])

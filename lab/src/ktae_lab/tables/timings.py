@@ -94,7 +94,7 @@ def report() -> str:
 
 
 def scale(rollouts: str) -> str:
-    """What each command costs on a dump of so many rollouts, beside what it did."""
+    """What each command costs on a dump of that size, beside what it cost before."""
     found = newest("scale", "note", "command", "rollouts")
     rows = []
     for note, command, n in found:
