@@ -11,21 +11,71 @@ import pytest
 from test_agreement import rollouts
 
 from ktae import InputError, token_credit
-from ktae.backends import _cpu_kernels as kernels
 from ktae.backends import _kernel_cache, cpu
+from ktae.backends._cpu_statistics import GroupTotals, _pairs_of, empty_memo
+from ktae.backends._cpu_workspace import DIRECT_IDS, next_filling, workspace
+from ktae.estimators import KTAE
 
 
-def test_group_numbers_are_used_again_only_in_a_cleared_table() -> None:
-    """With 30 bits for indices, 3 are left for the group: 7 groups, then the table is cleared."""
-    table, fillings = np.zeros(8, dtype=np.uint64), np.zeros(1, dtype=np.int64)
-    space = kernels.Workspace(30, table, fillings, *[np.zeros(1)] * 5)
-    stamps = []
-    for g in range(20):
-        space.table[0] = 1 + g
-        stamp = kernels.next_filling.py_func(space)
-        stamps.append(int(stamp))
-        assert space.table[0] == (0 if g in (7, 14) else 1 + g)
-    assert stamps == [1 + g % 7 for g in range(20)]
+@pytest.mark.parametrize(("bits", "n_fillings"), [(30, 7), (10, 65535)])
+def test_fillings_are_numbered_anew_in_cleared_tables(bits: int, n_fillings: int) -> None:
+    """The hash table has 33 - bits for the number, the direct table 16."""
+    space = workspace(largest=2, width=1, bits=3, graded=False)._replace(bits=bits)
+    space.table[0] = space.direct[0] = 1
+    space.fillings[0] = n_fillings - 1
+    assert next_filling.py_func(space) == n_fillings
+    assert space.table[0] == space.direct[0] == 1
+    assert next_filling.py_func(space) == 1
+    assert space.table[0] == space.direct[0] == 0
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["direct", "hashed"])
+def test_more_groups_than_a_table_has_numbers(large: bool) -> None:
+    """After 65,535 groups the tables are cleared; none may see a token of another one."""
+    n = 70_000
+    ids = np.tile([[7, 8], [7, 9]], (n, 1)) + large * DIRECT_IDS
+    ids[: 2 * 65_536, 0] = 5 + large * DIRECT_IDS  # 7 is new to the groups after these
+    credit = token_credit(
+        ids, np.ones_like(ids), np.tile([1, 0], n), np.repeat(np.arange(n), 2), backend="cpu"
+    )
+    np.testing.assert_array_equal(credit, np.tile(credit[:2], (n, 1)))
+    assert np.all(credit[:, 0] == 0) and np.all(credit[:, 1] != 0)
+
+
+def test_pairs_that_other_groups_computed() -> None:
+    """Groups of several sizes and shares of correct rollouts, in and out of order, large ones and
+    such whose pairs are not remembered among them, get what each gets alone."""
+    rng = np.random.default_rng(0)
+    sizes = rng.permutation([2, 3, 8, 16, 40, 140] * 8)
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    lengths = np.where(rng.random(len(sizes)) < 0.5, 2, 24)[groups]
+    ids = rng.integers(0, 50, (len(groups), 24))
+    mask, correct = np.arange(24) < lengths[:, None], rng.integers(0, 2, len(groups))
+    for estimator in ("paper", "calibrated"):
+        together = token_credit(ids, mask, correct, groups, estimator, backend="cpu")
+        for group in range(len(sizes)):
+            own = groups == group
+            alone = token_credit(
+                ids[own], mask[own], correct[own], groups[own], estimator, backend="cpu"
+            )
+            np.testing.assert_array_equal(together[own], alone)
+
+
+def test_a_full_memo_begins_anew() -> None:
+    memo = empty_memo(entries=30)
+    formula = KTAE().formula(1.0)
+    calls = (
+        (2, 3, 0, False),
+        (3, 2, 12, False),
+        (2, 3, 0, True),
+        (2, 2, 0, False),
+        (2, 3, 9, False),
+    )
+    for n_true, n_false, begin, is_known in calls:
+        totals = GroupTotals(5.0, n_true, n_false, 1.0, 1.0, 0.24)
+        assert _pairs_of.py_func(totals, formula, memo) == begin
+        assert np.isnan(memo.values[begin, 0]) != is_known
+        memo.values[begin] = 1.0
 
 
 def test_groups_share_no_token_of_another_group() -> None:

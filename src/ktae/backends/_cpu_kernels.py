@@ -2,114 +2,30 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ktae.arrays import MAX_TOKEN_ID
-from ktae.backends._cpu_statistics import (
-    IGNORED,
-    LOW,
-    MEMO_ENTRIES,
-    fill_credit,
-    group_totals,
-    table_row,
+from ktae.backends._cpu_statistics import IGNORED, LOW, fill_credit, group_totals, table_row
+from ktae.backends._cpu_workspace import (
+    CELLS_PER_KEY,
+    CELLS_PER_WORD,
+    clear,
+    index_of,
+    is_direct,
+    look_up,
+    next_filling,
 )
 from ktae.backends._kernel import jit
 from ktae.backends.unit_kernels import NO_ERROR, length_of, ngram_keys, token_keys
 
-INITIAL_BITS = 10
-
-GROWTH_BITS = 2
-"""A table that is too small is replaced by one of four times the slots, and the group is counted
-again: so all that is counted in vain is a third of what counts."""
-
 TOO_SMALL = -1
-TOKEN_BITS = 31
 
 SINGLE_FALSE, SINGLE_TRUE, FIRST_INDEX = 1, 2, 3
 """The index of all keys that occur once in an incorrect, in a correct rollout of the group and
 nowhere else; and that of the first other key."""
 
-CELLS_PER_KEY, CELLS_PER_WORD = 8, 32
 FEW = 4
 """Singles are looked for where fewer than one key in so many has been seen before."""
-
-
-class Workspace(NamedTuple):
-    """What one thread counts a group in, reused from group to group.
-
-    The distinct keys of a group (token ids, or those of larger units) have indices in the order
-    in which they first occur, so that frequent ones lie side by side. `table` finds the
-    index; the rest is read by it.
-    """
-
-    bits: int
-    """There are 2**bits slots."""
-    table: np.ndarray
-    """(n_slots,) uint64, a hash table. From the top: the number of the filling of the table that
-    wrote the slot (33 - bits wide, so that earlier groups' slots count as free and nothing has to
-    be cleared), the key (31) and its index (bits)."""
-    fillings: np.ndarray
-    """(1,) int64: how often the table was filled since it was clear."""
-    last: np.ndarray
-    """(n_slots,) int32: the last rollout that holds the key, as its place in the group plus 1."""
-    counts: np.ndarray
-    """(2 n_slots,) int64. At 2 i: how many rollouts hold key i; at 2 i + 1: how often it occurs
-    again in one that it was already in. Incorrect rollouts are in the lower half and correct ones
-    in the upper, so that a rollout's class is a shift and no branch. 0 between groups."""
-    scores: np.ndarray
-    """(n_slots, 2) float64, or no row without graded scores: their sum over the rollouts that hold
-    the key and over its occurrences. All rollouts then count as incorrect ones above. 0 between
-    groups."""
-    credit: np.ndarray
-    """(n_slots,) float32"""
-    cells: np.ndarray
-    """(n_words,) uint64, 32 cells each, for `_mark_singles`. 0 between groups."""
-
-
-def workspace(largest: int, width: int, bits: int, graded: bool) -> Workspace:
-    """For groups of at most `largest` rollouts, with at least 2**bits slots.
-
-    Before each rollout at most half of the slots are used, so that with four times a rollout's
-    length the table cannot fill up within one.
-    """
-    bits = max(bits, (4 * width - 1).bit_length() if width else 0)
-    n_slots = 1 << bits
-    n_words = 1 << (largest * width * CELLS_PER_KEY // CELLS_PER_WORD).bit_length()
-    return Workspace(
-        bits, np.zeros(n_slots, dtype=np.uint64), np.zeros(1, dtype=np.int64),
-        np.zeros(n_slots, dtype=np.int32), np.zeros(2 * n_slots, dtype=np.int64),
-        np.zeros((n_slots if graded else 0, 2)), np.zeros(n_slots, dtype=np.float32),
-        np.zeros(n_words, dtype=np.uint64),
-    )  # fmt: skip
-
-
-@jit
-def next_filling(space):
-    """The number of a new filling of the table, from 1; when they are used up it is cleared."""
-    if space.fillings[0] == (1 << (64 - TOKEN_BITS - space.bits)) - 1:
-        for slot in range(len(space.table)):
-            space.table[slot] = 0
-        space.fillings[0] = 0
-    space.fillings[0] += 1
-    return np.uint64(space.fillings[0])
-
-
-@jit
-def _slot(table, entry, key, bits):
-    """Where `entry`, a filling and a key with index 0, stands in the table, or would stand.
-
-    No branch may depend on which of the two, since about every second token of a rollout is new to
-    its group: what the slot differs by is 0 where it holds the key, below 2**31 where it holds
-    another one of this filling, and above where it is free. The hash's top bits spread small
-    numbers evenly, and frequent tokens have small ids.
-    """
-    one, last_slot = np.uint64(1), np.uint64(len(table) - 1)
-    slot = (key * np.uint64(0x9E3779B97F4A7C15)) >> (np.uint64(64) - bits)
-    while ((table[slot] ^ entry) >> bits) - one < np.uint64(MAX_TOKEN_ID):
-        slot = slot + one & last_slot
-    return slot
 
 
 @jit
@@ -162,26 +78,19 @@ def _mark_singles(keys, bounds, correct, cells):
 
 
 @jit
-def _count_rollout(keys, number, shift, score, stamp, space, n_used):
+def _count_rollout(keys, number, shift, score, stamp, table, space, n_used):
     """Count one rollout's keys, and put each one's index in its place.
 
     A negative one is the complement of its index. `score` is None without graded scores, and its
     branch then not compiled. Returns the number of used indices.
     """
-    table, last, counts = space.table, space.last, space.counts
-    bits, last_slot = np.uint64(space.bits), np.uint64(len(table) - 1)
+    last, counts, bits = space.last, space.counts, np.uint64(space.bits)
     for t in range(len(keys)):
         if keys[t] < 0:
             keys[t] = ~keys[t]
             continue
-        key = np.uint64(keys[t])
-        entry = (stamp << TOKEN_BITS | key) << bits
-        slot = _slot(table, entry, key, bits)
-        found = table[slot]
-        is_new = (found ^ entry) >> bits != 0
-        index = np.uint64(n_used) if is_new else found & last_slot
+        index, is_new = index_of(np.uint64(keys[t]), stamp, table, bits, n_used)
         n_used += is_new
-        table[slot] = entry | index
         keys[t] = np.int32(index)
         again = (last[index] == number) & (not is_new)
         last[index] = number
@@ -193,16 +102,12 @@ def _count_rollout(keys, number, shift, score, stamp, space, n_used):
 
 
 @jit
-def _find_rollout(keys, stamp, space):
+def _find_rollout(keys, stamp, table, bits):
     """Put each key's index in its place; that of ignored ones, which have no credit, if the group
     does not hold it."""
-    bits, last_slot = np.uint64(space.bits), np.uint64(len(space.table) - 1)
     for t in range(len(keys)):
-        key = np.uint64(keys[t])
-        entry = (stamp << TOKEN_BITS | key) << bits
-        found = space.table[_slot(space.table, entry, key, bits)]
-        held = (found ^ entry) >> bits == 0
-        keys[t] = np.int32(found & last_slot) if held else np.int32(IGNORED)
+        _, index, held = look_up(np.uint64(keys[t]), stamp, table, np.uint64(bits))
+        keys[t] = np.int32(index) if held else np.int32(IGNORED)
 
 
 @jit
@@ -226,13 +131,15 @@ def read_keys(ids, mask, id_rows, mask_rows, rows, size, lengths, bounds, keys):
 
 
 @jit
-def count_keys(keys, bounds, first, correct, scores, ignored, stamp, space, n_used, tokens):
+def count_keys(
+    keys, bounds, first, correct, scores, ignored, stamp, direct, space, n_used, tokens
+):  # fmt: skip
     """Fill `space` with the keys of a group's known rollouts, and put their indices in their place.
 
     These rollouts are the group's from number `first` on. `tokens[i]` becomes how many keys of
-    rollout i count. `scores` is None without graded scores. `n_used` is IGNORED + 1, FIRST_INDEX
-    after `_mark_singles`, or what earlier rollouts of the group have left. Returns one more than
-    the largest index, or TOO_SMALL.
+    rollout i count. `scores` is None without graded scores. `direct`: see `is_direct`. `n_used` is
+    IGNORED + 1, FIRST_INDEX after `_mark_singles`, or what earlier rollouts of the group have left.
+    Returns one more than the largest index, or TOO_SMALL.
     """
     for i in range(len(correct)):
         own, number = keys[bounds[i] : bounds[i + 1]], np.int32(first + i + 1)
@@ -242,12 +149,15 @@ def count_keys(keys, bounds, first, correct, scores, ignored, stamp, space, n_us
         tokens[i] = len(own)
         if len(ignored) > 0:
             tokens[i] -= _mark_ignored(own, ignored)
+        shift = 32 * np.int64(correct[i])
         if scores is not None:
-            n_used = _count_rollout(own, number, np.int64(0), scores[i], stamp, space, n_used)
+            shift, score = np.int64(0), scores[i]
+            n_used = _count_rollout(own, number, shift, score, stamp, space.table, space, n_used)
+        elif direct:
+            n_used = _count_rollout(own, number, shift, None, stamp, space.direct, space, n_used)
         else:
-            shift = 32 * np.int64(correct[i])
-            n_used = _count_rollout(own, number, shift, None, stamp, space, n_used)
-        if 2 * n_used > len(space.table):
+            n_used = _count_rollout(own, number, shift, None, stamp, space.table, space, n_used)
+        if 2 * n_used > len(space.last):
             return TOO_SMALL
     return n_used
 
@@ -270,18 +180,21 @@ def _spread(indices, mask, credit, base, on_top, out):
 
 @jit
 def spread_keys(
-    mask, mask_rows, rows, correct, look_up, indexed, stamp, space, base, on_top, lengths, bounds,
-    keys, out,
+    mask, mask_rows, rows, correct, looks_up, indexed, stamp, direct, space, base, on_top, lengths,
+    bounds, keys, out,
 ):  # fmt: skip
     """Turn the keys of some rollouts of a group into credit plus `base`.
 
-    The known ones' are indices already if `indexed`. With `look_up`, rollouts of unknown
+    The known ones' are indices already if `indexed`. With `looks_up`, rollouts of unknown
     correctness get the credit of the group's keys, too.
     """
     for i in range(len(rows)):
         row, own, known = rows[i], keys[bounds[i] : bounds[i + 1]], correct[i] >= 0
-        if (look_up and not known) or (known and not indexed):
-            _find_rollout(own, stamp, space)
+        if (looks_up and not known) or (known and not indexed):
+            if direct:
+                _find_rollout(own, stamp, space.direct, space.bits)
+            else:
+                _find_rollout(own, stamp, space.table, space.bits)
         elif not known:
             if base[row] == 0.0:
                 continue
@@ -312,29 +225,19 @@ def _is_mixed(verdicts):
 
 
 @jit
-def _clear(space, n_used):
-    """Make the workspace ready for another group, but for its table."""
-    for i in range(2 * n_used):
-        space.counts[i] = 0
-    for i in range(min(n_used, len(space.scores))):
-        space.scores[i, 0] = space.scores[i, 1] = 0.0
-
-
-@jit
 def score_groups(
-    ids, mask, id_rows, mask_rows, rows, starts, correct, scores, ignored, look_up, formula, sizes,
+    ids, mask, id_rows, mask_rows, rows, starts, correct, scores, ignored, looks_up, formula, sizes,
     base, begin, space, out,
 ):  # fmt: skip
     """Write the credit plus `base` of the groups `rows[starts[g]:starts[g + 1]]` to `out`.
 
-    `sizes` are those of the n-grams whose credit is added up: 1 for tokens. With `look_up`,
+    `sizes` are those of the n-grams whose credit is added up: 1 for tokens. With `looks_up`,
     rollouts of unknown correctness get the credit of the group's keys, too.
 
     A step is a group and a size. Those before `begin` are done. Returns (row, column) of the bad
     token id with the smallest row, or (NO_ERROR, 0), and the step that needs a larger workspace, or
     how many there are.
     """
-    memo = np.empty((MEMO_ENTRIES, 3))
     largest = largest_group(starts)
     lengths, tokens = np.empty(largest, dtype=np.int64), np.empty(largest, dtype=np.int64)
     bounds, verdicts = np.empty(largest + 1, dtype=np.int64), np.empty(largest, dtype=np.int8)
@@ -359,23 +262,24 @@ def score_groups(
         if bad_row != NO_ERROR:
             continue
         stamp, n_used = next_filling(space), IGNORED + 1
-        n_grams = scores is None and compares and sizes[u] > 1 and not look_up
+        direct = scores is None and is_direct(keys[: bounds[len(own_rows)]], space)
+        n_grams = scores is None and compares and sizes[u] > 1 and not looks_up
         if n_grams and _mark_singles(keys, bounds, own_correct, space.cells):
             n_used = FIRST_INDEX
             space.counts[2 * SINGLE_FALSE] = 1
             space.counts[2 * SINGLE_TRUE] = 1 << 32
         n_used = count_keys(
-            keys, bounds, 0, own_correct, own_scores, ignored, stamp, space, n_used, tokens
+            keys, bounds, 0, own_correct, own_scores, ignored, stamp, direct, space, n_used, tokens
         )
         if n_used == TOO_SMALL:
             return bad_row, bad_column, step
         totals = group_totals(tokens[: len(own_rows)], own_correct, own_scores)
-        fill_credit(n_used, totals, space, formula, memo, own_scores)
+        fill_credit(n_used, totals, space, formula, own_scores)
         spread_keys(
-            mask, own_mask_rows, own_rows, own_correct, look_up, True, stamp, space, base, u > 0,
-            lengths, bounds, keys, out,
+            mask, own_mask_rows, own_rows, own_correct, looks_up, True, stamp, direct, space, base,
+            u > 0, lengths, bounds, keys, out,
         )  # fmt: skip
-        _clear(space, n_used)
+        clear(space, n_used)
     return bad_row, bad_column, n_steps
 
 
@@ -389,7 +293,7 @@ def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, scores, ignored
     error = read_keys(ids, mask, id_rows, mask_rows, rows, 1, lengths, bounds, keys)
     if error[0] == NO_ERROR:
         n_used = count_keys(
-            keys, bounds, 0, correct, scores, ignored, np.uint64(1), space, n_used, tokens
+            keys, bounds, 0, correct, scores, ignored, np.uint64(1), False, space, n_used, tokens
         )
     if error[0] != NO_ERROR or n_used == TOO_SMALL:
         return np.empty(0, dtype=np.int64), np.empty((0, 12)), error, n_used != TOO_SMALL

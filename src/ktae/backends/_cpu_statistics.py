@@ -13,10 +13,38 @@ IGNORED = 0
 """The index of all ignored tokens together: nothing is counted there, and its credit is 0."""
 
 MEMO_ENTRIES = 1 << 18
-"""Enough for groups of 1,022 rollouts: 6 MB, of which smaller groups touch the beginning."""
+"""Enough for a group of 1,022 rollouts: 5 MB, of which smaller groups touch the beginning."""
 MEMO_PER_INDEX = 4
 """A memo of more entries for each used index costs more than it saves."""
+KEPT_MARGIN = 64
+"""What was computed for groups of so many rollouts of each class serves later groups, too."""
 LOW = 0xFFFFFFFF
+
+
+class Memo(NamedTuple):
+    """What depends on how many rollouts of each class hold a key, of which a group has few pairs.
+
+    Strength and effect size depend on nothing else but the group's numbers of rollouts of each
+    class, so that other groups with these find them here.
+    """
+
+    values: np.ndarray
+    """(n, 2) float64: strength and effect size, NaN where not yet computed."""
+    credit: np.ndarray
+    """(n,) float32: the whole credit of this group's keys that no rollout holds twice, or NaN."""
+    begins: np.ndarray
+    """(KEPT_MARGIN + 1, KEPT_MARGIN + 1) int64, by (n_true, n_false): one more than where the pairs
+    of such groups begin in `values`. 0 where they are not there."""
+    used: np.ndarray
+    """(1,) int64: the entries of `values` that groups found by `begins` use."""
+
+
+def empty_memo(entries: int = MEMO_ENTRIES) -> Memo:
+    """A memo of so many pairs, which remembers nothing yet."""
+    return Memo(
+        np.empty((entries, 2)), np.empty(entries, dtype=np.float32),
+        np.zeros((KEPT_MARGIN + 1, KEPT_MARGIN + 1), dtype=np.int64), np.zeros(1, dtype=np.int64),
+    )  # fmt: skip
 
 
 class GroupTotals(NamedTuple):
@@ -114,7 +142,7 @@ def _credit(value, formula):
 
 
 @jit
-def fill_credit(n_used, totals, space, formula, memo, scores):
+def fill_credit(n_used, totals, space, formula, scores):
     """The credit of every used index. `scores` is None without graded scores, and the branch for
     them then not compiled."""
     if totals.variance == 0.0:
@@ -122,40 +150,65 @@ def fill_credit(n_used, totals, space, formula, memo, scores):
     elif scores is not None:
         _fill_graded(n_used, totals, space, formula)
     else:
-        _fill_verdicts(n_used, totals, space, formula, memo)
+        _fill_verdicts(n_used, totals, space, formula)
 
 
 @jit
-def _fill_verdicts(n_used, totals, space, formula, memo):
-    """Strength and effect size depend on (a, b) alone, and so does the whole credit of a token that
-    no rollout holds twice, which most are: each pair is computed once a group. NaN in `memo` means
-    not yet. Groups that have too many pairs compute each token, which is linear too, since Fisher's
-    test takes no more steps than there are rollouts with the token.
+def _pairs_of(totals, formula, memo):
+    """Where in `memo.values` this group's pairs begin; they are NaN where no group had them yet.
+
+    A z-score depends on the variance, too, which may differ in its last bit.
     """
+    n_true, n_false = int(totals.n_true), int(totals.n_false)
+    n_pairs = (n_true + 1) * (n_false + 1)
+    keeps = n_true <= KEPT_MARGIN and n_false <= KEPT_MARGIN and not formula.z
+    if keeps and memo.begins[n_true, n_false] > 0:
+        return memo.begins[n_true, n_false] - 1
+    if memo.used[0] > 0 and (not keeps or memo.used[0] + n_pairs > len(memo.values)):
+        memo.begins[:] = 0
+        memo.used[0] = 0
+    begin = memo.used[0]
+    memo.values[begin : begin + n_pairs] = np.nan
+    if keeps:
+        memo.begins[n_true, n_false] = begin + 1
+        memo.used[0] += n_pairs
+    return begin
+
+
+@jit
+def _fill_verdicts(n_used, totals, space, formula):
+    """Each pair (a, b) is computed once, and the whole credit of a key that no rollout holds twice,
+    which most are, once a group. Groups that have too many pairs compute each key, which is linear
+    too, since Fisher's test takes no more steps than there are rollouts with the key.
+    """
+    # A field read within the loop would be counted as a reference each time, which takes longer.
+    counts, credit, values, whole = space.counts, space.credit, space.memo.values, space.memo.credit
     columns = int(totals.n_false) + 1
     n_pairs = (int(totals.n_true) + 1) * columns
-    remembered = n_pairs <= min(len(memo), MEMO_PER_INDEX * n_used)
+    remembered = n_pairs <= min(len(values), MEMO_PER_INDEX * n_used)
+    begin = _pairs_of(totals, formula, space.memo) if remembered else 0
     if remembered:
-        memo[:n_pairs] = np.nan
+        whole[:n_pairs] = np.nan
     for index in range(IGNORED + 1, n_used):
-        pair, again = space.counts[2 * index], space.counts[2 * index + 1]
+        pair, again = counts[2 * index], counts[2 * index + 1]
         a, b = pair >> 32, pair & LOW
         entry = a * columns + b if remembered else 0
-        if again == 0 and remembered and not np.isnan(memo[entry, 2]):
-            space.credit[index] = memo[entry, 2]
+        if again == 0 and remembered and not np.isnan(whole[entry]):
+            credit[index] = whole[entry]
             continue
-        if not remembered or np.isnan(memo[entry, 0]):
-            memo[entry, 0], memo[entry, 1] = _strength_and_effect(
-                float(a), float(a + b), totals, formula
-            )
-        strength, occurrences = memo[entry, 0], pair + again
+        if not remembered or np.isnan(values[begin + entry, 0]):
+            strength, effect = _strength_and_effect(float(a), float(a + b), totals, formula)
+            if remembered:
+                values[begin + entry, 0], values[begin + entry, 1] = strength, effect
+        else:
+            strength, effect = values[begin + entry, 0], values[begin + entry, 1]
+        occurrences = pair + again
         direction = _direction(
-            strength, memo[entry, 1], float(occurrences >> 32), float(occurrences & LOW), totals,
-            formula,
-        )  # fmt: skip
-        space.credit[index] = _credit(strength * direction, formula)
-        if again == 0:
-            memo[entry, 2] = space.credit[index]
+            strength, effect, float(occurrences >> 32), float(occurrences & LOW), totals, formula
+        )
+        credit[index] = _credit(strength * direction, formula)
+        if remembered and again == 0:
+            whole[entry] = credit[index]
 
 
 @jit

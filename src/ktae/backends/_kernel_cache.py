@@ -22,6 +22,7 @@ BACKENDS = Path(__file__).parent
 SOURCES = (
     BACKENDS / "_cpu_kernels.py",
     BACKENDS / "_cpu_statistics.py",
+    BACKENDS / "_cpu_workspace.py",
     BACKENDS / "_sequence_kernels.py",
     BACKENDS / "unit_kernels.py",
     BACKENDS.parent / "statistics.py",

@@ -19,13 +19,8 @@ import numpy as np
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.backends import _cpu_kernels as kernels
 from ktae.backends import _cpu_statistics as statistics
-from ktae.backends._cpu_kernels import (
-    GROWTH_BITS,
-    INITIAL_BITS,
-    Workspace,
-    score_groups,
-    tabulate_group,
-)
+from ktae.backends._cpu_kernels import score_groups, tabulate_group
+from ktae.backends._cpu_workspace import GROWTH_BITS, INITIAL_BITS, Workspace, workspace
 from ktae.backends.table import CreditTable
 from ktae.backends.unit_kernels import NO_ERROR
 from ktae.batch import Batch, bad_token_id
@@ -88,7 +83,7 @@ def credit(batch: Batch, formula: Formula, sizes: tuple[int, ...] = (1,)) -> np.
 
 def _workspace(batch: Batch, bits: int, largest: int) -> Workspace:
     graded = batch.scores is not None
-    return kernels.workspace(largest, batch.token_ids.shape[1], bits, graded)
+    return workspace(largest, batch.token_ids.shape[1], bits, graded)
 
 
 def in_threads(batch: Batch, score: Callable[[slice], tuple[int, int]]) -> None:
@@ -171,13 +166,12 @@ def _score_in_slices(
             if counts.bad_row != NO_ERROR:
                 return counts.bad_row, counts.bad_column
             totals = statistics.group_totals(tokens, verdicts, scores)
-            memo = np.empty((statistics.MEMO_ENTRIES, 3))
-            statistics.fill_credit(counts.n_used, totals, counts.space, formula, memo, scores)
+            statistics.fill_credit(counts.n_used, totals, counts.space, formula, scores)
             for part, chunk, bounds, lengths, keys, _ in _slices(batch, rows, size):
                 kernels.spread_keys(
                     chunk.mask, chunk.mask_rows, chunk.rows, verdicts[part], batch.look_up_unknown,
-                    False, np.uint64(1), counts.space, batch.base, unit > 0, lengths, bounds, keys,
-                    out,
+                    False, np.uint64(1), False, counts.space, batch.base, unit > 0, lengths,
+                    bounds, keys, out,
                 )  # fmt: skip
     return NO_ERROR, 0
 
@@ -210,7 +204,7 @@ def _count_slices(
                 return SliceCounts(n_used, space, *error)
             n_used = kernels.count_keys(
                 keys, bounds, part.start, verdicts[part], None if scores is None else scores[part],
-                ignored, np.uint64(1), space, n_used, tokens[part],
+                ignored, np.uint64(1), False, space, n_used, tokens[part],
             )  # fmt: skip
             if n_used == kernels.TOO_SMALL:
                 break

@@ -43,13 +43,14 @@ def finish(state):
 
 @jit
 def length_of(mask):
-    """One past the last unmasked position. Padding goes 8 bytes at a time: the mask's memory must
-    begin at a multiple of 8, and so do its rows where their length is one."""
+    """One past the last unmasked position. Eight bytes go at a time, and forwards, which memory is
+    faster at: the mask must begin at a multiple of 8, and so do rows whose length is one."""
     end = len(mask)
     if end % 8 == 0:
-        words = mask.view(np.uint64)
-        while end > 0 and words[end // 8 - 1] == 0:
-            end -= 8
+        words, last = mask.view(np.uint64), -1
+        for i in range(len(words)):
+            last = i if words[i] != 0 else last
+        end = 8 * (last + 1)
     while end > 0 and mask[end - 1] == 0:
         end -= 1
     return end
