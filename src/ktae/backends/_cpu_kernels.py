@@ -78,17 +78,28 @@ def _mark_singles(keys, bounds, correct, cells):
 
 
 @jit
-def _count_rollout(keys, number, shift, score, stamp, table, space, n_used):
+def _unmarked(keys, places):
+    """Write where the keys lie that are not marked, and put the index of each marked one, which is
+    its complement, in its place. Returns how many are not: no branch may depend on which."""
+    n = 0
+    for t in range(len(keys)):
+        key = keys[t]
+        places[n] = t
+        n += key >= 0
+        keys[t] = max(key, ~key)
+    return n
+
+
+@jit
+def _count_rollout(keys, places, number, shift, score, stamp, table, space, n_used):
     """Count one rollout's keys, and put each one's index in its place.
 
-    A negative one is the complement of its index. `score` is None without graded scores, and its
-    branch then not compiled. Returns the number of used indices.
+    With `places` only those that lie there, and `score` is None without graded scores: what is not
+    needed is not compiled. Returns the number of used indices.
     """
     last, counts, bits = space.last, space.counts, np.uint64(space.bits)
-    for t in range(len(keys)):
-        if keys[t] < 0:
-            keys[t] = ~keys[t]
-            continue
+    for i in range(len(keys) if places is None else len(places)):
+        t = i if places is None else np.int64(places[i])
         index, is_new = index_of(np.uint64(keys[t]), stamp, table, bits, n_used)
         n_used += is_new
         keys[t] = np.int32(index)
@@ -137,10 +148,12 @@ def count_keys(
     """Fill `space` with the keys of a group's known rollouts, and put their indices in their place.
 
     These rollouts are the group's from number `first` on. `tokens[i]` becomes how many keys of
-    rollout i count. `scores` is None without graded scores. `direct`: see `is_direct`. `n_used` is
-    IGNORED + 1, FIRST_INDEX after `_mark_singles`, or what earlier rollouts of the group have left.
-    Returns one more than the largest index, or TOO_SMALL.
+    rollout i count. `scores` is None without graded scores. `direct`: see `is_direct`; of tokens
+    none of which is ignored. `n_used` is IGNORED + 1, FIRST_INDEX after `_mark_singles`, or what
+    earlier rollouts of the group have left. Returns one more than the largest index, or TOO_SMALL.
     """
+    is_marked = n_used == FIRST_INDEX or len(ignored) > 0 or scores is not None
+    places = np.empty(len(keys) if is_marked else 0, dtype=np.int32)
     for i in range(len(correct)):
         own, number = keys[bounds[i] : bounds[i + 1]], np.int32(first + i + 1)
         tokens[i] = 0
@@ -149,14 +162,23 @@ def count_keys(
         tokens[i] = len(own)
         if len(ignored) > 0:
             tokens[i] -= _mark_ignored(own, ignored)
-        shift = 32 * np.int64(correct[i])
+        shift, at = 32 * np.int64(correct[i]), places
+        if is_marked:
+            at = places[: _unmarked(own, places)]
         if scores is not None:
-            shift, score = np.int64(0), scores[i]
-            n_used = _count_rollout(own, number, shift, score, stamp, space.table, space, n_used)
+            n_used = _count_rollout(
+                own, at, number, np.int64(0), scores[i], stamp, space.table, space, n_used
+            )
+        elif is_marked:
+            n_used = _count_rollout(own, at, number, shift, None, stamp, space.table, space, n_used)
         elif direct:
-            n_used = _count_rollout(own, number, shift, None, stamp, space.direct, space, n_used)
+            n_used = _count_rollout(
+                own, None, number, shift, None, stamp, space.direct, space, n_used
+            )
         else:
-            n_used = _count_rollout(own, number, shift, None, stamp, space.table, space, n_used)
+            n_used = _count_rollout(
+                own, None, number, shift, None, stamp, space.table, space, n_used
+            )
         if 2 * n_used > len(space.last):
             return TOO_SMALL
     return n_used
@@ -262,7 +284,8 @@ def score_groups(
         if bad_row != NO_ERROR:
             continue
         stamp, n_used = next_filling(space), IGNORED + 1
-        direct = scores is None and is_direct(keys[: bounds[len(own_rows)]], space)
+        direct = scores is None and sizes[u] == 1 and len(ignored) == 0
+        direct = direct and is_direct(keys[: bounds[len(own_rows)]], space)
         n_grams = scores is None and compares and sizes[u] > 1 and not looks_up
         if n_grams and _mark_singles(keys, bounds, own_correct, space.cells):
             n_used = FIRST_INDEX
