@@ -13,33 +13,16 @@ from test_agreement import rollouts
 from ktae import InputError, token_credit
 from ktae.backends import _kernel_cache, cpu
 from ktae.backends._cpu_statistics import GroupTotals, _pairs_of, empty_memo
-from ktae.backends._cpu_workspace import DIRECT_IDS, next_filling, workspace
+from ktae.backends._cpu_workspace import next_filling, workspace
 from ktae.estimators import KTAE
 
 
-@pytest.mark.parametrize(("bits", "n_fillings"), [(30, 7), (10, 65535)])
-def test_fillings_are_numbered_anew_in_cleared_tables(bits: int, n_fillings: int) -> None:
-    """The hash table has 33 - bits for the number, the direct table 16."""
-    space = workspace(largest=2, width=1, bits=3, graded=False)._replace(bits=bits)
-    space.table[0] = space.direct[0] = 1
-    space.fillings[0] = n_fillings - 1
-    assert next_filling.py_func(space) == n_fillings
-    assert space.table[0] == space.direct[0] == 1
-    assert next_filling.py_func(space) == 1
-    assert space.table[0] == space.direct[0] == 0
-
-
-@pytest.mark.parametrize("large", [False, True], ids=["direct", "hashed"])
-def test_more_groups_than_a_table_has_numbers(large: bool) -> None:
-    """After 65,535 groups the tables are cleared; none may see a token of another one."""
-    n = 70_000
-    ids = np.tile([[7, 8], [7, 9]], (n, 1)) + large * DIRECT_IDS
-    ids[: 2 * 65_536, 0] = 5 + large * DIRECT_IDS  # 7 is new to the groups after these
-    credit = token_credit(
-        ids, np.ones_like(ids), np.tile([1, 0], n), np.repeat(np.arange(n), 2), backend="cpu"
-    )
-    np.testing.assert_array_equal(credit, np.tile(credit[:2], (n, 1)))
-    assert np.all(credit[:, 0] == 0) and np.all(credit[:, 1] != 0)
+def test_fillings_are_numbered_anew_in_a_cleared_table() -> None:
+    """With 30 bits for indices, 3 are left for the number: 7 fillings."""
+    space = workspace(n_groups=9, largest=2, width=1, bits=3, graded=False)._replace(bits=30)
+    space.table[0], space.fillings[0] = 1, 6
+    assert next_filling.py_func(space) == 7 and space.table[0] == 1
+    assert next_filling.py_func(space) == 1 and space.table[0] == 0
 
 
 def test_pairs_that_other_groups_computed() -> None:
@@ -62,7 +45,7 @@ def test_pairs_that_other_groups_computed() -> None:
 
 
 def test_a_full_memo_begins_anew() -> None:
-    memo = empty_memo(entries=30)
+    memo = empty_memo(n_groups=3, largest=5)
     formula = KTAE().formula(1.0)
     calls = (
         (2, 3, 0, False),

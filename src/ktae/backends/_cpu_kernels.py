@@ -9,11 +9,10 @@ from ktae.backends._cpu_statistics import IGNORED, LOW, fill_credit, group_total
 from ktae.backends._cpu_workspace import (
     CELLS_PER_KEY,
     CELLS_PER_WORD,
+    TOKEN_BITS,
     clear,
-    index_of,
-    is_direct,
-    look_up,
     next_filling,
+    slot_of,
 )
 from ktae.backends._kernel import jit
 from ktae.backends.unit_kernels import NO_ERROR, length_of, ngram_keys, token_keys
@@ -78,30 +77,26 @@ def _mark_singles(keys, bounds, correct, cells):
 
 
 @jit
-def _unmarked(keys, places):
-    """Write where the keys lie that are not marked, and put the index of each marked one, which is
-    its complement, in its place. Returns how many are not: no branch may depend on which."""
-    n = 0
-    for t in range(len(keys)):
-        key = keys[t]
-        places[n] = t
-        n += key >= 0
-        keys[t] = max(key, ~key)
-    return n
-
-
-@jit
-def _count_rollout(keys, places, number, shift, score, stamp, table, space, n_used):
+def _count_rollout(keys, number, shift, score, stamp, space, n_used):
     """Count one rollout's keys, and put each one's index in its place.
 
-    With `places` only those that lie there, and `score` is None without graded scores: what is not
-    needed is not compiled. Returns the number of used indices.
+    A negative one is the complement of its index. `score` is None without graded scores, and its
+    branch then not compiled. Returns the number of used indices.
     """
-    last, counts, bits = space.last, space.counts, np.uint64(space.bits)
-    for i in range(len(keys) if places is None else len(places)):
-        t = i if places is None else np.int64(places[i])
-        index, is_new = index_of(np.uint64(keys[t]), stamp, table, bits, n_used)
+    table, last, counts = space.table, space.last, space.counts
+    bits, last_slot = np.uint64(space.bits), np.uint64(len(table) - 1)
+    for t in range(len(keys)):
+        if keys[t] < 0:
+            keys[t] = ~keys[t]
+            continue
+        key = np.uint64(keys[t])
+        entry = (stamp << TOKEN_BITS | key) << bits
+        slot = slot_of(table, entry, key, bits)
+        found = table[slot]
+        is_new = (found ^ entry) >> bits != 0
+        index = np.uint64(n_used) if is_new else found & last_slot
         n_used += is_new
+        table[slot] = entry | index
         keys[t] = np.int32(index)
         again = (last[index] == number) & (not is_new)
         last[index] = number
@@ -113,12 +108,16 @@ def _count_rollout(keys, places, number, shift, score, stamp, table, space, n_us
 
 
 @jit
-def _find_rollout(keys, stamp, table, bits):
+def _find_rollout(keys, stamp, space):
     """Put each key's index in its place; that of ignored ones, which have no credit, if the group
     does not hold it."""
+    bits, last_slot = np.uint64(space.bits), np.uint64(len(space.table) - 1)
     for t in range(len(keys)):
-        _, index, held = look_up(np.uint64(keys[t]), stamp, table, np.uint64(bits))
-        keys[t] = np.int32(index) if held else np.int32(IGNORED)
+        key = np.uint64(keys[t])
+        entry = (stamp << TOKEN_BITS | key) << bits
+        found = space.table[slot_of(space.table, entry, key, bits)]
+        held = (found ^ entry) >> bits == 0
+        keys[t] = np.int32(found & last_slot) if held else np.int32(IGNORED)
 
 
 @jit
@@ -142,18 +141,14 @@ def read_keys(ids, mask, id_rows, mask_rows, rows, size, lengths, bounds, keys):
 
 
 @jit
-def count_keys(
-    keys, bounds, first, correct, scores, ignored, stamp, direct, space, n_used, tokens
-):  # fmt: skip
+def count_keys(keys, bounds, first, correct, scores, ignored, stamp, space, n_used, tokens):
     """Fill `space` with the keys of a group's known rollouts, and put their indices in their place.
 
     These rollouts are the group's from number `first` on. `tokens[i]` becomes how many keys of
-    rollout i count. `scores` is None without graded scores. `direct`: see `is_direct`; of tokens
-    none of which is ignored. `n_used` is IGNORED + 1, FIRST_INDEX after `_mark_singles`, or what
-    earlier rollouts of the group have left. Returns one more than the largest index, or TOO_SMALL.
+    rollout i count. `scores` is None without graded scores. `n_used` is IGNORED + 1, FIRST_INDEX
+    after `_mark_singles`, or what earlier rollouts of the group have left. Returns one more than
+    the largest index, or TOO_SMALL.
     """
-    is_marked = n_used == FIRST_INDEX or len(ignored) > 0 or scores is not None
-    places = np.empty(len(keys) if is_marked else 0, dtype=np.int32)
     for i in range(len(correct)):
         own, number = keys[bounds[i] : bounds[i + 1]], np.int32(first + i + 1)
         tokens[i] = 0
@@ -162,24 +157,12 @@ def count_keys(
         tokens[i] = len(own)
         if len(ignored) > 0:
             tokens[i] -= _mark_ignored(own, ignored)
-        shift, at = 32 * np.int64(correct[i]), places
-        if is_marked:
-            at = places[: _unmarked(own, places)]
         if scores is not None:
-            n_used = _count_rollout(
-                own, at, number, np.int64(0), scores[i], stamp, space.table, space, n_used
-            )
-        elif is_marked:
-            n_used = _count_rollout(own, at, number, shift, None, stamp, space.table, space, n_used)
-        elif direct:
-            n_used = _count_rollout(
-                own, None, number, shift, None, stamp, space.direct, space, n_used
-            )
+            n_used = _count_rollout(own, number, np.int64(0), scores[i], stamp, space, n_used)
         else:
-            n_used = _count_rollout(
-                own, None, number, shift, None, stamp, space.table, space, n_used
-            )
-        if 2 * n_used > len(space.last):
+            shift = 32 * np.int64(correct[i])
+            n_used = _count_rollout(own, number, shift, None, stamp, space, n_used)
+        if 2 * n_used > len(space.table):
             return TOO_SMALL
     return n_used
 
@@ -202,21 +185,18 @@ def _spread(indices, mask, credit, base, on_top, out):
 
 @jit
 def spread_keys(
-    mask, mask_rows, rows, correct, looks_up, indexed, stamp, direct, space, base, on_top, lengths,
-    bounds, keys, out,
+    mask, mask_rows, rows, correct, look_up, indexed, stamp, space, base, on_top, lengths, bounds,
+    keys, out,
 ):  # fmt: skip
     """Turn the keys of some rollouts of a group into credit plus `base`.
 
-    The known ones' are indices already if `indexed`. With `looks_up`, rollouts of unknown
+    The known ones' are indices already if `indexed`. With `look_up`, rollouts of unknown
     correctness get the credit of the group's keys, too.
     """
     for i in range(len(rows)):
         row, own, known = rows[i], keys[bounds[i] : bounds[i + 1]], correct[i] >= 0
-        if (looks_up and not known) or (known and not indexed):
-            if direct:
-                _find_rollout(own, stamp, space.direct, space.bits)
-            else:
-                _find_rollout(own, stamp, space.table, space.bits)
+        if (look_up and not known) or (known and not indexed):
+            _find_rollout(own, stamp, space)
         elif not known:
             if base[row] == 0.0:
                 continue
@@ -248,12 +228,12 @@ def _is_mixed(verdicts):
 
 @jit
 def score_groups(
-    ids, mask, id_rows, mask_rows, rows, starts, correct, scores, ignored, looks_up, formula, sizes,
+    ids, mask, id_rows, mask_rows, rows, starts, correct, scores, ignored, look_up, formula, sizes,
     base, begin, space, out,
 ):  # fmt: skip
     """Write the credit plus `base` of the groups `rows[starts[g]:starts[g + 1]]` to `out`.
 
-    `sizes` are those of the n-grams whose credit is added up: 1 for tokens. With `looks_up`,
+    `sizes` are those of the n-grams whose credit is added up: 1 for tokens. With `look_up`,
     rollouts of unknown correctness get the credit of the group's keys, too.
 
     A step is a group and a size. Those before `begin` are done. Returns (row, column) of the bad
@@ -284,23 +264,21 @@ def score_groups(
         if bad_row != NO_ERROR:
             continue
         stamp, n_used = next_filling(space), IGNORED + 1
-        direct = scores is None and sizes[u] == 1 and len(ignored) == 0
-        direct = direct and is_direct(keys[: bounds[len(own_rows)]], space)
-        n_grams = scores is None and compares and sizes[u] > 1 and not looks_up
+        n_grams = scores is None and compares and sizes[u] > 1 and not look_up
         if n_grams and _mark_singles(keys, bounds, own_correct, space.cells):
             n_used = FIRST_INDEX
             space.counts[2 * SINGLE_FALSE] = 1
             space.counts[2 * SINGLE_TRUE] = 1 << 32
         n_used = count_keys(
-            keys, bounds, 0, own_correct, own_scores, ignored, stamp, direct, space, n_used, tokens
+            keys, bounds, 0, own_correct, own_scores, ignored, stamp, space, n_used, tokens
         )
         if n_used == TOO_SMALL:
             return bad_row, bad_column, step
         totals = group_totals(tokens[: len(own_rows)], own_correct, own_scores)
         fill_credit(n_used, totals, space, formula, own_scores)
         spread_keys(
-            mask, own_mask_rows, own_rows, own_correct, looks_up, True, stamp, direct, space, base,
-            u > 0, lengths, bounds, keys, out,
+            mask, own_mask_rows, own_rows, own_correct, look_up, True, stamp, space, base, u > 0,
+            lengths, bounds, keys, out,
         )  # fmt: skip
         clear(space, n_used)
     return bad_row, bad_column, n_steps
@@ -316,7 +294,7 @@ def tabulate_group(ids, mask, id_rows, mask_rows, rows, correct, scores, ignored
     error = read_keys(ids, mask, id_rows, mask_rows, rows, 1, lengths, bounds, keys)
     if error[0] == NO_ERROR:
         n_used = count_keys(
-            keys, bounds, 0, correct, scores, ignored, np.uint64(1), False, space, n_used, tokens
+            keys, bounds, 0, correct, scores, ignored, np.uint64(1), space, n_used, tokens
         )
     if error[0] != NO_ERROR or n_used == TOO_SMALL:
         return np.empty(0, dtype=np.int64), np.empty((0, 12)), error, n_used != TOO_SMALL

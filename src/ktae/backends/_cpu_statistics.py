@@ -33,17 +33,18 @@ class Memo(NamedTuple):
     credit: np.ndarray
     """(n,) float32: the whole credit of this group's keys that no rollout holds twice, or NaN."""
     begins: np.ndarray
-    """(KEPT_MARGIN + 1, KEPT_MARGIN + 1) int64, by (n_true, n_false): one more than where the pairs
-    of such groups begin in `values`. 0 where they are not there."""
+    """(margin, margin) int32, by (n_true, n_false) where both are smaller: one more than where the
+    pairs of such groups begin in `values`. 0 where they are not there."""
     used: np.ndarray
     """(1,) int64: the entries of `values` that groups found by `begins` use."""
 
 
-def empty_memo(entries: int = MEMO_ENTRIES) -> Memo:
-    """A memo of so many pairs, which remembers nothing yet."""
+def empty_memo(n_groups: int, largest: int) -> Memo:
+    """A memo for groups of at most `largest` rollouts, which remembers nothing yet."""
+    n, margin = min(n_groups * (largest // 2 + 1) ** 2, MEMO_ENTRIES), min(largest, KEPT_MARGIN) + 1
     return Memo(
-        np.empty((entries, 2)), np.empty(entries, dtype=np.float32),
-        np.zeros((KEPT_MARGIN + 1, KEPT_MARGIN + 1), dtype=np.int64), np.zeros(1, dtype=np.int64),
+        np.empty((n, 2)), np.empty(n, dtype=np.float32), np.zeros((margin, margin), dtype=np.int32),
+        np.zeros(1, dtype=np.int64),
     )  # fmt: skip
 
 
@@ -161,7 +162,7 @@ def _pairs_of(totals, formula, memo):
     """
     n_true, n_false = int(totals.n_true), int(totals.n_false)
     n_pairs = (n_true + 1) * (n_false + 1)
-    keeps = n_true <= KEPT_MARGIN and n_false <= KEPT_MARGIN and not formula.z
+    keeps = max(n_true, n_false) < len(memo.begins) and not formula.z
     if keeps and memo.begins[n_true, n_false] > 0:
         return memo.begins[n_true, n_false] - 1
     if memo.used[0] > 0 and (not keeps or memo.used[0] + n_pairs > len(memo.values)):

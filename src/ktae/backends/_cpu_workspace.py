@@ -18,11 +18,6 @@ again: so all that is counted in vain is a third of what counts."""
 
 TOKEN_BITS = 31
 
-DIRECT_IDS = 1 << 18
-"""Smaller token ids than this, which most vocabularies have alone, need no hash."""
-DIRECT_BITS = 16
-"""Half of an entry for them, so that groups with more slots are hashed as well."""
-
 CELLS_PER_KEY, CELLS_PER_WORD = 8, 32
 
 
@@ -30,21 +25,18 @@ class Workspace(NamedTuple):
     """What one thread counts a group in, reused from group to group.
 
     The distinct keys of a group (token ids, or those of larger units) have indices in the order
-    in which they first occur, so that frequent ones lie side by side. `direct` or `table` finds
-    the index; the rest is read by it.
+    in which they first occur, so that frequent ones lie side by side. `table` finds the
+    index; the rest is read by it.
     """
 
     bits: int
-    """There are 2**bits slots, and as many indices."""
-    direct: np.ndarray
-    """(DIRECT_IDS,) uint32, by key, for groups with small keys alone. From the top: the number of
-    the filling that wrote it (so that what earlier groups wrote counts as free and nothing has to
-    be cleared), and the key's index (16 bits each)."""
+    """There are 2**bits slots."""
     table: np.ndarray
-    """(n_slots,) uint64: for other groups, a hash table. From the top: the number of the filling,
-    the key (31) and its index (bits)."""
+    """(n_slots,) uint64, a hash table. From the top: the number of the filling of the table that
+    wrote the slot (33 - bits wide, so that earlier groups' slots count as free and nothing has to
+    be cleared), the key (31) and its index (bits)."""
     fillings: np.ndarray
-    """(1,) int64: how often one of the two was filled since they were clear."""
+    """(1,) int64: how often the table was filled since it was clear."""
     last: np.ndarray
     """(n_slots,) int32: the last rollout that holds the key, as its place in the group plus 1."""
     counts: np.ndarray
@@ -62,7 +54,9 @@ class Workspace(NamedTuple):
     memo: Memo
 
 
-def workspace(largest: int, width: int, bits: int, graded: bool) -> Workspace:
+def workspace(
+    n_groups: int, largest: int, width: int, bits: int, graded: bool, with_cells: bool = True
+) -> Workspace:
     """For groups of at most `largest` rollouts, with at least 2**bits slots.
 
     Before each rollout at most half of the slots are used, so that with four times a rollout's
@@ -70,34 +64,24 @@ def workspace(largest: int, width: int, bits: int, graded: bool) -> Workspace:
     """
     bits = max(bits, (4 * width - 1).bit_length() if width else 0)
     n_slots = 1 << bits
-    n_words = 1 << (largest * width * CELLS_PER_KEY // CELLS_PER_WORD).bit_length()
+    n_cells = largest * width * CELLS_PER_KEY if with_cells else 0
+    n_words = 1 << (n_cells // CELLS_PER_WORD).bit_length()
     return Workspace(
-        bits, np.zeros(DIRECT_IDS, dtype=np.uint32), np.zeros(n_slots, dtype=np.uint64),
-        np.zeros(1, dtype=np.int64), np.zeros(n_slots, dtype=np.int32),
-        np.zeros(2 * n_slots, dtype=np.int64), np.zeros((n_slots if graded else 0, 2)),
-        np.zeros(n_slots, dtype=np.float32), np.zeros(n_words, dtype=np.uint64), empty_memo(),
+        bits, np.zeros(n_slots, dtype=np.uint64), np.zeros(1, dtype=np.int64),
+        np.zeros(n_slots, dtype=np.int32), np.zeros(2 * n_slots, dtype=np.int64),
+        np.zeros((n_slots if graded else 0, 2)), np.zeros(n_slots, dtype=np.float32),
+        np.zeros(n_words, dtype=np.uint64), empty_memo(n_groups, largest),
     )  # fmt: skip
 
 
 @jit
 def next_filling(space):
-    """The number of a new filling, from 1; when they are used up both tables are cleared."""
-    bits = min(64 - TOKEN_BITS - space.bits, 32 - DIRECT_BITS)
-    if space.fillings[0] == (1 << bits) - 1:
+    """The number of a new filling of the table, from 1; when they are used up it is cleared."""
+    if space.fillings[0] == (1 << (64 - TOKEN_BITS - space.bits)) - 1:
         space.table[:] = 0
-        space.direct[:] = 0
         space.fillings[0] = 0
     space.fillings[0] += 1
     return np.uint64(space.fillings[0])
-
-
-@jit
-def is_direct(keys, space):
-    """Whether all these keys, and their indices, are small enough for `space.direct`."""
-    largest = np.int32(0)
-    for key in keys:
-        largest = max(largest, key)
-    return largest < len(space.direct) and space.bits <= DIRECT_BITS
 
 
 @jit
@@ -117,36 +101,7 @@ def slot_of(table, entry, key, bits):
 
 
 @jit
-def look_up(key, stamp, table, bits):
-    """Where the key stands in a workspace's hash table or its direct one, or would stand; what
-    stands there as its index; and whether the key does.
-
-    Which table it is, by its dtype, is known when this is compiled.
-    """
-    if table.itemsize == 4:
-        found = table[key]
-        held = found >> np.uint32(DIRECT_BITS) == np.uint32(stamp)
-        return key, np.uint64(found & np.uint32((1 << DIRECT_BITS) - 1)), held
-    entry = (stamp << np.uint64(TOKEN_BITS) | key) << bits
-    slot = slot_of(table, entry, key, bits)
-    found = table[slot]
-    return slot, found & np.uint64(len(table) - 1), (found ^ entry) >> bits == 0
-
-
-@jit
-def index_of(key, stamp, table, bits, n_used):
-    """The key's index, which is `n_used` for a new one, and whether it is new. Then it is held."""
-    slot, index, held = look_up(key, stamp, table, bits)
-    index = index if held else np.uint64(n_used)
-    if table.itemsize == 4:
-        table[slot] = np.uint32(stamp) << np.uint32(DIRECT_BITS) | np.uint32(index)
-    else:
-        table[slot] = (stamp << np.uint64(TOKEN_BITS) | key) << bits | index
-    return index, not held
-
-
-@jit
 def clear(space, n_used):
-    """Make the workspace ready for another group, but for its tables."""
+    """Make the workspace ready for another group, but for its table."""
     space.counts[: 2 * n_used] = 0
     space.scores[:n_used] = 0.0

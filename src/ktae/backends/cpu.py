@@ -58,14 +58,14 @@ def credit(batch: Batch, formula: Formula, sizes: tuple[int, ...] = (1,)) -> np.
     """
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
     ignored, sizes_u = ignored_ids(batch), np.array(sizes, dtype=np.int64)
-    largest = int(np.diff(batch.starts).max(initial=0))
+    with_cells = max(sizes) > 1
     spaces: list[Workspace] = []  # a thread takes one and lays it back
 
     def score(groups: slice) -> tuple[int, int]:
         if _is_large(batch, groups) and _must_convert(batch):
             return _score_in_slices(batch, groups, formula, ignored, sizes, out)
         chunk, done = chunk_of(batch, groups), 0
-        space = spaces.pop() if spaces else _workspace(batch, INITIAL_BITS, largest)
+        space = spaces.pop() if spaces else _workspace(batch, INITIAL_BITS, with_cells)
         while True:
             row, column, done = score_groups(
                 *chunk, ignored, batch.look_up_unknown, formula, sizes_u, batch.base, done, space,
@@ -73,7 +73,7 @@ def credit(batch: Batch, formula: Formula, sizes: tuple[int, ...] = (1,)) -> np.
             )  # fmt: skip
             if row != NO_ERROR or done == (groups.stop - groups.start) * len(sizes):
                 break
-            space = _workspace(batch, space.bits + GROWTH_BITS, largest)
+            space = _workspace(batch, space.bits + GROWTH_BITS, with_cells)
         spaces.append(space)
         return row, column
 
@@ -81,9 +81,10 @@ def credit(batch: Batch, formula: Formula, sizes: tuple[int, ...] = (1,)) -> np.
     return out
 
 
-def _workspace(batch: Batch, bits: int, largest: int) -> Workspace:
-    graded = batch.scores is not None
-    return workspace(largest, batch.token_ids.shape[1], bits, graded)
+def _workspace(batch: Batch, bits: int, with_cells: bool) -> Workspace:
+    largest = int(np.diff(batch.starts).max(initial=0))
+    graded, width = batch.scores is not None, batch.token_ids.shape[1]
+    return workspace(len(batch.group_ids), largest, width, bits, graded, with_cells)
 
 
 def in_threads(batch: Batch, score: Callable[[slice], tuple[int, int]]) -> None:
@@ -114,7 +115,7 @@ def table(batch: Batch, formula: Formula) -> CreditTable:
         chunk = chunk_of(batch, slice(group, group + 1))
         bits, fits = INITIAL_BITS, False
         while not fits:
-            space = _workspace(batch, bits, 0)
+            space = _workspace(batch, bits, with_cells=False)
             token_ids, n_by_12, error, fits = tabulate_group(
                 *chunk[:5], chunk.correct, chunk.scores, ignored, formula, space
             )
@@ -170,8 +171,8 @@ def _score_in_slices(
             for part, chunk, bounds, lengths, keys, _ in _slices(batch, rows, size):
                 kernels.spread_keys(
                     chunk.mask, chunk.mask_rows, chunk.rows, verdicts[part], batch.look_up_unknown,
-                    False, np.uint64(1), False, counts.space, batch.base, unit > 0, lengths,
-                    bounds, keys, out,
+                    False, np.uint64(1), counts.space, batch.base, unit > 0, lengths, bounds, keys,
+                    out,
                 )  # fmt: skip
     return NO_ERROR, 0
 
@@ -197,14 +198,14 @@ def _count_slices(
     """Count one group, slice by slice, in a table that is large enough for it."""
     bits = INITIAL_BITS
     while True:
-        space = _workspace(batch, bits, 0)
+        space = _workspace(batch, bits, with_cells=False)
         n_used = statistics.IGNORED + 1
         for part, _, bounds, _, keys, error in _slices(batch, rows, size):
             if error[0] != NO_ERROR:
                 return SliceCounts(n_used, space, *error)
             n_used = kernels.count_keys(
                 keys, bounds, part.start, verdicts[part], None if scores is None else scores[part],
-                ignored, np.uint64(1), False, space, n_used, tokens[part],
+                ignored, np.uint64(1), space, n_used, tokens[part],
             )  # fmt: skip
             if n_used == kernels.TOO_SMALL:
                 break
