@@ -72,7 +72,7 @@ def test_correctness_is_the_verdict_or_else_the_reward_above_the_threshold(
     assert readers.read([path], threshold=0.5)["correct"].to_pylist() == [correct]
 
 
-@pytest.mark.parametrize(("threshold", "counted"), [(0.0, 2), (0.1, 0)])
+@pytest.mark.parametrize(("threshold", "counted"), [(None, 2), (0.0, 0), (0.1, 0)])
 def test_rewards_between_0_and_1_that_count_as_correct_are_counted(threshold, counted, tmp_path):
     given = ({"reward": x} for x in (0, 0.2, 0.9, 1, 2, -0.5))
     verdicts = ({"reward": 0.4, "correct": x} for x in (True, False))

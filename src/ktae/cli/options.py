@@ -81,10 +81,11 @@ RecipeSettings = Annotated[
     ),
 ]
 Threshold = Annotated[
-    float,
+    float | None,
     typer.Option(
         metavar="REWARD",
-        help="Where there is no verdict, count a rollout as correct if its reward is above this.",
+        help="Where there is no verdict, count a rollout as correct if its reward is above this "
+        "[default: 0].",
     ),
 ]
 Correctness = Annotated[

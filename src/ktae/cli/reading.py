@@ -39,7 +39,7 @@ class Reading:
 
     inputs: Inputs
     tokenizer: TokenizerName = None
-    threshold: Threshold = 0.0
+    threshold: Threshold = None
     correctness: Correctness = None
     field: Fields = None
     pool_models: PoolModels = None
@@ -47,7 +47,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         """Raise an InputError for options that cannot be meant."""
-        if not math.isfinite(self.threshold):
+        if self.threshold is not None and not math.isfinite(self.threshold):
             raise InputError(f"--threshold is {self.threshold}; expected a finite number")
         if self.tokenizer is not None:
             check_local_or_hub("tokenizer", self.tokenizer)
@@ -130,7 +130,7 @@ def note_reading(found: Tolerance, n: int) -> None:
     if found.fractional:
         note(
             f"rewards between 0 and 1: {found.fractional:,}; where verdicts count, all of these "
-            "are correct (--threshold 0.5 asks for more)"
+            "are correct (--threshold 0.5 asks for more; 0 says that this is meant)"
         )
     if found.hint and n in (found.without_reward, found.alone):
         what = "reward" if n == found.without_reward else "group"

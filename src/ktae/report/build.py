@@ -21,7 +21,7 @@ def write_report(
     *,
     tokenizer: Any = None,
     estimator: AnEstimator | None = None,
-    threshold: float = 0.0,
+    threshold: float | None = None,
     correctness: str | None = None,
     fields: Mapping[str, str] | None = None,
     pool_models: bool | None = None,
@@ -41,7 +41,7 @@ def write_report(
             folder are read with the run's own; other dumps' texts are cut at words, and ids stay
             numbers. The page says so.
         estimator: the one that the run was trained with by default, or the paper's.
-        threshold: a rollout without a verdict is correct if its reward is above this.
+        threshold: a rollout without a verdict is correct if its reward is above this, by default 0.
         correctness: of several rewards the one that says whether a rollout is correct.
         fields: where a rollout's fields are in a row, as dotted paths: {"reward": "scores.acc"}.
         pool_models: see `ktae.rollouts.readers.read`.
@@ -91,7 +91,7 @@ def show(
     *,
     tokenizer: Any = None,
     estimator: AnEstimator | None = None,
-    threshold: float = 0.0,
+    threshold: float | None = None,
     correctness: str | None = None,
     fields: Mapping[str, str] | None = None,
     pool_models: bool | None = None,
@@ -127,7 +127,7 @@ def show(
 def _dump(
     rollouts: Any,
     tokenizer: Any,
-    threshold: float,
+    threshold: float | None,
     correctness: str | None,
     fields: Mapping[str, str] | None,
     pool_models: bool | None,

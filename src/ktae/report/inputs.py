@@ -90,7 +90,7 @@ def load(
     inputs: Sequence[str | Path],
     tokenizer: Any = None,
     *,
-    threshold: float = 0.0,
+    threshold: float | None = None,
     correctness: str | None = None,
     fields: Mapping[str, str] | None = None,
     pool_models: bool | None = None,
@@ -104,7 +104,7 @@ def load(
         inputs: files and folders, see `ktae.rollouts.readers`.
         tokenizer: a folder's path or hub name, or a loaded tokenizer. A run folder's own is taken
             where none is given.
-        threshold: a rollout without a verdict is correct if its reward is above this.
+        threshold: a rollout without a verdict is correct if its reward is above this, by default 0.
         correctness: of several rewards the one that says whether a rollout is correct.
         fields: where a rollout's fields are in a row, as dotted paths: {"reward": "scores.acc"}.
         pool_models: see `ktae.rollouts.readers.read`.

@@ -39,8 +39,9 @@ BY_FIELDS = "by the fields that were named"
 class Options:
     """How rows become rollouts."""
 
-    threshold: float = 0.0
-    """A rollout without a field `correct` is correct if its reward is above this."""
+    threshold: float | None = None
+    """A rollout without a field `correct` is correct if its reward is above this. None: above 0,
+    and rewards between 0 and 1, which may mean something else, are counted."""
     correctness: str | None = None
     """Where a row has several rewards or metrics: the one that says whether it is correct."""
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -54,7 +55,7 @@ class Options:
 def read(
     inputs: Sequence[str | Path],
     *,
-    threshold: float = 0.0,
+    threshold: float | None = None,
     correctness: str | None = None,
     fields: Mapping[str, str] | None = None,
     pool_models: bool | None = None,
@@ -286,12 +287,12 @@ def _record_rows(path: Path, options: Options, tolerance: Tolerance) -> Iterator
     before = len(tolerance.rejected)
     for plain, where, _schema in plain_rows(path, options, tolerance):
         try:
-            row = to_record_row(tolerance.complete(plain, where), where, options.threshold)
+            row = to_record_row(tolerance.complete(plain, where), where, options.threshold or 0.0)
         except InputError as error:
             tolerance.reject(error)
             continue
         n += 1
-        if not options.threshold and is_null(plain.get("correct")) and row["correct"] == 1:
+        if options.threshold is None and is_null(plain.get("correct")) and row["correct"] == 1:
             tolerance.fractional += row["reward"] < 1
         yield row
     if not n and len(tolerance.rejected) > before:
