@@ -9,6 +9,8 @@ INSTALL ?= trl,verl,eval,report,dev
 CSV ?=
 ARGS ?=
 export HF_HUB_DISABLE_TELEMETRY ?= 1
+# Where it is set, as in many images, each of a hundred test processes would compile our sources anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The demo's model is tiny: two threads would only wait for each other.
 train test test-fast test-trainers notebooks: export OMP_NUM_THREADS ?= 1

@@ -1,6 +1,7 @@
 """Who imports whom in `src/ktae`, lazy imports included: arrows go down, and there is no circle."""
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -54,22 +55,23 @@ def names_imported(source: str, module: str, *, is_package: bool = False) -> Ite
             yield from (name.name for name in node.names)
 
 
-NAMES = {
-    module: set(
-        names_imported(path.read_text("utf-8"), module, is_package=path.name == "__init__.py")
-    )
-    for module, path in MODULES.items()
-}
+@functools.cache
+def names_of(module: str) -> set[str]:
+    path = MODULES[module]
+    is_package = path.name == "__init__.py"
+    return set(names_imported(path.read_text("utf-8"), module, is_package=is_package))
 
 
 def imported(module: str) -> Iterator[str]:
     """The modules of ktae that one imports."""
-    for name in NAMES[module]:
+    for name in names_of(module):
         if name.split(".")[0] == "ktae":
             yield name if name in MODULES else name.rpartition(".")[0]
 
 
-GRAPH = {module: set(imported(module)) - {module} for module in MODULES}
+@functools.cache
+def graph() -> dict[str, set[str]]:
+    return {module: set(imported(module)) - {module} for module in MODULES}
 
 
 def room(module: str) -> str:
@@ -86,12 +88,12 @@ def circle(graph: dict[str, set[str]]) -> list[str] | None:
 
 
 def test_no_circle_of_modules() -> None:
-    assert circle(GRAPH) is None
+    assert circle(graph()) is None
 
 
 def test_no_circle_of_rooms() -> None:
     rooms: dict[str, set[str]] = {}
-    for module, others in GRAPH.items():
+    for module, others in graph().items():
         own = rooms.setdefault(room(module), set())
         own |= {room(other) for other in others} - {room(module)}
     rooms.pop("ktae")  # the package's own names, above all of them
@@ -103,7 +105,7 @@ def test_the_core_knows_nothing_else(name: str) -> None:
     own = [module for module in MODULES if room(module) == name]
     assert own
     for module in own:
-        assert {room(other) for other in GRAPH[module]} <= set(CORE), module
+        assert {room(other) for other in graph()[module]} <= set(CORE), module
 
 
 @pytest.mark.parametrize("name", CORE)
@@ -111,7 +113,7 @@ def test_the_core_brings_numpy_alone(name: str) -> None:
     """Lazily, too: what computes on other arrays is a backend."""
     allowed = OUTSIDE | OF_BACKENDS if name == "backends" else OUTSIDE
     for module in (module for module in MODULES if room(module) == name):
-        roots = {name.split(".")[0] for name in NAMES[module]}
+        roots = {name.split(".")[0] for name in names_of(module)}
         assert roots - sys.stdlib_module_names - {"ktae"} <= allowed, module
 
 
@@ -138,11 +140,12 @@ def test_trainers_do_not_import_each_other(name: str) -> None:
     others = [f"ktae.trainers.{other}" for other in TRAINERS if other != name]
     for module in MODULES:
         if module.startswith(f"ktae.trainers.{name}"):
-            assert not [x for x in GRAPH[module] if x.startswith(tuple(others))], module
+            assert not [x for x in graph()[module] if x.startswith(tuple(others))], module
 
 
 def test_nothing_private_is_imported_across_rooms() -> None:
-    for module, names in NAMES.items():
+    for module in MODULES:
+        names = names_of(module)
         own = {x for x in names if x.startswith("ktae.") and not x.startswith("ktae._version")}
         foreign = [x for x in own if "._" in x and room(x) != room(module)]
         assert not foreign, f"{module} imports {foreign}"
