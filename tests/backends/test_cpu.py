@@ -18,11 +18,15 @@ from ktae.estimators import KTAE
 
 
 def test_fillings_are_numbered_anew_in_a_cleared_table() -> None:
-    """With 30 bits for indices, 3 are left for the number: 7 fillings."""
-    space = workspace(n_groups=9, largest=2, width=1, bits=3, graded=False)._replace(bits=30)
-    space.table[0], space.fillings[0] = 1, 6
-    assert next_filling.py_func(space) == 7 and space.table[0] == 1
-    assert next_filling.py_func(space) == 1 and space.table[0] == 0
+    """With 30 bits for indices, 3 are left for the number: 7 fillings, then it is cleared."""
+    space = workspace(n_groups=9, largest=2, width=1, bits=3, graded=False, with_cells=False)
+    space = space._replace(bits=30)
+    stamps = []
+    for g in range(20):
+        space.table[0] = 1 + g
+        stamps.append(int(next_filling.py_func(space)))
+        assert space.table[0] == (0 if g in (7, 14) else 1 + g)
+    assert stamps == [1 + g % 7 for g in range(20)]
 
 
 def test_pairs_that_other_groups_computed() -> None:

@@ -55,9 +55,9 @@ class Workspace(NamedTuple):
 
 
 def workspace(
-    n_groups: int, largest: int, width: int, bits: int, graded: bool, with_cells: bool = True
+    n_groups: int, largest: int, width: int, bits: int, graded: bool, with_cells: bool
 ) -> Workspace:
-    """For groups of at most `largest` rollouts, with at least 2**bits slots.
+    """For groups of at most `largest` rollouts, with at least 2**bits slots. N-grams need cells.
 
     Before each rollout at most half of the slots are used, so that with four times a rollout's
     length the table cannot fill up within one.
