@@ -1,10 +1,13 @@
 """Accuracy at the temperature that validation problems choose."""
 
 import pytest
+from chat import Chat
 from small import ROOT
 
+from ktae.data import tasks
 from ktae.demo import SUMS
 from ktae.demo.model import make_model, make_tokenizer
+from ktae.errors import InputError
 from ktae.evaluation.generation import Generations
 from ktae.recipe import load
 from ktae.runs import write_json
@@ -13,13 +16,14 @@ from ktae_lab.csv_files import read_csv
 from ktae_lab.measurement import measure_study
 from ktae_lab.study import collect
 
-SIZE = {"validation_problems": 4, "validation_samples": 2, "problems": 6, "samples": 3}
+MEASUREMENT = validated.at_the_best_temperature(problems=8, samples=4)
+SIZE = MEASUREMENT.size
 
 
 def scores_of(monkeypatch, right_of):
     """The scores of a model that solves `right_of[is_test, temperature]` of each ten problems."""
     validation = {p.prompt for p in SUMS.train_problems(4, validated.VALIDATION_SEED)}
-    tests = {p.prompt: p for p in SUMS.test_problems(6)}
+    tests = {p.prompt: p for p in SUMS.test_problems(8)}
     assert not validation & tests.keys()
     asked = []
 
@@ -36,27 +40,63 @@ def scores_of(monkeypatch, right_of):
 
     monkeypatch.setattr(validated, "generate", generate)
     recipe = load(ROOT / "recipes/demo/grpo.yaml", ["seed=5"])
-    measurement = validated.at_the_best_temperature(SIZE)
-    (scores,) = measurement.scores(None, None, recipe, SIZE)
-    assert tuple(scores) == measurement.columns
+    (scores,) = MEASUREMENT.scores(None, None, recipe, SIZE)
+    assert tuple(scores) == MEASUREMENT.columns
     return scores, asked
 
 
 def test_validation_problems_choose_and_test_problems_measure(monkeypatch):
     on_validation = {0.0: 0.5, 0.25: 0.75, 0.5: 0.75, 0.75: 0.25, 1.0: 0.0}
-    on_test = {0.0: 4 / 6, 0.5: 10 / 18, 1.0: 2 / 18}
+    on_test = {0.0: 5 / 8, 0.5: 20 / 32, 1.0: 2 / 32}
     right_of = {(False, t): share for t, share in on_validation.items()}
     right_of |= {(True, t): share for t, share in on_test.items()}
     scores, asked = scores_of(monkeypatch, right_of)
     assert scores["temperature"] == 0.5, "of two that are as good the higher"
     assert scores["validation_0.75"] == 0.25
-    assert scores["accuracy"] == pytest.approx(10 / 18)
-    assert scores["accuracy_at_1"] == pytest.approx(2 / 18)
-    assert scores["greedy_accuracy"] == pytest.approx(4 / 6)
+    assert scores["accuracy"] == pytest.approx(20 / 32)
+    assert scores["accuracy_at_1"] == pytest.approx(2 / 32)
+    assert scores["greedy_accuracy"] == pytest.approx(5 / 8)
     assert {(t, n) for is_test, t, n in asked if not is_test} == {
         (0.0, 4), (0.25, 8), (0.5, 8), (0.75, 8), (1.0, 8),
     }  # fmt: skip
-    assert {(t, n) for is_test, t, n in asked if is_test} == {(0.0, 6), (0.5, 18), (1.0, 18)}
+    assert {(t, n) for is_test, t, n in asked if is_test} == {(0.0, 8), (0.5, 32), (1.0, 32)}
+
+
+def test_problems_of_another_task_are_held_out_ones(monkeypatch):
+    """Of reasoning-gym: test problems first, validation problems after them, none trained on."""
+    pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
+    recipe = load(ROOT / "recipes/smollm2/grpo.yaml", ["seed=5"])
+    rows = {row.prompt[-1]["content"]: row for row in tasks.held_out_rows(recipe, 12)}
+    assert not rows.keys() & {row.prompt[-1]["content"] for row in tasks.train_rows(recipe)}
+    tests, asked = list(rows)[:8], []
+
+    def generate(model, tokenizer, prompts, *, temperature, max_new_tokens, **_):
+        assert max_new_tokens == recipe.rollout.max_response_length
+        asked.append((list(dict.fromkeys(prompts)), temperature, len(prompts)))
+        wrong = 1 if prompts[0] in tests or temperature == 0.75 else 2
+        texts = ["none"] * wrong + [rows[prompt].answer for prompt in prompts[wrong:]]
+        return Generations([[0]] * len(prompts), texts, [True] * len(prompts), 0.0)
+
+    monkeypatch.setattr(validated, "generate", generate)
+    (scores,) = MEASUREMENT.scores(None, Chat(), recipe, SIZE)
+    assert scores["temperature"] == 0.75 and scores["validation_0.75"] == 7 / 8
+    assert scores["accuracy"] == scores["accuracy_at_1"] == pytest.approx(31 / 32)
+    assert scores["greedy_accuracy"] == pytest.approx(7 / 8)
+    assert [prompts for prompts, *_ in asked] == [list(rows)[8:]] * 5 + [tests] * 3
+    assert [(t, n) for _, t, n in asked[:5]] == [(0.0, 4), *((t / 4, 8) for t in (1, 2, 3, 4))]
+
+
+def test_too_few_held_out_problems(monkeypatch):
+    monkeypatch.setattr(validated.tasks, "held_out_rows", lambda recipe, n: [None] * 11)
+    recipe = load(ROOT / "recipes/smollm2/grpo.yaml")
+    with pytest.raises(InputError, match="8 test problems and 4 validation problems are needed"):
+        list(MEASUREMENT.scores(None, Chat(), recipe, SIZE))
+
+
+def test_no_half_of_one():
+    assert set(SIZE.values()) == {4, 2, 8}
+    with pytest.raises(InputError, match="--problems is 8 and --samples is 1; expected 2 or more"):
+        validated.at_the_best_temperature(problems=8, samples=1)
 
 
 @pytest.mark.slow
@@ -69,10 +109,9 @@ def test_what_is_measured_is_an_outcome_of_the_study(make_study):
         part.save_pretrained(folder.model)
     write_json(folder.summary, {})
     folder.metrics.write_text("")
-    measurement = validated.at_the_best_temperature(SIZE)
-    assert next(iter(measure_study(measurement, study.path, study.folder))) == "1 of 1 runs"
+    assert next(iter(measure_study(MEASUREMENT, study.path, study.folder))) == "1 of 1 runs"
     (row,) = read_csv(study.output / "validated.csv")
-    assert (row["problems"], row["samples"], row["method"]) == ("6", "3", cell.method)
+    assert (row["problems"], row["samples"], row["method"]) == ("8", "4", cell.method)
     assert row["temperature"] == "1", "an untrained model is as bad at every temperature"
     first, *others = collect.collect(study.cells, study.folder, study.matrix.all_outcomes)
     assert first.outcomes["validated_accuracy"] == float(row["accuracy"])

@@ -11,16 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from chat import Chat
 from typer.testing import CliRunner
 
 from ktae import preset, token_advantages
 from ktae import recipe as recipes
+from ktae.data import tasks as data_tasks
 from ktae.demo import SUMS
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.errors import InputError
 from ktae.estimators import Function, OverUnits, PresenceZ, Scaled, from_section
+from ktae.evaluation.generation import Generations
 from ktae.trainers.trl import tasks
 from ktae_lab.align import measure as measuring
+from ktae_lab.align import rollouts as drawing
 from ktae_lab.align.gradients import Reference, cosine, policy_gradient, product
 from ktae_lab.align.measure import Plan, Products, measure, not_read, token_weights
 from ktae_lab.align.rollouts import Rollouts, Sampler
@@ -28,6 +32,7 @@ from ktae_lab.align.summary import read, rows
 from ktae_lab.cli import app
 
 RECIPE = Path(__file__).parents[3] / "recipes/demo/grpo.yaml"
+SMOLLM2 = Path(__file__).parents[3] / "recipes/smollm2/grpo.yaml"
 SMALL = ["rollout.prompts_per_step=2", "rollout.group_size=4", "rollout.max_response_length=6"]
 ESTIMATORS = {name: preset(name) for name in ("paper", "calibrated")}
 
@@ -115,6 +120,23 @@ def test_drawn_rollouts_have_the_recipes_temperature_and_shaping(model: Any) -> 
     longest = recipe.rollout.max_response_length
     lengths = drawn.mask_bt.sum(dim=1).numpy()
     np.testing.assert_allclose(drawn.penalty_b, np.minimum(0, (longest - 4 - lengths) / 4))
+
+
+def test_rollouts_of_a_task_that_grades_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its scorer needs more than the answer: all columns of a problem go to the reward."""
+    pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
+    recipe = recipes.load(SMOLLM2, ["rollout.group_size=2", "seed=3"])
+    answers = [row.answer for row in data_tasks.train_rows(recipe)]
+
+    def generate(_: Any, __: Any, prompts: list[str], **___: Any) -> Generations:
+        texts = [answers[problems.index(text)] for text in prompts[:-1]] + ["none"]
+        return Generations([[5]] * len(prompts), texts, [True] * len(prompts), 0.0)
+
+    problems = [row.prompt[-1]["content"] for row in data_tasks.train_rows(recipe)]
+    monkeypatch.setattr(drawing, "generate", generate)
+    monkeypatch.setattr(drawing, "encode", lambda _, prompts: [[1]] * len(prompts))
+    drawn = Sampler(None, Chat(), recipe, 8).draw(3)
+    assert drawn.reward_b.tolist() == [1, 1, 1, 1, 1, 0]
 
 
 def test_mixtures_follow_from_products() -> None:

@@ -70,7 +70,7 @@ class Sampler:
         rewards = self._reward(
             completions=found.texts,
             completion_ids=found.token_ids,
-            answer=[problem["answer"] for problem in problems],
+            **{name: [p[name] for p in problems] for name in problems[0].keys() - {"prompt"}},
         )
         lengths = torch.tensor([len(ids) for ids in found.token_ids])
         mask_bt = torch.arange(int(lengths.max())) < lengths[:, None]

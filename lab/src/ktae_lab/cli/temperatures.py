@@ -24,7 +24,8 @@ def temperatures(
         bool,
         typer.Option(
             "--best",
-            help="Choose each model's temperature on validation problems; writes validated.csv.",
+            help="Choose each model's temperature on validation problems, half as many with half "
+            "the answers; writes validated.csv.",
         ),
     ] = False,
     problems: Annotated[
@@ -54,11 +55,11 @@ def temperatures(
     from ktae_lab.measurement import measure_study
     from ktae_lab.study.folder import StudyFolder
     from ktae_lab.temperatures import by_temperature
-    from ktae_lab.validated import SIZE, at_the_best_temperature
+    from ktae_lab.validated import at_the_best_temperature
 
     given = {"problems": problems, "samples": samples}
     asked = {name: number for name, number in given.items() if number is not None}
-    measurement = at_the_best_temperature(SIZE | asked) if best else by_temperature(**asked)
+    measurement = (at_the_best_temperature if best else by_temperature)(**asked)
     screen = Screen(as_json)
     chosen = methods.split(",") if methods is not None else None
     for line in measure_study(measurement, matrix, StudyFolder(folder), methods=chosen, jobs=jobs):
