@@ -3,6 +3,7 @@
 The environment is set before numba, torch or transformers can be imported: they read it once.
 """
 
+import gc
 import os
 from pathlib import Path
 
@@ -55,6 +56,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("browser")
     if hasattr(config, "workerinput"):
         _longest_first(items)
+
+
+def pytest_collection_finish() -> None:
+    """Accelerate collects garbage before each training: half a second, if it looks at all that was
+    imported."""
+    gc.collect()
+    gc.freeze()
 
 
 LONGEST = ("tests/engines", "tests/trainers")

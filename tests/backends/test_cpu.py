@@ -12,9 +12,9 @@ from test_agreement import rollouts
 
 from ktae import InputError, token_credit
 from ktae.backends import _kernel_cache, cpu
-from ktae.backends._cpu_statistics import GroupTotals, _pairs_of, empty_memo
+from ktae.backends._cpu_statistics import _pairs_of, empty_memo
 from ktae.backends._cpu_workspace import next_filling, workspace
-from ktae.estimators import KTAE
+from ktae.estimators import KTAE, PresenceZ
 
 
 def test_fillings_are_numbered_anew_in_a_cleared_table() -> None:
@@ -29,40 +29,44 @@ def test_fillings_are_numbered_anew_in_a_cleared_table() -> None:
     assert stamps == [1 + g % 7 for g in range(20)]
 
 
-def test_pairs_that_other_groups_computed() -> None:
-    """Groups of several sizes and shares of correct rollouts, in and out of order, large ones and
-    such whose pairs are not remembered among them, get what each gets alone."""
-    rng = np.random.default_rng(0)
-    sizes = rng.permutation([2, 3, 8, 16, 40, 140] * 8)
+@pytest.mark.parametrize("estimator", ["paper", "calibrated"])
+def test_pairs_that_other_groups_computed(estimator: str) -> None:
+    """Small groups, whose pairs are kept, and large ones, whose pairs are not, in turns. Each gets
+    what it gets alone, also where short rollouts hold too few tokens to remember a pair."""
+    sizes = [140, 16, 8, 140, 3, 16, 8, 140, 16, 3] * 2
     groups = np.repeat(np.arange(len(sizes)), sizes)
-    lengths = np.where(rng.random(len(sizes)) < 0.5, 2, 24)[groups]
-    ids = rng.integers(0, 50, (len(groups), 24))
-    mask, correct = np.arange(24) < lengths[:, None], rng.integers(0, 2, len(groups))
-    for estimator in ("paper", "calibrated"):
-        together = token_credit(ids, mask, correct, groups, estimator, backend="cpu")
-        for group in range(len(sizes)):
-            own = groups == group
-            alone = token_credit(
-                ids[own], mask[own], correct[own], groups[own], estimator, backend="cpu"
-            )
-            np.testing.assert_array_equal(together[own], alone)
+    correct = np.concatenate([np.arange(n) % 2 for n in sizes])
+    ids = np.random.default_rng(0).integers(0, 5000, (len(groups), 24))
+    mask = np.arange(24) < np.where(groups % 5 == 4, 2, 24)[:, None]
+    together = token_credit(ids, mask, correct, groups, estimator, backend="cpu")
+    for group in range(len(sizes)):
+        own = groups == group
+        batch = ids[own], mask[own], correct[own], groups[own], estimator
+        np.testing.assert_array_equal(together[own], token_credit(*batch, backend="cpu"))
+        expected = token_credit(*batch, backend="naive")
+        np.testing.assert_allclose(together[own], expected, rtol=0, atol=1e-6)
 
 
-def test_a_full_memo_begins_anew() -> None:
+def test_what_the_memo_keeps() -> None:
+    """In 36 entries: pairs of a group whose place is known, or free, or made by forgetting all."""
     memo = empty_memo(n_groups=3, largest=5)
-    formula = KTAE().formula(1.0)
+    assert len(memo.values) == 36
+    paper, z = KTAE().formula(1.0), PresenceZ().formula(1.0)
     calls = (
-        (2, 3, 0, False),
-        (3, 2, 12, False),
-        (2, 3, 0, True),
-        (2, 2, 0, False),
-        (2, 3, 9, False),
+        (2, 3, paper, 0, False),
+        (3, 2, paper, 12, False),
+        (2, 3, paper, 0, True),
+        (2, 2, z, 24, False),
+        (2, 2, z, 24, False),
+        (1, 6, paper, 0, False),  # larger than any whose pairs are kept, and there is no more room
+        (2, 3, paper, 0, False),
     )
-    for n_true, n_false, begin, is_known in calls:
-        totals = GroupTotals(5.0, n_true, n_false, 1.0, 1.0, 0.24)
-        assert _pairs_of.py_func(totals, formula, memo) == begin
+    for n_true, n_false, formula, begin, is_known in calls:
+        n_pairs = (n_true + 1) * (n_false + 1)
+        assert _pairs_of.py_func(n_true, n_false, n_pairs, formula, memo) == begin
         assert np.isnan(memo.values[begin, 0]) != is_known
         memo.values[begin] = 1.0
+    assert np.argwhere(memo.begins).tolist() == [[2, 3]]
 
 
 def test_groups_share_no_token_of_another_group() -> None:
@@ -154,10 +158,16 @@ def test_slices_of_groups(vocabulary: int) -> None:
 
 
 @pytest.mark.usefixtures("small_slices")
-def test_first_bad_token_id_of_slices() -> None:
+@pytest.mark.parametrize("in_turns", [False, True])
+def test_first_bad_token_id_of_slices(in_turns: bool) -> None:
+    """Also where the chunk's first group has one, and the second one an earlier row."""
     batch = rollouts([47, 300], 31, empty=0)
     ids = np.asfortranarray(np.where(batch.mask, batch.token_ids, 0))
     rows = np.flatnonzero(batch.mask.any(axis=1))[[20, 40, 200]]
+    if in_turns:
+        groups = np.ones(347, dtype=int)
+        groups[[0, rows[1]]] = 0
+        batch = batch._replace(groups=groups)
     for row in rows:
         ids[row, np.argmax(batch.mask[row])] = -7
     message = rf"token_ids\[{rows[0]}, {np.argmax(batch.mask[rows[0]])}\] is -7;"
@@ -304,5 +314,9 @@ def test_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert folder().parent == tmp_path / "__pycache__"
     monkeypatch.setattr(_kernel_cache.numba.config, "CACHE_DIR", str(tmp_path / "mine"))
     assert folder().parent == tmp_path / "mine"
-    for source in _kernel_cache.SOURCES:
-        assert source.is_file()
+
+
+def test_sources_are_all_that_gets_compiled() -> None:
+    compiled = (path for path in _kernel_cache.BACKENDS.glob("*.py") if "@jit" in path.read_text())
+    assert {path.name for path in compiled} <= {path.name for path in _kernel_cache.SOURCES}
+    assert all(source.is_file() for source in _kernel_cache.SOURCES)

@@ -13,7 +13,7 @@ IGNORED = 0
 """The index of all ignored tokens together: nothing is counted there, and its credit is 0."""
 
 MEMO_ENTRIES = 1 << 18
-"""Enough for a group of 1,022 rollouts: 5 MB, of which smaller groups touch the beginning."""
+"""Enough for a group of 1,022 rollouts: 5 MB, of which smaller groups touch less."""
 MEMO_PER_INDEX = 4
 """A memo of more entries for each used index costs more than it saves."""
 KEPT_MARGIN = 64
@@ -22,10 +22,11 @@ LOW = 0xFFFFFFFF
 
 
 class Memo(NamedTuple):
-    """What depends on how many rollouts of each class hold a key, of which a group has few pairs.
+    """What depends on a pair (a, b) alone: how many correct and incorrect rollouts hold a key.
 
-    Strength and effect size depend on nothing else but the group's numbers of rollouts of each
-    class, so that other groups with these find them here.
+    A group has few pairs. Strength and effect size depend on nothing else but the group's numbers
+    of rollouts of each class, so that other groups with these find them here. (A z-score depends on
+    the variance, too, which may differ in its last bit: it serves its own group alone.)
     """
 
     values: np.ndarray
@@ -41,7 +42,9 @@ class Memo(NamedTuple):
 
 def empty_memo(n_groups: int, largest: int) -> Memo:
     """A memo for groups of at most `largest` rollouts, which remembers nothing yet."""
-    n, margin = min(n_groups * (largest // 2 + 1) ** 2, MEMO_ENTRIES), min(largest, KEPT_MARGIN) + 1
+    most_pairs = (largest // 2 + 1) * ((largest + 1) // 2 + 1)
+    n = min(n_groups * most_pairs, MEMO_ENTRIES)
+    margin = min(largest, KEPT_MARGIN) + 1
     return Memo(
         np.empty((n, 2)), np.empty(n, dtype=np.float32), np.zeros((margin, margin), dtype=np.int32),
         np.zeros(1, dtype=np.int64),
@@ -155,17 +158,15 @@ def fill_credit(n_used, totals, space, formula, scores):
 
 
 @jit
-def _pairs_of(totals, formula, memo):
+def _pairs_of(n_true, n_false, n_pairs, formula, memo):
     """Where in `memo.values` this group's pairs begin; they are NaN where no group had them yet.
 
-    A z-score depends on the variance, too, which may differ in its last bit.
+    Those of a large group, and z-scores, take a place that the next group may have.
     """
-    n_true, n_false = int(totals.n_true), int(totals.n_false)
-    n_pairs = (n_true + 1) * (n_false + 1)
     keeps = max(n_true, n_false) < len(memo.begins) and not formula.z
     if keeps and memo.begins[n_true, n_false] > 0:
         return memo.begins[n_true, n_false] - 1
-    if memo.used[0] > 0 and (not keeps or memo.used[0] + n_pairs > len(memo.values)):
+    if memo.used[0] + n_pairs > len(memo.values):
         memo.begins[:] = 0
         memo.used[0] = 0
     begin = memo.used[0]
@@ -184,10 +185,11 @@ def _fill_verdicts(n_used, totals, space, formula):
     """
     # A field read within the loop would be counted as a reference each time, which takes longer.
     counts, credit, values, whole = space.counts, space.credit, space.memo.values, space.memo.credit
-    columns = int(totals.n_false) + 1
-    n_pairs = (int(totals.n_true) + 1) * columns
+    n_true, n_false = int(totals.n_true), int(totals.n_false)
+    columns = n_false + 1
+    n_pairs = (n_true + 1) * columns
     remembered = n_pairs <= min(len(values), MEMO_PER_INDEX * n_used)
-    begin = _pairs_of(totals, formula, space.memo) if remembered else 0
+    begin = _pairs_of(n_true, n_false, n_pairs, formula, space.memo) if remembered else 0
     if remembered:
         whole[:n_pairs] = np.nan
     for index in range(IGNORED + 1, n_used):

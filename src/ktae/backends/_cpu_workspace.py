@@ -58,6 +58,7 @@ def workspace(
     n_groups: int, largest: int, width: int, bits: int, graded: bool, with_cells: bool
 ) -> Workspace:
     """For groups of at most `largest` rollouts, with at least 2**bits slots. N-grams need cells.
+    `n_groups` bounds what can be remembered of groups.
 
     Before each rollout at most half of the slots are used, so that with four times a rollout's
     length the table cannot fill up within one.

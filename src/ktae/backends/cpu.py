@@ -1,8 +1,8 @@
 """The CPU backend: one hash table a group, compiled by numba, threads over chunks of groups.
 
-Each group takes three passes, all linear in its tokens: count (every token finds its slot in the
-hash table, and the slot's number is left in the output), compute (each used slot gets its credit)
-and spread (slot numbers in the output become credit). Threads are Python's own, since the compiled
+Each group takes three passes, all linear in its tokens: count (every token finds its key's index in
+the hash table, and the index is written down), compute (each used index gets its credit) and spread
+(each token gets that of its index). Threads are Python's own, since the compiled
 code releases the GIL: safe to call from any thread and across forks, unlike numba's thread pools.
 """
 
@@ -65,7 +65,10 @@ def credit(batch: Batch, formula: Formula, sizes: tuple[int, ...] = (1,)) -> np.
         if _is_large(batch, groups) and _must_convert(batch):
             return _score_in_slices(batch, groups, formula, ignored, sizes, out)
         chunk, done = chunk_of(batch, groups), 0
-        space = spaces.pop() if spaces else _workspace(batch, INITIAL_BITS, with_cells)
+        try:
+            space = spaces.pop()
+        except IndexError:
+            space = _workspace(batch, INITIAL_BITS, with_cells)
         while True:
             row, column, done = score_groups(
                 *chunk, ignored, batch.look_up_unknown, formula, sizes_u, batch.base, done, space,
@@ -155,6 +158,7 @@ def _score_in_slices(
     out: np.ndarray,
 ) -> tuple[int, int]:
     """What `score_groups` does, for groups too large to be converted at once: slice by slice."""
+    first = NO_ERROR, 0
     for group in range(groups.start, groups.stop):
         rows = batch.rows[batch.starts[group] : batch.starts[group + 1]]
         verdicts = batch.correct[rows]
@@ -165,7 +169,8 @@ def _score_in_slices(
         for unit, size in enumerate(sizes):
             counts = _count_slices(batch, rows, verdicts, scores, ignored, size, tokens)
             if counts.bad_row != NO_ERROR:
-                return counts.bad_row, counts.bad_column
+                first = min(first, (counts.bad_row, counts.bad_column))
+                break
             totals = statistics.group_totals(tokens, verdicts, scores)
             statistics.fill_credit(counts.n_used, totals, counts.space, formula, scores)
             for part, chunk, bounds, lengths, keys, _ in _slices(batch, rows, size):
@@ -174,7 +179,7 @@ def _score_in_slices(
                     False, np.uint64(1), counts.space, batch.base, unit > 0, lengths, bounds, keys,
                     out,
                 )  # fmt: skip
-    return NO_ERROR, 0
+    return first
 
 
 class SliceCounts(NamedTuple):
