@@ -11,6 +11,7 @@ from ktae.errors import InputError
 from ktae.runs import write_json
 from ktae_lab.csv_files import read_csv, write_csv
 from ktae_lab.study import adopt, results
+from ktae_lab.study.cells import KEYS
 from ktae_lab.study.folder import State, failures_before
 
 
@@ -19,11 +20,14 @@ def make_there(make_study, monkeypatch):
     """A finished study with its results and without its runs, as in a clone."""
     monkeypatch.setattr(results.figures, "draw", lambda *_: [])  # seconds each time
 
-    def make(**changes):
+    def make(n_measured=0, **changes):
         study = make_study(**changes)
         study.folder.open(study.matrix, study.cells, resume=False).close()
         for i, cell in enumerate(study.cells):
             finish(study.folder, cell, accuracy=(300 + 37 * i % 101) / 1024)
+        if n_measured:
+            rows = [measured(cell) for cell in study.cells[:n_measured]]
+            write_csv(study.folder.validated_csv, rows)
         results.write(study.matrix, study.cells, study.folder)
         shutil.rmtree(study.folder.runs)
         return study
@@ -52,6 +56,12 @@ def finish(folder, cell, accuracy):
     write_json(run.summary, {"recipe": cell.method, "seed": cell.seed, "after": after} | seconds)
 
 
+def measured(cell):
+    """Its row of `validated.csv`."""
+    scores = {"temperature": 0.5, "accuracy": 0.25, "accuracy_at_1": 0.125, "greedy_accuracy": 0.5}
+    return dict(zip(KEYS, cell.key, strict=True)) | {"model": "f00"} | scores
+
+
 def here(study, tmp_path, **changes):
     """The same matrix, or a changed one, in a new folder."""
     return Study(tmp_path / "here.yaml", tmp_path / "here", CONTENT | changes)
@@ -72,7 +82,7 @@ def take_over(study, there):
     elsewhere = read(study, there)
     announced = elsewhere.announced
     with study.folder.open(study.matrix, study.cells, resume=False, announced=announced):
-        return adopt.take_over(elsewhere.runs, study.folder)
+        return adopt.take_over(elsewhere, study.folder)
 
 
 @pytest.mark.slow
@@ -127,6 +137,37 @@ def test_only_the_others_are_run(there, tmp_path, starts):
     assert "grpo-ktae/seed3" not in adopted
 
 
+CONTRAST = {"treatment": "grpo-ktae", "baseline": "grpo", "outcomes": ["validated_accuracy"]}
+
+
+@pytest.mark.parametrize(
+    ("n_measured", "contrasts", "n"),
+    [(0, [], 6), (2, [], 2), (0, [CONTRAST], 0), (2, [CONTRAST], 2), (6, [CONTRAST], 6)],
+)
+def test_runs_whose_models_are_still_needed_are_trained_again(
+    make_there, tmp_path, n_measured, contrasts, n
+):
+    """With what was measured of the others."""
+    kinds = {"contrasts": [one | {"kind": "exploratory"} for one in contrasts]}
+    there = make_there(n_measured, **kinds)
+    study = here(there, tmp_path, **kinds)
+    assert read(study, there).n_unmeasured == 6 - n
+    assert take_over(study, there) == n
+    assert [study.folder.state(cell) for cell in study.cells[n:]] == [State.NEW] * (6 - n)
+    assert len(study.folder.validated()) == n_measured
+    assert study.folder.validated_rows() == there.folder.validated_rows()
+
+
+def test_what_was_measured_here_is_kept(make_there, tmp_path):
+    there = make_there(n_measured=6)
+    study = here(there, tmp_path)
+    take_over(study, there)
+    first, *_ = study.folder.validated_rows()
+    write_csv(study.folder.validated_csv, [first | {"accuracy": "0.75"}])
+    adopt.take_over(read(study, there), study.folder)
+    assert [row["accuracy"] for row in study.folder.validated_rows()] == ["0.75", *["0.25"] * 5]
+
+
 def test_results_without_a_column_of_failures_do_not_know_them(there, tmp_path):
     """As they were before failures that were run again were recorded."""
     old = [row for row in read_csv(there.folder.runs_csv) if row.pop("failures_before")]
@@ -144,7 +185,7 @@ def test_what_has_begun_here_is_kept(there, tmp_path):
     ).close()
     mine = study.folder.run_folder(study.cells[0])
     mine.path.mkdir(parents=True)
-    assert adopt.take_over(elsewhere.runs, study.folder) == 5
+    assert adopt.take_over(elsewhere, study.folder) == 5
     assert not mine.summary.exists()
 
 

@@ -138,9 +138,15 @@ def _opened(
     announced = elsewhere.announced if elsewhere is not None else None
     with folder.open(loaded, cells, resume=resume, announced=announced):
         if elsewhere is not None:
-            n = adoption.take_over(elsewhere.runs, folder)
-            total = elsewhere.n_finished
+            n = adoption.take_over(elsewhere, folder)
+            total, unmeasured = elsewhere.n_finished, elsewhere.n_unmeasured
             console.print(f"took over {n} of {total} finished runs from {adopt}", soft_wrap=True)
+            if unmeasured:
+                console.print(
+                    f"{unmeasured} were not measured at their best temperature, and their models "
+                    "are not here: they are trained again",
+                    soft_wrap=True,
+                )
         yield
 
 

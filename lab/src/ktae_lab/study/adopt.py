@@ -10,8 +10,9 @@ from ktae import recipe as recipes
 from ktae.errors import InputError
 from ktae.files.atomic import atomic_folder
 from ktae.runs import RunFolder, write_json
+from ktae_lab.csv_files import write_csv
 from ktae_lab.study.announced import Announced
-from ktae_lab.study.cells import KEYS, Cell
+from ktae_lab.study.cells import KEYS, Cell, key_of
 from ktae_lab.study.collect import measure
 from ktae_lab.study.folder import State, StudyFolder
 from ktae_lab.study.matrix import Matrix
@@ -46,9 +47,14 @@ class Elsewhere(NamedTuple):
 
     announced: Announced
     runs: list[Finished]
-    """Those of the matrix."""
+    """Those of the matrix, but for `n_unmeasured`."""
     n_finished: int
     """With those that the matrix has not."""
+    n_unmeasured: int
+    """Those of the matrix that still have to be measured at their best temperature. It takes their
+    models, which are not here: they have to be trained again."""
+    validated: list[dict[str, str]]
+    """Rows of `validated.csv`."""
 
 
 def read(matrix: Matrix, cells: Sequence[Cell], results: StudyFolder) -> Elsewhere:
@@ -72,17 +78,22 @@ def read(matrix: Matrix, cells: Sequence[Cell], results: StudyFolder) -> Elsewhe
     }
     lines = read_lines(results)
     trained_by = read_trained_by(results)
-    runs = []
-    for cell in cells:
-        if (row := finished.get(cell.key)) is not None:
-            run = Finished(cell, _record(row, trained_by), _summary(row), lines[cell.key])
-            _require_whole(run, row, matrix, results)
-            runs.append(run)
-    if not runs:
+    there = [cell for cell in cells if cell.key in finished]
+    if not there:
         raise InputError(
             f"no run of the matrix is among the {len(finished)} finished in {results.path}"
         )
-    return Elsewhere(announced, runs, len(finished))
+    validated = results.validated_rows()
+    measured = {key_of(row) for row in validated}
+    needs_model = bool(validated) or matrix.compares_validated
+    runs = []
+    for cell in there:
+        if not needs_model or cell.key in measured:
+            row = finished[cell.key]
+            run = Finished(cell, _record(row, trained_by), _summary(row), lines[cell.key])
+            _require_whole(run, row, matrix, results)
+            runs.append(run)
+    return Elsewhere(announced, runs, len(finished), len(there) - len(runs), validated)
 
 
 def _require_whole(
@@ -112,13 +123,14 @@ def _require_whole(
             )
 
 
-def take_over(runs: Iterable[Finished], folder: StudyFolder) -> int:
+def take_over(elsewhere: Elsewhere, folder: StudyFolder) -> int:
     """Make the folders of those runs that have not started here; returns their number.
 
-    They have no checkpoint, rollouts or model. The lock of `folder` is held.
+    They have no checkpoint, rollouts or model. Their rows of `validated.csv` come along. The lock
+    of `folder` is held.
     """
     n = 0
-    for cell, record, summary, lines in runs:
+    for cell, record, summary, lines in elsewhere.runs:
         if folder.state(cell) is State.NEW:
             path = folder.run_folder(cell).path
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,6 +142,11 @@ def take_over(runs: Iterable[Finished], folder: StudyFolder) -> int:
                 write_json(run.summary, summary)
             folder.add_to_record(cell, **record)
             n += 1
+    rows = folder.validated_rows()
+    known = {key_of(row) for row in rows}
+    adopted = {run.cell.key for run in elsewhere.runs if folder.record(run.cell).get("adopted")}
+    if new := [row for row in elsewhere.validated if key_of(row) in adopted - known]:
+        write_csv(folder.validated_csv, [*rows, *new])
     return n
 
 

@@ -142,10 +142,18 @@ class StudyFolder:
         Raises:
             InputError: the file cannot be read.
         """
-        if not self.validated_csv.exists():
-            return {}
-        rows = read_csv(self.validated_csv, (*KEYS, *VALIDATED))
+        rows = self.validated_rows()
         return {key_of(row): {name: float(row[name]) for name in VALIDATED} for row in rows}
+
+    def validated_rows(self) -> list[dict[str, str]]:
+        """The same as the file has it, with all columns.
+
+        Raises:
+            InputError: the file cannot be read.
+        """
+        if not self.validated_csv.exists():
+            return []
+        return read_csv(self.validated_csv, (*KEYS, *VALIDATED))
 
     def run_folder(self, cell: Place) -> RunFolder:
         """The cell's."""

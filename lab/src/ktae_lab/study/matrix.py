@@ -223,6 +223,12 @@ class Matrix(Section):
         return OUTCOMES | self.outcomes
 
     @property
+    def compares_validated(self) -> bool:
+        """Whether a contrast needs what was measured of the final models, after the runs."""
+        asked = [self.all_outcomes[name] for one in self.contrasts for name in one.outcomes]
+        return any((outcome.summary or "").startswith("validated.") for outcome in asked)
+
+    @property
     def figure_groups(self) -> dict[str, tuple[str, ...]]:
         """`groups`, or all methods in one that is named as the study."""
         return self.groups or {self.name: tuple(self.methods)}
