@@ -9,6 +9,7 @@ INSTALL ?= trl,verl,eval,report,dev
 CSV ?=
 ARGS ?=
 export HF_HUB_DISABLE_TELEMETRY ?= 1
+export UV_COMPILE_BYTECODE ?= 1
 # Where it is set, as in many images, each of a hundred test processes would compile our sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -28,7 +29,7 @@ PACKAGES = -c constraints.txt -e ".[$(INSTALL)]" -e lab
 .venv/installed: pyproject.toml lab/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep -E '^(torch|uv)==' constraints.txt)
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python $(PACKAGES) || \
+	$(BIN)/uv pip install --quiet --python $(BIN)/python $(PACKAGES) || \
 		{ echo "uv failed; pip goes on" && \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PACKAGES); }
 	touch $@
