@@ -160,10 +160,12 @@ def test_what_could_be_significant_at_best():
     found = permutation_test(make_record(ids, [1, 1, 0, 0], "aaaa"), permutations=1)
     assert found.smallest_p == pytest.approx(1 / 3) and found.testable == 0
     # Ten rollouts, five right: 2 of 252 tables for a token in five of them.
-    ids = [[1, 2]] * 5 + [[1, 4, row] for row in range(5, 10)]
+    ids = [[1, 2, *more] for more in ([], [10], [11], [12], [13])] + [
+        [1, 4, row] for row in range(5, 10)
+    ]
     found = permutation_test(make_record(ids, [1.0] * 5 + [0.0] * 5, "a" * 10), permutations=1)
     assert found.smallest_p == pytest.approx(2 / 252)
-    assert found.testable == 2 / 8
+    assert found.testable == 2 / 12
     assert found.real.discoveries == 2
 
 
