@@ -38,7 +38,7 @@ def test_table_json_and_plot(run, dump):
     saved = found(dump)
     assert [score["name"] for score in saved["estimators"]] == list(PRESETS)
     paper = saved["estimators"][0]
-    assert paper["auc"] == 1.0 and paper["interval"] == [1.0, 1.0]
+    assert paper["auc"] == 1.0 and paper["interval"] == [0.025**0.1, 1.0]
     assert 0 <= paper["permuted_interval"][0] <= paper["permuted"] <= paper["permuted_interval"][1]
     assert {score["name"] for score in saved["baselines"]} == {"shorter", "majority"}
     assert saved["advice"]["take"] in PRESETS

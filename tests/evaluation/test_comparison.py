@@ -1,11 +1,13 @@
 """Paired tests, against scipy and exhaustive enumeration."""
 
+import numpy as np
 import pytest
 
 from ktae.errors import InputError
 from ktae.evaluation.comparison import compare, in_words
 from ktae.evaluation.outputs import Output
 from ktae.grading import Outcome, Verdict
+from ktae.inference import pooled_p_value
 
 OUTCOMES = {1: Outcome.CORRECT, 0: Outcome.INCORRECT, None: Outcome.UNDECIDED}
 
@@ -58,7 +60,7 @@ def test_several_samples_and_undecided_ones() -> None:
     (found,) = compare(a, b)
     assert (found.problems, found.better, found.worse) == (2, 1, 1)
     assert found.difference.value == pytest.approx(-0.25)
-    assert found.p_value == 1.0
+    assert found.p_value == pytest.approx(2 / 3, abs=0.01)
 
 
 def test_other_problems_are_an_error() -> None:
@@ -113,3 +115,56 @@ def test_unnamed_problems_are_none_of_a_named_benchmark_in_the_same_file() -> No
 def test_nothing_in_common_is_not_to_be_had_with_partial() -> None:
     with pytest.raises(InputError, match="A and B have no problem in common: x/0 is one of A, y/0"):
         compare(side({"x": [[1]]}), side({"y": [[1]]}))
+
+
+@pytest.mark.parametrize(("n_a", "n_b"), [(16, 1), (1, 16), (8, 4)])
+def test_the_level_holds_where_numbers_of_samples_differ(n_a: int, n_b: int) -> None:
+    """Both sides are one model, right on each problem with probability .1."""
+    rng = np.random.default_rng(0)
+    trials = 200
+    found = [
+        pooled_p_value(
+            [(int(rng.binomial(n_a, 0.1)), n_a, int(rng.binomial(n_b, 0.1)), n_b)
+             for _ in range(15)],
+            draws=999, seed=trial,
+        )
+        for trial in range(trials)
+    ]  # fmt: skip
+    assert sum(p < 0.05 for p in found) <= 0.05 * trials + 3 * (0.05 * 0.95 * trials) ** 0.5
+
+
+def test_different_numbers_of_samples_are_dealt_anew() -> None:
+    """One problem, right in 0 of 3 against 1 of 1: that deal has probability 1/4."""
+    (found,) = compare(side({"x": [[0, 0, 0]]}), side({"x": [[1]]}))
+    assert found.p_value == pytest.approx(1 / 4, abs=0.01)
+    (alike,) = compare(side({"x": [[1, 1, 1]]}), side({"x": [[1]]}))
+    assert alike.p_value == 1
+
+
+def numbered(prompts: list[str], right: set[str]) -> tuple[list[Output], list[Verdict]]:
+    """A file without labels: problems have the numbers of their prompts."""
+    outputs = [
+        Output("x", str(i), 0, "", ("yes",), prompt=prompt, named=False, numbered=True)
+        for i, prompt in enumerate(prompts)
+    ]
+    return outputs, [Verdict(OUTCOMES[prompt in right]) for prompt in prompts]
+
+
+def test_problems_without_labels_are_paired_by_their_prompts() -> None:
+    prompts = [f"q{i}" for i in range(12)]
+    a = numbered(prompts, set(prompts[:6]))
+    (found,) = compare(a, numbered(prompts[::-1], set(prompts[:6])))
+    assert (found.problems, found.better, found.worse) == (12, 0, 0)
+    (some,) = compare(a, numbered(["other", *prompts[:3]], {"other"}), partial=True)
+    assert (some.problems, some.better, some.worse) == (3, 0, 3)
+    with pytest.raises(InputError, match="in one of the two only"):
+        compare(a, numbered(["other", *prompts[:3]], set()))
+
+
+def test_prompts_that_differ_are_an_error() -> None:
+    a = numbered(["q0", "q1"], set())
+    with pytest.raises(InputError, match="no prompt in common"):
+        compare(a, numbered(["r0", "r1"], set()))
+    outputs, verdicts = numbered(["q1", "q0"], set())
+    with pytest.raises(InputError, match="has the prompt 'q0' in A and 'q1' in B"):
+        compare(a, ([o._replace(numbered=False) for o in outputs], verdicts))

@@ -203,3 +203,12 @@ def test_a_notebook_shows_every_estimator_best_first_and_the_advice(rng):
     advised = advice(found)
     words = ElementTree.fromstring(advised._repr_html_().replace("<br>", "<br/>"))
     assert list(words.itertext()) == advised.lines
+
+
+@pytest.mark.parametrize(("n", "share"), [(1, 1.0), (2, 0.842), (3, 0.708), (100, 0.036)])
+def test_equal_groups_do_not_make_a_narrow_interval(n, share):
+    """Nothing is known of the spread of a few groups that happen to be equal."""
+    for value, low in ((1.0, 0.0), (0.5, 0.0), (0.0, -1.0)):
+        found = held_out.interval_of(np.full(n, value), low)
+        expected = (value, value - share * (value - low), value + share * (1 - value))
+        assert found == pytest.approx(expected, abs=1e-3)

@@ -160,10 +160,12 @@ def test_what_could_be_significant_at_best():
     found = permutation_test(make_record(ids, [1, 1, 0, 0], "aaaa"), permutations=1)
     assert found.smallest_p == pytest.approx(1 / 3) and found.testable == 0
     # Ten rollouts, five right: 2 of 252 tables for a token in five of them.
-    ids = [[1, 2]] * 5 + [[1, 4, row] for row in range(5, 10)]
+    ids = [[1, 2, *more] for more in ([], [10], [11], [12], [13])] + [
+        [1, 4, row] for row in range(5, 10)
+    ]
     found = permutation_test(make_record(ids, [1.0] * 5 + [0.0] * 5, "a" * 10), permutations=1)
     assert found.smallest_p == pytest.approx(2 / 252)
-    assert found.testable == 2 / 8
+    assert found.testable == 2 / 12
     assert found.real.discoveries == 2
 
 
@@ -232,3 +234,29 @@ def test_the_real_dump_of_the_findings(shared_data):
     assert found.quantiles("credit_abs")[0] == pytest.approx(0.049, abs=6e-3)
     assert found.quantiles("saturated")[0] == pytest.approx(0.07, abs=0.015)
     assert found.quantiles("significant")[0] < 0.01
+
+
+def test_repeated_rollouts_count_once():
+    """Identical rollouts share a verdict: copies are no evidence."""
+    ids, correct, groups = random_rollouts()
+    expected = permutation_test(make_record(ids, correct, groups), permutations=2)
+    again = [*range(len(ids)), *range(len(ids)), 0]
+    rows = ([column[row] for row in again] for column in (ids, correct, groups))
+    three = make_record(*rows)
+    found = permutation_test(three, permutations=2)
+    assert numbers_of(found) == pytest.approx(numbers_of(expected))
+    assert sum(found.left_out.values()) == sum(expected.left_out.values()) + len(ids) + 1
+
+
+def test_noise_in_copies_is_not_significant():
+    """Eight distinct rollouts of sixteen, with verdicts at random."""
+    rng = np.random.default_rng(0)
+    ids, correct, groups = [], [], []
+    for group in range(60):
+        for verdict in rng.permutation([0.0, 1.0] * 4):
+            ids += [rng.integers(0, 60, 12).tolist()] * 2
+            correct += [verdict] * 2
+            groups += [group] * 2
+    found = permutation_test(make_record(ids, correct, groups), "calibrated")
+    assert found.left_out["repeated rollouts"] == found.rollouts == 480
+    assert found.real.significant <= 3 * found.quantiles("significant")[0]

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from comparing import one, use
 
-from ktae_lab.tables import front_page, page, studies
+from ktae_lab.tables import comparisons, front_page, page, studies
 
 MEANS = {"a": 0.1, "b": 0.2, "c": 0.3}
 """What the treatment adds on each base model."""
@@ -23,10 +23,21 @@ def runs_of(study):
                     yield SimpleNamespace(cell=cell, outcomes={front_page.OUTCOME: value})
 
 
+def test_studies_under_way_count_in_the_family(monkeypatch):
+    """Three announced tests done; two more of each of two tasks, and one of no task."""
+    monkeypatch.setattr(comparisons, "announced", lambda _: "3")
+    begun = [
+        SimpleNamespace(confirmatory=[1, 2], matrix=SimpleNamespace(tasks={"sums": 0, "lists": 0})),
+        SimpleNamespace(confirmatory=[1], matrix=None),
+    ]
+    monkeypatch.setattr(studies, "under_way", lambda: begun)
+    assert comparisons.family() == 3 + 4 + 1
+
+
 @pytest.fixture
 def small(tmp_path, monkeypatch):
     """Writes base models' accuracies at two temperatures as the study `main`."""
-    use(monkeypatch, first=[one("mine", [1, 3])], second=[])
+    monkeypatch.setattr(comparisons, "family", lambda: 1)
     monkeypatch.setattr(studies, "runs_of", runs_of)
     sides = (("first", "mine", "grpo"), ("second", "mine", "grpo"))
     monkeypatch.setattr(front_page, "HALF_RATE", (("GRPO + it", "GRPO", sides),))

@@ -72,12 +72,16 @@ def permutation_test(
 
 
 def _print(console: Console, found: PermutationTest, unit: str) -> None:
+    from ktae.validity import repeats
+
     what = "words" if unit == "words" else "tokens"
     console.print(
         f"{found.groups:,} mixed groups, {found.rollouts:,} rollouts, {found.tokens:,} {what}, "
         f"{found.pairs:,} pairs, {len(found.permuted):,} permutations",
         soft_wrap=True,
     )
+    for line in repeats.in_words(found.left_out):
+        console.print(line, soft_wrap=True)
     console.print(_beside(found))
     console.print(LEGEND, style="dim", soft_wrap=True)
     console.print(_possible(found) + "\n", soft_wrap=True)

@@ -1,9 +1,10 @@
 """Is one model better than the other? Paired tests over the same problems.
 
-Each problem gives a difference of two accuracies (of one sample each, or of k), and the test is
-`ktae.inference.sign_flip_p_value`. With one sample a problem that is McNemar's exact test: only
-problems on which the models disagree count. Intervals are 95 % percentile bootstrap over problems,
-paired; p-values are corrected for the number of comparisons by Holm's method.
+Each problem gives a difference of two accuracies. With as many samples of it on both sides (one
+each, or k), the test is `ktae.inference.sign_flip_p_value`. With one that is McNemar's exact test:
+only problems on which the models disagree count. Where the numbers of samples differ on a problem,
+it is `ktae.inference.pooled_p_value`, by random deals. Intervals are 95 % percentile bootstrap over
+problems, paired; p-values are corrected for the number of comparisons by Holm's method.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ktae.inference import (
     bootstrap_interval,
     bootstrap_means,
     holm,
+    pooled_p_value,
     sign_flip_p_value,
 )
 
@@ -73,8 +75,8 @@ def compare(
         seed: of the bootstrap.
 
     Raises:
-        InputError: the two have different problems, or different answers to the same problem; or
-            one of them has several models.
+        InputError: the two have different problems, or different answers or, where a file names
+            no problems, different prompts to the same problem; or one has several models.
     """
     for name, side in (("A", a[0]), ("B", b[0])):
         if len(models := by_model(side)) > 1:
@@ -83,6 +85,7 @@ def compare(
                 f"{name} holds outputs of {len(models)} models ({listed}); expected one"
             )
     outputs_a, outputs_b = _under_one_name(a[0], b[0])
+    outputs_b = _by_prompt(outputs_a, outputs_b)
     _require_same_problems(outputs_a, outputs_b, partial)
     rates_a, rates_b = rates(outputs_a, a[1]), rates(outputs_b, b[1])
     both = [
@@ -139,6 +142,37 @@ def _under_one_name(*sides: Sequence[Output]) -> list[list[Output]]:
     ]
 
 
+def _by_prompt(a: Sequence[Output], b: Sequence[Output]) -> list[Output]:
+    """B, whose problems that no file labels have A's numbers: those of the same prompts.
+
+    Raises:
+        InputError: only one of the two has labels, and the prompts of a label and number differ; or
+            none has, and no prompt is in both.
+    """
+    if not any(output.numbered for output in (*a, *b)):
+        return list(b)
+    if all(output.numbered for output in (*a, *b)):
+        numbers = {(o.benchmark, o.prompt): o.problem for o in a}
+        if not any((o.benchmark, o.prompt) in numbers for o in b):
+            raise InputError(
+                "A and B name no problems, and have no prompt in common: A begins with "
+                f"{a[0].prompt!r:.60}, B with {b[0].prompt!r:.60}; expected the same prompts, or a "
+                "group in each row of both"
+            )
+        for o in b:
+            numbers.setdefault((o.benchmark, o.prompt), str(len(numbers)))
+        return [o._replace(problem=numbers[o.benchmark, o.prompt]) for o in b]
+    prompts = {output.group: output.prompt for output in a}
+    for o in b:
+        if o.prompt != prompts.get(o.group, o.prompt):
+            raise InputError(
+                f"problem {o.group} has the prompt {prompts[o.group]!r:.60} in A and "
+                f"{o.prompt!r:.60} in B, and one of the two names no problems; expected a group in "
+                "each row of both"
+            )
+    return list(b)
+
+
 def _require_same_problems(a: Sequence[Output], b: Sequence[Output], partial: bool) -> None:
     answers_a, answers_b = ({o.group: frozenset(o.answers) for o in side} for side in (a, b))
     if not answers_a.keys() & answers_b.keys():
@@ -173,9 +207,6 @@ def _compare(
 ) -> Comparison:
     a_p, b_p = (np.array([c / n for c, n in (r[g] for g in groups)]) for r in (rates_a, rates_b))
     difference_p = b_p - a_p
-    common = math.lcm(*(n for r in (rates_a, rates_b) for _, n in (r[g] for g in groups)))
-    integers = [round(common * difference) for difference in difference_p.tolist()]
-    divisor = math.gcd(*integers) or 1
     return Comparison(
         name=name,
         problems=len(groups),
@@ -184,5 +215,15 @@ def _compare(
         difference=bootstrap_interval(difference_p, bootstrap_means(difference_p, rng)),
         better=int(np.sum(difference_p > 0)),
         worse=int(np.sum(difference_p < 0)),
-        p_value=sign_flip_p_value([d // divisor for d in integers]),
+        p_value=_p_value([(*rates_a[group], *rates_b[group]) for group in groups]),
     )
+
+
+def _p_value(sides: list[tuple[int, int, int, int]]) -> float:
+    """Of the problems' differences; for each problem correct and samples of A, the same of B."""
+    if any(n_a != n_b for _, n_a, _, n_b in sides):
+        return pooled_p_value(sides)
+    common = math.lcm(*(n for _, n, _, _ in sides))
+    integers = [(b - a) * (common // n) for a, n, b, _ in sides]
+    divisor = math.gcd(*integers) or 1
+    return sign_flip_p_value([d // divisor for d in integers])

@@ -30,6 +30,8 @@ class Place(NamedTuple):
     """From 0."""
     named: bool
     """As in `Label`."""
+    numbered: bool
+    """Whether the problem has no label, and got the number of its prompt's first appearance."""
 
 
 class Numbering:
@@ -63,7 +65,7 @@ class Numbering:
             problem = str(numbers.setdefault(prompt, len(numbers)))
         key = (model, step, benchmark, problem)
         self.samples[key] += 1
-        return Place(benchmark, problem, self.samples[key] - 1, label.named)
+        return Place(benchmark, problem, self.samples[key] - 1, label.named, label.problem is None)
 
 
 def label_of(benchmark: object, group: object, recorded: str | None, where: str) -> Label:

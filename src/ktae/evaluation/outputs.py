@@ -70,6 +70,8 @@ class Output(NamedTuple):
     """Which model the file says it was."""
     named: bool = True
     """Whether the file says which benchmark; if not, `benchmark` is the file's name."""
+    numbered: bool = False
+    """Whether the file names no problem, and `problem` is the number of its prompt in this file."""
 
     @property
     def group(self) -> str:
@@ -250,6 +252,7 @@ def _output(
         grader,
         model,
         place.named,
+        place.numbered,
     )
     return output, step
 

@@ -23,6 +23,7 @@ from ktae.estimators import Estimator, as_estimator
 from ktae.inference import Interval, t_interval
 from ktae.rollouts import groups as grouping
 from ktae.rollouts import record
+from ktae.validity import repeats
 from ktae.validity.scores import HeldOut, Score
 
 PAIRS = 16
@@ -200,9 +201,15 @@ def interval_of(values_g: np.ndarray, low: float = 0.0) -> Interval:
     """Mean over groups and its 95 % interval, by Student's t; within `low` and 1.
 
     Shares lie against 1, where the studentised bootstrap of a few groups is far too wide below.
+
+    Where n groups are all equal their spread is not known to be 0. A share of up to 1 - .025^(1/n)
+    of all groups may differ from them (Clopper and Pearson's bound of none in n), and these may
+    have any value: two groups leave nearly everything open, a hundred 4 % of it.
     """
-    if len(values_g) < 2:  # nothing is known of the spread
-        return Interval(float(values_g.mean()), low, 1.0)
+    n, value = len(values_g), float(values_g.mean())
+    if np.ptp(values_g) < EQUAL:
+        other = 1 - 0.025 ** (1 / n) if n > 1 else 1.0
+        return Interval(value, value - other * (value - low), value + other * (1 - value))
     found = t_interval(values_g)
     return found._replace(low=max(low, found.low), high=min(1.0, found.high))
 
@@ -274,8 +281,8 @@ def _groups(
     left_out["rollouts without a verdict"] = int(np.isnan(correct_b).sum())
     left_out["empty rollouts"] = int((~usable_b).sum()) - left_out["rollouts without a verdict"]
     found, too_small = [], []
-    for rows in _rows_of_groups(codes_b):
-        own = _distinct(rows[usable_b[rows]], counted, correct_b, left_out)
+    for rows in repeats.rows_of_groups(codes_b):
+        own = repeats.distinct(rows[usable_b[rows]], counted, correct_b, left_out)
         right = correct_b[own] == 1
         n_least = min(int(right.sum()), int((~right).sum()))
         if n_least >= FEWEST:
@@ -303,27 +310,9 @@ _REASONS = (
     "groups not drawn",
     "rollouts without a verdict",
     "empty rollouts",
-    "repeated rollouts",
-    "repeated rollouts with another verdict",
+    repeats.REPEATED,
+    repeats.OTHER_VERDICT,
 )
-
-
-def _rows_of_groups(codes_b: np.ndarray) -> list[np.ndarray]:
-    order = np.argsort(codes_b, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(codes_b[order])) + 1)
-
-
-def _distinct(
-    rows: np.ndarray, counted: list[np.ndarray], correct_b: np.ndarray, left_out: dict[str, int]
-) -> np.ndarray:
-    """The first row of each distinct rollout; what is left out is counted."""
-    first: dict[bytes, int] = {}
-    for row in rows.tolist():
-        same = first.setdefault(counted[row].tobytes(), row)
-        if same != row:
-            differ = correct_b[same] != correct_b[row]
-            left_out["repeated rollouts" + " with another verdict" * bool(differ)] += 1
-    return np.array(list(first.values()), dtype=np.int64)
 
 
 def _nothing(n_groups: int, left_out: dict[str, int]) -> str:

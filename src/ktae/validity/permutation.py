@@ -17,6 +17,7 @@ from ktae.estimators.transforms import ignored_by
 from ktae.inference import LEVEL, n_discoveries
 from ktae.rollouts import groups as grouping
 from ktae.rollouts import record
+from ktae.validity import repeats
 from ktae.validity.mean_credit import mean_abs_credit
 
 SATURATED = 0.9
@@ -77,7 +78,10 @@ class PermutationTest:
     groups: int
     """Mixed groups; in all others all credit is 0."""
     rollouts: int
-    """Of known correctness, in mixed groups."""
+    """Distinct ones of known correctness, in mixed groups."""
+    left_out: dict[str, int]
+    """Rollouts that repeat another of their group, in all groups, by the reason: identical ones
+    share a verdict, so their labels cannot be permuted apart."""
     tokens: int
     pairs: int
     testable: float
@@ -104,12 +108,13 @@ class PermutationTest:
 
 
 class _Rollouts(NamedTuple):
-    """Those of known correctness in mixed groups, nothing else."""
+    """Those of known correctness in mixed groups, each once, nothing else."""
 
     ids: list[np.ndarray]
     masks: list[np.ndarray]
     correct_b: np.ndarray
     codes_b: np.ndarray
+    left_out: dict[str, int]
 
 
 class _Cells(NamedTuple):
@@ -135,6 +140,8 @@ def permutation_test(
     max_positions: int = grouping.MAX_POSITIONS,
 ) -> PermutationTest:
     """The estimator on a dump, beside itself under labels permuted within groups.
+
+    Of identical rollouts of a group the first alone is looked at, as in `held_out_pairs`.
 
     Args:
         rollouts: a record (`ktae.rollouts.record`, `ktae.rollouts.readers.read`).
@@ -177,6 +184,7 @@ def permutation_test(
         permuted=tuple(one.statistics() for one in sums[1:]),
         groups=len(margins_g),
         rollouts=len(mixed.ids),
+        left_out=mixed.left_out,
         tokens=int(sums[0].tokens),
         pairs=int(real.sum()),
         testable=float(real[cells.best_p < LEVEL].sum() / max(real.sum(), 1)),
@@ -237,7 +245,7 @@ class _Sums:
 
 
 def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Rollouts:
-    """Drop what can have no credit."""
+    """Drop what can have no credit, and what repeats another rollout."""
     codes_b, first_rows = grouping.group_codes(rollouts)
     ids = grouping.ids_of(rollouts, tokenizer)
     ignored = np.array(ignored_by(estimator), dtype=np.int64)
@@ -245,10 +253,16 @@ def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Rollouts:
         np.ones(len(x), dtype=bool) if mask is None else mask
         for x, mask in zip(ids, grouping.masks_of(rollouts), strict=True)
     ]
+    counted = [x[mask] for x, mask in zip(ids, masks, strict=True)]
     if len(ignored):
         masks = [mask & ~np.isin(x, ignored) for x, mask in zip(ids, masks, strict=True)]
     correct_b = rollouts["correct"].to_numpy()
     known_b = ~np.isnan(correct_b) & np.array([mask.any() for mask in masks], dtype=bool)
+    left_out = {repeats.REPEATED: 0, repeats.OTHER_VERDICT: 0}
+    for own in repeats.rows_of_groups(codes_b):
+        known = own[known_b[own]]
+        known_b[known] = False
+        known_b[repeats.distinct(known, counted, correct_b, left_out)] = True
     of_g = [
         np.bincount(codes_b[known_b & (correct_b == verdict)], minlength=len(first_rows))
         for verdict in (1, 0)
@@ -262,8 +276,9 @@ def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Rollouts:
         )
     rows = np.flatnonzero(known_b & mixed_g[codes_b])
     return _Rollouts(
-        [ids[row] for row in rows], [masks[row] for row in rows], correct_b[rows], codes_b[rows]
-    )
+        [ids[row] for row in rows], [masks[row] for row in rows], correct_b[rows], codes_b[rows],
+        left_out,
+    )  # fmt: skip
 
 
 def _margins(correct_b: np.ndarray, codes_b: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ktae.inference import Interval
+from ktae.validity import repeats
 
 COLUMNS = ("held-out", "95 %", "permuted", "95 % ")
 """What `Score.cells` are."""
@@ -80,12 +81,11 @@ class HeldOut(NamedTuple):
 
     def counts(self) -> list[str]:
         """What was looked at, and what was left out, in words."""
-        left_out = [f"{n:,} {reason}" for reason, n in self.left_out.items() if n]
         looked_at = (
             f"{self.groups:,} groups, {self.rollouts:,} distinct rollouts, {self.pairs:,} held-out "
             "pairs"
         )
-        return [looked_at, f"left out: {'; '.join(left_out)}"] if left_out else [looked_at]
+        return [looked_at, *repeats.in_words(self.left_out)]
 
     def _repr_html_(self) -> str:
         """The table of `ktae validate`, for a notebook."""

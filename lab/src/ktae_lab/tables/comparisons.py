@@ -121,6 +121,17 @@ def announced(which: str) -> str:
     return str(counts[which])
 
 
+def family() -> int:
+    """How many tests were announced, those of studies under way too: one for each task of theirs.
+
+    Matrices that have not begun count for nothing.
+    """
+    begun = studies.under_way()
+    tasks = (len(one.matrix.tasks) if one.matrix is not None else 1 for one in begun)
+    waiting = sum(len(one.confirmatory) * max(n, 1) for one, n in zip(begun, tasks, strict=True))
+    return int(announced("all")) + waiting
+
+
 class _Test(NamedTuple):
     study: str
     one: Compared

@@ -10,7 +10,8 @@ FILES = {
     "qwen25math_math_cot_100_k8": "MATH, Qwen2.5-Math",
 }
 PARTS = ("whole", "first half", "before the answer")
-SHOWN = ("paper", "calibrated", "trigrams", "sharp-trigrams", "shorter")
+SHOWN = ("paper", "calibrated", "trigrams", "sharp-trigrams", "shorter", "majority")
+BASELINES = ("shorter", "majority")
 
 
 def held_out(half: str, part: str) -> str:
@@ -23,13 +24,13 @@ def held_out(half: str, part: str) -> str:
             for row in own
         ]
         rows.append([label, own[0]["groups"], *cells])
-    heads = [f"`{name}`" if name != "shorter" else name for name in SHOWN]
+    heads = [f"`{name}`" if name not in BASELINES else name for name in SHOWN]
     return markdown(["rollouts", "groups", *heads], rows)
 
 
 def gains(estimator: str) -> str:
     """How much an estimator's mean over dumps is above others', part by part."""
-    others = [name for name in SHOWN if name not in (estimator, "shorter")]
+    others = [name for name in SHOWN if name not in (estimator, *BASELINES)]
     rows = [[part, *(_gain(f"{estimator} - {other}", part) for other in others)] for part in PARTS]
     return markdown(["part", *(f"`{estimator}` - `{other}`" for other in others)], rows)
 

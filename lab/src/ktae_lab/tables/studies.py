@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ktae_lab.csv_files import read_csv
 from ktae_lab.study import matrix as matrices
+from ktae_lab.study.announced import Announced
 from ktae_lab.study.collect import Run
 from ktae_lab.study.contrasts import Compared, compare
 from ktae_lab.study.folder import State, StudyFolder
@@ -18,6 +19,13 @@ MATRICES = page.LAB / "matrices"
 def names() -> list[str]:
     """The names of the studies that have results."""
     return sorted(path.parent.name for path in page.RESULTS.glob("*/announced.json"))
+
+
+def under_way() -> list[Announced]:
+    """What the studies announced that have begun and are not finished."""
+    folders = sorted(path.parent for path in page.RESULTS.glob("under-way/*/announced.json"))
+    found = [StudyFolder(folder).announcement() for folder in folders]
+    return [one for one in found if one is not None]
 
 
 def folder_of(study: str) -> StudyFolder:

@@ -96,33 +96,41 @@ function discoveryBound(group, level) {
   return group.bound;
 }
 
-// Counts of a group on the page under a preset: totals, and a table by token (its rank).
+// Counts of a group on the page under a preset: totals, and a table by token (its rank). `distinct`
+// and `distinctTrue`, `distinctFalse` count identical rollouts once: they share a verdict, so only
+// the first of them is evidence.
 function countGroup(g, s) {
   const { groups, rollouts } = report;
   const first = groups.first[g];
   const ignored = new Set(s.ignored);
-  const group = { nTrue: 0, nFalse: 0, lengthTrue: 0, lengthFalse: 0, counts: new Map() };
+  const group = { nTrue: 0, nFalse: 0, lengthTrue: 0, lengthFalse: 0, distinctTrue: 0, distinctFalse: 0, counts: new Map() };
+  const kept = new Set();
   for (let r = first; r < first + groups.size[g]; r++) {
     const correct = rollouts.correct[r];
     if (correct === null || leftOut(r)) continue;
     const ids = idsOf(r), mask = maskOf(r), seen = new Set();
+    const key = (mask ? ids.filter((_, t) => mask[t]) : ids).join();
+    const isRepeat = kept.has(key);
     let counted = 0;
     for (let t = 0; t < ids.length; t++) {
       if ((mask && !mask[t]) || (ignored.size && ignored.has(report.vocabulary.id[ids[t]]))) continue;
       counted++;
       let c = group.counts.get(ids[t]);
-      if (!c) group.counts.set(ids[t], (c = { a: 0, b: 0, inTrue: 0, inFalse: 0 }));
+      if (!c) group.counts.set(ids[t], (c = { a: 0, b: 0, inTrue: 0, inFalse: 0, distinct: { a: 0, b: 0 } }));
       if (correct) c.inTrue++;
       else c.inFalse++;
       if (!seen.has(ids[t])) {
         seen.add(ids[t]);
         if (correct) c.a++;
         else c.b++;
+        if (!isRepeat) c.distinct[correct ? "a" : "b"]++;
       }
     }
     if (counted === 0) continue;
     group[correct ? "nTrue" : "nFalse"]++;
     group[correct ? "lengthTrue" : "lengthFalse"] += counted;
+    if (!isRepeat) group[correct ? "distinctTrue" : "distinctFalse"]++;
+    kept.add(key);
   }
   return group;
 }
@@ -138,9 +146,9 @@ function groupStatistics(g, preset) {
   const explained = new Map(), byCell = new Map();
   group.mixed = group.nTrue > 0 && group.nFalse > 0;
   group.pOf = (rank) => {
-    const { a, b } = group.counts.get(rank);
-    const cell = a * (group.nFalse + 1) + b;
-    if (!byCell.has(cell)) byCell.set(cell, fisherPValue(a, b, group.nTrue, group.nFalse, false));
+    const { a, b } = group.counts.get(rank).distinct;
+    const cell = a * (group.distinctFalse + 1) + b;
+    if (!byCell.has(cell)) byCell.set(cell, fisherPValue(a, b, group.distinctTrue, group.distinctFalse, false));
     return byCell.get(cell);
   };
   group.of = (rank) => {
