@@ -3,7 +3,7 @@ r"""Answers as sympy objects: parsed and compared by math-verify, with four corr
 Each corrects something measured on real outputs, with math-verify 0.9:
 
 - It rounds decimals to six places and so takes 5.11e-19 for 2.88e-19. Where both sides are
-  constants and one is a decimal, `ktae.grading.values.close` decides.
+  constants and one is a decimal, `ktae.grading.values.close` decides; where none is, all digits do.
 - It proves a difference by `simplify`, which may take minutes. Two expressions that differ at a
   random point differ, and need no proof (`_differ_at_a_point`).
 - It cannot parse `E_{1}` (to it `E` is Euler's number), `L_{\odot}` or a trailing "where ..."
@@ -24,6 +24,8 @@ from ktae.grading import values
 
 DIGITS = 30
 """Significant digits to which constants are evaluated for comparison."""
+MANY_DIGITS = 4000
+"""The same for constants without decimals. Python reads numbers of up to 4,300 digits."""
 
 _CLAUSE = re.compile(
     r"\s*,?\s*(?:\\text\s*\{\s*)?,?\s*\b(?:where|for (?:any|all|every|some)|with)\b.*", re.DOTALL
@@ -45,11 +47,11 @@ def agree(answer: str, given: str) -> bool:
         return bool(gold == target)
     a, b = _constant(gold), _constant(target)
     if a is not None and b is not None:
-        if a == b or not (_has_decimal(gold) or _has_decimal(target)):
-            return a == b or (
-                values.close(a, b) and bool(verify(gold, target, timeout_seconds=None))
-            )
-        return values.close(a, b)
+        if _has_decimal(gold) or _has_decimal(target) or not values.close(a, b):
+            return values.close(a, b)
+        if a == b:
+            return _agree_exactly(gold, target)
+        return bool(verify(gold, target, timeout_seconds=None))
     if _differ_at_a_point(gold, target):
         return False
     return bool(verify(gold, target, timeout_seconds=None, raise_on_error=True))
@@ -104,10 +106,28 @@ def _constant(expression: Any) -> Fraction | None:
     return _value(expression)
 
 
-def _value(expression: Any) -> Fraction | None:
-    """A finite real value to `DIGITS` digits, or None."""
+def _agree_exactly(gold: Any, target: Any) -> bool:
+    """Whether two constants agree, integers and fractions in all digits, others in `MANY_DIGITS`.
+
+    In thirty digits 2^2024 is 2^2024 - 1.
+    """
+    a, b = _value(gold, MANY_DIGITS), _value(target, MANY_DIGITS)
+    if a is None or b is None:
+        return False
+    if _is_rational(gold) and _is_rational(target):
+        return a == b
+    return abs(a - b) <= max(abs(a), abs(b)) / 10 ** (MANY_DIGITS - 10)  # but for rounding
+
+
+def _is_rational(expression: Any) -> bool:
+    return bool(expression.doit().is_Rational)
+
+
+def _value(expression: Any, digits: int = DIGITS) -> Fraction | None:
+    """A finite real value to so many digits, or None. Integers and fractions are exact."""
     try:
-        value = expression.doit().evalf(DIGITS)
+        exact = expression.doit()
+        value = exact if exact.is_Rational else exact.evalf(digits)
         if value.is_Rational:
             return Fraction(int(value.p), int(value.q))
         return Fraction(str(value)) if value.is_Float and value.is_finite else None

@@ -18,6 +18,8 @@ The rules, first to last; within each, the last place in the response counts:
 
 What is taken from a whole sentence, `ktae.grading.statements` says.
 
+Rules 2 to 7 do not look at a box that the response's end cuts off, nor beyond it.
+
 Every rule takes time linear in the length of the response.
 """
 
@@ -85,6 +87,7 @@ def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
         return Extracted(boxed, "boxed")
     if fallback == "none":
         return None
+    whole, response = response, _before_a_cut_off_box(response)
     for rule, found in (
         ("tag", _last_tag(response)),
         ("hashes", _after_hashes(response)),
@@ -93,12 +96,12 @@ def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
         text = answer_in(found)
         if text:
             return Extracted(text, rule)
-    end = response[-_CONCLUSION_LENGTH:]
+    end = response[max(0, len(whole) - _CONCLUSION_LENGTH) :]
     found = _last(_LABEL, response) or _last(_CONCLUSION, end) or _last(_OTHER_CONCLUSION, end)
     text = answer_in(found)
     if text:
         return Extracted(text, "stated")
-    text = _closing(end)
+    text = _closing(end) if response == whole else ""
     if text:
         return Extracted(text, "closing")
     if fallback == "last":
@@ -130,6 +133,20 @@ def last_boxed(response: str) -> str | None:
     if bare is not None and (found is None or bare.start() > found[1]):
         return bare.group(1).rstrip(".,;:") or None
     return None if found is None else _without_boxes(response[found[0] : found[1]]).strip()
+
+
+def _before_a_cut_off_box(response: str) -> str:
+    """The response up to the first box that its end cuts off: `4` may have become `42` in it."""
+    opened: list[int] = []  # for each open brace where its box starts, -1 if it is none
+    for match in _BRACES.finditer(response):
+        token = match.group()
+        if token == "}":
+            if opened:
+                opened.pop()
+        elif token.endswith("{") and len(token) != 2:
+            opened.append(match.start() if len(token) > 1 else -1)
+    cut = next((start for start in opened if start >= 0), None)
+    return response if cut is None else response[:cut].rstrip(" \t$\\([")
 
 
 def _without_boxes(text: str) -> str:

@@ -2,8 +2,8 @@
 
 From a sentence the last formula is taken, or else the last number. Where it says of some of them
 "is ...", "equals ...", "= ..." or begins with one, the last of those is taken, and of those only
-what comes before "because", "after", "if" and the like: 45 in "45 miles after 4 hours", 8 in
-"12 - 4, which is 8 because ...".
+what comes before "because", "after", "if" and the like: 45 in "45 miles after 4 hours", 8 in "12 - 4, which is
+8 because ...". What ", not" or ", rather than" begins is left out.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _DATE_OR_TIME = (
 )
 NUMBER = (
     rf"(?<![^\W{CJK[1:-1]}])(?<!\.)(?:{_DATE_OR_TIME}"
+    r"|[-−+]?\d+ \d+/\d+(?!\d)"
     r"|[-−+]?[$€£¥]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:/\d+)?(?:[ \t]?\\?%)?"
     r"|[-−+]?\.\d+)"
 )
@@ -42,6 +43,7 @@ _GOES_ON = re.compile(
     re.IGNORECASE,
 )
 _REASON = re.compile(r"\b(?:because|since|when|if|after|given|where|as)\b", re.IGNORECASE)
+_CONTRAST = re.compile(r",[ \t]*(?:and[ \t]+)?(?:not|rather than|instead of)\b.*", re.IGNORECASE)
 _BEFORE = 30
 """Characters before a number in which the verb is looked for."""
 
@@ -55,6 +57,7 @@ class _Found(NamedTuple):
 def answer_in(statement: str) -> str:
     """The answer in what was stated: all of it, or the formula or number of a sentence."""
     statement = statement.strip().strip("*_ \t").rstrip(".,;。，；")
+    statement = _CONTRAST.sub("", statement) or statement
     found = (_formulas(statement) or _numbers(statement)) if is_sentence(statement) else []
     return _most_likely(statement, found).text if found else statement.strip("*_ \t")
 

@@ -20,6 +20,11 @@ TOLERANCE = Fraction(15, 10_000_000)
 _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _NOISE = re.compile(r"(\\\\)|\\(?:left|right|displaystyle|quad|qquad)(?![a-zA-Z])\.?|\\[!,;:> ]|~")
+_FONT = re.compile(
+    r"\\(?:bf|it|rm|tiny|small|normalsize|large|Large|LARGE|huge|Huge|boldsymbol|bm)(?![a-zA-Z])"
+)
+_ABOUT = re.compile(r"^(?:\\approx(?![a-z])|≈)\s*")
+_WHOLE_TEXT = re.compile(r"\\(?:text|mathrm|textbf|textrm|mbox|mathbf|textit)\s*\{([^{}]*)\}")
 _GROUPED = re.compile(r"(?<![\d.,])(\d{1,3})((?:(?:\{,\}|,\\!|\\,|\\!)\s?\d{3})+)(?!\d)")
 _THOUSANDS = re.compile(
     r"((?:[^\d.,(\[{]|(?<!\\)\{)*[1-9]\d{0,2})((?:,\d{3})+|(?: \d{3})+)(?![\d,])([^,]*)"
@@ -58,6 +63,8 @@ _NUMBER = re.compile(
     rf"|(?P<whole>\d*)\\frac\{{?(?P<top>[-+]?{_DECIMAL}|\d)\}}?\{{?(?P<bottom>{_DECIMAL})\}}?"
     rf"|(?P<over>{_DECIMAL})/(?P<under>{_DECIMAL}))"
 )
+_MIXED = re.compile(r"([-+]?) ?(\d+) (\d+) ?/ ?(\d+)")
+_TWO_NUMBERS = re.compile(r"\d [\d.]")
 
 
 class Number(NamedTuple):
@@ -75,7 +82,7 @@ def tidy(answer: str, *, thousands: bool = True) -> str:
     With `thousands`, `54,108` is taken for one number and not for a list of two. Within brackets it
     never is: `(2,251,252)` has three coordinates.
     """
-    text = answer.replace("−", "-").replace("–", "-").strip()
+    text = _FONT.sub(" ", answer.replace("−", "-").replace("–", "-"))
     changed = True
     while changed:
         before = text
@@ -91,6 +98,9 @@ def tidy(answer: str, *, thousands: bool = True) -> str:
                     text = inner
         if text.startswith("{") and text.endswith("}") and braces_match(text[1:-1]):
             text = text[1:-1]
+        text = _ABOUT.sub("", text)
+        whole = _WHOLE_TEXT.fullmatch(text)
+        text = whole[1] if whole else text
         changed = text != before
     text = _GROUPED.sub(_joined, text)
     if thousands and _THOUSANDS.fullmatch(text):  # "27,54,108" is a list
@@ -140,7 +150,7 @@ def number(answer: str) -> Number | None:
     text = re.sub(r"\\?\$|[€£¥￥₽₹]", "", text)
     match = None
     for _ in range(3):  # `5 \text{ cm}^2` has two things to drop
-        match = _NUMBER.fullmatch(text.replace(" ", ""))
+        match = _written(text)
         if match or not text:
             break
         unit = _UNIT.search(text)
@@ -156,6 +166,14 @@ def number(answer: str) -> Number | None:
     return Number(value, rounded, percents > 0)
 
 
+def _written(text: str) -> re.Match[str] | None:
+    """The number that a text is: `2 1/2` is a mixed number, and `1 2` is none."""
+    mixed = _MIXED.fullmatch(text)
+    if mixed:
+        text = r"{}{}\frac{{{}}}{{{}}}".format(*mixed.groups())
+    return None if _TWO_NUMBERS.search(text) else _NUMBER.fullmatch(text.replace(" ", ""))
+
+
 def scale(answer: str) -> str:
     r"""The word at the end that makes a number another one (`3 \text{ million}`), or nothing."""
     unit = _UNIT.search(tidy(answer))
@@ -168,7 +186,12 @@ def _word(unit: re.Match[str]) -> str:
 
 
 def same_number(a: Number, b: Number) -> bool:
-    """Whether two written numbers agree, in any admissible reading of a percent sign."""
+    """Whether two written numbers agree, in any admissible reading of a percent sign.
+
+    Where both have one there is nothing to choose: 500 % is not 5 %.
+    """
+    if a.percent and b.percent:
+        return a.value == b.value or ((a.rounded or b.rounded) and close(a.value, b.value))
     readings_a = [a.value, a.value / 100] if a.percent else [a.value]
     readings_b = [b.value, b.value / 100] if b.percent else [b.value]
     rounded = a.rounded or b.rounded
