@@ -2,8 +2,8 @@
 
 From a sentence the last formula is taken, or else the last number. Where it says of some of them
 "is ...", "equals ...", "= ..." or begins with one, the last of those is taken, and of those only
-what comes before "because", "after", "if" and the like: 45 in "45 miles after 4 hours", 8 in "12 - 4, which is
-8 because ...". What ", not" or ", rather than" begins is left out.
+what comes before "because", "after", "if" and the like: 45 in "45 miles after 4 hours", 8 in
+"12 - 4, which is 8 because ...". What ", not" or ", rather than" begins is left out.
 """
 
 from __future__ import annotations
