@@ -116,7 +116,8 @@ def _agree_exactly(gold: Any, target: Any) -> bool:
         return False
     if _is_rational(gold) and _is_rational(target):
         return a == b
-    return abs(a - b) <= max(abs(a), abs(b)) / 10 ** (MANY_DIGITS - 10)  # but for rounding
+    rounding = max(abs(a), abs(b)) * Fraction(1, 10 ** (MANY_DIGITS - 10))
+    return abs(a - b) <= rounding
 
 
 def _is_rational(expression: Any) -> bool:
