@@ -125,6 +125,18 @@ def test_a_group_does_not_span_files(tmp_path):
         readers.read([one, tmp_path / "." / "one.jsonl"])
 
 
+def test_a_group_does_not_span_the_runs_of_a_folder(tmp_path):
+    """Steps of one run share labels, also where each has a folder; two runs never do."""
+    for run in ("a/step_1", "a/step_2", "b/step_1", "b/step_2"):
+        (tmp_path / run).mkdir(parents=True)
+        write_lines(tmp_path / run / "r.jsonl", ROLLOUT | {"step": int(run[-1])})
+    assert readers.read([tmp_path / "a"])["group"].to_pylist() == ["g", "g"]
+    assert readers.read([tmp_path])["group"].to_pylist() == ["a:g", "a:g", "b:g", "b:g"]
+    write_lines(tmp_path / "b/step_2/r.jsonl", ROLLOUT, ROLLOUT)
+    of_b = readers.read([tmp_path])["group"].to_pylist()[2:]
+    assert of_b == ["b/step_1/r.jsonl:g", "b/step_2/r.jsonl:g", "b/step_2/r.jsonl:g"]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

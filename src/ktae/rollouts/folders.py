@@ -8,6 +8,7 @@ from pathlib import Path
 from ktae.errors import InputError
 from ktae.rollouts.files import FORMATS
 from ktae.rollouts.schemas import SCHEMAS
+from ktae.rollouts.schemas.training import STEP
 
 SUFFIXES = tuple(f"{suffix}{gz}" for suffix in FORMATS for gz in ("", ".gz"))
 LAST = (".pt", ".pt.gz", ".json", ".json.gz")
@@ -66,6 +67,11 @@ def _named(found: list[Path]) -> tuple[list[Path], list[Path]]:
         if named := [file for file in found if file.name.startswith(name)]:
             return named, [file for file in found if file not in named]
     return found, []
+
+
+def run_folder(file: Path) -> Path:
+    """The folder of the run that a file belongs to: prime-rl gives each step a folder of its own."""
+    return file.parent.parent if STEP.fullmatch(file.parent.name) else file.parent
 
 
 def _is_hidden(file: Path, folder: Path) -> bool:

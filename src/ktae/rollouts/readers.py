@@ -1,8 +1,9 @@
 """From files and folders to the rollout record: the one reader of all commands.
 
 What a row's fields may be is said in `ktae.rollouts.rows`; what other tools write is turned into
-such rows by `ktae.rollouts.schemas`. A group never spans files: where several are read, each label
-gets its file's path in front ("runs/a.jsonl:7"). Nor does it span models.
+such rows by `ktae.rollouts.schemas`. A group never spans files, but for the steps of one run: where
+several are read, each label gets its file's path in front ("runs/a.jsonl:7"). Nor does it span
+models.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 from ktae.errors import InputError, one_line, quoted
 from ktae.rollouts import record
 from ktae.rollouts.files import ROWS_PER_BATCH, iterate_rows, own_record
-from ktae.rollouts.folders import choose_files
+from ktae.rollouts.folders import choose_files, run_folder
 from ktae.rollouts.rows import is_null, to_record_row
 from ktae.rollouts.schemas import detect
 from ktae.rollouts.schemas.base import Row, Schema, Source
@@ -64,9 +65,11 @@ def read(
 ) -> Any:
     """The rollouts of files and folders, in order, as one record (`ktae.rollouts.record.SCHEMA`).
 
-    The files of a folder whose rollouts all have a step share their groups' labels, since the step
-    keeps them apart; so do files of one rollout each. Any other two files' labels get the file's
-    path in front. Where the rollouts name several models, the model is added to the label.
+    Files of one run, which are those that lie side by side or in its folders step_N, share their
+    groups' labels if all of their rollouts have a step, since the step keeps them apart; so do its
+    files of one rollout each. Where a folder holds several runs, the run's folder is put in front.
+    Any other two files' labels get the file's path in front. Where the rollouts name several
+    models, the model is added to the label.
 
     More than `ktae.rollouts.spool.IN_MEMORY` lies in the temporary folder, in a file that is
     mapped: a dump may be larger than memory. The rows of a group may stand anywhere.
@@ -103,9 +106,9 @@ def read(
         parts = [
             whole.slice(begin, end - begin) for begin, end in itertools.islice(spans, len(files))
         ]
-        if len(files) > 1 and not _share_labels(parts):
+        if len(files) > 1:
             names = [file.relative_to(path) for file in files]
-            parts = [label(part, f"{name}:") for part, name in zip(parts, names, strict=True)]
+            parts = _labelled(parts, names)
         prefix = f"{path}:" if len(paths) > 1 else ""
         tables += [label(part, prefix) if prefix else part for part in parts]
     return _by_model(pa.concat_tables(tables), pool_models, tolerance)
@@ -301,8 +304,28 @@ def _record_rows(path: Path, options: Options, tolerance: Tolerance) -> Iterator
         raise unknown if unknown and str(unknown) == first else InputError(first)
 
 
+def _labelled(parts: Sequence[Any], names: Sequence[Path]) -> list[Any]:
+    """The records of a folder's files, with a name in front of labels that are not shared.
+
+    Args:
+        parts: one record a file.
+        names: the files, below the folder.
+    """
+    homes = [run_folder(name) for name in names]
+    of_home = {
+        home: [x for x, at in zip(parts, homes, strict=True) if at == home] for home in homes
+    }
+    sharing = {home for home, found in of_home.items() if _share_labels(found)}
+    if sharing and len(of_home) == 1:
+        return list(parts)
+    return [
+        label(part, f"{home if home in sharing else name}:")
+        for part, name, home in zip(parts, names, homes, strict=True)
+    ]
+
+
 def _share_labels(parts: Sequence[Any]) -> bool:
-    """Whether the same label in two files of a folder is the same group."""
+    """Whether the same label in two files of a run is the same group."""
     return not any(part["step"].null_count for part in parts) or all(len(x) == 1 for x in parts)
 
 
