@@ -10,8 +10,8 @@ import pytest
 
 from ktae import InputError
 from ktae.evaluation import outputs
-from ktae.rollouts import readers
-from ktae.rollouts.folders import rollout_files
+from ktae.rollouts import readers, record
+from ktae.rollouts.folders import choose_files, rollout_files
 from ktae.rollouts.schemas.nested import parse_fields
 from ktae.rollouts.suggestion import UnknownRowsError
 from ktae.rollouts.tolerance import Tolerance
@@ -596,6 +596,32 @@ def test_files_that_are_left_alone_are_noted(reader, tmp_path):
     found = Tolerance(strict=True)
     readers.read([tmp_path], tolerance=found)
     assert not found.left_alone
+
+
+@pytest.mark.parametrize(
+    ("there", "alone"),
+    [
+        (["1.jsonl", "scores.parquet", "scores.tokens.parquet"], ["scores.parquet"]),
+        (["1.jsonl", "credit.parquet"], ["credit.parquet"]),
+        (["a.json", "scores.parquet", "scores.tokens.parquet"], ["scores.parquet"]),
+        (["below/1.jsonl", "scores.parquet", "scores.tokens.parquet"], ["scores.parquet"]),
+        (["scores.parquet", "scores.tokens.parquet"], []),
+        (["1.jsonl", "1.jsonl.gz", "2.jsonl.gz"], ["1.jsonl.gz"]),
+        (["1.jsonl", "settings.json", "7.pt"], ["7.pt", "settings.json"]),
+        (["7.json", "8.json"], []),
+    ],
+)
+def test_no_rollout_of_a_folder_counts_twice(there, alone, tmp_path):
+    """`score` writes beside its input by default, and gzip -k beside the file itself."""
+    for name in there:
+        write(tmp_path / name, {})
+    credit = pa.table({"group": ["g"]}).replace_schema_metadata({record.CREDIT_KEY: "{}"})
+    if "credit.parquet" in there:
+        pq.write_table(credit, tmp_path / "credit.parquet")
+    files, others = choose_files(tmp_path)
+    assert [str(file.relative_to(tmp_path)) for file in others] == alone
+    rollouts = [name for name in there if name not in alone and ".tokens" not in name]
+    assert [str(file.relative_to(tmp_path)) for file in files] == rollouts
 
 
 # --- real dumps

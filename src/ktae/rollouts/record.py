@@ -25,6 +25,8 @@ VERSION = "2"
 RENAMED = {"1": {"terms": "credit"}}
 """Columns of the versions before, and their names now."""
 VERSION_KEY = b"ktae.rollouts.version"
+CREDIT_KEY = b"ktae.credit"
+"""Metadata of what `ktae score` has written: the estimator."""
 UNIT_KEY, WORDS = b"ktae.unit", b"words"
 """Metadata of a record whose token ids number the words of its own responses."""
 

@@ -44,7 +44,7 @@ class Tolerance:
     pooled: bool = False
     """Whether a group holds rollouts of all of them; otherwise it is a problem of one model."""
     left_alone: list[str] = dataclasses.field(default_factory=list)
-    """Files of a folder that could be read and were not, beside those that bear a tool's name."""
+    """Files of a folder that could be read and were not; `choose_files` says which."""
     hint: list[str] = dataclasses.field(default_factory=list)
     """Options that name the fields that the first row without a reward or group seems to have."""
 
