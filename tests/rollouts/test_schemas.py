@@ -609,6 +609,9 @@ def test_files_that_are_left_alone_are_noted(reader, tmp_path):
         (["1.jsonl", "1.jsonl.gz", "2.jsonl.gz"], ["1.jsonl.gz"]),
         (["1.jsonl", "settings.json", "7.pt"], ["7.pt", "settings.json"]),
         (["7.json", "8.json"], []),
+        (["7.pt", "8.pt", "eval_7.pt"], ["eval_7.pt"]),
+        (["data_7.pt", "data_eval_7.pt"], ["data_eval_7.pt"]),
+        (["eval_7.pt", "eval_8.pt"], []),
     ],
 )
 def test_no_rollout_of_a_folder_counts_twice(there, alone, tmp_path):

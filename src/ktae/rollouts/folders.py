@@ -22,6 +22,9 @@ LAST = (".pt", ".pt.gz", ".json", ".json.gz")
 NUMBERED = re.compile(r"\d\.pt(\.gz)?$")
 """What slime calls its dumps, one a step, and other tools seldom their weights."""
 
+EVALUATION = re.compile(r"(^|[^a-z])eval_\d+\.pt(\.gz)?$")
+"""slime's dumps of an evaluation: it puts eval_ before the step, in the name that training has."""
+
 
 def rollout_files(path: Path) -> list[Path]:
     """`path` itself, or a folder's rollout files by step; see `choose_files`."""
@@ -34,8 +37,8 @@ def choose_files(path: Path) -> tuple[list[Path], list[Path]]:
     These are the files in `rollouts/` (ktae's run folder) or `completions/` (TRL's output folder)
     if it has one, else those that lie in it, else those in any folder below. Of these are left
     alone: what `ktae score` has written, unless there is nothing else; a packed file beside the
-    same one unpacked; .json and .pt files beside others; and files beside those of a tool that
-    names its files.
+    same one unpacked; .json and .pt files beside others; slime's evaluations beside its training;
+    and files beside those of a tool that names its files.
 
     Raises:
         InputError: there is no such path, or the folder holds no rollouts.
@@ -88,6 +91,7 @@ def _chosen(found: list[Path]) -> list[Path]:
         if not (file.suffix == ".gz" and file.with_suffix("") in there) and not _is_scored(file)
     ]
     left = [file for file in left if not file.name.endswith(LAST)] or left
+    left = [file for file in left if not EVALUATION.search(file.name)] or left
     for name in filter(None, (schema.files for schema in SCHEMAS)):
         if named := [file for file in left if file.name.startswith(name)]:
             return named
