@@ -338,6 +338,17 @@ def test_one_list_one_object_and_gzip(tmp_path):
     assert [x["group"] for x in read(one_list)[0]] == ["a"] * 3
 
 
+def test_nothing_that_follows_a_list_is_dropped(tmp_path):
+    rows = [{"group": "a", "response": str(i), "reward": i % 2} for i in range(4)]
+    path = tmp_path / "r.json"
+    path.write_text(f"{json.dumps(rows[:2])}\n{json.dumps(rows[2])} [] [{json.dumps(rows[3])}]\n")
+    assert [x["response"] for x in read(path)[0]] == ["0", "1", "2", "3"]
+    for rest in ("garbage", "]", "[", ", 1"):
+        path.write_text(json.dumps(rows) + rest)
+        with pytest.raises(InputError, match="broken JSON"):
+            read(path)
+
+
 @pytest.mark.parametrize(
     "row",
     [

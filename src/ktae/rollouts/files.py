@@ -113,39 +113,46 @@ def _jsonl(stream: Stream, path: Path) -> Rows:
 
 
 def _json(stream: Stream, path: Path) -> Rows:
-    """The entries of one list, or each value that the file holds, such as a single object.
+    """The entries of each list, and each other value that the file holds, such as a single object.
 
     The text is whole in memory, its entries become objects one at a time.
     """
     text = _decoded(_whole(stream, path), str(path)).removeprefix("\ufeff")
-    decoder, number = json.JSONDecoder(), 0
-    at = _after_blanks(text, 0)
-    in_list = text.startswith("[", at)
-    if in_list:
-        at = _after_blanks(text, at + 1)
-    while at < len(text) and not (in_list and text[at] == "]"):
+    number, at, in_list = 0, _after_blanks(text, 0), False
+    while at < len(text):
+        if text[at] == ("]" if in_list else "["):
+            in_list = not in_list
+            at = _after_blanks(text, at + 1)
+            continue
         number += 1
         where = f"{path}, entry {number}"
-        try:
-            value, end = decoder.raw_decode(text, at)
-        except json.JSONDecodeError as error:
-            place = f"line {error.lineno}, column {error.colno}"
-            raise InputError(f"{where}: broken JSON: {error.msg} at {place}") from None
-        except RecursionError:
-            raise InputError(f"{where}: nested too deeply") from None
-        except ValueError as error:
-            raise InputError(f"{where}: broken JSON: {error}") from None
-        _require_shallow(value, text.count("[", at, end) + text.count("{", at, end), where)
+        value, end = _json_value(text, at, where)
         yield value, where
         at = _after_blanks(text, end)
         if in_list:
             if not text.startswith((",", "]"), at):
                 raise InputError(f"{where}: broken JSON: expected a comma or ] after it")
             at = _after_blanks(text, at + 1) if text[at] == "," else at
-    if in_list and at >= len(text):
+    if in_list:
         raise InputError(f"{path}: broken JSON: the list does not end")
 
 
+def _json_value(text: str, at: int, where: str) -> tuple[object, int]:
+    """The value that begins at a place of a text, and the place after it."""
+    try:
+        value, end = _DECODER.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise InputError(f"{where}: broken JSON: {error.msg} at {place}") from None
+    except RecursionError:
+        raise InputError(f"{where}: nested too deeply") from None
+    except ValueError as error:
+        raise InputError(f"{where}: broken JSON: {error}") from None
+    _require_shallow(value, text.count("[", at, end) + text.count("{", at, end), where)
+    return value, end
+
+
+_DECODER = json.JSONDecoder()
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
