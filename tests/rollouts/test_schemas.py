@@ -12,6 +12,7 @@ from ktae import InputError
 from ktae.evaluation import outputs
 from ktae.rollouts import readers, record
 from ktae.rollouts.folders import choose_files, rollout_files
+from ktae.rollouts.schemas.base import prompt_label
 from ktae.rollouts.schemas.nested import parse_fields
 from ktae.rollouts.suggestion import UnknownRowsError
 from ktae.rollouts.tolerance import Tolerance
@@ -42,6 +43,11 @@ def test_openrlhf(tmp_path):
     assert len({x["group"] for x in rows}) == 1
     assert rows[0]["answer"] == "4"
     assert json.loads(rows[0]["extra"]) == {"datasource": "sums"}
+
+
+def test_prompts_of_one_short_digest_are_two_groups():
+    """Of 300,000 such prompts these are the first two whose digests of 32 bits are the same."""
+    assert prompt_label("q58532") != prompt_label("q61982")
 
 
 SLIME = {

@@ -65,7 +65,7 @@ def without(row: Row, names: Sequence[str]) -> Row:
 def prompt_label(prompt: object) -> str:
     """A group's label made of its prompt: the same prompt has the same label in every step."""
     text = prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True, default=str)
-    digest = hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=4).hexdigest()
+    digest = hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
     return f"prompt {digest}"
 
 
