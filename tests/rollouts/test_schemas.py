@@ -45,6 +45,16 @@ def test_openrlhf(tmp_path):
     assert json.loads(rows[0]["extra"]) == {"datasource": "sums"}
 
 
+def test_a_group_of_its_own_beside_openrlhf_s_fields(tmp_path):
+    row = {"input": "2 + 2?", "output": "4", "reward": 1.0, "label": "4"}
+    path = write(
+        tmp_path / "o.jsonl", row | {"group": "a"}, row | {"group": 7}, row, row | {"group": None}
+    )
+    groups = [x["group"] for x in read(path)[0]]
+    assert groups[:2] == ["a", "7"] and groups[2] == groups[3] == prompt_label("2 + 2?")
+    assert [x.problem for x in outputs.read(path)] == ["a", "7", "0", "0"]
+
+
 def test_prompts_of_one_short_digest_are_two_groups():
     """Of 300,000 such prompts these are the first two whose digests of 32 bits are the same."""
     assert prompt_label("q58532") != prompt_label("q61982")
