@@ -97,6 +97,7 @@ def load(
     max_response: int | None = None,
     words: dict[str, int] | None = None,
     strict: bool = False,
+    growing: bool = False,
 ) -> Dump:
     """Read run folders, dumps of other tools, or plain files, as far as they can be read.
 
@@ -111,12 +112,13 @@ def load(
         max_response: see `ktae.rollouts.readers.read`.
         words: see `from_record`.
         strict: raise the first row's error, instead of leaving the row out.
+        growing: raise it for a line that is broken: the file may still be written.
 
     Raises:
         InputError: nothing can be read, there is no such tokenizer, or it cannot spell a response.
     """
     paths = [Path(path) for path in inputs]
-    tolerance = Tolerance(strict)
+    tolerance = Tolerance(strict, growing)
     rollouts = readers.read(
         paths,
         threshold=threshold,

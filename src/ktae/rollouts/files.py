@@ -39,17 +39,26 @@ any number of them."""
 Stream = IO[bytes] | gzip.GzipFile
 Rows = Iterator[tuple[object, str]]
 """Each row, and its place for errors."""
+Reject = Callable[[InputError], None]
 
 
-def iterate_rows(path: Path) -> Rows:
+def iterate_rows(path: Path, reject: Reject | None = None) -> Rows:
     """The rows of a file, each with the place that its errors name.
+
+    Args:
+        path: the file.
+        reject: called with the error of a line of JSON Lines that is broken, such as the last one
+            of a file that is being written; it may raise it. Raised where none is given.
 
     Raises:
         InputError: the file cannot be read; it names the line or row.
     """
-    rows_of = FORMATS[format_of(path)]
+    suffix = format_of(path)
     with _open(path) as stream:
-        yield from rows_of(stream, path)
+        if suffix == ".jsonl":
+            yield from _jsonl(stream, path, reject)
+        else:
+            yield from FORMATS[suffix](stream, path)
 
 
 def format_of(path: Path) -> str:
@@ -99,7 +108,7 @@ def _own_tables(file: pq.ParquetFile, path: Path, opened: ExitStack) -> Iterator
         raise InputError(f"{path} is empty: it holds no rollouts")
 
 
-def _jsonl(stream: Stream, path: Path) -> Rows:
+def _jsonl(stream: Stream, path: Path, reject: Reject | None = None) -> Rows:
     """One value a line; blank lines are skipped."""
     for number in itertools.count(1):
         line = stream.readline(LONGEST_LINE + 1)
@@ -108,8 +117,16 @@ def _jsonl(stream: Stream, path: Path) -> Rows:
             return
         if len(line) > LONGEST_LINE:
             raise InputError(f"{where}: more than {LONGEST_LINE:,} bytes; expected one rollout")
-        if line.strip():
-            yield _parse(line, where), where
+        if not line.strip():
+            continue
+        try:
+            row = _parse(line, where)
+        except InputError as error:
+            if reject is None:
+                raise
+            reject(error)
+            continue
+        yield row, where
 
 
 def _json(stream: Stream, path: Path) -> Rows:

@@ -127,8 +127,9 @@ def plain_rows(
     source = Source(path, options.correctness, needs_reward)
     found: set[str] = set()
     if options.fields:
-        require_fields(iterate_rows(path), options.fields)
-    for row, where in _of_rollouts(iterate_rows(path), tolerance):
+        # What is wrong with a line is said when it is read again.
+        require_fields(iterate_rows(path, lambda error: None), options.fields)
+    for row, where in _of_rollouts(iterate_rows(path, tolerance.reject_line), tolerance):
         try:
             schema, rollouts = _rollouts_of(row, where, source, options)
             _require_short(rollouts, where, options)

@@ -17,6 +17,8 @@ class Tolerance:
 
     strict: bool = False
     """Raise the first error instead, and make up for nothing but a group that the prompt tells."""
+    growing: bool = False
+    """Raise the error of a broken line, which may be whole soon."""
     without_reward: int = 0
     """Rows with neither a reward nor a verdict, which would be a reward of 1 or 0."""
     without_group: int = 0
@@ -71,6 +73,12 @@ class Tolerance:
         self.rejected.append(str(error))
         if isinstance(error, UnknownRowsError) and self.unknown is None:
             self.unknown = error
+
+    def reject_line(self, error: InputError) -> None:
+        """Note a line that is broken, or raise what is wrong with it."""
+        if self.growing:
+            raise error
+        self.reject(error)
 
     def complete(self, row: Row, where: str) -> Row:
         """`row`, with whatever it lacks and can be done without."""
