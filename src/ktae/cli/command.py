@@ -157,12 +157,16 @@ def run(app: typer.Typer, name: str) -> None:
     exit status is 143.
     """
     signal.signal(signal.SIGTERM, _exit)
+    for stream in ("stdout", "stderr"):  # closed, as by >&-
+        if getattr(sys, stream) is None:
+            setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115
     if sys.stdout is sys.__stdout__ and isinstance(sys.stdout, io.TextIOWrapper):
         out = sys.stdout
         sys.stdout = Output(
             out.buffer,
             out.encoding,
-            out.errors,
+            # What an encoding lacks, and file names that are no text, are no reason to end.
+            "backslashreplace" if out.errors == "strict" else out.errors,
             line_buffering=out.line_buffering,
             write_through=out.write_through,
         )

@@ -20,7 +20,7 @@ from ktae.cli.options import (
 from ktae.cli.printing import AsJson, Screen
 from ktae.cli.reading import Reading, note, note_reading, note_unit, reads_rollouts
 from ktae.errors import InputError
-from ktae.files.text import printable
+from ktae.files.text import path_text, printable
 
 
 @reads_rollouts
@@ -162,7 +162,7 @@ def _watch(
     if folder.is_file():
         raise InputError(f"--watch follows a folder with a file for each step; {folder} is a file")
     following = Following(folder, **options)
-    name = title or f"ktae: {folder.resolve().name}"
+    name = title or f"ktae: {path_text(folder.resolve().name)}"
     with serving(following, name, host=host or HOST, port=port) as server:
         if not folder.is_dir():
             note(f"{folder} does not exist yet; waiting for it")

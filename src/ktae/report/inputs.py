@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from ktae.errors import InputError
 from ktae.estimators import Estimator
 from ktae.files.hub import HUB_NAME, copy_of
+from ktae.files.text import path_text
 from ktae.rollouts import readers, record
 from ktae.rollouts.groups import LARGEST_ID, Lists, distinct_ids
 from ktae.rollouts.spool import Spool
@@ -135,7 +136,7 @@ def load(
         named = f"{own}, the run's own tokenizer and so taken for all that is given,"
     dump = from_record(rollouts, tokenizer, named=named, words=words)
     dump.tolerance = tolerance
-    dump.names = [str(path) for path in inputs]
+    dump.names = [path_text(path) for path in inputs]
     if len(paths) == 1 and runs:
         dump.metrics = runs[0].metrics_by_step()
     dump.estimator = trained_with(paths)

@@ -112,7 +112,8 @@ def _is_scored(file: Path) -> bool:
 def _holds_credit(file: Path, size: int, changed: int) -> bool:
     """Whether a Parquet file's metadata names the estimator of its credit."""
     try:
-        return record.CREDIT_KEY in (pq.read_metadata(file).metadata or {})
+        with open(file, "rb") as stream:  # Arrow opens no path that is not UTF-8
+            return record.CREDIT_KEY in (pq.read_metadata(stream).metadata or {})
     except (pa.ArrowException, OSError, ValueError):
         return False  # what is wrong with it is said where it is read
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ktae.errors import InputError, one_line, quoted
+from ktae.files.text import path_text
 from ktae.rollouts import record
 from ktae.rollouts.files import ROWS_PER_BATCH, iterate_rows, own_record
 from ktae.rollouts.folders import choose_files, run_folder
@@ -109,7 +110,7 @@ def read(
         if len(files) > 1:
             names = [file.relative_to(path) for file in files]
             parts = _labelled(parts, names)
-        prefix = f"{path}:" if len(paths) > 1 else ""
+        prefix = f"{path_text(path)}:" if len(paths) > 1 else ""
         tables += [label(part, prefix) if prefix else part for part in parts]
     return _by_model(pa.concat_tables(tables), pool_models, tolerance)
 
@@ -182,7 +183,7 @@ def _of_rollouts(rows: Iterator[tuple[Any, str]], tolerance: Tolerance) -> Itera
 def files_in(path: Path, tolerance: Tolerance) -> list[Path]:
     """The files to read, see `choose_files`; those that are left alone are noted."""
     files, others = choose_files(path)
-    tolerance.left_alone += [str(file.relative_to(path)) for file in others]
+    tolerance.left_alone += [path_text(file.relative_to(path)) for file in others]
     return files
 
 
@@ -320,7 +321,7 @@ def _labelled(parts: Sequence[Any], names: Sequence[Path]) -> list[Any]:
     if sharing and len(of_home) == 1:
         return list(parts)
     return [
-        label(part, f"{home if home in sharing else name}:")
+        label(part, f"{path_text(home if home in sharing else name)}:")
         for part, name, home in zip(parts, names, homes, strict=True)
     ]
 
