@@ -509,6 +509,13 @@ def test_what_is_suggested_reads_the_file(row, tmp_path):
     assert rows[0]["correct"] == 1
 
 
+def test_what_would_not_read_the_file_is_not_suggested(tmp_path):
+    path = write(tmp_path / "r.jsonl", {"prompt": "p", "completions": ["4", "5"], "reward": 1.0})
+    with pytest.raises(InputError, match="one for the 2 entries") as caught:
+        read(path)
+    assert not isinstance(caught.value, UnknownRowsError)
+
+
 CHAT = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
 
 

@@ -226,10 +226,22 @@ def _rollouts_of(
         plain = [override(row, one, fields) for one in plain]
     if schema is PLAIN and not ("response" in plain[0] or "token_ids" in plain[0]):
         found = f"{where}: no field 'response'; its fields are {quoted(row)}"
-        raise UnknownRowsError(found, _options_for(row, options))
+        raise _unknown(row, where, found, _options_for(row, options))
     if not fields and any(_are_texts(one.get("response")) for one in plain):
         _suggest_list(row, where, options)
     return schema, plain
+
+
+def _unknown(row: Row, where: str, found: str, suggested: list[str]) -> InputError:
+    """The error of a row in no known form: with options that read it, or why they would not."""
+    error = UnknownRowsError(found, suggested)
+    if not error.is_template:
+        try:
+            list(by_fields(row, parse_fields(suggested[1::2]), where))
+        except InputError as why:
+            given = " ".join(suggested)
+            return InputError(f"{found}; with {given}: {str(why).removeprefix(f'{where}: ')}")
+    return error
 
 
 def _options_for(row: Row, options: Options) -> list[str]:
