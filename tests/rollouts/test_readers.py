@@ -115,6 +115,21 @@ def test_parquet_of_pandas_has_nan_for_null(tmp_path):
     assert "step" not in second
 
 
+@pytest.mark.parametrize("fields", [{}, {"group": "group", "response": "response"}])
+def test_groups_of_pandas_are_whole_numbers_and_nan(fields, tmp_path):
+    columns = {
+        "group": [0.0, float("nan"), float("nan")],
+        "prompt": ["p", "q", "r"],
+        "response": ["a", "b", "c"],
+        "reward": [1.0, 0.0, 1.0],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "r.parquet")
+    found = Tolerance()
+    rows = read_rows(tmp_path / "r.parquet", tolerance=found, fields=fields)
+    assert rows[0]["group"] == "0"
+    assert len({row["group"] for row in rows}) == 3 and found.without_group == 2
+
+
 def test_a_group_does_not_span_files(tmp_path):
     one = write_lines(tmp_path / "one.jsonl", ROLLOUT, ROLLOUT)
     two = write_lines(tmp_path / "two.jsonl", ROLLOUT)

@@ -2,7 +2,7 @@
 
 The fields of a row (`?`: may be absent):
 
-    group           string or integer; 7 and "7" are the same group
+    group           string or integer; 7, 7.0 and "7" are the same group
     response?       text. One of response and token_ids is required; where both are given the
     token_ids?      ids are what is scored
     mask?           booleans or 0 and 1, as long as token_ids: 0 neither counts nor gets credit
@@ -84,6 +84,8 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
 
 
 def _group(value: object, where: str) -> str:
+    if isinstance(value, float) and value.is_integer():  # so pandas has them beside a null
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise InputError(f"{where} is {_show(value)}; expected text or an integer")
     return require_text(str(value), where)

@@ -90,7 +90,7 @@ class Tolerance:
             self.half_surrogates += any(
                 fields[name] != value for name, value in row.items() if isinstance(value, str)
             )
-        if "group" not in fields or (fields["group"] is None and not self.strict):
+        if "group" not in fields or (is_null(fields["group"]) and not self.strict):
             prompt = fields.get("prompt", fields.get("problem"))
             if prompt is not None:
                 self.without_group += 1
