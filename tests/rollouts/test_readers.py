@@ -1,11 +1,13 @@
 import gzip
 import json
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ktae import InputError
+from ktae.evaluation.labels import label_of
 from ktae.rollouts import readers, record
 from ktae.rollouts.tolerance import Tolerance
 
@@ -127,7 +129,19 @@ def test_groups_of_pandas_are_whole_numbers_and_nan(fields, tmp_path):
     found = Tolerance()
     rows = read_rows(tmp_path / "r.parquet", tolerance=found, fields=fields)
     assert rows[0]["group"] == "0"
+    assert label_of(None, 0.0, None, "").problem == "0"
+    assert label_of(None, float("nan"), None, "").problem is None
     assert len({row["group"] for row in rows}) == 3 and found.without_group == 2
+
+
+def test_decimals_are_numbers(tmp_path):
+    columns = {
+        "group": [1, 1],
+        "response": ["a", "b"],
+        "reward": [Decimal("0.00"), Decimal("0.25")],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "r.parquet")
+    assert [row["reward"] for row in read_rows(tmp_path / "r.parquet")] == [0.0, 0.25]
 
 
 def test_a_group_does_not_span_files(tmp_path):

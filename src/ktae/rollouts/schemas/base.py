@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def messages_text(value: object) -> object:
 
 def is_number(value: object) -> bool:
     """Whether it is a number, and not true or false."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def reward_fields(value: object) -> Row:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ktae.errors import InputError, quoted
-from ktae.rollouts.rows import PARSERS, is_null
+from ktae.rollouts.rows import PARSERS, as_label, is_null
 from ktae.rollouts.schemas.base import (
     Row,
     Schema,
@@ -175,8 +175,7 @@ def _label(value: Any) -> Any:
     """What may be a group's label: conversations and long texts get a short one."""
     if is_null(value):
         return None
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
+    value = as_label(value)
     is_short = isinstance(value, str) and len(value) <= LONGEST_LABEL
     if is_short or (isinstance(value, int) and not isinstance(value, bool)):
         return value
