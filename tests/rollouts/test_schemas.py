@@ -680,3 +680,6 @@ def test_a_reward_is_asked_for_where_there_is_one_alone(tmp_path):
     assert read(path)[0][0]["reward"] == 1
     with pytest.raises(InputError, match="correctness is 'acc', and its rows have one reward"):
         read(path, correctness="acc")
+    record.write(readers.read([path]), tmp_path / "own.parquet")
+    with pytest.raises(InputError, match="correctness is 'acc', and its rows have one reward"):
+        read(tmp_path / "own.parquet", correctness="acc")

@@ -145,12 +145,17 @@ def plain_rows(
         for plain in rollouts:
             _hint(row, plain, schema, options, tolerance)
             yield plain, where, schema or PLAIN
-    if found and options.correctness is not None and not source.chose:
+    if found and not source.chose:
+        _require_no_choice(path, options)
+    tolerance.repeated += source.skipped
+
+
+def _require_no_choice(path: Path, options: Options) -> None:
+    if options.correctness is not None:
         raise InputError(
             f"{path}: correctness is {options.correctness!r}, and its rows have one reward alone; "
             "leave out --correctness, or name another field by --field reward=NAME"
         )
-    tolerance.repeated += source.skipped
 
 
 def _require_short(rollouts: Sequence[Row], where: str, options: Options) -> None:
@@ -287,6 +292,7 @@ def _tables_of(path: Path, options: Options, tolerance: Tolerance) -> Iterator[A
     may_be_own = path.suffix in (".parquet", ".gz") and not options.fields
     own = own_record(path) if may_be_own else None
     if own is not None:
+        _require_no_choice(path, options)
         yield from own
         return
     rollouts = _record_rows(path, options, tolerance)
