@@ -71,6 +71,38 @@ def test_a_reader_that_goes_away_is_no_error(arguments, unbuffered, tmp_path):
     process.stderr.close()
 
 
+def show(folder, **more):
+    row = {"group": "g", "response": "né", "reward": 1}
+    (folder / "r.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(row | {"reward": 0}))
+    command = [sys.executable, "-m", "ktae", "show", "r.jsonl"]
+    return subprocess.run(command, cwd=folder, stderr=subprocess.PIPE, check=False, **more)
+
+
+def test_a_closed_output_is_no_error(tmp_path):
+    done = show(tmp_path, preexec_fn=lambda: os.close(1))
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+
+
+def test_an_output_that_is_not_utf_8_is_no_error(tmp_path):
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = show(tmp_path, stdout=subprocess.PIPE, env=environment)
+    assert (done.returncode, b"n\\xe9" in done.stdout) == (0, True)
+
+
+def test_names_that_are_not_utf_8(command, tmp_path):
+    """As file, as one of several, as a folder of several, and without groups."""
+    for name in ("a\udce9.jsonl", "b.jsonl", "d\udce9/x.jsonl", "d\udce9/y.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text('{"group": "g", "response": "r", "reward": 1}\n')
+    (tmp_path / "n\udce9.jsonl").write_text('{"response": "r", "reward": 1}\n')
+    output = "o\udce9.html"
+    for inputs in (["a\udce9.jsonl"], ["a\udce9.jsonl", "b.jsonl"], ["d\udce9"], ["n\udce9.jsonl"]):
+        assert command("report", *inputs, "-o", output, "--json").status == 0
+        assert (tmp_path / output).exists()
+    assert command("score", "d\udce9", "-o", "s\udce9.parquet").status == 0
+    assert (tmp_path / "s\udce9.tokens.parquet").exists()
+
+
 def test_ctrl_c():
     code = """
 import time

@@ -79,7 +79,14 @@ def test_options_are_alike(words):
         (["validate", "r.jsonl", "--json", "found.json"], "-o found.json"),
     ],
 )
-def test_former_names_are_answered_with_the_names_of_today(command, arguments, today):
+def test_former_names_are_answered_with_the_names_of_today(command, arguments, today, tmp_path):
+    (tmp_path / "r.jsonl").touch()
     result = command(*arguments)
     assert (result.status, result.out) == (2, "")
     assert today in result.err
+
+
+def test_an_input_after_json_that_is_not_there_is_named(command):
+    result = command("validate", "--json", "found.json")
+    assert (result.status, result.out) == (2, "")
+    assert "found.json does not exist" in result.err

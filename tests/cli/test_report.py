@@ -85,6 +85,18 @@ def test_rows_that_cannot_be_used_are_named(run, tmp_path):
         assert "left out: r.jsonl, line 4: no field 'response'" in run(command, "r.jsonl")[2]
 
 
+def test_a_line_that_is_half_written_is_left_out_and_named(run, tmp_path):
+    whole = run("report", "r.jsonl")
+    with (tmp_path / "r.jsonl").open("a") as file:
+        file.write('{"group": "g", "resp')
+    for command in ("report", "show"):
+        status, _, err = run(command, "r.jsonl", "--field", "reward=reward")
+        assert status == whole[0] == 0
+        assert "left out: r.jsonl, line 4: broken JSON" in err
+    status, _, err = run("score", "r.jsonl")
+    assert status == 2 and err.startswith("ktae: r.jsonl, line 4: broken JSON")
+
+
 def test_a_character_that_is_cut_by_an_unknown_token_stays_in_its_place():
     shaded = terminal._shaded([1, 2, 3], np.zeros(3), {1: b"\xe2\x82", 2: None, 3: b"a"}, 1.0)
     assert shaded.plain == "\N{REPLACEMENT CHARACTER}⟨2⟩ a"

@@ -327,6 +327,14 @@ def test_files_left_alone_are_named(run, tmp_path):
     assert "other.jsonl" not in run("d/traces.jsonl").err
 
 
+def test_its_own_output_is_no_input_of_the_next_command(run, tmp_path):
+    write_lines(tmp_path / "r.jsonl", GROUP)
+    first = run(".")
+    second = run(".")
+    assert second.out.startswith("4 rollouts, 1 groups") and first.status == second.status == 0
+    assert "scores.parquet" in second.err
+
+
 def test_models_are_told_apart_or_pooled(run, tmp_path):
     rows = [row | {"model": "ab"[i % 2]} for i, row in enumerate(GROUP)]
     write_lines(tmp_path / "r.jsonl", rows)

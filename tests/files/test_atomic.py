@@ -3,7 +3,7 @@ import os
 import pytest
 
 from ktae import InputError
-from ktae.files.atomic import atomic_folder, atomic_write
+from ktae.files.atomic import atomic_folder, atomic_write, unfinished
 
 
 def test_replaces_the_file_at_the_end_only(tmp_path):
@@ -23,6 +23,36 @@ def test_an_error_leaves_everything_as_it_was(tmp_path):
         {}[temporary.write_text("half")]
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["out.txt"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_one(there, tmp_path):
+    (tmp_path / "to").mkdir()
+    if there:
+        (tmp_path / "to/file").write_text("old")
+    (tmp_path / "link").symlink_to("to/file")
+    with atomic_write(tmp_path / "link") as temporary:
+        temporary.write_text("new")
+        assert unfinished(tmp_path / "link") == [temporary]
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "to/file").read_text() == "new"
+    assert sorted(os.listdir(tmp_path)) == ["link", "to"]
+    assert os.listdir(tmp_path / "to") == ["file"]
+
+
+@pytest.mark.parametrize("name", ["pipe", "link"])
+def test_a_pipe_stays_one_and_gets_the_whole(name, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(KeyError), atomic_write(tmp_path / name) as temporary:
+        {}[temporary.write_text("half")]
+    with atomic_write(tmp_path / name) as temporary:
+        temporary.write_text("whole")
+    assert os.read(reader, 100) == b"whole"
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
 
 
 def test_permissions_are_those_of_any_new_file(tmp_path):

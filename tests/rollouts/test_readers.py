@@ -1,11 +1,13 @@
 import gzip
 import json
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ktae import InputError
+from ktae.evaluation.labels import label_of
 from ktae.rollouts import readers, record
 from ktae.rollouts.tolerance import Tolerance
 
@@ -115,6 +117,33 @@ def test_parquet_of_pandas_has_nan_for_null(tmp_path):
     assert "step" not in second
 
 
+@pytest.mark.parametrize("fields", [{}, {"group": "group", "response": "response"}])
+def test_groups_of_pandas_are_whole_numbers_and_nan(fields, tmp_path):
+    columns = {
+        "group": [0.0, float("nan"), float("nan")],
+        "prompt": ["p", "q", "r"],
+        "response": ["a", "b", "c"],
+        "reward": [1.0, 0.0, 1.0],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "r.parquet")
+    found = Tolerance()
+    rows = read_rows(tmp_path / "r.parquet", tolerance=found, fields=fields)
+    assert rows[0]["group"] == "0"
+    assert label_of(None, 0.0, None, "").problem == "0"
+    assert label_of(None, float("nan"), None, "").problem is None
+    assert len({row["group"] for row in rows}) == 3 and found.without_group == 2
+
+
+def test_decimals_are_numbers(tmp_path):
+    columns = {
+        "group": [1, 1],
+        "response": ["a", "b"],
+        "reward": [Decimal("0.00"), Decimal("0.25")],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "r.parquet")
+    assert [row["reward"] for row in read_rows(tmp_path / "r.parquet")] == [0.0, 0.25]
+
+
 def test_a_group_does_not_span_files(tmp_path):
     one = write_lines(tmp_path / "one.jsonl", ROLLOUT, ROLLOUT)
     two = write_lines(tmp_path / "two.jsonl", ROLLOUT)
@@ -123,6 +152,18 @@ def test_a_group_does_not_span_files(tmp_path):
     assert both == [f"{one}:g", f"{one}:g", f"{two}:g"]
     with pytest.raises(InputError, match="given twice"):
         readers.read([one, tmp_path / "." / "one.jsonl"])
+
+
+def test_a_group_does_not_span_the_runs_of_a_folder(tmp_path):
+    """Steps of one run share labels, also where each has a folder; two runs never do."""
+    for run in ("a/step_1", "a/step_2", "b/step_1", "b/step_2"):
+        (tmp_path / run).mkdir(parents=True)
+        write_lines(tmp_path / run / "r.jsonl", ROLLOUT | {"step": int(run[-1])})
+    assert readers.read([tmp_path / "a"])["group"].to_pylist() == ["g", "g"]
+    assert readers.read([tmp_path])["group"].to_pylist() == ["a:g", "a:g", "b:g", "b:g"]
+    write_lines(tmp_path / "b/step_2/r.jsonl", ROLLOUT, ROLLOUT)
+    of_b = readers.read([tmp_path])["group"].to_pylist()[2:]
+    assert of_b == ["b/step_1/r.jsonl:g", "b/step_2/r.jsonl:g", "b/step_2/r.jsonl:g"]
 
 
 @pytest.mark.parametrize(

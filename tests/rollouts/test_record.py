@@ -116,7 +116,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     before = path.read_bytes()
 
     def full(table, file, **_):
-        file.write_bytes(b"half")
+        file.write(b"half")
         raise OSError("disk full")
 
     monkeypatch.setattr(record.pq, "write_table", full)

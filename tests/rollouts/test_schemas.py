@@ -10,8 +10,9 @@ import pytest
 
 from ktae import InputError
 from ktae.evaluation import outputs
-from ktae.rollouts import readers
-from ktae.rollouts.folders import rollout_files
+from ktae.rollouts import readers, record
+from ktae.rollouts.folders import choose_files, rollout_files
+from ktae.rollouts.schemas.base import prompt_label
 from ktae.rollouts.schemas.nested import parse_fields
 from ktae.rollouts.suggestion import UnknownRowsError
 from ktae.rollouts.tolerance import Tolerance
@@ -42,6 +43,21 @@ def test_openrlhf(tmp_path):
     assert len({x["group"] for x in rows}) == 1
     assert rows[0]["answer"] == "4"
     assert json.loads(rows[0]["extra"]) == {"datasource": "sums"}
+
+
+def test_a_group_of_its_own_beside_openrlhf_s_fields(tmp_path):
+    row = {"input": "2 + 2?", "output": "4", "reward": 1.0, "label": "4"}
+    path = write(
+        tmp_path / "o.jsonl", row | {"group": "a"}, row | {"group": 7}, row, row | {"group": None}
+    )
+    groups = [x["group"] for x in read(path)[0]]
+    assert groups[:2] == ["a", "7"] and groups[2] == groups[3] == prompt_label("2 + 2?")
+    assert [x.problem for x in outputs.read(path)] == ["a", "7", "0", "0"]
+
+
+def test_prompts_of_one_short_digest_are_two_groups():
+    """Of 300,000 such prompts these are the first two whose digests of 32 bits are the same."""
+    assert prompt_label("q58532") != prompt_label("q61982")
 
 
 SLIME = {
@@ -338,6 +354,17 @@ def test_one_list_one_object_and_gzip(tmp_path):
     assert [x["group"] for x in read(one_list)[0]] == ["a"] * 3
 
 
+def test_nothing_that_follows_a_list_is_dropped(tmp_path):
+    rows = [{"group": "a", "response": str(i), "reward": i % 2} for i in range(4)]
+    path = tmp_path / "r.json"
+    path.write_text(f"{json.dumps(rows[:2])}\n{json.dumps(rows[2])} [] [{json.dumps(rows[3])}]\n")
+    assert [x["response"] for x in read(path)[0]] == ["0", "1", "2", "3"]
+    for rest in ("garbage", "]", "[", ", 1"):
+        path.write_text(json.dumps(rows) + rest)
+        with pytest.raises(InputError, match="broken JSON"):
+            read(path)
+
+
 @pytest.mark.parametrize(
     "row",
     [
@@ -482,6 +509,13 @@ def test_what_is_suggested_reads_the_file(row, tmp_path):
     assert rows[0]["correct"] == 1
 
 
+def test_what_would_not_read_the_file_is_not_suggested(tmp_path):
+    path = write(tmp_path / "r.jsonl", {"prompt": "p", "completions": ["4", "5"], "reward": 1.0})
+    with pytest.raises(InputError, match="one for the 2 entries") as caught:
+        read(path)
+    assert not isinstance(caught.value, UnknownRowsError)
+
+
 CHAT = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
 
 
@@ -598,6 +632,35 @@ def test_files_that_are_left_alone_are_noted(reader, tmp_path):
     assert not found.left_alone
 
 
+@pytest.mark.parametrize(
+    ("there", "alone"),
+    [
+        (["1.jsonl", "scores.parquet", "scores.tokens.parquet"], ["scores.parquet"]),
+        (["1.jsonl", "credit.parquet"], ["credit.parquet"]),
+        (["a.json", "scores.parquet", "scores.tokens.parquet"], ["scores.parquet"]),
+        (["below/1.jsonl", "scores.parquet", "scores.tokens.parquet"], ["scores.parquet"]),
+        (["scores.parquet", "scores.tokens.parquet"], []),
+        (["1.jsonl", "1.jsonl.gz", "2.jsonl.gz"], ["1.jsonl.gz"]),
+        (["1.jsonl", "settings.json", "7.pt"], ["7.pt", "settings.json"]),
+        (["7.json", "8.json"], []),
+        (["7.pt", "8.pt", "eval_7.pt"], ["eval_7.pt"]),
+        (["data_7.pt", "data_eval_7.pt"], ["data_eval_7.pt"]),
+        (["eval_7.pt", "eval_8.pt"], []),
+    ],
+)
+def test_no_rollout_of_a_folder_counts_twice(there, alone, tmp_path):
+    """`score` writes beside its input by default, and gzip -k beside the file itself."""
+    for name in there:
+        write(tmp_path / name, {})
+    credit = pa.table({"group": ["g"]}).replace_schema_metadata({record.CREDIT_KEY: "{}"})
+    if "credit.parquet" in there:
+        pq.write_table(credit, tmp_path / "credit.parquet")
+    files, others = choose_files(tmp_path)
+    assert [str(file.relative_to(tmp_path)) for file in others] == alone
+    rollouts = [name for name in there if name not in alone and ".tokens" not in name]
+    assert [str(file.relative_to(tmp_path)) for file in files] == rollouts
+
+
 # --- real dumps
 
 
@@ -617,3 +680,6 @@ def test_a_reward_is_asked_for_where_there_is_one_alone(tmp_path):
     assert read(path)[0][0]["reward"] == 1
     with pytest.raises(InputError, match="correctness is 'acc', and its rows have one reward"):
         read(path, correctness="acc")
+    record.write(readers.read([path]), tmp_path / "own.parquet")
+    with pytest.raises(InputError, match="correctness is 'acc', and its rows have one reward"):
+        read(tmp_path / "own.parquet", correctness="acc")

@@ -60,10 +60,16 @@ class Command(TyperCommand):
         """
         for option, file in itertools.pairwise(args):
             if option == "--json" and file.endswith(".json") and not Path(file).exists():
-                raise InputError(f"--json prints on stdout; to write {file}, give -o {file}")
+                self._require_input(args, file)
         own = {name for param in self.params for name in param.opts}
         _answer(RENAMED_OPTIONS, [x.partition("=")[0] for x in args], own, ctx.command_path)
         return super().parse_args(ctx, args)
+
+    def _require_input(self, args: list[str], file: str) -> None:
+        """Raise an InputError if a name after `--json` is meant as its file, and is no input."""
+        needed = sum(p.param_type_name == "argument" and p.required for p in self.params)
+        if sum(Path(x).exists() for x in args) >= needed:
+            raise InputError(f"--json prints on stdout; to write {file}, give -o {file}")
 
 
 class Group(TyperGroup):
@@ -157,12 +163,16 @@ def run(app: typer.Typer, name: str) -> None:
     exit status is 143.
     """
     signal.signal(signal.SIGTERM, _exit)
+    for stream in ("stdout", "stderr"):  # closed, as by >&-
+        if getattr(sys, stream) is None:
+            setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115
     if sys.stdout is sys.__stdout__ and isinstance(sys.stdout, io.TextIOWrapper):
         out = sys.stdout
         sys.stdout = Output(
             out.buffer,
             out.encoding,
-            out.errors,
+            # What an encoding lacks, and file names that are no text, are no reason to end.
+            "backslashreplace" if out.errors == "strict" else out.errors,
             line_buffering=out.line_buffering,
             write_through=out.write_through,
         )

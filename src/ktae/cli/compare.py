@@ -17,7 +17,7 @@ from ktae.cli.options import (
     JsonFile,
     MaxResponse,
     PoolModelsOfSaved,
-    require_folder,
+    require_outputs,
 )
 from ktae.cli.printing import AsJson, Screen
 from ktae.errors import InputError
@@ -59,8 +59,7 @@ def compare(
     from ktae.evaluation import comparison, forest, outputs
     from ktae.grading import GradingPool
 
-    require_folder("--plot", plot)
-    require_folder("--output", output)
+    require_outputs((a, b), ("--plot", plot), ("--output", output))
     screen = Screen(as_json)
     console = screen.console
     sides = [read_saved(path, correctness, field, pool_models, max_response) for path in (a, b)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -141,6 +142,22 @@ def require_folder(option: str, path: Path | None) -> None:
     """Raise an InputError, before any work, where a file that an option names has no folder."""
     if path is not None and not path.parent.is_dir():
         raise InputError(f"{option} {path}: folder {path.parent} does not exist")
+
+
+def require_outputs(inputs: Iterable[Path], *outputs: tuple[str, Path | None]) -> None:
+    """Raise an InputError, before any work, for a file that cannot be written or that is read.
+
+    Args:
+        inputs: files and folders with rollouts.
+        outputs: options, and the files that they name.
+    """
+    from ktae.rollouts.folders import rollout_files
+
+    read = {os.path.realpath(file) for path in inputs for file in rollout_files(path)}
+    for option, path in outputs:
+        require_folder(option, path)
+        if path is not None and os.path.realpath(path) in read:
+            raise InputError(f"{option} would overwrite {path}, which is one of the inputs")
 
 
 def check_device(device: str) -> None:

@@ -11,7 +11,7 @@ from ktae.cli.options import (
     JsonFile,
     Settings,
     estimator_of,
-    require_folder,
+    require_outputs,
 )
 from ktae.cli.printing import AsJson, Screen
 from ktae.cli.reading import Reading, note_single_tokens, note_unit, reads_rollouts
@@ -57,7 +57,7 @@ def permutation_test(
     from ktae.validity import permutation
 
     asked = estimator_of(estimator, settings, reading.inputs)
-    require_folder("--output", output)
+    require_outputs(reading.inputs, ("--output", output))
     screen = Screen(as_json)
     dump = reading.load()
     chosen = asked or dump.estimator or preset("paper")

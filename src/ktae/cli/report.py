@@ -15,12 +15,12 @@ from ktae.cli.options import (
     EstimatorName,
     Settings,
     estimator_of,
-    require_folder,
+    require_outputs,
 )
 from ktae.cli.printing import AsJson, Screen
 from ktae.cli.reading import Reading, note, note_reading, note_unit, reads_rollouts
 from ktae.errors import InputError
-from ktae.files.text import printable
+from ktae.files.text import path_text, printable
 
 
 @reads_rollouts
@@ -117,12 +117,9 @@ def _write(
 
     from ktae.report import write_report
 
-    for path in inputs:
-        if os.path.realpath(path) == os.path.realpath(output):
-            raise InputError(f"--output would overwrite {output}, which is one of the inputs")
+    require_outputs(inputs, ("--output", output))
     if output.suffix not in (".html", ".htm"):
         raise InputError(f"--output is {output}; expected a name that ends in .html")
-    require_folder("--output", output)
     started = time.perf_counter()
     with Console(stderr=True).status("reading and scoring"):
         dump = write_report(inputs, output, title=title, **options)
@@ -165,7 +162,7 @@ def _watch(
     if folder.is_file():
         raise InputError(f"--watch follows a folder with a file for each step; {folder} is a file")
     following = Following(folder, **options)
-    name = title or f"ktae: {folder.resolve().name}"
+    name = title or f"ktae: {path_text(folder.resolve().name)}"
     with serving(following, name, host=host or HOST, port=port) as server:
         if not folder.is_dir():
             note(f"{folder} does not exist yet; waiting for it")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +13,7 @@ from ktae.cli.options import (
     EstimatorName,
     Settings,
     estimator_of,
-    require_folder,
+    require_outputs,
 )
 from ktae.cli.printing import AsJson, Screen
 from ktae.cli.reading import Reading, note, note_single_tokens, note_unit, reads_rollouts
@@ -114,16 +113,10 @@ def score(
 
 def _output_paths(output: Path, inputs: list[Path]) -> Path:
     """Where the credit table goes; an InputError, before any work, if it cannot be written."""
-    from ktae.rollouts.folders import rollout_files
-
     if output.suffix != ".parquet":
         raise InputError(f"--output {output}: expected a name that ends in .parquet")
-    require_folder("--output", output)
     tokens_out = output.with_suffix(".tokens.parquet")
-    read = [os.path.realpath(file) for path in inputs for file in rollout_files(path)]
-    for path in (output, tokens_out):
-        if os.path.realpath(path) in read:
-            raise InputError(f"--output would overwrite {path}, which is one of the inputs")
+    require_outputs(inputs, ("--output", output), ("--output", tokens_out))
     return tokens_out
 
 

@@ -12,7 +12,7 @@ from ktae.cli.options import (
     Settings,
     estimator_of,
     one_of,
-    require_folder,
+    require_outputs,
     with_settings,
 )
 from ktae.cli.printing import AsJson, Screen
@@ -95,7 +95,7 @@ def validate(
     if until is not None and not 0 < until <= 1:
         raise InputError(f"--until is {until:g}; expected a number above 0, at most 1")
     chosen = _estimators(estimators, settings, reading.inputs)
-    _check_outputs(output, plot)
+    _check_outputs(reading.inputs, output, plot)
     screen = Screen(as_json)
     dump = reading.load()
     keep, answers = _looked_at(dump, until, before_answer)
@@ -135,10 +135,9 @@ def _estimators(
     return chosen
 
 
-def _check_outputs(output: Path | None, plot: Path | None) -> None:
+def _check_outputs(inputs: list[Path], output: Path | None, plot: Path | None) -> None:
     """Before anything is computed."""
-    for option, path in (("--output", output), ("--plot", plot)):
-        require_folder(option, path)
+    require_outputs(inputs, ("--output", output), ("--plot", plot))
     if plot is not None and plot.suffix not in (".png", ".svg"):
         raise InputError(f"--plot {plot}: expected a name that ends in .png or .svg")
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ktae.errors import InputError
 from ktae.evaluation.benchmarks import BENCHMARKS, canonical
 from ktae.files.text import require_text
+from ktae.rollouts.rows import as_label, is_null
 
 
 class Label(NamedTuple):
@@ -83,9 +84,9 @@ def label_of(benchmark: object, group: object, recorded: str | None, where: str)
         InputError: one of them is no text that can be written.
     """
     name = require_text("" if benchmark is None else str(benchmark), f"{where}: benchmark")
-    if group is None:
+    if is_null(group):
         return Label(canonical(name) if name else None, None, bool(name))
-    label = require_text(str(group), f"{where}: group")
+    label = require_text(str(as_label(group)), f"{where}: group")
     if name:
         return Label(canonical(name), _within(name, label), True)
     if recorded is not None:

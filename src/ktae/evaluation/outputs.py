@@ -20,7 +20,7 @@ import pyarrow as pa
 from ktae.errors import InputError, quoted
 from ktae.evaluation.benchmarks import BENCHMARKS, parse_answers
 from ktae.evaluation.labels import Numbering, label_of, step_of
-from ktae.files.text import require_text
+from ktae.files.text import path_text, require_text
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
 from ktae.rollouts.readers import Options, files_in, plain_rows
@@ -103,7 +103,7 @@ def read(
     files = [own] if own.is_file() else files_in(path, tolerance)
     # The file's name; of several files the folder's.
     named = files[0].name if len(files) == 1 else path.resolve().name
-    numbering = Numbering(named.partition(".")[0])
+    numbering = Numbering(path_text(named).partition(".")[0])
     placed = []
     for file in files:
         for row, where, schema in plain_rows(file, options, tolerance):

@@ -29,6 +29,9 @@ def make_folder(folder: Path, what: str | None = None) -> None:
 def atomic_write(path: str | Path) -> Iterator[Path]:
     """A temporary path in the same folder; it replaces `path` when the block ends without error.
 
+    Of a link the file that it points to is replaced. A pipe or a device stays what it is, and gets
+    the whole content at the end.
+
     Raises:
         InputError: the folder does not exist, cannot be written to or is full, or `path` is a
             folder.
@@ -36,18 +39,25 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     if path.is_dir():
         raise InputError(f"cannot write {path}: it is a folder")
+    is_stream = path.exists() and not path.is_file()
+    target = path if is_stream else _followed(path)
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        folder = None if is_stream else target.parent
+        handle, name = tempfile.mkstemp(dir=folder, prefix=f".{target.name}.")
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
     os.close(handle)
     temporary = Path(name)
     try:
         yield temporary
+        if is_stream:
+            with temporary.open("rb") as whole, target.open("wb") as stream:
+                shutil.copyfileobj(whole, stream)
+            return
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)  # mkstemp makes files private
-        temporary.replace(path)
+        temporary.replace(target)
     except OSError as error:  # a full disk, most of the time
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
@@ -85,4 +95,10 @@ def remove_unfinished(paths: Iterable[Path]) -> int:
 
 def unfinished(path: Path) -> list[Path]:
     """What `atomic_write` and `atomic_folder` had not finished of a path when they were killed."""
+    path = _followed(path)
     return list(path.parent.glob(f".{glob.escape(path.name)}.*"))
+
+
+def _followed(path: Path) -> Path:
+    """Where a link leads; any other path itself, as it is spelled."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from ktae.errors import InputError
 
 _BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥"}
@@ -20,6 +23,11 @@ def require_text(text: str, where: str) -> str:
         found = text[error.start]
         raise InputError(f"{where} holds {found!r}, half a surrogate pair; not a text") from None
     return text
+
+
+def path_text(path: str | Path) -> str:
+    """A path as text; bytes of its name that are not UTF-8 are escaped, as in `caf\\xe9.jsonl`."""
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def printable(text: str) -> str:

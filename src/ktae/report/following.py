@@ -264,7 +264,7 @@ class Following:
     def _load(self, file: Path) -> Dump:
         with self._loading:  # words are numbered one dump after the other
             self._find_tokenizer()
-            dump = load([file], self._tokenizer, words=self._words, **self._reading)
+            dump = load([file], self._tokenizer, words=self._words, growing=True, **self._reading)
             require_rollouts(dump)
             dump.estimator = self._given or trained_with([self.folder])
             return dump

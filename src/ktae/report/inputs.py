@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from ktae.errors import InputError
 from ktae.estimators import Estimator
 from ktae.files.hub import HUB_NAME, copy_of
+from ktae.files.text import path_text
 from ktae.rollouts import readers, record
 from ktae.rollouts.groups import LARGEST_ID, Lists, distinct_ids
 from ktae.rollouts.spool import Spool
@@ -97,6 +98,7 @@ def load(
     max_response: int | None = None,
     words: dict[str, int] | None = None,
     strict: bool = False,
+    growing: bool = False,
 ) -> Dump:
     """Read run folders, dumps of other tools, or plain files, as far as they can be read.
 
@@ -111,12 +113,13 @@ def load(
         max_response: see `ktae.rollouts.readers.read`.
         words: see `from_record`.
         strict: raise the first row's error, instead of leaving the row out.
+        growing: raise it for a line that is broken: the file may still be written.
 
     Raises:
         InputError: nothing can be read, there is no such tokenizer, or it cannot spell a response.
     """
     paths = [Path(path) for path in inputs]
-    tolerance = Tolerance(strict)
+    tolerance = Tolerance(strict, growing)
     rollouts = readers.read(
         paths,
         threshold=threshold,
@@ -133,7 +136,7 @@ def load(
         named = f"{own}, the run's own tokenizer and so taken for all that is given,"
     dump = from_record(rollouts, tokenizer, named=named, words=words)
     dump.tolerance = tolerance
-    dump.names = [str(path) for path in inputs]
+    dump.names = [path_text(path) for path in inputs]
     if len(paths) == 1 and runs:
         dump.metrics = runs[0].metrics_by_step()
     dump.estimator = trained_with(paths)

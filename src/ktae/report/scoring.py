@@ -31,7 +31,6 @@ from ktae.rollouts.groups import (
 from ktae.rollouts.spool import Spool
 from ktae.rollouts.tokens import token_texts, vocabulary
 
-CREDIT_KEY = b"ktae.credit"
 TOKENS_VERSION_KEY = b"ktae.tokens.version"
 TOKENS_VERSION = b"2"
 
@@ -151,7 +150,7 @@ def score(
         groups += _groups(table, labels, sizes, np.unique(codes_b[rows]), tokens.rows)
         tokens.add(to_table(table))
     written = estimator if estimator.in_tables() else table_estimator(estimator)
-    metadata = {TOKENS_VERSION_KEY: TOKENS_VERSION, CREDIT_KEY: _as_json(written)}
+    metadata = {TOKENS_VERSION_KEY: TOKENS_VERSION, record.CREDIT_KEY: _as_json(written)}
     return Scores(
         _scored(rollouts, ids, credit.column(), estimator, of_words=words is not None),
         tokens.table().replace_schema_metadata(metadata),
@@ -316,7 +315,7 @@ def _scored(
         rollouts = rollouts.set_column(rollouts.column_names.index("token_ids"), field, column)
     field = record.SCHEMA.field("credit")
     rollouts = rollouts.set_column(rollouts.column_names.index("credit"), field, credit)
-    metadata = record.SCHEMA.metadata | {CREDIT_KEY: _as_json(estimator)}
+    metadata = record.SCHEMA.metadata | {record.CREDIT_KEY: _as_json(estimator)}
     if of_words:
         metadata[record.UNIT_KEY] = record.WORDS
     return rollouts.replace_schema_metadata(metadata)

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ktae.errors import InputError, one_line
+from ktae.files.text import path_text
 from ktae.rollouts import record
 
 ROWS_PER_BATCH = 1024
@@ -39,17 +40,26 @@ any number of them."""
 Stream = IO[bytes] | gzip.GzipFile
 Rows = Iterator[tuple[object, str]]
 """Each row, and its place for errors."""
+Reject = Callable[[InputError], None]
 
 
-def iterate_rows(path: Path) -> Rows:
+def iterate_rows(path: Path, reject: Reject | None = None) -> Rows:
     """The rows of a file, each with the place that its errors name.
+
+    Args:
+        path: the file.
+        reject: called with the error of a line of JSON Lines that is broken, such as the last one
+            of a file that is being written; it may raise it. Raised where none is given.
 
     Raises:
         InputError: the file cannot be read; it names the line or row.
     """
-    rows_of = FORMATS[format_of(path)]
+    suffix, name = format_of(path), path_text(path)
     with _open(path) as stream:
-        yield from rows_of(stream, path)
+        if suffix == ".jsonl":
+            yield from _jsonl(stream, name, reject)
+        else:
+            yield from FORMATS[suffix](stream, name)
 
 
 def format_of(path: Path) -> str:
@@ -79,73 +89,89 @@ def own_record(path: Path) -> Iterator[Any] | None:
     """
     if format_of(path) != ".parquet":
         return None
+    name = path_text(path)
     with ExitStack() as stack:
-        file = stack.enter_context(_parquet_file(stack.enter_context(_open(path)), path))
+        file = stack.enter_context(_parquet_file(stack.enter_context(_open(path)), name))
         if record.VERSION_KEY in (file.schema_arrow.metadata or {}):
-            record.parse_record(file.schema_arrow.empty_table(), str(path))
-            return _own_tables(file, path, stack.pop_all())
+            record.parse_record(file.schema_arrow.empty_table(), name)
+            return _own_tables(file, name, stack.pop_all())
     return None
 
 
-def _own_tables(file: pq.ParquetFile, path: Path, opened: ExitStack) -> Iterator[Any]:
+def _own_tables(file: pq.ParquetFile, name: str, opened: ExitStack) -> Iterator[Any]:
     done = 0
     with opened:
         for batch in file.iter_batches(ROWS_PER_BATCH):
             table = pa.table(batch).replace_schema_metadata(file.schema_arrow.metadata)
-            table = record.without_words(record.parse_record(table, str(path), done))
+            table = record.without_words(record.parse_record(table, name, done))
             yield table.replace_schema_metadata(record.SCHEMA.metadata)
             done += len(batch)
     if not done:
-        raise InputError(f"{path} is empty: it holds no rollouts")
+        raise InputError(f"{name} is empty: it holds no rollouts")
 
 
-def _jsonl(stream: Stream, path: Path) -> Rows:
+def _jsonl(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """One value a line; blank lines are skipped."""
     for number in itertools.count(1):
         line = stream.readline(LONGEST_LINE + 1)
-        where = f"{path}, line {number}"
+        where = f"{name}, line {number}"
         if not line:
             return
         if len(line) > LONGEST_LINE:
             raise InputError(f"{where}: more than {LONGEST_LINE:,} bytes; expected one rollout")
-        if line.strip():
-            yield _parse(line, where), where
+        if not line.strip():
+            continue
+        try:
+            row = _parse(line, where)
+        except InputError as error:
+            if reject is None:
+                raise
+            reject(error)
+            continue
+        yield row, where
 
 
-def _json(stream: Stream, path: Path) -> Rows:
-    """The entries of one list, or each value that the file holds, such as a single object.
+def _json(stream: Stream, name: str) -> Rows:
+    """The entries of each list, and each other value that the file holds, such as a single object.
 
     The text is whole in memory, its entries become objects one at a time.
     """
-    text = _decoded(_whole(stream, path), str(path)).removeprefix("\ufeff")
-    decoder, number = json.JSONDecoder(), 0
-    at = _after_blanks(text, 0)
-    in_list = text.startswith("[", at)
-    if in_list:
-        at = _after_blanks(text, at + 1)
-    while at < len(text) and not (in_list and text[at] == "]"):
+    text = _decoded(_whole(stream, name), name).removeprefix("\ufeff")
+    number, at, in_list = 0, _after_blanks(text, 0), False
+    while at < len(text):
+        if text[at] == ("]" if in_list else "["):
+            in_list = not in_list
+            at = _after_blanks(text, at + 1)
+            continue
         number += 1
-        where = f"{path}, entry {number}"
-        try:
-            value, end = decoder.raw_decode(text, at)
-        except json.JSONDecodeError as error:
-            place = f"line {error.lineno}, column {error.colno}"
-            raise InputError(f"{where}: broken JSON: {error.msg} at {place}") from None
-        except RecursionError:
-            raise InputError(f"{where}: nested too deeply") from None
-        except ValueError as error:
-            raise InputError(f"{where}: broken JSON: {error}") from None
-        _require_shallow(value, text.count("[", at, end) + text.count("{", at, end), where)
+        where = f"{name}, entry {number}"
+        value, end = _json_value(text, at, where)
         yield value, where
         at = _after_blanks(text, end)
         if in_list:
             if not text.startswith((",", "]"), at):
                 raise InputError(f"{where}: broken JSON: expected a comma or ] after it")
             at = _after_blanks(text, at + 1) if text[at] == "," else at
-    if in_list and at >= len(text):
-        raise InputError(f"{path}: broken JSON: the list does not end")
+    if in_list:
+        raise InputError(f"{name}: broken JSON: the list does not end")
 
 
+def _json_value(text: str, at: int, where: str) -> tuple[object, int]:
+    """The value that begins at a place of a text, and the place after it."""
+    try:
+        value, end = _DECODER.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise InputError(f"{where}: broken JSON: {error.msg} at {place}") from None
+    except RecursionError:
+        raise InputError(f"{where}: nested too deeply") from None
+    except ValueError as error:
+        raise InputError(f"{where}: broken JSON: {error}") from None
+    _require_shallow(value, text.count("[", at, end) + text.count("{", at, end), where)
+    return value, end
+
+
+_DECODER = json.JSONDecoder()
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
@@ -155,23 +181,23 @@ def _after_blanks(text: str, start: int) -> int:
     return found.end()
 
 
-def _parquet(stream: Stream, path: Path) -> Rows:
-    with _parquet_file(stream, path) as file:
-        record.require_single_columns(file.schema_arrow.names, str(path))
+def _parquet(stream: Stream, name: str) -> Rows:
+    with _parquet_file(stream, name) as file:
+        record.require_single_columns(file.schema_arrow.names, name)
         done = 0
         for batch in file.iter_batches(ROWS_PER_BATCH):
             try:
                 rows = batch.to_pylist()
             except (ValueError, OverflowError) as error:  # text not UTF-8, a date after 9999
                 raise InputError(
-                    f"{path}, rows {done + 1} to {done + len(batch)}: broken Parquet: "
+                    f"{name}, rows {done + 1} to {done + len(batch)}: broken Parquet: "
                     f"{one_line(error)}"
                 ) from None
-            yield from ((row, f"{path}, row {done + n}") for n, row in enumerate(rows, start=1))
+            yield from ((row, f"{name}, row {done + n}") for n, row in enumerate(rows, start=1))
             done += len(batch)
 
 
-def _torch(stream: Stream, path: Path) -> Rows:
+def _torch(stream: Stream, name: str) -> Rows:
     """slime's `--save-debug-rollout-data`: `{"rollout_id": 3, "samples": [...]}`.
 
     Only plain values and tensors are read, so nothing that the file says is run.
@@ -179,21 +205,21 @@ def _torch(stream: Stream, path: Path) -> Rows:
     try:
         import torch
     except ModuleNotFoundError:
-        raise InputError(f"{path}: a .pt file needs torch, which is not installed") from None
-    packed = io.BytesIO(_whole(stream, path))
+        raise InputError(f"{name}: a .pt file needs torch, which is not installed") from None
+    packed = io.BytesIO(_whole(stream, name))
     try:
         content = torch.load(packed, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises a dozen kinds
-        raise InputError(f"{path}: broken, or more than plain data: {one_line(error)}") from None
+        raise InputError(f"{name}: broken, or more than plain data: {one_line(error)}") from None
     samples = content.get("samples") if isinstance(content, dict) else None
     if not isinstance(samples, list):
-        raise InputError(f"{path}: {type(content).__name__}; expected a dict with a list samples")
+        raise InputError(f"{name}: {type(content).__name__}; expected a dict with a list samples")
     for number, sample in enumerate(samples, start=1):
         step = {"rollout_id": content.get("rollout_id")}
-        yield (step | sample if isinstance(sample, dict) else sample), f"{path}, sample {number}"
+        yield (step | sample if isinstance(sample, dict) else sample), f"{name}, sample {number}"
 
 
-FORMATS: dict[str, Callable[[Stream, Path], Rows]] = {
+FORMATS: dict[str, Callable[[Stream, str], Rows]] = {
     ".jsonl": _jsonl,
     ".json": _json,
     ".parquet": _parquet,
@@ -219,27 +245,27 @@ def _open(path: Path) -> Iterator[Stream]:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def _whole(stream: Stream, path: Path) -> bytes:
+def _whole(stream: Stream, name: str) -> bytes:
     """All that is left of a stream; of a packed one up to a limit."""
     if not isinstance(stream, gzip.GzipFile):
         return stream.read()
     content = stream.read(LARGEST_UNPACKED + 1)
     if len(content) > LARGEST_UNPACKED:
         raise InputError(
-            f"{path}: more than {LARGEST_UNPACKED:,} bytes when unpacked; expected less, or the "
+            f"{name}: more than {LARGEST_UNPACKED:,} bytes when unpacked; expected less, or the "
             "file as it is unpacked"
         )
     return content
 
 
 @contextmanager
-def _parquet_file(stream: Stream, path: Path) -> Iterator[pq.ParquetFile]:
+def _parquet_file(stream: Stream, name: str) -> Iterator[pq.ParquetFile]:
     """The Parquet file in `stream`; what is wrong with it is found while the block reads it."""
-    content = io.BytesIO(_whole(stream, path)) if isinstance(stream, gzip.GzipFile) else stream
+    content = io.BytesIO(_whole(stream, name)) if isinstance(stream, gzip.GzipFile) else stream
     try:
         yield pq.ParquetFile(content)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: broken Parquet: {one_line(error)}") from None
+        raise InputError(f"{name}: broken Parquet: {one_line(error)}") from None
 
 
 def _parse(line: bytes, where: str) -> object:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from ktae.errors import InputError
+from ktae.rollouts import record
 from ktae.rollouts.files import FORMATS
 from ktae.rollouts.schemas import SCHEMAS
+from ktae.rollouts.schemas.training import STEP
 
 SUFFIXES = tuple(f"{suffix}{gz}" for suffix in FORMATS for gz in ("", ".gz"))
 LAST = (".pt", ".pt.gz", ".json", ".json.gz")
-"""Files that often are weights, settings or results; taken where a folder has no other ones."""
+"""Files that often are weights, settings or results; read where a folder has no other ones."""
 NUMBERED = re.compile(r"\d\.pt(\.gz)?$")
 """What slime calls its dumps, one a step, and other tools seldom their weights."""
+
+EVALUATION = re.compile(r"(^|[^a-z])eval_\d+\.pt(\.gz)?$")
+"""slime's dumps of an evaluation: it puts eval_ before the step, in the name that training has."""
 
 
 def rollout_files(path: Path) -> list[Path]:
@@ -25,8 +35,10 @@ def choose_files(path: Path) -> tuple[list[Path], list[Path]]:
     """A folder's rollout files by step, or `path` itself; and the files that are left alone.
 
     These are the files in `rollouts/` (ktae's run folder) or `completions/` (TRL's output folder)
-    if it has one, else those that lie in it, else those in any folder below. Of a tool that names
-    its files, others beside them are left alone, though they could be read.
+    if it has one, else those that lie in it, else those in any folder below. Of these are left
+    alone: what `ktae score` has written, unless there is nothing else; a packed file beside the
+    same one unpacked; .json and .pt files beside others; slime's evaluations beside its training;
+    and files beside those of a tool that names its files.
 
     Raises:
         InputError: there is no such path, or the folder holds no rollouts.
@@ -35,15 +47,26 @@ def choose_files(path: Path) -> tuple[list[Path], list[Path]]:
         raise InputError(f"{path} does not exist; expected a file or folder with rollouts")
     if not path.is_dir():
         return [path], []
-    for folder in (path / "rollouts", path / "completions", path):
-        if folder.is_dir() and (found := _readable(list(folder.iterdir()))):
-            return _named(found)
-    if found := _readable([file for file in path.rglob("*") if not _is_hidden(file, path)]):
-        return _named(found)
+    scored: list[Path] = []
+    for place in _places(path):
+        found = _readable(place)
+        if chosen := _chosen(found):
+            return chosen, [file for file in found if file not in chosen]
+        scored = scored or found
+    if scored:
+        return scored, []
     raise InputError(
         f"{path} holds no rollouts; expected files that end in {', '.join(FORMATS)}, or that "
         "followed by .gz, there, in rollouts/ or in completions/"
     )
+
+
+def _places(path: Path) -> Iterator[list[Path]]:
+    """The files among which a folder's rollouts may be, the likeliest place first."""
+    for folder in (path / "rollouts", path / "completions", path):
+        if folder.is_dir():
+            yield list(folder.iterdir())
+    yield [file for file in path.rglob("*") if not _is_hidden(file, path)]
 
 
 def _readable(files: list[Path]) -> list[Path]:
@@ -56,16 +79,48 @@ def _readable(files: list[Path]) -> list[Path]:
         and (".pt" not in file.suffixes or NUMBERED.search(file.name))
         and file.is_file()
     ]
-    found = [file for file in found if not file.name.endswith(LAST)] or found
     return sorted(found, key=_natural)
 
 
-def _named(found: list[Path]) -> tuple[list[Path], list[Path]]:
-    """Those that bear the name of a tool's files, if there are any, and the others."""
+def _chosen(found: list[Path]) -> list[Path]:
+    """Those that are to be read; none where all are what `ktae score` has written."""
+    there = set(found)
+    left = [
+        file
+        for file in found
+        if not (file.suffix == ".gz" and file.with_suffix("") in there) and not _is_scored(file)
+    ]
+    left = [file for file in left if not file.name.endswith(LAST)] or left
+    left = [file for file in left if not EVALUATION.search(file.name)] or left
     for name in filter(None, (schema.files for schema in SCHEMAS)):
-        if named := [file for file in found if file.name.startswith(name)]:
-            return named, [file for file in found if file not in named]
-    return found, []
+        if named := [file for file in left if file.name.startswith(name)]:
+            return named
+    return left
+
+
+def _is_scored(file: Path) -> bool:
+    """Whether `ktae score` has written it: rollouts that are in its input already."""
+    if file.suffix != ".parquet":
+        return False
+    stat = file.stat()
+    return file.with_suffix(".tokens.parquet").exists() or _holds_credit(
+        file, stat.st_size, stat.st_mtime_ns
+    )
+
+
+@functools.lru_cache(maxsize=1 << 16)  # `ktae report --watch` looks five times a second
+def _holds_credit(file: Path, size: int, changed: int) -> bool:
+    """Whether a Parquet file's metadata names the estimator of its credit."""
+    try:
+        with open(file, "rb") as stream:  # Arrow opens no path that is not UTF-8
+            return record.CREDIT_KEY in (pq.read_metadata(stream).metadata or {})
+    except (pa.ArrowException, OSError, ValueError):
+        return False  # what is wrong with it is said where it is read
+
+
+def run_folder(file: Path) -> Path:
+    """The folder of the run that a file belongs to: prime-rl gives each step one of its own."""
+    return file.parent.parent if STEP.fullmatch(file.parent.name) else file.parent
 
 
 def _is_hidden(file: Path, folder: Path) -> bool:

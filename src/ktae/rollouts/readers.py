@@ -1,8 +1,9 @@
 """From files and folders to the rollout record: the one reader of all commands.
 
 What a row's fields may be is said in `ktae.rollouts.rows`; what other tools write is turned into
-such rows by `ktae.rollouts.schemas`. A group never spans files: where several are read, each label
-gets its file's path in front ("runs/a.jsonl:7"). Nor does it span models.
+such rows by `ktae.rollouts.schemas`. A group never spans files, but for the steps of one run: where
+several are read, each label gets its file's path in front ("runs/a.jsonl:7"). Nor does it span
+models.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ktae.errors import InputError, one_line, quoted
+from ktae.files.text import path_text
 from ktae.rollouts import record
 from ktae.rollouts.files import ROWS_PER_BATCH, iterate_rows, own_record
-from ktae.rollouts.folders import choose_files
+from ktae.rollouts.folders import choose_files, run_folder
 from ktae.rollouts.rows import is_null, to_record_row
 from ktae.rollouts.schemas import detect
 from ktae.rollouts.schemas.base import Row, Schema, Source
@@ -64,9 +66,11 @@ def read(
 ) -> Any:
     """The rollouts of files and folders, in order, as one record (`ktae.rollouts.record.SCHEMA`).
 
-    The files of a folder whose rollouts all have a step share their groups' labels, since the step
-    keeps them apart; so do files of one rollout each. Any other two files' labels get the file's
-    path in front. Where the rollouts name several models, the model is added to the label.
+    Files of one run, which are those that lie side by side or in its folders step_N, share their
+    groups' labels if all of their rollouts have a step, since the step keeps them apart; so do its
+    files of one rollout each. Where a folder holds several runs, the run's folder is put in front.
+    Any other two files' labels get the file's path in front. Where the rollouts name several
+    models, the model is added to the label.
 
     More than `ktae.rollouts.spool.IN_MEMORY` lies in the temporary folder, in a file that is
     mapped: a dump may be larger than memory. The rows of a group may stand anywhere.
@@ -103,10 +107,10 @@ def read(
         parts = [
             whole.slice(begin, end - begin) for begin, end in itertools.islice(spans, len(files))
         ]
-        if len(files) > 1 and not _share_labels(parts):
+        if len(files) > 1:
             names = [file.relative_to(path) for file in files]
-            parts = [label(part, f"{name}:") for part, name in zip(parts, names, strict=True)]
-        prefix = f"{path}:" if len(paths) > 1 else ""
+            parts = _labelled(parts, names)
+        prefix = f"{path_text(path)}:" if len(paths) > 1 else ""
         tables += [label(part, prefix) if prefix else part for part in parts]
     return _by_model(pa.concat_tables(tables), pool_models, tolerance)
 
@@ -124,8 +128,9 @@ def plain_rows(
     source = Source(path, options.correctness, needs_reward)
     found: set[str] = set()
     if options.fields:
-        require_fields(iterate_rows(path), options.fields)
-    for row, where in _of_rollouts(iterate_rows(path), tolerance):
+        # What is wrong with a line is said when it is read again.
+        require_fields(iterate_rows(path, lambda error: None), options.fields)
+    for row, where in _of_rollouts(iterate_rows(path, tolerance.reject_line), tolerance):
         try:
             schema, rollouts = _rollouts_of(row, where, source, options)
             _require_short(rollouts, where, options)
@@ -140,12 +145,17 @@ def plain_rows(
         for plain in rollouts:
             _hint(row, plain, schema, options, tolerance)
             yield plain, where, schema or PLAIN
-    if found and options.correctness is not None and not source.chose:
+    if found and not source.chose:
+        _require_no_choice(path, options)
+    tolerance.repeated += source.skipped
+
+
+def _require_no_choice(path: Path, options: Options) -> None:
+    if options.correctness is not None:
         raise InputError(
             f"{path}: correctness is {options.correctness!r}, and its rows have one reward alone; "
             "leave out --correctness, or name another field by --field reward=NAME"
         )
-    tolerance.repeated += source.skipped
 
 
 def _require_short(rollouts: Sequence[Row], where: str, options: Options) -> None:
@@ -178,7 +188,7 @@ def _of_rollouts(rows: Iterator[tuple[Any, str]], tolerance: Tolerance) -> Itera
 def files_in(path: Path, tolerance: Tolerance) -> list[Path]:
     """The files to read, see `choose_files`; those that are left alone are noted."""
     files, others = choose_files(path)
-    tolerance.left_alone += [str(file.relative_to(path)) for file in others]
+    tolerance.left_alone += [path_text(file.relative_to(path)) for file in others]
     return files
 
 
@@ -221,10 +231,22 @@ def _rollouts_of(
         plain = [override(row, one, fields) for one in plain]
     if schema is PLAIN and not ("response" in plain[0] or "token_ids" in plain[0]):
         found = f"{where}: no field 'response'; its fields are {quoted(row)}"
-        raise UnknownRowsError(found, _options_for(row, options))
+        raise _unknown(row, where, found, _options_for(row, options))
     if not fields and any(_are_texts(one.get("response")) for one in plain):
         _suggest_list(row, where, options)
     return schema, plain
+
+
+def _unknown(row: Row, where: str, found: str, suggested: list[str]) -> InputError:
+    """The error of a row in no known form: with options that read it, or why they would not."""
+    error = UnknownRowsError(found, suggested)
+    if not error.is_template:
+        try:
+            list(by_fields(row, parse_fields(suggested[1::2]), where))
+        except InputError as why:
+            given = " ".join(suggested)
+            return InputError(f"{found}; with {given}: {str(why).removeprefix(f'{where}: ')}")
+    return error
 
 
 def _options_for(row: Row, options: Options) -> list[str]:
@@ -270,6 +292,7 @@ def _tables_of(path: Path, options: Options, tolerance: Tolerance) -> Iterator[A
     may_be_own = path.suffix in (".parquet", ".gz") and not options.fields
     own = own_record(path) if may_be_own else None
     if own is not None:
+        _require_no_choice(path, options)
         yield from own
         return
     rollouts = _record_rows(path, options, tolerance)
@@ -301,8 +324,28 @@ def _record_rows(path: Path, options: Options, tolerance: Tolerance) -> Iterator
         raise unknown if unknown and str(unknown) == first else InputError(first)
 
 
+def _labelled(parts: Sequence[Any], names: Sequence[Path]) -> list[Any]:
+    """The records of a folder's files, with a name in front of labels that are not shared.
+
+    Args:
+        parts: one record a file.
+        names: the files, below the folder.
+    """
+    homes = [run_folder(name) for name in names]
+    of_home = {
+        home: [x for x, at in zip(parts, homes, strict=True) if at == home] for home in homes
+    }
+    sharing = {home for home, found in of_home.items() if _share_labels(found)}
+    if sharing and len(of_home) == 1:
+        return list(parts)
+    return [
+        label(part, f"{path_text(home if home in sharing else name)}:")
+        for part, name, home in zip(parts, names, homes, strict=True)
+    ]
+
+
 def _share_labels(parts: Sequence[Any]) -> bool:
-    """Whether the same label in two files of a folder is the same group."""
+    """Whether the same label in two files of a run is the same group."""
     return not any(part["step"].null_count for part in parts) or all(len(x) == 1 for x in parts)
 
 

@@ -25,6 +25,8 @@ VERSION = "2"
 RENAMED = {"1": {"terms": "credit"}}
 """Columns of the versions before, and their names now."""
 VERSION_KEY = b"ktae.rollouts.version"
+CREDIT_KEY = b"ktae.credit"
+"""Metadata of what `ktae score` has written: the estimator."""
 UNIT_KEY, WORDS = b"ktae.unit", b"words"
 """Metadata of a record whose token ids number the words of its own responses."""
 
@@ -102,7 +104,8 @@ def write(table: Any, path: str | Path) -> None:
 def write_parquet(table: Any, path: Path) -> None:
     """Write any table as Parquet to this very path; a full disk is an `InputError`."""
     try:
-        pq.write_table(table, path, compression="zstd", row_group_size=ROWS_PER_GROUP)
+        with open(path, "wb") as file:  # Arrow opens no path that is not UTF-8
+            pq.write_table(table, file, compression="zstd", row_group_size=ROWS_PER_GROUP)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error}") from None
 

@@ -2,7 +2,7 @@
 
 The fields of a row (`?`: may be absent):
 
-    group           string or integer; 7 and "7" are the same group
+    group           string or integer; 7, 7.0 and "7" are the same group
     response?       text. One of response and token_ids is required; where both are given the
     token_ids?      ids are what is scored
     mask?           booleans or 0 and 1, as long as token_ids: 0 neither counts nor gets credit
@@ -24,6 +24,7 @@ import json
 import math
 from array import array
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,7 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
 
 
 def _group(value: object, where: str) -> str:
+    value = as_label(value)
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise InputError(f"{where} is {_show(value)}; expected text or an integer")
     return require_text(str(value), where)
@@ -104,10 +106,10 @@ def _as_text(value: object, where: str) -> str | None:
 
 
 def _number(value: object, where: str) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         try:
             number = float(value)
-        except OverflowError:
+        except (OverflowError, ValueError):  # too large; a Decimal that signals
             number = math.inf
         if math.isfinite(number):
             return number
@@ -184,6 +186,11 @@ PARSERS: dict[str, Callable[[object, str], Any]] = {
     "source": _as_text,
 }
 """What becomes of each field: (value or _ABSENT, place and name) to the record's value."""
+
+
+def as_label(value: object) -> object:
+    """A group's label as it was meant: pandas has integers as 7.0 where others are null."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def is_null(value: object) -> bool:

@@ -17,6 +17,8 @@ class Tolerance:
 
     strict: bool = False
     """Raise the first error instead, and make up for nothing but a group that the prompt tells."""
+    growing: bool = False
+    """Raise the error of a broken line, which may be whole soon."""
     without_reward: int = 0
     """Rows with neither a reward nor a verdict, which would be a reward of 1 or 0."""
     without_group: int = 0
@@ -44,7 +46,7 @@ class Tolerance:
     pooled: bool = False
     """Whether a group holds rollouts of all of them; otherwise it is a problem of one model."""
     left_alone: list[str] = dataclasses.field(default_factory=list)
-    """Files of a folder that could be read and were not, beside those that bear a tool's name."""
+    """Files of a folder that could be read and were not; `choose_files` says which."""
     hint: list[str] = dataclasses.field(default_factory=list)
     """Options that name the fields that the first row without a reward or group seems to have."""
 
@@ -72,6 +74,12 @@ class Tolerance:
         if isinstance(error, UnknownRowsError) and self.unknown is None:
             self.unknown = error
 
+    def reject_line(self, error: InputError) -> None:
+        """Note a line that is broken, or raise what is wrong with it."""
+        if self.growing:
+            raise error
+        self.reject(error)
+
     def complete(self, row: Row, where: str) -> Row:
         """`row`, with whatever it lacks and can be done without."""
         if not ("response" in row or "token_ids" in row):
@@ -82,7 +90,7 @@ class Tolerance:
             self.half_surrogates += any(
                 fields[name] != value for name, value in row.items() if isinstance(value, str)
             )
-        if "group" not in fields or (fields["group"] is None and not self.strict):
+        if "group" not in fields or (is_null(fields["group"]) and not self.strict):
             prompt = fields.get("prompt", fields.get("problem"))
             if prompt is not None:
                 self.without_group += 1

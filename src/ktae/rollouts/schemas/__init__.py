@@ -16,6 +16,7 @@ SCHEMAS = (
     evaluation.LIGHTEVAL,
     evaluation.OLD_LIGHTEVAL,
     evaluation.AUTHORS,
+    training.GROUPED,
     training.OPENRLHF,
     nested.NESTED,
 )

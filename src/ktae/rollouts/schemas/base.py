@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def without(row: Row, names: Sequence[str]) -> Row:
 def prompt_label(prompt: object) -> str:
     """A group's label made of its prompt: the same prompt has the same label in every step."""
     text = prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True, default=str)
-    digest = hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=4).hexdigest()
+    digest = hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
     return f"prompt {digest}"
 
 
@@ -85,7 +86,7 @@ def messages_text(value: object) -> object:
 
 def is_number(value: object) -> bool:
     """Whether it is a number, and not true or false."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def reward_fields(value: object) -> Row:

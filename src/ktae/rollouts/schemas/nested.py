@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ktae.errors import InputError, quoted
-from ktae.rollouts.rows import PARSERS
+from ktae.rollouts.rows import PARSERS, as_label, is_null
 from ktae.rollouts.schemas.base import (
     Row,
     Schema,
@@ -173,10 +173,11 @@ def _root(fields: Mapping[str, str], name: str) -> str:
 
 def _label(value: Any) -> Any:
     """What may be a group's label: conversations and long texts get a short one."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
+    if is_null(value):
+        return None
+    value = as_label(value)
     is_short = isinstance(value, str) and len(value) <= LONGEST_LABEL
-    if value is None or is_short or (isinstance(value, int) and not isinstance(value, bool)):
+    if is_short or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     return prompt_label(value)
 

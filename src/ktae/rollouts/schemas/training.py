@@ -5,6 +5,7 @@ Where a tool writes no group, rollouts of one step with the same prompt are one 
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,19 +116,26 @@ def _verl(row: Row, where: str, source: Source) -> Iterator[Row]:
 
 
 def _openrlhf(row: Row, where: str, source: Source) -> Iterator[Row]:
-    """`input`, `output`, `reward`, and `label` where the data set has a reference answer."""
+    """`input`, `output`, `reward`, and `label` where the data set has a reference answer.
+
+    Other tools write these names, too, some of them beside a `group`.
+    """
     rest = without(row, ("input", "output", "reward", "label"))
     answer = {"answer": row["label"]} if "label" in row else {}
     yield (
         rest
         | answer
         | {
-            "group": prompt_label(row["input"]),
+            "group": row["group"] if _names_group(row) else prompt_label(row["input"]),
             "prompt": messages_text(row["input"]),
             "response": row["output"],
             **reward_fields(row["reward"]),
         }
     )
+
+
+def _names_group(row: Row) -> bool:
+    return not is_null(row.get("group"))
 
 
 def _slime(row: Row, where: str, source: Source) -> Iterator[Row]:
@@ -204,6 +212,10 @@ def _only(value: Any) -> Any:
 TRL = Schema("TRL's logged completions", has(*TRL_FIELDS), _trl, by_prompt=True)
 VERL = Schema("verl's rollout dump", has(*VERL_FIELDS), _verl, by_prompt=True)
 OPENRLHF = Schema("OpenRLHF's outputs", has("input", "output", "reward"), _openrlhf, by_prompt=True)
+GROUPED = dataclasses.replace(
+    OPENRLHF, detects=lambda row: _names_group(row) and OPENRLHF.detects(row), by_prompt=False
+)
+"""The same with a group's label in each row."""
 SLIME = Schema("slime's samples", has("tokens", "response_length", "prompt", "response"), _slime)
 NEMO_RL = Schema(
     "NeMo-RL's training data",
