@@ -295,6 +295,15 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             found[name] = values.float()
         return found
 
+    def _evidence(self, scored: _Scored, policy: dict[str, torch.Tensor]) -> torch.Tensor:
+        """(n,) what the estimator gets for `correct`; NaN where it lacks the rollout's entropies.
+
+        With `mask_truncated_completions` TRL gives entropies of 0 throughout truncated rollouts.
+        """
+        if "entropies" not in policy or not self.mask_truncated_completions:
+            return scored.evidence
+        return scored.evidence.masked_fill((policy["entropies"] == 0).all(dim=1), torch.nan)
+
     def _estimate(self, output: dict[str, Any], scored: _Scored, mode: str) -> Seen:
         """The credit of the whole groups that this process's n rollouts belong to.
 
@@ -306,7 +315,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         # As bytes: where accelerate pads a bool tensor it becomes int64, on some processes only.
         mask = self._token_mask(output, scored)
         mask = gather(self.accelerator.pad_across_processes(mask, dim=1))
-        correct, evidence = gather(scored.correct), gather(scored.evidence)
+        own_policy = self._of_policy(output, scored)
+        correct, evidence = gather(scored.correct), gather(self._evidence(scored, own_policy))
         group_size = self.num_generations if mode == "train" else self.num_generations_eval
         first_row = self.accelerator.process_index * n
         start = first_row // group_size * group_size
@@ -316,7 +326,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         groups = torch.arange(stop - start) // group_size
         policy = {
             name: gather(self.accelerator.pad_across_processes(values, dim=1))[touched]
-            for name, values in self._of_policy(output, scored).items()
+            for name, values in own_policy.items()
         }
         credit = self._token_credit(self.credit, *batch, groups, policy)
         own = slice(first_row - start, first_row - start + n)
