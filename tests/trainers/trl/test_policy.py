@@ -48,13 +48,12 @@ def test_entropies_are_of_the_rollouts_that_dynamic_sampling_kept(trainer_argume
     np.testing.assert_allclose(batch.credit[:, : ids.shape[1]], expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("level", ["token", "rollout"])
-def test_truncated_rollouts_whose_entropies_trl_masks_are_no_evidence(trainer_arguments, level):
+def test_truncated_rollouts_whose_entropies_trl_masks_are_no_evidence(trainer_arguments):
     """In groups of both verdicts of which some rollouts are truncated."""
     arguments = trainer_arguments(
         num_iterations=2, mask_truncated_completions=True, max_completion_length=40
     )
-    tokenizer, estimator = arguments["processing_class"], EntropyWeights(level=level)
+    tokenizer, estimator = arguments["processing_class"], EntropyWeights()
     batch, policy, _ = train_one_step(arguments, credit=estimator)
     ids, mask, known = of_policy(policy, tokenizer, batch)
     finished = np.array([own[-1] == tokenizer.eos_token_id for own in batch.token_ids])
