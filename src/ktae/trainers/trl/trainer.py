@@ -16,7 +16,7 @@ from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator, table_estimator
 from ktae.rollouts.tokens import vocabulary
 from ktae.trainers import strongest
-from ktae.trainers.metrics import PREFIX, Seen, step_metrics
+from ktae.trainers.metrics import PREFIX, Seen, step_metrics, verdict_metrics
 from ktae.trainers.trl.checks import (
     check_arguments,
     check_padding,
@@ -214,7 +214,9 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         scored = self._merged_scores()
         rollout_advantages = output["advantages"]
         credit = torch.zeros_like(output["completion_ids"], dtype=torch.float32)
-        if self.credit is not None:
+        if self.credit is None:
+            metrics = verdict_metrics(scored.correct, total=_sum)
+        else:
             started = _now(rollout_advantages.device)
             seen = self._estimate(output, scored, mode)
             credit = seen.credit[seen.own, : credit.shape[1]]
@@ -224,14 +226,15 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             )
             seconds = _now(rollout_advantages.device) - started
             seconds = _largest(torch.tensor([seconds], device=credit.device)).item()
-            for name, value in (metrics | {f"{PREFIX}seconds": seconds}).items():
-                self._metrics[mode][name].append(value)
+            metrics[f"{PREFIX}seconds"] = seconds
             if self._trackers and mode == "train":
                 self._strongest.append(strongest.token_sums(seen))
             if self.log_completions:
                 rows = zip(credit.tolist(), scored.token_ids, strict=True)
                 own = [[round(x, 5) for x in row[: len(ids)]] for row, ids in rows]
                 self._logs["extra"]["token_credit"].extend(gather_object(own))
+        for name, value in metrics.items():
+            self._metrics[mode][name].append(value)
         if self.on_rollouts is not None and mode == "train":
             self.on_rollouts(
                 RolloutBatch(
