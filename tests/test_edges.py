@@ -305,6 +305,31 @@ def test_correct_where_the_reward_is_above_the_threshold(
     assert np.any(expected != 0)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "list"])
+@pytest.mark.parametrize("threshold", [0.1, 0.7, -0.3])
+def test_a_reward_of_the_threshold_is_not_above_it_in_any_dtype(
+    backend: str, dtype: str, threshold: float
+) -> None:
+    torch = pytest.importorskip("torch")
+    rewards = [threshold + 0.2, threshold, threshold, threshold - 0.2]
+    kinds = [rewards] if dtype == "list" else [torch.tensor(rewards, dtype=getattr(torch, dtype))]
+    if dtype.startswith("float"):
+        kinds.append(np.array(rewards, dtype))
+    expected = token_credit(IDS, MASK, [1, 0, 0, 0], GROUPS, backend=backend)
+    for given in kinds:
+        got = token_advantages(
+            given, IDS, MASK, GROUPS, threshold=threshold, base=np.zeros(4), backend=backend
+        )
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_a_threshold_beyond_the_numbers_of_a_dtype() -> None:
+    for threshold, correct in ((1e30, 0), (-1e30, 1)):
+        rewards, base = REWARDS.astype(np.float16), np.zeros(4)
+        got = token_advantages(rewards, IDS, MASK, GROUPS, threshold=threshold, base=base)
+        np.testing.assert_array_equal(got, token_credit(IDS, MASK, [correct] * 4, GROUPS))
+
+
 def test_the_verifier_beats_the_shaped_reward(backend: str, credit: np.ndarray) -> None:
     """DAPO's overlong penalty may take a correct rollout's reward to 0: it stays correct."""
     got = token_advantages(

@@ -86,6 +86,17 @@ def device_type(array: ArrayLike) -> str:
     return str(getattr(getattr(array, "device", None), "type", "cpu"))
 
 
+def above(values: ArrayLike, threshold: float) -> Array:
+    """Which values are above the threshold, both as numbers of the values' own dtype.
+
+    A float32 of 0.1 is not above 0.1; the same number in float64 is.
+    """
+    if is_tensor(values):
+        return values.detach() > float(threshold)
+    with np.errstate(over="ignore"):  # float16: beyond its numbers is infinite
+        return as_array("values", values) > float(threshold)
+
+
 def like(given: ArrayLike, array: np.ndarray) -> Array:
     """`array` as a tensor on the device of `given`, if that is one, and of its dtype unless bool.
 

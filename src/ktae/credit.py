@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from ktae.arrays import Array, ArrayLike, as_array, device_type, is_tensor, on_host, require_dense
+from ktae.arrays import (
+    Array,
+    ArrayLike,
+    above,
+    as_array,
+    device_type,
+    is_tensor,
+    on_host,
+    require_dense,
+)
 from ktae.backends import BACKENDS, Backend, compiles, resolve
 from ktae.backends.table import CreditTable
 from ktae.batch import (
@@ -143,9 +152,9 @@ def token_advantages(
         groups: (B,) integers or strings.
         estimator: as in `token_credit`.
         correct: (B,) as in `token_credit`. Without it a rollout counts as correct where its
-            reward is above `threshold`; a graded estimator takes the rewards themselves. Give it
-            wherever the reward is shaped: under DAPO's overlong penalty a correct but over-long
-            rollout may have reward 0.
+            reward is above `threshold`, compared as numbers of the rewards' dtype; a graded
+            estimator takes the rewards themselves. Give it wherever the reward is shaped: under
+            DAPO's overlong penalty a correct but over-long rollout may have reward 0.
         threshold: used only without `correct`.
         base: the rollout advantage. `grpo`: (R - mean) / (std + 1e-6) in the group; `dr_grpo`:
             R - mean; `rloo`: R - mean of the group's others; or (B,) numbers of your own.
@@ -167,13 +176,14 @@ def token_advantages(
     require_dense(token_ids=token_ids, mask=mask, correct=correct, groups=groups)
     require_dense(rewards=rewards, base=base)
     estimator = as_estimator(estimator)
+    given = rewards
     stay = _stays_on_device(token_ids) and _stays_on_device(rewards) and not estimator.on_host
     if not (stay and resolve(backend, token_ids).arrays == "torch"):
         rewards = on_host(rewards)
         shape = getattr(token_ids, "shape", None) or as_array("token_ids", token_ids).shape
         rewards = finite_per_rollout("rewards", rewards, shape[0] if shape else 0)
     if correct is None:
-        correct = _correct_by(rewards, threshold, estimator)
+        correct = _correct_by(given, rewards, threshold, estimator)
     arrays = (token_ids, mask, correct, groups)
     how = _How(backend, validate, memory_bytes, vocabulary, step, log_probs, entropies)
     return _estimate(arrays, estimator, (rewards, base), how)
@@ -218,11 +228,11 @@ def check_threshold(threshold: Any, name: str = "threshold") -> None:
         raise InputError(f"{name} is {threshold!r}; expected a finite number")
 
 
-def _correct_by(rewards: Array, threshold: float, estimator: Estimator) -> Array:
-    """What stands for `correct` where there are rewards alone."""
+def _correct_by(given: ArrayLike, rewards: Array, threshold: float, estimator: Estimator) -> Array:
+    """What stands for `correct` where there are rewards alone: as they were given, and checked."""
     score_range = estimator.score_range
     if score_range is None:
-        return rewards > threshold
+        return above(given, threshold)
     if isinstance(rewards, np.ndarray):
         for i in out_of_range(rewards, score_range)[:1]:
             raise InputError(

@@ -75,6 +75,40 @@ def test_ignored_tokens_are_as_if_masked() -> None:
     np.testing.assert_array_equal(nested, credit(Ignoring(KTAE(), (2, 4))))
 
 
+@pytest.mark.parametrize("units", [("trigram",), ("token", "bigram"), ("position",)])
+def test_ignored_tokens_are_no_part_of_units_in_either_order(
+    backend: str, units: tuple[str, ...]
+) -> None:
+    """Base included; and the wrapped estimator may hold more wrappers."""
+    for inner in (PresenceZ(), ShuffledValues(KTAE(), 5)):
+        outside = Ignoring(OverUnits(inner, units), (2, 4))
+        for inside in (
+            OverUnits(Ignoring(inner, (2, 4)), units),
+            Ignoring(OverUnits(Scaled(Ignoring(inner, (4,)), 1.0), units), (2,)),
+        ):
+            expected, got = (
+                token_advantages(
+                    np.zeros(N), IDS, MASK, GROUPS, correct=Y, estimator=estimator,
+                    base=np.arange(float(N)), backend=backend,
+                )
+                for estimator in (outside, inside)
+            )  # fmt: skip
+            np.testing.assert_array_equal(got, expected)
+    assert np.all(credit(inside)[np.isin(IDS, (2, 4))] == 0) and np.any(credit(inside) != 0)
+
+
+def test_released_ignores_its_token_in_units_too() -> None:
+    end = 151643
+    ids = np.where(IDS == 4, end, IDS)
+    units = ("trigram",)
+    got = token_credit(ids, MASK, Y, GROUPS, OverUnits(preset("released"), units))
+    as_masked = token_credit(
+        ids, MASK & (ids != end), Y, GROUPS, OverUnits(preset("released"), units)
+    )
+    np.testing.assert_array_equal(got, as_masked)
+    assert np.all(got[ids == end] == 0) and np.any(got != 0)
+
+
 @pytest.mark.parametrize("name", CONTROLS)
 @pytest.mark.parametrize("units", [("token",), ("token", "bigram")])
 def test_other_credit_in_the_same_places(backend: str, name: str, units: tuple[str, ...]) -> None:

@@ -195,7 +195,7 @@ def test_verifiers_traces(tmp_path):
     assert rows[0]["advantage"] == 0.5
     assert rows[1]["response"] == "5"
     assert {(x["group"], x["step"], x["answer"], x["prompt"]) for x in rows} == {
-        ("sums/k7", 5, "4", "2 + 2?")
+        ("sums/k7 agent", 5, "4", "2 + 2?")
     }
     rows, _ = read(tmp_path / "traces.jsonl", correctness="turns")
     assert [x["reward"] for x in rows] == [1, 1]
@@ -221,7 +221,7 @@ def test_single_traces_of_prime_rl(tmp_path):
     assert found == {"verifiers' traces": 1}
     assert [(x["correct"], x["token_ids"]) for x in rows] == [(1, [2]), (0, [2])]
     assert {(x["group"], x["step"], x["answer"], x["source"]) for x in rows} == {
-        ("sums/7", 6, "4", "sums")
+        ("sums/7 agent", 6, "4", "sums")
     }
 
 

@@ -152,15 +152,18 @@ class OverUnits(Transform):
 
     def credit(self, batch: AnyBatch, weight: float = 1.0) -> Array:
         """See `Estimator.credit`; each unit's share of the weight is rounded by itself."""
-        own = batch
-        if batch.ignored:  # no part of any unit
-            own = batch._replace(mask=batch.counted(), ignored=(), base=0 * batch.base)
-        total_bt = self._total(own, weight / len(self.units))
-        return _plus_base(total_bt, batch) if batch.ignored else total_bt
+        ignored = tuple(sorted({*batch.ignored, *ignored_by(self.inner)}))
+        weight /= len(self.units)
+        if not ignored:
+            return self._total(self.inner, batch, weight)
+        # They are no part of any unit. Beside keys of units their ids would mean nothing.
+        counted_bt = batch._replace(ignored=ignored).counted()
+        own = batch._replace(mask=counted_bt, ignored=(), base=0 * batch.base)
+        return _plus_base(self._total(_ignoring_nothing(self.inner), own, weight), batch)
 
-    def _total(self, batch: AnyBatch, weight: float) -> Array:
+    def _total(self, inner: Estimator, batch: AnyBatch, weight: float) -> Array:
         """The credit of all units, each times `weight`; the base goes with the first."""
-        inner, sizes = self.inner, tuple(NGRAMS[x] for x in self.units if x in NGRAMS)
+        sizes = tuple(NGRAMS[x] for x in self.units if x in NGRAMS)
         at_once = batch.context.ngrams and len(sizes) == len(self.units)
         if at_once and isinstance(inner, ContingencyEstimator):
             formula = inner.formula(weight)
@@ -348,6 +351,16 @@ def ignored_by(estimator: Estimator) -> tuple[int, ...]:
             ignored.update(estimator.token_ids)
         estimator = estimator.inner
     return tuple(sorted(ignored))
+
+
+def _ignoring_nothing(estimator: Estimator) -> Estimator:
+    """The same without its `Ignoring`s."""
+    if not isinstance(estimator, Transform):
+        return estimator
+    inner = _ignoring_nothing(estimator.inner)
+    if isinstance(estimator, Ignoring):
+        return inner
+    return dataclasses.replace(estimator, inner=inner)
 
 
 def _without_base(estimator: Estimator, batch: AnyBatch, weight: float) -> Array:

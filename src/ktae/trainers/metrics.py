@@ -76,14 +76,32 @@ def step_metrics(
     metrics = {
         "mean_abs": absolute / max(tokens, 1),
         "sign_flips": flips / max(tokens, 1),
-        "correct": n_correct / max(n_known, 1),
-        "unknown": 1 - n_known / max(rollouts, 1),
+        **_verdicts(n_correct, n_known, rollouts),
         "significant_tokens_sampled": significant / max(pairs, 1),
     }
     for why, n in zip(("all_correct", "all_incorrect", "unknown"), skipped, strict=True):
         metrics[f"skipped/{why}"] = n / max(rollouts, 1)
     metrics |= _quantiles(seen, bound, total)
     return {PREFIX + name: value for name, value in metrics.items()}
+
+
+def verdict_metrics(
+    correct: torch.Tensor, *, total: Combine = lambda sums: sums
+) -> dict[str, float]:
+    """Those of `step_metrics` that need no estimator: `correct` and `unknown`.
+
+    Args:
+        correct: (n,) 1, 0, or NaN for unknown, of this process's rollouts.
+        total: sums over processes.
+    """
+    known = ~correct.isnan()
+    sums = [x.sum().double() for x in (correct == 1, known, torch.ones_like(known))]
+    found = _verdicts(*total(torch.stack(sums)).tolist())
+    return {PREFIX + name: value for name, value in found.items()}
+
+
+def _verdicts(n_correct: float, n_known: float, rollouts: float) -> dict[str, float]:
+    return {"correct": n_correct / max(n_known, 1), "unknown": 1 - n_known / max(rollouts, 1)}
 
 
 def _own_credit(seen: Seen) -> torch.Tensor:

@@ -48,6 +48,23 @@ def test_entropies_are_of_the_rollouts_that_dynamic_sampling_kept(trainer_argume
     np.testing.assert_allclose(batch.credit[:, : ids.shape[1]], expected, atol=1e-4)
 
 
+def test_truncated_rollouts_whose_entropies_trl_masks_are_no_evidence(trainer_arguments):
+    """In groups of both verdicts of which some rollouts are truncated."""
+    arguments = trainer_arguments(
+        num_iterations=2, mask_truncated_completions=True, max_completion_length=40
+    )
+    tokenizer, estimator = arguments["processing_class"], EntropyWeights()
+    batch, policy, _ = train_one_step(arguments, credit=estimator)
+    ids, mask, known = of_policy(policy, tokenizer, batch)
+    finished = np.array([own[-1] == tokenizer.eos_token_id for own in batch.token_ids])
+    groups = np.arange(len(ids)) // GROUP_SIZE
+    correct = np.where(finished, even_start(batch.token_ids), np.nan)
+    expected = token_credit(ids, mask, correct, groups, estimator, **known)
+    np.testing.assert_allclose(batch.credit[:, : ids.shape[1]], expected, atol=1e-4)
+    assert np.abs(expected).max() > 0.01 and not finished.all()
+    assert not batch.correct.isnan().any()  # the verdicts stay
+
+
 @pytest.mark.parametrize("estimator", [AdvantageReweighting(), EntropyWeights()], ids=repr)
 def test_where_trl_has_none_it_is_refused_before_anything_is_sampled(trainer_arguments, estimator):
     with pytest.raises(InputError, match="TRL computes none before the loss"):

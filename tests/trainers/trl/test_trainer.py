@@ -20,6 +20,7 @@ from ktae.estimators import (
 from ktae.rollouts import record
 from ktae.rollouts.tokens import vocabulary
 from ktae.trainers.trl import KTAETrainer
+from ktae.trainers.trl.gradient_check import copy_of
 
 
 def overlong(completion_ids, **_):
@@ -157,6 +158,21 @@ def test_threshold(trainer_arguments):
     batch, _ = train(trainer_arguments(), threshold=1.0)
     assert batch.correct.tolist() == [0.0] * 16
     assert not batch.credit.any()
+
+
+def test_plain_grpo_has_the_metrics_of_the_verdicts(trainer_arguments):
+    arguments = trainer_arguments(logging_steps=1)
+    arguments["reward_funcs"] = undecided
+    logged = []
+    for estimator in (None, "paper"):
+        batch, trainer = train(arguments | {"model": copy_of(arguments["model"])}, credit=estimator)
+        first = next(line for line in trainer.state.log_history if "loss" in line)
+        logged.append({name: x for name, x in first.items() if name.startswith("credit/")})
+    plain, with_credit = logged
+    assert sorted(plain) == ["credit/correct", "credit/unknown"]
+    assert plain.items() <= with_credit.items()
+    assert plain["credit/correct"] == pytest.approx(batch.correct.nanmean())
+    assert plain["credit/unknown"] == pytest.approx(batch.correct.isnan().float().mean())
 
 
 def test_metrics_are_those_of_the_rollouts(trainer_arguments):

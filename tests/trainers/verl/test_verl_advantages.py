@@ -61,7 +61,7 @@ def expected(data, **settings):
         tensors["response_mask"].numpy(),
         rows["uid"].astype(str),
         backend="naive",
-        **({"correct": rows["acc"]} | settings),
+        **({"correct": rows.get("acc")} | settings),
     )
 
 
@@ -186,6 +186,17 @@ def test_without_acc_it_warns_and_takes_the_reward(caplog, monkeypatch):
     np.testing.assert_allclose(compute(data), wanted, atol=1e-5)
     compute(data, credit={"threshold": 0.5})
     assert caplog.text.count("gives no 'acc'") == 1
+
+
+def test_a_reward_of_the_threshold_is_not_above_it():
+    """verl's rewards are float32, in which 0.1 is a little more."""
+    data = batch(pads=0)
+    acc = data.non_tensor_batch.pop("acc")
+    first = data.batch["token_level_rewards"][:, 0]
+    data.batch["token_level_rewards"] *= 0
+    first[acc > 0], first[acc == 0] = 0.3, 0.1
+    got = compute(data, credit={"threshold": 0.1})
+    np.testing.assert_allclose(got, expected(data, correct=acc), atol=1e-5)
 
 
 def test_a_batch_without_uid():

@@ -25,7 +25,8 @@ from ktae.rollouts.schemas.training import CORRECTNESS_NAMES, step_of
 
 
 def _episode(row: Row, where: str, source: Source) -> Iterator[Row]:
-    """Each trainable agent's trace is a rollout; a group is a task, or what the trainer says."""
+    """Each trainable agent's trace is a rollout; its group is the task's, or the trainer's, with
+    the agent's name."""
     for trace, plain in trace_rows(row, where, source):
         yield plain | _last_branch(_list(trace.get("nodes")))
 
@@ -35,16 +36,14 @@ def trace_rows(row: Row, where: str, source: Source) -> Iterator[tuple[Row, Row]
 
     prime-rl wrote single traces before it wrote episodes; such a row is its own trace.
     """
-    traces = [trace for trace in _list(row.get("traces", [row])) if _trainable(trace)]
-    several = len({_at(trace, "agent", "name") for trace in traces}) > 1
-    for trace in traces:
+    for trace in filter(_trainable, _list(row.get("traces", [row]))):
         task = trace.get("task") if isinstance(trace.get("task"), dict) else row["task"]
         name, env = _at(trace, "agent", "name"), _environment(row)
         label = _task_label(task)
         group = _at(row, "group", "id") or (f"{env}/{label}" if env else label)
         step = _at(row, "run", "work", "step")
         plain = {
-            "group": f"{group} {name}" if several else group,
+            "group": f"{group} {name}" if name else group,  # also where it is alone in this row
             "step": step_of(source.path) if step is None else step,
             "answer": _at(task, "data", "answer") or task.get("answer"),
             "model": next((c["model"] for c in _list(trace.get("calls")) if c.get("model")), None),

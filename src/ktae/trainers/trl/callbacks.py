@@ -25,6 +25,7 @@ class Patience(TrainerCallback):
     """Saves and stops after `patience` logged steps in a row in which no group's rewards differed.
 
     `every` optimizer steps belong together (a batch of rollouts), so it stops only between those.
+    Of them the first alone has rollouts to compare, and it alone is counted.
     """
 
     def __init__(self, patience: int, *, every: int = 1) -> None:
@@ -38,7 +39,8 @@ class Patience(TrainerCallback):
         if logs is not None and "loss" in logs:
             share = logs.get("dynamic_sampling/dropped_groups")
             share = logs.get("dynamic_sampling/equal_groups") if share is None else share
-            self.equal_steps = self.equal_steps + 1 if share == 1 else 0
+            if share is not None:
+                self.equal_steps = self.equal_steps + 1 if share == 1 else 0
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The metrics of this step are logged after this, so the count is one step old."""

@@ -16,7 +16,7 @@ from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator, table_estimator
 from ktae.rollouts.tokens import vocabulary
 from ktae.trainers import strongest
-from ktae.trainers.metrics import PREFIX, Seen, step_metrics
+from ktae.trainers.metrics import PREFIX, Seen, step_metrics, verdict_metrics
 from ktae.trainers.trl.checks import (
     check_arguments,
     check_padding,
@@ -214,7 +214,9 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         scored = self._merged_scores()
         rollout_advantages = output["advantages"]
         credit = torch.zeros_like(output["completion_ids"], dtype=torch.float32)
-        if self.credit is not None:
+        if self.credit is None:
+            metrics = verdict_metrics(scored.correct, total=_sum)
+        else:
             started = _now(rollout_advantages.device)
             seen = self._estimate(output, scored, mode)
             credit = seen.credit[seen.own, : credit.shape[1]]
@@ -224,14 +226,15 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             )
             seconds = _now(rollout_advantages.device) - started
             seconds = _largest(torch.tensor([seconds], device=credit.device)).item()
-            for name, value in (metrics | {f"{PREFIX}seconds": seconds}).items():
-                self._metrics[mode][name].append(value)
+            metrics[f"{PREFIX}seconds"] = seconds
             if self._trackers and mode == "train":
                 self._strongest.append(strongest.token_sums(seen))
             if self.log_completions:
                 rows = zip(credit.tolist(), scored.token_ids, strict=True)
                 own = [[round(x, 5) for x in row[: len(ids)]] for row, ids in rows]
                 self._logs["extra"]["token_credit"].extend(gather_object(own))
+        for name, value in metrics.items():
+            self._metrics[mode][name].append(value)
         if self.on_rollouts is not None and mode == "train":
             self.on_rollouts(
                 RolloutBatch(
@@ -295,6 +298,15 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             found[name] = values.float()
         return found
 
+    def _evidence(self, scored: _Scored, policy: dict[str, torch.Tensor]) -> torch.Tensor:
+        """(n,) what the estimator gets for `correct`; NaN where it lacks the rollout's entropies.
+
+        With `mask_truncated_completions` TRL gives entropies of 0 throughout truncated rollouts.
+        """
+        if "entropies" not in policy or not self.mask_truncated_completions:
+            return scored.evidence
+        return scored.evidence.masked_fill((policy["entropies"] == 0).all(dim=1), torch.nan)
+
     def _estimate(self, output: dict[str, Any], scored: _Scored, mode: str) -> Seen:
         """The credit of the whole groups that this process's n rollouts belong to.
 
@@ -306,7 +318,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         # As bytes: where accelerate pads a bool tensor it becomes int64, on some processes only.
         mask = self._token_mask(output, scored)
         mask = gather(self.accelerator.pad_across_processes(mask, dim=1))
-        correct, evidence = gather(scored.correct), gather(scored.evidence)
+        own_policy = self._of_policy(output, scored)
+        correct, evidence = gather(scored.correct), gather(self._evidence(scored, own_policy))
         group_size = self.num_generations if mode == "train" else self.num_generations_eval
         first_row = self.accelerator.process_index * n
         start = first_row // group_size * group_size
@@ -316,7 +329,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         groups = torch.arange(stop - start) // group_size
         policy = {
             name: gather(self.accelerator.pad_across_processes(values, dim=1))[touched]
-            for name, values in self._of_policy(output, scored).items()
+            for name, values in own_policy.items()
         }
         credit = self._token_credit(self.credit, *batch, groups, policy)
         own = slice(first_row - start, first_row - start + n)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ktae.arrays import above
 from ktae.credit import token_credit
 from ktae.errors import InputError
 from ktae.estimators import Estimator
@@ -146,10 +147,12 @@ def _correct(
     acc: np.ndarray | None, rewards: torch.Tensor, chosen: options.Options
 ) -> tuple[np.ndarray, np.ndarray]:
     """(B,) verdicts 1, 0, or NaN for unknown; and what the estimator gets: a graded one, scores."""
+    given: Any = acc
     if acc is None:
         _warn_of_rewards(chosen.threshold)
-        acc = rewards.sum(dim=-1).cpu().double().numpy()
-    correct = np.where(np.isnan(acc), np.nan, acc > chosen.threshold)
+        given = rewards.sum(dim=-1).cpu()
+        acc = given.double().numpy()
+    correct = np.where(np.isnan(acc), np.nan, above(given, chosen.threshold))
     return correct, correct if chosen.estimator.score_range is None else acc
 
 
