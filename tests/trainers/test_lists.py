@@ -98,6 +98,16 @@ def test_what_cannot_work_says_so_before_the_run():
         Settings(lambda token_ids, mask, correct, groups: np.zeros(3)).tried()
 
 
+def test_a_tokenizer_is_loaded_once_in_a_process(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers", reason="it saves a tokenizer")
+    words = {"a": 0, "b": 1}
+    tokenizers.Tokenizer(tokenizers.models.WordLevel(words)).save(str(tmp_path / "tokenizer.json"))
+    credit = {"estimator": "calibrated", "transforms": [{"over-units": "word"}]}
+    of_one_run = Settings(credit, tokenizer=str(tmp_path)).vocabulary()
+    assert of_one_run is not None
+    assert Settings(credit, tokenizer=str(tmp_path)).vocabulary() is of_one_run
+
+
 def test_spread():
     assert spread([1.0, 2.0], [0, 1, 0, 1]) == [0.0, 1.0, 0.0, 2.0]
     for values, mask in (([1.0], [1, 1]), ([1.0, 2.0], [1, 0])):

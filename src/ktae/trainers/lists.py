@@ -101,10 +101,10 @@ class Settings:
         """The tokens' texts, where the estimator looks at them."""
         if not self.estimator.needs_vocabulary:
             return None
-        from ktae.rollouts.tokens import load_tokenizer, vocabulary
+        from ktae.rollouts.tokens import kept_tokenizer, vocabulary
 
         given = self.tokenizer
-        return vocabulary(load_tokenizer(given) if isinstance(given, str) else given)
+        return vocabulary(kept_tokenizer(given) if isinstance(given, str) else given)
 
 
 class Rollout(NamedTuple):
@@ -168,8 +168,8 @@ def credit_of(
     scores = np.array([rollout.score for rollout in rollouts], dtype=np.float64)
     correct = np.where(np.isnan(scores), np.nan, scores > settings.threshold)
     evidence = correct if settings.estimator.score_range is None else scores
-    texts = settings.vocabulary()
     started = time.perf_counter()
+    texts = settings.vocabulary()
     credit = token_credit(
         ids, mask, evidence, groups, settings.estimator,
         backend=settings.backend, vocabulary=texts, step=step,

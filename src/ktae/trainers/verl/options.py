@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
 from ktae.backends import BACKENDS
@@ -11,7 +10,7 @@ from ktae.batch import Vocabulary
 from ktae.credit import check_threshold
 from ktae.errors import InputError
 from ktae.estimators import Estimator, from_section, preset
-from ktae.rollouts.tokens import load_tokenizer, vocabulary
+from ktae.rollouts.tokens import kept_tokenizer, vocabulary
 
 BASES = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized")
 """Rollout advantages of verl that the credit can be added to."""
@@ -111,7 +110,6 @@ def check_here(options: Options) -> None:
         tokenizer_named(options.tokenizer)
 
 
-@functools.cache
 def tokenizer_named(name: str) -> Any:
     """The tokenizer of `algorithm.credit.tokenizer`, loaded once.
 
@@ -119,7 +117,7 @@ def tokenizer_named(name: str) -> Any:
         InputError: it cannot be loaded.
     """
     try:
-        return load_tokenizer(name)
+        return kept_tokenizer(name)
     except InputError as error:
         raise InputError(f"algorithm.credit.tokenizer: {error}") from None
 
