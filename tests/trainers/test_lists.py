@@ -70,6 +70,15 @@ def test_scores_by_name():
         Settings(correctness="wrong").scores([9, 9, 9], named)
 
 
+def test_a_group_may_be_without_any_score_of_that_name():
+    """prime-rl and Trinity ask one group at a time."""
+    settings = Settings(correctness="right")
+    assert math.isnan(settings.scores([9], [{"right": None}])[0])  # the name is known
+    assert settings.scores([9, 9], [{"right": 1}, {}])[0] == 1.0
+    for named in ([{"length": 5}, {}], [{}, {}]):
+        assert all(map(math.isnan, settings.scores([9, 9], named)))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

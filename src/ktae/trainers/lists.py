@@ -40,6 +40,9 @@ class Settings:
     tokenizer: Any = None
     """The tokenizer, or its folder or hub name, for estimators that look at the tokens' texts."""
     estimator: Estimator = dataclasses.field(init=False, repr=False, compare=False)
+    _seen: set[str] = dataclasses.field(
+        init=False, repr=False, compare=False, default_factory=set
+    )  # `correctness`, once a rollout had a score of that name
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "estimator", as_estimator(self.credit, "credit"))
@@ -81,15 +84,19 @@ class Settings:
             named: each rollout's rewards and metrics by name.
 
         Returns:
-            NaN where a rollout has no such score: its correctness is unknown.
+            NaN where a rollout has no such score: its correctness is unknown. Engines that ask one
+            group at a time may have a group without any.
 
         Raises:
-            InputError: no rollout at all has a score of that name.
+            InputError: no rollout has a score of that name, None counting as one, and no rollout
+                had one in an earlier call.
         """
         values = list(rewards)
         if self.correctness is not None:
             values = [names.get(self.correctness) for names in named]
-            if values and not any(self.correctness in names for names in named):
+            if any(self.correctness in names for names in named):
+                self._seen.add(self.correctness)
+            if values and self.correctness not in self._seen:
                 there = ", ".join(sorted({repr(name) for names in named for name in names}))
                 raise InputError(
                     f"correctness is {self.correctness!r}; expected a reward or metric that the "
