@@ -101,8 +101,13 @@ def test_wrong_options_are_refused(options, message):
 
 def test_what_cannot_work_says_so_before_the_run():
     assert Settings(by_id).tried().credit is by_id
-    with pytest.raises(InputError, match="the step is not known"):
-        Settings({"estimator": "paper", "transforms": [{"decayed": 10}]}).tried()
+    scaled = {"estimator": "paper", "transforms": [{"decayed": 10}, {"scaled": 2}]}
+    assert Settings(scaled).tried(step=0).estimator.needs_step
+    for credit, name in (
+        (scaled, "step"), ("advantage-reweighting", "log_probs"), ("entropy-weights", "entropies"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=f"needs {name}, and this trainer hands none over"):
+            Settings(credit).tried()
     with pytest.raises(InputError, match="shape"):
         Settings(lambda token_ids, mask, correct, groups: np.zeros(3)).tried()
 

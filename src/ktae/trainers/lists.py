@@ -72,7 +72,20 @@ class Settings:
         return cls(**options)
 
     def tried(self, *, step: int | None = None) -> Settings:
-        """Itself, after two rollouts of one token: what cannot work says so before the run."""
+        """Itself, after two rollouts of one token: what cannot work says so before the run.
+
+        Raises:
+            InputError: the estimator needs what the engine does not hand over: anything of the
+                policy, or the step, where that is None.
+        """
+        missing = sorted(self.estimator.needs_policy)
+        if self.estimator.needs_step and step is None:
+            missing.append("step")
+        for name in missing:
+            raise InputError(
+                f"credit is {self.estimator}, which needs {name}, and this trainer hands none "
+                "over; expected an estimator that needs none"
+            )
         credit_of([Rollout([0], "", 1.0), Rollout([1], "", 0.0)], self, step=step)
         return self
 

@@ -49,7 +49,7 @@ def post_process_rewards(
     Raises:
         InputError: an option is wrong, a setting would erase the credit, or a sample has no group.
     """
-    settings = Settings.of(getattr(args, "ktae", None) or {})
+    settings = Settings.of(getattr(args, "ktae", None) or {}).tried()
     _check(args)
     raw = [float(sample.get_reward_value(args)) for sample in samples]
     masks = [_mask(sample) for sample in samples]
