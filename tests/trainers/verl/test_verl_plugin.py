@@ -194,9 +194,9 @@ def test_the_old_trainer_refuses_what_needs_more_than_it_has(verl):
 
     decayed = {"estimator": "paper", "transforms": [{"decayed": 200}]}
     for credit, name in ((decayed, "step"), ({"estimator": "entropy-weights"}, "entropies")):
+        config = configuration("ktae", "sync")
+        config.algorithm.credit = credit
         with pytest.raises(InputError, match=f"needs {name}, which verl's old trainer"):
-            config = configuration("ktae", "sync")
-            config.algorithm.credit = credit
             RayPPOTrainer(config)
 
 
