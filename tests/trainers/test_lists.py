@@ -124,6 +124,7 @@ def test_a_tokenizer_is_loaded_once_in_a_process(tmp_path):
 
 def test_spread():
     assert spread([1.0, 2.0], [0, 1, 0, 1]) == [0.0, 1.0, 0.0, 2.0]
+    assert math.isnan(spread([math.nan], [0, 1])[1])  # the mask is not to blame
     for values, mask in (([1.0], [1, 1]), ([1.0, 2.0], [1, 0])):
         with pytest.raises(InputError, match="one credit for each of the"):
             spread(values, mask)

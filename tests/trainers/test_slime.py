@@ -209,6 +209,14 @@ def test_samples_of_one_rollout_are_one_rollout():
         assert values - advantage == pytest.approx(np.array(credit), abs=1e-6)
 
 
+@pytest.mark.parametrize("reward", [None, float("nan")])
+def test_a_sample_without_a_reward_is_named(reward):
+    samples = eight(DocumentedSample)
+    samples[5].reward = reward
+    with pytest.raises(InputError, match=f"sample 5 has the reward {reward}; expected a number"):
+        post_process_rewards(arguments(), samples)
+
+
 def test_removed_samples_have_no_tokens():
     samples = eight(DocumentedSample)
     samples[1].remove_sample = True

@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 import itertools
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -212,14 +212,14 @@ def spread(values: Iterable[float], mask: Sequence[Any]) -> list[float]:
     Raises:
         InputError: there is not one value for each of those positions.
     """
-    rest: Iterator[float] = iter(values)
-    placed = [next(rest, float("nan")) if counts else 0.0 for counts in mask]
-    if any(value != value for value in placed) or next(rest, None) is not None:
+    given, n = list(values), sum(map(bool, mask))
+    if len(given) != n:
         raise InputError(
-            f"expected one credit for each of the {sum(map(bool, mask))} tokens that the policy "
-            "wrote; the mask is not that of the rollout the credit was computed for"
+            f"expected one credit for each of the {n} tokens that the policy wrote, and there are "
+            f"{len(given)}; the mask is not that of the rollout the credit was computed for"
         )
-    return placed
+    rest = iter(given)
+    return [next(rest) if counts else 0.0 for counts in mask]
 
 
 def one_of(name: str, value: Any, allowed: Sequence[Any], why: str = "") -> None:
