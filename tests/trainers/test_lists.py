@@ -70,6 +70,15 @@ def test_scores_by_name():
         Settings(correctness="wrong").scores([9, 9, 9], named)
 
 
+def test_a_group_may_be_without_any_score_of_that_name():
+    """prime-rl and Trinity ask one group at a time."""
+    settings = Settings(correctness="right")
+    assert math.isnan(settings.scores([9], [{"right": None}])[0])  # the name is known
+    assert settings.scores([9, 9], [{"right": 1}, {}])[0] == 1.0
+    for named in ([{"length": 5}, {}], [{}, {}]):
+        assert all(map(math.isnan, settings.scores([9, 9], named)))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -92,14 +101,30 @@ def test_wrong_options_are_refused(options, message):
 
 def test_what_cannot_work_says_so_before_the_run():
     assert Settings(by_id).tried().credit is by_id
-    with pytest.raises(InputError, match="the step is not known"):
-        Settings({"estimator": "paper", "transforms": [{"decayed": 10}]}).tried()
+    scaled = {"estimator": "paper", "transforms": [{"decayed": 10}, {"scaled": 2}]}
+    assert Settings(scaled).tried(step=0).estimator.needs_step
+    for credit, name in (
+        (scaled, "step"), ("advantage-reweighting", "log_probs"), ("entropy-weights", "entropies"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=f"needs {name}, and this trainer hands none over"):
+            Settings(credit).tried()
     with pytest.raises(InputError, match="shape"):
         Settings(lambda token_ids, mask, correct, groups: np.zeros(3)).tried()
 
 
+def test_a_tokenizer_is_loaded_once_in_a_process(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers", reason="it saves a tokenizer")
+    words = {"a": 0, "b": 1}
+    tokenizers.Tokenizer(tokenizers.models.WordLevel(words)).save(str(tmp_path / "tokenizer.json"))
+    credit = {"estimator": "calibrated", "transforms": [{"over-units": "word"}]}
+    of_one_run = Settings(credit, tokenizer=str(tmp_path)).vocabulary()
+    assert of_one_run is not None
+    assert Settings(credit, tokenizer=str(tmp_path)).vocabulary() is of_one_run
+
+
 def test_spread():
     assert spread([1.0, 2.0], [0, 1, 0, 1]) == [0.0, 1.0, 0.0, 2.0]
+    assert math.isnan(spread([math.nan], [0, 1])[1])  # the mask is not to blame
     for values, mask in (([1.0], [1, 1]), ([1.0, 2.0], [1, 0])):
         with pytest.raises(InputError, match="one credit for each of the"):
             spread(values, mask)

@@ -133,6 +133,18 @@ SPLIT = [[1, 2, 4, 7], [0, 3, 5, 6]]
 """What slime's scheduler made of two groups of four: neither rank has a whole one."""
 
 
+@pytest.mark.parametrize(
+    ("credit", "name"),
+    [
+        ({"estimator": "paper", "transforms": [{"decayed": 200}]}, "step"),
+        ("advantage-reweighting", "log_probs"),
+    ],
+)
+def test_what_slime_does_not_hand_over_is_refused(credit, name):
+    with pytest.raises(InputError, match=f"needs {name}, and this trainer hands none over"):
+        post_process_rewards(arguments(ktae={"credit": credit}), [])
+
+
 @pytest.mark.parametrize("partitions", [WHOLE, SPLIT], ids=["one rank", "two ranks"])
 def test_the_credit_of_a_token_is_at_that_token(sample_class, partitions):
     samples = eight(sample_class)
@@ -195,6 +207,14 @@ def test_samples_of_one_rollout_are_one_rollout():
     for places, credit, advantage in zip(pairs, expected, base, strict=True):
         values = np.concatenate([found[i].numpy() for i in places])
         assert values - advantage == pytest.approx(np.array(credit), abs=1e-6)
+
+
+@pytest.mark.parametrize("reward", [None, float("nan")])
+def test_a_sample_without_a_reward_is_named(reward):
+    samples = eight(DocumentedSample)
+    samples[5].reward = reward
+    with pytest.raises(InputError, match=f"sample 5 has the reward {reward}; expected a number"):
+        post_process_rewards(arguments(), samples)
 
 
 def test_removed_samples_have_no_tokens():

@@ -3,6 +3,7 @@
 import asyncio
 import importlib.util
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -242,6 +243,24 @@ def test_tokens_by_node():
     nodes = [([1, 2], [False, True]), ([3], [False]), ([4, 5], [True, True])]
     assert sampled(nodes) == [2, 4, 5]
     assert by_node([0.1, 0.2, 0.3], nodes) == [[0.1], [], [0.2, 0.3]]
+
+
+def test_a_group_without_any_verdict_gets_no_credit():
+    """prime-rl scores one group at a time; stand-ins, so that it runs everywhere."""
+
+    def unknown(ids):
+        own = SimpleNamespace(token_ids=ids, mask=[True] * len(ids), advantages=[0.5] * len(ids))
+        metrics = {}
+        return SimpleNamespace(
+            nodes=[own], metrics=metrics, rewards={"right": None}, reward=0.0,
+            agent=SimpleNamespace(name="agent"), record_metrics=metrics.update,
+        )  # fmt: skip
+
+    pytest.importorskip("torch", reason="metrics are computed with torch")
+    traces = [unknown([5, 6]), unknown([5, 7])]
+    add_credit(traces, Settings(correctness="right"))
+    assert [one.nodes[0].advantages for one in traces] == [[0.5, 0.5]] * 2
+    assert traces[0].metrics["credit/unknown"] == 1.0
 
 
 def scored(algorithm_class, config, episodes):

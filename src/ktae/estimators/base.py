@@ -71,6 +71,11 @@ class Estimator(abc.ABC):
         return frozenset()
 
     @property
+    def needs_step(self) -> bool:
+        """Whether it looks at the number of training steps done before."""
+        return False
+
+    @property
     def on_host(self) -> bool:
         """Whether it takes arrays in the host's memory alone; tensors are brought there."""
         return False

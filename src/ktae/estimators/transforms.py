@@ -56,6 +56,11 @@ class Transform(Estimator):
         return self.inner.needs_policy
 
     @property
+    def needs_step(self) -> bool:
+        """The wrapped estimator's."""
+        return self.inner.needs_step
+
+    @property
     def on_host(self) -> bool:
         """The wrapped estimator's."""
         return self.inner.on_host
@@ -194,6 +199,11 @@ class Decayed(Transform):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "steps", require_integer("steps", self.steps, 1))
+
+    @property
+    def needs_step(self) -> bool:
+        """The weight of a step follows from its number."""
+        return True
 
     def credit(self, batch: AnyBatch, weight: float = 1.0) -> Array:
         """See `Estimator.credit`."""

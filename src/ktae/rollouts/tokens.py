@@ -66,6 +66,12 @@ def load_tokenizer(name: str) -> Any:
         ) from None
 
 
+@functools.cache
+def kept_tokenizer(name: str) -> Any:
+    """What `load_tokenizer` gives, loaded once in a process: for code that asks at every step."""
+    return load_tokenizer(name)
+
+
 def inner_tokenizer(tokenizer: Any) -> Any:
     """The `tokenizers.Tokenizer` inside a tokenizer of transformers; one as such is returned."""
     inner = getattr(tokenizer, "backend_tokenizer", tokenizer)

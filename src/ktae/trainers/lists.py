@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 import itertools
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,6 +40,9 @@ class Settings:
     tokenizer: Any = None
     """The tokenizer, or its folder or hub name, for estimators that look at the tokens' texts."""
     estimator: Estimator = dataclasses.field(init=False, repr=False, compare=False)
+    _seen: set[str] = dataclasses.field(
+        init=False, repr=False, compare=False, default_factory=set
+    )  # `correctness`, once a rollout had a score of that name
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "estimator", as_estimator(self.credit, "credit"))
@@ -69,7 +72,20 @@ class Settings:
         return cls(**options)
 
     def tried(self, *, step: int | None = None) -> Settings:
-        """Itself, after two rollouts of one token: what cannot work says so before the run."""
+        """Itself, after two rollouts of one token: what cannot work says so before the run.
+
+        Raises:
+            InputError: the estimator needs what the engine does not hand over: anything of the
+                policy, or the step, where that is None.
+        """
+        missing = sorted(self.estimator.needs_policy)
+        if self.estimator.needs_step and step is None:
+            missing.append("step")
+        for name in missing:
+            raise InputError(
+                f"credit is {self.estimator}, which needs {name}, and this trainer hands none "
+                "over; expected an estimator that needs none"
+            )
         credit_of([Rollout([0], "", 1.0), Rollout([1], "", 0.0)], self, step=step)
         return self
 
@@ -81,15 +97,19 @@ class Settings:
             named: each rollout's rewards and metrics by name.
 
         Returns:
-            NaN where a rollout has no such score: its correctness is unknown.
+            NaN where a rollout has no such score: its correctness is unknown. Engines that ask one
+            group at a time may have a group without any.
 
         Raises:
-            InputError: no rollout at all has a score of that name.
+            InputError: no rollout has a score of that name, None counting as one, and no rollout
+                had one in an earlier call.
         """
         values = list(rewards)
         if self.correctness is not None:
             values = [names.get(self.correctness) for names in named]
-            if values and not any(self.correctness in names for names in named):
+            if any(self.correctness in names for names in named):
+                self._seen.add(self.correctness)
+            if values and self.correctness not in self._seen:
                 there = ", ".join(sorted({repr(name) for names in named for name in names}))
                 raise InputError(
                     f"correctness is {self.correctness!r}; expected a reward or metric that the "
@@ -101,10 +121,10 @@ class Settings:
         """The tokens' texts, where the estimator looks at them."""
         if not self.estimator.needs_vocabulary:
             return None
-        from ktae.rollouts.tokens import load_tokenizer, vocabulary
+        from ktae.rollouts.tokens import kept_tokenizer, vocabulary
 
         given = self.tokenizer
-        return vocabulary(load_tokenizer(given) if isinstance(given, str) else given)
+        return vocabulary(kept_tokenizer(given) if isinstance(given, str) else given)
 
 
 class Rollout(NamedTuple):
@@ -168,8 +188,8 @@ def credit_of(
     scores = np.array([rollout.score for rollout in rollouts], dtype=np.float64)
     correct = np.where(np.isnan(scores), np.nan, scores > settings.threshold)
     evidence = correct if settings.estimator.score_range is None else scores
-    texts = settings.vocabulary()
     started = time.perf_counter()
+    texts = settings.vocabulary()
     credit = token_credit(
         ids, mask, evidence, groups, settings.estimator,
         backend=settings.backend, vocabulary=texts, step=step,
@@ -192,14 +212,14 @@ def spread(values: Iterable[float], mask: Sequence[Any]) -> list[float]:
     Raises:
         InputError: there is not one value for each of those positions.
     """
-    rest: Iterator[float] = iter(values)
-    placed = [next(rest, float("nan")) if counts else 0.0 for counts in mask]
-    if any(value != value for value in placed) or next(rest, None) is not None:
+    given, n = list(values), sum(map(bool, mask))
+    if len(given) != n:
         raise InputError(
-            f"expected one credit for each of the {sum(map(bool, mask))} tokens that the policy "
-            "wrote; the mask is not that of the rollout the credit was computed for"
+            f"expected one credit for each of the {n} tokens that the policy wrote, and there are "
+            f"{len(given)}; the mask is not that of the rollout the credit was computed for"
         )
-    return placed
+    rest = iter(given)
+    return [next(rest) if counts else 0.0 for counts in mask]
 
 
 def one_of(name: str, value: Any, allowed: Sequence[Any], why: str = "") -> None:

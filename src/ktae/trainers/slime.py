@@ -47,11 +47,12 @@ def post_process_rewards(
     rollout advantages are those of slime's flags, over each `group_index`.
 
     Raises:
-        InputError: an option is wrong, a setting would erase the credit, or a sample has no group.
+        InputError: an option is wrong, a setting would erase the credit, slime lacks what the
+            estimator needs, or a sample has no group or no reward.
     """
-    settings = Settings.of(getattr(args, "ktae", None) or {})
+    settings = Settings.of(getattr(args, "ktae", None) or {}).tried()
     _check(args)
-    raw = [float(sample.get_reward_value(args)) for sample in samples]
+    raw = [_reward(args, place, sample) for place, sample in enumerate(samples)]
     masks = [_mask(sample) for sample in samples]
     rollouts: dict[Any, list[int]] = {}  # the places of each rollout's samples
     for place, sample in enumerate(samples):
@@ -115,6 +116,13 @@ def _check(args: Any) -> None:
     one_of("--normalize-advantages", args.normalize_advantages, (False,), whitens)
     one_of("--use-opsm", args.use_opsm, (False,), "which masks by a whole sequence's ratio")
     one_of("--custom-advantage-function-path", args.custom_advantage_function_path, (HOOK,))
+
+
+def _reward(args: Any, place: int, sample: Any) -> float:
+    reward = sample.get_reward_value(args)
+    if reward is None or reward != reward:
+        raise InputError(f"sample {place} has the reward {reward}; expected a number")
+    return float(reward)
 
 
 def _mask(sample: Any) -> list[int]:

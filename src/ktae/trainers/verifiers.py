@@ -64,7 +64,7 @@ def add_credit(traces: Sequence[Any], settings: Settings, *, step: int | None = 
     prime-rl shows with those of the environment. Nodes without advantages count as 0.
     """
     named = [
-        trace.metrics | {name: r.score for name, r in trace.rewards.items() if r is not None}
+        trace.metrics | {name: None if r is None else r.score for name, r in trace.rewards.items()}
         for trace in traces
     ]
     scores = settings.scores([trace.reward for trace in traces], named)

@@ -261,6 +261,8 @@ def test_verl_s_own_trainer_mode_is_refused_but_not_its_old_trainer():
         composed(demo(credit="paper"), **{"trainer.v1.trainer_mode": "sync"})
     old = {"trainer.v1.trainer_mode": "sync", "trainer.use_v1": False}
     assert composed(demo(credit="paper"), **old).algorithm.adv_estimator == "ktae"
+    with pytest.raises(InputError, match="needs entropies, which verl's old trainer"):
+        composed(demo(credit="entropy-weights"), **old)
 
 
 @pytest.mark.parametrize("key", ["custom_reward_function.path", "reward_model.reward_manager"])

@@ -188,6 +188,18 @@ def test_what_the_driver_cannot_do_is_refused_before_it_starts(verl, monkeypatch
     options.from_algorithm(OmegaConf.create({"ktae": given}))
 
 
+def test_the_old_trainer_refuses_what_needs_more_than_it_has(verl):
+    """At its first advantages it would fail too, after a batch was sampled."""
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+
+    decayed = {"estimator": "paper", "transforms": [{"decayed": 200}]}
+    for credit, name in ((decayed, "step"), ({"estimator": "entropy-weights"}, "entropies")):
+        config = configuration("ktae", "sync")
+        config.algorithm.credit = credit
+        with pytest.raises(InputError, match=f"needs {name}, which verl's old trainer"):
+            RayPPOTrainer(config)
+
+
 @pytest.mark.parametrize("loss", ["vanilla", "gspo", "sapo", "cispo", "geo_mean"])
 def test_a_loss_that_averages_advantages_is_refused(verl, loss):
     """The refusal is right: with verl's own losses, credit moved between tokens of equal

@@ -51,7 +51,7 @@ def advantages_of(monkeypatch):
     from verl.trainer.ppo.v1 import get_trainer_cls
     from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-    def compute(rows, estimator, **credit):
+    def compute(rows, estimator, *, padding=(), **credit):
         put = {}
 
         def get(keys, partition_id, select_fields):
@@ -75,7 +75,8 @@ def advantages_of(monkeypatch):
         )
         trainer.global_steps = 1
         metrics = {}
-        batch = transfer_queue.KVBatchMeta(list(rows), [{} for _ in rows], "train")
+        tags = [{"is_padding": True} if key in padding else {} for key in rows]
+        batch = transfer_queue.KVBatchMeta(list(rows), tags, "train")
         trainer._compute_advantage(batch, metrics)
         width = max(len(row) for row in put.values())
         return {key: padded(row, width, torch) for key, row in put.items()}, metrics
@@ -152,6 +153,33 @@ def test_one_output_a_session_needs_nothing_of_this(advantages_of):
         wanted = by_verl[key] + credit[key][: len(used[key])]
         np.testing.assert_allclose(used[key], wanted, atol=1e-5)
     assert "credit/intermediate_outputs" not in metrics
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_padding_rows_count_in_no_metric(advantages_of, outputs):
+    """verl copies the first row, with its verdict, and masks the copy throughout."""
+    import torch
+
+    rows = rows_of(outputs)
+    first = next(iter(rows.values()))
+    zero = {"response_mask": torch.zeros(1, dtype=torch.int64), "rm_scores": torch.zeros(1)}
+    copied = first | zero | {"uid": "pad", "responses": torch.zeros(1, dtype=torch.int64)}
+    padding = {f"pad_{i}_0": copied for i in range(18)}
+    used, metrics = advantages_of(rows | padding, "ktae", padding=padding)
+    alone, wanted = advantages_of(rows, "ktae")
+    del metrics["credit/seconds"], wanted["credit/seconds"]
+    assert metrics == pytest.approx(wanted)
+    for key in rows:
+        np.testing.assert_array_equal(used[key], alone[key])
+    assert not any(used[key].any() for key in padding)
+
+
+def test_a_rollout_that_was_rejected_whole_still_counts(advantages_of):
+    rows = rows_of(outputs=1)
+    rejected = next(iter(rows.values()))
+    rejected["response_mask"] = 0 * rejected["response_mask"]
+    accuracy = np.mean([row["extra_fields"]["reward_extra_info"]["acc"] for row in rows.values()])
+    assert advantages_of(rows, "ktae")[1]["credit/correct"] == pytest.approx(accuracy)
 
 
 @pytest.mark.parametrize("key", ["uid", "uid_0", "uid_0_x", "uid_0_"])

@@ -79,10 +79,11 @@ def _of_sessions(
         acc=None if rollouts.acc is None else rollouts.acc[rows],
         policy={name: of[last.to(of.device)] for name, of in rollouts.policy.items()},
         last_outputs=None,
+        padding=None if rollouts.padding is None else rollouts.padding[rows],
     )
     base, credit = _base_and_credit(of_last, rewards[last], mask[last], index[rows], config)
     rollouts.metrics |= of_last.metrics
-    rollouts.metrics[f"{PREFIX}intermediate_outputs"] = 1 - len(rows) / len(mask)
+    rollouts.metrics[f"{PREFIX}intermediate_outputs"] = _intermediate(rollouts, rows)
     rollouts.sums = of_last.sums
     advantages = over_outputs(base, mask[last], torch.from_numpy(session).to(mask.device), mask)
     advantages[last] += credit
@@ -114,11 +115,30 @@ def _base_and_credit(
         rollouts.token_ids, mask, torch.from_numpy(evidence), torch.from_numpy(correct),
         torch.from_numpy(groups), credit, slice(None),
     )  # fmt: skip
-    rollouts.metrics |= step_metrics(seen, base, chosen.estimator)
+    rollouts.metrics |= step_metrics(*_without_padding(seen, base, rollouts), chosen.estimator)
     rollouts.metrics[f"{PREFIX}seconds"] = seconds
     if rollouts.wants_sums:
         rollouts.sums = token_sums(seen)
     return base, credit
+
+
+def _intermediate(rollouts: Rollouts, last: np.ndarray) -> float:
+    """The share of outputs that are not their session's last; padding counts as neither."""
+    rows = np.arange(len(rollouts.token_ids))
+    if rollouts.padding is not None:
+        rows, last = (some[~rollouts.padding[some]] for some in (rows, last))
+    return 1 - len(last) / len(rows)
+
+
+def _without_padding(
+    seen: Seen, base: torch.Tensor, rollouts: Rollouts
+) -> tuple[Seen, torch.Tensor]:
+    """What the metrics count: verl's padding has the verdict of the row that it was copied from."""
+    if rollouts.padding is None:
+        return seen, base
+    kept = torch.from_numpy(~rollouts.padding)
+    *arrays, base = (x[kept.to(x.device)] for x in (*seen[:-1], base))
+    return Seen(*arrays, own=slice(None)), base  # type: ignore[misc]
 
 
 def _of_policy(rollouts: Rollouts, estimator: Estimator) -> dict[str, torch.Tensor]:

@@ -20,8 +20,8 @@ def compose(settings: Overrides) -> Any:
     Raises:
         InputError: verl is absent or of another version; a key is unknown to it (the nearest known
             one is named) or, given as new, is there already; an option of `algorithm.credit` is
-            unknown; the estimator is `ktae` and the trainer mode is not one of its own, or the loss
-            averages advantages.
+            unknown; the estimator is `ktae` and the trainer mode is not one of its own, the loss
+            averages advantages, or the old trainer lacks what the estimator needs.
     """
     versions.require()
     from hydra import compose as hydra_compose
@@ -34,13 +34,15 @@ def compose(settings: Overrides) -> Any:
             config = hydra_compose("ppo_trainer", overrides=arguments(settings))
         except HydraException as error:
             raise InputError(f"verl refuses an override: {one_line(error, 2000)}") from None
-    options.from_algorithm(config.algorithm)
+    chosen = options.from_algorithm(config.algorithm)
     mode = config.trainer.v1.trainer_mode
     is_ktae = config.algorithm.adv_estimator == names.ESTIMATOR
     if is_ktae and config.trainer.use_v1 and mode not in names.MODES:
         raise InputError(names.without_mode(mode))
     if is_ktae:
         options.check_loss(config)
+    if is_ktae and not config.trainer.use_v1:
+        options.check_old_trainer(chosen)
     return config
 
 

@@ -30,6 +30,8 @@ class Rollouts:
     """`log_probs` and `entropies`, (B, T), where verl has them."""
     last_outputs: np.ndarray | None = None
     """(B,) the row of the last output of each row's session; None: each session has one output."""
+    padding: np.ndarray | None = None
+    """(B,) which rows verl filled the batch up with, for the metrics to leave out; None: none."""
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     """Filled in by the estimator."""
     wants_sums: bool = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
 from ktae.backends import BACKENDS
@@ -11,7 +10,8 @@ from ktae.batch import Vocabulary
 from ktae.credit import check_threshold
 from ktae.errors import InputError
 from ktae.estimators import Estimator, from_section, preset
-from ktae.rollouts.tokens import load_tokenizer, vocabulary
+from ktae.rollouts.tokens import kept_tokenizer, vocabulary
+from ktae.trainers.verl.names import MODES
 
 BASES = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized")
 """Rollout advantages of verl that the credit can be added to."""
@@ -59,6 +59,24 @@ def from_algorithm(algorithm: Any) -> Options:
 
 LOSS_MODE = "actor_rollout_ref.actor.policy_loss.loss_mode"
 """Where verl's configuration names the policy loss."""
+
+
+def check_old_trainer(options: Options) -> None:
+    """Refuse what verl's old trainer (`trainer.use_v1=False`) does not hand over.
+
+    Raises:
+        InputError: the estimator needs entropies, of which it keeps the mean alone, or the step.
+    """
+    estimator = options.estimator
+    missing = ["entropies"] if "entropies" in estimator.needs_policy else []
+    if estimator.needs_step:
+        missing.append("step")
+    for name in missing:
+        raise InputError(
+            f"algorithm.credit: {estimator} needs {name}, which verl's old trainer "
+            f"(trainer.use_v1=False) does not hand over; expected trainer.v1.trainer_mode="
+            f"{MODES[0]} with trainer.use_v1=True, or another estimator"
+        )
 
 
 def check_loss(config: Any) -> None:
@@ -111,7 +129,6 @@ def check_here(options: Options) -> None:
         tokenizer_named(options.tokenizer)
 
 
-@functools.cache
 def tokenizer_named(name: str) -> Any:
     """The tokenizer of `algorithm.credit.tokenizer`, loaded once.
 
@@ -119,7 +136,7 @@ def tokenizer_named(name: str) -> Any:
         InputError: it cannot be loaded.
     """
     try:
-        return load_tokenizer(name)
+        return kept_tokenizer(name)
     except InputError as error:
         raise InputError(f"algorithm.credit.tokenizer: {error}") from None
 

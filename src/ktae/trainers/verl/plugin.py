@@ -76,30 +76,34 @@ def _add_trainers(v1: ModuleType) -> None:
     _check_first(v1.PPOTrainer, needed=KTAETrainer)
 
 
-def _check_first(trainer: Any, needed: type | None = None) -> None:
+def _check_first(trainer: Any, needed: type | None) -> None:
     """Let verl's trainers refuse at once what they cannot do, under their own names too.
 
     Left alone they would fail as well, but at the first rewards and advantages: after the models
-    are loaded and a batch is sampled.
+    are loaded and a batch is sampled. None for `needed`: it is the old trainer.
     """
     start = trainer.__init__
 
     @functools.wraps(start)
     def __init__(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
-        _check(config, has_token_ids=needed is None or isinstance(self, needed))
+        has_token_ids = needed is None or isinstance(self, needed)
+        _check(config, has_token_ids=has_token_ids, is_old=needed is None)
         start(self, config, *args, **kwargs)
 
     trainer.__init__ = __init__
 
 
-def _check(config: Any, *, has_token_ids: bool) -> None:
+def _check(config: Any, *, has_token_ids: bool, is_old: bool) -> None:
     """Raise an InputError for a configuration that would fail later."""
     if config.algorithm.adv_estimator == ESTIMATOR:
         if not has_token_ids:
             raise InputError(without_mode(config.trainer.v1.trainer_mode))
         from ktae.trainers.verl import options
 
-        options.check_here(options.from_algorithm(config.algorithm))
+        chosen = options.from_algorithm(config.algorithm)
+        if is_old:
+            options.check_old_trainer(chosen)
+        options.check_here(chosen)
         options.check_loss(config)
     function = (config.get("reward") or {}).get("custom_reward_function") or {}
     is_demo = "max_response_length" in (function.get("reward_kwargs") or {})
@@ -112,7 +116,7 @@ def _check(config: Any, *, has_token_ids: bool) -> None:
 def _wrap_old_trainer(ray_trainer: Any) -> None:
     """The trainer of `trainer.use_v1=False` calls `compute_advantage`, and `compute_data_metrics`
     later in the same step, by this module's names."""
-    _check_first(ray_trainer.RayPPOTrainer)
+    _check_first(ray_trainer.RayPPOTrainer, needed=None)
     advantages, measure = ray_trainer.compute_advantage, ray_trainer.compute_data_metrics
     of_this_step: dict[str, float] = {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 import transfer_queue as tq
 from omegaconf import open_dict
@@ -80,6 +81,8 @@ def _fetch(batch: Any, step: int, needs: frozenset[str]) -> Rollouts:
         if FIELDS[name] in data:
             rollouts.policy[name] = data[FIELDS[name]].to_padded_tensor(0)
     rollouts.last_outputs = last_outputs(batch.keys)
+    padding = np.array([tag.get("is_padding", False) for tag in batch.tags], dtype=bool)
+    rollouts.padding = padding if padding.any() else None
     return rollouts
 
 
