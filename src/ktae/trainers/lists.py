@@ -200,6 +200,17 @@ def credit_of(
     return Credited(lists, rollouts, arrays, settings.estimator, seconds)
 
 
+def number_of(place: int, reward: Any) -> float:
+    """The reward of the sample with that number.
+
+    Raises:
+        InputError: it is None or NaN.
+    """
+    if reward is None or reward != reward:
+        raise InputError(f"sample {place} has the reward {reward}; expected a number")
+    return float(reward)
+
+
 def cut(values: Sequence[float], lengths: Iterable[int]) -> list[list[float]]:
     """The values in consecutive parts of these lengths, which make up all of them."""
     ends = list(itertools.accumulate(lengths, initial=0))

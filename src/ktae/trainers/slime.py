@@ -19,7 +19,7 @@ import numpy as np
 
 from ktae.errors import InputError
 from ktae.rollout_advantages import rollout_advantages
-from ktae.trainers.lists import Rollout, Settings, credit_of, cut, one_of, spread
+from ktae.trainers.lists import Rollout, Settings, credit_of, cut, number_of, one_of, spread
 
 HOOK = "ktae.trainers.slime.token_advantages"
 ESTIMATORS = ("grpo", "cispo")
@@ -47,12 +47,11 @@ def post_process_rewards(
     rollout advantages are those of slime's flags, over each `group_index`.
 
     Raises:
-        InputError: an option is wrong, a setting would erase the credit, slime lacks what the
-            estimator needs, or a sample has no group or no reward.
+        InputError: an option or a setting is refused, or a sample lacks its group or its reward.
     """
     settings = Settings.of(getattr(args, "ktae", None) or {}).tried()
     _check(args)
-    raw = [_reward(args, place, sample) for place, sample in enumerate(samples)]
+    raw = [number_of(place, sample.get_reward_value(args)) for place, sample in enumerate(samples)]
     masks = [_mask(sample) for sample in samples]
     rollouts: dict[Any, list[int]] = {}  # the places of each rollout's samples
     for place, sample in enumerate(samples):
@@ -116,13 +115,6 @@ def _check(args: Any) -> None:
     one_of("--normalize-advantages", args.normalize_advantages, (False,), whitens)
     one_of("--use-opsm", args.use_opsm, (False,), "which masks by a whole sequence's ratio")
     one_of("--custom-advantage-function-path", args.custom_advantage_function_path, (HOOK,))
-
-
-def _reward(args: Any, place: int, sample: Any) -> float:
-    reward = sample.get_reward_value(args)
-    if reward is None or reward != reward:
-        raise InputError(f"sample {place} has the reward {reward}; expected a number")
-    return float(reward)
 
 
 def _mask(sample: Any) -> list[int]:
