@@ -62,7 +62,11 @@ print(found)  # so that it is known to be watched
 @pytest.mark.slow
 def test_answers_are_not_run(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-B", "-c", GRADE], cwd=tmp_path, capture_output=True, text=True, timeout=500
+        [sys.executable, "-B", "-c", GRADE],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=500,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["104 []", "['compile']"]
