@@ -68,6 +68,7 @@ def test_the_page_says_what_it_cannot(meta, open_page, tmp_path, rows, title):
         assert len(page.locator("main").inner_text()) > 40
 
 
+@pytest.mark.slow
 def test_nothing_is_said_of_a_whole_dump(run_folder):
     dump = inputs.load([run_folder])
     notes = json.loads(unpack(contents(dump).blocks["meta"]))["notes"]
@@ -202,6 +203,7 @@ def test_advantages_that_a_dump_lacks_are_not_made_up(meta):
     assert "Rollout advantages are computed here" not in notes
 
 
+@pytest.mark.slow
 def test_sample_says_so(meta, tmp_path):
     rows = [row | {"group": group} for group in range(20) for row in ROLLOUTS]
     whole, part = meta(rows), meta(rows, max_tokens=200)
@@ -213,6 +215,7 @@ def test_sample_says_so(meta, tmp_path):
     assert len(part["rollouts"]["length"]) == 4 * sum(part["groups"]["shown"])
 
 
+@pytest.mark.slow
 def test_a_page_of_so_many_groups_counts_them_all(tmp_path):
     rows = [row | {"group": group} for group in range(20) for row in ROLLOUTS]
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
