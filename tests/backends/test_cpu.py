@@ -29,9 +29,7 @@ def test_fillings_are_numbered_anew_in_a_cleared_table() -> None:
     assert stamps == [1 + g % 7 for g in range(20)]
 
 
-@pytest.mark.parametrize(
-    "estimator", ["paper", pytest.param("calibrated", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("estimator", ["paper", pytest.param("calibrated", marks=pytest.mark.slow)])
 def test_pairs_that_other_groups_computed(estimator: str) -> None:
     """Small groups, whose pairs are kept, and large ones, whose pairs are not, in turns. Each gets
     what it gets alone, also where short rollouts hold too few tokens to remember a pair."""
