@@ -220,7 +220,7 @@ def _compare(
 
 
 def _p_value(sides: list[tuple[int, int, int, int]]) -> float:
-    """Of the problems' differences; for each problem correct and samples of A, the same of B."""
+    """Two-sided, from each problem's correct answers and samples: of A, then of B."""
     if any(n_a != n_b for _, n_a, _, n_b in sides):
         return pooled_p_value(sides)
     common = math.lcm(*(n for _, n, _, _ in sides))

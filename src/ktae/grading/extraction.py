@@ -117,16 +117,7 @@ def last_boxed(response: str) -> str | None:
     A box around boxes is one box; its content comes without the inner ones' `\boxed`. A box that
     the response's end cuts off is none.
     """
-    opened: list[int] = []  # for each open brace where its content starts, -1 if it is no box
-    found = None
-    for match in _BRACES.finditer(response):
-        token = match.group()
-        if token.endswith("{") and len(token) != 2:
-            opened.append(match.end() if len(token) > 1 else -1)
-        elif token == "}" and opened:
-            start = opened.pop()
-            if start >= 0 and _NOT_BLANK.search(response, start, match.start()):
-                found = (start, match.start())
+    found, _ = _boxes(response)
     bare = None
     for match in _BARE_BOX.finditer(response):
         bare = match
@@ -135,17 +126,24 @@ def last_boxed(response: str) -> str | None:
     return None if found is None else _without_boxes(response[found[0] : found[1]]).strip()
 
 
-def _before_a_cut_off_box(response: str) -> str:
-    """The response up to the first box that its end cuts off: `4` may have become `42` in it."""
-    opened: list[int] = []  # for each open brace where its box starts, -1 if it is none
+def _boxes(response: str) -> tuple[tuple[int, int] | None, int | None]:
+    """Where the content of the last complete, non-empty box is, and the first cut-off box."""
+    opened: list[re.Match[str] | None] = []  # for each open brace its box, None if it is no box
+    found = None
     for match in _BRACES.finditer(response):
         token = match.group()
-        if token == "}":
-            if opened:
-                opened.pop()
-        elif token.endswith("{") and len(token) != 2:
-            opened.append(match.start() if len(token) > 1 else -1)
-    cut = next((start for start in opened if start >= 0), None)
+        if token.endswith("{") and len(token) != 2:
+            opened.append(match if len(token) > 1 else None)
+        elif token == "}" and opened:
+            box = opened.pop()
+            if box and _NOT_BLANK.search(response, box.end(), match.start()):
+                found = (box.end(), match.start())
+    return found, next((box.start() for box in opened if box), None)
+
+
+def _before_a_cut_off_box(response: str) -> str:
+    """The response up to the first box that its end cuts off: `4` may have become `42` in it."""
+    _, cut = _boxes(response)
     return response if cut is None else response[:cut].rstrip(" \t$\\([")
 
 

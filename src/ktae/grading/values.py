@@ -190,10 +190,9 @@ def same_number(a: Number, b: Number) -> bool:
 
     Where both have one there is nothing to choose: 500 % is not 5 %.
     """
-    if a.percent and b.percent:
-        return a.value == b.value or ((a.rounded or b.rounded) and close(a.value, b.value))
-    readings_a = [a.value, a.value / 100] if a.percent else [a.value]
-    readings_b = [b.value, b.value / 100] if b.percent else [b.value]
+    either = a.percent != b.percent
+    readings_a = [a.value, a.value / 100] if a.percent and either else [a.value]
+    readings_b = [b.value, b.value / 100] if b.percent and either else [b.value]
     rounded = a.rounded or b.rounded
     return any(x == y or (rounded and close(x, y)) for x in readings_a for y in readings_b)
 

@@ -24,8 +24,7 @@ def names() -> list[str]:
 def under_way() -> list[Announced]:
     """What the studies announced that have begun and are not finished."""
     folders = sorted(path.parent for path in page.RESULTS.glob("under-way/*/announced.json"))
-    found = [StudyFolder(folder).announcement() for folder in folders]
-    return [one for one in found if one is not None]
+    return [StudyFolder(folder).announcement() for folder in folders]
 
 
 def folder_of(study: str) -> StudyFolder:

@@ -34,15 +34,13 @@ def compose(settings: Overrides) -> Any:
             config = hydra_compose("ppo_trainer", overrides=arguments(settings))
         except HydraException as error:
             raise InputError(f"verl refuses an override: {one_line(error, 2000)}") from None
-    chosen = options.from_algorithm(config.algorithm)
+    if config.algorithm.adv_estimator != names.ESTIMATOR:
+        options.from_algorithm(config.algorithm)
+        return config
     mode = config.trainer.v1.trainer_mode
-    is_ktae = config.algorithm.adv_estimator == names.ESTIMATOR
-    if is_ktae and config.trainer.use_v1 and mode not in names.MODES:
+    if config.trainer.use_v1 and mode not in names.MODES:
         raise InputError(names.without_mode(mode))
-    if is_ktae:
-        options.check_loss(config)
-    if is_ktae and not config.trainer.use_v1:
-        options.check_old_trainer(chosen)
+    options.checked(config, is_old=not config.trainer.use_v1)
     return config
 
 

@@ -61,6 +61,20 @@ LOSS_MODE = "actor_rollout_ref.actor.policy_loss.loss_mode"
 """Where verl's configuration names the policy loss."""
 
 
+def checked(config: Any, *, is_old: bool) -> Options:
+    """The options of verl's whole configuration, refused where its loss or trainer rules them out.
+
+    Raises:
+        InputError: as `from_algorithm`, `check_loss` and, for the old trainer,
+            `check_old_trainer`.
+    """
+    options = from_algorithm(config.algorithm)
+    check_loss(config)
+    if is_old:
+        check_old_trainer(options)
+    return options
+
+
 def check_old_trainer(options: Options) -> None:
     """Refuse what verl's old trainer (`trainer.use_v1=False`) does not hand over.
 

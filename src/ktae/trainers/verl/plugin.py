@@ -100,11 +100,7 @@ def _check(config: Any, *, has_token_ids: bool, is_old: bool) -> None:
             raise InputError(without_mode(config.trainer.v1.trainer_mode))
         from ktae.trainers.verl import options
 
-        chosen = options.from_algorithm(config.algorithm)
-        if is_old:
-            options.check_old_trainer(chosen)
-        options.check_here(chosen)
-        options.check_loss(config)
+        options.check_here(options.checked(config, is_old=is_old))
     function = (config.get("reward") or {}).get("custom_reward_function") or {}
     is_demo = "max_response_length" in (function.get("reward_kwargs") or {})
     if function.get("path") == REWARD and not is_demo:
