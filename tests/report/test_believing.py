@@ -146,7 +146,7 @@ def test_a_mean_goes_over_the_groups_that_are_counted(tmp_path):
 def test_p_over_groups(tmp_path):
     """Two groups in which all of 5 correct and none of 5 incorrect rollouts have the token 1."""
     rows = [
-        {"group": group, "token_ids": [1 if i < 5 else 2, 3, 4 + i % 2], "reward": int(i < 5)}
+        {"group": group, "token_ids": [1 if i < 5 else 2, *[3] * (1 + i)], "reward": int(i < 5)}
         for group in range(2)
         for i in range(10)
     ]

@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import scipy.stats
 
 pytest.importorskip("tokenizers", reason="needs the extra 'report'")
 
@@ -11,7 +12,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from ktae import CreditTable, InputError, credit_table, token_credit
 from ktae.estimators import KTAE, OverUnits, PresenceZ, preset
-from ktae.report.scoring import score, strongest, write
+from ktae.report.scoring import mixed_rows, score, strongest, write
+from ktae.report.totals import token_totals
 from ktae.rollouts import record
 
 
@@ -197,7 +199,7 @@ def test_strongest_over_groups():
     rollouts = pa.table(
         {
             "group": ["g"] * 4 + ["h"] * 4 + ["all right"] * 2,
-            "token_ids": [[1, 9], [1, 1, 9], [2, 9], [2, 9], [1], [3], [2], [2], [5], [6]],
+            "token_ids": [[1, 9], [1, 1, 9], [2, 9], [2, 2, 9], [1], [3], [2], [2, 2], [5], [6]],
             "reward": [1.0, 1, 0, 0] * 2 + [1, 1],
             "correct": [1.0, 1, 0, 0] * 2 + [1, 1],
         }
@@ -217,6 +219,33 @@ def test_strongest_over_groups():
     assert strongest(scores.tokens[scores.groups[2].rows]) == ([], [])
 
 
+def test_p_counts_identical_rollouts_once():
+    """Token 1 is in three of four correct rollouts and in none of three incorrect ones. With each
+    rollout there twice, and once more with another verdict, p is still that of seven."""
+    ids = [[1], [1, 1], [1, 2], [2], [3], [3, 2], [2, 2]]
+    alone = {"group": "g", "token_ids": ids, "reward": [1.0] * 4 + [0.0] * 3}
+
+    def p_values(columns):
+        n = len(columns["token_ids"])
+        given = columns | {"group": ["g"] * n, "correct": columns["reward"]}
+        tokens = score(pa.table(given)).tokens
+        _, _, _, _, counts = mixed_rows(tokens)
+        found = [token for side in strongest(tokens) for token in side]
+        p = {token.token_id: token.p_value for token in found}
+        totals = token_totals(tokens, np.unique(tokens["token_id"]))
+        return p, totals.p.tolist(), counts.tolist()
+
+    expected, over_groups, counts = p_values(alone)
+    assert expected[1] == pytest.approx(scipy.stats.fisher_exact([[3, 0], [1, 3]])[1])
+    assert counts[0] == [3, 2, 0] and counts[1] == [0, 2, 2]
+    again = {
+        "token_ids": [*ids, *ids, ids[0]],
+        "reward": [*alone["reward"], *alone["reward"], 0.0],
+    }
+    assert p_values(again)[0] == pytest.approx({i: expected[i] for i in p_values(again)[0]})
+    assert p_values(again)[1:] == (over_groups, counts)
+
+
 def test_both_files_or_none(tmp_path, monkeypatch):
     scores = score(random_rollouts())
     out, tokens_out = tmp_path / "s.parquet", tmp_path / "s.tokens.parquet"
@@ -228,7 +257,7 @@ def test_both_files_or_none(tmp_path, monkeypatch):
     others = score(random_rollouts(seed=1))
 
     def fail_on_the_second(table, path, **options):
-        if table is others.tokens:
+        if "token_id" in table.column_names:
             raise OSError("disk full")
         write_table(table, path, **options)
 

@@ -32,7 +32,7 @@ LEGEND = """\
 right, wrong  rollouts of each kind with the token, out of those in its groups
 impact        credit x |right rollouts with the token - their expected number|, over groups
 credit        mean over groups in which the two differ (groups), weighted by that distance
-p             exact, within groups; not corrected for picking among many tokens
+p             exact, within groups, identical rollouts once; not corrected for picking tokens
 """
 
 

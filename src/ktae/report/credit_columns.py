@@ -13,6 +13,9 @@ from ktae.rollouts import record
 from ktae.rollouts.groups import ROWS_PER_BATCH
 from ktae.rollouts.spool import Spool
 
+DISTINCT = ["distinct_a", "distinct_b", "distinct_c", "distinct_d"]
+"""The counts a, b, c and d with identical rollouts of a group taken once."""
+
 
 class InOrder:
     """A column of lists that come by rows in any order, and are kept in the rows' order."""
@@ -56,12 +59,12 @@ class Tables:
         self._ids = ids
         self._texts = pa.array(list(texts), pa.string()).dictionary_encode()
         whole = {"step": pa.int32(), "token_id": pa.int32(), "token": self._texts.type}
-        counts = dict.fromkeys("abcd", pa.int32())
+        counts = dict.fromkeys([*"abcd", *DISTINCT], pa.int32())
         statistics = dict.fromkeys(CreditTable._fields[6:], pa.float64())
         self.schema = pa.schema({"group": self._group.type} | whole | counts | statistics)
 
-    def __call__(self, table: CreditTable) -> Any:
-        """One row for each of the table's; its groups are numbers."""
+    def __call__(self, table: CreditTable, distinct: np.ndarray) -> Any:
+        """One row for each of the table's; its groups are numbers. `distinct`: (4, rows)."""
         token = pa.nulls(len(table.group), self._texts.type)
         if self._ids is not None:
             token = self._texts.take(pa.array(np.searchsorted(self._ids, table.token_id)))
@@ -71,7 +74,8 @@ class Tables:
             "token_id": table.token_id.astype(np.int32),
             "token": token,
         }
-        counts = {name: getattr(table, name).astype(np.int32) for name in ("a", "b", "c", "d")}
+        counts = {name: getattr(table, name).astype(np.int32) for name in "abcd"}
+        counts |= dict(zip(DISTINCT, distinct.astype(np.int32), strict=True))
         statistics = {name: getattr(table, name) for name in CreditTable._fields[6:]}
         return pa.table(columns | counts | statistics, schema=self.schema)
 

@@ -16,7 +16,7 @@ from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator, table_estimator, to_section
 from ktae.files.atomic import atomic_write
 from ktae.inference import stratified_p_value
-from ktae.report.credit_columns import InOrder, Tables, list_column
+from ktae.report.credit_columns import DISTINCT, InOrder, Tables, list_column
 from ktae.rollouts import record
 from ktae.rollouts.groups import (
     MAX_POSITIONS,
@@ -30,6 +30,7 @@ from ktae.rollouts.groups import (
 )
 from ktae.rollouts.spool import Spool
 from ktae.rollouts.tokens import token_texts, vocabulary
+from ktae.validity import repeats
 
 TOKENS_VERSION_KEY = b"ktae.tokens.version"
 TOKENS_VERSION = b"2"
@@ -62,7 +63,8 @@ class Scores(NamedTuple):
     tokens: Any
     """The credit table: the columns of `ktae.CreditTable`, with `step` and, where there is a
     tokenizer, the text of each token in `token`. Groups in the record's order, then token ids. It
-    is of single tokens and verdicts, also where the credit is of other units or graded scores."""
+    is of single tokens and verdicts, also where the credit is of other units or graded scores.
+    `distinct_a` to `distinct_d` are the counts with identical rollouts of a group taken once."""
     groups: list[Group]
     """In the record's order."""
 
@@ -88,8 +90,8 @@ class KeyToken(NamedTuple):
     groups: int
     """Mixed groups in which a is not E[a]: in the others presence tells nothing."""
     p_value: float
-    """See `stratified_p_value`. The tokens were picked from many for being strong, and this does
-    not correct for that."""
+    """See `stratified_p_value`; identical rollouts of a group count once. The tokens were picked
+    from many for being strong, and this does not correct for that."""
 
 
 class Strongest(NamedTuple):
@@ -142,13 +144,13 @@ def score(
     labels = take_rows(rollouts.select(["group", "step"]), first_rows)
     to_table = Tables(labels, *_texts(ids, tokenizer, words))
     credit, tokens, groups = InOrder("credit"), Spool(to_table.schema), list[Group]()
-    for rows, credit_bt, table in chunks(
+    for rows, credit_bt, table, distinct in chunks(
         rollouts, ids, codes_b, estimator, backend=backend, max_positions=max_positions,
         texts=texts,
     ):  # fmt: skip
         credit.put(rows, [x[: len(ids[row])] for row, x in zip(rows, credit_bt, strict=True)])
         groups += _groups(table, labels, sizes, np.unique(codes_b[rows]), tokens.rows)
-        tokens.add(to_table(table))
+        tokens.add(to_table(table, distinct))
     written = estimator if estimator.in_tables() else table_estimator(estimator)
     metadata = {TOKENS_VERSION_KEY: TOKENS_VERSION, record.CREDIT_KEY: _as_json(written)}
     return Scores(
@@ -167,8 +169,9 @@ def chunks(
     backend: Literal["auto", "cpu", "naive"] = "auto",
     max_positions: int = MAX_POSITIONS,
     texts: Any = None,
-) -> Iterator[tuple[np.ndarray, np.ndarray, CreditTable]]:
-    """Some groups at a time: their rows in the record, their credit, their credit table.
+) -> Iterator[tuple[np.ndarray, np.ndarray, CreditTable, np.ndarray]]:
+    """Some groups at a time: their rows in the record, their credit, their credit table, and its
+    counts (4, rows) with identical rollouts of a group taken once.
 
     Args:
         rollouts: a record.
@@ -184,12 +187,36 @@ def chunks(
     masks = rollouts.select(["mask"])
     for rows in chunks_of(codes_b, np.array([len(x) for x in ids]), max_positions):
         batch = record.pad([ids[row] for row in rows], masks_of(take_rows(masks, rows)))
-        groups = codes_b[rows]
+        groups, correct = codes_b[rows], correct_b[rows]
         credit_bt = token_credit(
             *batch, evidence_b[rows], groups, estimator, backend=backend, vocabulary=texts, step=0
         )
-        table = credit_table(*batch, correct_b[rows], groups, of_tokens, backend=backend)
-        yield rows, credit_bt, table
+        table = credit_table(*batch, correct, groups, of_tokens, backend=backend)
+        yield rows, credit_bt, table, _distinct_counts(table, of_tokens, *batch, correct, groups)
+
+
+def _distinct_counts(
+    table: CreditTable,
+    estimator: Estimator,
+    ids_bt: np.ndarray,
+    mask_bt: np.ndarray,
+    correct_b: np.ndarray,
+    group_b: np.ndarray,
+) -> np.ndarray:
+    """(4, rows) int64: a, b, c and d of the table with identical rollouts of a group taken once.
+
+    The table has the same rows without the repeated ones: what they contain, the first has too.
+    """
+    counts = np.array([table.a, table.b, table.c, table.d])
+    counted = [ids_t[mask_t] for ids_t, mask_t in zip(ids_bt, mask_bt, strict=True)]
+    repeated_b = repeats.repeated(group_b, counted, correct_b)
+    if repeated_b.any():
+        some = np.isin(group_b, group_b[repeated_b])
+        correct_b = np.where(repeated_b, np.nan, correct_b)
+        own = credit_table(ids_bt[some], mask_bt[some], correct_b[some], group_b[some], estimator)
+        of_some = np.isin(table.group, group_b[repeated_b])
+        counts[:, of_some] = [own.a, own.b, own.c, own.d]
+    return counts
 
 
 def write(scores: Scores, record_path: Path, tokens_path: Path) -> None:
@@ -200,7 +227,7 @@ def write(scores: Scores, record_path: Path, tokens_path: Path) -> None:
     """
     with atomic_write(tokens_path) as tokens_part, atomic_write(record_path) as record_part:
         record.write_parquet(scores.record, record_part)
-        record.write_parquet(scores.tokens, tokens_part)
+        record.write_parquet(scores.tokens.drop_columns(DISTINCT), tokens_part)
 
 
 def strongest(tokens: Any, top: int = 10) -> Strongest:
@@ -236,14 +263,17 @@ class MixedRows(NamedTuple):
     """(4, n) int64: a, b, c, d."""
     impact: np.ndarray
     weight: np.ndarray
+    distinct: np.ndarray
+    """(4, n) int64: the cells with identical rollouts of a group taken once."""
 
 
 def mixed_rows(table: Any, wanted: np.ndarray | bool = True) -> MixedRows:
     """Select the rows in mixed groups, of those `wanted`, of a credit table or a batch of one."""
-    a, b, c, d = (table[name].to_numpy() for name in ("a", "b", "c", "d"))
+    a, b, c, d = (table[name].to_numpy() for name in "abcd")
     rows = np.flatnonzero((a + c > 0) & (b + d > 0) & wanted)
     cells = np.array([x[rows] for x in (a, b, c, d)], dtype=np.int64)
-    return MixedRows(rows, cells, *impact(table["credit"].to_numpy()[rows], *cells))
+    distinct = np.array([table[name].to_numpy()[rows] for name in DISTINCT], dtype=np.int64)
+    return MixedRows(rows, cells, *impact(table["credit"].to_numpy()[rows], *cells), distinct)
 
 
 class _Rows(NamedTuple):
@@ -273,8 +303,11 @@ class _Part(NamedTuple):
 
 def _described(token_id: int, total: float, parts: Sequence[_Rows]) -> KeyToken:
     own = [np.flatnonzero(part.token_id == token_id) for part in parts]
-    cells = np.concatenate(
-        [p.found.cells[:, rows] for p, rows in zip(parts, own, strict=True)], axis=1
+    cells, distinct = (
+        np.concatenate(
+            [getattr(p.found, name)[:, rows] for p, rows in zip(parts, own, strict=True)], axis=1
+        )
+        for name in ("cells", "distinct")
     )
     weights = np.concatenate([p.found.weight[rows] for p, rows in zip(parts, own, strict=True)])
     text = next(p.text[int(rows[0])] for p, rows in zip(parts, own, strict=True) if len(rows))
@@ -289,7 +322,7 @@ def _described(token_id: int, total: float, parts: Sequence[_Rows]) -> KeyToken:
         b=total_b,
         n_false=total_b + total_d,
         groups=int((weights > 0).sum()),
-        p_value=stratified_p_value(*cells),
+        p_value=stratified_p_value(*distinct),
     )
 
 

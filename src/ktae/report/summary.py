@@ -51,8 +51,10 @@ def score(columns: Columns, estimator: Estimator) -> Scored:
     ids = list(Lists(columns.rollouts["token_ids"]))
     credit_n = np.zeros(len(columns.ids_n), dtype=np.float32)
     n_true_g, n_false_g = np.zeros((2, n_groups), dtype=np.int64)
-    for rows, credit_bt, table in scoring.chunks(columns.rollouts, ids, columns.group_b, estimator):
-        tables.append(to_table(table))
+    for rows, credit_bt, table, distinct in scoring.chunks(
+        columns.rollouts, ids, columns.group_b, estimator
+    ):
+        tables.append(to_table(table, distinct))
         codes = np.unique(columns.group_b[rows])
         n_true_g[codes], n_false_g[codes] = scoring.classes(table, codes)
         for row, credit_t in zip(rows.tolist(), credit_bt, strict=True):

@@ -35,7 +35,7 @@ class TokenTotals(NamedTuple):
     impact: np.ndarray
     credit: np.ndarray
     p: np.ndarray
-    """See `ktae.inference.mantel_haenszel_p_values`."""
+    """See `ktae.inference.mantel_haenszel_p_values`; identical rollouts of a group count once."""
 
 
 class TokenSums:
@@ -54,16 +54,17 @@ class TokenSums:
             table: as `ktae.report.scoring.score` gives it.
             which: the token of each row, 0 to V - 1.
         """
-        rows, cells, impact, weight = scoring.mixed_rows(table)
+        rows, cells, impact, weight, distinct = scoring.mixed_rows(table)
         a, b, c, d = cells.astype(np.float64)
         which = which[rows]
         for sums, values in ((self._a, a), (self._b, b), (self._groups, weight > 0)):
             np.add.at(sums, which, values.astype(np.float64))
         np.add.at(self._impact, which, impact)
         np.add.at(self._weight, which, weight)
+        a, b, c, d = distinct.astype(np.float64)
         total = a + b + c + d
         np.add.at(self._excess, which, (a * d - b * c) / total)
-        variance = (a + b) * (c + d) * (a + c) * (b + d) / (total**2 * (total - 1))
+        variance = (a + b) * (c + d) * (a + c) * (b + d) / (total**2 * np.maximum(total - 1, 1))
         np.add.at(self._variance, which, variance)
         step = table["step"].to_numpy(zero_copy_only=False)[rows]
         return {"which": which, "step": step, "impact": impact, "weight": weight}

@@ -34,6 +34,22 @@ def distinct(
     return np.array(list(first.values()), dtype=np.int64)
 
 
+def repeated(codes_b: np.ndarray, counted: list[np.ndarray], correct_b: np.ndarray) -> np.ndarray:
+    """(B,) bool: rollouts of known correctness that equal an earlier one of their group.
+
+    Args:
+        codes_b: (B,) the groups.
+        counted: as in `distinct`.
+        correct_b: (B,) the verdicts, NaN where unknown.
+    """
+    known_b = ~np.isnan(correct_b)
+    repeated_b: np.ndarray = known_b.copy()
+    left_out = {REPEATED: 0, OTHER_VERDICT: 0}
+    for rows in rows_of_groups(codes_b):
+        repeated_b[distinct(rows[known_b[rows]], counted, correct_b, left_out)] = False
+    return repeated_b
+
+
 def in_words(left_out: dict[str, int]) -> list[str]:
     """What was left out, as one line for people, or none where nothing was."""
     some = [f"{n:,} {reason}" for reason, n in left_out.items() if n]

@@ -29,7 +29,7 @@ const TOKEN_COLUMNS = [
   { name: "id", key: "id", class: "number wide", cell: (row) => String(row.id), sort: (row) => row.id },
   { name: "impact", key: "impact", class: "number", title: "credit × |correct rollouts with it − as many as chance gives|, over groups", cell: (row) => signed(row.impact, 1), sort: (row) => Math.abs(row.impact) },
   { name: "credit", key: "credit", class: "number", title: "mean over the groups counted on the right, weighted by |correct rollouts with it − as many as chance gives|", cell: (row) => h("span", { class: `pill ${tokenClass(row)}` }, signed(row.credit)), sort: (row) => row.credit },
-  { name: "p", key: "p", class: "number", title: "over groups: Mantel-Haenszel, normal approximation; not corrected for picking among many tokens", cell: (row) => pText(row.p), sort: (row) => -row.p },
+  { name: "p", key: "p", class: "number", title: "over groups: Mantel-Haenszel, normal approximation; identical rollouts count once; not corrected for picking among many tokens", cell: (row) => pText(row.p), sort: (row) => -row.p },
   { name: "correct", key: "shareTrue", class: "number", cell: (row) => percent(row.shareTrue), sort: (row) => row.shareTrue },
   { name: "incorrect", key: "shareFalse", class: "number", cell: (row) => percent(row.shareFalse), sort: (row) => row.shareFalse },
   { name: "groups", key: "groups", class: "number wide", title: "mixed groups in which more or fewer correct rollouts have it than chance gives: those that impact and credit are over", cell: (row) => thousands(row.groups), sort: (row) => row.groups },
