@@ -4,6 +4,7 @@ The environment is set before numba, torch or transformers can be imported: they
 """
 
 import gc
+import logging
 import os
 from pathlib import Path
 
@@ -113,6 +114,19 @@ def fast_backend(request: pytest.FixtureRequest) -> str:
 def table_backend(backend: str) -> str:
     """The backend itself if it makes tables; `auto` for those that leave tables to the host."""
     return backend if backend in ("naive", "numpy", "cpu") else "auto"
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[logging.LogRecord]:
+    """What is logged during the test, from warnings on.
+
+    pytest's own plug-in does this for each test and each of 900 loggers, so it is off.
+    """
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    monkeypatch.setattr(handler, "emit", records.append)
+    monkeypatch.setattr(logging.root, "handlers", [*logging.root.handlers, handler])
+    return records
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """bfloat16 on a CPU that advertises AMX and refuses it, played by children that kill themselves."""
 
-import logging
 import os
 import signal
 import subprocess
@@ -111,12 +110,11 @@ def machine(tmp_path, monkeypatch):
     os.environ.update(usual)
 
 
-def test_a_machine_that_refuses_amx_gets_the_variable_and_says_so_once(machine, caplog):
+def test_a_machine_that_refuses_amx_gets_the_variable_and_says_so_once(machine, logged):
     machine.does(REFUSES_AMX)
-    with caplog.at_level(logging.WARNING):
-        assert machine.prepare().state == "capped"
-        assert bf16.prepare().state == "capped"
-    [record] = caplog.records
+    assert machine.prepare().state == "capped"
+    assert bf16.prepare().state == "capped"
+    [record] = logged
     assert "ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16" in record.getMessage()
     assert os.environ["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE_BF16"
     assert bf16.variables() == {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
@@ -133,18 +131,18 @@ def test_what_it_starts_neither_probes_nor_speaks_again(machine):
 
 
 @pytest.mark.parametrize("end", ["0", "1", "-9"])
-def test_a_machine_where_nothing_dies_is_left_alone(machine, caplog, end):
+def test_a_machine_where_nothing_dies_is_left_alone(machine, logged, end):
     machine.does(end)
     assert machine.prepare().state == "works"
-    assert bf16.VARIABLE not in os.environ and not caplog.records
+    assert bf16.VARIABLE not in os.environ and not logged
     assert machine.probes == 1
     bf16.require("a model", "use a GPU")
 
 
-def test_where_the_variable_does_not_help_bf16_is_refused(machine, caplog):
+def test_where_the_variable_does_not_help_bf16_is_refused(machine, logged):
     machine.does("-4")
     assert machine.prepare().state == "dies"
-    assert bf16.VARIABLE not in os.environ and not caplog.records
+    assert bf16.VARIABLE not in os.environ and not logged
     with pytest.raises(InputError, match=r"^a model computes in bfloat16 .*; use a GPU$"):
         bf16.require("a model", "use a GPU")
 

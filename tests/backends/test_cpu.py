@@ -1,6 +1,7 @@
 """What only the CPU backend has: group numbers in its hash table, a bound on its memory, and the
 compiled kernels on disk."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -253,7 +254,7 @@ def test_a_cache_that_can_only_be_read_is_used(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_one_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[logging.LogRecord]
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -263,8 +264,8 @@ def test_a_full_disk_is_one_warning(
     monkeypatch.setattr(_kernel_cache, "_warned", [])
     for number in (1, 2):
         assert _kernel_cache.compiled(lambda x: x + 1)(number) == number + 1
-    (record,) = caplog.records
-    assert "No space left" in record.message and str(tmp_path) in record.message
+    (record,) = logged
+    assert "No space left" in record.getMessage() and str(tmp_path) in record.getMessage()
 
 
 SLOW = """

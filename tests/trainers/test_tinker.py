@@ -197,10 +197,11 @@ def test_losses_that_would_not_use_it_are_refused(loss):
         pass
 
 
-def test_a_loss_without_a_published_formula_warns(caplog):
+def test_a_loss_without_a_published_formula_warns(logged):
     config = types.SimpleNamespace(loss_fn="ppo", training_loss_fn=lambda: "stable_reinforce")
     with token_credit(config):
-        assert "stable_reinforce" in caplog.text
+        [record] = logged
+    assert "stable_reinforce" in record.getMessage()
 
 
 def test_the_loops_own_settings_have_the_field_that_is_checked():
