@@ -22,6 +22,8 @@ SENTENCES = [
     ("We meet at 12:30 pm", "12:30 pm"),
     ("小明有18个苹果", "18"),
     ("42, not 24", "42"),
+    ("rain, not snow", "rain, not snow"),
+    ("2, 3, not 5", "2, 3, not 5"),
     ("The sum is 42, rather than 24", "42"),
     ("The sum is 2 1/2", "2 1/2"),
     ("18 apples", "18 apples"),

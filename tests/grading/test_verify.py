@@ -101,6 +101,7 @@ AGREE = [
     ("2^{2024}", "4^{1012}"),
     (r"1+\sqrt{2}", r"\sqrt{3+2\sqrt{2}}"),
     (r"\binom{50}{25}", r"\frac{50!}{25! 25!}"),
+    ("(1/3)!", r"\Gamma(4/3)"),
     # words
     ("Friday, June 3", r"\text{Friday, June 3}"),
     ("Alice, Bob", r"\text{Bob, Alice}"),

@@ -24,8 +24,9 @@ from ktae.grading import values
 
 DIGITS = 30
 """Significant digits to which constants are evaluated for comparison."""
-MANY_DIGITS = 4000
-"""The same for constants without decimals. Python reads numbers of up to 4,300 digits."""
+MIN_DIGITS, MAX_DIGITS = 100, 4000
+"""The same for constants without decimals, by their size. Python reads numbers of up to 4,300
+digits."""
 
 _CLAUSE = re.compile(
     r"\s*,?\s*(?:\\text\s*\{\s*)?,?\s*\b(?:where|for (?:any|all|every|some)|with)\b.*", re.DOTALL
@@ -107,17 +108,19 @@ def _constant(expression: Any) -> Fraction | None:
 
 
 def _agree_exactly(gold: Any, target: Any) -> bool:
-    """Whether two constants agree, integers and fractions in all digits, others in `MANY_DIGITS`.
+    """Whether two constants agree, integers and fractions in all digits, others in many.
 
-    In thirty digits 2^2024 is 2^2024 - 1.
+    In thirty digits 2^2024 is 2^2024 - 1. Where the value has n digits before the point, 2 n are
+    taken after it: enough to tell the root of 10^2n + 1 from 10^n. More take minutes.
     """
-    a, b = _value(gold, MANY_DIGITS), _value(target, MANY_DIGITS)
+    if _is_rational(gold) and _is_rational(target):
+        return _value(gold) == _value(target)
+    before_the_point = int(abs(_value(gold) or 0)).bit_length() * 3 // 10
+    digits = min(MIN_DIGITS + 3 * before_the_point, MAX_DIGITS)
+    a, b = _value(gold, digits), _value(target, digits)
     if a is None or b is None:
         return False
-    if _is_rational(gold) and _is_rational(target):
-        return a == b
-    rounding = max(abs(a), abs(b)) * Fraction(1, 10 ** (MANY_DIGITS - 10))
-    return abs(a - b) <= rounding
+    return abs(a - b) <= max(abs(a), abs(b)) * Fraction(1, 10 ** (digits - 10))
 
 
 def _is_rational(expression: Any) -> bool:

@@ -37,6 +37,7 @@ Fallback = Literal["none", "stated", "last"]
 
 _BRACES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$\\]+)")
+_GOES_ON = re.compile(r"\n\s*\n\s*\S|\n####|</?(?:think|answer)>", re.IGNORECASE)
 _TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
 _HASHES = re.compile(r"####[ \t]*(\S.*)")
 _JSON = re.compile(r'"?answer"\s*:\s*(?:"((?:[^"\\]++|\\.)*+)"|(-?[\d.]+(?:[eE][-+]?\d+)?))')
@@ -142,9 +143,16 @@ def _boxes(response: str) -> tuple[tuple[int, int] | None, int | None]:
 
 
 def _before_a_cut_off_box(response: str) -> str:
-    """The response up to the first box that its end cuts off: `4` may have become `42` in it."""
+    """The response up to the first box that its end cuts off: `4` may have become `42` in it.
+
+    One that is open though the text goes on after it was not cut off: "I write no \\boxed{ yet."
+    """
     _, cut = _boxes(response)
-    return response if cut is None else response[:cut].rstrip(" \t$\\([")
+    return (
+        response
+        if cut is None or _GOES_ON.search(response, cut)
+        else response[:cut].rstrip(" \t$\\([")
+    )
 
 
 def _without_boxes(text: str) -> str:

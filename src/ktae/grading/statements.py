@@ -3,7 +3,7 @@
 From a sentence the last formula is taken, or else the last number. Where it says of some of them
 "is ...", "equals ...", "= ..." or begins with one, the last of those is taken, and of those only
 what comes before "because", "after", "if" and the like: 45 in "45 miles after 4 hours", 8 in
-"12 - 4, which is 8 because ...". What ", not" or ", rather than" begins is left out.
+"12 - 4, which is 8 because ...". What ", not" or ", rather than" begins after it is left out.
 """
 
 from __future__ import annotations
@@ -57,9 +57,11 @@ class _Found(NamedTuple):
 def answer_in(statement: str) -> str:
     """The answer in what was stated: all of it, or the formula or number of a sentence."""
     statement = statement.strip().strip("*_ \t").rstrip(".,;。，；")
-    statement = _CONTRAST.sub("", statement) or statement
-    found = (_formulas(statement) or _numbers(statement)) if is_sentence(statement) else []
-    return _most_likely(statement, found).text if found else statement.strip("*_ \t")
+    said = _CONTRAST.sub("", statement)
+    found = (_formulas(said) or _numbers(said)) if is_sentence(said) else []
+    if found:
+        return _most_likely(said, found).text
+    return (said if _NUMBER.fullmatch(said) else statement).strip("*_ \t")
 
 
 def last_number(text: str) -> str:
