@@ -115,7 +115,8 @@ def _agree_exactly(gold: Any, target: Any) -> bool:
     """
     if _is_rational(gold) and _is_rational(target):
         return _value(gold) == _value(target)
-    before_the_point = int(abs(_value(gold) or 0)).bit_length() * 3 // 10
+    size = _value(gold) or Fraction(0)
+    before_the_point = max(0, size.numerator.bit_length() - size.denominator.bit_length()) * 3 // 10
     digits = min(MIN_DIGITS + 3 * before_the_point, MAX_DIGITS)
     a, b = _value(gold, digits), _value(target, digits)
     if a is None or b is None:
