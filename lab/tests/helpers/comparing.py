@@ -33,5 +33,6 @@ def one(treatment, interval, *, differences=(1.0, 2.0, 3.0), **others):
 def use(monkeypatch, **compared):
     """Let studies have these comparisons, and no matrix but one with an outcome of its own."""
     monkeypatch.setattr(studies, "names", lambda: list(compared))
+    monkeypatch.setattr(studies, "under_way", lambda: [])
     monkeypatch.setattr(studies, "compared_of", lambda study: compared[study])
     monkeypatch.setattr(studies, "matrix_of", lambda _: MATRIX)

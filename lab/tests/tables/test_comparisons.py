@@ -1,11 +1,13 @@
 """What studies compared, in pages and as rows, on small ones by hand."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from comparing import one, use
 
 from ktae.inference import mean_interval, sign_flip_p_value
-from ktae_lab.tables import comparisons
+from ktae_lab.tables import comparisons, studies
 from ktae_lab.tables.comparisons import Side
 
 
@@ -98,3 +100,13 @@ def test_how_many_announced_comparisons_are_shown(monkeypatch):
     monkeypatch.setattr(comparisons, "_pooled_tests", lambda *_: [])
     found = {name: comparisons.announced(name) for name in ("all", "in-study", "over-all")}
     assert found == {"all": "3", "in-study": "2", "over-all": "1"}
+
+
+def test_studies_under_way_count_in_the_correction(monkeypatch):
+    """One test done, p = .01; with four more that are announced, Holm's correction is 5 p."""
+    use(monkeypatch, first=[one("best", [1, 3], p_value=0.01)])
+    monkeypatch.setattr(comparisons, "_pooled_tests", lambda *_: [])
+    begun = SimpleNamespace(confirmatory=[1, 2], matrix=SimpleNamespace(tasks={"sums": 0, "t": 0}))
+    monkeypatch.setattr(studies, "under_way", lambda: [begun])
+    (row,) = comparisons.every()
+    assert row["holm_over_all_studies"] == "0.05"

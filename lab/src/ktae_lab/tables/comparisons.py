@@ -99,13 +99,14 @@ def every() -> list[dict[str, Any]]:
     """All comparisons of all studies, and the announced test over several: the rows of the CSV.
 
     Holm's correction is inside a study and kind; of the announced ones it is over all studies, too.
-    What cannot be tested yet counts there as if its p were 1.
+    What cannot be tested yet counts there as if its p were 1, and so do studies under way.
     """
     tests = [_Test(study, one) for study in studies.names() for one in studies.compared_of(study)]
     tests += _pooled_tests(*POOLED)
     family = [test for test in tests if test.one.kind == "confirmatory"]
     p_values = [1.0 if test.one.p_value is None else test.one.p_value for test in family]
-    over_all = dict(zip(map(id, family), holm(p_values), strict=True))
+    corrected = holm(p_values + [1.0] * _waiting())[: len(family)]
+    over_all = dict(zip(map(id, family), corrected, strict=True))
     return [_row(test, over_all.get(id(test))) for test in tests]
 
 
@@ -122,14 +123,18 @@ def announced(which: str) -> str:
 
 
 def family() -> int:
-    """How many tests were announced, those of studies under way too: one for each task of theirs.
+    """How many tests were announced, those of studies under way too."""
+    return int(announced("all")) + _waiting()
+
+
+def _waiting() -> int:
+    """The announced tests of studies under way, one for each task of theirs.
 
     Matrices that have not begun count for nothing.
     """
     begun = studies.under_way()
     tasks = (len(one.matrix.tasks) if one.matrix is not None else 1 for one in begun)
-    waiting = sum(len(one.confirmatory) * max(n, 1) for one, n in zip(begun, tasks, strict=True))
-    return int(announced("all")) + waiting
+    return sum(len(one.confirmatory) * max(n, 1) for one, n in zip(begun, tasks, strict=True))
 
 
 class _Test(NamedTuple):
