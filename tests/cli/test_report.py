@@ -10,10 +10,13 @@ import pytest
 
 pytest.importorskip("jinja2")
 
+import ktae
 from ktae import InputError
 from ktae.cli.options import estimator_of
-from ktae.estimators import Centred, Scaled, preset
+from ktae.estimators import Centred, Scaled, from_section, preset
+from ktae.estimators.transforms import innermost
 from ktae.report import terminal
+from ktae.rollouts import record
 
 ROWS = [
     {"group": "g", "response": "so 4", "reward": 1},
@@ -138,8 +141,8 @@ def test_settings_replace_those_of_the_run(run, run_folder, tmp_path, options, z
     block = re.search(r'id="data-meta"[^>]*>([^<]*)<', page)[1]
     settings = json.loads(zlib.decompress(base64.b64decode(block), -15))["presets"][0]
     assert (settings["z"], settings["credit_scale"]) == (z, pytest.approx(scale))
-    noted = "units=('token', 'bigram')" if z else ""
-    assert noted in run("show", "runs", *options).err
+    shown = from_section(json.loads(run("show", "runs", *options, "--json").out)["estimator"])
+    assert innermost(shown) == innermost(preset("calibrated") if z else preset("paper"))
     options = [*options, "-o", "test.json", "--permutations", 1]
     assert run("permutation-test", "runs", *options).status == 0
     credit_abs = json.loads((tmp_path / "test.json").read_text())["real"]["credit_abs"]
@@ -184,6 +187,32 @@ def test_show_as_json(run):
     correct, incorrect = found["rollouts"]
     assert (correct["verdict"], correct["tokens"]) == ("correct", ["so", " ", "4"])
     assert correct["credit"] == [-x for x in incorrect["credit"]]
+
+
+@pytest.mark.parametrize("name", ["calibrated", "trigrams", "tempo", "conflict-tokens"])
+def test_show_shows_the_credit_that_training_gets(run, tmp_path, name):
+    """In a group with a repeated token, where units and single tokens differ."""
+    texts = ["a b c d", "a b d c b", "a d c b", "d b a c a"]
+    rows = [{"group": "k", "response": x, "reward": i % 2} for i, x in enumerate(texts)]
+    (tmp_path / "k.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = run("show", "k.jsonl", "--estimator", name, "--json")
+    found = json.loads(result.out)
+    assert found["estimator"] == name and not result.err.count("single tokens")
+    words = {text: i for i, text in enumerate([" ", "a", "b", "c", "d"])}
+    ids = [[words[token] for token in one["tokens"]] for one in found["rollouts"]]
+    ids_bt, mask_bt = record.pad(ids)
+    verdicts = [float(one["verdict"] == "correct") for one in found["rollouts"]]
+    expected = ktae.token_credit(ids_bt, mask_bt, verdicts, [0] * 4, name)
+    assert np.abs(expected).max() > 0.1
+    for one, expected_t, mask in zip(found["rollouts"], expected, mask_bt, strict=True):
+        np.testing.assert_allclose(one["credit"], expected_t[mask], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["show", "report", "score", "permutation-test"])
+def test_what_no_dump_holds_is_refused_by_all(run, name):
+    result = run(name, "r.jsonl", "--estimator", "entropy-weights")
+    assert result.status == 2
+    assert "entropy-weights needs the entropy of each token" in result.err
 
 
 def test_report_as_json(run, tmp_path):

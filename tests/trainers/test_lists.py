@@ -141,3 +141,10 @@ def test_one_of():
         InputError, match=r"loss is 'gspo', whose ratio .*; expected 'ppo', 'cispo'"
     ):
         one_of("loss", "gspo", ("ppo", "cispo"), "whose ratio is the sequence's")
+
+
+def test_where_nothing_is_known_no_share_of_correct_ones_is_logged():
+    """A trainer averages what is logged, and 0 would say that all were wrong."""
+    pytest.importorskip("torch", reason="metrics are computed with torch")
+    metrics = credit_of(rollouts([math.nan] * len(SCORES)), Settings()).metrics()
+    assert metrics["credit/unknown"] == 1.0 and "credit/correct" not in metrics

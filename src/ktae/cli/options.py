@@ -176,13 +176,29 @@ def estimator_of(
     """The estimator that was asked for; None where none was.
 
     Without a name, `settings` replace those of the run in `inputs`, or the paper's.
+
+    Raises:
+        InputError: there is no such estimator, or it needs what no dump holds.
     """
     from ktae.report import inputs as reading
 
     if name is None and not settings:
         return None
     own = reading.trained_with(inputs) if name is None else None
-    return with_settings(to_section(own) if own else name or "paper", settings)
+    found = with_settings(to_section(own) if own else name or "paper", settings)
+    if name is not None and found.needs_policy:
+        _refuse_policy(name, found)
+    return found
+
+
+def _refuse_policy(name: str, estimator: Estimator) -> None:
+    from ktae.credit import POLICY
+
+    needs = " and the ".join(POLICY[need] for need in sorted(estimator.needs_policy))
+    raise InputError(
+        f"--estimator {name} needs the {needs} of each token, which dumps of rollouts do not hold; "
+        "in Python, ktae.token_credit takes them"
+    )
 
 
 def with_settings(section: Any, settings: Sequence[str] | None) -> Estimator:

@@ -45,6 +45,6 @@ def show(
     shown = terminal.scored_group(dump, group, step, chosen)
     note_unit(dump)
     terminal.show_group(screen.console, shown)
-    if (used := chosen or dump.estimator) is not None:
+    if (used := chosen or dump.estimator) not in (None, shown.estimator):
         note_single_tokens(used)
     screen.end(terminal.as_dict(shown))

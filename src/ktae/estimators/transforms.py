@@ -37,7 +37,7 @@ class Transform(Estimator):
         if not isinstance(self.inner, Estimator):
             raise InputError(
                 f"{type(self).__name__} wraps {self.inner!r}; expected an estimator, such as "
-                "ktae.estimators.preset('paper')"
+                "ktae.estimators.preset('paper') or ktae.estimators.Function(f), with f your own"
             )
 
     @property

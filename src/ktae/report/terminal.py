@@ -10,7 +10,7 @@ import numpy as np
 
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
-from ktae.estimators import Estimator, table_estimator
+from ktae.estimators import Estimator, as_estimator, table_estimator
 from ktae.files.text import printable, visible
 from ktae.report import scoring, summary
 from ktae.report.columns import Columns, Frame, frame_of
@@ -68,23 +68,37 @@ def scored_group(
         estimator: the one that the run was trained with by default, or the paper's.
 
     Raises:
-        InputError: there is no such group, or no rollout at all.
+        InputError: there is no such group, or no rollout at all; the estimator needs
+            log-probabilities or entropies.
     """
     require_rollouts(dump)
-    of_tokens = table_estimator(estimator or dump.estimator or "paper")
+    shown = _shown_here(as_estimator(estimator or dump.estimator or "paper"), asked=estimator)
     frame = frame_of(dump)
     columns = frame.columns(np.array([_find(frame, label, step)]))
-    scored = summary.score(columns, of_tokens)
+    scored = summary.score(columns, shown)
     n_true, n_false = int(scored.n_true_g[0]), int(scored.n_false_g[0])
     return ScoredGroup(
         columns,
         scored.credit_n,
-        of_tokens.largest_credit(max(2, n_true + n_false)),
+        _largest(shown, max(2, n_true + n_false), scored.credit_n),
         bool(n_true and n_false),
         dict(zip(dump.token_ids.tolist(), dump.texts, strict=True)),
         dump.unit,
-        of_tokens,
+        shown,
     )
+
+
+def _shown_here(estimator: Estimator, asked: AnEstimator | None) -> Estimator:
+    """The estimator, or that of its tables where a dump of rollouts lacks what it needs."""
+    needs_more = estimator.needs_vocabulary or (asked is None and estimator.needs_policy)
+    return table_estimator(estimator) if needs_more else estimator
+
+
+def _largest(estimator: Estimator, n: int, credit_n: np.ndarray) -> float:
+    """The |credit| of the full shade: what n rollouts may reach, or else what these do."""
+    if estimator.in_tables() == estimator:
+        return float(estimator.largest_credit(n))
+    return float(np.abs(credit_n).max(initial=0)) or 1.0
 
 
 def show_group(console: Console, shown: ScoredGroup) -> None:

@@ -63,10 +63,11 @@ def step_metrics(
     Returns:
         By name, which begins with `PREFIX`: `mean_abs` and quantiles of |credit|, these to a
         thousandth of the largest; `sign_flips`, the share of tokens whose advantage changed its
-        sign; `correct`, the share of the rollouts of known correctness; `unknown`, the share of
-        rollouts of unknown correctness; `skipped/...`, the share of rollouts whose groups give no
-        credit, by reason; `significant_tokens_sampled`, the share of pairs (group, token) with
-        p < .05 in the first 64 groups of each process.
+        sign; `correct`, the share of the rollouts of known correctness, left out where none is
+        known, since trainers average what is logged; `unknown`, the share of rollouts of unknown
+        correctness; `skipped/...`, the share of rollouts whose groups give no credit, by reason;
+        `significant_tokens_sampled`, the share of pairs (group, token) with p < .05 in the first 64
+        groups of each process.
     """
     sums = torch.stack([*_token_sums(seen, rollout_advantages), *_rollout_sums(seen)])
     tested = torch.tensor(_significant(seen, estimator), dtype=torch.float64)
@@ -101,7 +102,8 @@ def verdict_metrics(
 
 
 def _verdicts(n_correct: float, n_known: float, rollouts: float) -> dict[str, float]:
-    return {"correct": n_correct / max(n_known, 1), "unknown": 1 - n_known / max(rollouts, 1)}
+    found = {"unknown": 1 - n_known / max(rollouts, 1)}
+    return found | ({"correct": n_correct / n_known} if n_known else {})
 
 
 def _own_credit(seen: Seen) -> torch.Tensor:
