@@ -165,7 +165,15 @@ def test_a_hub_that_cannot_be_reached(monkeypatch):
         ("[1]\n", r"line 1: expected an object, found \[1\]"),
         ('\n{"answer": "1"}\n', r"line 2: no problem; its fields are 'answer'"),
         ('{"problem": "x"}\n', r"line 1: no answer; its fields are 'problem'"),
-        ('{"problem": "x", "answer": true}\n', "line 1: no answer that is text or a number"),
+        ('{"problem": "x", "answer": true}\n', "line 1: answer is True; expected one text or f"),
+        (
+            '{"problem": "x", "answer": ["1", "2"]}\n',
+            r"line 1: answer is \['1', '2'\]; expected one",
+        ),
+        (
+            '{"problem": "x", "answer": 1e400}\n',
+            "line 1: answer is inf; expected one text or finite",
+        ),
         ('{"problem": "x", "answer": null}\n', "holds no problem with an answer"),
         ('{"problem": "x", "answer": " "}\n', "holds no problem with an answer"),
         ('{"problem": "", "answer": "1"}\n', "line 1: the problem is empty"),

@@ -49,7 +49,8 @@ def compare(
     workers: Workers = None,
     output: JsonFile = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw a forest plot into this .png file.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw a forest plot into this .png or .svg file."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -105,6 +106,8 @@ def _problems(
             problem = read(row)
         except KeyError as error:
             raise InputError(f"{place}: no {error.args[0]}; its fields are {quoted(row)}") from None
+        except ValueError as error:
+            raise InputError(f"{place}: {error}") from None
         if problem is None:
             continue
         require_text(problem.text, f"{place}: problem")
@@ -136,8 +139,9 @@ def _answer_text(row: Row) -> str:
     answer = row["answer"]
     if is_null(answer):
         return ""
-    if isinstance(answer, bool) or not isinstance(answer, str | int | float):
-        raise KeyError("answer that is text or a number")
+    is_number = isinstance(answer, int | float) and not isinstance(answer, bool)
+    if not isinstance(answer, str) and not (is_number and math.isfinite(answer)):
+        raise ValueError(f"answer is {answer!r:.60}; expected one text or finite number")
     return str(answer)
 
 

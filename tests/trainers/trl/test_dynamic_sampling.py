@@ -198,7 +198,8 @@ def test_resumed_run_draws_the_same_prompts(trainer_arguments, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "rounds", "message"),
     [
-        ({}, -1, "resampling_rounds is -1; expected 0 or more"),
+        ({}, -1, "resampling_rounds is -1; expected an integer from 0 on"),
+        ({}, 1.5, "resampling_rounds is 1.5; expected an integer from 0 on"),
         ({"loss_type": "bnpo"}, 1, "loss_type 'bnpo' divides each micro-batch by its own tokens"),
     ],
 )

@@ -245,6 +245,20 @@ def test_two_reward_functions_need_a_name(trainer_arguments):
         KTAETrainer(**arguments)
 
 
+def test_of_two_reward_functions_of_one_name_none_can_be_named(trainer_arguments):
+    arguments = trainer_arguments()
+    arguments["reward_funcs"] = [lambda **_: [1.0], lambda **_: [0.0]]
+    with pytest.raises(InputError, match="2 reward functions have that name; expected names of th"):
+        KTAETrainer(**arguments, correctness="<lambda>")
+
+
+def test_an_infinite_reward_is_refused(trainer_arguments):
+    arguments = trainer_arguments()
+    arguments["reward_funcs"] = lambda completions, **_: [1.0, -math.inf] * (len(completions) // 2)
+    with pytest.raises(InputError, match=r"function <lambda> gave -inf; expected a finite number"):
+        train(arguments)
+
+
 def test_the_credit_decays_over_training_steps(trainer_arguments):
     arguments = trainer_arguments()
     arguments["args"].max_steps = 4

@@ -103,12 +103,33 @@ def correctness_column(names: list[str], correctness: str | None) -> int:
     """
     if correctness is None and len(names) == 1:
         return 0
-    if correctness is None or names.count(correctness) != 1:
+    if correctness is None or correctness not in names:
         raise InputError(
             f"correctness is {correctness!r}; expected the reward function that says whether a "
             f"rollout is correct: {', '.join(map(repr, names))}"
         )
+    if names.count(correctness) > 1:
+        raise InputError(
+            f"correctness is {correctness!r}, and {names.count(correctness)} reward functions have "
+            "that name; expected names of their own: define them by def, or set __name__"
+        )
     return names.index(correctness)
+
+
+def check_rewards(rewards: Any, names: list[str]) -> None:
+    """Raise an InputError for an infinite reward, with which TRL's advantages are NaN.
+
+    Args:
+        rewards: (n, functions), NaN where a function could not tell.
+        names: those of the functions.
+    """
+    infinite = rewards.isinf()
+    if infinite.any():
+        row, column = infinite.nonzero()[0].tolist()
+        raise InputError(
+            f"the reward function {names[column]} gave {float(rewards[row, column])}; expected a "
+            "finite number, or None where it cannot tell"
+        )
 
 
 def check_scores(scores: Any, estimator: Estimator, name: str) -> None:

@@ -58,14 +58,16 @@ class DynamicSampling(_Trainer):
         **kwargs: as for `trl.GRPOTrainer`.
 
     Raises:
-        InputError: the rounds are negative, the data set has no length or no random access, a
+        InputError: the rounds are no integer from 0 on, the data set has no length or no random access, a
             process's rollouts are not whole groups, or the loss divides by what cannot be known
             beforehand (bnpo).
     """
 
     def __init__(self, *args: Any, resampling_rounds: int = 0, **kwargs: Any) -> None:
-        if resampling_rounds < 0:
-            raise InputError(f"resampling_rounds is {resampling_rounds}; expected 0 or more")
+        if not isinstance(resampling_rounds, int) or resampling_rounds < 0:
+            raise InputError(
+                f"resampling_rounds is {resampling_rounds!r}; expected an integer from 0 on"
+            )
         super().__init__(*args, **kwargs)
         self.resampling_rounds = resampling_rounds
         self._sources: list[Source] = []

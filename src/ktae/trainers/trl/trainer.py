@@ -21,6 +21,7 @@ from ktae.trainers.trl.checks import (
     check_arguments,
     check_padding,
     check_precision,
+    check_rewards,
     check_scores,
     correctness_column,
     without_policy,
@@ -181,6 +182,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         completion_ids_list: list[list[int]],
     ) -> torch.Tensor:
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        check_rewards(rewards, self.reward_func_names)
         first_row = self.accelerator.process_index * len(inputs)
         own = slice(first_row, first_row + len(inputs))
         verdict = rewards[own, self._correctness_column]
