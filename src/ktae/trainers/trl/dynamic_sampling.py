@@ -58,9 +58,9 @@ class DynamicSampling(_Trainer):
         **kwargs: as for `trl.GRPOTrainer`.
 
     Raises:
-        InputError: the rounds are no integer from 0 on, the data set has no length or no random access, a
-            process's rollouts are not whole groups, or the loss divides by what cannot be known
-            beforehand (bnpo).
+        InputError: the rounds are no integer from 0 on, the data set has no length or no random
+            access, a process's rollouts are not whole groups, or the loss divides by what cannot be
+            known beforehand (bnpo).
     """
 
     def __init__(self, *args: Any, resampling_rounds: int = 0, **kwargs: Any) -> None:
