@@ -168,3 +168,40 @@ def test_prompts_that_differ_are_an_error() -> None:
     outputs, verdicts = numbered(["q1", "q0"], set())
     with pytest.raises(InputError, match="has the prompt 'q0' in A and 'q1' in B"):
         compare(a, ([o._replace(numbered=False) for o in outputs], verdicts))
+
+
+def of_steps(prompts: list[str], right: dict[str, set[str]]) -> tuple[list[Output], list[Verdict]]:
+    """The same prompts at each step, as verl's validation dumps have them."""
+    outputs, verdicts = [], []
+    for step, right_then in right.items():
+        of_step = numbered(prompts, right_then)
+        outputs += [
+            o._replace(problem=f"{o.problem} of step {step}", step=step) for o in of_step[0]
+        ]
+        verdicts += of_step[1]
+    return outputs, verdicts
+
+
+def test_the_same_prompts_at_several_steps_are_paired_step_by_step() -> None:
+    prompts = [f"q{i}" for i in range(10)]
+    a = of_steps(prompts, {"1": set(prompts[:5]), "2": set(prompts[:5])})
+    b = of_steps(prompts[::-1], {"2": set(prompts), "1": set(prompts[:7])})
+    (found,) = compare(a, b)
+    assert (found.problems, found.better, found.worse) == (20, 7, 0)
+    (first,) = compare(a, of_steps(prompts, {"1": set(prompts[:7])}), partial=True)
+    assert (first.problems, first.better, first.worse) == (10, 2, 0)
+    with pytest.raises(InputError, match="10 problems are in one of the two only, such as 0 of"):
+        compare(a, of_steps(prompts, {"1": set()}))
+    for other in (of_steps(prompts, {"3": set()}), numbered(prompts, set())):
+        with pytest.raises(InputError, match="A has problems of the steps 1, 2, B of "):
+            compare(a, other, partial=True)
+
+
+def test_what_is_shown_of_two_prompts_is_where_they_differ() -> None:
+    system = "Please reason step by step, and put your final answer within a box. " * 2
+    a, b = numbered([f"{system}What is 1+1?"], set()), numbered([f"{system}What is 2+1?"], set())
+    with pytest.raises(InputError, match=r"begins with .*What is 1\+1\?', B with .*is 2\+1\?'"):
+        compare(a, b)
+    labelled = ([o._replace(numbered=False) for o in b[0]], b[1])
+    with pytest.raises(InputError, match=r"prompt '.*What is 1\+1\?' in A and '.*is 2\+1\?' in B"):
+        compare(a, labelled)
