@@ -203,5 +203,5 @@ def test_what_is_shown_of_two_prompts_is_where_they_differ() -> None:
     with pytest.raises(InputError, match=r"begins with .*What is 1\+1\?', B with .*is 2\+1\?'"):
         compare(a, b)
     labelled = ([o._replace(numbered=False) for o in b[0]], b[1])
-    with pytest.raises(InputError, match=r"prompt '.*What is 1\+1\?' in A and '.*is 2\+1\?' in B"):
+    with pytest.raises(InputError, match=r"prompt .*What is 1\+1\?' in A and .*is 2\+1\?' in B"):
         compare(a, labelled)

@@ -9,8 +9,8 @@ problems, paired; p-values are corrected for the number of comparisons by Holm's
 
 from __future__ import annotations
 
+import itertools
 import math
-import os
 from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
@@ -197,7 +197,10 @@ def _steps_in_words(steps: Set[str | None]) -> str:
 
 def _differing(a: str | None, b: str | None) -> list[str]:
     """Two prompts for people, short: from a little before their first difference on."""
-    start = max(0, len(os.path.commonprefix([a or "", b or ""])) - CONTEXT)
+    alike = itertools.takewhile(
+        lambda pair: pair[0] == pair[1], zip(a or "", b or "", strict=False)
+    )
+    start = max(0, len(list(alike)) - CONTEXT)
     return [f"{'...' if start else ''}{x[start:] if x else x!r:.60}" for x in (a, b)]
 
 
