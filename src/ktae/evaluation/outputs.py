@@ -204,6 +204,8 @@ def to_record(
             "sample": output.sample,
             "tokens": output.tokens,
             "finished": output.finished,
+            "numbered": output.numbered,
+            "step": output.step,
             "outcome": verdict.outcome.value,
             "extracted": verdict.extracted,
             "reason": verdict.reason,
@@ -254,7 +256,8 @@ def _output(
         grader,
         model,
         place.named,
-        place.numbered,
+        place.numbered or extra.get("numbered") is True,
+        _text(extra.get("step"), f"{where}: extra.step"),
     )
     return output, step
 
