@@ -1,5 +1,7 @@
 """Paired tests, against scipy and exhaustive enumeration."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -131,6 +133,30 @@ def test_the_level_holds_where_numbers_of_samples_differ(n_a: int, n_b: int) -> 
         for trial in range(trials)
     ]  # fmt: skip
     assert sum(p < 0.05 for p in found) <= 0.05 * trials + 3 * (0.05 * 0.95 * trials) ** 0.5
+
+
+def test_neither_the_order_of_problems_nor_that_of_sides_changes_p() -> None:
+    rng = np.random.default_rng(0)
+    sizes = [(1, 16), (16, 1), (16, 16), (16, 15), (3, 6), (4, 4)] * 20
+    sides = [
+        (int(rng.binomial(n_a, 0.5)), n_a, int(rng.binomial(n_b, 0.6)), n_b) for n_a, n_b in sizes
+    ]
+    swapped = [(b, n_b, a, n_a) for a, n_a, b, n_b in sides]
+    found = {pooled_p_value(x) for x in (sides, sides[::-1], sorted(sides), swapped)}
+    assert len(found) == 1
+
+
+def test_random_deals_come_close_to_all_deals() -> None:
+    """Three problems of several sizes: each deal of their verdicts has the same probability."""
+    sides = [(0, 3, 1, 1), (1, 2, 3, 3), (1, 4, 2, 2)]
+    observed = sum(b / n_b - a / n_a for a, n_a, b, n_b in sides)
+    sums = [0.0]
+    for a, n_a, b, n_b in sides:
+        verdicts = [1] * (a + b) + [0] * (n_a + n_b - a - b)
+        deals = [sum(deal) for deal in itertools.combinations(verdicts, n_b)]
+        sums = [x + right / n_b - (a + b - right) / n_a for x in sums for right in deals]
+    share = np.mean(np.abs(sums) >= observed - 1e-9)
+    assert pooled_p_value(sides) == pytest.approx(share, abs=0.005)
 
 
 def test_different_numbers_of_samples_are_dealt_anew() -> None:
