@@ -164,12 +164,18 @@ def test_too_few_groups_to_show_anything(rng):
     assert told.lines[0].startswith("4 groups")
 
 
-def test_equal_rollouts_with_different_verdicts_are_counted(rng):
-    (group,) = told_by_a_token(rng, n_groups=1)
-    found = held_out.held_out_pairs(
-        make_rollouts([[*group, (group[0][0], 1.0 - group[0][1])]]), {"paper": "paper"}
-    )
-    assert found.left_out["repeated rollouts with another verdict"] == 1
+def test_equal_rollouts_with_different_verdicts_are_no_evidence(rng):
+    """Neither is the first of them, in whichever order they come."""
+    first, second = told_by_a_token(rng, n_groups=2)
+    contradicted = [*first, (first[0][0], 1.0 - first[0][1])]
+    rest = held_out.held_out_pairs(make_rollouts([first[1:], second]), {"paper": "paper"})
+    for group in (contradicted, contradicted[::-1]):
+        found = held_out.held_out_pairs(make_rollouts([group, second]), {"paper": "paper"})
+        assert found.left_out["identical rollouts with different verdicts"] == 2
+        assert (found.rollouts, found.pairs) == (rest.rollouts, rest.pairs)
+    alone = [(first[0][0], 0.0), (first[0][0], 1.0)]
+    found = held_out.held_out_pairs(make_rollouts([alone, second]), {"paper": "paper"})
+    assert found.too_small == ("0",), "it is not all correct or all incorrect"
 
 
 def test_groups_without_a_verdict_are_not_called_equal(rng):

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ktae.arrays import MAX_TOKEN_ID
 from ktae.backends.table import CreditTable
 from ktae.credit import AnEstimator, credit_table, token_credit
 from ktae.errors import InputError
@@ -64,7 +65,8 @@ class Scores(NamedTuple):
     """The credit table: the columns of `ktae.CreditTable`, with `step` and, where there is a
     tokenizer, the text of each token in `token`. Groups in the record's order, then token ids. It
     is of single tokens and verdicts, also where the credit is of other units or graded scores.
-    `distinct_a` to `distinct_d` are the counts with identical rollouts of a group taken once."""
+    `distinct_a` to `distinct_d` are the counts with identical rollouts of a group taken once, and
+    not at all where their verdicts differ."""
     groups: list[Group]
     """In the record's order."""
 
@@ -205,7 +207,7 @@ def _distinct_counts(
 ) -> np.ndarray:
     """(4, rows) int64: a, b, c and d of the table with identical rollouts of a group taken once.
 
-    The table has the same rows without the repeated ones: what they contain, the first has too.
+    0 where no rollout that is evidence has the token.
     """
     counts = np.array([table.a, table.b, table.c, table.d])
     counted = [ids_t[mask_t] for ids_t, mask_t in zip(ids_bt, mask_bt, strict=True)]
@@ -214,9 +216,16 @@ def _distinct_counts(
         some = np.isin(group_b, group_b[repeated_b])
         correct_b = np.where(repeated_b, np.nan, correct_b)
         own = credit_table(ids_bt[some], mask_bt[some], correct_b[some], group_b[some], estimator)
-        of_some = np.isin(table.group, group_b[repeated_b])
-        counts[:, of_some] = [own.a, own.b, own.c, own.d]
+        counts[:, np.isin(table.group, group_b[repeated_b])] = 0
+        rows = np.searchsorted(_keys(table), _keys(own))
+        counts[:, rows] = [own.a, own.b, own.c, own.d]
     return counts
+
+
+def _keys(table: CreditTable) -> np.ndarray:
+    """(rows,) int64, ascending: one number for each group and token."""
+    keys: np.ndarray = table.group.astype(np.int64) * (MAX_TOKEN_ID + 1) + table.token_id
+    return keys
 
 
 def write(scores: Scores, record_path: Path, tokens_path: Path) -> None:

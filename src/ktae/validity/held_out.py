@@ -282,14 +282,15 @@ def _groups(
     left_out["empty rollouts"] = int((~usable_b).sum()) - left_out["rollouts without a verdict"]
     found, too_small = [], []
     for rows in repeats.rows_of_groups(codes_b):
-        own = repeats.distinct(rows[usable_b[rows]], counted, correct_b, left_out)
+        usable = rows[usable_b[rows]]
+        own = repeats.distinct(usable, counted, correct_b, left_out)
         right = correct_b[own] == 1
         n_least = min(int(right.sum()), int((~right).sum()))
         if n_least >= FEWEST:
             found.append(Group([cut[row] for row in own], right, own))
-        elif not usable_b[rows].any():
+        elif not len(usable):
             left_out["groups without a verdict"] += 1
-        elif not n_least:
+        elif not np.ptp(correct_b[usable]):
             left_out["groups all correct or all incorrect"] += 1
         else:
             left_out["groups of fewer than two of each, distinct"] += 1
@@ -311,7 +312,7 @@ _REASONS = (
     "rollouts without a verdict",
     "empty rollouts",
     repeats.REPEATED,
-    repeats.OTHER_VERDICT,
+    repeats.CONTRADICTORY,
 )
 
 
