@@ -266,6 +266,13 @@ def test_no_rollout_is_evidence_where_all_verdicts_contradict():
     assert np.isfinite(np.array(totals)).all()
 
 
+def test_a_written_table_has_the_strongest_tokens_too(tmp_path):
+    """No two of these rollouts are identical, so p is the same as well."""
+    scores = score(random_rollouts())
+    write(scores, tmp_path / "s.parquet", tmp_path / "s.tokens.parquet")
+    assert strongest(pq.read_table(tmp_path / "s.tokens.parquet")) == strongest(scores.tokens)
+
+
 def test_both_files_or_none(tmp_path, monkeypatch):
     scores = score(random_rollouts())
     out, tokens_out = tmp_path / "s.parquet", tmp_path / "s.tokens.parquet"

@@ -243,7 +243,8 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
     """The tokens of greatest impact for and against, over all mixed groups in `tokens`.
 
     Args:
-        tokens: the credit table of `score`, or some groups of it (`tokens[group.rows]`).
+        tokens: the credit table of `score`, or some groups of it (`tokens[group.rows]`). One that
+            was read from a file of `write` gives the same, but p counts identical rollouts each.
         top: how many for, and how many against.
     """
     parts = [_Part(batch) for batch in tokens.to_batches()]
@@ -277,11 +278,15 @@ class MixedRows(NamedTuple):
 
 
 def mixed_rows(table: Any, wanted: np.ndarray | bool = True) -> MixedRows:
-    """Select the rows in mixed groups, of those `wanted`, of a credit table or a batch of one."""
+    """Select the rows in mixed groups, of those `wanted`, of a credit table or a batch of one.
+
+    A file of `write` has no counts of distinct rollouts: there `distinct` is the cells themselves.
+    """
     a, b, c, d = (table[name].to_numpy() for name in "abcd")
     rows = np.flatnonzero((a + c > 0) & (b + d > 0) & wanted)
     cells = np.array([x[rows] for x in (a, b, c, d)], dtype=np.int64)
-    distinct = np.array([table[name].to_numpy()[rows] for name in DISTINCT], dtype=np.int64)
+    names = DISTINCT if DISTINCT[0] in table.schema.names else "abcd"
+    distinct = np.array([table[name].to_numpy()[rows] for name in names], dtype=np.int64)
     return MixedRows(rows, cells, *impact(table["credit"].to_numpy()[rows], *cells), distinct)
 
 
