@@ -21,6 +21,7 @@ import pyarrow as pa
 from ktae.bench import append_rows, machine
 from ktae.estimators import PRESETS, preset
 from ktae.files.atomic import atomic_write
+from ktae.inference import t_interval
 from ktae.report import inputs
 from ktae.validity import held_out, prefixes
 from ktae.validity.scores import HeldOut, Score
@@ -102,9 +103,10 @@ def half_of(group: str) -> int:
 
 
 def difference_row(found: HeldOut, name: str, other: str) -> dict[str, str]:
-    """The mean difference over groups of two estimators' shares."""
+    """The mean difference over groups of two estimators' shares, with Student's t interval, from
+    whose width the mean over several dumps has its own."""
     of = {score.name: score.auc_g for score in found.estimators}
-    interval = held_out.interval_of(of[name] - of[other], low=-1.0)
+    interval = t_interval(of[name] - of[other])
     bounds = zip(("", "_low", "_high"), interval, strict=True)
     numbers = {f"auc{end}": f"{value:.4f}" for end, value in bounds}
     return {"estimator": f"{name} - {other}"} | numbers

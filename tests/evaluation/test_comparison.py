@@ -1,5 +1,7 @@
 """Paired tests, against scipy and exhaustive enumeration."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -133,6 +135,30 @@ def test_the_level_holds_where_numbers_of_samples_differ(n_a: int, n_b: int) -> 
     assert sum(p < 0.05 for p in found) <= 0.05 * trials + 3 * (0.05 * 0.95 * trials) ** 0.5
 
 
+def test_neither_the_order_of_problems_nor_that_of_sides_changes_p() -> None:
+    rng = np.random.default_rng(0)
+    sizes = [(1, 16), (16, 1), (16, 16), (16, 15), (3, 6), (4, 4)] * 20
+    sides = [
+        (int(rng.binomial(n_a, 0.5)), n_a, int(rng.binomial(n_b, 0.6)), n_b) for n_a, n_b in sizes
+    ]
+    swapped = [(b, n_b, a, n_a) for a, n_a, b, n_b in sides]
+    found = {pooled_p_value(x) for x in (sides, sides[::-1], sorted(sides), swapped)}
+    assert len(found) == 1
+
+
+def test_random_deals_come_close_to_all_deals() -> None:
+    """Three problems of several sizes: each deal of their verdicts has the same probability."""
+    sides = [(0, 3, 1, 1), (1, 2, 3, 3), (1, 4, 2, 2)]
+    observed = sum(b / n_b - a / n_a for a, n_a, b, n_b in sides)
+    sums = [0.0]
+    for a, n_a, b, n_b in sides:
+        verdicts = [1] * (a + b) + [0] * (n_a + n_b - a - b)
+        deals = [sum(deal) for deal in itertools.combinations(verdicts, n_b)]
+        sums = [x + right / n_b - (a + b - right) / n_a for x in sums for right in deals]
+    share = np.mean(np.abs(sums) >= observed - 1e-9)
+    assert pooled_p_value(sides) == pytest.approx(share, abs=0.005)
+
+
 def test_different_numbers_of_samples_are_dealt_anew() -> None:
     """One problem, right in 0 of 3 against 1 of 1: that deal has probability 1/4."""
     (found,) = compare(side({"x": [[0, 0, 0]]}), side({"x": [[1]]}))
@@ -168,3 +194,40 @@ def test_prompts_that_differ_are_an_error() -> None:
     outputs, verdicts = numbered(["q1", "q0"], set())
     with pytest.raises(InputError, match="has the prompt 'q0' in A and 'q1' in B"):
         compare(a, ([o._replace(numbered=False) for o in outputs], verdicts))
+
+
+def of_steps(prompts: list[str], right: dict[str, set[str]]) -> tuple[list[Output], list[Verdict]]:
+    """The same prompts at each step, as verl's validation dumps have them."""
+    outputs, verdicts = [], []
+    for step, right_then in right.items():
+        of_step = numbered(prompts, right_then)
+        outputs += [
+            o._replace(problem=f"{o.problem} of step {step}", step=step) for o in of_step[0]
+        ]
+        verdicts += of_step[1]
+    return outputs, verdicts
+
+
+def test_the_same_prompts_at_several_steps_are_paired_step_by_step() -> None:
+    prompts = [f"q{i}" for i in range(10)]
+    a = of_steps(prompts, {"1": set(prompts[:5]), "2": set(prompts[:5])})
+    b = of_steps(prompts[::-1], {"2": set(prompts), "1": set(prompts[:7])})
+    (found,) = compare(a, b)
+    assert (found.problems, found.better, found.worse) == (20, 7, 0)
+    (first,) = compare(a, of_steps(prompts, {"1": set(prompts[:7])}), partial=True)
+    assert (first.problems, first.better, first.worse) == (10, 2, 0)
+    with pytest.raises(InputError, match="10 problems are in one of the two only, such as 0 of"):
+        compare(a, of_steps(prompts, {"1": set()}))
+    for other in (of_steps(prompts, {"3": set()}), numbered(prompts, set())):
+        with pytest.raises(InputError, match="A has problems of the steps 1, 2, B of "):
+            compare(a, other, partial=True)
+
+
+def test_what_is_shown_of_two_prompts_is_where_they_differ() -> None:
+    system = "Please reason step by step, and put your final answer within a box. " * 2
+    a, b = numbered([f"{system}What is 1+1?"], set()), numbered([f"{system}What is 2+1?"], set())
+    with pytest.raises(InputError, match=r"begins with .*What is 1\+1\?', B with .*is 2\+1\?'"):
+        compare(a, b)
+    labelled = ([o._replace(numbered=False) for o in b[0]], b[1])
+    with pytest.raises(InputError, match=r"prompt .*What is 1\+1\?' in A and .*is 2\+1\?' in B"):
+        compare(a, labelled)

@@ -139,6 +139,9 @@ def test_the_problems_of_two_steps_are_different_ones(
     """And of files of one step each the same, whichever these are."""
     both = problems_of(tmp_path / "a.jsonl", [problem | {"step": step} for step in (1, 2)])
     assert [group.rpartition("/")[2] for *_, group in both] == ["0 of step 1", "0 of step 2"]
+    if "prompt" in problem:
+        again = read(tmp_path)
+        assert [(o.numbered, o.step) for o in again] == [(True, "1"), (True, "2")]
     alone = [problems_of(tmp_path / "a.jsonl", [problem | {"step": step}]) for step in (1, 2)]
     assert alone[0] == alone[1]
     assert alone[0][0][1] == "0"

@@ -4,11 +4,12 @@ import json
 
 import numpy as np
 import pytest
+import scipy.stats
 from dumps import ROLLOUTS, write_lines
 
 import ktae
 from ktae.estimators import preset
-from ktae.report import inputs, write_report
+from ktae.report import inputs, scoring, write_report
 from ktae.report.columns import columns_of
 from ktae.rollouts import record
 
@@ -74,6 +75,41 @@ def test_every_number_is_the_estimators(run_folder, run_page, open_page):
                     assert x[name] == pytest.approx(expected, rel=1e-9, abs=1e-12), (name, token_id)
                     compared += mixed
     assert compared > 1000
+
+
+def test_p_counts_identical_rollouts_once_in_any_order(tmp_path, open_page):
+    """As ktae.report.scoring does; those whose verdicts differ are no evidence. The card of a
+    preset whose credit rests on no p shows that p alone."""
+    verdicts = {"same text": [1, 0, 0], "b c": [0] * 4, "b d": [0], "q e": [1, 1], "q f": [1]}
+    rows = [
+        {"group": 1, "response": text, "reward": reward}
+        for text, rewards in verdicts.items()
+        for reward in rewards
+    ]
+    for ordered in (rows, rows[::-1]):
+        path = write_lines(tmp_path / "r.jsonl", ordered)
+        dump = write_report(path, tmp_path / "r.html", estimator="calibrated")
+        tokens = scoring.score(dump.rollouts).tokens
+        counts = scoring.mixed_rows(tokens).distinct.T.tolist()
+        expected = dict(zip(tokens["token_id"].to_pylist(), counts, strict=True))
+        page = open_page(tmp_path / "r.html")
+        found = page.evaluate(
+            """() => {
+                 const group = ktae.groupStatistics(0, 0);
+                 return [...group.counts].map(([rank, counts]) => [
+                   ktae.report.vocabulary.id[rank], counts.distinct,
+                   group.distinctTrue, group.distinctFalse, group.pOf(rank)]);
+               }"""
+        )
+        for token_id, counts, n_true, n_false, p in found:
+            a, b, _, _ = expected[token_id]
+            assert (counts["a"], counts["b"]) == (a, b)
+            assert (n_true, n_false) == (2, 2)
+            assert p == pytest.approx(scipy.stats.fisher_exact([[a, b], [2 - a, 2 - b]])[1])
+    page.evaluate("location.hash = 'view=rollouts&group=0&rollout=0&token=0'")
+    page.wait_for_selector("#card .numbers")
+    shown = page.locator("#card .numbers td").first.inner_text()
+    assert shown == f"{page.evaluate('ktae.groupStatistics(0, 0).pOf(ktae.idsOf(0)[0])'):.3f}"
 
 
 def test_rollouts_hover_and_pin(plain_page, open_page):

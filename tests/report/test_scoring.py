@@ -221,7 +221,8 @@ def test_strongest_over_groups():
 
 def test_p_counts_identical_rollouts_once():
     """Token 1 is in three of four correct rollouts and in none of three incorrect ones. With each
-    rollout there twice, and once more with another verdict, p is still that of seven."""
+    rollout there twice, p is still that of seven. Where one is there once more, with another
+    verdict, p is that of the other six, in whichever order."""
     ids = [[1], [1, 1], [1, 2], [2], [3], [3, 2], [2, 2]]
     alone = {"group": "g", "token_ids": ids, "reward": [1.0] * 4 + [0.0] * 3}
 
@@ -238,12 +239,38 @@ def test_p_counts_identical_rollouts_once():
     expected, over_groups, counts = p_values(alone)
     assert expected[1] == pytest.approx(scipy.stats.fisher_exact([[3, 0], [1, 3]])[1])
     assert counts[0] == [3, 2, 0] and counts[1] == [0, 2, 2]
-    again = {
-        "token_ids": [*ids, *ids, ids[0]],
-        "reward": [*alone["reward"], *alone["reward"], 0.0],
-    }
+    again = {"token_ids": [*ids, *ids], "reward": [*alone["reward"], *alone["reward"]]}
     assert p_values(again)[0] == pytest.approx({i: expected[i] for i in p_values(again)[0]})
     assert p_values(again)[1:] == (over_groups, counts)
+    six = p_values({name: column[1:] for name, column in alone.items() if name != "group"})
+    again = {"token_ids": [*ids, *ids, ids[0]], "reward": [*again["reward"], 0.0]}
+    for columns in (again, {name: column[::-1] for name, column in again.items()}):
+        found = p_values(columns)
+        assert found[0] == pytest.approx({i: six[0].get(i, found[0][i]) for i in found[0]})
+        assert found[1:] == six[1:]
+
+
+def test_no_rollout_is_evidence_where_all_verdicts_contradict():
+    """Token 4 is in such rollouts alone, and nothing is left of the second group."""
+    columns = {
+        "group": ["g"] * 6 + ["h"] * 2,
+        "token_ids": [[4, 1], [4, 1], [1], [1, 1], [2], [2, 2], [1], [1]],
+        "reward": [1.0, 0, 1, 1, 0, 0, 1, 0],
+    }
+    tokens = score(pa.table(columns | {"correct": columns["reward"]})).tokens
+    *_, counts = mixed_rows(tokens)
+    assert tokens["token_id"].to_pylist() == [1, 2, 4, 1]
+    assert counts.T.tolist() == [[2, 0, 0, 2], [0, 2, 2, 0], [0] * 4, [0] * 4]
+    totals = token_totals(tokens, np.array([1, 2, 4]))
+    assert totals.p[2] == 1
+    assert np.isfinite(np.array(totals)).all()
+
+
+def test_a_written_table_has_the_strongest_tokens_too(tmp_path):
+    """No two of these rollouts are identical, so p is the same as well."""
+    scores = score(random_rollouts())
+    write(scores, tmp_path / "s.parquet", tmp_path / "s.tokens.parquet")
+    assert strongest(pq.read_table(tmp_path / "s.tokens.parquet")) == strongest(scores.tokens)
 
 
 def test_both_files_or_none(tmp_path, monkeypatch):

@@ -164,12 +164,18 @@ def test_too_few_groups_to_show_anything(rng):
     assert told.lines[0].startswith("4 groups")
 
 
-def test_equal_rollouts_with_different_verdicts_are_counted(rng):
-    (group,) = told_by_a_token(rng, n_groups=1)
-    found = held_out.held_out_pairs(
-        make_rollouts([[*group, (group[0][0], 1.0 - group[0][1])]]), {"paper": "paper"}
-    )
-    assert found.left_out["repeated rollouts with another verdict"] == 1
+def test_equal_rollouts_with_different_verdicts_are_no_evidence(rng):
+    """Neither is the first of them, in whichever order they come."""
+    first, second = told_by_a_token(rng, n_groups=2)
+    contradicted = [*first, (first[0][0], 1.0 - first[0][1])]
+    rest = held_out.held_out_pairs(make_rollouts([first[1:], second]), {"paper": "paper"})
+    for group in (contradicted, contradicted[::-1]):
+        found = held_out.held_out_pairs(make_rollouts([group, second]), {"paper": "paper"})
+        assert found.left_out["identical rollouts with different verdicts"] == 2
+        assert (found.rollouts, found.pairs) == (rest.rollouts, rest.pairs)
+    alone = [(first[0][0], 0.0), (first[0][0], 1.0)]
+    found = held_out.held_out_pairs(make_rollouts([alone, second]), {"paper": "paper"})
+    assert found.too_small == ("0",), "it is not all correct or all incorrect"
 
 
 def test_groups_without_a_verdict_are_not_called_equal(rng):
@@ -186,9 +192,24 @@ def test_few_groups_have_their_labels_permuted_often(rng):
 
 
 def test_interval_of_shares():
-    low = held_out.interval_of(np.array([1.0, 1.0, 0.8, 0.9])).low
-    assert math.isclose(low, 0.925 - 3.182446 * np.std([1, 1, 0.8, 0.9], ddof=1) / 2, abs_tol=1e-6)
+    values = np.array([1.0, 0.5, 0.8, 0.2] * 3)
+    half = 2.200985 * np.std(values, ddof=1) / math.sqrt(12)
+    expected = (0.625, 0.625 - half, 0.625 + half)
+    assert held_out.interval_of(values) == pytest.approx(expected, abs=1e-6)
     assert held_out.interval_of(np.array([1.0, 1.0, 0.8, 0.9])).high == 1.0
+
+
+@pytest.mark.parametrize("n", [2, 8, 20, 100])
+def test_a_group_a_little_worse_does_not_narrow_the_interval(n):
+    """Nor does it move either bound far: nearly equal groups tell what equal ones do."""
+    values = np.ones(n)
+    equal = held_out.interval_of(values)
+    for worse in (1 - 1e-6, 15 / 16, 0.5):
+        values[0] = worse
+        found = held_out.interval_of(values)
+        assert found.low < equal.low
+        if worse > 0.99:
+            assert found == pytest.approx(equal, abs=1e-4)
 
 
 def test_a_notebook_shows_every_estimator_best_first_and_the_advice(rng):
@@ -208,7 +229,7 @@ def test_a_notebook_shows_every_estimator_best_first_and_the_advice(rng):
 @pytest.mark.parametrize(("n", "share"), [(1, 1.0), (2, 0.842), (3, 0.708), (100, 0.036)])
 def test_equal_groups_do_not_make_a_narrow_interval(n, share):
     """Nothing is known of the spread of a few groups that happen to be equal."""
-    for value, low in ((1.0, 0.0), (0.5, 0.0), (0.0, -1.0)):
-        found = held_out.interval_of(np.full(n, value), low)
-        expected = (value, value - share * (value - low), value + share * (1 - value))
+    for value in (1.0, 0.5, 0.0):
+        found = held_out.interval_of(np.full(n, value))
+        expected = (value, value - share * value, value + share * (1 - value))
         assert found == pytest.approx(expected, abs=1e-3)

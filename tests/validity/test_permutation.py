@@ -9,6 +9,7 @@ import pytest
 import scipy.stats
 
 import ktae
+from ktae.errors import InputError
 from ktae.estimators import KTAE, Ignoring, preset
 from ktae.report import scoring
 from ktae.validity.permutation import ACCURACIES, FREQUENCIES, permutation_test
@@ -261,3 +262,16 @@ def test_noise_in_copies_is_not_significant():
     found = permutation_test(make_record(ids, correct, groups), "calibrated")
     assert found.left_out["repeated rollouts"] == found.rollouts == 480
     assert found.real.significant <= 3 * found.quantiles("significant")[0]
+
+
+def test_contradicting_verdicts_are_left_out_in_any_order():
+    ids = [[1], [1], [1], [2, 3], [2, 4], [2, 5], [6, 7], [6, 8]]
+    correct = [1.0, 0, 0, 0, 0, 0, 1, 1]
+    found, back = (
+        permutation_test(make_record(ids[::way], correct[::way], [0] * 8)) for way in (1, -1)
+    )
+    assert found.left_out == back.left_out
+    assert found.left_out["identical rollouts with different verdicts"] == 3
+    assert (found.rollouts, found.real.significant) == (5, back.real.significant)
+    with pytest.raises(InputError, match="left out: 3 identical rollouts"):
+        permutation_test(make_record(ids[:3], correct[:3], [0] * 3))

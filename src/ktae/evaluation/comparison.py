@@ -9,8 +9,9 @@ problems, paired; p-values are corrected for the number of comparisons by Holm's
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,8 @@ from ktae.inference import (
 POOLED = "pooled"
 UNNAMED = "problems"
 """In the place of a benchmark, where neither file names one."""
+CONTEXT = 20
+"""Characters that are shown before the first difference of two prompts."""
 
 
 class Comparison(NamedTuple):
@@ -143,34 +146,62 @@ def _under_one_name(*sides: Sequence[Output]) -> list[list[Output]]:
 
 
 def _by_prompt(a: Sequence[Output], b: Sequence[Output]) -> list[Output]:
-    """B, whose problems that no file labels have A's numbers: those of the same prompts.
+    """B, whose problems that no file labels have A's numbers: those of the same prompts and steps.
 
     Raises:
         InputError: only one of the two has labels, and the prompts of a label and number differ; or
-            none has, and no prompt is in both.
+            none has, and no prompt is in both, or no step.
     """
     if not any(output.numbered for output in (*a, *b)):
         return list(b)
     if all(output.numbered for output in (*a, *b)):
-        numbers = {(o.benchmark, o.prompt): o.problem for o in a}
-        if not any((o.benchmark, o.prompt) in numbers for o in b):
-            raise InputError(
-                "A and B name no problems, and have no prompt in common: A begins with "
-                f"{a[0].prompt!r:.60}, B with {b[0].prompt!r:.60}; expected the same prompts, or a "
-                "group in each row of both"
-            )
-        for o in b:
-            numbers.setdefault((o.benchmark, o.prompt), str(len(numbers)))
-        return [o._replace(problem=numbers[o.benchmark, o.prompt]) for o in b]
+        _require_prompts_in_common(a, b)
+        numbers = {_prompt_of(o): o.problem for o in a}
+        return [o._replace(problem=numbers.get(_prompt_of(o), f"{o.problem} of B")) for o in b]
     prompts = {output.group: output.prompt for output in a}
     for o in b:
         if o.prompt != prompts.get(o.group, o.prompt):
+            in_a, in_b = _differing(prompts[o.group], o.prompt)
             raise InputError(
-                f"problem {o.group} has the prompt {prompts[o.group]!r:.60} in A and "
-                f"{o.prompt!r:.60} in B, and one of the two names no problems; expected a group in "
-                "each row of both"
+                f"problem {o.group} has the prompt {in_a} in A and {in_b} in B, and one of the two "
+                "names no problems; expected a group in each row of both"
             )
     return list(b)
+
+
+def _prompt_of(output: Output) -> tuple[str, str | None, str | None]:
+    """What tells problems apart that no file labels."""
+    return output.benchmark, output.step, output.prompt
+
+
+def _require_prompts_in_common(a: Sequence[Output], b: Sequence[Output]) -> None:
+    steps_a, steps_b = ({output.step for output in side} for side in (a, b))
+    if not steps_a & steps_b:
+        raise InputError(
+            f"A has problems of {_steps_in_words(steps_a)}, B of {_steps_in_words(steps_b)}; "
+            "expected the same training steps in both, or one file of a single step on each side"
+        )
+    if not {_prompt_of(o) for o in a} & {_prompt_of(o) for o in b}:
+        in_a, in_b = _differing(a[0].prompt, b[0].prompt)
+        raise InputError(
+            f"A and B name no problems, and have no prompt in common: A begins with {in_a}, B with "
+            f"{in_b}; expected the same prompts, or a group in each row of both"
+        )
+
+
+def _steps_in_words(steps: Set[str | None]) -> str:
+    known = sorted((step for step in steps if step is not None), key=lambda step: (len(step), step))
+    more = ", ..." if len(known) > 5 else ""
+    return f"the steps {', '.join(known[:5])}{more}" if known else "a single step"
+
+
+def _differing(a: str | None, b: str | None) -> list[str]:
+    """Two prompts for people, short: from a little before their first difference on."""
+    alike = itertools.takewhile(
+        lambda pair: pair[0] == pair[1], zip(a or "", b or "", strict=False)
+    )
+    start = max(0, len(list(alike)) - CONTEXT)
+    return [f"{'...' if start else ''}{x[start:] if x else x!r:.60}" for x in (a, b)]
 
 
 def _require_same_problems(a: Sequence[Output], b: Sequence[Output], partial: bool) -> None:

@@ -72,6 +72,8 @@ class Output(NamedTuple):
     """Whether the file says which benchmark; if not, `benchmark` is the file's name."""
     numbered: bool = False
     """Whether the file names no problem, and `problem` is the number of its prompt in this file."""
+    step: str | None = None
+    """The training step, where the file has several; `problem` ends with it."""
 
     @property
     def group(self) -> str:
@@ -202,6 +204,8 @@ def to_record(
             "sample": output.sample,
             "tokens": output.tokens,
             "finished": output.finished,
+            "numbered": output.numbered,
+            "step": output.step,
             "outcome": verdict.outcome.value,
             "extracted": verdict.extracted,
             "reason": verdict.reason,
@@ -252,7 +256,8 @@ def _output(
         grader,
         model,
         place.named,
-        place.numbered,
+        place.numbered or extra.get("numbered") is True,
+        _text(extra.get("step"), f"{where}: extra.step"),
     )
     return output, step
 
@@ -271,7 +276,9 @@ def _with_steps(placed: Sequence[tuple[Output, str | None]]) -> list[Output]:
     if len({step for _, step in placed}) == 1:
         return [output for output, _ in placed]
     return [
-        output if step is None else output._replace(problem=f"{output.problem} of step {step}")
+        output
+        if step is None
+        else output._replace(problem=f"{output.problem} of step {step}", step=step)
         for output, step in placed
     ]
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ktae.arrays import MAX_TOKEN_ID
 from ktae.backends.table import CreditTable
 from ktae.credit import AnEstimator, credit_table, token_credit
 from ktae.errors import InputError
@@ -64,7 +65,8 @@ class Scores(NamedTuple):
     """The credit table: the columns of `ktae.CreditTable`, with `step` and, where there is a
     tokenizer, the text of each token in `token`. Groups in the record's order, then token ids. It
     is of single tokens and verdicts, also where the credit is of other units or graded scores.
-    `distinct_a` to `distinct_d` are the counts with identical rollouts of a group taken once."""
+    `distinct_a` to `distinct_d` are the counts with identical rollouts of a group taken once, and
+    not at all where their verdicts differ."""
     groups: list[Group]
     """In the record's order."""
 
@@ -205,7 +207,7 @@ def _distinct_counts(
 ) -> np.ndarray:
     """(4, rows) int64: a, b, c and d of the table with identical rollouts of a group taken once.
 
-    The table has the same rows without the repeated ones: what they contain, the first has too.
+    0 where no rollout that is evidence has the token.
     """
     counts = np.array([table.a, table.b, table.c, table.d])
     counted = [ids_t[mask_t] for ids_t, mask_t in zip(ids_bt, mask_bt, strict=True)]
@@ -214,9 +216,16 @@ def _distinct_counts(
         some = np.isin(group_b, group_b[repeated_b])
         correct_b = np.where(repeated_b, np.nan, correct_b)
         own = credit_table(ids_bt[some], mask_bt[some], correct_b[some], group_b[some], estimator)
-        of_some = np.isin(table.group, group_b[repeated_b])
-        counts[:, of_some] = [own.a, own.b, own.c, own.d]
+        counts[:, np.isin(table.group, group_b[repeated_b])] = 0
+        rows = np.searchsorted(_keys(table), _keys(own))
+        counts[:, rows] = [own.a, own.b, own.c, own.d]
     return counts
+
+
+def _keys(table: CreditTable) -> np.ndarray:
+    """(rows,) int64, ascending: one number for each group and token."""
+    keys: np.ndarray = table.group.astype(np.int64) * (MAX_TOKEN_ID + 1) + table.token_id
+    return keys
 
 
 def write(scores: Scores, record_path: Path, tokens_path: Path) -> None:
@@ -234,7 +243,8 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
     """The tokens of greatest impact for and against, over all mixed groups in `tokens`.
 
     Args:
-        tokens: the credit table of `score`, or some groups of it (`tokens[group.rows]`).
+        tokens: the credit table of `score`, or some groups of it (`tokens[group.rows]`). One that
+            was read from a file of `write` gives the same, but p counts identical rollouts each.
         top: how many for, and how many against.
     """
     parts = [_Part(batch) for batch in tokens.to_batches()]
@@ -268,11 +278,15 @@ class MixedRows(NamedTuple):
 
 
 def mixed_rows(table: Any, wanted: np.ndarray | bool = True) -> MixedRows:
-    """Select the rows in mixed groups, of those `wanted`, of a credit table or a batch of one."""
+    """Select the rows in mixed groups, of those `wanted`, of a credit table or a batch of one.
+
+    A file of `write` has no counts of distinct rollouts: there `distinct` is the cells themselves.
+    """
     a, b, c, d = (table[name].to_numpy() for name in "abcd")
     rows = np.flatnonzero((a + c > 0) & (b + d > 0) & wanted)
     cells = np.array([x[rows] for x in (a, b, c, d)], dtype=np.int64)
-    distinct = np.array([table[name].to_numpy()[rows] for name in DISTINCT], dtype=np.int64)
+    names = DISTINCT if DISTINCT[0] in table.schema.names else "abcd"
+    distinct = np.array([table[name].to_numpy()[rows] for name in names], dtype=np.int64)
     return MixedRows(rows, cells, *impact(table["credit"].to_numpy()[rows], *cells), distinct)
 
 

@@ -62,7 +62,7 @@ class TokenSums:
         np.add.at(self._impact, which, impact)
         np.add.at(self._weight, which, weight)
         a, b, c, d = distinct.astype(np.float64)
-        total = a + b + c + d
+        total = np.maximum(a + b + c + d, 1)
         np.add.at(self._excess, which, (a * d - b * c) / total)
         variance = (a + b) * (c + d) * (a + c) * (b + d) / (total**2 * np.maximum(total - 1, 1))
         np.add.at(self._variance, which, variance)

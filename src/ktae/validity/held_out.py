@@ -197,21 +197,24 @@ def _score(name: str, of_sides: list[list[float]]) -> Score:
     return Score(name, interval_of(own), interval_of(np.mean(permuted, axis=0)), own)
 
 
-def interval_of(values_g: np.ndarray, low: float = 0.0) -> Interval:
-    """Mean over groups and its 95 % interval, by Student's t; within `low` and 1.
+def interval_of(values_g: np.ndarray) -> Interval:
+    """Mean over groups of shares and its 95 % interval: the wider of two, on each side.
 
-    Shares lie against 1, where the studentised bootstrap of a few groups is far too wide below.
-
-    Where n groups are all equal their spread is not known to be 0. A share of up to 1 - .025^(1/n)
-    of all groups may differ from them (Clopper and Pearson's bound of none in n), and these may
-    have any value: two groups leave nearly everything open, a hundred 4 % of it.
+    One is Student's t. Shares lie against 1, where the studentised bootstrap of a few groups is far
+    too wide below. But groups that happen to be nearly equal say little of the spread, and there t
+    is far too narrow. So a share of up to 1 - .025^(1/n) of all groups may differ from the n seen
+    (Clopper and Pearson's bound of none in n), and these may have any value: two groups leave
+    nearly everything open, a hundred 4 % of it.
     """
     n, value = len(values_g), float(values_g.mean())
-    if np.ptp(values_g) < EQUAL:
-        other = 1 - 0.025 ** (1 / n) if n > 1 else 1.0
-        return Interval(value, value - other * (value - low), value + other * (1 - value))
-    found = t_interval(values_g)
-    return found._replace(low=max(low, found.low), high=min(1.0, found.high))
+    if n == 1:
+        return Interval(value, 0.0, 1.0)
+    found, other = t_interval(values_g), 1 - 0.025 ** (1 / n)
+    return Interval(
+        value,
+        max(0.0, min(found.low, value - other * value)),
+        min(1.0, max(found.high, value + other * (1 - value))),
+    )
 
 
 def _baselines(answers: Sequence[str | None] | None) -> dict[str, Any]:
@@ -282,14 +285,15 @@ def _groups(
     left_out["empty rollouts"] = int((~usable_b).sum()) - left_out["rollouts without a verdict"]
     found, too_small = [], []
     for rows in repeats.rows_of_groups(codes_b):
-        own = repeats.distinct(rows[usable_b[rows]], counted, correct_b, left_out)
+        usable = rows[usable_b[rows]]
+        own = repeats.distinct(usable, counted, correct_b, left_out)
         right = correct_b[own] == 1
         n_least = min(int(right.sum()), int((~right).sum()))
         if n_least >= FEWEST:
             found.append(Group([cut[row] for row in own], right, own))
-        elif not usable_b[rows].any():
+        elif not len(usable):
             left_out["groups without a verdict"] += 1
-        elif not n_least:
+        elif not np.ptp(correct_b[usable]):
             left_out["groups all correct or all incorrect"] += 1
         else:
             left_out["groups of fewer than two of each, distinct"] += 1
@@ -311,7 +315,7 @@ _REASONS = (
     "rollouts without a verdict",
     "empty rollouts",
     repeats.REPEATED,
-    repeats.OTHER_VERDICT,
+    repeats.CONTRADICTORY,
 )
 
 

@@ -81,7 +81,7 @@ class PermutationTest:
     """Distinct ones of known correctness, in mixed groups."""
     left_out: dict[str, int]
     """Rollouts that repeat another of their group, in all groups, by the reason: identical ones
-    share a verdict, so their labels cannot be permuted apart."""
+    share a verdict, so their labels cannot be permuted apart, and tell nothing if they do not."""
     tokens: int
     pairs: int
     testable: float
@@ -141,7 +141,8 @@ def permutation_test(
 ) -> PermutationTest:
     """The estimator on a dump, beside itself under labels permuted within groups.
 
-    Of identical rollouts of a group the first alone is looked at, as in `held_out_pairs`.
+    Of identical rollouts of a group the first alone is looked at, as in `held_out_pairs`; none if
+    their verdicts differ.
 
     Args:
         rollouts: a record (`ktae.rollouts.record`, `ktae.rollouts.readers.read`).
@@ -258,7 +259,7 @@ def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Rollouts:
         masks = [mask & ~np.isin(x, ignored) for x, mask in zip(ids, masks, strict=True)]
     correct_b = rollouts["correct"].to_numpy()
     known_b = ~np.isnan(correct_b) & np.array([mask.any() for mask in masks], dtype=bool)
-    left_out = {repeats.REPEATED: 0, repeats.OTHER_VERDICT: 0}
+    left_out = {repeats.REPEATED: 0, repeats.CONTRADICTORY: 0}
     for own in repeats.rows_of_groups(codes_b):
         known = own[known_b[own]]
         known_b[known] = False
@@ -270,9 +271,10 @@ def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Rollouts:
     mixed_g = (of_g[0] > 0) & (of_g[1] > 0)
     if not mixed_g.any():
         raise InputError(
-            f"none of {len(first_rows)} groups has both correct and incorrect rollouts "
-            f"({int((of_g[0] > 0).sum())} have correct ones, {int((of_g[1] > 0).sum())} incorrect "
-            "ones), so all credit is 0 and nothing can be significant"
+            f"none of {len(first_rows)} groups has both correct and incorrect distinct "
+            f"rollouts ({int((of_g[0] > 0).sum())} have correct ones, {int((of_g[1] > 0).sum())} "
+            "incorrect ones), so nothing can be significant"
+            + "".join(f"; {line}" for line in repeats.in_words(left_out))
         )
     rows = np.flatnonzero(known_b & mixed_g[codes_b])
     return _Rollouts(

@@ -1,11 +1,15 @@
-"""Repeated rollouts: identical ones share a verdict, so only the first of them is evidence."""
+"""Repeated rollouts: identical ones share a verdict, so only the first of them is evidence.
+
+Where identical rollouts of a group have different verdicts, none of them is evidence: the text
+cannot be what they differ by.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 REPEATED = "repeated rollouts"
-OTHER_VERDICT = "repeated rollouts with another verdict"
+CONTRADICTORY = "identical rollouts with different verdicts"
 
 
 def rows_of_groups(codes_b: np.ndarray) -> list[np.ndarray]:
@@ -23,19 +27,23 @@ def distinct(
         rows: of one group, of known correctness.
         counted: each rollout's counted token ids.
         correct_b: (B,) the verdicts.
-        left_out: how many rollouts were left out, by reason: `REPEATED` or `OTHER_VERDICT`.
+        left_out: how many rollouts were left out, by reason: `REPEATED` or `CONTRADICTORY`.
     """
-    first: dict[bytes, int] = {}
+    alike: dict[bytes, list[int]] = {}
     for row in rows.tolist():
-        same = first.setdefault(counted[row].tobytes(), row)
-        if same != row:
-            differ = correct_b[same] != correct_b[row]
-            left_out[OTHER_VERDICT if differ else REPEATED] += 1
-    return np.array(list(first.values()), dtype=np.int64)
+        alike.setdefault(counted[row].tobytes(), []).append(row)
+    kept = []
+    for same in alike.values():
+        if np.ptp(correct_b[same]):
+            left_out[CONTRADICTORY] += len(same)
+        else:
+            left_out[REPEATED] += len(same) - 1
+            kept.append(same[0])
+    return np.array(kept, dtype=np.int64)
 
 
 def repeated(codes_b: np.ndarray, counted: list[np.ndarray], correct_b: np.ndarray) -> np.ndarray:
-    """(B,) bool: rollouts of known correctness that equal an earlier one of their group.
+    """(B,) bool: rollouts of known correctness that are no evidence, as `distinct` has it.
 
     Args:
         codes_b: (B,) the groups.
@@ -44,7 +52,7 @@ def repeated(codes_b: np.ndarray, counted: list[np.ndarray], correct_b: np.ndarr
     """
     known_b = ~np.isnan(correct_b)
     repeated_b: np.ndarray = known_b.copy()
-    left_out = {REPEATED: 0, OTHER_VERDICT: 0}
+    left_out = {REPEATED: 0, CONTRADICTORY: 0}
     for rows in rows_of_groups(codes_b):
         repeated_b[distinct(rows[known_b[rows]], counted, correct_b, left_out)] = False
     return repeated_b

@@ -21,7 +21,7 @@ function tokenCard(rollout, t, { run } = {}) {
     card.append(h("p", {}, noComparison(group)), advantageSum(rollout, x && correct !== null ? x.credit : 0));
     return card;
   }
-  card.append(verdict(x, group, rank), contingency(x, group), statistics(x));
+  card.append(verdict(x, group, rank), contingency(x, group), statistics(x, group, rank));
   card.append(advantageSum(rollout, correct === null ? 0 : x.credit), signalsOf(rollout, t));
   card.append(h("p", {}, h("a", { href: fragment({ view: "tokens", id: report.vocabulary.id[rank] }) }, "This token in all groups")));
   return card;
@@ -68,7 +68,7 @@ function verdict(x, group, rank) {
   const side = x.credit > 0 ? "for" : "against";
   const strength = Math.abs(x.credit) > 0.9 * largestCredit(report.presets[state.preset], nTrue + nFalse) ? "as strongly as credit can" : group.pOf(rank) < LEVEL ? "strongly" : "weakly";
   const p = group.pOf(rank);
-  const chance = p >= LEVEL ? ` A split like this is common by chance (p = ${pText(p)}).` : "";
+  const chance = p >= LEVEL ? ` A split like this is common by chance (p = ${pText(p)}${copiesNote(group)}).` : "";
   return h("p", { class: "verdict" }, h("b", { class: x.credit > 0 ? "p6" : "n6" }, `Speaks ${side} correctness`),
     `, ${strength}: ${x.a} of ${nTrue} correct and ${x.b} of ${nFalse} incorrect rollouts have it.${chance}`);
 }
@@ -89,16 +89,21 @@ function contingency(x, group) {
       h("tr", {}, h("th", { scope: "row" }, "without"), cell(nTrue - x.a, nTrue, "c", "none"), cell(nFalse - x.b, nFalse, "d", "none"))));
 }
 
-function statistics(x) {
+// What p-values of distinct rollouts have to say where counts of all rollouts stand beside them.
+function copiesNote({ nTrue, nFalse, distinctTrue, distinctFalse }) {
+  return distinctTrue < nTrue || distinctFalse < nFalse ? "; identical rollouts count at most once" : "";
+}
+
+function statistics(x, group, rank) {
   const s = report.presets[state.preset];
   if (s.z) return numbers("How the credit came about", [
-    ["p (Fisher, two-sided)", pText(x.p), "for comparison; not in the credit"],
+    ["p (Fisher, two-sided)", pText(group.pOf(rank)), `for comparison; not in the credit${copiesNote(group)}`],
     ["z", signed(x.z), "of the verdicts of the rollouts that have it, over permuted verdicts"],
     ...(s.sharp ? [["sharpened", signed(x.value), "(z³ − its mean over permuted verdicts) ÷ (rollouts − 1)"]] : []),
     ["credit", signed(x.credit), `${s.credit_scale}·${s.sharp ? "sharpened" : "z"}`],
   ]);
   const rows = [
-    [s.point ? "p (this table)" : "p (Fisher, two-sided)", pText(x.p), ""],
+    [s.point ? "p (this table)" : "p (Fisher, two-sided)", pText(x.p), copiesNote(group) && "of all rollouts, as in the credit"],
     ["Fisher score", plain(x.fisher), x.p === 1 ? "0 where p = 1" : "exp(−2p)"],
     ["information gain", `${plain(x.gain)} bit`, "of correctness, by presence"],
     ["association", plain(x.strength), `${s.h1}·Fisher + ${s.h2}·gain`],

@@ -35,7 +35,7 @@ function signalAt(signal, rollout, t, group) {
   const known = report.rollouts.correct[rollout] !== null && !(mask && !mask[t]);
   const x = known ? group.of(rank) : null;
   if (signal === "credit") return x ? x.credit : 0;
-  if (signal === "p") return x ? -Math.log10(x.p) : 0;
+  if (signal === "p") return x ? -Math.log10(group.pOf(rank)) : 0;
   if (signal === "gain") return x ? x.gain : 0;
   if (signal === "advantage") return mask && !mask[t] ? 0 : (report.rollouts.advantage[rollout] ?? NaN) + (x ? x.credit : 0);
   return null;

@@ -98,19 +98,27 @@ function discoveryBound(group, level) {
 
 // Counts of a group on the page under a preset: totals, and a table by token (its rank). `distinct`
 // and `distinctTrue`, `distinctFalse` count identical rollouts once: they share a verdict, so only
-// the first of them is evidence.
+// the first of them is evidence. Where their verdicts differ, none is (ktae.validity.repeats).
 function countGroup(g, s) {
   const { groups, rollouts } = report;
   const first = groups.first[g];
   const ignored = new Set(s.ignored);
   const group = { nTrue: 0, nFalse: 0, lengthTrue: 0, lengthFalse: 0, distinctTrue: 0, distinctFalse: 0, counts: new Map() };
+  const keys = new Map(), verdicts = new Map();
+  for (let r = first; r < first + groups.size[g]; r++) {
+    if (rollouts.correct[r] === null || leftOut(r)) continue;
+    const ids = idsOf(r), mask = maskOf(r);
+    const key = (mask ? ids.filter((_, t) => mask[t]) : ids).join();
+    keys.set(r, key);
+    verdicts.set(key, (verdicts.get(key) ?? new Set()).add(rollouts.correct[r]));
+  }
   const kept = new Set();
   for (let r = first; r < first + groups.size[g]; r++) {
     const correct = rollouts.correct[r];
     if (correct === null || leftOut(r)) continue;
     const ids = idsOf(r), mask = maskOf(r), seen = new Set();
-    const key = (mask ? ids.filter((_, t) => mask[t]) : ids).join();
-    const isRepeat = kept.has(key);
+    const key = keys.get(r);
+    const isRepeat = kept.has(key) || verdicts.get(key).size > 1;
     let counted = 0;
     for (let t = 0; t < ids.length; t++) {
       if ((mask && !mask[t]) || (ignored.size && ignored.has(report.vocabulary.id[ids[t]]))) continue;
