@@ -51,7 +51,8 @@ def choose_files(path: Path) -> tuple[list[Path], list[Path]]:
     for place in _places(path):
         found = _readable(place)
         if chosen := _chosen(found):
-            return chosen, [file for file in found if file not in chosen]
+            others = set(found) - set(chosen)
+            return chosen, [file for file in found if file in others]
         scored = scored or found
     if scored:
         return scored, []

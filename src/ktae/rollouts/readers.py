@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -332,9 +333,9 @@ def _labelled(parts: Sequence[Any], names: Sequence[Path]) -> list[Any]:
         names: the files, below the folder.
     """
     homes = [run_folder(name) for name in names]
-    of_home = {
-        home: [x for x, at in zip(parts, homes, strict=True) if at == home] for home in homes
-    }
+    of_home = defaultdict(list)
+    for part, home in zip(parts, homes, strict=True):
+        of_home[home].append(part)
     sharing = {home for home, found in of_home.items() if _share_labels(found)}
     if sharing and len(of_home) == 1:
         return list(parts)
