@@ -1,5 +1,6 @@
 import gzip
 import json
+import re
 from decimal import Decimal
 
 import pyarrow as pa
@@ -164,6 +165,48 @@ def test_a_group_does_not_span_the_runs_of_a_folder(tmp_path):
     write_lines(tmp_path / "b/step_2/r.jsonl", ROLLOUT, ROLLOUT)
     of_b = readers.read([tmp_path])["group"].to_pylist()[2:]
     assert of_b == ["b/step_1/r.jsonl:g", "b/step_2/r.jsonl:g", "b/step_2/r.jsonl:g"]
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        ("s0/o s1/o s2/o", "7 7 7"),
+        ("rollout_0/o rollout_1/o", "7 7"),
+        ("s0/try/o s1/try/o", "7 7"),
+        ("a/s0/o a/s1/o b/s0/o b/s1/o", "a:7 a:7 b:7 b:7"),
+        ("a/1 a/2 b/1 b/2", "a:7 a:7 b:7 b:7"),
+        ("step_1/a step_1/b step_2/a step_2/b", "step_1:7 step_1:7 step_2:7 step_2:7"),
+        ("rank_0/1 rank_0/2 rank_1/1 rank_1/2", "7 7 7 7"),
+    ],
+)
+def test_files_of_one_rollout_share_labels(names, labels, tmp_path):
+    for name in names.split():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        write_lines(tmp_path / f"{name}.jsonl", ROLLOUT | {"group": 7})
+    assert readers.read([tmp_path])["group"].to_pylist() == labels.split()
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        ("rank_0/step_1 rank_0/step_2 rank_1/step_1 rank_1/step_2", "7 7 7 7"),
+        ("step_1/shard0/r step_1/shard1/r step_2/shard0/r", "7 7 7"),
+        ("global_step_1/r global_step_2/r", "7 7"),
+        ("epoch_0/step_1 epoch_1/step_2", "7 7"),
+        ("epoch_0/step_1 epoch_1/step_1", "epoch_0:7 epoch_1:7"),
+        ("eval_step_1/r step_1/r step_2/r", "eval_step_1:7 step_1:7 step_2:7"),
+        ("a/worker_0/step_1 a/worker_1/step_1 b/step_1", "a:7 a:7 b:7"),
+        ("other/step_1/r step_1/r step_2/r", "other:7 7 7"),
+        ("below/step_1 below/step_2", "7 7"),
+    ],
+)
+def test_steps_and_shards_of_a_run_share_labels(names, labels, tmp_path):
+    """But not where the same step stands in two folders of steps: epochs may count anew."""
+    for name in names.split():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        step = int(re.search(r"step_(\d)", name)[1])
+        write_lines(tmp_path / f"{name}.jsonl", *[ROLLOUT | {"group": 7, "step": step}] * 2)
+    assert readers.read([tmp_path])["group"].to_pylist()[::2] == labels.split()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from ktae.errors import InputError
 from ktae.rollouts import record
 from ktae.rollouts.files import FORMATS
 from ktae.rollouts.schemas import SCHEMAS
-from ktae.rollouts.schemas.training import STEP
 
 SUFFIXES = tuple(f"{suffix}{gz}" for suffix in FORMATS for gz in ("", ".gz"))
 LAST = (".pt", ".pt.gz", ".json", ".json.gz")
@@ -117,11 +116,6 @@ def _holds_credit(file: Path, size: int, changed: int) -> bool:
             return record.CREDIT_KEY in (pq.read_metadata(stream).metadata or {})
     except (pa.ArrowException, OSError, ValueError):
         return False  # what is wrong with it is said where it is read
-
-
-def run_folder(file: Path) -> Path:
-    """The folder of the run that a file belongs to: prime-rl gives each step one of its own."""
-    return file.parent.parent if STEP.fullmatch(file.parent.name) else file.parent
 
 
 def _is_hidden(file: Path, folder: Path) -> bool:

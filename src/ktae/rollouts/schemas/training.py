@@ -39,7 +39,10 @@ CORRECTNESS_NAMES = ("correct", "correctness", "correctness_reward", "accuracy",
 """Rewards that say whether a rollout is correct, if one alone is there."""
 
 STEP = re.compile(r"(?:step|rollout)[_-]?(\d+)")
-"""A training step in the name of a file or folder."""
+"""A training step in the name of a file."""
+
+STEP_FOLDER = re.compile(r"(?:[a-z_]*step|rollout)[_-]?(\d+)")
+"""The name of a training step's folder, such as step_7 or global_step_7."""
 
 
 def is_padding(row: object) -> bool:
@@ -72,7 +75,7 @@ def _session_and_output(row: object) -> tuple[tuple[Any, str], int] | None:
 
 def step_of(path: Path) -> int | None:
     """The step that a file's name tells, or else its folder's; None where neither does."""
-    found = STEP.search(path.name) or STEP.fullmatch(path.parent.name)
+    found = STEP.search(path.name) or STEP_FOLDER.fullmatch(path.parent.name)
     return int(found[1]) if found else None
 
 
