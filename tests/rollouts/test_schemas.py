@@ -55,6 +55,22 @@ def test_a_group_of_its_own_beside_openrlhf_s_fields(tmp_path):
     assert [x.problem for x in outputs.read(path)] == ["a", "7", "0", "0"]
 
 
+def test_a_group_beside_openrlhf_s_fields_holds_one_input(tmp_path):
+    """It may be a topic. One that is no label is passed over."""
+    first = {"input": "2 + 2?", "output": "4", "reward": 1.0, "group": "math"}
+    second = first | {"input": "3 + 3?"}
+    path = write(tmp_path / "o.jsonl", first, second, first | {"step": 1}, second | {"step": 2})
+    found = Tolerance(strict=True)
+    groups = readers.read([path], tolerance=found)["group"].to_pylist()
+    assert groups == ["math", f"math, {prompt_label('3 + 3?')}", "math", "math"]
+    assert found.split == 1
+    found = Tolerance(strict=True)
+    together = readers.read([path], fields={"group": "group"}, tolerance=found)
+    assert set(together["group"].to_pylist()) == {"math"} and not found.split
+    path = write(tmp_path / "n.jsonl", *(first | {"group": x} for x in (7.5, {"a": 1}, True, [])))
+    assert {x["group"] for x in read(path)[0]} == {prompt_label("2 + 2?")}
+
+
 def test_prompts_of_one_short_digest_are_two_groups():
     """Of 300,000 such prompts these are the first two whose digests of 32 bits are the same."""
     assert prompt_label("q58532") != prompt_label("q61982")

@@ -147,6 +147,8 @@ def plain_rows(
     if found and not source.chose:
         _require_no_choice(path, options)
     tolerance.repeated += source.skipped
+    if "group" not in options.fields:
+        tolerance.split += source.split
 
 
 def _require_no_choice(path: Path, options: Options) -> None:

@@ -85,10 +85,9 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
 
 
 def _group(value: object, where: str) -> str:
-    value = as_label(value)
-    if isinstance(value, bool) or not isinstance(value, int | str):
+    if not is_label(value):
         raise InputError(f"{where} is {_show(value)}; expected text or an integer")
-    return require_text(str(value), where)
+    return require_text(str(as_label(value)), where)
 
 
 def _text(value: object, where: str) -> str | None:
@@ -191,6 +190,11 @@ PARSERS: dict[str, Callable[[object, str], Any]] = {
 def as_label(value: object) -> object:
     """A group's label as it was meant: pandas has integers as 7.0 where others are null."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def is_label(value: object) -> bool:
+    """Whether it can be a group's label: text or an integer."""
+    return isinstance(as_label(value), int | str) and not isinstance(value, bool)
 
 
 def is_null(value: object) -> bool:

@@ -33,6 +33,8 @@ class Tolerance:
     """Outputs in the middle of an agent's session in verl's dump, which are left out."""
     repeated: int = 0
     """Rows that repeat rollouts of others: lm-evaluation-harness writes one row a filter."""
+    split: int = 0
+    """Rows that are told apart by their prompt from others of the group that they name."""
     fractional: int = 0
     """Rows whose reward lies between 0 and 1 and is a correct one: no threshold was given."""
     rejected: list[str] = dataclasses.field(default_factory=list)

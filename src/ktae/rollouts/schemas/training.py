@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ktae.rollouts.rows import is_null
+from ktae.rollouts.rows import as_label, is_label, is_null
 from ktae.rollouts.schemas.base import (
     Row,
     Schema,
@@ -121,7 +121,8 @@ def _verl(row: Row, where: str, source: Source) -> Iterator[Row]:
 def _openrlhf(row: Row, where: str, source: Source) -> Iterator[Row]:
     """`input`, `output`, `reward`, and `label` where the data set has a reference answer.
 
-    Other tools write these names, too, some of them beside a `group`.
+    Other tools write these names, too, some of them beside a `group`. It may be no problem's label
+    but a topic's, so it never holds two inputs of one step.
     """
     rest = without(row, ("input", "output", "reward", "label"))
     answer = {"answer": row["label"]} if "label" in row else {}
@@ -129,7 +130,7 @@ def _openrlhf(row: Row, where: str, source: Source) -> Iterator[Row]:
         rest
         | answer
         | {
-            "group": row["group"] if _names_group(row) else prompt_label(row["input"]),
+            "group": _group_of_one_input(row, source),
             "prompt": messages_text(row["input"]),
             "response": row["output"],
             **reward_fields(row["reward"]),
@@ -138,7 +139,19 @@ def _openrlhf(row: Row, where: str, source: Source) -> Iterator[Row]:
 
 
 def _names_group(row: Row) -> bool:
-    return not is_null(row.get("group"))
+    return is_label(row.get("group"))
+
+
+def _group_of_one_input(row: Row, source: Source) -> object:
+    by_input = prompt_label(row["input"])
+    if not _names_group(row):
+        return by_input
+    group = as_label(row["group"])
+    first = source.state.setdefault(f"{group} {row.get('step')}", by_input)
+    if first == by_input:
+        return group
+    source.split += 1
+    return f"{group}, {by_input}"
 
 
 def _slime(row: Row, where: str, source: Source) -> Iterator[Row]:
