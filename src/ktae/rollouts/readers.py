@@ -18,7 +18,7 @@ import pyarrow as pa
 from ktae.errors import InputError, one_line, quoted
 from ktae.files.text import path_text
 from ktae.rollouts import labels, record
-from ktae.rollouts.files import ROWS_PER_BATCH, iterate_rows, own_record
+from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, iterate_rows, own_record
 from ktae.rollouts.folders import choose_files
 from ktae.rollouts.rows import is_null, to_record_row
 from ktae.rollouts.schemas import detect
@@ -98,8 +98,16 @@ def read(
     require_distinct(itertools.chain.from_iterable(files_of))
     options = Options(threshold, correctness, fields or {}, max_response=max_response)
     spool, ends = Spool(record.SCHEMA), [0]
-    for file in itertools.chain.from_iterable(files_of):
-        ends.append(spool.extend(_tables_of(file, options, tolerance)).rows)
+    for path, files in zip(paths, files_of, strict=True):
+        for file in tuple(files):
+            try:
+                ends.append(spool.extend(_tables_of(file, options, tolerance)).rows)
+            except EmptyFileError:
+                if tolerance.strict or len(files) == 1:
+                    raise
+                files.remove(file)
+                name = path_text(file.relative_to(path))
+                tolerance.left_alone.append(f"{name} (no rollout yet)")
     whole, tables = spool.table(), []
     spans = iter(itertools.pairwise(ends))
     for path, files in zip(paths, files_of, strict=True):
@@ -297,7 +305,7 @@ def _tables_of(path: Path, options: Options, tolerance: Tolerance) -> Iterator[A
         yield pa.Table.from_pylist(batch, schema=record.SCHEMA)
         is_empty = False
     if is_empty:
-        raise InputError(f"{path} is empty: it holds no rollouts")
+        raise EmptyFileError(f"{path} is empty: it holds no rollouts")
 
 
 def _record_rows(path: Path, options: Options, tolerance: Tolerance) -> Iterator[Row]:
