@@ -652,7 +652,7 @@ def test_files_that_are_left_alone_are_noted(reader, tmp_path):
     ("there", "alone"),
     [
         (["1.jsonl", "scores.parquet", "scores.tokens.parquet"], ["scores.parquet"]),
-        (["1.jsonl", "credit.parquet"], ["credit.parquet"]),
+        (["1.jsonl", "train.parquet", "train.tokens.parquet"], []),
         (["a.json", "scores.parquet", "scores.tokens.parquet"], ["scores.parquet"]),
         (["below/1.jsonl", "scores.parquet", "scores.tokens.parquet"], ["scores.parquet"]),
         (["scores.parquet", "scores.tokens.parquet"], []),
@@ -669,8 +669,8 @@ def test_no_rollout_of_a_folder_counts_twice(there, alone, tmp_path):
     for name in there:
         write(tmp_path / name, {})
     credit = pa.table({"group": ["g"]}).replace_schema_metadata({record.CREDIT_KEY: "{}"})
-    if "credit.parquet" in there:
-        pq.write_table(credit, tmp_path / "credit.parquet")
+    if "scores.parquet" in there:  # with the metadata that `score` writes
+        pq.write_table(credit, tmp_path / "scores.parquet")
     files, others = choose_files(tmp_path)
     assert [str(file.relative_to(tmp_path)) for file in others] == alone
     rollouts = [name for name in there if name not in alone and ".tokens" not in name]

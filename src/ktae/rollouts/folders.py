@@ -103,9 +103,7 @@ def _is_scored(file: Path) -> bool:
     if file.suffix != ".parquet":
         return False
     stat = file.stat()
-    return file.with_suffix(".tokens.parquet").exists() or _holds_credit(
-        file, stat.st_size, stat.st_mtime_ns
-    )
+    return _holds_credit(file, stat.st_size, stat.st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=1 << 16)  # `ktae report --watch` looks five times a second
