@@ -677,6 +677,17 @@ def test_no_rollout_of_a_folder_counts_twice(there, alone, tmp_path):
     assert [str(file.relative_to(tmp_path)) for file in files] == rollouts
 
 
+def test_settings_and_weights_are_passed_over_without_a_word(tmp_path):
+    row = {"group": 1, "response": "4", "reward": 1}
+    write(tmp_path / "r.jsonl", row)
+    for name in ("settings.json", "config.json", "rng_0.pt", "results.json.gz"):
+        (tmp_path / name).write_text('{"a": 1}')
+    (tmp_path / "rows.json").write_text(f" [{json.dumps(row)}]")
+    found = Tolerance(strict=True)
+    assert len(readers.read([tmp_path], tolerance=found)) == 1
+    assert found.left_alone == ["rows.json"]
+
+
 # --- real dumps
 
 

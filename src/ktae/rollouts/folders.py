@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +61,19 @@ def choose_files(path: Path) -> tuple[list[Path], list[Path]]:
         f"{path} holds no rollouts; expected files that end in {', '.join(FORMATS)}, or that "
         "followed by .gz, there, in rollouts/ or in completions/"
     )
+
+
+def looks_like_rollouts(file: Path) -> bool:
+    """Whether a file that is left alone is worth a word: weights, settings and results are not."""
+    if not file.name.endswith(LAST):
+        return True
+    if ".pt" in file.suffixes:
+        return EVALUATION.search(file.name) is not None
+    try:
+        with gzip.open(file) if file.suffix == ".gz" else open(file, "rb") as stream:
+            return stream.read(100).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
+    except (OSError, EOFError, zlib.error):
+        return False
 
 
 def _places(path: Path) -> Iterator[list[Path]]:

@@ -19,7 +19,7 @@ from ktae.errors import InputError, one_line, quoted
 from ktae.files.text import path_text
 from ktae.rollouts import labels, record
 from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, iterate_rows, own_record
-from ktae.rollouts.folders import choose_files
+from ktae.rollouts.folders import choose_files, looks_like_rollouts
 from ktae.rollouts.rows import is_null, to_record_row
 from ktae.rollouts.schemas import detect
 from ktae.rollouts.schemas.base import Row, Schema, Source
@@ -195,9 +195,11 @@ def _of_rollouts(rows: Iterator[tuple[Any, str]], tolerance: Tolerance) -> Itera
 
 
 def files_in(path: Path, tolerance: Tolerance) -> list[Path]:
-    """The files to read, see `choose_files`; those that are left alone are noted."""
+    """The files to read, see `choose_files`; rollouts that are left alone are noted."""
     files, others = choose_files(path)
-    tolerance.left_alone += [path_text(file.relative_to(path)) for file in others]
+    tolerance.left_alone += [
+        path_text(file.relative_to(path)) for file in others if looks_like_rollouts(file)
+    ]
     return files
 
 

@@ -49,7 +49,7 @@ class Tolerance:
     pooled: bool = False
     """Whether a group holds rollouts of all of them; otherwise it is a problem of one model."""
     left_alone: list[str] = dataclasses.field(default_factory=list)
-    """Files of a folder that were not read: `choose_files` says which, and those without rows."""
+    """Rollouts of a folder that were not read, see `choose_files`; and files without rows."""
     hint: list[str] = dataclasses.field(default_factory=list)
     """Options that name the fields that the first row without a reward or group seems to have."""
 
