@@ -145,6 +145,17 @@ def test_decimals_are_numbers(tmp_path):
     assert [row["reward"] for row in read_rows(tmp_path / "r.parquet")] == [0.0, 0.25]
 
 
+def test_a_group_may_be_a_whole_decimal(tmp_path):
+    path = tmp_path / "r.parquet"
+    columns = {"response": ["a", "b"], "reward": [1, 0]}
+    pq.write_table(pa.table(columns | {"group": [Decimal("7.0"), Decimal("8")]}), path)
+    assert [row["group"] for row in read_rows(path)] == ["7", "8"]
+    assert label_of(None, Decimal(7), None, "").problem == "7"
+    pq.write_table(pa.table(columns | {"group": [Decimal("7.5"), Decimal("8")]}), path)
+    with pytest.raises(InputError, match=r'row 1: group is Decimal "7.5"; expected text'):
+        readers.read([path])
+
+
 def test_a_group_does_not_span_files(tmp_path):
     one = write_lines(tmp_path / "one.jsonl", ROLLOUT, ROLLOUT)
     two = write_lines(tmp_path / "two.jsonl", ROLLOUT)

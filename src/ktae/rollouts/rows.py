@@ -188,8 +188,11 @@ PARSERS: dict[str, Callable[[object, str], Any]] = {
 
 
 def as_label(value: object) -> object:
-    """A group's label as it was meant: pandas has integers as 7.0 where others are null."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    """A group's label as it was meant: pandas has integers as 7.0 where others are null, and
+    databases have them as decimals."""
+    if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
+        return int(value)
+    return value
 
 
 def is_label(value: object) -> bool:
@@ -207,6 +210,8 @@ def _is_missing(value: object) -> bool:
 
 
 def _show(value: object, length: int = 60) -> str:
-    """A value as JSON, cut to `length`, safe for a terminal."""
+    """A value as JSON, after its type where JSON has none; cut to `length`, safe for a terminal."""
     text = json.dumps(value, default=str)
+    if not isinstance(value, str | int | float | list | dict | None):
+        text = f"{type(value).__name__} {text}"
     return text if len(text) <= length else f"{text[: length - 3]}..."
