@@ -145,6 +145,16 @@ def test_decimals_are_numbers(tmp_path):
     assert [row["reward"] for row in read_rows(tmp_path / "r.parquet")] == [0.0, 0.25]
 
 
+@pytest.mark.parametrize("threshold", [0.1, 0.7, -0.3])
+@pytest.mark.parametrize("dtype", [pa.float32(), pa.float64()])
+def test_a_reward_of_the_threshold_is_not_above_it_in_any_dtype(dtype, threshold, tmp_path):
+    rewards = pa.array([threshold + 0.2, threshold, threshold - 0.2], dtype)
+    columns = {"group": [1] * 3, "response": ["a", "b", "c"], "reward": rewards}
+    pq.write_table(pa.table(columns), tmp_path / "r.parquet")
+    table = readers.read([tmp_path / "r.parquet"], threshold=threshold)
+    assert table["correct"].to_pylist() == [1, 0, 0]
+
+
 def test_a_group_may_be_a_whole_decimal(tmp_path):
     path = tmp_path / "r.parquet"
     columns = {"response": ["a", "b"], "reward": [1, 0]}

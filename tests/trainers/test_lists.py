@@ -39,6 +39,14 @@ def test_a_score_is_a_verdict_by_the_threshold():
     assert raised.lists == credit_of(rollouts(), Settings()).lists
 
 
+@pytest.mark.parametrize("threshold", [0.1, 1e300])
+def test_a_score_that_was_a_float32_is_not_above_the_same_threshold(threshold):
+    above, equal = (1.0, float(np.float32(0.1))) if threshold < 1 else (1.1e300, 1e300)
+    scores = [above, equal, equal, above, above, equal]
+    found = credit_of(rollouts(scores), Settings(threshold=threshold))
+    assert found.lists == credit_of(rollouts(), Settings()).lists
+
+
 def test_an_unknown_rollout_is_no_evidence():
     unknown = credit_of(rollouts([math.nan, *SCORES[1:]]), Settings())
     without = credit_of(rollouts()[1:], Settings())

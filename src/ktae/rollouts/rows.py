@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from ktae.arrays import MAX_TOKEN_ID
+from ktae.arrays import MAX_TOKEN_ID, is_above
 from ktae.errors import InputError, quoted
 from ktae.files.text import require_text
 
@@ -72,7 +72,7 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
                 f"{where}: reward is {_show(row['reward'])}; expected a finite number, or a field "
                 "correct"
             )
-        parsed["correct"] = float(parsed["reward"] > threshold)
+        parsed["correct"] = float(is_above(parsed["reward"], threshold))
     if parsed["response"] is None and parsed["token_ids"] is None:
         raise InputError(f"{where}: response is null; expected text, or token_ids")
     n_ids = 0 if parsed["token_ids"] is None else len(parsed["token_ids"])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ktae.arrays import is_above
 from ktae.backends import BACKENDS
 from ktae.credit import AnEstimator, check_threshold, token_credit
 from ktae.errors import InputError
@@ -186,7 +187,8 @@ def credit_of(
     label: dict[Hashable, int] = {}
     groups = np.array([label.setdefault(r.group, len(label)) for r in rollouts], dtype=np.int64)
     scores = np.array([rollout.score for rollout in rollouts], dtype=np.float64)
-    correct = np.where(np.isnan(scores), np.nan, scores > settings.threshold)
+    above = [is_above(rollout.score, settings.threshold) for rollout in rollouts]
+    correct = np.where(np.isnan(scores), np.nan, np.array(above, dtype=bool))
     evidence = correct if settings.estimator.score_range is None else scores
     started = time.perf_counter()
     texts = settings.vocabulary()
