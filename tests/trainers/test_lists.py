@@ -7,6 +7,7 @@ import pytest
 from placement import by_id, reference
 
 from ktae.errors import InputError
+from ktae.trainers import lists
 from ktae.trainers.lists import Rollout, Settings, credit_of, cut, one_of, spread
 
 IDS = [[5, 6, 6, 7], [5, 8], [6, 7, 9], [5, 8, 8, 8, 4], [1, 2], [2, 1, 1]]
@@ -78,13 +79,19 @@ def test_scores_by_name():
         Settings(correctness="wrong").scores([9, 9, 9], named)
 
 
-def test_a_group_may_be_without_any_score_of_that_name():
-    """prime-rl and Trinity ask one group at a time."""
+def test_a_group_may_be_without_any_score_whatever_was_asked_before(monkeypatch, logged):
+    """prime-rl and Trinity ask one group at a time. A wrong name is an error there, too."""
+    monkeypatch.setattr(lists, "_warned", set())
     settings = Settings(correctness="right")
     assert math.isnan(settings.scores([9], [{"right": None}])[0])  # the name is known
-    assert settings.scores([9, 9], [{"right": 1}, {}])[0] == 1.0
-    for named in ([{"length": 5}, {}], [{}, {}]):
-        assert all(map(math.isnan, settings.scores([9, 9], named)))
+    assert settings.scores([], []) == []
+    assert not logged
+    for _ in range(2):
+        assert all(map(math.isnan, settings.scores([9, 9], [{}, {}])))
+        with pytest.raises(InputError, match=r"expected a reward or metric .*'length'"):
+            settings.scores([9, 9], [{"length": 5}, {}])
+        assert settings.scores([9, 9], [{"right": 1}, {"length": 5}])[0] == 1.0
+    assert len(logged) == 1
 
 
 @pytest.mark.parametrize(
