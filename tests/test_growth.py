@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from ktae import InputError
 from ktae.grading.extraction import extract
 from ktae.rollouts import files, readers, record
+from ktae.rollouts.folders import choose_files
 from ktae.rollouts.tolerance import Tolerance
 
 sys.path.append(str(Path(__file__).parent / "fuzz"))
@@ -253,3 +254,20 @@ def test_parquet_is_read_in_linear_time(read, write, fragment, tmp_path):
         return [path]
 
     assert is_linear(read, make), fragment
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("read", [choose_files, lambda path: readers.read([path])])
+@pytest.mark.parametrize("name", ["{}.jsonl", "{}/r.jsonl"])
+def test_a_folder_of_many_files_is_read_in_linear_time(read, name, tmp_path):
+    row = json.dumps({"group": "g", "response": "r", "reward": 1})
+
+    def make(n):
+        folder = tmp_path / str(n)
+        for i in range(0 if folder.exists() else n):
+            path = folder / name.format(i)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(row)
+        return folder
+
+    assert is_linear(read, make, scales=(4, 16))

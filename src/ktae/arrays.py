@@ -6,6 +6,7 @@ find out which it has: whoever gives a tensor has imported torch.
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any, TypeAlias
 
@@ -95,6 +96,20 @@ def above(values: ArrayLike, threshold: float) -> Array:
         return values.detach() > float(threshold)
     with np.errstate(over="ignore"):  # float16: beyond its numbers is infinite
         return as_array("values", values) > float(threshold)
+
+
+def is_above(value: float, threshold: float) -> bool:
+    """The same for a Python float whose dtype is lost: a row of Parquet, a number in a list.
+
+    It may have been a float32. So what equals the threshold in float32 is not above it.
+    """
+    return value > threshold and value != _in_float32(threshold)
+
+
+@functools.lru_cache
+def _in_float32(number: float) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.float32(number))
 
 
 def like(given: ArrayLike, array: np.ndarray) -> Array:

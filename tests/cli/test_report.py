@@ -100,6 +100,19 @@ def test_a_line_that_is_half_written_is_left_out_and_named(run, tmp_path):
     assert status == 2 and err.startswith("ktae: r.jsonl, line 4: broken JSON")
 
 
+@pytest.mark.parametrize("content", ["", "\n", '{"group": "g", "resp'])
+def test_a_file_of_a_folder_that_holds_no_row_yet_is_left_alone(run, tmp_path, content):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "r.jsonl").rename(tmp_path / "d" / "1.jsonl")
+    (tmp_path / "d" / "2.jsonl").write_text(content)
+    status, out, err = run("report", "d")
+    assert status == 0 and out.startswith("3 rollouts")
+    assert "2.jsonl" in err and "left out" not in err
+    assert run("score", "d")[0] == run("report", "d/2.jsonl")[0] == 2
+    (tmp_path / "d" / "1.jsonl").write_text(content)
+    assert run("report", "d")[0] == 2
+
+
 def test_a_character_that_is_cut_by_an_unknown_token_stays_in_its_place():
     shaded = terminal._shaded([1, 2, 3], np.zeros(3), {1: b"\xe2\x82", 2: None, 3: b"a"}, 1.0)
     assert shaded.plain == "\N{REPLACEMENT CHARACTER}⟨2⟩ a"

@@ -123,6 +123,18 @@ def test_half_a_file_is_waited_for(run, reads):
     assert [step["name"] for step in news["steps"]] == ["rollouts/step-3.jsonl"]
 
 
+def test_a_line_that_stays_broken_is_left_out(run):
+    """Only what may be whole soon is waited for: a last line that does not end."""
+    path = run / "rollouts/step-2.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], '{"group": "g", "resp', *lines[1:]]) + "\n")
+    live = Following(run)
+    look(live)
+    news = live.changes(-1, 0)
+    assert not news["troubles"]
+    assert [step["rollouts"] for step in news["steps"]] == [len(ROLLOUTS)] * 2
+
+
 def test_a_resumed_run_takes_steps_back(run):
     live = Following(run)
     look(live)

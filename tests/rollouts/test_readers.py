@@ -1,5 +1,6 @@
 import gzip
 import json
+import re
 from decimal import Decimal
 
 import pyarrow as pa
@@ -144,6 +145,27 @@ def test_decimals_are_numbers(tmp_path):
     assert [row["reward"] for row in read_rows(tmp_path / "r.parquet")] == [0.0, 0.25]
 
 
+@pytest.mark.parametrize("threshold", [0.1, 0.7, -0.3])
+@pytest.mark.parametrize("dtype", [pa.float32(), pa.float64()])
+def test_a_reward_of_the_threshold_is_not_above_it_in_any_dtype(dtype, threshold, tmp_path):
+    rewards = pa.array([threshold + 0.2, threshold, threshold - 0.2], dtype)
+    columns = {"group": [1] * 3, "response": ["a", "b", "c"], "reward": rewards}
+    pq.write_table(pa.table(columns), tmp_path / "r.parquet")
+    table = readers.read([tmp_path / "r.parquet"], threshold=threshold)
+    assert table["correct"].to_pylist() == [1, 0, 0]
+
+
+def test_a_group_may_be_a_whole_decimal(tmp_path):
+    path = tmp_path / "r.parquet"
+    columns = {"response": ["a", "b"], "reward": [1, 0]}
+    pq.write_table(pa.table(columns | {"group": [Decimal("7.0"), Decimal("8")]}), path)
+    assert [row["group"] for row in read_rows(path)] == ["7", "8"]
+    assert label_of(None, Decimal(7), None, "").problem == "7"
+    pq.write_table(pa.table(columns | {"group": [Decimal("7.5"), Decimal("8")]}), path)
+    with pytest.raises(InputError, match=r'row 1: group is Decimal "7.5"; expected text'):
+        readers.read([path])
+
+
 def test_a_group_does_not_span_files(tmp_path):
     one = write_lines(tmp_path / "one.jsonl", ROLLOUT, ROLLOUT)
     two = write_lines(tmp_path / "two.jsonl", ROLLOUT)
@@ -164,6 +186,48 @@ def test_a_group_does_not_span_the_runs_of_a_folder(tmp_path):
     write_lines(tmp_path / "b/step_2/r.jsonl", ROLLOUT, ROLLOUT)
     of_b = readers.read([tmp_path])["group"].to_pylist()[2:]
     assert of_b == ["b/step_1/r.jsonl:g", "b/step_2/r.jsonl:g", "b/step_2/r.jsonl:g"]
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        ("s0/o s1/o s2/o", "7 7 7"),
+        ("rollout_0/o rollout_1/o", "7 7"),
+        ("s0/try/o s1/try/o", "7 7"),
+        ("a/s0/o a/s1/o b/s0/o b/s1/o", "a:7 a:7 b:7 b:7"),
+        ("a/1 a/2 b/1 b/2", "a:7 a:7 b:7 b:7"),
+        ("step_1/a step_1/b step_2/a step_2/b", "step_1:7 step_1:7 step_2:7 step_2:7"),
+        ("rank_0/1 rank_0/2 rank_1/1 rank_1/2", "7 7 7 7"),
+    ],
+)
+def test_files_of_one_rollout_share_labels(names, labels, tmp_path):
+    for name in names.split():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        write_lines(tmp_path / f"{name}.jsonl", ROLLOUT | {"group": 7})
+    assert readers.read([tmp_path])["group"].to_pylist() == labels.split()
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        ("rank_0/step_1 rank_0/step_2 rank_1/step_1 rank_1/step_2", "7 7 7 7"),
+        ("step_1/shard0/r step_1/shard1/r step_2/shard0/r", "7 7 7"),
+        ("global_step_1/r global_step_2/r", "7 7"),
+        ("epoch_0/step_1 epoch_1/step_2", "7 7"),
+        ("epoch_0/step_1 epoch_1/step_1", "epoch_0:7 epoch_1:7"),
+        ("eval_step_1/r step_1/r step_2/r", "eval_step_1:7 step_1:7 step_2:7"),
+        ("a/worker_0/step_1 a/worker_1/step_1 b/step_1", "a:7 a:7 b:7"),
+        ("other/step_1/r step_1/r step_2/r", "other:7 7 7"),
+        ("below/step_1 below/step_2", "7 7"),
+    ],
+)
+def test_steps_and_shards_of_a_run_share_labels(names, labels, tmp_path):
+    """But not where the same step stands in two folders of steps: epochs may count anew."""
+    for name in names.split():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        step = int(re.search(r"step_(\d)", name)[1])
+        write_lines(tmp_path / f"{name}.jsonl", *[ROLLOUT | {"group": 7, "step": step}] * 2)
+    assert readers.read([tmp_path])["group"].to_pylist()[::2] == labels.split()
 
 
 @pytest.mark.parametrize(

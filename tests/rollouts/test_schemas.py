@@ -55,6 +55,22 @@ def test_a_group_of_its_own_beside_openrlhf_s_fields(tmp_path):
     assert [x.problem for x in outputs.read(path)] == ["a", "7", "0", "0"]
 
 
+def test_a_group_beside_openrlhf_s_fields_holds_one_input(tmp_path):
+    """It may be a topic. One that is no label is passed over."""
+    first = {"input": "2 + 2?", "output": "4", "reward": 1.0, "group": "math"}
+    second = first | {"input": "3 + 3?"}
+    path = write(tmp_path / "o.jsonl", first, second, first | {"step": 1}, second | {"step": 2})
+    found = Tolerance(strict=True)
+    groups = readers.read([path], tolerance=found)["group"].to_pylist()
+    assert groups == ["math", f"math, {prompt_label('3 + 3?')}", "math", "math"]
+    assert found.split == 1
+    found = Tolerance(strict=True)
+    together = readers.read([path], fields={"group": "group"}, tolerance=found)
+    assert set(together["group"].to_pylist()) == {"math"} and not found.split
+    path = write(tmp_path / "n.jsonl", *(first | {"group": x} for x in (7.5, {"a": 1}, True, [])))
+    assert {x["group"] for x in read(path)[0]} == {prompt_label("2 + 2?")}
+
+
 def test_prompts_of_one_short_digest_are_two_groups():
     """Of 300,000 such prompts these are the first two whose digests of 32 bits are the same."""
     assert prompt_label("q58532") != prompt_label("q61982")
@@ -636,7 +652,7 @@ def test_files_that_are_left_alone_are_noted(reader, tmp_path):
     ("there", "alone"),
     [
         (["1.jsonl", "scores.parquet", "scores.tokens.parquet"], ["scores.parquet"]),
-        (["1.jsonl", "credit.parquet"], ["credit.parquet"]),
+        (["1.jsonl", "train.parquet", "train.tokens.parquet"], []),
         (["a.json", "scores.parquet", "scores.tokens.parquet"], ["scores.parquet"]),
         (["below/1.jsonl", "scores.parquet", "scores.tokens.parquet"], ["scores.parquet"]),
         (["scores.parquet", "scores.tokens.parquet"], []),
@@ -653,12 +669,23 @@ def test_no_rollout_of_a_folder_counts_twice(there, alone, tmp_path):
     for name in there:
         write(tmp_path / name, {})
     credit = pa.table({"group": ["g"]}).replace_schema_metadata({record.CREDIT_KEY: "{}"})
-    if "credit.parquet" in there:
-        pq.write_table(credit, tmp_path / "credit.parquet")
+    if "scores.parquet" in there:  # with the metadata that `score` writes
+        pq.write_table(credit, tmp_path / "scores.parquet")
     files, others = choose_files(tmp_path)
     assert [str(file.relative_to(tmp_path)) for file in others] == alone
     rollouts = [name for name in there if name not in alone and ".tokens" not in name]
     assert [str(file.relative_to(tmp_path)) for file in files] == rollouts
+
+
+def test_settings_and_weights_are_passed_over_without_a_word(tmp_path):
+    row = {"group": 1, "response": "4", "reward": 1}
+    write(tmp_path / "r.jsonl", row)
+    for name in ("settings.json", "config.json", "rng_0.pt", "results.json.gz"):
+        (tmp_path / name).write_text('{"a": 1}')
+    (tmp_path / "rows.json").write_text(f" [{json.dumps(row)}]")
+    found = Tolerance(strict=True)
+    assert len(readers.read([tmp_path], tolerance=found)) == 1
+    assert found.left_alone == ["rows.json"]
 
 
 # --- real dumps

@@ -7,6 +7,7 @@ import pytest
 from placement import by_id, reference
 
 from ktae.errors import InputError
+from ktae.trainers import lists
 from ktae.trainers.lists import Rollout, Settings, credit_of, cut, one_of, spread
 
 IDS = [[5, 6, 6, 7], [5, 8], [6, 7, 9], [5, 8, 8, 8, 4], [1, 2], [2, 1, 1]]
@@ -37,6 +38,14 @@ def test_rollouts_without_tokens_and_no_rollouts():
 def test_a_score_is_a_verdict_by_the_threshold():
     raised = credit_of(rollouts([3, 2, 2, 3, 3, 2]), Settings(threshold=2))
     assert raised.lists == credit_of(rollouts(), Settings()).lists
+
+
+@pytest.mark.parametrize("threshold", [0.1, 1e300])
+def test_a_score_that_was_a_float32_is_not_above_the_same_threshold(threshold):
+    above, equal = (1.0, float(np.float32(0.1))) if threshold < 1 else (1.1e300, 1e300)
+    scores = [above, equal, equal, above, above, equal]
+    found = credit_of(rollouts(scores), Settings(threshold=threshold))
+    assert found.lists == credit_of(rollouts(), Settings()).lists
 
 
 def test_an_unknown_rollout_is_no_evidence():
@@ -70,13 +79,19 @@ def test_scores_by_name():
         Settings(correctness="wrong").scores([9, 9, 9], named)
 
 
-def test_a_group_may_be_without_any_score_of_that_name():
-    """prime-rl and Trinity ask one group at a time."""
+def test_a_group_may_be_without_any_score_whatever_was_asked_before(monkeypatch, logged):
+    """prime-rl and Trinity ask one group at a time. A wrong name is an error there, too."""
+    monkeypatch.setattr(lists, "_warned", set())
     settings = Settings(correctness="right")
     assert math.isnan(settings.scores([9], [{"right": None}])[0])  # the name is known
-    assert settings.scores([9, 9], [{"right": 1}, {}])[0] == 1.0
-    for named in ([{"length": 5}, {}], [{}, {}]):
-        assert all(map(math.isnan, settings.scores([9, 9], named)))
+    assert settings.scores([], []) == []
+    assert not logged
+    for _ in range(2):
+        assert all(map(math.isnan, settings.scores([9, 9], [{}, {}])))
+        with pytest.raises(InputError, match=r"expected a reward or metric .*'length'"):
+            settings.scores([9, 9], [{"length": 5}, {}])
+        assert settings.scores([9, 9], [{"right": 1}, {"length": 5}])[0] == 1.0
+    assert len(logged) == 1
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,8 @@ def require_outputs(inputs: Iterable[Path], *outputs: tuple[str, Path | None]) -
     """
     from ktae.rollouts.folders import rollout_files
 
+    if all(path is None for _, path in outputs):
+        return  # a folder of many files takes time to look through
     read = {os.path.realpath(file) for path in inputs for file in rollout_files(path)}
     for option, path in outputs:
         require_folder(option, path)

@@ -123,6 +123,11 @@ def note_reading(found: Tolerance, n: int) -> None:
         note(f"{found.models:,} models {how} apart{other}")
     if found.repeated:
         note(f"{found.repeated:,} rows left out: other filters of the same responses")
+    if found.split:
+        note(
+            f"{found.split:,} rows have another input than the first of their group; each input is "
+            "a group of its own (--field group=group compares them)"
+        )
     for message in found.rejected[:3]:
         note(f"left out: {message}")
     if len(found.rejected) > 3:

@@ -113,7 +113,7 @@ def load(
         max_response: see `ktae.rollouts.readers.read`.
         words: see `from_record`.
         strict: raise the first row's error, instead of leaving the row out.
-        growing: raise it for a line that is broken: the file may still be written.
+        growing: raise it for a last line that does not end: the file may still be written.
 
     Raises:
         InputError: nothing can be read, there is no such tokenizer, or it cannot spell a response.

@@ -200,6 +200,15 @@ def _about_rows(dump: Dump) -> list[Note]:
                 "step) are one group.",
             )
         )
+    if tolerance.split:
+        found.append(
+            Note(
+                True,
+                f"{tolerance.split:,} rows are told apart by their input",
+                "The group that they name has several inputs. Each input is a group of its own; "
+                "--field group=group compares them.",
+            )
+        )
     if tolerance.alone:
         found.append(
             Note(

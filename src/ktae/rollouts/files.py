@@ -43,6 +43,14 @@ Rows = Iterator[tuple[object, str]]
 Reject = Callable[[InputError], None]
 
 
+class EmptyFileError(InputError):
+    """A file holds no rows yet: it is empty, or all of it is the beginning of a line."""
+
+
+class HalfLineError(InputError):
+    """The last line is broken and does not end: perhaps the file is being written."""
+
+
 def iterate_rows(path: Path, reject: Reject | None = None) -> Rows:
     """The rows of a file, each with the place that its errors name.
 
@@ -52,6 +60,7 @@ def iterate_rows(path: Path, reject: Reject | None = None) -> Rows:
             of a file that is being written; it may raise it. Raised where none is given.
 
     Raises:
+        EmptyFileError: it holds no rows yet.
         InputError: the file cannot be read; it names the line or row.
     """
     suffix, name = format_of(path), path_text(path)
@@ -107,11 +116,12 @@ def _own_tables(file: pq.ParquetFile, name: str, opened: ExitStack) -> Iterator[
             yield table.replace_schema_metadata(record.SCHEMA.metadata)
             done += len(batch)
     if not done:
-        raise InputError(f"{name} is empty: it holds no rollouts")
+        raise EmptyFileError(f"{name} is empty: it holds no rollouts")
 
 
 def _jsonl(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """One value a line; blank lines are skipped."""
+    is_first = True
     for number in itertools.count(1):
         line = stream.readline(LONGEST_LINE + 1)
         where = f"{name}, line {number}"
@@ -124,11 +134,14 @@ def _jsonl(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
         try:
             row = _parse(line, where)
         except InputError as error:
-            if reject is None:
-                raise
+            if not line.endswith(b"\n"):
+                error = (EmptyFileError if is_first else HalfLineError)(*error.args)
+            if reject is None or isinstance(error, EmptyFileError):
+                raise error from None
             reject(error)
-            continue
-        yield row, where
+        else:
+            yield row, where
+        is_first = False
 
 
 def _json(stream: Stream, name: str) -> Rows:
@@ -233,7 +246,7 @@ def _open(path: Path) -> Iterator[Stream]:
     try:
         with open(path, "rb") as raw:
             if os.fstat(raw.fileno()).st_size == 0:
-                raise InputError(f"{path} is empty")
+                raise EmptyFileError(f"{path} is empty")
             if path.suffix == ".gz":
                 with gzip.open(raw) as stream:
                     yield stream

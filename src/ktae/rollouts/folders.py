@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +16,6 @@ from ktae.errors import InputError
 from ktae.rollouts import record
 from ktae.rollouts.files import FORMATS
 from ktae.rollouts.schemas import SCHEMAS
-from ktae.rollouts.schemas.training import STEP
 
 SUFFIXES = tuple(f"{suffix}{gz}" for suffix in FORMATS for gz in ("", ".gz"))
 LAST = (".pt", ".pt.gz", ".json", ".json.gz")
@@ -51,7 +52,8 @@ def choose_files(path: Path) -> tuple[list[Path], list[Path]]:
     for place in _places(path):
         found = _readable(place)
         if chosen := _chosen(found):
-            return chosen, [file for file in found if file not in chosen]
+            others = set(found) - set(chosen)
+            return chosen, [file for file in found if file in others]
         scored = scored or found
     if scored:
         return scored, []
@@ -59,6 +61,19 @@ def choose_files(path: Path) -> tuple[list[Path], list[Path]]:
         f"{path} holds no rollouts; expected files that end in {', '.join(FORMATS)}, or that "
         "followed by .gz, there, in rollouts/ or in completions/"
     )
+
+
+def looks_like_rollouts(file: Path) -> bool:
+    """Whether a file that is left alone is worth a word: weights, settings and results are not."""
+    if not file.name.endswith(LAST):
+        return True
+    if ".pt" in file.suffixes:
+        return EVALUATION.search(file.name) is not None
+    try:
+        with gzip.open(file) if file.suffix == ".gz" else open(file, "rb") as stream:
+            return stream.read(100).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
+    except (OSError, EOFError, zlib.error):
+        return False
 
 
 def _places(path: Path) -> Iterator[list[Path]]:
@@ -103,9 +118,7 @@ def _is_scored(file: Path) -> bool:
     if file.suffix != ".parquet":
         return False
     stat = file.stat()
-    return file.with_suffix(".tokens.parquet").exists() or _holds_credit(
-        file, stat.st_size, stat.st_mtime_ns
-    )
+    return _holds_credit(file, stat.st_size, stat.st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=1 << 16)  # `ktae report --watch` looks five times a second
@@ -116,11 +129,6 @@ def _holds_credit(file: Path, size: int, changed: int) -> bool:
             return record.CREDIT_KEY in (pq.read_metadata(stream).metadata or {})
     except (pa.ArrowException, OSError, ValueError):
         return False  # what is wrong with it is said where it is read
-
-
-def run_folder(file: Path) -> Path:
-    """The folder of the run that a file belongs to: prime-rl gives each step one of its own."""
-    return file.parent.parent if STEP.fullmatch(file.parent.name) else file.parent
 
 
 def _is_hidden(file: Path, folder: Path) -> bool:

@@ -1,9 +1,8 @@
 """From files and folders to the rollout record: the one reader of all commands.
 
 What a row's fields may be is said in `ktae.rollouts.rows`; what other tools write is turned into
-such rows by `ktae.rollouts.schemas`. A group never spans files, but for the steps of one run: where
-several are read, each label gets its file's path in front ("runs/a.jsonl:7"). Nor does it span
-models.
+such rows by `ktae.rollouts.schemas`. Which groups span several files is said in
+`ktae.rollouts.labels`.
 """
 
 from __future__ import annotations
@@ -15,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ktae.errors import InputError, one_line, quoted
 from ktae.files.text import path_text
-from ktae.rollouts import record
-from ktae.rollouts.files import ROWS_PER_BATCH, iterate_rows, own_record
-from ktae.rollouts.folders import choose_files, run_folder
+from ktae.rollouts import labels, record
+from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, iterate_rows, own_record
+from ktae.rollouts.folders import choose_files, looks_like_rollouts
 from ktae.rollouts.rows import is_null, to_record_row
 from ktae.rollouts.schemas import detect
 from ktae.rollouts.schemas.base import Row, Schema, Source
@@ -66,11 +64,12 @@ def read(
 ) -> Any:
     """The rollouts of files and folders, in order, as one record (`ktae.rollouts.record.SCHEMA`).
 
-    Files of one run, which are those that lie side by side or in its folders step_N, share their
-    groups' labels if all of their rollouts have a step, since the step keeps them apart; so do its
-    files of one rollout each. Where a folder holds several runs, the run's folder is put in front.
-    Any other two files' labels get the file's path in front. Where the rollouts name several
-    models, the model is added to the label.
+    Files of one run share their groups' labels if all of their rollouts have a step, since the
+    step keeps them apart. These files lie side by side, or in folders of the run's steps, epochs
+    or ranks. Files of one rollout each share them, too, side by side or each in a folder of its
+    own. Where a folder holds several runs, the run's folder is put in front. Any other two files'
+    labels get the file's path in front ("a.jsonl:7"). Where the rollouts name several models, the
+    model is added to the label.
 
     More than `ktae.rollouts.spool.IN_MEMORY` lies in the temporary folder, in a file that is
     mapped: a dump may be larger than memory. The rows of a group may stand anywhere.
@@ -99,8 +98,16 @@ def read(
     require_distinct(itertools.chain.from_iterable(files_of))
     options = Options(threshold, correctness, fields or {}, max_response=max_response)
     spool, ends = Spool(record.SCHEMA), [0]
-    for file in itertools.chain.from_iterable(files_of):
-        ends.append(spool.extend(_tables_of(file, options, tolerance)).rows)
+    for path, files in zip(paths, files_of, strict=True):
+        for file in tuple(files):
+            try:
+                ends.append(spool.extend(_tables_of(file, options, tolerance)).rows)
+            except EmptyFileError:
+                if tolerance.strict or len(files) == 1:
+                    raise
+                files.remove(file)
+                name = path_text(file.relative_to(path))
+                tolerance.left_alone.append(f"{name} (no rollout yet)")
     whole, tables = spool.table(), []
     spans = iter(itertools.pairwise(ends))
     for path, files in zip(paths, files_of, strict=True):
@@ -109,10 +116,10 @@ def read(
         ]
         if len(files) > 1:
             names = [file.relative_to(path) for file in files]
-            parts = _labelled(parts, names)
+            parts = labels.by_file(parts, names)
         prefix = f"{path_text(path)}:" if len(paths) > 1 else ""
-        tables += [label(part, prefix) if prefix else part for part in parts]
-    return _by_model(pa.concat_tables(tables), pool_models, tolerance)
+        tables += [labels.label(part, prefix) if prefix else part for part in parts]
+    return labels.by_model(pa.concat_tables(tables), pool_models, tolerance)
 
 
 def plain_rows(
@@ -148,6 +155,8 @@ def plain_rows(
     if found and not source.chose:
         _require_no_choice(path, options)
     tolerance.repeated += source.skipped
+    if "group" not in options.fields:
+        tolerance.split += source.split
 
 
 def _require_no_choice(path: Path, options: Options) -> None:
@@ -186,9 +195,11 @@ def _of_rollouts(rows: Iterator[tuple[Any, str]], tolerance: Tolerance) -> Itera
 
 
 def files_in(path: Path, tolerance: Tolerance) -> list[Path]:
-    """The files to read, see `choose_files`; those that are left alone are noted."""
+    """The files to read, see `choose_files`; rollouts that are left alone are noted."""
     files, others = choose_files(path)
-    tolerance.left_alone += [path_text(file.relative_to(path)) for file in others]
+    tolerance.left_alone += [
+        path_text(file.relative_to(path)) for file in others if looks_like_rollouts(file)
+    ]
     return files
 
 
@@ -201,11 +212,6 @@ def require_distinct(files: Iterable[Path]) -> None:
                 f"the same file is given twice: {file}; its rollouts would count twice"
             )
         seen.add(file.resolve())
-
-
-def label(table: Any, prefix: str) -> Any:
-    """`table` with `prefix` in front of every group's label."""
-    return _with_groups(table, pc.binary_join_element_wise(prefix, table["group"], ""))
 
 
 def _rollouts_of(
@@ -301,7 +307,7 @@ def _tables_of(path: Path, options: Options, tolerance: Tolerance) -> Iterator[A
         yield pa.Table.from_pylist(batch, schema=record.SCHEMA)
         is_empty = False
     if is_empty:
-        raise InputError(f"{path} is empty: it holds no rollouts")
+        raise EmptyFileError(f"{path} is empty: it holds no rollouts")
 
 
 def _record_rows(path: Path, options: Options, tolerance: Tolerance) -> Iterator[Row]:
@@ -322,58 +328,3 @@ def _record_rows(path: Path, options: Options, tolerance: Tolerance) -> Iterator
         first = tolerance.rejected[before]
         unknown = tolerance.unknown
         raise unknown if unknown and str(unknown) == first else InputError(first)
-
-
-def _labelled(parts: Sequence[Any], names: Sequence[Path]) -> list[Any]:
-    """The records of a folder's files, with a name in front of labels that are not shared.
-
-    Args:
-        parts: one record a file.
-        names: the files, below the folder.
-    """
-    homes = [run_folder(name) for name in names]
-    of_home = {
-        home: [x for x, at in zip(parts, homes, strict=True) if at == home] for home in homes
-    }
-    sharing = {home for home, found in of_home.items() if _share_labels(found)}
-    if sharing and len(of_home) == 1:
-        return list(parts)
-    return [
-        label(part, f"{path_text(home if home in sharing else name)}:")
-        for part, name, home in zip(parts, names, homes, strict=True)
-    ]
-
-
-def _share_labels(parts: Sequence[Any]) -> bool:
-    """Whether the same label in two files of a run is the same group."""
-    return not any(part["step"].null_count for part in parts) or all(len(x) == 1 for x in parts)
-
-
-def _by_model(table: Any, pool: bool | None, tolerance: Tolerance) -> Any:
-    """`table` with the model in its groups' labels, where there are several that are told apart."""
-    models = [name for name in pc.unique(table["model"]).to_pylist() if name is not None]
-    if len(models) < 2:
-        return table
-    tolerance.models = len(models)
-    tolerance.pooled = _most_are_alone(table) if pool is None else pool
-    if tolerance.pooled:
-        return table
-    groups = table["group"]
-    for name in models:
-        suffix = f" ({name})"
-        # A record that was read and written before has it already.
-        new = pc.and_(pc.equal(table["model"], name), pc.invert(pc.ends_with(groups, suffix)))
-        joined = pc.binary_join_element_wise(groups, suffix, "")
-        groups = pc.if_else(pc.fill_null(new, False), joined, groups)
-    return _with_groups(table, groups)
-
-
-def _most_are_alone(table: Any) -> bool:
-    """Whether most rollouts would be the only one of their model in their group."""
-    sizes = table.group_by(["group", "step", "model"]).aggregate([([], "count_all")])["count_all"]
-    alone = pc.sum(pc.equal(sizes, 1)).as_py() or 0
-    return bool(2 * alone > len(table))
-
-
-def _with_groups(table: Any, groups: Any) -> Any:
-    return table.set_column(0, record.SCHEMA.field("group"), groups)

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from ktae.arrays import MAX_TOKEN_ID
+from ktae.arrays import MAX_TOKEN_ID, is_above
 from ktae.errors import InputError, quoted
 from ktae.files.text import require_text
 
@@ -72,7 +72,7 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
                 f"{where}: reward is {_show(row['reward'])}; expected a finite number, or a field "
                 "correct"
             )
-        parsed["correct"] = float(parsed["reward"] > threshold)
+        parsed["correct"] = float(is_above(parsed["reward"], threshold))
     if parsed["response"] is None and parsed["token_ids"] is None:
         raise InputError(f"{where}: response is null; expected text, or token_ids")
     n_ids = 0 if parsed["token_ids"] is None else len(parsed["token_ids"])
@@ -85,10 +85,9 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
 
 
 def _group(value: object, where: str) -> str:
-    value = as_label(value)
-    if isinstance(value, bool) or not isinstance(value, int | str):
+    if not is_label(value):
         raise InputError(f"{where} is {_show(value)}; expected text or an integer")
-    return require_text(str(value), where)
+    return require_text(str(as_label(value)), where)
 
 
 def _text(value: object, where: str) -> str | None:
@@ -189,8 +188,16 @@ PARSERS: dict[str, Callable[[object, str], Any]] = {
 
 
 def as_label(value: object) -> object:
-    """A group's label as it was meant: pandas has integers as 7.0 where others are null."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    """A group's label as it was meant: pandas has integers as 7.0 where others are null, and
+    databases have them as decimals."""
+    if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
+        return int(value)
+    return value
+
+
+def is_label(value: object) -> bool:
+    """Whether it can be a group's label: text or an integer."""
+    return isinstance(as_label(value), int | str) and not isinstance(value, bool)
 
 
 def is_null(value: object) -> bool:
@@ -203,6 +210,8 @@ def _is_missing(value: object) -> bool:
 
 
 def _show(value: object, length: int = 60) -> str:
-    """A value as JSON, cut to `length`, safe for a terminal."""
+    """A value as JSON, after its type where JSON has none; cut to `length`, safe for a terminal."""
     text = json.dumps(value, default=str)
+    if not isinstance(value, str | int | float | list | dict | None):
+        text = f"{type(value).__name__} {text}"
     return text if len(text) <= length else f"{text[: length - 3]}..."

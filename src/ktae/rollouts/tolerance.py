@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 
 from ktae.errors import InputError
+from ktae.rollouts.files import HalfLineError
 from ktae.rollouts.rows import is_null
 from ktae.rollouts.schemas.base import Row, prompt_label
 from ktae.rollouts.suggestion import UnknownRowsError
@@ -18,7 +19,7 @@ class Tolerance:
     strict: bool = False
     """Raise the first error instead, and make up for nothing but a group that the prompt tells."""
     growing: bool = False
-    """Raise the error of a broken line, which may be whole soon."""
+    """Raise the error of a last line that does not end: it may be whole soon."""
     without_reward: int = 0
     """Rows with neither a reward nor a verdict, which would be a reward of 1 or 0."""
     without_group: int = 0
@@ -33,6 +34,8 @@ class Tolerance:
     """Outputs in the middle of an agent's session in verl's dump, which are left out."""
     repeated: int = 0
     """Rows that repeat rollouts of others: lm-evaluation-harness writes one row a filter."""
+    split: int = 0
+    """Rows that are told apart by their prompt from others of the group that they name."""
     fractional: int = 0
     """Rows whose reward lies between 0 and 1 and is a correct one: no threshold was given."""
     rejected: list[str] = dataclasses.field(default_factory=list)
@@ -46,7 +49,7 @@ class Tolerance:
     pooled: bool = False
     """Whether a group holds rollouts of all of them; otherwise it is a problem of one model."""
     left_alone: list[str] = dataclasses.field(default_factory=list)
-    """Files of a folder that could be read and were not; `choose_files` says which."""
+    """Rollouts of a folder that were not read, see `choose_files`; and files without rows."""
     hint: list[str] = dataclasses.field(default_factory=list)
     """Options that name the fields that the first row without a reward or group seems to have."""
 
@@ -76,7 +79,7 @@ class Tolerance:
 
     def reject_line(self, error: InputError) -> None:
         """Note a line that is broken, or raise what is wrong with it."""
-        if self.growing:
+        if self.growing and isinstance(error, HalfLineError):
             raise error
         self.reject(error)
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import itertools
+import logging
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ktae.arrays import is_above
 from ktae.backends import BACKENDS
 from ktae.credit import AnEstimator, check_threshold, token_credit
 from ktae.errors import InputError
@@ -40,9 +42,6 @@ class Settings:
     tokenizer: Any = None
     """The tokenizer, or its folder or hub name, for estimators that look at the tokens' texts."""
     estimator: Estimator = dataclasses.field(init=False, repr=False, compare=False)
-    _seen: set[str] = dataclasses.field(
-        init=False, repr=False, compare=False, default_factory=set
-    )  # `correctness`, once a rollout had a score of that name
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "estimator", as_estimator(self.credit, "credit"))
@@ -97,24 +96,23 @@ class Settings:
             named: each rollout's rewards and metrics by name.
 
         Returns:
-            NaN where a rollout has no such score: its correctness is unknown. Engines that ask one
-            group at a time may have a group without any.
+            NaN where a rollout has no such score: its correctness is unknown. The first one in a
+            process is logged.
 
         Raises:
-            InputError: no rollout has a score of that name, None counting as one, and no rollout
-                had one in an earlier call.
+            InputError: the rollouts have scores, and none of that name; None counts as one.
         """
         values = list(rewards)
         if self.correctness is not None:
             values = [names.get(self.correctness) for names in named]
-            if any(self.correctness in names for names in named):
-                self._seen.add(self.correctness)
-            if values and self.correctness not in self._seen:
-                there = ", ".join(sorted({repr(name) for names in named for name in names}))
-                raise InputError(
-                    f"correctness is {self.correctness!r}; expected a reward or metric that the "
-                    f"rollouts have: {there or 'they have none'}"
-                )
+            there = ", ".join(sorted({repr(name) for names in named for name in names}))
+            if not all(self.correctness in names for names in named):
+                if there and not any(self.correctness in names for names in named):
+                    raise InputError(
+                        f"correctness is {self.correctness!r}; expected a reward or metric that "
+                        f"the rollouts have: {there}"
+                    )
+                _warn_of_missing(self.correctness, there)
         return [float("nan") if value is None else float(value) for value in values]
 
     def vocabulary(self) -> Vocabulary | None:
@@ -125,6 +123,20 @@ class Settings:
 
         given = self.tokenizer
         return vocabulary(kept_tokenizer(given) if isinstance(given, str) else given)
+
+
+_warned: set[str] = set()
+
+
+def _warn_of_missing(correctness: str, there: str) -> None:
+    """Say, once a process, that rollouts lack the score that says whether they are correct."""
+    if correctness not in _warned:
+        _warned.add(correctness)
+        logging.getLogger(__name__).warning(
+            "rollouts without a score %r get no credit; those of this call have %s",
+            correctness,
+            there or "none",
+        )
 
 
 class Rollout(NamedTuple):
@@ -186,7 +198,8 @@ def credit_of(
     label: dict[Hashable, int] = {}
     groups = np.array([label.setdefault(r.group, len(label)) for r in rollouts], dtype=np.int64)
     scores = np.array([rollout.score for rollout in rollouts], dtype=np.float64)
-    correct = np.where(np.isnan(scores), np.nan, scores > settings.threshold)
+    above = [is_above(rollout.score, settings.threshold) for rollout in rollouts]
+    correct = np.where(np.isnan(scores), np.nan, np.array(above, dtype=bool))
     evidence = correct if settings.estimator.score_range is None else scores
     started = time.perf_counter()
     texts = settings.vocabulary()

@@ -32,6 +32,8 @@ class Source:
     """What a schema remembers from one row of the file to the next."""
     skipped: int = 0
     """Rows that repeat rollouts which were read already."""
+    split: int = 0
+    """Rows that are told apart by their prompt from others of the group that they name."""
     chose: bool = False
     """Whether `correctness` was looked for; rows that have one reward alone have no choice."""
 

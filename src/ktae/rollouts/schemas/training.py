@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ktae.rollouts.rows import is_null
+from ktae.rollouts.rows import as_label, is_label, is_null
 from ktae.rollouts.schemas.base import (
     Row,
     Schema,
@@ -39,7 +39,10 @@ CORRECTNESS_NAMES = ("correct", "correctness", "correctness_reward", "accuracy",
 """Rewards that say whether a rollout is correct, if one alone is there."""
 
 STEP = re.compile(r"(?:step|rollout)[_-]?(\d+)")
-"""A training step in the name of a file or folder."""
+"""A training step in the name of a file."""
+
+STEP_FOLDER = re.compile(r"(?:[a-z_]*step|rollout)[_-]?(\d+)")
+"""The name of a training step's folder, such as step_7 or global_step_7."""
 
 
 def is_padding(row: object) -> bool:
@@ -72,7 +75,7 @@ def _session_and_output(row: object) -> tuple[tuple[Any, str], int] | None:
 
 def step_of(path: Path) -> int | None:
     """The step that a file's name tells, or else its folder's; None where neither does."""
-    found = STEP.search(path.name) or STEP.fullmatch(path.parent.name)
+    found = STEP.search(path.name) or STEP_FOLDER.fullmatch(path.parent.name)
     return int(found[1]) if found else None
 
 
@@ -118,7 +121,8 @@ def _verl(row: Row, where: str, source: Source) -> Iterator[Row]:
 def _openrlhf(row: Row, where: str, source: Source) -> Iterator[Row]:
     """`input`, `output`, `reward`, and `label` where the data set has a reference answer.
 
-    Other tools write these names, too, some of them beside a `group`.
+    Other tools write these names, too, some of them beside a `group`. It may be no problem's label
+    but a topic's, so it never holds two inputs of one step.
     """
     rest = without(row, ("input", "output", "reward", "label"))
     answer = {"answer": row["label"]} if "label" in row else {}
@@ -126,7 +130,7 @@ def _openrlhf(row: Row, where: str, source: Source) -> Iterator[Row]:
         rest
         | answer
         | {
-            "group": row["group"] if _names_group(row) else prompt_label(row["input"]),
+            "group": _group_of_one_input(row, source),
             "prompt": messages_text(row["input"]),
             "response": row["output"],
             **reward_fields(row["reward"]),
@@ -135,7 +139,19 @@ def _openrlhf(row: Row, where: str, source: Source) -> Iterator[Row]:
 
 
 def _names_group(row: Row) -> bool:
-    return not is_null(row.get("group"))
+    return is_label(row.get("group"))
+
+
+def _group_of_one_input(row: Row, source: Source) -> object:
+    by_input = prompt_label(row["input"])
+    if not _names_group(row):
+        return by_input
+    group = as_label(row["group"])
+    first = source.state.setdefault(f"{group} {row.get('step')}", by_input)
+    if first == by_input:
+        return group
+    source.split += 1
+    return f"{group}, {by_input}"
 
 
 def _slime(row: Row, where: str, source: Source) -> Iterator[Row]:
