@@ -206,7 +206,7 @@ def test_folders(tmp_path):
         read(tmp_path)
     (tmp_path / "completions").mkdir()
     write_lines(tmp_path / "completions/c_2.jsonl", [TRL | {"step": 2}])
-    write_lines(tmp_path / "completions/c_10.jsonl", [TRL | {"step": 10}])
+    write_lines(tmp_path / "completions/c_10.jsonl", [TRL | {"step": 10, "advantage": 0.25}])
     assert [row["step"] for row in read(tmp_path)] == [2, 10]
     with pytest.raises(InputError, match="does not exist"):
         read(tmp_path / "nope")

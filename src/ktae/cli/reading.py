@@ -123,6 +123,8 @@ def note_reading(found: Tolerance, n: int) -> None:
         note(f"{found.models:,} models {how} apart{other}")
     if found.repeated:
         note(f"{found.repeated:,} rows left out: other filters of the same responses")
+    if found.repeated_steps:
+        note(found.steps_counted_once())
     for message in found.rejected[:3]:
         note(f"left out: {message}")
     if len(found.rejected) > 3:

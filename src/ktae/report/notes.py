@@ -174,6 +174,15 @@ def _about_rows(dump: Dump) -> list[Note]:
                 "They are other filters of responses that are there already.",
             )
         )
+    if tolerance.repeated_steps:
+        title = tolerance.steps_counted_once()
+        found.append(
+            Note(
+                False,
+                f"{title[0].upper()}{title[1:]}",
+                "TRL logs the last batch it generated; one batch may serve several steps.",
+            )
+        )
     if tolerance.padding:
         found.append(
             Note(

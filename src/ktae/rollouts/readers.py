@@ -28,6 +28,7 @@ from ktae.rollouts.schemas.base import Row, Schema, Source
 from ktae.rollouts.schemas.nested import PLAIN, by_fields, override, parse_fields, require_fields
 from ktae.rollouts.schemas.training import goes_on, is_padding
 from ktae.rollouts.spool import Spool
+from ktae.rollouts.steps import rows_once
 from ktae.rollouts.suggestion import UnknownRowsError, options_for, template_for
 from ktae.rollouts.tolerance import Tolerance
 
@@ -130,7 +131,8 @@ def plain_rows(
     if options.fields:
         # What is wrong with a line is said when it is read again.
         require_fields(iterate_rows(path, lambda error: None), options.fields)
-    for row, where in _of_rollouts(iterate_rows(path, tolerance.reject_line), tolerance):
+    rows = rows_once(path, tolerance.reject_line, tolerance)
+    for row, where in _of_rollouts(rows, tolerance):
         try:
             schema, rollouts = _rollouts_of(row, where, source, options)
             _require_short(rollouts, where, options)
@@ -296,11 +298,11 @@ def _tables_of(path: Path, options: Options, tolerance: Tolerance) -> Iterator[A
         yield from own
         return
     rollouts = _record_rows(path, options, tolerance)
-    is_empty = True
+    before, is_empty = len(tolerance.repeated_steps), True
     while batch := list(itertools.islice(rollouts, ROWS_PER_BATCH)):
         yield pa.Table.from_pylist(batch, schema=record.SCHEMA)
         is_empty = False
-    if is_empty:
+    if is_empty and len(tolerance.repeated_steps) == before:
         raise InputError(f"{path} is empty: it holds no rollouts")
 
 

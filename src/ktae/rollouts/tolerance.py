@@ -33,6 +33,10 @@ class Tolerance:
     """Outputs in the middle of an agent's session in verl's dump, which are left out."""
     repeated: int = 0
     """Rows that repeat rollouts of others: lm-evaluation-harness writes one row a filter."""
+    repeated_steps: list[tuple[float, float]] = dataclasses.field(default_factory=list)
+    """TRL's steps that hold the rollouts of the step before: that one, and the one left out."""
+    last_step: tuple[float, object] | None = None
+    """TRL's step that was read last, and what tells its folder and rollouts from others."""
     fractional: int = 0
     """Rows whose reward lies between 0 and 1 and is a correct one: no threshold was given."""
     rejected: list[str] = dataclasses.field(default_factory=list)
@@ -65,6 +69,14 @@ class Tolerance:
         n, shown = len(self.left_alone), ", ".join(self.left_alone[:5])
         files = "1 other file" if n == 1 else f"{n:,} other files"
         return f"{files} left alone: {shown}{', ...' if n > 5 else ''}"
+
+    def steps_counted_once(self) -> str:
+        """As in "step 2 repeats step 1: ... counted once"; nothing where none does."""
+        shown = [f"step {b:g} repeats step {a:g}" for a, b in self.repeated_steps]
+        if not shown:
+            return ""
+        rest = f", and {len(shown) - 5:,} more such steps" if len(shown) > 5 else ""
+        return f"{', '.join(shown[:5])}{rest}: the same rollouts, counted once"
 
     def reject(self, error: InputError) -> None:
         """Note a row that cannot be used, or raise what is wrong with it."""

@@ -76,6 +76,14 @@ def step_of(path: Path) -> int | None:
     return int(found[1]) if found else None
 
 
+def trl_step(row: object) -> float | None:
+    """The step of a row of TRL's; None where it is none, or its step is no number."""
+    if not (isinstance(row, dict) and TRL.detects(row)):
+        return None
+    step = row["step"]
+    return float(step) if is_number(step) and not is_null(step) else None
+
+
 def _trl(row: Row, where: str, source: Source) -> Iterator[Row]:
     """`step`, `prompt`, `completion`, one column a reward function, whatever else was logged."""
     rest = without(row, TRL_FIELDS)
