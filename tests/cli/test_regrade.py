@@ -226,3 +226,15 @@ def test_many_unanswered_are_said_with_the_option_that_helps(command: Run, tmp_p
     both = command("compare", one_more, other)
     assert both.out.count("WARNING: 2 of 9 responses") == 2
     assert f"--regrade {one_more} --output FOLDER --graders ktae-last" in both.out
+
+
+def test_the_file_s_accuracy_is_of_rewards_above_0_as_the_differences_are(command: Run) -> None:
+    graded = {"group": "1", "prompt": "2 + 2?", "answer": "4"}
+    right, wrong = (graded | {"response": f"\\boxed{{{x}}}"} for x in (4, 5))
+    write_lines(Path("pm.jsonl"), [right | {"reward": 1.0}, wrong | {"reward": -1.0}])
+    write_lines(Path("shaped.jsonl"), [right | {"reward": 0.9}, wrong | {"reward": 0.1}])
+    for name, accuracy, n in (("pm", "50.0", 0), ("shaped", "100.0", 1)):
+        result = command("eval", "--regrade", f"{name}.jsonl", "--output", name)
+        assert cells(result.out, "in the file")[0] == accuracy
+        found = json.loads(Path(name, "results.json").read_text())
+        assert len(found["differences"]) == n

@@ -319,7 +319,7 @@ def _results(
     for model, places in models.items():
         of_model = [outputs[place] for place in places]
         given = [verdicts[place] for place in places]
-        scores, stored = score(of_model, given), tables.stored_means(of_model)
+        scores, stored = score(of_model, given), tables.stored_accuracies(of_model)
         if len(models) > 1:
             console.print(f"\nmodel {printable(model or 'not named')}", soft_wrap=True)
         tables.print_scores(console, scores, stored)
