@@ -748,3 +748,12 @@ def test_the_same_step_of_two_runs_counts_twice(tmp_path):
 def test_trl_s_rows_without_a_step_that_is_a_number(tmp_path):
     rows = trl_step(None, "45") + trl_step(None, "45")
     assert counted_once(write(tmp_path / "none.jsonl", *rows))[:2] == ([None] * 4, [])
+
+
+def test_a_reward_of_true_or_false_is_a_verdict(tmp_path):
+    row = {"group": 1, "response": "x", "prompt": "p", "answer": "x"}
+    rows = [row | {"reward": True}, row | {"reward": False}, row | {"reward": True, "correct": 0}]
+    path = write(tmp_path / "a.jsonl", *rows)
+    found = read(path, threshold=2.0)[0]
+    assert [(x["reward"], x["correct"]) for x in found] == [(1, 1), (0, 0), (1, 0)]
+    assert [x.reward for x in outputs.read(path)] == [1, 0, 0]
