@@ -757,3 +757,11 @@ def test_a_reward_of_true_or_false_is_a_verdict(tmp_path):
     found = read(path, threshold=2.0)[0]
     assert [(x["reward"], x["correct"]) for x in found] == [(1, 1), (0, 0), (1, 0)]
     assert [x.reward for x in outputs.read(path)] == [1, 0, 0]
+
+
+def test_a_folder_s_files_that_are_packed_otherwise_are_named(tmp_path):
+    write(tmp_path / "a.jsonl", {"group": 1, "response": "x", "reward": 1})
+    (tmp_path / "b.jsonl.zst").write_bytes(b"?")
+    found = Tolerance()
+    assert len(readers.read([tmp_path], tolerance=found)) == 1
+    assert found.left_alone == ["b.jsonl.zst"]

@@ -165,7 +165,9 @@ def _about_rows(dump: Dump) -> list[Note]:
         found.append(Note(False, f"R{title[1:]}", "The form was told by the fields."))
     if tolerance.left_alone:
         title = tolerance.files_left_alone()
-        found.append(Note(True, title, "Give a file by its own name to read it."))
+        found.append(
+            Note(True, title, "Give a file by its own name to read it; unpack what is not .gz.")
+        )
     if tolerance.repeated:
         found.append(
             Note(
