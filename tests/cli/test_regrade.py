@@ -238,3 +238,14 @@ def test_the_file_s_accuracy_is_of_rewards_above_0_as_the_differences_are(comman
         assert cells(result.out, "in the file")[0] == accuracy
         found = json.loads(Path(name, "results.json").read_text())
         assert len(found["differences"]) == n
+
+
+def test_a_problem_with_an_empty_list_of_outputs_is_missing(command: Run) -> None:
+    given = {"prompt": "2 + 2?", "answer": "4", "responses": ["\\boxed{4}"], "rewards": [1]}
+    empty = {"prompt": "3 + 3?", "answer": "6", "responses": [], "rewards": []}
+    write_lines(Path("r.jsonl"), [given, empty])
+    refused = command("eval", "--regrade", "r.jsonl")
+    assert refused.status == 2 and "r.jsonl, line 2: an empty list" in refused.err
+    accepted = command("eval", "--regrade", "r.jsonl", "--partial")
+    assert accepted.status == 0 and "line 2" in accepted.err
+    assert cells(accepted.out, "problems") == ["1"]

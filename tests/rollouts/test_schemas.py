@@ -765,3 +765,12 @@ def test_a_folder_s_files_that_are_packed_otherwise_are_named(tmp_path):
     found = Tolerance()
     assert len(readers.read([tmp_path], tolerance=found)) == 1
     assert found.left_alone == ["b.jsonl.zst"]
+
+
+def test_a_problem_without_rollouts_is_noted(tmp_path):
+    row = {"prompt": "p", "responses": ["x", "y"], "rewards": [1, 0]}
+    path = write(tmp_path / "a.jsonl", row, {"prompt": "q", "responses": [], "rewards": []})
+    for fields in ({}, {"response": "responses", "reward": "rewards", "group": "prompt"}):
+        found = Tolerance()
+        assert len(readers.read([path], tolerance=found, fields=fields)) == 2
+        assert [x.endswith("line 2") for x in found.empty] == [True]

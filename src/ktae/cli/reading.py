@@ -125,6 +125,8 @@ def note_reading(found: Tolerance, n: int) -> None:
         note(f"{found.repeated:,} rows left out: other filters of the same responses")
     if found.repeated_steps:
         note(found.steps_counted_once())
+    if found.empty:
+        note(found.rows_without_rollouts())
     for message in found.rejected[:3]:
         note(f"left out: {message}")
     if len(found.rejected) > 3:

@@ -185,6 +185,9 @@ def _about_rows(dump: Dump) -> list[Note]:
                 "TRL logs the last batch it generated; one batch may serve several steps.",
             )
         )
+    if tolerance.empty:
+        title = tolerance.rows_without_rollouts()
+        found.append(Note(True, f"R{title[1:]}", "Nothing is known of these problems."))
     if tolerance.padding:
         found.append(
             Note(

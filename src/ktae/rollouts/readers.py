@@ -25,7 +25,14 @@ from ktae.rollouts.folders import choose_files, run_folder
 from ktae.rollouts.rows import is_null, to_record_row
 from ktae.rollouts.schemas import detect
 from ktae.rollouts.schemas.base import Row, Schema, Source
-from ktae.rollouts.schemas.nested import PLAIN, by_fields, override, parse_fields, require_fields
+from ktae.rollouts.schemas.nested import (
+    NESTED,
+    PLAIN,
+    by_fields,
+    override,
+    parse_fields,
+    require_fields,
+)
 from ktae.rollouts.schemas.training import goes_on, is_padding
 from ktae.rollouts.spool import Spool
 from ktae.rollouts.steps import rows_once
@@ -139,6 +146,8 @@ def plain_rows(
         except InputError as error:
             tolerance.reject(error)
             continue
+        if not rollouts and schema in (None, NESTED):
+            tolerance.empty.append(where)
         title = schema.title if schema else BY_FIELDS
         if title not in found:
             found.add(title)

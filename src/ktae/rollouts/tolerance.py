@@ -45,6 +45,8 @@ class Tolerance:
     """The error of the first row that is in no known form, with options that would read it."""
     schemas: Counter[str] = dataclasses.field(default_factory=Counter)
     """How many files were read as what, such as "verl's rollout dump"; none for plain rollouts."""
+    empty: list[str] = dataclasses.field(default_factory=list)
+    """The places of rows with an empty list of rollouts: a problem without any."""
     models: int = 0
     """How many models the rollouts name; 0 where that is at most one."""
     pooled: bool = False
@@ -77,6 +79,11 @@ class Tolerance:
             return ""
         rest = f", and {len(shown) - 5:,} more such steps" if len(shown) > 5 else ""
         return f"{', '.join(shown[:5])}{rest}: the same rollouts, counted once"
+
+    def rows_without_rollouts(self) -> str:
+        """As in "rows with an empty list of rollouts: 1 (a.jsonl, line 2)"."""
+        n, first = len(self.empty), self.empty[:1]
+        return f"rows with an empty list of rollouts: {n:,} (the first: {first[0]})" if n else ""
 
     def reject(self, error: InputError) -> None:
         """Note a row that cannot be used, or raise what is wrong with it."""
