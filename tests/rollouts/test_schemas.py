@@ -774,3 +774,21 @@ def test_a_problem_without_rollouts_is_noted(tmp_path):
         found = Tolerance()
         assert len(readers.read([path], tolerance=found, fields=fields)) == 2
         assert [x.endswith("line 2") for x in found.empty] == [True]
+
+
+def test_a_reward_that_is_an_object_is_named_by_a_path(tmp_path):
+    row = {"group": 1, "response": "x", "reward": {"acc": 1, "fmt": 0.1}}
+    path = write(tmp_path / "a.jsonl", row)
+    with pytest.raises(InputError, match=r"--field reward=reward\.acc"):
+        read(path)
+    assert read(path, fields={"reward": "reward.acc"})[0][0]["correct"] == 1
+
+
+def test_a_list_of_rewards_that_are_objects_is_named_by_a_path(tmp_path):
+    rewards = [{"acc": 0, "fmt": 1}, {"acc": 1, "fmt": 1}]
+    lists = {"prompt": "p", "responses": ["x", "y"], "rewards": rewards}
+    entries = [{"response": x, "reward": y} for x, y in zip("xy", rewards, strict=True)]
+    for path, row in (("rewards.acc", lists), ("samples.reward.acc", {"samples": entries})):
+        file = write(tmp_path / "a.jsonl", row | {"group": 1})
+        found = read(file, fields={"reward": path})[0]
+        assert [(x["response"], x["correct"]) for x in found] == [("x", 0), ("y", 1)]

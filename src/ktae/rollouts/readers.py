@@ -239,7 +239,7 @@ def _rollouts_of(
             f"{type(error).__name__} ({one_line(error)})"
         ) from None
     if fields:
-        plain = [override(row, one, fields) for one in plain]
+        plain = override(row, plain, fields, where)
     if schema is PLAIN and not ("response" in plain[0] or "token_ids" in plain[0]):
         found = f"{where}: no field 'response'; its fields are {quoted(row)}"
         raise _unknown(row, where, found, _options_for(row, options))

@@ -122,6 +122,18 @@ def _number_or_none(value: object, where: str) -> float | None:
     return None if _is_missing(value) else _number(value, where)
 
 
+def _reward(value: object, where: str) -> float | None:
+    if isinstance(value, dict) and value:
+        name = next(
+            (key for key, x in value.items() if isinstance(x, int | float)), next(iter(value))
+        )
+        raise InputError(
+            f"{where} is {_show(value)}; expected a finite number: name one of its fields, such as "
+            f"--field reward=reward.{name}"
+        )
+    return _number_or_none(value, where)
+
+
 def _integer_or_none(value: object, where: str) -> int | None:
     if _is_missing(value):
         return None
@@ -181,7 +193,7 @@ PARSERS: dict[str, Callable[[object, str], Any]] = {
     "answer": _as_text,
     "token_ids": _token_ids,
     "mask": _mask,
-    "reward": _number_or_none,
+    "reward": _reward,
     "correct": _verdict,
     "advantage": _number_or_none,
     "model": _as_text,
