@@ -226,3 +226,26 @@ def test_many_unanswered_are_said_with_the_option_that_helps(command: Run, tmp_p
     both = command("compare", one_more, other)
     assert both.out.count("WARNING: 2 of 9 responses") == 2
     assert f"--regrade {one_more} --output FOLDER --graders ktae-last" in both.out
+
+
+def test_the_file_s_accuracy_is_of_rewards_above_0_as_the_differences_are(command: Run) -> None:
+    graded = {"group": "1", "prompt": "2 + 2?", "answer": "4"}
+    right, wrong = (graded | {"response": f"\\boxed{{{x}}}"} for x in (4, 5))
+    write_lines(Path("pm.jsonl"), [right | {"reward": 1.0}, wrong | {"reward": -1.0}])
+    write_lines(Path("shaped.jsonl"), [right | {"reward": 0.9}, wrong | {"reward": 0.1}])
+    for name, accuracy, n in (("pm", "50.0", 0), ("shaped", "100.0", 1)):
+        result = command("eval", "--regrade", f"{name}.jsonl", "--output", name)
+        assert cells(result.out, "in the file")[0] == accuracy
+        found = json.loads(Path(name, "results.json").read_text())
+        assert len(found["differences"]) == n
+
+
+def test_a_problem_with_an_empty_list_of_outputs_is_missing(command: Run) -> None:
+    given = {"prompt": "2 + 2?", "answer": "4", "responses": ["\\boxed{4}"], "rewards": [1]}
+    empty = {"prompt": "3 + 3?", "answer": "6", "responses": [], "rewards": []}
+    write_lines(Path("r.jsonl"), [given, empty])
+    refused = command("eval", "--regrade", "r.jsonl")
+    assert refused.status == 2 and "r.jsonl, line 2: an empty list" in refused.err
+    accepted = command("eval", "--regrade", "r.jsonl", "--partial")
+    assert accepted.status == 0 and "line 2" in accepted.err
+    assert cells(accepted.out, "problems") == ["1"]

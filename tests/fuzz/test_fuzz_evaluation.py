@@ -105,7 +105,7 @@ def test_saved_outputs(file, scratch):
         found = outputs.read(path)
         scores = score(found, graded(found))
         console = Console(file=io.StringIO(), markup=False, highlight=False)
-        eval_tables.print_scores(console, scores, eval_tables.stored_means(found))
+        eval_tables.print_scores(console, scores, eval_tables.stored_accuracies(found))
         eval_tables.differences(found, eval_tables.stored_verdicts(found))
         assert "\x1b" not in console.file.getvalue()
 

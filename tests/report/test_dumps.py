@@ -94,6 +94,22 @@ def test_verl_without_verdict_goes_by_the_score(tmp_path):
     assert read(write_lines(tmp_path / "1.jsonl", [row]))[0]["correct"] == 0.0
 
 
+def test_verl_s_acc_is_the_verdict_above_0_whatever_the_score(tmp_path):
+    """As in training, in the report, and in what a grader is compared with."""
+    given = [0.5, 0.0, -1.0, 1, True, False, "True", "False"]
+    rows = [VERL | {"acc": acc, "score": 0.3 - i} for i, acc in enumerate(given)]
+    path = write_lines(tmp_path / "1.jsonl", rows)
+    expected = [1, 0, 0, 1, 1, 0, 1, 0]
+    assert [row["correct"] for row in read(path)] == expected
+    assert [output.reward for output in outputs.read(path)] == expected
+
+
+def test_verl_s_acc_that_is_no_verdict(tmp_path):
+    path = write_lines(tmp_path / "1.jsonl", [VERL | {"acc": "yes"}])
+    with pytest.raises(InputError, match="line 1: acc is 'yes'; expected a number"):
+        readers.read([path])
+
+
 @pytest.mark.parametrize("unknown", [{"undecided": 1.0, "acc": 0.0}, {"acc": None}])
 def test_verl_undecided_is_not_incorrect(tmp_path, unknown):
     """As `ktae.trainers.verl` trains: without a verdict, and with the score that it has."""
@@ -206,7 +222,7 @@ def test_folders(tmp_path):
         read(tmp_path)
     (tmp_path / "completions").mkdir()
     write_lines(tmp_path / "completions/c_2.jsonl", [TRL | {"step": 2}])
-    write_lines(tmp_path / "completions/c_10.jsonl", [TRL | {"step": 10}])
+    write_lines(tmp_path / "completions/c_10.jsonl", [TRL | {"step": 10, "advantage": 0.25}])
     assert [row["step"] for row in read(tmp_path)] == [2, 10]
     with pytest.raises(InputError, match="does not exist"):
         read(tmp_path / "nope")

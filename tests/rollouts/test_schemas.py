@@ -710,3 +710,112 @@ def test_a_reward_is_asked_for_where_there_is_one_alone(tmp_path):
     record.write(readers.read([path]), tmp_path / "own.parquet")
     with pytest.raises(InputError, match="correctness is 'acc', and its rows have one reward"):
         read(tmp_path / "own.parquet", correctness="acc")
+
+
+# --- TRL's last batch, logged again
+
+
+def trl_step(step, responses, advantages=(1.0, -1.0)):
+    return [
+        {"step": step, "prompt": "2 + 2?", "completion": text, "correct": i, "advantage": advantage}
+        for i, (text, advantage) in enumerate(zip(responses, advantages, strict=True))
+    ]
+
+
+def counted_once(*paths):
+    found = Tolerance(strict=True)
+    table = readers.read(paths, tolerance=found)
+    return table["step"].to_pylist(), found.repeated_steps, found.steps_counted_once()
+
+
+def test_a_step_of_trl_s_that_repeats_the_one_before_counts_once(tmp_path):
+    run = tmp_path / "completions"
+    write(run / "completions_00001.jsonl", *trl_step(1, "45"))
+    write(run / "completions_00002.jsonl", *reversed(trl_step(2, "45")))
+    write(run / "completions_00003.jsonl", *trl_step(3, "45"))
+    write(run / "completions_00004.jsonl", *trl_step(4, "46"))
+    steps, repeated, said = counted_once(tmp_path)
+    assert (steps, repeated) == ([1, 1, 4, 4], [(1, 2), (2, 3)])
+    assert "step 2 repeats step 1" in said
+    assert [x.sample for x in saved_outputs_of(tmp_path)] == [0, 1, 0, 1]
+
+
+def saved_outputs_of(folder):
+    answered = folder / "answered" / "completions"
+    for path in sorted((folder / "completions").iterdir()):
+        rows = [json.loads(line) | {"answer": "4"} for line in path.read_text().splitlines()]
+        write(answered / path.name, *rows)
+    return outputs.read(answered)
+
+
+def test_steps_of_one_file_in_any_order(tmp_path):
+    one, two = trl_step(1, "45"), trl_step(2, "45")
+    path = write(tmp_path / "all.jsonl", two[0], one[0], one[1], two[1])
+    assert counted_once(path)[:2] == ([1, 1], [(1, 2)])
+
+
+def test_a_step_that_is_not_the_whole_of_the_one_before_counts(tmp_path):
+    for name, rows in {
+        "other advantages": trl_step(2, "45", (0.5, -0.5)),
+        "fewer": trl_step(2, "45")[:1],
+        "another number of each": trl_step(2, "445", (1.0, 1.0, -1.0)),
+        "other texts": trl_step(2, "54"),
+    }.items():
+        path = write(tmp_path / f"{name}.jsonl", *trl_step(1, "45"), *rows)
+        assert counted_once(path) == ([1, 1] + [2] * len(rows), [], ""), name
+
+
+def test_the_same_step_of_two_runs_counts_twice(tmp_path):
+    paths = [write(tmp_path / name / "1.jsonl", *trl_step(1, "45")) for name in "ab"]
+    assert counted_once(*paths)[:2] == ([1] * 4, [])
+    paths.append(write(tmp_path / "c" / "2.jsonl", *trl_step(2, "45")))
+    assert counted_once(*paths)[:2] == ([1] * 4 + [2] * 2, [])
+
+
+def test_trl_s_rows_without_a_step_that_is_a_number(tmp_path):
+    rows = trl_step(None, "45") + trl_step(None, "45")
+    assert counted_once(write(tmp_path / "none.jsonl", *rows))[:2] == ([None] * 4, [])
+
+
+def test_a_reward_of_true_or_false_is_a_verdict(tmp_path):
+    row = {"group": 1, "response": "x", "prompt": "p", "answer": "x"}
+    rows = [row | {"reward": True}, row | {"reward": False}, row | {"reward": True, "correct": 0}]
+    path = write(tmp_path / "a.jsonl", *rows)
+    found = read(path, threshold=2.0)[0]
+    assert [(x["reward"], x["correct"]) for x in found] == [(1, 1), (0, 0), (1, 0)]
+    assert [x.reward for x in outputs.read(path)] == [1, 0, 0]
+
+
+def test_a_folder_s_files_that_are_packed_otherwise_are_named(tmp_path):
+    write(tmp_path / "a.jsonl", {"group": 1, "response": "x", "reward": 1})
+    (tmp_path / "b.jsonl.zst").write_bytes(b"?")
+    found = Tolerance()
+    assert len(readers.read([tmp_path], tolerance=found)) == 1
+    assert found.left_alone == ["b.jsonl.zst"]
+
+
+def test_a_problem_without_rollouts_is_noted(tmp_path):
+    row = {"prompt": "p", "responses": ["x", "y"], "rewards": [1, 0]}
+    path = write(tmp_path / "a.jsonl", row, {"prompt": "q", "responses": [], "rewards": []})
+    for fields in ({}, {"response": "responses", "reward": "rewards", "group": "prompt"}):
+        found = Tolerance()
+        assert len(readers.read([path], tolerance=found, fields=fields)) == 2
+        assert [x.endswith("line 2") for x in found.empty] == [True]
+
+
+def test_a_reward_that_is_an_object_is_named_by_a_path(tmp_path):
+    row = {"group": 1, "response": "x", "reward": {"acc": 1, "fmt": 0.1}}
+    path = write(tmp_path / "a.jsonl", row)
+    with pytest.raises(InputError, match=r"--field reward=reward\.acc"):
+        read(path)
+    assert read(path, fields={"reward": "reward.acc"})[0][0]["correct"] == 1
+
+
+def test_a_list_of_rewards_that_are_objects_is_named_by_a_path(tmp_path):
+    rewards = [{"acc": 0, "fmt": 1}, {"acc": 1, "fmt": 1}]
+    lists = {"prompt": "p", "responses": ["x", "y"], "rewards": rewards}
+    entries = [{"response": x, "reward": y} for x, y in zip("xy", rewards, strict=True)]
+    for path, row in (("rewards.acc", lists), ("samples.reward.acc", {"samples": entries})):
+        file = write(tmp_path / "a.jsonl", row | {"group": 1})
+        found = read(file, fields={"reward": path})[0]
+        assert [(x["response"], x["correct"]) for x in found] == [("x", 0), ("y", 1)]

@@ -63,7 +63,9 @@ def compare(
     require_outputs((a, b), ("--plot", plot), ("--output", output))
     screen = Screen(as_json)
     console = screen.console
-    sides = [read_saved(path, correctness, field, pool_models, max_response) for path in (a, b)]
+    sides = [
+        read_saved(path, correctness, field, pool_models, max_response, partial) for path in (a, b)
+    ]
     if not partial:
         for path, side in zip((a, b), sides, strict=True):
             outputs.check_complete(side, str(path))

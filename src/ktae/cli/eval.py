@@ -83,7 +83,7 @@ def eval_(
     if problems is not None and recipe is None:
         raise InputError("--problems is for --recipe; benchmarks are taken whole")
     if regrade is not None:
-        outputs = read_saved(regrade, correctness, field, pool_models, max_response)
+        outputs = read_saved(regrade, correctness, field, pool_models, max_response, partial)
         _regrade(screen, regrade, outputs, names, output, tokenizer, partial, how)
         return
     assert model is not None
@@ -201,8 +201,13 @@ def read_saved(
     field: list[str] | None,
     pool_models: bool,
     max_response: int | None,
+    partial: bool,
 ) -> list[Output]:
-    """The outputs that are there already; what they were read as is said on stderr."""
+    """The outputs that are there already; what they were read as is said on stderr.
+
+    Raises:
+        InputError: also for a problem without outputs, unless `partial`.
+    """
     from ktae.evaluation import outputs as saved
     from ktae.rollouts.readers import Options
     from ktae.rollouts.tolerance import Tolerance
@@ -210,6 +215,11 @@ def read_saved(
     found = Tolerance(strict=True)
     reading = Options(correctness=correctness, fields=fields_of(field), max_response=max_response)
     outputs = saved.read(path, reading, pool_models=pool_models, tolerance=found)
+    if found.empty and not partial:
+        raise InputError(
+            f"{found.empty[0]}: an empty list of rollouts; expected one or more of each problem; "
+            "--partial accepts that"
+        )
     if not pool_models:
         models = len(saved.by_model(outputs))
         found.models = models if models > 1 else 0
@@ -319,7 +329,7 @@ def _results(
     for model, places in models.items():
         of_model = [outputs[place] for place in places]
         given = [verdicts[place] for place in places]
-        scores, stored = score(of_model, given), tables.stored_means(of_model)
+        scores, stored = score(of_model, given), tables.stored_accuracies(of_model)
         if len(models) > 1:
             console.print(f"\nmodel {printable(model or 'not named')}", soft_wrap=True)
         tables.print_scores(console, scores, stored)

@@ -61,13 +61,13 @@ def stored_verdicts(outputs: Sequence[Output]) -> list[Verdict]:
     return verdicts
 
 
-def stored_means(outputs: Sequence[Output]) -> dict[str, float]:
-    """The mean stored reward of each benchmark; empty if the file holds none."""
-    rewards = defaultdict(list)
+def stored_accuracies(outputs: Sequence[Output]) -> dict[str, float]:
+    """The share of each benchmark's stored rewards above 0; empty if the file holds none."""
+    right = defaultdict(list)
     for output in outputs:
         if output.reward is not None:
-            rewards[output.benchmark].append(output.reward)
-    return {name: float(np.mean(values)) for name, values in rewards.items()}
+            right[output.benchmark].append(output.reward > 0)
+    return {name: float(np.mean(values)) for name, values in right.items()}
 
 
 def differences(outputs: Sequence[Output], verdicts: Sequence[Verdict]) -> list[Difference]:
@@ -216,7 +216,10 @@ def print_differences(console: Console, found: Sequence[Difference], show: int) 
             soft_wrap=True,
         )
     if len(found) > show:
-        console.print(f"  ... and {len(found) - show} more: --show {len(found)}, or results.json")
+        console.print(
+            f"  ... and {len(found) - show} more: --show {len(found)}, or --output FOLDER",
+            soft_wrap=True,
+        )
 
 
 def print_disagreement(

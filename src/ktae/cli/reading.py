@@ -128,6 +128,10 @@ def note_reading(found: Tolerance, n: int) -> None:
             f"{found.split:,} rows have another input than the first of their group; each input is "
             "a group of its own (--field group=group compares them)"
         )
+    if found.repeated_steps:
+        note(found.steps_counted_once())
+    if found.empty:
+        note(found.rows_without_rollouts())
     for message in found.rejected[:3]:
         note(f"left out: {message}")
     if len(found.rejected) > 3:

@@ -38,9 +38,6 @@ FIELDS = {
 }
 """What a field may be called, in the order in which the names are tried."""
 
-VERDICTS = ("correct", "acc")
-"""Fields that say whether an output is correct; they come before any reward."""
-
 STORED = "stored"
 """In the place of a grader's name: what the file says."""
 
@@ -329,9 +326,10 @@ def _stored(row: dict[str, Any], where: str) -> float | None:
     A reward may be shaped (verl's overlong penalty), and a record that has no verdict for an
     undecided output (`correct` is null there) still has to have a reward.
     """
-    for name in VERDICTS:
-        if name in row:
-            return _reward(row[name], where)
+    if "correct" in row:
+        return _reward(row["correct"], where)
+    if "acc" in row and row.get("reward") is None:
+        return _reward(row["acc"], where)
     return _reward(_field(row, "reward", where, needed=False), where)
 
 

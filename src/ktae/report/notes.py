@@ -165,7 +165,9 @@ def _about_rows(dump: Dump) -> list[Note]:
         found.append(Note(False, f"R{title[1:]}", "The form was told by the fields."))
     if tolerance.left_alone:
         title = tolerance.files_left_alone()
-        found.append(Note(True, title, "Give a file by its own name to read it."))
+        found.append(
+            Note(True, title, "Give a file by its own name to read it; unpack what is not .gz.")
+        )
     if tolerance.repeated:
         found.append(
             Note(
@@ -174,6 +176,18 @@ def _about_rows(dump: Dump) -> list[Note]:
                 "They are other filters of responses that are there already.",
             )
         )
+    if tolerance.repeated_steps:
+        title = tolerance.steps_counted_once()
+        found.append(
+            Note(
+                False,
+                f"{title[0].upper()}{title[1:]}",
+                "TRL logs the last batch it generated; one batch may serve several steps.",
+            )
+        )
+    if tolerance.empty:
+        title = tolerance.rows_without_rollouts()
+        found.append(Note(True, f"R{title[1:]}", "Nothing is known of these problems."))
     if tolerance.padding:
         found.append(
             Note(

@@ -18,6 +18,8 @@ from ktae.rollouts.files import FORMATS
 from ktae.rollouts.schemas import SCHEMAS
 
 SUFFIXES = tuple(f"{suffix}{gz}" for suffix in FORMATS for gz in ("", ".gz"))
+PACKED = tuple(f"{x}.{how}" for x in FORMATS for how in ("zst", "bz2", "xz", "lz4", "br", "zip"))
+"""Files that are packed in a way that is not read: a folder's are named as left alone."""
 LAST = (".pt", ".pt.gz", ".json", ".json.gz")
 """Files that often are weights, settings or results; read where a folder has no other ones."""
 NUMBERED = re.compile(r"\d\.pt(\.gz)?$")
@@ -39,7 +41,8 @@ def choose_files(path: Path) -> tuple[list[Path], list[Path]]:
     if it has one, else those that lie in it, else those in any folder below. Of these are left
     alone: what `ktae score` has written, unless there is nothing else; a packed file beside the
     same one unpacked; .json and .pt files beside others; slime's evaluations beside its training;
-    and files beside those of a tool that names its files.
+    files beside those of a tool that names its files; and files packed
+    in a way that is not read.
 
     Raises:
         InputError: there is no such path, or the folder holds no rollouts.
@@ -53,7 +56,8 @@ def choose_files(path: Path) -> tuple[list[Path], list[Path]]:
         found = _readable(place)
         if chosen := _chosen(found):
             others = set(found) - set(chosen)
-            return chosen, [file for file in found if file in others]
+            packed = sorted(file for file in place if file.name.endswith(PACKED))
+            return chosen, [file for file in found if file in others] + packed
         scored = scored or found
     if scored:
         return scored, []

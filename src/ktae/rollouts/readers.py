@@ -23,9 +23,17 @@ from ktae.rollouts.folders import choose_files, looks_like_rollouts
 from ktae.rollouts.rows import is_null, to_record_row
 from ktae.rollouts.schemas import detect
 from ktae.rollouts.schemas.base import Row, Schema, Source
-from ktae.rollouts.schemas.nested import PLAIN, by_fields, override, parse_fields, require_fields
+from ktae.rollouts.schemas.nested import (
+    NESTED,
+    PLAIN,
+    by_fields,
+    override,
+    parse_fields,
+    require_fields,
+)
 from ktae.rollouts.schemas.training import goes_on, is_padding
 from ktae.rollouts.spool import Spool
+from ktae.rollouts.steps import rows_once
 from ktae.rollouts.suggestion import UnknownRowsError, options_for, template_for
 from ktae.rollouts.tolerance import Tolerance
 
@@ -137,13 +145,16 @@ def plain_rows(
     if options.fields:
         # What is wrong with a line is said when it is read again.
         require_fields(iterate_rows(path, lambda error: None), options.fields)
-    for row, where in _of_rollouts(iterate_rows(path, tolerance.reject_line), tolerance):
+    rows = rows_once(path, tolerance.reject_line, tolerance)
+    for row, where in _of_rollouts(rows, tolerance):
         try:
             schema, rollouts = _rollouts_of(row, where, source, options)
             _require_short(rollouts, where, options)
         except InputError as error:
             tolerance.reject(error)
             continue
+        if not rollouts and schema in (None, NESTED):
+            tolerance.empty.append(where)
         title = schema.title if schema else BY_FIELDS
         if title not in found:
             found.add(title)
@@ -234,7 +245,7 @@ def _rollouts_of(
             f"{type(error).__name__} ({one_line(error)})"
         ) from None
     if fields:
-        plain = [override(row, one, fields) for one in plain]
+        plain = override(row, plain, fields, where)
     if schema is PLAIN and not ("response" in plain[0] or "token_ids" in plain[0]):
         found = f"{where}: no field 'response'; its fields are {quoted(row)}"
         raise _unknown(row, where, found, _options_for(row, options))
@@ -302,11 +313,11 @@ def _tables_of(path: Path, options: Options, tolerance: Tolerance) -> Iterator[A
         yield from own
         return
     rollouts = _record_rows(path, options, tolerance)
-    is_empty = True
+    before, is_empty = len(tolerance.repeated_steps), True
     while batch := list(itertools.islice(rollouts, ROWS_PER_BATCH)):
         yield pa.Table.from_pylist(batch, schema=record.SCHEMA)
         is_empty = False
-    if is_empty:
+    if is_empty and len(tolerance.repeated_steps) == before:
         raise EmptyFileError(f"{path} is empty: it holds no rollouts")
 
 

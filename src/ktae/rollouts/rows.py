@@ -6,8 +6,8 @@ The fields of a row (`?`: may be absent):
     response?       text. One of response and token_ids is required; where both are given the
     token_ids?      ids are what is scored
     mask?           booleans or 0 and 1, as long as token_ids: 0 neither counts nor gets credit
-    reward          a finite number (true and false are verdicts: they belong in `correct`), or
-                    null, there is none, in a row that has `correct`
+    reward          a finite number; true or false, which is the verdict where the row has no
+                    `correct`; or null, there is none, in a row that has `correct`
     correct?        true, false, 1, 0, or null for unknown. Where the field is absent, a rollout is
                     correct if its reward is above the threshold
     step?           integer
@@ -55,6 +55,8 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
     for name, alias in ALIASES.items():
         if fields.get(name) is None and alias in fields:
             fields[name] = fields.pop(alias)
+    if isinstance(fields.get("reward"), bool):
+        fields = {"correct": fields["reward"]} | fields | {"reward": float(fields["reward"])}
     for name, needed in (
         ("response", "response" in fields or "token_ids" in fields),
         ("group", "group" in fields),
@@ -119,6 +121,18 @@ def _number_or_none(value: object, where: str) -> float | None:
     return None if _is_missing(value) else _number(value, where)
 
 
+def _reward(value: object, where: str) -> float | None:
+    if isinstance(value, dict) and value:
+        name = next(
+            (key for key, x in value.items() if isinstance(x, int | float)), next(iter(value))
+        )
+        raise InputError(
+            f"{where} is {_show(value)}; expected a finite number: name one of its fields, such as "
+            f"--field reward=reward.{name}"
+        )
+    return _number_or_none(value, where)
+
+
 def _integer_or_none(value: object, where: str) -> int | None:
     if _is_missing(value):
         return None
@@ -178,7 +192,7 @@ PARSERS: dict[str, Callable[[object, str], Any]] = {
     "answer": _as_text,
     "token_ids": _token_ids,
     "mask": _mask,
-    "reward": _number_or_none,
+    "reward": _reward,
     "correct": _verdict,
     "advantage": _number_or_none,
     "model": _as_text,

@@ -36,6 +36,10 @@ class Tolerance:
     """Rows that repeat rollouts of others: lm-evaluation-harness writes one row a filter."""
     split: int = 0
     """Rows that are told apart by their prompt from others of the group that they name."""
+    repeated_steps: list[tuple[float, float]] = dataclasses.field(default_factory=list)
+    """TRL's steps that hold the rollouts of the step before: that one, and the one left out."""
+    last_step: tuple[float, object] | None = None
+    """TRL's step that was read last, and what tells its folder and rollouts from others."""
     fractional: int = 0
     """Rows whose reward lies between 0 and 1 and is a correct one: no threshold was given."""
     rejected: list[str] = dataclasses.field(default_factory=list)
@@ -44,6 +48,8 @@ class Tolerance:
     """The error of the first row that is in no known form, with options that would read it."""
     schemas: Counter[str] = dataclasses.field(default_factory=Counter)
     """How many files were read as what, such as "verl's rollout dump"; none for plain rollouts."""
+    empty: list[str] = dataclasses.field(default_factory=list)
+    """The places of rows with an empty list of rollouts: a problem without any."""
     models: int = 0
     """How many models the rollouts name; 0 where that is at most one."""
     pooled: bool = False
@@ -68,6 +74,19 @@ class Tolerance:
         n, shown = len(self.left_alone), ", ".join(self.left_alone[:5])
         files = "1 other file" if n == 1 else f"{n:,} other files"
         return f"{files} left alone: {shown}{', ...' if n > 5 else ''}"
+
+    def steps_counted_once(self) -> str:
+        """As in "step 2 repeats step 1: ... counted once"; nothing where none does."""
+        shown = [f"step {b:g} repeats step {a:g}" for a, b in self.repeated_steps]
+        if not shown:
+            return ""
+        rest = f", and {len(shown) - 5:,} more such steps" if len(shown) > 5 else ""
+        return f"{', '.join(shown[:5])}{rest}: the same rollouts, counted once"
+
+    def rows_without_rollouts(self) -> str:
+        """As in "rows with an empty list of rollouts: 1 (a.jsonl, line 2)"."""
+        n, first = len(self.empty), self.empty[:1]
+        return f"rows with an empty list of rollouts: {n:,} (the first: {first[0]})" if n else ""
 
     def reject(self, error: InputError) -> None:
         """Note a row that cannot be used, or raise what is wrong with it."""

@@ -153,18 +153,28 @@ def _last_of(row: Row, path: str) -> str:
     return path
 
 
-def override(row: Row, plain: Row, fields: Mapping[str, str]) -> Row:
-    """`plain`, a schema's rollout, with what the user has named in the schema's row.
+def override(row: Row, rollouts: Sequence[Row], fields: Mapping[str, str], where: str) -> list[Row]:
+    """A schema's rollouts, with what the user has named in the schema's row.
 
-    What this row lacks is null: never the schema's own value, which would be another quantity.
+    What this row lacks is null: never the schema's own value, which would be another quantity. Of a
+    row with a list of rollouts, a list that is named has one value a rollout.
+
+    Raises:
+        InputError: there are more or fewer rewards than rollouts.
     """
     found = {name: at(row, path) for name, path in fields.items()}
     found = {name: None if value is _MISSING else value for name, value in found.items()}
     if "group" in found:
         found["group"] = _label(found["group"])
     if "reward" in found and "correct" not in found:
-        plain = without(plain, ["correct"])
-    return _typed(plain | found)
+        rollouts = [without(one, ["correct"]) for one in rollouts]
+    values = [found] * len(rollouts)
+    if _is_nested(row):
+        placeholder = {"response": [None] * len(rollouts)}
+        values = [
+            {name: one[name] for name in found} for one in _spread(placeholder | found, EACH, where)
+        ]
+    return [_typed(one | named) for one, named in zip(rollouts, values, strict=True)]
 
 
 def _root(fields: Mapping[str, str], name: str) -> str:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from ktae.errors import InputError
 from ktae.rollouts.rows import as_label, is_label, is_null
 from ktae.rollouts.schemas.base import (
     Row,
@@ -79,6 +81,14 @@ def step_of(path: Path) -> int | None:
     return int(found[1]) if found else None
 
 
+def trl_step(row: object) -> float | None:
+    """The step of a row of TRL's; None where it is none, or its step is no number."""
+    if not (isinstance(row, dict) and TRL.detects(row)):
+        return None
+    step = row["step"]
+    return float(step) if is_number(step) and not is_null(step) else None
+
+
 def _trl(row: Row, where: str, source: Source) -> Iterator[Row]:
     """`step`, `prompt`, `completion`, one column a reward function, whatever else was logged."""
     rest = without(row, TRL_FIELDS)
@@ -113,9 +123,18 @@ def _verl(row: Row, where: str, source: Source) -> Iterator[Row]:
     }
     if rest.get("undecided") == 1 or ("acc" in rest and is_null(rest["acc"])):
         plain["correct"] = None  # `acc` is 0 where the verifier could not tell
-    elif rest.get("acc") in (0, 1):  # the verifier's verdict, free of length penalties
-        plain["correct"] = rest["acc"]
+    elif "acc" in rest:  # the verifier's verdict, free of length penalties
+        plain["correct"] = _is_above_0(rest["acc"], where)
     yield plain
+
+
+def _is_above_0(acc: object, where: str) -> bool:
+    """Whether verl's `acc` says that a rollout is correct, as its training with ktae takes it."""
+    if isinstance(acc, str) and acc.lower() in ("true", "false"):
+        return acc.lower() == "true"
+    if isinstance(acc, bool | int | float | Decimal):
+        return acc > 0
+    raise InputError(f"{where}: acc is {acc!r:.60}; expected a number, true, false or null")
 
 
 def _openrlhf(row: Row, where: str, source: Source) -> Iterator[Row]:

@@ -1,0 +1,71 @@
+"""Steps of TRL's logged completions that hold the rollouts of the step before once more.
+
+TRL logs its last generation batch at every step, and one batch may serve several steps:
+`num_iterations` above 1, or `steps_per_generation` above the accumulation of gradients.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ktae.rollouts.files import Reject, iterate_rows
+from ktae.rollouts.schemas.training import TRL, trl_step
+from ktae.rollouts.tolerance import Tolerance
+
+
+def rows_once(path: Path, reject: Reject, tolerance: Tolerance) -> Iterator[tuple[Any, str]]:
+    """The rows of a file, each with its place, without TRL's steps that repeat the one before.
+
+    A step repeats another if all of its prompts, completions and advantages are the same. The step
+    before may be in the file that was read before, if both lie in one folder. The file is read
+    twice if it is TRL's.
+
+    Args:
+        path: the file.
+        reject: see `iterate_rows`.
+        tolerance: notes which steps were left out.
+    """
+    rows = iterate_rows(path, reject)
+    first = next(rows, None)
+    if first is None:
+        return
+    rows = itertools.chain([first], rows)
+    if not (isinstance(first[0], dict) and TRL.detects(first[0])):
+        yield from rows
+        return
+    # What is wrong with a line is said when it is read again.
+    repeated = _repeated(path, iterate_rows(path, lambda error: None), tolerance)
+    yield from (x for x in rows if trl_step(x[0]) not in repeated)
+
+
+def _repeated(path: Path, rows: Iterable[tuple[Any, str]], tolerance: Tolerance) -> set[float]:
+    """The steps of a file that repeat the one before."""
+    counts: Counter[float] = Counter()
+    sums: Counter[float] = Counter()
+    for row, _ in rows:
+        step = trl_step(row)
+        if step is not None:
+            counts[step] += 1
+            sums[step] += _digest(row)
+    found = set()
+    for step in sorted(counts):
+        content = path.parent, counts[step], sums[step]
+        before = tolerance.last_step
+        if before is not None and before[1] == content and before[0] != step:
+            tolerance.repeated_steps.append((before[0], step))
+            found.add(step)
+        tolerance.last_step = step, content
+    return found
+
+
+def _digest(row: dict[str, Any]) -> int:
+    """Of what TRL knows of a rollout, and not of the step; the sum of many forgets their order."""
+    content = [row["prompt"], row["completion"], row["advantage"]]
+    text = json.dumps(content, sort_keys=True, default=str)
+    return int.from_bytes(hashlib.blake2s(text.encode(), digest_size=16).digest())
