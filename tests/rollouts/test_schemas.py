@@ -819,3 +819,14 @@ def test_a_list_of_rewards_that_are_objects_is_named_by_a_path(tmp_path):
         file = write(tmp_path / "a.jsonl", row | {"group": 1})
         found = read(file, fields={"reward": path})[0]
         assert [(x["response"], x["correct"]) for x in found] == [("x", 0), ("y", 1)]
+
+
+def test_no_field_is_suggested_for_an_object_of_problems(tmp_path):
+    one, two = ({"response": x, "reward": y} for x, y in (("x", 1), ("y", 0)))
+    path = tmp_path / "a.json"
+    for content in ({"0": [one, two], "1": [one]}, {"0": one, "1": two}):
+        path.write_text(json.dumps(content))
+        with pytest.raises(InputError, match="expected one row a rollout") as caught:
+            read(path)
+        assert not isinstance(caught.value, UnknownRowsError)
+        assert "--field" not in str(caught.value)

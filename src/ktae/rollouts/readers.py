@@ -34,7 +34,7 @@ from ktae.rollouts.schemas.nested import (
 from ktae.rollouts.schemas.training import goes_on, is_padding
 from ktae.rollouts.spool import Spool
 from ktae.rollouts.steps import rows_once
-from ktae.rollouts.suggestion import UnknownRowsError, options_for, template_for
+from ktae.rollouts.suggestion import UnknownRowsError, is_keyed, options_for, template_for
 from ktae.rollouts.tolerance import Tolerance
 
 MAX_RESPONSE = 2_000_000
@@ -256,6 +256,11 @@ def _rollouts_of(
 
 def _unknown(row: Row, where: str, found: str, suggested: list[str]) -> InputError:
     """The error of a row in no known form: with options that read it, or why they would not."""
+    if is_keyed(row):
+        return InputError(
+            f"{found}; each seems to hold the rollouts of a problem; expected one row a rollout, "
+            'with its problem as "group", or one row a problem, with "group" and "rollouts"'
+        )
     error = UnknownRowsError(found, suggested)
     if not error.is_template:
         try:

@@ -88,6 +88,16 @@ def template_for(row: dict[str, Any], wanted: tuple[str, ...]) -> list[str]:
     return [x for name in needed for x in ("--field", given.get(name, f"{name}={UNKNOWN}"))]
 
 
+def is_keyed(row: dict[str, Any]) -> bool:
+    """Whether a row is an object of several problems by their keys, each with its rollouts: no path
+    leads to all of them."""
+    return len(row) > 1 and all(
+        isinstance(value, dict | list)
+        and _best("response", [*_leaves({"of": value})]) not in (None, "of")
+        for value in row.values()
+    )
+
+
 def _answered(leaves: list[tuple[str, Any]]) -> str | None:
     """The path of a conversation whose last message is the model's."""
     for path, value in leaves:
