@@ -38,16 +38,24 @@ def pytest_report_header() -> str:
 
 
 MARKED = {
-    "engines": "engine",
-    "trainers/trl": "engine",
-    "backends/test_triton.py": "slow",
-    "cli/test_endings.py": "slow",
-    "demo/test_sums.py": "slow",
-    "test_growth.py": "slow",
-    "test_properties.py": "slow",
-    "trainers/verl/test_verl_run.py": "slow",
-    "fuzz": "slow",
-    "notebooks": "slow",
+    "tests/engines": "engine",
+    "tests/trainers/trl": "engine",
+    "tests/backends/test_triton.py": "slow",
+    "tests/cli/test_endings.py": "slow",
+    "tests/demo/test_sums.py": "slow",
+    "tests/evaluation/test_generation.py": "slow",
+    "tests/grading/test_pool.py": "slow",
+    "tests/test_bf16.py": "slow",
+    "tests/test_growth.py": "slow",
+    "tests/test_properties.py": "slow",
+    "tests/report/test_watch.py": "slow",
+    "tests/trainers/verl/test_verl_plugin.py": "slow",
+    "tests/trainers/verl/test_verl_run.py": "slow",
+    "tests/fuzz": "slow",
+    "tests/notebooks": "slow",
+    "lab/tests/align": "slow",
+    "lab/tests/languages": "slow",
+    "lab/tests/study/test_adopt.py": "slow",
 }
 """Folders and files whose tests are all of one kind; others are marked where they stand."""
 
@@ -56,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark them, so that `make test-fast` can leave them out; order them for several processes."""
     for item in items:
         for place, mark in MARKED.items():
-            if item.nodeid.startswith(f"tests/{place}"):
+            if item.nodeid.startswith(place):
                 item.add_marker(mark)
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")

@@ -92,6 +92,7 @@ def test_integers_and_floats_agree():
         assert p == pytest.approx(sign_flip_p_value(0.1 * differences), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_random_patterns_are_drawn_in_parts():
     """Not gigabytes at once."""
     differences = [3_000.5 + i % 7 - 6_000 * (i % 2) for i in range(400)]

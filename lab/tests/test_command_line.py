@@ -19,6 +19,7 @@ def run(*arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.slow
 def test_the_version():
     assert run("--version").stdout == f"ktae-lab {__version__}\n"
 

@@ -256,6 +256,7 @@ def test_large_batch(fast_backend: str, large: Rollouts) -> None:
     assert np.count_nonzero(credit) > 500_000
 
 
+@pytest.mark.slow
 def test_first_bad_token_id_of_a_large_batch(fast_backend: str, large: Rollouts) -> None:
     ids, mask = large.token_ids.copy(), large.mask
     bad_rows = np.flatnonzero(mask.any(axis=1))[[1000, 1001, 1500, 2500]]
