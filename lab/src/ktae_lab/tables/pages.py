@@ -14,6 +14,7 @@ from ktae_lab.tables import (
     benchmarks,
     by_temperature,
     comparisons,
+    decisive,
     equal_accuracy,
     estimators,
     front_page,
@@ -37,7 +38,7 @@ COMPARISONS = RESULTS / "comparisons.csv"
 _MODULES = (
     runs, comparisons, goal, run_curves, equal_accuracy, by_temperature, paper, alignment,
     base_alignment, front_page, benchmarks, held_out, real_model, timings, estimators,
-    support,
+    support, decisive,
 )  # fmt: skip
 TABLES: dict[str, Table] = by_name("TABLES", _MODULES)
 """By the names in the pages."""
