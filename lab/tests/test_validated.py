@@ -1,5 +1,7 @@
 """Accuracy at the temperature that validation problems choose."""
 
+import random
+
 import pytest
 from chat import Chat
 from small import ROOT
@@ -63,12 +65,14 @@ def test_validation_problems_choose_and_test_problems_measure(monkeypatch):
 
 
 def test_problems_of_another_task_are_held_out_ones(monkeypatch):
-    """Of reasoning-gym: test problems first, validation problems after them, none trained on."""
+    """Of reasoning-gym: test and validation problems apart, none trained on, shuffled."""
     pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
     recipe = load(ROOT / "recipes/smollm2/grpo.yaml", ["seed=5"])
     rows = {row.prompt[-1]["content"]: row for row in tasks.held_out_rows(recipe, 12)}
     assert not rows.keys() & {row.prompt[-1]["content"] for row in tasks.train_rows(recipe)}
-    tests, asked = list(rows)[:8], []
+    order = list(rows)
+    random.Random(validated.VALIDATION_SEED).shuffle(order)
+    tests, validation, asked = set(order[:8]), set(order[8:]), []
 
     def generate(model, tokenizer, prompts, *, temperature, max_new_tokens, **_):
         assert max_new_tokens == recipe.rollout.max_response_length
@@ -82,7 +86,8 @@ def test_problems_of_another_task_are_held_out_ones(monkeypatch):
     assert scores["temperature"] == 0.75 and scores["validation_0.75"] == 7 / 8
     assert scores["accuracy"] == scores["accuracy_at_1"] == pytest.approx(31 / 32)
     assert scores["greedy_accuracy"] == pytest.approx(7 / 8)
-    assert [prompts for prompts, *_ in asked] == [list(rows)[8:]] * 5 + [tests] * 3
+    assert [set(prompts) for prompts, *_ in asked] == [validation] * 5 + [tests] * 3
+    assert tests != set(list(rows)[:8])
     assert [(t, n) for _, t, n in asked[:5]] == [(0.0, 4), *((t / 4, 8) for t in (1, 2, 3, 4))]
 
 

@@ -4,9 +4,10 @@ A policy whose entropy training has lowered is more accurate at temperature 1 an
 where the user may choose the temperature. So each final model first answers validation problems at
 every temperature of a grid; at the best of them it then answers the test problems. The demo's
 validation problems are drawn as training problems are, from a seed that no run has; those of other
-tasks are held-out problems that come after the test problems. None is a test problem.
+tasks are other held-out problems. None is a test problem.
 """
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from ktae_lab.study.folder import VALIDATED
 GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Temperatures; of equal ones the higher wins."""
 VALIDATION_SEED = 1_000_000_007
-"""Of the demo's validation problems. Studies have seeds below it."""
+"""Of the validation problems. Studies have seeds below it."""
 COLUMNS = (*(f"validation_{temperature:g}" for temperature in GRID), *VALIDATED)
 
 
@@ -105,6 +106,8 @@ def _of_messages(
 ) -> tuple[_Problems, ...]:
     """The same, for prompts of messages; what cannot be decided is not right.
 
+    Easy problems are few and come early among held-out ones. So they are shuffled, always alike.
+
     Raises:
         InputError: the task has fewer held-out problems.
     """
@@ -114,6 +117,8 @@ def _of_messages(
             f"{n_test} test problems and {n_validation} validation problems are needed, and "
             f"{recipe.task_source} has {len(rows)} held-out ones; lower --problems"
         )
+
+    random.Random(VALIDATION_SEED).shuffle(rows)
 
     def those(rows: Sequence[tasks.TaskRow]) -> _Problems:
         def right(answers: Generations, n: int) -> Sequence[bool]:

@@ -27,7 +27,12 @@ def test_band_is_not_wider_where_base_models_differ():
     np.testing.assert_allclose([mean - low, high - mean], [reach, reach])
     apart = pointwise_band(values + 10 * is_b, bases)
     np.testing.assert_allclose([apart[0] - apart[1], apart[2] - apart[0]], [reach, reach])
-    assert np.isnan(pointwise_band(values, list("abcdefg"))[1]).all()
+
+
+def test_with_a_base_model_for_each_run_the_band_is_over_base_models():
+    values = np.random.default_rng(7).normal(size=(7, 3))
+    each = pointwise_band(values, list("abcdefg"))
+    np.testing.assert_array_equal(each, pointwise_band(values, ["a"] * 7))
 
 
 @pytest.mark.filterwarnings("error")

@@ -192,6 +192,8 @@ def within_rollouts(credit: ArrayLike, mask: ArrayLike) -> Array:
 def group_means(credit: ArrayLike, mask: ArrayLike, correct: ArrayLike, groups: ArrayLike) -> Array:
     """Each group's credit, averaged over its tokens: neither rollouts nor tokens are told apart.
 
+    A long rollout weighs more than a short one. The mean of its rollouts' means is another number.
+
     Args:
         credit: (B, T) floats.
         mask: (B, T) bool, integers or floats.

@@ -233,8 +233,10 @@ class Moved(Transform):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Centred(Moved):
-    """The credit less its mean over the group's tokens, so that a group as a whole gets none.
+    """The credit less its mean over the group's tokens, so that a group's tokens add up to none.
 
+    Each token weighs the same, and a long rollout more than a short one. In a loss that averages
+    each rollout first (`grpo`), a small part of the group's offset is therefore left.
     With `GroupMean` it adds up to the wrapped estimator's credit.
     """
 
@@ -248,7 +250,7 @@ class GroupMean(Moved):
     """A control: every token of a group gets the mean credit of the group's tokens.
 
     It is a function of the group alone: an offset of all its advantages, and no rollout or token
-    is told from another.
+    is told from another. Each token weighs the same, as in `Centred`.
     """
 
     def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:

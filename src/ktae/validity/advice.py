@@ -19,7 +19,8 @@ class Advice(NamedTuple):
     above_chance: dict[str, float]
     """Each estimator's p-value against .5, corrected over the estimators (Holm)."""
     below_best: dict[str, float]
-    """Each other estimator's and baseline's p-value against `take`, corrected over them."""
+    """Each other estimator's and baseline's p-value against `take`. The correction (Holm) is over
+    all pairs of estimators and baselines, since any estimator could have been the best."""
     lines: list[str]
     """The same in words."""
 
@@ -38,19 +39,23 @@ def advice(found: HeldOut) -> Advice:
     Tests are exact or random sign flips of the groups' differences (`sign_flip_p_value`).
     """
     ranked = found.ranked()
-    above = _corrected(ranked, [score.auc_g - 0.5 for score in ranked])
+    n = len(ranked)
+    above = _corrected(ranked, [score.auc_g - 0.5 for score in ranked], n)
     shown = [score for score in ranked if above[score.name] < LEVEL and score.auc.value > 0.5]
     if not shown:
         return Advice(None, above, {}, _none_helps(found, ranked[0]))
     best = shown[0]
     others = [score for score in (*ranked, *found.baselines) if score is not best]
-    below = _corrected(others, [best.auc_g - score.auc_g for score in others])
+    pairs = n * (n - 1) // 2 + n * len(found.baselines)
+    below = _corrected(others, [best.auc_g - score.auc_g for score in others], pairs)
     return Advice(best.name, above, below, _take(found, best, ranked, below))
 
 
-def _corrected(scores: list[Score], differences: list[np.ndarray]) -> dict[str, float]:
-    p_values = holm([sign_flip_p_value(values) for values in differences])
-    return {score.name: p for score, p in zip(scores, p_values, strict=True)}
+def _corrected(scores: list[Score], differences: list[np.ndarray], tests: int) -> dict[str, float]:
+    """Holm's p-values in a family of so many tests; those not made count as if p were 1."""
+    p_values = [sign_flip_p_value(values) for values in differences]
+    corrected = holm(p_values + [1.0] * (tests - len(p_values)))
+    return {score.name: p for score, p in zip(scores, corrected, strict=False)}
 
 
 def _none_helps(found: HeldOut, best: Score) -> list[str]:
@@ -73,6 +78,8 @@ def _take(found: HeldOut, best: Score, ranked: list[Score], below: dict[str, flo
         f"It scores the correct rollout of a held-out pair higher in {_interval(best)} of pairs; "
         "chance is .50.",
     ]
+    if len(ranked) > 1:
+        lines.append("The best of several is likely a little worse than its number.")
     alike = [score.name for score in ranked if score is not best and below[score.name] >= LEVEL]
     if alike:
         lines.append(f"Not shown to be worse: {', '.join(alike)}.")

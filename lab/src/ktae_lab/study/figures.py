@@ -159,7 +159,8 @@ def curves(by_method: Mapping[str, Sequence[Run]], title: str) -> Any:
         axis.xaxis.get_major_locator().set_params(integer=True)
     band = f"95 % interval at each step (from {FEWEST_PAIRS} runs on; of fewer, each run)"
     smooth = ", smoothed over a twentieth of the steps" if longest >= SMOOTHED_FROM else ""
-    _finish(figure, f"{title}: mean over seeds of these base models, {band}{smooth}")
+    over = _over(run.cell.base for run in next(iter(by_method.values())))
+    _finish(figure, f"{title}: mean over {over}, {band}{smooth}")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return figure
@@ -191,8 +192,9 @@ def bars(samples: Mapping[tuple[str, str], Sample], labels: Mapping[str, str], t
         axis.invert_yaxis()
         axis.tick_params(axis="y", length=0)
         axis.set_title(name, fontsize=10, loc="left", parse_math=False)
-    interval = f"95 % interval for these base models (from {FEWEST_PAIRS} runs on)"
-    _finish(figure, f"{title}: mean, {interval}, dots: runs")
+    over = _over(samples[methods[0], next(iter(labels))].base_models)
+    interval = f"95 % interval (from {FEWEST_PAIRS} runs on)"
+    _finish(figure, f"{title}: mean over {over}, {interval}, dots: runs")
     return figure
 
 
@@ -244,6 +246,12 @@ def _sample(runs: Iterable[Run], outcome: str) -> Sample:
     found = [(run.outcomes[outcome], run.cell.base) for run in runs]
     there = [(value, base) for value, base in found if value is not None]
     return Sample(np.array([value for value, _ in there], np.float64), [base for _, base in there])
+
+
+def _over(base_models: Iterable[str]) -> str:
+    """What a method's runs differ in."""
+    found = list(base_models)
+    return "base models" if len(set(found)) == len(found) > 1 else "seeds of these base models"
 
 
 def _grid(panels: int, *, columns: int, height: float, share_y: bool = False) -> tuple[Any, Any]:

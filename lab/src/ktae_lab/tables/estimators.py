@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ktae_lab.tables.held_out import FILES
-from ktae_lab.tables.page import Number, Table, markdown, newest
+from ktae_lab.tables.page import Table, markdown, newest
 
 
 class _Row(NamedTuple):
@@ -65,10 +65,4 @@ def _pairs(name: str, part: str) -> str:
     return f"{sum(float(rows[key]['auc']) for key in keys) / len(keys):.2f}"
 
 
-def held_out(name: str) -> str:
-    """Of whole rollouts, as in the table."""
-    return _pairs(name, "whole")
-
-
 TABLES: dict[str, Table] = {"which-estimator": which}
-NUMBERS: dict[str, Number] = {"held-out": held_out}
