@@ -116,8 +116,11 @@ def pace(mine: np.ndarray, base: np.ndarray, step: int) -> float:
 
 
 def smoothed(values: np.ndarray, width: int = WINDOW) -> np.ndarray:
-    """(steps - width + 1,) means over `width` steps."""
-    return np.convolve(values, np.full(width, 1 / width), mode="valid")
+    """(steps - width + 1,) means over `width` steps.
+
+    Rounded, so that equal means are equal on every CPU: pages ask which is reached first.
+    """
+    return np.convolve(values, np.full(width, 1 / width), mode="valid").round(9)
 
 
 def _share(value: float) -> str:
