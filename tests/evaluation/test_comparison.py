@@ -213,9 +213,13 @@ def test_the_same_prompts_at_several_steps_are_paired_step_by_step() -> None:
     a = of_steps(prompts, {"1": set(prompts[:5]), "2": set(prompts[:5])})
     b = of_steps(prompts[::-1], {"2": set(prompts), "1": set(prompts[:7])})
     (found,) = compare(a, b)
-    assert (found.problems, found.better, found.worse) == (20, 7, 0)
+    assert (found.problems, found.better, found.worse) == (10, 5, 0)
+    assert found.difference.value == pytest.approx(0.35) and found.p_value == 2 / 2**5
     (first,) = compare(a, of_steps(prompts, {"1": set(prompts[:7])}), partial=True)
     assert (first.problems, first.better, first.worse) == (10, 2, 0)
+    again = [of_steps(prompts, {str(s): set(prompts[:n]) for s in range(3)}) for n in (5, 7)]
+    once = compare(numbered(prompts, set(prompts[:5])), numbered(prompts, set(prompts[:7])))
+    assert compare(*again) == once, "the same problems three times over are no more evidence"
     with pytest.raises(InputError, match="10 problems are in one of the two only, such as 0 of"):
         compare(a, of_steps(prompts, {"1": set()}))
     for other in (of_steps(prompts, {"3": set()}), numbered(prompts, set())):

@@ -5,13 +5,14 @@ each, or k), the test is `ktae.inference.sign_flip_p_value`. With one that is Mc
 only problems on which the models disagree count. Where the numbers of samples differ on a problem,
 it is `ktae.inference.pooled_p_value`, by random deals. Intervals are 95 % percentile bootstrap over
 problems, paired; p-values are corrected for the number of comparisons by Holm's method.
+A problem that comes at several training steps is one problem: its difference is the steps' mean.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -95,14 +96,21 @@ def compare(
         group for group in rates_a if group in rates_b and rates_a[group][1] and rates_b[group][1]
     ]
     benchmark_of = {output.group: output.benchmark for output in outputs_a}
+    problem_of = {output.group: _whatever_the_step(output) for output in outputs_a}
     rng = np.random.default_rng(seed)
     names = [n for n in by_benchmark(outputs_a) if any(benchmark_of[group] == n for group in both)]
     if not names:
         raise InputError("no problem has a decided output in both: there is nothing to compare")
+    sides = {group: (*rates_a[group], *rates_b[group]) for group in both}
     sets = {name: [group for group in both if benchmark_of[group] == name] for name in names}
     if len(sets) > 1:
         sets[POOLED] = both
-    found = [_compare(name, groups, rates_a, rates_b, rng) for name, groups in sets.items()]
+    found = []
+    for name, groups in sets.items():
+        by_problem: dict[str, list[_Sides]] = {}
+        for group in groups:
+            by_problem.setdefault(problem_of[group], []).append(sides[group])
+        found.append(_compare(name, list(by_problem.values()), rng))
     corrected = holm([comparison.p_value for comparison in found])
     return [c._replace(corrected=p) for c, p in zip(found, corrected, strict=True)]
 
@@ -229,32 +237,42 @@ def _require_same_problems(a: Sequence[Output], b: Sequence[Output], partial: bo
             )
 
 
+_Sides = tuple[int, int, int, int]
+"""Correct answers and samples of A, then of B: to a problem at one training step."""
+
+
+def _whatever_the_step(output: Output) -> str:
+    """What is the same for a problem at each training step."""
+    of_file = output.problem.removesuffix(f" of step {output.step}")
+    return f"{output.benchmark}/{output.prompt if output.numbered else of_file}"
+
+
 def _compare(
-    name: str,
-    groups: Sequence[str],
-    rates_a: Mapping[str, tuple[int, int]],
-    rates_b: Mapping[str, tuple[int, int]],
-    rng: np.random.Generator,
+    name: str, problems: Sequence[Sequence[_Sides]], rng: np.random.Generator
 ) -> Comparison:
-    a_p, b_p = (np.array([c / n for c, n in (r[g] for g in groups)]) for r in (rates_a, rates_b))
-    difference_p = b_p - a_p
+    """Of each problem its steps."""
+    a_p = np.array([np.mean([right / n for right, n, _, _ in steps]) for steps in problems])
+    b_p = np.array([np.mean([right / n for _, _, right, n in steps]) for steps in problems])
+    difference_p = (b_p - a_p).round(12)  # thirds add up to 1 in any order
     return Comparison(
         name=name,
-        problems=len(groups),
+        problems=len(problems),
         accuracy_a=float(a_p.mean()),
         accuracy_b=float(b_p.mean()),
         difference=bootstrap_interval(difference_p, bootstrap_means(difference_p, rng)),
         better=int(np.sum(difference_p > 0)),
         worse=int(np.sum(difference_p < 0)),
-        p_value=_p_value([(*rates_a[group], *rates_b[group]) for group in groups]),
+        p_value=_p_value(problems),
     )
 
 
-def _p_value(sides: list[tuple[int, int, int, int]]) -> float:
-    """Two-sided, from each problem's correct answers and samples: of A, then of B."""
-    if any(n_a != n_b for _, n_a, _, n_b in sides):
-        return pooled_p_value(sides)
-    common = math.lcm(*(n for _, n, _, _ in sides))
-    integers = [(b - a) * (common // n) for a, n, b, _ in sides]
+def _p_value(problems: Sequence[Sequence[_Sides]]) -> float:
+    """Two-sided. Random deals are of each step by itself, whose models are others."""
+    if any(n_a != n_b for steps in problems for _, n_a, _, n_b in steps):
+        return pooled_p_value([sides for steps in problems for sides in steps])
+    common = math.lcm(*(n * len(steps) for steps in problems for _, n, _, _ in steps))
+    integers = [
+        sum((b - a) * (common // (n * len(steps))) for a, n, b, _ in steps) for steps in problems
+    ]
     divisor = math.gcd(*integers) or 1
     return sign_flip_p_value([d // divisor for d in integers])
