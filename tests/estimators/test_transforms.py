@@ -25,7 +25,9 @@ from ktae.estimators import (
     Scaled,
     ShuffledValues,
     WithinRollout,
+    from_section,
     preset,
+    to_section,
 )
 from ktae.estimators.controls import permuted_labels
 
@@ -195,6 +197,24 @@ def test_group_means_by_hand() -> None:
         own = KNOWN & (group == GROUPS)[:, None]
         np.testing.assert_allclose(got[own], real[own].mean(), rtol=1e-6)  # float32
         assert credit(Centred(KTAE()))[own].sum() == pytest.approx(0, abs=1e-5)
+
+
+def test_group_means_over_rollouts_are_what_a_loss_over_rollouts_averages() -> None:
+    """Each rollout averaged first, the centred credit of a group is 0."""
+    over = {"over": "rollouts"}
+    real, got = credit(KTAE()), credit(GroupMean(KTAE(), **over))
+    centred = credit(Centred(KTAE(), **over))
+    for group in (0, 1):
+        rows = [row for row in np.flatnonzero(group == GROUPS) if KNOWN[row].any()]
+        by_rollout = np.mean([real[row][KNOWN[row]].mean() for row in rows])
+        own = KNOWN & (group == GROUPS)[:, None]
+        np.testing.assert_allclose(got[own], by_rollout, rtol=1e-5)
+        left = sum(centred[row][KNOWN[row]].mean() for row in rows)
+        assert left == pytest.approx(0, abs=1e-5) != centred[own].sum()
+    made = from_section({"estimator": "ktae", "transforms": [{"centred": "rollouts"}]})
+    assert made == Centred(KTAE(), **over) == from_section(to_section(made))
+    with pytest.raises(InputError, match="over is 'words'; expected tokens or rollouts"):
+        Centred(KTAE(), over="words")
 
 
 def test_the_rollouts_part_centred_has_the_groups_mean_taken_off() -> None:

@@ -189,10 +189,15 @@ def within_rollouts(credit: ArrayLike, mask: ArrayLike) -> Array:
     return like(credit, credit_bt - _means(credit_bt, mask_bt))
 
 
-def group_means(credit: ArrayLike, mask: ArrayLike, correct: ArrayLike, groups: ArrayLike) -> Array:
-    """Each group's credit, averaged over its tokens: neither rollouts nor tokens are told apart.
-
-    A long rollout weighs more than a short one. The mean of its rollouts' means is another number.
+def group_means(
+    credit: ArrayLike,
+    mask: ArrayLike,
+    correct: ArrayLike,
+    groups: ArrayLike,
+    *,
+    over: str = "tokens",
+) -> Array:
+    """Each group's credit, averaged over the group: neither rollouts nor tokens are told apart.
 
     Args:
         credit: (B, T) floats.
@@ -200,22 +205,33 @@ def group_means(credit: ArrayLike, mask: ArrayLike, correct: ArrayLike, groups: 
         correct: (B,) bool or numbers. Rollouts of unknown correctness (NaN) have no credit, do not
             count for the mean and get 0.
         groups: (B,) integers or strings.
+        over: what weighs the same: `tokens`, so that a long rollout weighs more than a short one,
+            or `rollouts`, each with the mean of its tokens.
 
     Returns:
         (B, T) of the type, dtype and device of `credit`, 0 where masked.
 
     Raises:
-        InputError: (a ValueError) shapes or dtypes do not fit.
+        InputError: (a ValueError) shapes or dtypes do not fit, or `over` is neither.
     """
+    require_over(over)
     credit_bt, mask_bt = _credit(credit, mask)
     n_rows = len(credit_bt)
     known_b = _known(_numbers("correct", correct, (n_rows,)))
     _, group_b = np.unique(group_labels(on_host(groups), n_rows), return_inverse=True)
     sums_b = credit_bt.sum(axis=1, dtype=np.float64) * known_b
-    tokens_b = mask_bt.sum(axis=1) * known_b
-    means_g = np.bincount(group_b, sums_b) / np.maximum(np.bincount(group_b, tokens_b), 1)
+    weight_b = mask_bt.sum(axis=1) * known_b
+    if over == "rollouts":
+        sums_b, weight_b = sums_b / np.maximum(weight_b, 1), np.minimum(weight_b, 1)
+    means_g = np.bincount(group_b, sums_b) / np.maximum(np.bincount(group_b, weight_b), 1)
     means_bt = (means_g[group_b] * known_b)[:, None] * mask_bt
     return like(credit, means_bt.astype(credit_bt.dtype))
+
+
+def require_over(over: object) -> None:
+    """Raise an InputError unless it is one of the two that `group_means` takes."""
+    if over not in ("tokens", "rollouts"):
+        raise InputError(f"over is {over!r}; expected tokens or rollouts")
 
 
 def _tokens(token_ids: ArrayLike, mask: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

@@ -232,30 +232,48 @@ class Moved(Transform):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Centred(Moved):
-    """The credit less its mean over the group's tokens, so that a group's tokens add up to none.
+class _OfGroups(Moved):
+    """Credit with a part that all tokens of a group share."""
 
-    Each token weighs the same, and a long rollout more than a short one. In a loss that averages
-    each rollout first (`grpo`), a small part of the group's offset is therefore left.
+    over: str = "tokens"
+    """What weighs the same in the group's mean: `tokens` or `rollouts`. Take that of the loss:
+    `rollouts` where it averages each rollout first, as the loss `grpo` does."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        controls.require_over(self.over)
+
+    def shared(self, credit_bt: Array, batch: AnyBatch) -> Array:
+        """(B, T) the group's mean."""
+        correct_b = batch.evidence()
+        return controls.group_means(
+            credit_bt, batch.counted(), correct_b, batch.group_b, over=self.over
+        )
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Centred(_OfGroups):
+    """The credit less its mean over the group, so that a group as a whole gets none.
+
     With `GroupMean` it adds up to the wrapped estimator's credit.
     """
 
     def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:
         """See `controls.group_means`."""
-        return credit_bt - _group_means(credit_bt, batch)
+        return credit_bt - self.shared(credit_bt, batch)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class GroupMean(Moved):
-    """A control: every token of a group gets the mean credit of the group's tokens.
+class GroupMean(_OfGroups):
+    """A control: every token of a group gets the mean credit of the group.
 
     It is a function of the group alone: an offset of all its advantages, and no rollout or token
-    is told from another. Each token weighs the same, as in `Centred`.
+    is told from another.
     """
 
     def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:
         """See `controls.group_means`."""
-        return _group_means(credit_bt, batch)
+        return self.shared(credit_bt, batch)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -384,10 +402,6 @@ def _plus_base(credit_bt: Array, batch: AnyBatch) -> Array:
     credit_bt += batch.base[:, None]
     credit_bt *= batch.mask != 0
     return credit_bt
-
-
-def _group_means(credit_bt: Array, batch: AnyBatch) -> Array:
-    return controls.group_means(credit_bt, batch.counted(), batch.evidence(), batch.group_b)
 
 
 def _units(names: Any) -> tuple[str, ...]:
