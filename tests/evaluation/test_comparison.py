@@ -187,6 +187,41 @@ def test_problems_without_labels_are_paired_by_their_prompts() -> None:
         compare(a, numbered(["other", *prompts[:3]], set()))
 
 
+@pytest.mark.parametrize(
+    ("label", "prompt", "answer", "problems"),
+    [
+        ("{i}", "q{i} of {step}", "1", 6),  # labels that begin anew with each step
+        ("{i} {step}", "q{i}", "1", 2),  # a new label for the same prompt
+        ("{i}", None, "1", 2),
+        ("{i}", None, "{step}", 6),
+    ],
+)
+def test_what_is_one_problem_at_three_steps(
+    label: str, prompt: str | None, answer: str, problems: int
+) -> None:
+    outputs = [
+        Output(
+            "x",
+            f"{label.format(i=i, step=step)} of step {step}",
+            sample,
+            "",
+            (answer.format(step=step),),
+            prompt=None if prompt is None else prompt.format(i=i, step=step),
+            step=str(step),
+        )
+        for step in range(3)
+        for i in range(2)
+        for sample in range(2)
+    ]
+    wrong, right = ([Verdict(OUTCOMES[kind])] * len(outputs) for kind in (0, 1))
+    one_undecided = [Verdict(Outcome.UNDECIDED), *right[1:]]
+    for verdicts in (right, one_undecided):
+        (found,) = compare((outputs, wrong), (outputs, verdicts))
+        assert (found.problems, found.better) == (problems, problems)
+        if verdicts is right or problems == 2:  # of six, samples are dealt anew
+            assert found.p_value == 2 / 2**problems, "steps are no more evidence"
+
+
 def test_prompts_that_differ_are_an_error() -> None:
     a = numbered(["q0", "q1"], set())
     with pytest.raises(InputError, match="no prompt in common"):

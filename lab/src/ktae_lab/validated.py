@@ -106,7 +106,8 @@ def _of_messages(
 ) -> tuple[_Problems, ...]:
     """The same, for prompts of messages; what cannot be decided is not right.
 
-    Easy problems are few and come early among held-out ones. So they are shuffled, always alike.
+    Easy problems come first among held-out ones, so they are shuffled before they are dealt, in an
+    order that depends on their number alone.
 
     Raises:
         InputError: the task has fewer held-out problems.

@@ -33,14 +33,17 @@ def shown(*which):
 
     def comparison(study, treatment, baseline, outcome, task):
         is_shown = (treatment, baseline) in which and task == "sums"
-        return SimpleNamespace(kind="confirmatory", shown=is_shown)
+        kind = "exploratory" if treatment == "offset" else "confirmatory"
+        return SimpleNamespace(kind=kind, shown=is_shown)
 
     return comparison
 
 
 def test_bold_is_what_the_announced_test_shows(results, monkeypatch):
-    monkeypatch.setattr(comparisons, "comparison", shown(("trigrams", "grpo")))
-    head, _, first, second, *_ = decisive.table().splitlines()
+    both = shown(("trigrams", "grpo"), ("offset", "grpo"))
+    monkeypatch.setattr(comparisons, "comparison", both)
+    head, _, first, second, *rest = decisive.table().splitlines()
+    assert not any("**" in row for row in rest), "the offset was not announced"
     assert head.count("|") == 6
     cells = [cell.strip() for cell in first.split("|")[2:-1]]
     assert cells[0].startswith("**+0.100 (") and cells[0].endswith("**")

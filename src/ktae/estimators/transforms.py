@@ -237,7 +237,8 @@ class _OfGroups(Moved):
 
     over: str = "tokens"
     """What weighs the same in the group's mean: `tokens` or `rollouts`. Take that of the loss:
-    `rollouts` where it averages each rollout first, as the loss `grpo` does."""
+    `rollouts` where it averages each rollout first, as the loss `grpo` does. Ignored tokens, which
+    the loss has and the mean lacks, leave a small rest."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

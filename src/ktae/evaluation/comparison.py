@@ -6,6 +6,7 @@ only problems on which the models disagree count. Where the numbers of samples d
 it is `ktae.inference.pooled_p_value`, by random deals. Intervals are 95 % percentile bootstrap over
 problems, paired; p-values are corrected for the number of comparisons by Holm's method.
 A problem that comes at several training steps is one problem: its difference is the steps' mean.
+There, where numbers of samples differ, the test is of the signs of these means, approximately.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def compare(
         sets[POOLED] = both
     found = []
     for name, groups in sets.items():
-        by_problem: dict[str, list[_Sides]] = {}
+        by_problem: dict[tuple[str, ...], list[_Sides]] = {}
         for group in groups:
             by_problem.setdefault(problem_of[group], []).append(sides[group])
         found.append(_compare(name, list(by_problem.values()), rng))
@@ -241,19 +242,26 @@ _Sides = tuple[int, int, int, int]
 """Correct answers and samples of A, then of B: to a problem at one training step."""
 
 
-def _whatever_the_step(output: Output) -> str:
-    """What is the same for a problem at each training step."""
+def _whatever_the_step(output: Output) -> tuple[str, ...]:
+    """What tells a problem from others, and is the same for it at each training step.
+
+    A prompt, where there is one: trainers give other problems the same labels at the next step.
+    """
+    if output.step is None:
+        return (output.group,)
+    if output.prompt is not None:
+        return output.benchmark, output.prompt
     of_file = output.problem.removesuffix(f" of step {output.step}")
-    return f"{output.benchmark}/{output.prompt if output.numbered else of_file}"
+    return output.benchmark, of_file, *sorted(output.answers)
 
 
 def _compare(
     name: str, problems: Sequence[Sequence[_Sides]], rng: np.random.Generator
 ) -> Comparison:
-    """Of each problem its steps."""
+    """`problems`: of each one, its sides at each step."""
     a_p = np.array([np.mean([right / n for right, n, _, _ in steps]) for steps in problems])
     b_p = np.array([np.mean([right / n for _, _, right, n in steps]) for steps in problems])
-    difference_p = (b_p - a_p).round(12)  # thirds add up to 1 in any order
+    difference_p = (b_p - a_p).round(12)  # equal accuracies must differ by 0
     return Comparison(
         name=name,
         problems=len(problems),
@@ -262,14 +270,16 @@ def _compare(
         difference=bootstrap_interval(difference_p, bootstrap_means(difference_p, rng)),
         better=int(np.sum(difference_p > 0)),
         worse=int(np.sum(difference_p < 0)),
-        p_value=_p_value(problems),
+        p_value=_p_value(problems, difference_p),
     )
 
 
-def _p_value(problems: Sequence[Sequence[_Sides]]) -> float:
-    """Two-sided. Random deals are of each step by itself, whose models are others."""
+def _p_value(problems: Sequence[Sequence[_Sides]], difference_p: np.ndarray) -> float:
+    """Two-sided."""
     if any(n_a != n_b for steps in problems for _, n_a, _, n_b in steps):
-        return pooled_p_value([sides for steps in problems for sides in steps])
+        if any(len(steps) > 1 for steps in problems):
+            return sign_flip_p_value(difference_p)
+        return pooled_p_value([sides for (sides,) in problems])
     common = math.lcm(*(n * len(steps) for steps in problems for _, n, _, _ in steps))
     integers = [
         sum((b - a) * (common // (n * len(steps))) for a, n, b, _ in steps) for steps in problems

@@ -46,9 +46,14 @@ def advice(found: HeldOut) -> Advice:
         return Advice(None, above, {}, _none_helps(found, ranked[0]))
     best = shown[0]
     others = [score for score in (*ranked, *found.baselines) if score is not best]
-    pairs = n * (n - 1) // 2 + n * len(found.baselines)
-    below = _corrected(others, [best.auc_g - score.auc_g for score in others], pairs)
+    below = _corrected(others, [best.auc_g - score.auc_g for score in others], _pairs(found))
     return Advice(best.name, above, below, _take(found, best, ranked, below))
+
+
+def _pairs(found: HeldOut) -> int:
+    """Of an estimator with another one or a baseline: any of them could have been tested."""
+    n = len(found.estimators)
+    return n * (n - 1) // 2 + n * len(found.baselines)
 
 
 def _corrected(scores: list[Score], differences: list[np.ndarray], tests: int) -> dict[str, float]:
@@ -79,9 +84,11 @@ def _take(found: HeldOut, best: Score, ranked: list[Score], below: dict[str, flo
         "chance is .50.",
     ]
     if len(ranked) > 1:
-        lines.append("The best of several is likely a little worse than its number.")
+        lines.append("It was chosen as the best here: on new rollouts expect a little less.")
     alike = [score.name for score in ranked if score is not best and below[score.name] >= LEVEL]
-    if alike:
+    if least_p_value(found.groups) * _pairs(found) >= LEVEL:
+        lines.append(f"{found.groups} groups are too few to tell the estimators apart.")
+    elif alike:
         lines.append(f"Not shown to be worse: {', '.join(alike)}.")
     for score in found.baselines:
         shown = below[score.name] < LEVEL

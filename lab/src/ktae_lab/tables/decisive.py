@@ -41,7 +41,8 @@ ByBase = dict[str, float]
 def table() -> str:
     """Differences in accuracy, mean over base models with 95 % interval.
 
-    Bold: shown by the announced test, sign flips over base models with Holm over the eight.
+    Bold: an announced difference that is shown (sign flips over base models, Holm over the eight;
+    the interval leaves out 0).
     """
     rows = []
     for treatment, baseline in ROWS:
@@ -125,7 +126,10 @@ def _read(path: Path, column: str) -> dict[tuple[str, str], ByBase]:
     """A column of validated.csv by task and method, and in these by base model."""
     found: dict[tuple[str, str], ByBase] = {}
     for row in read_csv(path, ("task", "method", "base_model", column)):
-        found.setdefault((row["task"], row["method"]), {})[row["base_model"]] = float(row[column])
+        of_arm = found.setdefault((row["task"], row["method"]), {})
+        if row["base_model"] in of_arm:
+            raise ValueError(f"{path} has {row['method']} on {row['base_model']} twice")
+        of_arm[row["base_model"]] = float(row[column])
     return found
 
 
