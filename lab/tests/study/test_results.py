@@ -3,6 +3,7 @@
 import csv
 import json
 import xml.etree.ElementTree as ET
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from ktae.inference import Interval, holm, mean_interval, sign_flip_p_value
 from ktae_lab.cli import app
 from ktae_lab.cli.study import in_words as durations
 from ktae_lab.csv_files import read_csv
+from ktae_lab.study import figures
 from ktae_lab.study.collect import measure
 from ktae_lab.study.contrasts import _corrected, in_words
 from ktae_lab.study.matrix import Outcome
@@ -199,6 +201,22 @@ def test_figures_are_svg(finished):
     for picture in pictures:
         assert ET.parse(picture).getroot().tag.endswith("svg")
     assert "grpo-ktae (7 of 7 runs)" in pictures[0].read_text()
+    for picture in pictures:
+        assert "mean over seeds of these base models" in picture.read_text()
+
+
+@pytest.mark.parametrize(
+    ("bases", "over"),
+    [("abc", figures.Over.BASE_MODELS), ("aba", figures.Over.SEEDS), ("aaa", figures.Over.SEEDS)],
+)
+def test_figures_say_what_their_means_are_over(bases, over):
+    """As planned: both methods on each base model, whatever has finished."""
+    runs = [
+        SimpleNamespace(cell=SimpleNamespace(task="", method=method, base=base))
+        for method in ("grpo", "grpo-ktae")
+        for base in bases
+    ]
+    assert figures.Over.of(runs) is over
 
 
 def test_without_finished_runs_there_are_no_figures(make_study):

@@ -29,9 +29,14 @@ def test_band_is_not_wider_where_base_models_differ():
     np.testing.assert_allclose([apart[0] - apart[1], apart[2] - apart[0]], [reach, reach])
 
 
+def test_each_run_on_a_base_model_of_its_own_by_chance_has_no_band():
+    values = np.random.default_rng(6).normal(size=(7, 3))
+    assert np.isnan(pointwise_band(values, list("abcdefg"))[1]).all()
+
+
 def test_with_a_base_model_for_each_run_the_band_is_over_base_models():
     values = np.random.default_rng(7).normal(size=(7, 3))
-    each = pointwise_band(values, list("abcdefg"))
+    each = pointwise_band(values, list("abcdefg"), one_run_each=True)
     np.testing.assert_array_equal(each, pointwise_band(values, ["a"] * 7))
 
 

@@ -6,6 +6,7 @@ as well, and bars in their place.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -44,6 +45,32 @@ class Sample(NamedTuple):
     """(n,)."""
     base_models: list[str]
     """Of each."""
+
+
+class Over(enum.Enum):
+    """What a study's means are over, as planned."""
+
+    BASE_MODELS = "base models"
+    """Each run of a method has its own."""
+    SEEDS = "seeds of these base models"
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> Over:
+        """Of all the runs of a study, whether they have finished or not."""
+        cells = [(run.cell.task, run.cell.method, run.cell.base) for run in runs]
+        several = len({base for *_, base in cells}) > 1
+        return cls.BASE_MODELS if several and len(set(cells)) == len(cells) else cls.SEEDS
+
+    @property
+    def words(self) -> str:
+        """For titles."""
+        return str(self.value)
+
+    def band(
+        self, values: np.ndarray, base_models: Sequence[str]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """See `pointwise_band`."""
+        return pointwise_band(values, base_models, one_run_each=self is Over.BASE_MODELS)
 
 
 def require_libraries() -> None:
@@ -104,6 +131,7 @@ def _makers(
     matrix: Matrix, runs: Sequence[Run], compared: Sequence[Compared]
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Each figure's name, and what makes it."""
+    over = Over.of(runs)
     labels = {outcome: label(matrix, outcome) for outcome in outcomes_of(matrix)}
     for task in matrix.tasks or [""]:
         suffix, of_task = f"-{task}" if task else "", [r for r in runs if r.cell.task == task]
@@ -112,21 +140,21 @@ def _makers(
             by_method = {m: [r for r in of_task if r.cell.method == m] for m in methods}
             if not any(run.lines for of_method in by_method.values() for run in of_method):
                 continue
-            yield f"curves-{group}{suffix}", partial(curves, by_method, title)
+            yield f"curves-{group}{suffix}", partial(curves, by_method, title, over)
             samples = {
                 (method, outcome): _sample(of_method, outcome)
                 for method, of_method in by_method.items()
                 for outcome in labels
             }
-            yield f"bars-{group}{suffix}", partial(bars, samples, labels, title)
+            yield f"bars-{group}{suffix}", partial(bars, samples, labels, title, over)
         differences = [c for c in compared if c.task == task and c.planned]
         if any(c.differences for c in differences):
             of_outcomes = {c.outcome: label(matrix, c.outcome) for c in differences}
             title = " · ".join(x for x in (matrix.name, task) if x)
-            yield f"differences{suffix}", partial(forest, differences, of_outcomes, title)
+            yield f"differences{suffix}", partial(forest, differences, of_outcomes, title, over)
 
 
-def curves(by_method: Mapping[str, Sequence[Run]], title: str) -> Any:
+def curves(by_method: Mapping[str, Sequence[Run]], title: str, over: Over) -> Any:
     """Accuracy, length and entropy against training steps: mean and 95 % band of each method.
 
     Long ones are smoothed over a twentieth of the steps: else noise hides them.
@@ -144,7 +172,7 @@ def curves(by_method: Mapping[str, Sequence[Run]], title: str) -> Any:
             values = centred_means(values, shortest // SMOOTHED_FROM)
             drawn = _some(shortest)
             values, steps = values[:, drawn], [steps[i] for i in drawn]
-            mean, low, high = pointwise_band(values, [run.cell.base for run in finished])
+            mean, low, high = over.band(values, [run.cell.base for run in finished])
             look = {"color": COLORS[i % len(COLORS)]}
             if len(values) < FEWEST_PAIRS:
                 axis.plot(steps, values.T, linewidth=0.6, alpha=0.6, **look)
@@ -159,14 +187,15 @@ def curves(by_method: Mapping[str, Sequence[Run]], title: str) -> Any:
         axis.xaxis.get_major_locator().set_params(integer=True)
     band = f"95 % interval at each step (from {FEWEST_PAIRS} runs on; of fewer, each run)"
     smooth = ", smoothed over a twentieth of the steps" if longest >= SMOOTHED_FROM else ""
-    over = _over(run.cell.base for run in next(iter(by_method.values())))
-    _finish(figure, f"{title}: mean over {over}, {band}{smooth}")
+    _finish(figure, f"{title}: mean over {over.words}, {band}{smooth}")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return figure
 
 
-def bars(samples: Mapping[tuple[str, str], Sample], labels: Mapping[str, str], title: str) -> Any:
+def bars(
+    samples: Mapping[tuple[str, str], Sample], labels: Mapping[str, str], title: str, over: Over
+) -> Any:
     """A bar for each method in each outcome, its 95 % interval, and a dot for each run."""
     methods = list(dict.fromkeys(method for method, _ in samples))
     figure, axes = _grid(len(labels), columns=3, height=0.9 + 0.38 * len(methods))
@@ -181,7 +210,7 @@ def bars(samples: Mapping[tuple[str, str], Sample], labels: Mapping[str, str], t
             spread = y + np.linspace(-0.22, 0.22, len(found)) if len(found) > 1 else [y]
             axis.plot(found, spread, linestyle="", marker=".", markersize=4, color=color, alpha=0.7)
             if len(found) >= FEWEST_PAIRS:
-                mean, low, high = pointwise_band(found[:, None], base_models)
+                mean, low, high = over.band(found[:, None], base_models)
                 axis.plot([low, high], [y, y], color="black", linewidth=1.6)
                 axis.plot(mean, y, marker="|", color="black", markersize=9)
         axis.set_yticks(
@@ -192,13 +221,12 @@ def bars(samples: Mapping[tuple[str, str], Sample], labels: Mapping[str, str], t
         axis.invert_yaxis()
         axis.tick_params(axis="y", length=0)
         axis.set_title(name, fontsize=10, loc="left", parse_math=False)
-    over = _over(samples[methods[0], next(iter(labels))].base_models)
     interval = f"95 % interval (from {FEWEST_PAIRS} runs on)"
-    _finish(figure, f"{title}: mean over {over}, {interval}, dots: runs")
+    _finish(figure, f"{title}: mean over {over.words}, {interval}, dots: runs")
     return figure
 
 
-def forest(compared: Sequence[Compared], labels: Mapping[str, str], title: str) -> Any:
+def forest(compared: Sequence[Compared], labels: Mapping[str, str], title: str, over: Over) -> Any:
     """Paired differences with their 95 % intervals: a panel an outcome, a line a contrast."""
     pairs = list(dict.fromkeys((c.treatment, c.baseline) for c in compared))
     figure, axes = _grid(len(labels), columns=3, height=1.1 + 0.42 * len(pairs), share_y=True)
@@ -207,6 +235,8 @@ def forest(compared: Sequence[Compared], labels: Mapping[str, str], title: str) 
         for c in compared:
             if c.outcome == outcome:
                 _forest_line(axis, pairs.index((c.treatment, c.baseline)), c)
+                if over is Over.SEEDS:
+                    _base_models(axis, pairs.index((c.treatment, c.baseline)), c)
         axis.set_yticks(range(len(pairs)), [f"{a}\nminus {b}" for a, b in pairs], fontsize=8)
         axis.set_ylim(len(pairs) - 0.4, -0.6)
         axis.tick_params(axis="y", length=0)
@@ -214,9 +244,9 @@ def forest(compared: Sequence[Compared], labels: Mapping[str, str], title: str) 
         axis.set_title(name, fontsize=10, loc="left", parse_math=False)
     _finish(
         figure,
-        f"{title}: paired difference, mean over seeds and 95 % interval\n"
+        f"{title}: paired difference, mean over {over.words} and 95 % interval\n"
         "◆ confirmatory  ■ exploratory  ✕ not enough pairs · blue and filled: shown at the 5 % "
-        "level (Holm) · small strokes: each base model",
+        f"level (Holm){' · small strokes: each base model' if over is Over.SEEDS else ''}",
     )
     return figure
 
@@ -234,24 +264,22 @@ def _forest_line(axis: Any, y: int, c: Compared) -> None:
         c.difference, y, marker=marker, color=color, markersize=7, markerfacecolor=face,
         markeredgewidth=1.6,
     )  # fmt: skip
-    for base in c.by_base_model if len(c.by_base_model) > 1 else ():
-        axis.plot(base.difference, y + 0.22, marker="|", color=color, markersize=5)
     axis.annotate(
         f"n = {len(c.seeds)} of {c.planned}", (c.difference, y), xytext=(0, 7),
         textcoords="offset points", ha="center", fontsize=7, color=NOT_SHOWN,
     )  # fmt: skip
 
 
+def _base_models(axis: Any, y: int, c: Compared) -> None:
+    color = SHOWN if c.shown else NOT_SHOWN
+    for base in c.by_base_model if len(c.by_base_model) > 1 else ():
+        axis.plot(base.difference, y + 0.22, marker="|", color=color, markersize=5)
+
+
 def _sample(runs: Iterable[Run], outcome: str) -> Sample:
     found = [(run.outcomes[outcome], run.cell.base) for run in runs]
     there = [(value, base) for value, base in found if value is not None]
     return Sample(np.array([value for value, _ in there], np.float64), [base for _, base in there])
-
-
-def _over(base_models: Iterable[str]) -> str:
-    """What a method's runs differ in."""
-    found = list(base_models)
-    return "base models" if len(set(found)) == len(found) > 1 else "seeds of these base models"
 
 
 def _grid(panels: int, *, columns: int, height: float, share_y: bool = False) -> tuple[Any, Any]:
