@@ -20,7 +20,7 @@ def results(tmp_path, monkeypatch):
             for base, start in enumerate((0.3, 0.4, 0.5)):
                 jitter = 0.01 * (base - 1) * (method != "grpo")
                 values = (start + gain + jitter, start / 2 + 2 * gain)
-                cold = 0 if base else 0.25
+                cold = (0, 0.25, 0.5)[base]
                 lines.append(f"{task},{method},{base},{cold}," + ",".join(map(str, values)))
     folder = tmp_path / decisive.STUDY
     folder.mkdir()
@@ -54,7 +54,7 @@ def test_bold_is_what_the_announced_test_shows(results, monkeypatch):
 def test_numbers_in_sentences(results):
     assert decisive.mean("trigrams", "accuracy", "lists") == "0.500"
     assert decisive.difference("offset", "grpo", "accuracy_at_1", "sums").startswith("+0.080 (")
-    assert decisive.chosen("0.25", "sums") == "6 of 18"
+    assert decisive.cold() == "24 of 36"
 
 
 def test_arms_without_the_same_base_models_are_an_error(results):

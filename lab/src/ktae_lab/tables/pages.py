@@ -98,6 +98,7 @@ def draw() -> Iterator[Path]:
     for path, drawing in (
         (RESULTS / "align" / "figures" / "speeds.svg", alignment.draw),
         (RESULTS / "align" / "figures" / "sums-base0.svg", base_alignment.figure),
+        (RESULTS / "decisive" / "figures" / "arms.svg", decisive.draw),
     ):
         path.parent.mkdir(exist_ok=True)
         drawing(path)
