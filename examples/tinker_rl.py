@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("--offline", action="store_true", help="stop before the service is called")
     arguments = parser.parse_args()
     settings = config()
-    with token_credit(settings, credit="trigrams", correctness="correct"):
+    with token_credit(settings, credit="calibrated", correctness="correct"):
         asyncio.run(offline() if arguments.offline else train.main(settings))
 
 
