@@ -15,12 +15,13 @@ class _Row(NamedTuple):
     training: str
 
 
-_MEASURED = "[measured](evidence/index.md)"
+_MEASURED = "[at temperature 1](evidence/rounds.md)"
+_DECISIVE = "[measured](evidence/index.md)"
 _NOT_YET = "not run yet"
 ROWS = {
     "paper": _Row("ids, verdicts", False, _MEASURED),
     "calibrated": _Row("ids, verdicts", True, _MEASURED),
-    "trigrams": _Row("ids, verdicts", True, _MEASURED),
+    "trigrams": _Row("ids, verdicts", True, _DECISIVE),
     "sharp-trigrams": _Row("ids, verdicts", True, _NOT_YET),
     "tempo": _Row("ids, verdicts", True, _NOT_YET),
     "conflict-tokens": _Row("ids, verdicts", False, _NOT_YET),
