@@ -170,7 +170,14 @@ def test_what_is_written_is_short() -> None:
             {"estimator": "paper", "transforms": [{"scaled": {"by": 2}}]},
             "no setting 'by'",
         ),
-        ({"estimator": "paper", "transforms": [{"centred": 2}]}, "centred is given 2; it has no"),
+        (
+            {"estimator": "paper", "transforms": [{"rollout-mean": 2}]},
+            "is given 2; it has no setting",
+        ),
+        (
+            {"estimator": "paper", "transforms": [{"centred": 2}]},
+            "over is 2.0?; expected tokens or",
+        ),
         ({"estimator": "paper", "transforms": [{"scaled": 2, "centred": None}]}, "no transform {"),
     ],
     ids=str,
