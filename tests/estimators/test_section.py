@@ -176,7 +176,7 @@ def test_what_is_written_is_short() -> None:
         ),
         (
             {"estimator": "paper", "transforms": [{"centred": 2}]},
-            "over is 2.0?; expected tokens or",
+            "over is 2; expected tokens or rollouts",
         ),
         ({"estimator": "paper", "transforms": [{"scaled": 2, "centred": None}]}, "no transform {"),
     ],
