@@ -229,7 +229,7 @@ def test_a_notebook_shows_every_estimator_best_first_and_the_advice(rng):
 
 
 def test_with_ten_groups_ten_estimators_cannot_be_told_apart():
-    """Of 45 pairs the smallest corrected p is 45 * 2 / 2^10: nobody is called no worse."""
+    """The smallest corrected p of 45 pairs is 45 * 2 / 2^10: then none is called no worse."""
 
     def told(groups):
         auc_kg = np.tile(np.linspace(0.9, 0.6, 10)[:, None], groups)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ktae_lab.study.figures import Over
 from ktae_lab.study.statistics import centred_means, pointwise_band
 
 
@@ -36,7 +37,7 @@ def test_each_run_on_a_base_model_of_its_own_by_chance_has_no_band():
 
 def test_with_a_base_model_for_each_run_the_band_is_over_base_models():
     values = np.random.default_rng(7).normal(size=(7, 3))
-    each = pointwise_band(values, list("abcdefg"), one_run_each=True)
+    each = Over.BASE_MODELS.band(values, list("abcdefg"))
     np.testing.assert_array_equal(each, pointwise_band(values, ["a"] * 7))
 
 

@@ -51,13 +51,13 @@ def advice(found: HeldOut) -> Advice:
 
 
 def _pairs(found: HeldOut) -> int:
-    """Of an estimator with another one or a baseline: any of them could have been tested."""
+    """How many an estimator makes with another one or a baseline: any could have been tested."""
     n = len(found.estimators)
     return n * (n - 1) // 2 + n * len(found.baselines)
 
 
 def _corrected(scores: list[Score], differences: list[np.ndarray], tests: int) -> dict[str, float]:
-    """Holm's p-values in a family of so many tests; those not made count as if p were 1."""
+    """Holm's p-values in a family of `tests`; those not made count as if p were 1."""
     p_values = [sign_flip_p_value(values) for values in differences]
     corrected = holm(p_values + [1.0] * (tests - len(p_values)))
     return {score.name: p for score, p in zip(scores, corrected, strict=False)}

@@ -56,7 +56,7 @@ class Over(enum.Enum):
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Over:
-        """Of all the runs of a study, whether they have finished or not."""
+        """What it is for all the runs of a study, whether they have finished or not."""
         cells = [(run.cell.task, run.cell.method, run.cell.base) for run in runs]
         several = len({base for *_, base in cells}) > 1
         return cls.BASE_MODELS if several and len(set(cells)) == len(cells) else cls.SEEDS
@@ -69,8 +69,9 @@ class Over(enum.Enum):
     def band(
         self, values: np.ndarray, base_models: Sequence[str]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """See `pointwise_band`."""
-        return pointwise_band(values, base_models, one_run_each=self is Over.BASE_MODELS)
+        """See `pointwise_band`; over base models, every run is one draw of the same kind."""
+        kinds = base_models if self is Over.SEEDS else [""] * len(values)
+        return pointwise_band(values, kinds)
 
 
 def require_libraries() -> None:
@@ -234,9 +235,7 @@ def forest(compared: Sequence[Compared], labels: Mapping[str, str], title: str, 
         axis.axvline(0, color="black", linewidth=0.8)
         for c in compared:
             if c.outcome == outcome:
-                _forest_line(axis, pairs.index((c.treatment, c.baseline)), c)
-                if over is Over.SEEDS:
-                    _base_models(axis, pairs.index((c.treatment, c.baseline)), c)
+                _forest_line(axis, pairs.index((c.treatment, c.baseline)), c, over)
         axis.set_yticks(range(len(pairs)), [f"{a}\nminus {b}" for a, b in pairs], fontsize=8)
         axis.set_ylim(len(pairs) - 0.4, -0.6)
         axis.tick_params(axis="y", length=0)
@@ -251,7 +250,7 @@ def forest(compared: Sequence[Compared], labels: Mapping[str, str], title: str, 
     return figure
 
 
-def _forest_line(axis: Any, y: int, c: Compared) -> None:
+def _forest_line(axis: Any, y: int, c: Compared, over: Over) -> None:
     if c.difference is None:
         axis.text(0, y, "  no pair", va="center", fontsize=8, color=NOT_SHOWN)
         return
@@ -264,16 +263,13 @@ def _forest_line(axis: Any, y: int, c: Compared) -> None:
         c.difference, y, marker=marker, color=color, markersize=7, markerfacecolor=face,
         markeredgewidth=1.6,
     )  # fmt: skip
+    if over is Over.SEEDS and len(c.by_base_model) > 1:
+        for base in c.by_base_model:
+            axis.plot(base.difference, y + 0.22, marker="|", color=color, markersize=5)
     axis.annotate(
         f"n = {len(c.seeds)} of {c.planned}", (c.difference, y), xytext=(0, 7),
         textcoords="offset points", ha="center", fontsize=7, color=NOT_SHOWN,
     )  # fmt: skip
-
-
-def _base_models(axis: Any, y: int, c: Compared) -> None:
-    color = SHOWN if c.shown else NOT_SHOWN
-    for base in c.by_base_model if len(c.by_base_model) > 1 else ():
-        axis.plot(base.difference, y + 0.22, marker="|", color=color, markersize=5)
 
 
 def _sample(runs: Iterable[Run], outcome: str) -> Sample:

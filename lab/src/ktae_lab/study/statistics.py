@@ -10,21 +10,18 @@ from ktae.inference import t_quantile
 
 
 def pointwise_band(
-    values: np.ndarray, base_models: Sequence[str], *, one_run_each: bool = False
+    values: np.ndarray, base_models: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean, low and high over (n, steps) curves, at each step by itself.
 
     The 95 % interval of Student's t for the mean over seeds *of these base models*: the spread is
     the one among runs of the same base model, with as many degrees of freedom less as there are
     base models. Their differences come from no seed, and three say nothing about others.
-    With `one_run_each`, each run is planned on a base model of its own, and the interval is that
-    for the mean over base models. Bounds are NaN where no two runs can be compared. A band is to be
-    looked at, and the bootstrap's would be jagged; it says nothing about a whole curve at once.
+    Bounds are NaN where no base model has two runs. A band is to be looked at, and the bootstrap's
+    would be jagged; it says nothing about a whole curve at once.
     """
     n, mean = len(values), values.mean(axis=0)
     kinds, of_run = np.unique(base_models, return_inverse=True)
-    if one_run_each:
-        of_run, kinds = np.zeros_like(of_run), kinds[:1]
     of_kind = np.stack([values[of_run == k].mean(axis=0) for k in range(len(kinds))])
     freedom = n - len(kinds)
     if freedom < 1:

@@ -9,6 +9,7 @@ import numpy as np
 from ktae.inference import mean_interval
 from ktae_lab import svg
 from ktae_lab.csv_files import read_csv
+from ktae_lab.study.figures import COLORS
 from ktae_lab.tables import comparisons, page
 from ktae_lab.tables.page import Number, Table, markdown, with_bounds
 
@@ -32,7 +33,6 @@ ROWS = (
     ("centred", "grpo"),
     ("offset", "grpo"),
 )
-COLORS = {ANNOUNCED: "#0072B2", "accuracy_at_1": "#D55E00"}
 
 ByBase = dict[str, float]
 
@@ -75,15 +75,15 @@ def draw(path: Path) -> None:
     figure = Figure(figsize=(9, 3.1), layout="constrained")
     panels = figure.subplots(1, len(TASKS), sharey=True, sharex=True)
     for axis, task in zip(panels, TASKS, strict=True):
-        for shift, (column, name) in zip((-0.13, 0.13), COLUMNS.items(), strict=True):
+        looks = zip((-0.13, 0.13), COLORS, COLUMNS.items(), strict=False)
+        for shift, color, (column, name) in looks:
             for y, arm in enumerate(ARMS):
                 center, low, high = mean_interval(_differences(arm, "grpo", column, task))
-                look = {"color": COLORS[column], "linewidth": 2}
-                axis.plot([low, high], [y + shift, y + shift], **look)
+                axis.plot([low, high], [y + shift, y + shift], color=color, linewidth=2)
                 label = f"at {'its own ' if column == ANNOUNCED else ''}{name}"
                 marker = "o" if column == ANNOUNCED else "s"
                 axis.plot(
-                    center, y + shift, marker=marker, linestyle="", color=COLORS[column],
+                    center, y + shift, marker=marker, linestyle="", color=color,
                     label=label if y == 0 else None,
                 )  # fmt: skip
         axis.axvline(0, color="#6e6e6e", linewidth=0.8)

@@ -1,4 +1,4 @@
-"""The few numbers of the README: studies with the base model as the unit, and the benchmarks."""
+"""Studies of several rounds with the base model as the unit, and the demo's benchmark."""
 
 import statistics
 from collections import defaultdict
