@@ -7,6 +7,14 @@ too: `Function(function)`, or the function itself wherever an estimator is asked
 
 from ktae.estimators.base import AdvantageEstimator, ContingencyEstimator, Estimator
 from ktae.estimators.conflict_tokens import ConflictTokens
+from ktae.estimators.control_transforms import (
+    GroupMean,
+    PermutedLabels,
+    RandomPlaces,
+    RolloutMean,
+    ShuffledValues,
+    WithinRollout,
+)
 from ktae.estimators.function import CreditFunction, Function
 from ktae.estimators.ktae import KTAE
 from ktae.estimators.policy import AdvantageReweighting, EntropyWeights
@@ -14,6 +22,7 @@ from ktae.estimators.presence import PresenceZ
 from ktae.estimators.section import (
     KINDS,
     PRESETS,
+    TRANSFORMS,
     as_estimator,
     from_section,
     preset,
@@ -22,20 +31,13 @@ from ktae.estimators.section import (
 )
 from ktae.estimators.tempo import Tempo
 from ktae.estimators.transforms import (
-    TRANSFORMS,
     Centred,
     Decayed,
-    GroupMean,
     Ignoring,
     Moved,
     OverUnits,
-    PermutedLabels,
-    RandomPlaces,
-    RolloutMean,
     Scaled,
-    ShuffledValues,
     Transform,
-    WithinRollout,
 )
 from ktae.estimators.units import UNITS, unit_keys
 

@@ -15,10 +15,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.estimators import conflict_tokens, ktae, policy, presence, tempo
+from ktae.estimators import (
+    conflict_tokens,
+    control_transforms,
+    ktae,
+    policy,
+    presence,
+    tempo,
+    transforms,
+)
 from ktae.estimators.base import Estimator
 from ktae.estimators.function import SIGNATURE, Function
-from ktae.estimators.transforms import TRANSFORMS, Transform, innermost
+from ktae.estimators.transforms import Transform, innermost
 
 KINDS: dict[str, type[Estimator]] = {
     "ktae": ktae.KTAE,
@@ -43,6 +51,21 @@ PRESETS: dict[str, Callable[..., Estimator]] = {
     "conflict-tokens": conflict_tokens.ConflictTokens,
 }
 """Ready settings; their arguments replace settings of the innermost estimator."""
+
+TRANSFORMS: dict[str, Callable[..., Transform]] = {
+    "over-units": transforms.OverUnits,
+    "scaled": transforms.Scaled,
+    "centred": transforms.Centred,
+    "decayed": transforms.Decayed,
+    "ignoring": transforms.Ignoring,
+    "permuted-labels": control_transforms.PermutedLabels,
+    "shuffled-values": control_transforms.ShuffledValues,
+    "random-places": control_transforms.RandomPlaces,
+    "group-mean": control_transforms.GroupMean,
+    "rollout-mean": control_transforms.RolloutMean,
+    "within-rollout": control_transforms.WithinRollout,
+}
+"""What wraps an estimator."""
 
 OWN_KEYS = ("estimator", "transforms")
 
@@ -103,12 +126,12 @@ def from_section(section: str | Mapping[str, Any]) -> Estimator:
         )
     settings = {key: _value(x) for key, x in section.items() if key not in OWN_KEYS}
     estimator = preset(section["estimator"], **settings)
-    transforms = section.get("transforms") or ()
-    if isinstance(transforms, str | Mapping):
-        transforms = (transforms,)
-    if not isinstance(transforms, list | tuple):
-        raise InputError(f"transforms is {transforms!r}; expected a list, such as [centred]")
-    for entry in transforms:
+    entries = section.get("transforms") or ()
+    if isinstance(entries, str | Mapping):
+        entries = (entries,)
+    if not isinstance(entries, list | tuple):
+        raise InputError(f"transforms is {entries!r}; expected a list, such as [centred]")
+    for entry in entries:
         estimator = _wrapped(estimator, entry)
     return estimator
 
