@@ -59,11 +59,16 @@ def test_a_method_wins_over_a_task_and_a_task_over_the_rest(expand):
         methods=methods,
         contrasts=[],
         overrides={"steps": 3, "optimizer.learning_rate": 1e-5},
-        tasks={"short": {"overrides": {"steps": 5}}, "usual": {}},
+        tasks={
+            "short": {"overrides": {"steps": 5}},
+            "usual": {},
+            "here": {"overrides": {"steps": 5}, "of_methods": {"own": {"steps": 7}}},
+        },
         seeds=[1],
     )
     assert {cell.name: cell.recipe.steps for cell in found} == {
         "short/plain/seed1": 5, "short/own/seed1": 9, "usual/plain/seed1": 3, "usual/own/seed1": 9,
+        "here/plain/seed1": 5, "here/own/seed1": 7,
     }  # fmt: skip
     assert {cell.recipe.optimizer.learning_rate for cell in found} == {1e-5}
 
@@ -189,6 +194,14 @@ METHOD = CONTENT["methods"]["grpo"]
         ({"outcomes": {"x": {"summary": "after.entropy", "last": 3}}}, "which averages a curve"),
         ({"groups": {"g": ["grpoo"]}}, "groups.g names no method: 'grpoo'; did you mean 'grpo'?"),
         ({"overrides": {"seed": 3}}, "overrides sets seed, which the matrix sets itself"),
+        (
+            {"tasks": {"x": {"of_methods": {"grpoo": {}}}}},
+            "tasks.x.of_methods names no method: 'grpoo'; did you mean 'grpo'?",
+        ),
+        (
+            {"tasks": {"x": {"of_methods": {"grpo": {"seed": 3}}}}},
+            "tasks.x.of_methods.grpo sets seed, which the matrix",
+        ),
         (
             {"base_models": BASES, "overrides": {"model.path": "x"}},
             "overrides sets model.path, which the matrix",

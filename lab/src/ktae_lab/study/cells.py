@@ -14,7 +14,7 @@ import yaml
 from ktae import recipe as recipes
 from ktae.errors import InputError
 from ktae.recipe import Model, Recipe
-from ktae_lab.study.matrix import Matrix
+from ktae_lab.study.matrix import Matrix, Task
 
 KEYS = ("task", "method", "seed", "base_model")
 """Columns that tell which run a row is of, in each table of a study."""
@@ -179,8 +179,9 @@ def _cell(
     method = place.method
     arm = matrix.methods[method]
     recipe_file = matrix_file.parent / arm.recipe
-    task_overrides = matrix.tasks[place.task].overrides if place.task else {}
-    merged = _merged([matrix.overrides, task_overrides, arm.overrides])
+    task = matrix.tasks[place.task] if place.task else Task()
+    own = task.of_methods.get(method, {})
+    merged = _merged([matrix.overrides, task.overrides, arm.overrides, own])
     overrides = _texts(merged | {"name": method, "seed": place.seed, **base_overrides})
     try:
         recipe = recipes.load(recipe_file, overrides)

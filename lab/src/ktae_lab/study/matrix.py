@@ -56,6 +56,10 @@ class Task(Section):
     overrides: Overrides = Field(default={})
     """Keys of the recipe (dotted) that make it this task."""
 
+    of_methods: dict[Name, Overrides] = Field(default={})
+    """By method, keys that it has on this task alone, such as the learning rate that suits it. They
+    win over all others."""
+
 
 class BaseModels(Section):
     """The policies that runs start from, and which seed starts from which."""
@@ -182,6 +186,8 @@ class Matrix(Section):
         _no_twice("seed", self.seeds)
         for group, methods in self.groups.items():
             _known(f"groups.{group}", methods, self.methods, "method")
+        for name, task in self.tasks.items():
+            _known(f"tasks.{name}.of_methods", task.of_methods, self.methods, "method")
         for i, contrast in enumerate(self.contrasts):
             where = f"contrasts.{i}"
             _known(where, (contrast.treatment, contrast.baseline), self.methods, "method")
@@ -207,7 +213,9 @@ class Matrix(Section):
         taken = OWN_KEYS + (BASE_KEYS if self.base_models else ())
         sections = {"overrides": self.overrides}
         sections |= {f"methods.{name}": method.overrides for name, method in self.methods.items()}
-        sections |= {f"tasks.{name}": task.overrides for name, task in self.tasks.items()}
+        for name, task in self.tasks.items():
+            of_methods = {f"tasks.{name}.of_methods.{m}": x for m, x in task.of_methods.items()}
+            sections |= {f"tasks.{name}": task.overrides, **of_methods}
         for where, overrides in sections.items():
             for key in overrides:
                 if key in taken:
