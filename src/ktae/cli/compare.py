@@ -18,6 +18,7 @@ from ktae.cli.options import (
     MaxResponse,
     PoolModelsOfSaved,
     require_outputs,
+    require_picture,
 )
 from ktae.cli.printing import AsJson, Screen
 from ktae.errors import InputError
@@ -61,6 +62,7 @@ def compare(
     from ktae.grading import GradingPool
 
     require_outputs((a, b), ("--plot", plot), ("--output", output))
+    require_picture("--plot", plot)
     screen = Screen(as_json)
     console = screen.console
     sides = [

@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     from ktae.grading import GradingPool, Verdict
 
 
+OF_A_MODEL = (
+    "recipe", "settings", "problems", "data", "samples", "temperature", "max_new_tokens",
+    "template", "engine", "batch_size", "seed",
+)  # fmt: skip
+"""Parameters that say what a model is asked, and how."""
+OF_SAVED = ("tokenizer", "partial", "correctness", "field", "pool_models", "max_response")
+"""Those that say how saved outputs are read."""
+
+
 @dataclasses.dataclass(frozen=True)
 class _Grading:
     """How outputs are graded and shown."""
@@ -39,6 +48,7 @@ class _Grading:
 
 
 def eval_(
+    context: typer.Context,
     model: options.Model = None,
     regrade: options.Regrade = None,
     benchmarks: options.Benchmarks = None,
@@ -68,14 +78,15 @@ def eval_(
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or, with --regrade, saved outputs."""
     screen = Screen(as_json)
-    names = [name.strip() for name in benchmarks.split(",")] if benchmarks else None
-    asked_graders = [name.strip() for name in graders.split(",")] if graders else []
+    names = None if benchmarks is None else [name.strip() for name in benchmarks.split(",")]
+    asked_graders = [] if graders is None else [name.strip() for name in graders.split(",")]
     how = _Grading(time_limit, workers, asked_graders, show)
     _check_graders(how, regrading=regrade is not None)
     if (model is None) == (regrade is None):
-        raise InputError("expected either a MODEL or --regrade FILE")
-    if recipe is not None and (regrade is not None or names or data):
-        raise InputError("--recipe names the problems; expected no --regrade, --benchmarks, --data")
+        raise InputError("expected either a MODEL or --regrade INPUT")
+    _refuse(context, OF_A_MODEL if regrade is not None else OF_SAVED, regrading=regrade is not None)
+    if recipe is not None and (names or data):
+        raise InputError("--recipe names the problems; expected no --benchmarks, --data")
     if recipe is not None and template is not None:
         raise InputError("--recipe brings its own prompts; leave out --template")
     if settings and recipe is None:
@@ -100,6 +111,19 @@ def eval_(
         raise InputError(f"no template {template!r}; expected one of {', '.join(TEMPLATES)}")
     template = template or asked.template
     _evaluate(screen, model, asked, template, engine, sampling, batch_size, seed, output, how)
+
+
+def _refuse(context: typer.Context, names: Sequence[str], *, regrading: bool) -> None:
+    """Raise an InputError for an option that would play no part."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in names and source is not None and source.name == "COMMANDLINE":
+            option = parameter.opts[0]
+            raise InputError(
+                f"{option} is for a model that answers; with --regrade the answers are there"
+                if regrading
+                else f"{option} is for saved outputs; give it with --regrade"
+            )
 
 
 def grade_outputs(console: Console, pool: GradingPool, outputs: Sequence[Output]) -> list[Verdict]:

@@ -162,6 +162,12 @@ def require_outputs(inputs: Iterable[Path], *outputs: tuple[str, Path | None]) -
             raise InputError(f"{option} would overwrite {path}, which is one of the inputs")
 
 
+def require_picture(option: str, path: Path | None) -> None:
+    """Raise an InputError for a name that says no format of pictures."""
+    if path is not None and path.suffix not in (".png", ".svg"):
+        raise InputError(f"{option} {path}: expected a name that ends in .png or .svg")
+
+
 def check_device(device: str) -> None:
     """Raise an InputError unless `--device` is one that is here."""
     from ktae.bench import has_gpu

@@ -13,6 +13,7 @@ from ktae.cli.options import (
     estimator_of,
     one_of,
     require_outputs,
+    require_picture,
     with_settings,
 )
 from ktae.cli.printing import AsJson, Screen
@@ -138,8 +139,7 @@ def _estimators(
 def _check_outputs(inputs: list[Path], output: Path | None, plot: Path | None) -> None:
     """Before anything is computed."""
     require_outputs(inputs, ("--output", output), ("--plot", plot))
-    if plot is not None and plot.suffix not in (".png", ".svg"):
-        raise InputError(f"--plot {plot}: expected a name that ends in .png or .svg")
+    require_picture("--plot", plot)
 
 
 def _vocabulary(tokenizer: str | None, chosen: dict[str, Estimator]) -> Vocabulary | None:

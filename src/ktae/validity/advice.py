@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +16,14 @@ class Advice(NamedTuple):
     """What to do, and the tests that say so."""
 
     take: str | None
-    """The estimator with the highest mean among those shown above chance; None: none is."""
+    """The estimator with the highest mean among those shown above chance. None: none is shown, or a
+    baseline has as high a mean."""
     above_chance: dict[str, float]
     """Each estimator's p-value against .5, corrected over the estimators (Holm)."""
     below_best: dict[str, float]
-    """Each other estimator's and baseline's p-value against `take`. The correction (Holm) is over
-    all pairs of estimators and baselines, since any estimator could have been the best."""
+    """Each other estimator's and baseline's p-value against the best one of those shown. The
+    correction (Holm) is over all pairs of estimators and baselines, since any estimator could have
+    been the best."""
     lines: list[str]
     """The same in words."""
 
@@ -47,7 +50,9 @@ def advice(found: HeldOut) -> Advice:
     best = shown[0]
     others = [score for score in (*ranked, *found.baselines) if score is not best]
     below = _corrected(others, [best.auc_g - score.auc_g for score in others], _pairs(found))
-    return Advice(best.name, above, below, _take(found, best, ranked, below))
+    outdone = any(baseline.auc.value >= best.auc.value for baseline in found.baselines)
+    take = None if outdone else best.name
+    return Advice(take, above, below, _in_words(found, best, ranked, below))
 
 
 def _pairs(found: HeldOut) -> int:
@@ -64,11 +69,13 @@ def _corrected(scores: list[Score], differences: list[np.ndarray], tests: int) -
 
 
 def _none_helps(found: HeldOut, best: Score) -> list[str]:
-    if least_p_value(found.groups) * len(found.estimators) >= LEVEL:
+    n = len(found.estimators)
+    if least_p_value(found.groups) * n >= LEVEL:
+        needed = next(k for k in itertools.count(1) if least_p_value(k) * n < LEVEL)
         return [
-            f"{found.groups} groups are too few to tell: no test of {len(found.estimators)} "
-            "estimators could show anything.",
-            "Give more rollouts, or fewer estimators.",
+            f"{_count(found.groups, 'group')} with two correct and two incorrect rollouts: too few "
+            "to tell anything.",
+            f"For {_count(n, 'estimator')} at least {needed} such groups are needed.",
         ]
     return [
         "No estimator is shown to tell correct rollouts from incorrect ones here.",
@@ -77,12 +84,23 @@ def _none_helps(found: HeldOut, best: Score) -> list[str]:
     ]
 
 
-def _take(found: HeldOut, best: Score, ranked: list[Score], below: dict[str, float]) -> list[str]:
-    lines = [
-        f"Take {best.name}, the best of {len(ranked)} tried here.",
-        f"It scores the correct rollout of a held-out pair higher in {_interval(best)} of pairs; "
-        "chance is .50.",
-    ]
+def _in_words(
+    found: HeldOut, best: Score, ranked: list[Score], below: dict[str, float]
+) -> list[str]:
+    """For an estimator that is shown to be above chance."""
+    share = f"the correct rollout of a held-out pair higher in {_interval(best)} of pairs"
+    above = [score for score in found.baselines if score.auc.value >= best.auc.value]
+    if above:
+        lines = [f"{_told(score, best, below)}." for score in above]
+        lines += [
+            "Credit tells no more than that here: read nothing into the colours of single tokens.",
+            f"The best of {len(ranked)}, {best.name}, scores {share}; chance is .50.",
+        ]
+    else:
+        lines = [
+            f"Take {best.name}, the best of {len(ranked)} tried here.",
+            f"It scores {share}; chance is .50.",
+        ]
     if len(ranked) > 1:
         lines.append("It was chosen as the best here: on new rollouts expect a little less.")
     alike = [score.name for score in ranked if score is not best and below[score.name] >= LEVEL]
@@ -90,12 +108,25 @@ def _take(found: HeldOut, best: Score, ranked: list[Score], below: dict[str, flo
         lines.append(f"{found.groups} groups are too few to tell the estimators apart.")
     elif alike:
         lines.append(f"Not shown to be worse: {', '.join(alike)}.")
-    for score in found.baselines:
-        shown = below[score.name] < LEVEL
-        if not shown or score.auc.value > best.auc.value:
-            verb = "is better" if shown else "is not shown to be worse"
-            lines.append(f"{_BASELINES[score.name]} {verb}: {_interval(score)}.")
+    lines += [
+        f"{_told(score, best, below)}."
+        for score in found.baselines
+        if score.auc.value < best.auc.value and below[score.name] >= LEVEL
+    ]
     return [*lines, "Whether training gains by it is another question."]
+
+
+def _told(baseline: Score, best: Score, below: dict[str, float]) -> str:
+    """A baseline beside the best estimator."""
+    if baseline.auc.value < best.auc.value:
+        verb = "is not shown to be worse"
+    else:
+        verb = "is better" if below[baseline.name] < LEVEL else "does as well"
+    return f"{_BASELINES[baseline.name]} {verb}: {_interval(baseline)}"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 _BASELINES = {
