@@ -61,6 +61,7 @@ def test_stratified_p_value_of_many_tables_is_small_but_never_0():
 def test_students_t_of_three_values_by_hand():
     """Mean 2, standard error 1/√3. With two degrees of freedom the tables have 4.303, and p is
     1 - t/√(t² + 2) of t = 2√3."""
+    assert t_test(np.zeros(3)) == ((0, 0, 0), 1.0)
     (mean, low, high), p = t_test(np.array([1.0, 2.0, 3.0]))
     assert (mean, low, high) == pytest.approx((2, 2 - 4.303 / 3**0.5, 2 + 4.303 / 3**0.5), abs=1e-3)
     assert p == pytest.approx(1 - 12**0.5 / 14**0.5)

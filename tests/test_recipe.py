@@ -331,7 +331,7 @@ def test_what_changes_the_rollout_advantage_is_scaled_as_it_is(tmp_path):
     path.write_text("{name: r, steps: 1}", encoding="utf-8")
     both = ["algorithm.scale_by_std=false", "credit.estimator=tempo"]
     with pytest.raises(
-        InputError, match=r"credit\.scale_by_std is True and algorithm.scale_by_std"
+        InputError, match=r"with scale_by_std=True, and algorithm.scale_by_std is False; expected"
     ):
         recipe.load(path, both)
     loaded = recipe.load(path, [*both, "credit.scale_by_std=false"])

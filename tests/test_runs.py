@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 
 import pytest
 
@@ -161,4 +162,5 @@ def test_checkpoints_that_are_complete_the_newest_first(folder):
         checkpoint.mkdir(parents=True)
         if complete:
             (checkpoint / "trainer_state.json").write_text("{}")
+    shutil.copytree(folder.checkpoints / "checkpoint-2", folder.checkpoints / "checkpoint-2-backup")
     assert [path.name for path in folder.all_checkpoints()] == ["checkpoint-10", "checkpoint-2"]

@@ -2,7 +2,7 @@
 
     python tools/set_address.py https://github.com/OWNER/ktae
 
-`pyproject.toml` gets `[project.urls]`, and on the package page the README's links and its picture
+`[project.urls]` in `pyproject.toml` gets it, and on the package page the README's links and its picture
 become absolute, of the released version's tag. The commands that clone get the address, too. What
 is left to a person is printed: the sentences that say there is no address yet. This file and its
 test have then done their work, and go.
@@ -19,14 +19,12 @@ CLONED_IN = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
 PLACE = "git clone ADDRESS"
 SAYS_NONE = re.compile(r"no public address|after the first release|does not have yet")
 
-URLS = """[project.urls]
-Repository = "{address}"
+URLS = """Repository = "{address}"
 Documentation = "{address}/blob/main/docs/index.md"
 Changelog = "{address}/blob/main/CHANGELOG.md"
 Issues = "{address}/issues"
-
 """
-BEFORE_URLS = "[project.scripts]\n"
+SECTION = "[project.urls]\n"
 LINKS = re.compile(r"  # Without an address:\n(?:  \{ pattern.*\n)+")
 ABSOLUTE_LINKS = r"""  {{ pattern = '!\[([^\]]*)\]\((?!https?://)([^)]*)\)', replacement = '![\1]({address}/raw/v$HFPR_VERSION/\2)' }},
   {{ pattern = '\[([^\]]*)\]\((?!https?://|#)([^)]*)\)', replacement = '[\1]({address}/blob/v$HFPR_VERSION/\2)' }},
@@ -47,7 +45,7 @@ def set_address(address: str, root: Path) -> list[str]:
         )
     project = root / "pyproject.toml"
     text = project.read_text(encoding="utf-8")
-    if text.count(BEFORE_URLS) != 1 or len(LINKS.findall(text)) != 1 or "[project.urls]" in text:
+    if text.count(SECTION) != 1 or len(LINKS.findall(text)) != 1 or "Repository =" in text:
         raise ValueError(f"{project} has an address already, or no place for one")
     changed = {}
     for path in map(root.joinpath, CLONED_IN):
@@ -55,7 +53,7 @@ def set_address(address: str, root: Path) -> list[str]:
         if PLACE not in before:
             raise ValueError(f"{path} has no {PLACE!r}")
         changed[path] = before.replace(PLACE, f"git clone {address}")
-    text = text.replace(BEFORE_URLS, URLS.format(address=address) + BEFORE_URLS)
+    text = text.replace(SECTION, SECTION + URLS.format(address=address))
     changed[project] = LINKS.sub(lambda _: ABSOLUTE_LINKS.format(address=address), text)
     for path, content in changed.items():
         path.write_text(content, encoding="utf-8")

@@ -34,7 +34,8 @@ from ktae.batch import (
 )
 from ktae.errors import InputError
 from ktae.estimators import CreditFunction, Estimator, as_estimator
-from ktae.rollout_advantages import rollout_advantages
+from ktae.estimators.transforms import require_scale
+from ktae.rollout_advantages import SCALED, rollout_advantages
 from ktae.statistics import Formula
 
 if TYPE_CHECKING:
@@ -176,6 +177,8 @@ def token_advantages(
     require_dense(token_ids=token_ids, mask=mask, correct=correct, groups=groups)
     require_dense(rewards=rewards, base=base)
     estimator = as_estimator(estimator)
+    if isinstance(base, str):
+        require_scale(estimator, SCALED.get(base), f"base is {base!r}")
     given = rewards
     stay = _stays_on_device(token_ids) and _stays_on_device(rewards) and not estimator.on_host
     if not (stay and resolve(backend, token_ids).arrays == "torch"):

@@ -85,7 +85,8 @@ def t_test(values: np.ndarray) -> tuple[Interval, float]:
     """
     from scipy import stats
 
-    return t_interval(values), float(stats.ttest_1samp(values, 0).pvalue)
+    p_value = stats.ttest_1samp(values, 0).pvalue if values.any() else 1.0
+    return t_interval(values), float(p_value)
 
 
 def percentile_bounds(draws: np.ndarray) -> tuple[float, float]:

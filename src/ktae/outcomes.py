@@ -26,7 +26,9 @@ def class_credit(
 
     Each class k in turn is what `correct` is in `token_credit`, and the others are incorrect. The
     credit is Σ_k (reward_k - r̄) · credit_k, where r̄ is the mean reward of the group's rollouts.
-    With two classes of rewards 0 and 1 that is `token_credit`; rewards that are all alike give 0.
+    Rewards that are all alike give 0. With two classes of rewards 0 and 1 that is `token_credit`
+    for estimators that change signs alone where right and wrong change places, as all but
+    `ConflictTokens` do.
 
     Args:
         token_ids: (B, T) as in `token_credit`.

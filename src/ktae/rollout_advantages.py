@@ -10,6 +10,9 @@ from ktae.errors import InputError
 EPSILON = 1e-6
 """Added to the standard deviation, as verl adds it; TRL adds 1e-4."""
 
+SCALED = {"grpo": True, "dr_grpo": False}
+"""Whether these are divided by their group's standard deviation; others are of another scale."""
+
 
 def rollout_advantages(
     base: str, rewards_b: Array, counted_b: Array, group_total: Callable[[Array], Array]

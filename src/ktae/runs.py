@@ -106,9 +106,10 @@ class RunFolder:
     def all_checkpoints(self) -> list[Path]:
         """Those that were written to their end, the newest first."""
         found = {
-            int(path.name.removeprefix("checkpoint-")): path
-            for path in self.checkpoints.glob("checkpoint-[0-9]*")
-            if (path / "trainer_state.json").is_file()  # written last, so the rest is there
+            int(step): path
+            for path in self.checkpoints.glob("checkpoint-*")
+            if (step := path.name.removeprefix("checkpoint-")).isdecimal()
+            and (path / "trainer_state.json").is_file()  # written last, so the rest is there
         }
         return [found[step] for step in sorted(found, reverse=True)]
 

@@ -121,6 +121,18 @@ def test_dry_run_prints_the_whole_recipe_and_trains_nothing(command, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_dry_run_refuses_what_training_would(command, tmp_path):
+    """In ktae's own words: TRL has nothing to do with it."""
+    one_step = ["algorithm.minibatches=1", "algorithm.epochs=1", "credit=advantage-reweighting"]
+    for more, message in (
+        (one_step, "ktae: AdvantageReweighting() needs log_probs"),
+        (["trl.forward_rollouts=7"], "ktae: trl.forward_rollouts is 7; expected a divisor"),
+    ):
+        done = run_here([*command(tmp_path / "run", "--dry-run"), *more])
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(message)
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

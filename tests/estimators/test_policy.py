@@ -146,6 +146,16 @@ def test_what_is_missing_or_wrong_is_named():
         token_credit(ids, MASK, RIGHT, GROUPS, AdvantageReweighting(), log_probs=LOG_PROBS)
 
 
+def test_an_entropy_is_finite_and_a_probability_may_be_0():
+    entropies = np.zeros(IDS.shape)
+    entropies[1, 2] = np.inf
+    with pytest.raises(InputError, match=r"entropies\[1, 2\] is inf; expected a finite entropy"):
+        token_credit(IDS, MASK, RIGHT, GROUPS, EntropyWeights(), entropies=entropies)
+    log_probs = np.where(entropies > 0, -np.inf, LOG_PROBS)
+    found = token_credit(IDS, MASK, RIGHT, GROUPS, AdvantageReweighting(), log_probs=log_probs)
+    assert np.isfinite(found).all()
+
+
 def test_settings():
     for estimator in (AdvantageReweighting(alpha=0.5), EntropyWeights(level="rollout")):
         assert from_section(to_section(Scaled(estimator, 2.0))) == Scaled(estimator, 2.0)
@@ -154,7 +164,6 @@ def test_settings():
         (EntropyWeights, "level", "line"),
         (EntropyWeights, "normalize", "all"),
         (EntropyWeights, "alpha1", 0),
-        (EntropyWeights, "graded_rewards", True),
     ):
         with pytest.raises(InputError, match="expected"):
             kind(**{name: value})

@@ -137,6 +137,14 @@ def test_a_tokenizer_is_loaded_once_in_a_process(tmp_path):
     assert Settings(credit, tokenizer=str(tmp_path)).vocabulary() is of_one_run
 
 
+def test_a_group_whose_contrast_has_no_token_is_skipped():
+    pytest.importorskip("torch", reason="the metrics need it")
+    rollouts = [Rollout([1, 2], "a", 1.0), Rollout([], "a", 0.0)]
+    credited = credit_of(rollouts, Settings())
+    assert credited.lists == [[0.0, 0.0], []]
+    assert credited.metrics()["credit/skipped/all_correct"] == 1.0
+
+
 def test_spread():
     assert spread([1.0, 2.0], [0, 1, 0, 1]) == [0.0, 1.0, 0.0, 2.0]
     assert math.isnan(spread([math.nan], [0, 1])[1])  # the mask is not to blame

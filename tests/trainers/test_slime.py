@@ -192,6 +192,24 @@ def test_rollout_advantages_follow_slimes_flags():
         assert [float(values[0]) for values in found[:4]] == pytest.approx(expected.tolist())
 
 
+@pytest.mark.parametrize("name", ["tempo", "conflict-tokens"])
+def test_an_estimator_of_advantages_takes_those_of_slimes_flags(name):
+    credit = {"estimator": name, "scale_by_std": False}
+    for flags, own, fits in (
+        ({}, credit, True),
+        ({"grpo_std_normalization": True}, name, True),
+        ({}, name, False),
+        ({"grpo_std_normalization": True}, credit, False),
+        ({"rewards_normalization": False}, credit, False),
+    ):
+        args = arguments(**flags, ktae={"credit": own})
+        if fits:
+            post_process_rewards(args, eight(DocumentedSample))
+            continue
+        with pytest.raises(InputError, match=r"changes the rollout advantage, with scale_by_std="):
+            post_process_rewards(args, eight(DocumentedSample))
+
+
 def test_samples_of_one_rollout_are_one_rollout():
     """Each as a rollout of its own would be five instead of three."""
 
@@ -209,11 +227,11 @@ def test_samples_of_one_rollout_are_one_rollout():
         assert values - advantage == pytest.approx(np.array(credit), abs=1e-6)
 
 
-@pytest.mark.parametrize("reward", [None, float("nan")])
+@pytest.mark.parametrize("reward", [None, float("nan"), float("inf")])
 def test_a_sample_without_a_reward_is_named(reward):
     samples = eight(DocumentedSample)
     samples[5].reward = reward
-    with pytest.raises(InputError, match=f"sample 5 has the reward {reward}; expected a number"):
+    with pytest.raises(InputError, match=f"sample 5 has the reward {reward}; expected a finite"):
         post_process_rewards(arguments(), samples)
 
 

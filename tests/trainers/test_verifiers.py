@@ -3,6 +3,7 @@
 import asyncio
 import importlib.util
 import json
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -237,6 +238,17 @@ def test_a_file_of_something_else_is_refused(tmp_path):
     short["nodes"][0]["mask"] = [True]
     with pytest.raises(InputError, match="node 0 has 2 tokens and a mask of 1"):
         write_advantages(written(tmp_path, short), tmp_path / "new.jsonl")
+
+
+def test_advantages_of_another_scale_and_infinite_rewards_are_refused(tmp_path):
+    path = written(tmp_path, bare([5], 1.0, 1.0), bare([6], 0.0, 0.0))
+    with pytest.raises(InputError, match=r"the rollout advantages are R - mean; expected scale_by"):
+        write_advantages(path, tmp_path / "new.jsonl", credit="conflict-tokens")
+    raw = {"estimator": "conflict-tokens", "scale_by_std": False}
+    assert write_advantages(path, tmp_path / "new.jsonl", credit=raw) == 2
+    path = written(tmp_path, bare([5], math.inf, math.inf), bare([6], 0.0, 0.0))
+    with pytest.raises(InputError, match=r"line 1.* reward is (inf|nan); expected a finite number"):
+        write_advantages(path, tmp_path / "new.jsonl")
 
 
 def test_tokens_by_node():

@@ -112,27 +112,19 @@ class Estimator(abc.ABC):
 class AdvantageEstimator(Estimator):
     """An estimator that changes the rollout advantage token by token, and so computes it itself.
 
-    Verdicts, 1 and 0, are its rewards, or graded scores. It does not see the trainer's rewards, in
+    Verdicts, 1 and 0, are its rewards. It does not see the trainer's rewards, in
     which there may be penalties of length or format; so its own rollout advantage is that of the
-    verdicts. It is computed in the host's memory, whatever the backend.
+    verdicts, over the rollouts of known correctness. It is computed in the host's memory, whatever
+    the backend.
     """
 
     scale_by_std: bool = True
     """Divide by the group's standard deviation, as the rollout advantage beside it does (a recipe's
-    `algorithm.scale_by_std`). False beside `dr_grpo`."""
-
-    graded_rewards: bool = False
-    """Take correctness as a number and not as a verdict. Without it, anything but 0, 1 and NaN is
-    an error."""
+    `algorithm.scale_by_std`). False beside `dr_grpo` and other advantages R - mean, as prime-rl's.
+    With RLOO's neither is right."""
 
     def __post_init__(self) -> None:
         require_bool("scale_by_std", self.scale_by_std)
-        require_bool("graded_rewards", self.graded_rewards)
-
-    @property
-    def score_range(self) -> ScoreRange:
-        """Any number far from float32's limit."""
-        return (-LARGEST, LARGEST) if self.graded_rewards else None
 
     @property
     def on_host(self) -> bool:
@@ -143,6 +135,24 @@ class AdvantageEstimator(Estimator):
     def one_value_a_token(self) -> bool:
         """What a token gets depends on where it is."""
         return False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class GradedAdvantageEstimator(AdvantageEstimator):
+    """One whose rewards may be graded scores."""
+
+    graded_rewards: bool = False
+    """Take correctness as a number and not as a verdict. Without it, anything but 0, 1 and NaN is
+    an error."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_bool("graded_rewards", self.graded_rewards)
+
+    @property
+    def score_range(self) -> ScoreRange:
+        """Any number far from float32's limit."""
+        return (-LARGEST, LARGEST) if self.graded_rewards else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)

@@ -15,11 +15,11 @@ import dataclasses
 from ktae.arrays import Array
 from ktae.backends import sequences
 from ktae.batch import Batch
-from ktae.estimators.base import AdvantageEstimator, require_bool, require_number
+from ktae.estimators.base import GradedAdvantageEstimator, require_bool, require_number
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class ConflictTokens(AdvantageEstimator):
+class ConflictTokens(GradedAdvantageEstimator):
     """Credit (λ - 1) A where A > 0 and -A where A < 0, at conflict tokens; 0 elsewhere.
 
     A = (r - mean(r)) / (std(r) + 1e-6) is the rollout's advantage. With it the credit makes λ A of

@@ -14,7 +14,11 @@ import numpy as np
 from ktae.arrays import Array
 from ktae.batch import EQUAL, UNKNOWN, Batch
 from ktae.errors import InputError
-from ktae.estimators.base import AdvantageEstimator, require_number
+from ktae.estimators.base import (
+    AdvantageEstimator,
+    GradedAdvantageEstimator,
+    require_number,
+)
 from ktae.rollout_advantages import EPSILON, rollout_advantages
 
 SMALL = 1e-8
@@ -22,7 +26,7 @@ SMALL = 1e-8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class AdvantageReweighting(AdvantageEstimator):
+class AdvantageReweighting(GradedAdvantageEstimator):
     """Credit -α (1 - π) A: a token of probability π has (1 - α + α π) A, A its rollout's advantage.
 
     Improbable tokens have large gradients and dominate the update; this makes theirs smaller. It
@@ -104,8 +108,6 @@ class EntropyWeights(AdvantageEstimator):
             raise InputError(f"level is {self.level!r}; expected 'token' or 'rollout'")
         if self.normalize not in ("group", "class"):
             raise InputError(f"normalize is {self.normalize!r}; expected 'group' or 'class'")
-        if self.graded_rewards:
-            raise InputError("EntropyWeights is made for verdicts; expected graded_rewards=False")
 
     @property
     def needs_policy(self) -> frozenset[str]:
@@ -177,12 +179,16 @@ def _of_policy(batch: Batch, name: str, known_bt: np.ndarray) -> np.ndarray:
     if name not in batch.context.policy:
         raise InputError(f"this estimator needs {name}, and there is none")
     values_n: np.ndarray = batch.context.policy[name][known_bt].astype(np.float64)
-    good_n = values_n <= 0 if name == "log_probs" else values_n >= 0
+    good_n = values_n <= 0  # the logarithm of a probability of 0 is -inf
+    if name == "entropies":
+        good_n = (values_n >= 0) & np.isfinite(values_n)
     # A probability of 1 may come out a little above it, and an entropy of 0 a little below.
     bad = np.flatnonzero(~(good_n | (np.abs(values_n) < 1e-3)))
     if len(bad):
         row, column = np.argwhere(known_bt)[bad[0]]
-        expected = "a log-probability, up to 0" if name == "log_probs" else "an entropy, from 0"
+        expected = "a log-probability, up to 0"
+        if name == "entropies":
+            expected = "a finite entropy, from 0"
         raise InputError(f"{name}[{row}, {column}] is {values_n[bad[0]]}; expected {expected}")
     return values_n.clip(max=0) if name == "log_probs" else values_n.clip(0)
 

@@ -13,11 +13,11 @@ import dataclasses
 from ktae.arrays import Array
 from ktae.backends import sequences
 from ktae.batch import Batch
-from ktae.estimators.base import AdvantageEstimator
+from ktae.estimators.base import GradedAdvantageEstimator
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class Tempo(AdvantageEstimator):
+class Tempo(GradedAdvantageEstimator):
     """Credit (V(s_{t+1}) - V(s_t)) / (std(r) + 1e-6), s_t the t tokens before.
 
     V(s) is the mean reward of the group's rollouts that begin with s, and V of nothing is the

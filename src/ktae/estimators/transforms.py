@@ -16,7 +16,13 @@ from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array
 from ktae.backends.units import NGRAMS
 from ktae.errors import InputError
 from ktae.estimators import controls
-from ktae.estimators.base import ContingencyEstimator, Estimator, require_integer, require_number
+from ktae.estimators.base import (
+    AdvantageEstimator,
+    ContingencyEstimator,
+    Estimator,
+    require_integer,
+    require_number,
+)
 from ktae.estimators.units import UNITS, keys_of
 
 if TYPE_CHECKING:
@@ -268,6 +274,27 @@ def innermost(estimator: Estimator) -> Estimator:
     while isinstance(estimator, Transform):
         estimator = estimator.inner
     return estimator
+
+
+def require_scale(estimator: Estimator, scaled: bool | None, what: str) -> None:
+    """Raise an InputError where the estimator changes other rollout advantages than those there.
+
+    It would make 0 of a negative advantage, say, and leave a rest of it, or turn its sign.
+
+    Args:
+        estimator: any; all but an `AdvantageEstimator` go with every rollout advantage.
+        scaled: whether the rollout advantages that credit is added to are divided by their group's
+            standard deviation; None: they are neither that nor R - mean.
+        what: what they are, as the user knows it, such as `base is 'rloo'`.
+    """
+    inner = innermost(estimator)
+    if not isinstance(inner, AdvantageEstimator) or inner.scale_by_std == scaled:
+        return
+    expected = "GRPO's or Dr. GRPO's" if scaled is None else f"scale_by_std={scaled}"
+    raise InputError(
+        f"{inner} changes the rollout advantage, with scale_by_std={inner.scale_by_std}, and "
+        f"{what}; expected {expected}"
+    )
 
 
 def ignored_by(estimator: Estimator) -> tuple[int, ...]:

@@ -12,8 +12,7 @@ import yaml
 from pydantic import Field
 
 from ktae.errors import InputError
-from ktae.estimators import AdvantageEstimator
-from ktae.estimators.transforms import innermost
+from ktae.estimators.transforms import require_scale
 from ktae.files.typed import Section, explain, parse_yaml, read_mapping
 from ktae.recipe.legacy import translated
 from ktae.recipe.sections import (
@@ -49,7 +48,11 @@ __all__ = [
     "dump",
     "flat",
     "load",
+    "require_same",
 ]
+
+JUST_BELOW_ONE = 1 - 2**-20
+"""Also in float32."""
 
 LONGEST_NAME = 200
 """Characters: file systems take 255 bytes, and what is made of the name has ends of its own."""
@@ -111,6 +114,11 @@ class Recipe(Section):
             and self.credit.score_range is not None
         )
 
+    @property
+    def correct_above(self) -> float:
+        """A rollout is correct where its reward is above this: of own scores 1 alone is."""
+        return JUST_BELOW_ONE if self.wants_scores else 0.0
+
     @pydantic.model_validator(mode="after")
     def _minibatches_divide(self) -> Recipe:
         rollouts = self.rollout.prompts_per_step * self.rollout.group_size
@@ -124,13 +132,8 @@ class Recipe(Section):
     @pydantic.model_validator(mode="after")
     def _one_scale(self) -> Recipe:
         scaled = self.algorithm.scale_by_std
-        inner = None if self.credit is None else innermost(self.credit)
-        if isinstance(inner, AdvantageEstimator) and inner.scale_by_std != scaled:
-            raise ValueError(
-                f"credit.scale_by_std is {inner.scale_by_std} and algorithm.scale_by_std is "
-                f"{scaled}; expected the same, since {type(inner).__name__} changes the rollout "
-                "advantage"
-            )
+        if self.credit is not None:
+            require_scale(self.credit, scaled, f"algorithm.scale_by_std is {scaled}")
         return self
 
     @pydantic.model_validator(mode="after")
@@ -213,6 +216,17 @@ def changes(there: Recipe, here: Recipe) -> list[str]:
         for key in sorted({*old, *new})  # a key of either: `credit: null` has none of the other's
         if old.get(key) != new.get(key)
     ]
+
+
+def require_same(recipe: Recipe, file: Path) -> None:
+    """Raise an InputError unless the file, of a run to resume, is there and holds this recipe."""
+    if not file.exists():
+        raise InputError(f"{file.parent} holds no run to resume; leave --resume out to start one")
+    if changed := changes(load(file), recipe):
+        raise InputError(
+            f"{file} differs from the recipe given in {', '.join(changed)}; "
+            "resume with the recipe that the run was started with"
+        )
 
 
 def _apply(content: dict[str, Any], override: str) -> None:

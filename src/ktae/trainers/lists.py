@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 import itertools
 import logging
+import math
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,6 +23,7 @@ from ktae.backends import BACKENDS
 from ktae.credit import AnEstimator, check_threshold, token_credit
 from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator
+from ktae.estimators.transforms import require_scale
 
 if TYPE_CHECKING:
     from ktae.batch import Vocabulary
@@ -86,6 +88,15 @@ class Settings:
                 "over; expected an estimator that needs none"
             )
         credit_of([Rollout([0], "", 1.0), Rollout([1], "", 0.0)], self, step=step)
+        return self
+
+    def beside(self, scaled: bool | None, what: str) -> Settings:
+        """Itself, beside rollout advantages of a scale: see `require_scale`.
+
+        Raises:
+            InputError: the estimator changes advantages of another scale.
+        """
+        require_scale(self.estimator, scaled, what)
         return self
 
     def scores(self, rewards: Sequence[Any], named: Sequence[Mapping[str, Any]]) -> list[float]:
@@ -217,10 +228,10 @@ def number_of(place: int, reward: Any) -> float:
     """The reward of the sample with that number.
 
     Raises:
-        InputError: it is None or NaN.
+        InputError: it is None, NaN or infinite.
     """
-    if reward is None or reward != reward:
-        raise InputError(f"sample {place} has the reward {reward}; expected a number")
+    if reward is None or not math.isfinite(reward):
+        raise InputError(f"sample {place} has the reward {reward}; expected a finite number")
     return float(reward)
 
 

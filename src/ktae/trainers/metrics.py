@@ -131,10 +131,12 @@ def _rollout_sums(seen: Seen) -> list[torch.Tensor]:
     none correct, none known; and all rollouts."""
     group = seen.groups.to(seen.credit.device)
     correct, evidence = seen.correct.to(group.device), seen.evidence.to(group.device)
+    without_tokens = ~(seen.mask != 0).any(dim=1).to(group.device)
+    evidence = evidence.double().masked_fill(without_tokens, torch.nan)
     n_groups = int(group.max()) + 1 if len(group) else 0
 
     def extreme(how: str, start: float) -> torch.Tensor:
-        scores = evidence.double().nan_to_num(nan=start)
+        scores = evidence.nan_to_num(nan=start)
         ends = torch.full((n_groups,), start, device=group.device, dtype=torch.float64)
         return ends.scatter_reduce_(0, group, scores, how)
 

@@ -18,12 +18,15 @@ from typing import Any
 import numpy as np
 
 from ktae.errors import InputError
-from ktae.rollout_advantages import rollout_advantages
+from ktae.rollout_advantages import SCALED, rollout_advantages
 from ktae.trainers.lists import Rollout, Settings, credit_of, cut, number_of, one_of, spread
 
 HOOK = "ktae.trainers.slime.token_advantages"
 ESTIMATORS = ("grpo", "cispo")
 """Values of `--advantage-estimator` whose loss weighs each token by its own advantage and ratio."""
+
+REWARDS = "the rewards themselves"
+"""Without `--rewards-normalization`."""
 
 
 @dataclasses.dataclass
@@ -51,6 +54,8 @@ def post_process_rewards(
     """
     settings = Settings.of(getattr(args, "ktae", None) or {}).tried()
     _check(args)
+    base = _base(args)
+    settings.beside(SCALED.get(base), f"slime's rollout advantages are {base}")
     raw = [number_of(place, sample.get_reward_value(args)) for place, sample in enumerate(samples)]
     masks = [_mask(sample) for sample in samples]
     rollouts: dict[Any, list[int]] = {}  # the places of each rollout's samples
@@ -63,14 +68,15 @@ def post_process_rewards(
     last = [places[-1] for places in rollouts.values()]
     scores = settings.scores([raw[i] for i in last], [_named(samples[i]) for i in last])
     groups = [samples[i].group_index for i in last]
-    base = _rollout_advantages(args, np.array([raw[i] for i in last]), groups)
+    advantages = _rollout_advantages(base, np.array([raw[i] for i in last]), groups)
     own = [_written(sample, mask) for sample, mask in zip(samples, masks, strict=True)]
     written = [[x for i in places for x in own[i]] for places in rollouts.values()]
-    every = zip(written, groups, scores, base, strict=True)
+    every = zip(written, groups, scores, advantages, strict=True)
     credited = credit_of([Rollout(*one) for one in every], settings)
     metrics = credited.metrics() if samples else {}
     found: dict[int, TokenAdvantages] = {}
-    for places, values, advantage in zip(rollouts.values(), credited.lists, base, strict=True):
+    of_rollouts = zip(rollouts.values(), credited.lists, advantages, strict=True)
+    for places, values, advantage in of_rollouts:
         parts = cut([advantage + value for value in values], [len(own[i]) for i in places])
         for i, part in zip(places, parts, strict=True):
             found[i] = TokenAdvantages(advantage, spread(part, masks[i]), metrics)
@@ -132,10 +138,16 @@ def _named(sample: Any) -> dict[str, Any]:
     return (sample.metadata or {}) | (sample.reward if isinstance(sample.reward, dict) else {})
 
 
-def _rollout_advantages(args: Any, rewards: np.ndarray, groups: list[Any]) -> list[float]:
-    if args.rewards_normalization:
+def _base(args: Any) -> str:
+    """Which rollout advantages slime's flags ask for."""
+    if not args.rewards_normalization:
+        return REWARDS
+    return "grpo" if args.grpo_std_normalization else "dr_grpo"
+
+
+def _rollout_advantages(base: str, rewards: np.ndarray, groups: list[Any]) -> list[float]:
+    if base != REWARDS:
         label, every = np.unique(groups, return_inverse=True)[1], np.ones(len(rewards))
-        base = "grpo" if args.grpo_std_normalization else "dr_grpo"
         rewards = rollout_advantages(base, rewards, every, lambda x: np.bincount(label, x)[label])
     return [float(advantage) for advantage in rewards]
 

@@ -6,6 +6,7 @@ verifiers need not be installed. What else a file holds stays as it is.
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,7 +53,7 @@ def write_advantages(source: str | Path, path: str | Path, **options: Any) -> in
     Raises:
         InputError: the file cannot be read or written, or an option is wrong.
     """
-    settings = Settings.of(options)
+    settings = Settings.of(options).beside(False, "the rollout advantages are R - mean")
     rows = list(_rows(Path(source)))
     scored = [trace for row, where in rows for trace in _scored(row, where, Path(source))]
     scores = settings.scores([one.reward for one in scored], [one.named for one in scored])
@@ -81,9 +82,15 @@ def _rows(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
         yield row, where
 
 
+def _require_finite(reward: Any, where: str) -> None:
+    if not math.isfinite(reward):
+        raise InputError(f"{where}: the reward is {reward}; expected a finite number")
+
+
 def _scored(row: dict[str, Any], where: str, path: Path) -> Iterator[_Scored]:
     for trace, plain in trace_rows(row, where, Source(path)):
         if trace.get("ok", True) and plain["reward"] is not None:
+            _require_finite(plain["reward"], where)
             group = (plain["step"], plain["group"])
             yield _Scored(
                 trace.get("nodes") or [], group, float(plain["reward"]), named_scores(trace)

@@ -44,6 +44,7 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
         """
         super().__init__(**grpo)
         self.settings = Settings(credit, correctness, threshold, backend, tokenizer).tried(step=0)
+        self.settings.beside(True, "Trinity's GRPO divides by the standard deviation")
 
     def calculate_group_advantage(
         self, group_id: str, exps: list[Any], precomputed_std: torch.Tensor | None = None

@@ -31,6 +31,10 @@ def use_in_prime_rl(algorithm: str = "grpo", **options: Any) -> None:
     from prime_rl.orchestrator import algo
 
     one_of("algorithm", algorithm, ALGORITHMS, "which does not compare a group's traces alone")
+    scaled = False if algorithm == "grpo" else None  # grpo's are R - mean
+    Settings.of(options).beside(
+        scaled, f"the rollout advantages are those of prime-rl's {algorithm}"
+    )
     algo.ALGORITHM_CLASSES[algorithm] = with_credit(algo.ALGORITHM_CLASSES[algorithm], **options)
 
 

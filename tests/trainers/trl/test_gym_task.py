@@ -2,6 +2,7 @@
 
 import types
 
+import numpy as np
 import pytest
 
 from ktae.errors import InputError
@@ -39,6 +40,9 @@ def test_a_graded_estimator_gets_the_scores(graded):
     wordy = [f"perhaps {answer}" for answer in rows["answer"]]
     scores = task.reward(None, recipe)(completions=wordy, reference=rows["reference"])
     assert all((0 < score < 1) == graded for score in scores)
+    assert all(score <= recipe.correct_above for score in scores if score < 1)
+    right = task.reward(None, recipe)(completions=rows["answer"], reference=rows["reference"])
+    assert np.all(np.array(right, np.float32) > np.float32(recipe.correct_above))
 
 
 def test_the_tokenizer_needs_a_chat_template():

@@ -259,14 +259,18 @@ def test_an_infinite_reward_is_refused(trainer_arguments):
         train(arguments)
 
 
-def test_the_credit_decays_over_training_steps(trainer_arguments):
-    arguments = trainer_arguments()
-    arguments["args"].max_steps = 4
+@pytest.mark.parametrize(("passes", "per_batch"), [(1, 1), (1, 2), (4, 1), (2, 1)])
+def test_the_credit_decays_over_batches_of_rollouts(trainer_arguments, passes, per_batch):
+    """Whatever number of optimizer steps a batch takes, or batches an optimizer step."""
+    arguments = trainer_arguments(
+        gradient_accumulation_steps=passes, steps_per_generation=per_batch, max_steps=4
+    )
     batches = []
     trainer = KTAETrainer(**arguments, on_rollouts=batches.append, credit=Decayed(KTAE(), 3))
     trainer.train()
-    weights = [max(0, 1 - batch.step / 3) for batch in batches]
-    assert weights[0] == 1 and 0 < weights[1] < 1 and weights[-1] == 0
+    assert len(batches) == 4 * passes // per_batch
+    weights = [max(0, 1 - number / 3) for number in range(len(batches))]
+    assert weights[0] == 1 and 0 < weights[1] < 1
     for batch, weight in zip(batches, weights, strict=True):
         credit = weight * expected_credit(batch, batch.correct.tolist())
         np.testing.assert_allclose(batch.credit, credit, atol=1e-6)

@@ -66,6 +66,15 @@ def expected(data, **settings):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("reward", [np.nan, np.inf])
+def test_a_reward_that_is_no_number_is_named(reward):
+    data = batch()
+    data.batch["token_level_rewards"][3, 0] = reward
+    with pytest.raises(InputError, match=rf"rewards\[3\] is {reward}; expected a finite number"):
+        compute(data)
+
+
+@pytest.mark.slow
 def test_the_advantages_are_the_core_s():
     data = batch()
     used = compute(data)

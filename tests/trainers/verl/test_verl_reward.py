@@ -189,4 +189,7 @@ def test_a_graded_estimator_gets_reasoning_gym_s_score(tmp_path):
     for graded in (True, False):
         credit = {"estimator": "calibrated", "graded_rewards": graded}
         recipe = Recipe.model_validate({"name": "x", "steps": 1, "task": task, "credit": credit})
-        assert (key in overrides(recipe, paths, resume=False, environment={})) == graded
+        made = overrides(recipe, paths, resume=False, environment={})
+        assert (key in made) == graded
+        assert made.get("+algorithm.credit.threshold", 0) == recipe.correct_above
+        assert (recipe.correct_above > 0.99) == graded

@@ -12,6 +12,7 @@ from ktae.arrays import on_host
 from ktae.batch import in_words, out_of_range
 from ktae.errors import InputError
 from ktae.estimators import Estimator
+from ktae.estimators.transforms import require_scale
 
 
 def check_arguments(estimator: Estimator | None, *args: Any, **kwargs: Any) -> None:
@@ -34,6 +35,9 @@ def check_arguments(estimator: Estimator | None, *args: Any, **kwargs: Any) -> N
     if estimator is not None:
         _refuse_contradictions(config)
         _require_policy(config, estimator)
+        scaling = config.scale_rewards
+        scaled = {"group": True, "none": False}.get(scaling)
+        require_scale(estimator, scaled, f"scale_rewards is {scaling!r}")
 
 
 def _refuse_contradictions(config: GRPOConfig) -> None:

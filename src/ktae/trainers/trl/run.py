@@ -32,6 +32,7 @@ from ktae.trainers.metrics import PREFIX
 from ktae.trainers.models import model_name
 from ktae.trainers.trl.callbacks import OnStep, Patience, StepLogger, stop_on_interrupt
 from ktae.trainers.trl.checkpoints import full_disk_is_said, newest_whole
+from ktae.trainers.trl.checks import check_arguments
 from ktae.trainers.trl.settings import grpo_config, optimizer_steps
 from ktae.trainers.trl.tasks import Task, overlong_penalty, prompt_text, task_of
 from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
@@ -146,6 +147,9 @@ def dry_run(recipe: Recipe, folder: RunFolder) -> str:
         check_local_or_hub("model", recipe.model.path)
     try:
         config = grpo_config(recipe, folder.checkpoints)
+        check_arguments(recipe.credit, args=config)
+    except InputError:
+        raise
     except (ValueError, ImportError) as error:
         raise InputError(f"TRL refuses the recipe: {one_line(error)}") from error
     lines = [f"# would train into {folder.path}", recipes.dump(recipe).rstrip()]
@@ -198,10 +202,13 @@ def _make_trainer(
             callbacks=callbacks,
             credit=recipe.credit,
             correctness="correct",
+            threshold=recipe.correct_above,
             resampling_rounds=recipe.algorithm.resampling_rounds,
             on_rollouts=keep,
             peft_config=_lora(recipe.model.lora_rank),
         )
+    except InputError:
+        raise
     except (ValueError, ImportError) as error:
         raise InputError(f"TRL refuses the recipe: {one_line(error)}") from error
     if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
@@ -230,15 +237,9 @@ def _lora(rank: int) -> Any:
 
 def _require_unfinished(recipe: Recipe, folder: RunFolder) -> None:
     """Raise an InputError unless the folder holds an unfinished run of this recipe."""
-    if not folder.recipe.exists():
-        raise InputError(f"{folder.path} holds no run to resume; leave --resume out to start one")
     if folder.summary.exists():
         raise InputError(f"the run in {folder.path} is finished: there is nothing to resume")
-    if changed := recipes.changes(recipes.load(folder.recipe), recipe):
-        raise InputError(
-            f"{folder.recipe} differs from the recipe given in {', '.join(changed)}; "
-            "resume with the recipe that the run was started with"
-        )
+    recipes.require_same(recipe, folder.recipe)
 
 
 def _step_of(checkpoint: Path | None, recipe: Recipe) -> int:

@@ -149,10 +149,14 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         return credit
 
     def _training_step(self) -> int:
-        """Batches of rollouts that were trained on so far; TRL counts optimizer steps."""
+        """Batches of rollouts that were trained on so far.
+
+        TRL counts optimizer steps, and within one of them passes, of which a batch takes some.
+        """
         args = self.args
-        per_step = args.steps_per_generation * args.num_iterations
-        return int(self.state.global_step * args.gradient_accumulation_steps // per_step)
+        passes = args.gradient_accumulation_steps
+        done = self.state.global_step * passes + self._step % passes
+        return int(done // (args.steps_per_generation * args.num_iterations))
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's. Its third result is the tool mask, which it may zero later on."""

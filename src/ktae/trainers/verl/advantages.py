@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from ktae.arrays import above
+from ktae.batch import finite_per_rollout
 from ktae.credit import token_credit
 from ktae.errors import InputError
 from ktae.estimators import Estimator
@@ -52,6 +53,7 @@ def verl_advantages(
             "the batch has no uid, so nobody knows which rollouts belong together; "
             "adv_estimator=ktae needs the uid of each rollout's prompt"
         )
+    finite_per_rollout("rewards", token_level_rewards.sum(dim=-1).float().cpu().numpy(), len(index))
     given = token_level_rewards, response_mask, np.asarray(index)
     if rollouts.last_outputs is None:
         base, credit = _base_and_credit(rollouts, *given, config)

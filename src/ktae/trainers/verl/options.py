@@ -10,6 +10,7 @@ from ktae.batch import Vocabulary
 from ktae.credit import check_threshold
 from ktae.errors import InputError
 from ktae.estimators import Estimator, from_section, preset
+from ktae.estimators.transforms import require_scale
 from ktae.rollouts.tokens import kept_tokenizer, vocabulary
 from ktae.trainers.verl.names import MODES
 
@@ -41,7 +42,17 @@ def from_algorithm(algorithm: Any) -> Options:
     Raises:
         InputError: an unknown option (the nearest known one is named) or a value out of range.
     """
-    node = (algorithm or {}).get("credit")
+    options = _from_node((algorithm or {}).get("credit"))
+    scaled, what = None, f"algorithm.credit.base is {options.base!r}"
+    if options.base.startswith("grpo"):
+        scaled = bool((algorithm or {}).get("norm_adv_by_std_in_grpo", True))
+        what = f"algorithm.norm_adv_by_std_in_grpo is {scaled}"
+    require_scale(options.estimator, scaled, what)
+    return options
+
+
+def _from_node(node: Any) -> Options:
+    """The options in the node `algorithm.credit`."""
     if node is None:
         return Options(preset("paper"))
     if isinstance(node, str):

@@ -122,9 +122,11 @@ def _algorithm(recipe: Recipe, paths: Paths) -> Overrides:
     }
     if recipe.credit:
         section = to_section(recipe.credit)
-        chosen = {"estimator": section} if isinstance(section, str) else section
+        chosen: dict[str, Any] = {"estimator": section} if isinstance(section, str) else section
         if recipe.credit.needs_vocabulary:
             chosen["tokenizer"] = paths.model
+        if recipe.correct_above:
+            chosen["threshold"] = recipe.correct_above
         settings |= {f"+algorithm.credit.{name}": value for name, value in chosen.items()}
     if recipe.algorithm.resampling_rounds:
         # verl samples until the batch is full, however many rounds that takes.

@@ -63,7 +63,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
             verl is to train on a CPU that cannot compute in bf16.
     """
     if resume:
-        _require_same(recipe, folder)
+        recipes.require_same(recipe, folder.recipe)
         _require_verl_s(folder)
     else:
         folder.require_free()
@@ -153,16 +153,6 @@ def _write_rows(recipe: Recipe, folder: RunFolder) -> None:
     splits = {"train": tasks.train_rows(recipe), "test": tasks.held_out_rows(recipe)}
     rows = {split: [(row.prompt, row.reference) for row in some] for split, some in splits.items()}
     write_rows(rows, folder.path / "data", data_source=tasks.data_source(recipe))
-
-
-def _require_same(recipe: Recipe, folder: RunFolder) -> None:
-    if not folder.recipe.exists():
-        raise InputError(f"{folder.path} holds no run to resume; leave --resume out to start one")
-    if changed := recipes.changes(recipes.load(folder.recipe), recipe):
-        raise InputError(
-            f"{folder.recipe} differs from the recipe given in {', '.join(changed)}; "
-            "resume with the recipe that the run was started with"
-        )
 
 
 def _require_verl_s(folder: RunFolder) -> None:
