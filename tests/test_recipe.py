@@ -319,6 +319,10 @@ def test_a_task_of_reasoning_gym(write):
         ({"task": {"source": "gsm8k", "tran": "x"}}, "unknown key 'task.tran'; did you mean"),
         ({"task": {"source": "gsm8k", "(x": "x"}}, r"unknown key 'task.\(x'"),
         ({"task": {"settings": {}}}, "task.name is missing"),
+        (
+            {"task": {"source": "gym"}},
+            "task: source is 'gym'; expected reasoning-gym, gsm8k, math12k",
+        ),
     ],
 )
 def test_what_is_wrong_in_one_of_several_forms(write, content, message):

@@ -2,7 +2,7 @@
 
     python tools/set_address.py https://github.com/OWNER/ktae
 
-`[project.urls]` in `pyproject.toml` gets it, and on the package page the README's links and its picture
+`[project.urls]` in `pyproject.toml` gets it. On the package page the README's links and its picture
 become absolute, of the released version's tag. The commands that clone get the address, too. What
 is left to a person is printed: the sentences that say there is no address yet. This file and its
 test have then done their work, and go.

@@ -115,8 +115,8 @@ def test_a_model_that_is_the_current_folder(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["eval"], "expected either a MODEL or --regrade FILE"),
-        (["eval", "m", "--regrade", "f"], "expected either a MODEL or --regrade FILE"),
+        (["eval"], "expected either a MODEL or --regrade INPUT"),
+        (["eval", "m", "--regrade", "f"], "expected either a MODEL or --regrade INPUT"),
         (["eval", "./nowhere"], "model path './nowhere' does not exist"),
         (["eval", "m", "--benchmarks", "aime"], "no benchmark 'aime'; expected one of aime24"),
         (["eval", "m", "--template", "t"], "no template 't'; expected one of chat, qwen-math"),

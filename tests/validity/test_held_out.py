@@ -243,6 +243,18 @@ def test_with_ten_groups_ten_estimators_cannot_be_told_apart():
     assert not any("too few" in line or "Not shown" in line for line in told(11))
 
 
+@pytest.mark.parametrize(("share", "taken"), [(0.5, "a"), (0.9, None), (0.95, None)])
+def test_nothing_is_taken_where_a_baseline_does_as_well(share, taken):
+    scores = [
+        Score(name, Interval(value, 0, 1), Interval(0.5, 0, 1), np.full(20, value))
+        for name, value in (("a", 0.9), ("b", 0.6), ("majority", share))
+    ]
+    told = advice(HeldOut(tuple(scores[:2]), (scores[2],), 20, 96, 192, 1, {}, ()))
+    assert told.take == taken
+    assert ("a" in told.lines[0]) == (taken is not None) or "frequent answer" in told.lines[0]
+    assert min(told.above_chance.values()) < LEVEL
+
+
 @pytest.mark.parametrize(("n", "share"), [(1, 1.0), (2, 0.842), (3, 0.708), (100, 0.036)])
 def test_equal_groups_do_not_make_a_narrow_interval(n, share):
     """Nothing is known of the spread of a few groups that happen to be equal."""

@@ -7,9 +7,10 @@ import errno
 import io
 import itertools
 import os
+import re
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -56,14 +57,23 @@ class Command(TyperCommand):
         """Parse the arguments.
 
         Raises:
-            InputError: an option has another name now, or `--json` is given a file to write.
+            InputError: an option has another name now, is given twice where one is taken, or
+                `--json` is given a file to write.
         """
         for option, file in itertools.pairwise(args):
             if option == "--json" and file.endswith(".json") and not Path(file).exists():
                 self._require_input(args, file)
         own = {name for param in self.params for name in param.opts}
         _answer(RENAMED_OPTIONS, [x.partition("=")[0] for x in args], own, ctx.command_path)
+        self._require_once([x.partition("=")[0] for x in args])
         return super().parse_args(ctx, args)
+
+    def _require_once(self, given: list[str]) -> None:
+        """Raise an InputError for an option of one value that is there twice: one would be lost."""
+        for param in self.params:
+            n = sum(given.count(name) for name in param.opts if name.startswith("-"))
+            if n > 1 and not param.multiple and not getattr(param, "is_flag", False):
+                raise InputError(f"{param.opts[0]} is given {n} times; expected it once")
 
     def _require_input(self, args: list[str], file: str) -> None:
         """Raise an InputError if a name after `--json` is meant as its file, and is no input."""
@@ -187,7 +197,7 @@ def run(app: typer.Typer, name: str) -> None:
             error.show()
             sys.exit(2)
         where = error.ctx.command_path if error.ctx is not None else name
-        _end(name, f"{error.format_message().strip()} ({where} --help)", 2)
+        _end(name, f"{_usage(error)} ({where} --help)", 2)
     except InputError as error:
         lines = [printable(line) for line in _message(name, error).split("\n")]  # may quote a file
         _end(name, "\n".join(lines), 2)
@@ -212,6 +222,26 @@ def _drop_output() -> None:
 
 def _exit(number: int, _: object) -> NoReturn:
     sys.exit(128 + number)
+
+
+def _usage(error: Any) -> str:
+    """What is wrong with an argument; of a bad value also the value."""
+    message: str = error.format_message().strip()
+    found = re.fullmatch(r"Invalid value for '(-[^']*)': (.*)", message, re.DOTALL)
+    if not found:
+        return message
+    option, why = found.groups()
+    why = why.removeprefix("Value error, ").replace("Input should be ", "expected ")
+    given = [option, *_values_of(getattr(getattr(error, "param", None), "opts", ()))[-1:]]
+    return printable(f"{' '.join(given)}: {why}")
+
+
+def _values_of(names: Sequence[str]) -> list[str]:
+    """What the command line gives for an option, `--name value` or `--name=value`."""
+    apart = [value for name, value in itertools.pairwise(sys.argv) if name in names]
+    joined = [value for name, equals, value in (x.partition("=") for x in sys.argv)
+              if equals and name in names]  # fmt: skip
+    return apart + joined
 
 
 def _message(name: str, error: InputError) -> str:

@@ -50,8 +50,8 @@ EstimatorName = Annotated[
         "-e",
         metavar="NAME",
         autocompletion=one_of(PRESETS | KINDS),
-        help=f"Compute credit with this estimator: {', '.join(PRESETS | KINDS)} [default: the "
-        "run's, or else paper].",
+        help=f"Compute credit with this estimator: {', '.join(PRESETS | KINDS)}, or a recipe's "
+        "section such as '{estimator: ktae, h3: 0}' [default: the run's, or else paper].",
     ),
 ]
 Settings = Annotated[
@@ -193,10 +193,18 @@ def estimator_of(
     if name is None and not settings:
         return None
     own = reading.trained_with(inputs) if name is None else None
-    found = with_settings(to_section(own) if own else name or "paper", settings)
+    section = section_of(name) if name is not None else to_section(own) if own else "paper"
+    found = with_settings(section, settings)
     if name is not None and found.needs_policy:
         _refuse_policy(name, found)
     return found
+
+
+def section_of(text: str) -> Any:
+    """What `--estimator` says: a name, or a recipe's section such as `{estimator: ktae, h3: 0}`."""
+    from ktae.files.typed import parse_yaml
+
+    return text if text in PRESETS | KINDS else parse_yaml(text, f"--estimator {text}")
 
 
 def _refuse_policy(name: str, estimator: Estimator) -> None:

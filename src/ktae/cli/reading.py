@@ -155,7 +155,9 @@ def note_single_tokens(estimator: Estimator) -> None:
     """Say on stderr that a table of single tokens does not show the whole of the estimator."""
     shown = estimator.in_tables()
     if shown is None:
-        what = "tables show the paper's statistic of single tokens"
-        note(f"{what}; the credit is {estimator}'s, which has none")
+        note("tables are of the paper's statistic; this estimator's own credit is in none")
     elif estimator != shown:
-        note(f"single tokens and verdicts are shown; the estimator is {estimator}")
+        note(
+            "tables are of single tokens and verdicts; this estimator's own credit is of larger "
+            "units, of places or of scores"
+        )

@@ -34,6 +34,9 @@ impact        credit x |right rollouts with the token - their expected number|, 
 credit        mean over groups in which the two differ (groups), weighted by that distance
 p             exact, within groups, identical rollouts once; not corrected for picking tokens
 """
+OF_SINGLE = """\
+*             what a single token would get; the files' column credit is the estimator's own
+"""
 
 
 class Backend(StrEnum):
@@ -101,7 +104,7 @@ def score(
     _warn(scores, chosen, named)
     note_unit(dump)
     note_single_tokens(chosen)
-    _print_strongest(screen.console, scores, top, groups)
+    _print_strongest(screen.console, scores, top, groups, own=chosen.in_tables() == chosen)
     screen.console.print(f"wrote {output} and {tokens_out}", soft_wrap=True)
     screen.end(
         counts
@@ -200,24 +203,28 @@ def _warning(text: str) -> None:
     note(f"warning: {text}")
 
 
-def _print_strongest(console: Console, scores: Scores, top: int, n_groups: int) -> None:
+def _print_strongest(
+    console: Console, scores: Scores, top: int, n_groups: int, *, own: bool
+) -> None:
+    """Tables of single tokens; `own`: their credit is the estimator's."""
     from ktae.report.scoring import strongest
 
     mixed = [group for group in scores.groups if group.mixed]
     if not mixed:
         return
-    over_file = _table(console, f"Over the file: {len(mixed):,} mixed groups", with_groups=True)
+    groups = "1 mixed group" if len(mixed) == 1 else f"{len(mixed):,} mixed groups"
+    over_file = _table(console, f"Over the file: {groups}", with_groups=True, own=own)
     _fill(console, over_file, strongest(scores.tokens, top), with_groups=True)
     console.print(over_file)
-    console.print(LEGEND, style="dim", soft_wrap=True)
+    console.print(LEGEND + ("" if own else OF_SINGLE), style="dim", soft_wrap=True)
     for group in mixed[:n_groups]:
         step = "" if group.step is None else f", step {group.step}"
-        table = _table(console, f"Group {group.label}{step}", with_groups=False)
+        table = _table(console, f"Group {group.label}{step}", with_groups=False, own=own)
         _fill(console, table, strongest(scores.tokens[group.rows], top), with_groups=False)
         console.print(table)
 
 
-def _table(console: Console, title: str, *, with_groups: bool) -> Table:
+def _table(console: Console, title: str, *, with_groups: bool, own: bool) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -230,7 +237,7 @@ def _table(console: Console, title: str, *, with_groups: bool) -> Table:
         padding=(0, 1, 0, 0),
     )
     table.add_column("token", overflow="fold", max_width=24)
-    for name in ("id", "impact", "credit", "right (a)", "wrong (b)", "p"):
+    for name in ("id", "impact", "credit" if own else "credit*", "right (a)", "wrong (b)", "p"):
         table.add_column(name, justify="right", no_wrap=True)
     if with_groups:
         table.add_column("groups", justify="right")

@@ -14,6 +14,7 @@ from ktae.cli.options import (
     one_of,
     require_outputs,
     require_picture,
+    section_of,
     with_settings,
 )
 from ktae.cli.printing import AsJson, Screen
@@ -127,13 +128,10 @@ def _estimators(
         return {} if one is None else {str(one): one}
     if not given:
         return {name: preset(name) for name in PRESETS}
-    from ktae.files.typed import parse_yaml
-
-    chosen = {}
-    for text in given:
-        section = text if text in PRESETS else parse_yaml(text, f"--estimator {text}")
-        chosen[", ".join([text, *(settings or ())])] = with_settings(section, settings)
-    return chosen
+    return {
+        ", ".join([text, *(settings or ())]): with_settings(section_of(text), settings)
+        for text in given
+    }
 
 
 def _check_outputs(inputs: list[Path], output: Path | None, plot: Path | None) -> None:

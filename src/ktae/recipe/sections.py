@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import pydantic
 from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, Tag
@@ -94,11 +94,26 @@ def _form_of_task(given: Any) -> str:
     return "(reasoning-gym)" if gym else "(problems)"
 
 
+def _known_source(value: Any) -> Any:
+    """The task; a source that no form has is an error here, which names those of all forms."""
+    source = value.get("source") if isinstance(value, Mapping) else None
+    if source is not None and source not in SOURCES:
+        raise ValueError(f"source is {source!r}; expected {', '.join(SOURCES)}")
+    return value
+
+
+SOURCES = tuple(
+    name
+    for form in (ReasoningGym, Problems)
+    for name in get_args(form.model_fields["source"].annotation)
+)
+
 Task = Annotated[
     Annotated[Literal["demo", "math"], Tag("(a name)")]
     | Annotated[ReasoningGym, Tag("(reasoning-gym)")]
     | Annotated[Problems, Tag("(problems)")],
     Discriminator(_form_of_task),
+    BeforeValidator(_known_source),
 ]
 
 
