@@ -106,11 +106,37 @@ def test_a_page_outside_the_menu_and_a_picture_that_is_missing_are_found(tmp_pat
     assert build_site.missing_files(tmp_path) == ["a.md: a link to c.png, which is not there"]
 
 
-@pytest.mark.parametrize("name", OUTSIDE_THE_SITE)
-def test_local_links_of_what_lies_outside_the_site(name: str) -> None:
-    """The builder checks the site's own; these are read on the repository's page."""
-    for target, anchor in re.findall(r"\]\(([^)#:]+)(?:#([^)]*))?\)", SOURCES[name]):
-        path = (ROOT / name).parent / target
+def test_links_lead_to_the_files_of_a_checkout_and_of_the_site(tmp_path: Path) -> None:
+    """A page of the laboratory has another place in the site."""
+    docs, lab = tmp_path / "docs", tmp_path / "lab" / "pages"
+    docs.mkdir()
+    lab.mkdir(parents=True)
+    (docs / "evidence").symlink_to("../lab/pages")
+    (docs / "a.md").write_text("[b](../lab/pages/b.md#c) `[b](../lab/pages/b.md)` [d](https://d)")
+    (lab / "b.md").write_text("[a](../../docs/a.md) [b](b.md)")
+    assert build_site.missing_files(docs) == []
+    build_site.copy_of(docs, tmp_path / "site")
+    assert build_site.missing_files(tmp_path / "site") == []
+    a, b = ((tmp_path / "site" / name).read_text("utf-8") for name in ("a.md", "evidence/b.md"))
+    assert a == "[b](evidence/b.md#c) `[b](../lab/pages/b.md)` [d](https://d)"
+    assert b == "[a](../a.md) [b](b.md)"
+    (docs / "a.md").write_text("[b](evidence/b.md)")
+    assert build_site.missing_files(docs) == [
+        "a.md: a link to evidence/b.md, which goes by a link of the file system"
+    ]
+
+
+def test_links_of_the_copy_that_the_site_is_built_from(tmp_path: Path) -> None:
+    build_site.copy_of(pages.DOCS, tmp_path / "site")
+    assert build_site.missing_files(tmp_path / "site") == []
+
+
+@each_page
+def test_local_links_and_their_anchors(name: str) -> None:
+    """Each is read on a code host, too, which follows no links of the file system."""
+    text = build_site.CODE.sub("", SOURCES[name])
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text):
+        path = (ROOT / name).parent / target if target else ROOT / name
         assert path.exists(), f"{name} links to {target}"
         if anchor and path.suffix == ".md":
             headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)

@@ -15,8 +15,8 @@ class _Row(NamedTuple):
     training: str
 
 
-_MEASURED = "[at temperature 1](evidence/rounds.md)"
-_DECISIVE = "[measured](evidence/index.md)"
+_MEASURED = "[at temperature 1](../lab/pages/rounds.md)"
+_DECISIVE = "[measured](../lab/pages/index.md)"
 _NOT_YET = "not run yet"
 ROWS = {
     "paper": _Row("ids, verdicts", False, _MEASURED),
