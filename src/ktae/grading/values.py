@@ -141,6 +141,11 @@ def words(answer: str) -> str | None:
     return None
 
 
+def is_product(words: str) -> bool:
+    r"""Whether words may be variables and their products: `AB`, `p - q`, but not `\text{no}`."""
+    return not _TEXT.search(words) and not re.search(r"[^\W\d_]{3}", words)
+
+
 def number(answer: str) -> Number | None:
     """The number that an answer is, or None if it is anything else."""
     if len(answer) > MAX_DIGITS:

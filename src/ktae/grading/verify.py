@@ -126,14 +126,26 @@ def _agree_as_one(answer: str, given: str) -> str:
     as_written = notation.agree(answer, given)
     if as_written is not None:
         return "same date, time or ratio" if as_written else ""
-    in_words = values.words(answer)
-    if in_words and (
-        in_words == values.words(given) or values.plain(answer) == values.plain(given)
-    ):
-        return "same words"
-    if values.scale(answer) or values.scale(given):  # math-verify reads over `\text{ million}`
-        return "same words" if values.plain(answer) == values.plain(given) else ""
+    same_words = _same_words(answer, given)
+    if same_words is not None:
+        return "same words" if same_words else ""
     return "same expression" if expressions.agree(answer, given) else ""
+
+
+def _same_words(answer: str, given: str) -> bool | None:
+    r"""Whether two answers in words are the same; None if words do not decide.
+
+    math-verify takes the letters of a word for factors, in any order, and reads over
+    `\text{ million}`.
+    """
+    a, b = values.words(answer), values.words(given)
+    if a and (a == b or values.plain(answer) == values.plain(given)):
+        return True
+    if a and b and not (values.is_product(answer) and values.is_product(given)):
+        return False
+    if values.scale(answer) or values.scale(given):
+        return values.plain(answer) == values.plain(given)
+    return None
 
 
 def _agree_in_some_order(parts: list[str], given_parts: list[str]) -> bool:
