@@ -50,6 +50,8 @@ STATED = [
     ("Answer: $\\boxed{\\frac{1}{2}", None, None),
     ("The total is $7$. \\boxed{", None, None),
     ("Answer: 4\nso \\boxed{4", "4", "stated"),
+    ("Answer: 4\nso \\boxed{4\n \n\n", "4", "stated"),
+    ("\\boxed{4\n\t\n \nAnswer: 5", "5", "stated"),
     ("<answer>{4}</answer> and \\boxed{", "{4}", "tag"),
     ("<think>I need \\boxed{ here</think><answer>42</answer>", "42", "tag"),
     ("I will not write \\boxed{ yet.\n\n#### 42", "42", "hashes"),

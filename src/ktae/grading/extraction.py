@@ -37,7 +37,7 @@ Fallback = Literal["none", "stated", "last"]
 
 _BRACES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$\\]+)")
-_GOES_ON = re.compile(r"\n\s*\n\s*\S|\n####|</?(?:think|answer)>", re.IGNORECASE)
+_GOES_ON = re.compile(r"\n[^\S\n]*\n|\n####|</?(?:think|answer)>", re.IGNORECASE)
 _TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
 _HASHES = re.compile(r"####[ \t]*(\S.*)")
 _JSON = re.compile(r'"?answer"\s*:\s*(?:"((?:[^"\\]++|\\.)*+)"|(-?[\d.]+(?:[eE][-+]?\d+)?))')
@@ -148,11 +148,9 @@ def _before_a_cut_off_box(response: str) -> str:
     One that is open though the text goes on after it was not cut off: "I write no \\boxed{ yet."
     """
     _, cut = _boxes(response)
-    return (
-        response
-        if cut is None or _GOES_ON.search(response, cut)
-        else response[:cut].rstrip(" \t$\\([")
-    )
+    if cut is None or _GOES_ON.search(response.rstrip(), cut):
+        return response
+    return response[:cut].rstrip(" \t$\\([")
 
 
 def _without_boxes(text: str) -> str:
