@@ -56,12 +56,12 @@ class _Found(NamedTuple):
 
 def answer_in(statement: str) -> str:
     """The answer in what was stated: all of it, or the formula or number of a sentence."""
-    statement = statement.strip().strip("*_ \t").rstrip(".,;。，；")
+    statement = statement.strip().strip("*_` \t").rstrip(".,;。，；")
     said = _CONTRAST.sub("", statement)
     found = (_formulas(said) or _numbers(said)) if is_sentence(said) else []
     if found:
         return _most_likely(said, found).text
-    return (said if _NUMBER.fullmatch(said) else statement).strip("*_ \t")
+    return (said if _NUMBER.fullmatch(said) else statement).strip("*_` \t")
 
 
 def last_number(text: str) -> str:
