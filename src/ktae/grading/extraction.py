@@ -8,8 +8,9 @@ The rules, first to last; within each, the last place in the response counts:
 4. `json`: the value of `"answer": ...` in a JSON object.
 5. `stated`: what follows a label `Answer:` that begins a line, or `answer is` within the last 300
    characters (further up it is a step of the reasoning); on the same line, or on the next one with
-   text. The same in Spanish, French, German, Portuguese, Italian, Russian, Chinese, Japanese and
-   Korean. `A:` is such a label only in the last line: further up it may be a choice.
+   text. Of display math or a code fence that begins there, all lines. The same in Spanish, French,
+   German, Portuguese, Italian, Russian, Chinese, Japanese and Korean. `A:` is such a label only in
+   the last line: further up it may be a choice.
 6. `closing`: what the last line ends in, if that is a number, a date, a time or a formula, either
    in bold (`**42**`) or where a sentence with "is", "are" or "=" ends ("The date is 01/31/2011.").
    The full stop must be there: without it the response may have been cut off.
@@ -61,6 +62,10 @@ _OTHER_CONCLUSION = re.compile(
     re.IGNORECASE,
 )
 _CONCLUSION_LENGTH = 300
+_OPENS_BLOCK = re.compile(r"\\\[|\$\$|```\w*|\\begin\{(?:align|equation|gather)\w*\*?\}")
+_CLOSES_BLOCK = {r"\[": r"\]", "$$": "$$"}
+_ROWS = re.compile(r"\\begin\{((?:align|equation|gather)\w*\*?)\}(.*)\\end\{\1\}", re.DOTALL)
+_LONGEST_STATEMENT = 1000
 _STATEMENT = re.compile(r"(?:\r?\n\s*)?([^\n]{1,1000})")
 _NOT_BLANK = re.compile(r"\S")
 _UNITS = r"(?:[ \t]?(?:°|\\?%|[€£¥]))?(?:[ \t]+[^\W\d_]+){0,3}"
@@ -99,7 +104,7 @@ def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
         if text:
             return Extracted(text, rule)
     end = max(0, len(whole) - _CONCLUSION_LENGTH)
-    text = answer_in(_last_statement(response, end))
+    text = _stated(response, end)
     if text:
         return Extracted(text, "stated")
     text = _closing(response[end:]) if response == whole else ""
@@ -166,7 +171,7 @@ def _last(pattern: re.Pattern[str], text: str) -> str:
     return next((group.strip() for group in groups if group), "")
 
 
-def _last_statement(response: str, end: int) -> str:
+def _stated(response: str, end: int) -> str:
     """What follows the last label, or `answer is` beyond `end`, that anything follows."""
     heads = [
         *_LABEL.finditer(response),
@@ -176,8 +181,31 @@ def _last_statement(response: str, end: int) -> str:
     for head in sorted(heads, key=re.Match.end, reverse=True):
         found = _STATEMENT.match(response, head.end())
         if found and found[1].strip(" \t*_."):
-            return found[1]
+            text = _in_block(response, found.start(1))
+            text = answer_in(found[1]) if text is None else text
+            if text:
+                return text
     return ""
+
+
+def _in_block(response: str, start: int) -> str | None:
+    """What is in the display math or code fence that begins there; None if none does.
+
+    Empty if the response's end cuts it off.
+    """
+    opened = _OPENS_BLOCK.match(response, start)
+    if opened is None:
+        return None
+    mark = opened.group()
+    closing = _CLOSES_BLOCK.get(mark) or ("```" if "`" in mark else mark.replace("begin", "end"))
+    end = response.find(closing, opened.end(), opened.end() + _LONGEST_STATEMENT)
+    if end < 0:
+        return ""
+    rows = _ROWS.search(response, start, end + len(closing))
+    content = rows[2].rstrip("\\ \n").rpartition(r"\\")[2] if rows else response[opened.end() : end]
+    if rows:  # "&= 12" continues "x &= 3 + 9"
+        content = content.replace("&", "").strip().removeprefix("=")
+    return " ".join(content.split())
 
 
 def _last_tag(response: str) -> str:
