@@ -81,6 +81,7 @@ STATED = [
     ("Answer:\n\\begin{align*}\nx &= 3+9 \\\\\n&= 12\n\\end{align*}", "12", "stated"),
     ("Answer:\n\\[\\begin{aligned} x &= 12 \\\\ \\end{aligned}\\]", "x = 12", "stated"),
     ("The answer is:\n\\[\n1", None, None),  # the end cut it off
+    ("Which answer is correct? The answer is A because B is wrong.", "A", "stated"),
     ("Answer: Let's add.\n3*4 = 12, 12+5 = 17.\nThe answer is 17.", "17", "stated"),
     ("First the answer is 4.\nAnswer: 5", "5", "stated"),
     ("Answer: 5\nI hope the answer is", "5", "stated"),
