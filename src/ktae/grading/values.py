@@ -63,6 +63,9 @@ _NUMBER = re.compile(
     rf"|(?P<whole>\d*)\\frac\{{?(?P<top>[-+]?{_DECIMAL}|\d)\}}?\{{?(?P<bottom>{_DECIMAL})\}}?"
     rf"|(?P<over>{_DECIMAL})/(?P<under>{_DECIMAL}))"
 )
+_IN_BASE = re.compile(
+    r"-?\(?(?:[\d.][\dA-Z. ]*|\\(?:text|mathrm)\{[\dA-Z.]+\})\)?\s*_\s*\{?\s*(\d{1,4})\s*\}?"
+)
 _MIXED = re.compile(r"([-+]?) ?(\d+) (\d+) ?/ ?(\d+)")
 _TWO_NUMBERS = re.compile(r"\d [\d.]")
 
@@ -177,6 +180,12 @@ def _written(text: str) -> re.Match[str] | None:
     if mixed:
         text = r"{}{}\frac{{{}}}{{{}}}".format(*mixed.groups())
     return None if _TWO_NUMBERS.search(text) else _NUMBER.fullmatch(text.replace(" ", ""))
+
+
+def base(answer: str) -> int | None:
+    r"""The base that is written below a number (`4343_6`, `\text{A5}_{11}`), or None."""
+    written = _IN_BASE.fullmatch(tidy(answer))
+    return int(written[1]) if written else None
 
 
 def scale(answer: str) -> str:

@@ -129,6 +129,9 @@ def _agree_as_one(answer: str, given: str) -> str:
     same_words = _same_words(answer, given)
     if same_words is not None:
         return "same words" if same_words else ""
+    bases = {values.base(answer), values.base(given)} - {None}
+    if len(bases) > 1:  # math-verify reads over them
+        return ""
     return "same expression" if expressions.agree(answer, given) else ""
 
 
