@@ -22,6 +22,7 @@ from ktae.grading.verdict import Outcome, Verdict
 
 _NAME = r"\\?[A-Za-z]\w*(?:_\{[^{}]*\})?(?:\([A-Za-z]\w*\))?"
 _ASSIGNMENT = re.compile(rf"^\s*{_NAME}\s*=(?!=)\s*")
+_TUPLE_NAME = re.compile(r"^\([\w\\, ]+\)\s*=\s*(?=\()")
 _AND = re.compile(r"\s*,?\s*\\text\s*\{\s*(?:and|or)\s*\}\s*|\s*,?\s+(?:and|or)\s+")
 
 
@@ -82,6 +83,9 @@ def agree(answer: str, given: str) -> str:
         given_parts = elements(given, thousands=False)
     elif len(given_parts) > 1 >= len(parts):
         parts = elements(answer, thousands=False)
+    in_order = _in_order(answer, given)
+    if in_order:
+        return "same elements" if all(map(agree, *in_order)) else ""
     if len(parts) > 1 and len(given_parts) > 1:
         return "same elements" if _agree_in_some_order(parts, given_parts) else ""
     how = _agree_as_one(answer, given)
@@ -149,6 +153,36 @@ def _same_words(answer: str, given: str) -> bool | None:
     if values.scale(answer) or values.scale(given):
         return values.plain(answer) == values.plain(given)
     return None
+
+
+def _in_order(answer: str, given: str) -> tuple[list[str], list[str]] | None:
+    """The values of both, where all of one side have different names and none of the other has.
+
+    There the order counts: `x = 1, y = 2` is `(1, 2)` and not `(2, 1)`. Names that differ in their
+    indices alone (`x_1`, `x_2`) are those of solutions, in any order.
+    """
+    both = [_coordinates(answer), _coordinates(given)]
+    if len(both[0]) != len(both[1]) or len(both[0]) < 2:
+        return None
+    names = [{_name(part) for part in parts} for parts in both]
+    if {""} not in names or not any(len(some - {""}) == len(both[0]) for some in names):
+        return None
+    bare, given_bare = ([_ASSIGNMENT.sub("", part) for part in parts] for parts in both)
+    return bare, given_bare
+
+
+def _name(element: str) -> str:
+    """The name that an element has, without its index; empty if it has none."""
+    name = _ASSIGNMENT.match(element)
+    return name.group().partition("_")[0].strip("= ") if name else ""
+
+
+def _coordinates(text: str) -> list[str]:
+    """The elements of a list or tuple, whose name (`(x, y) = `) is left out."""
+    text = _TUPLE_NAME.sub("", values.tidy(text, thousands=False))
+    if text.startswith("(") and text.endswith(")") and len(elements(text)) == 1:
+        text = text[1:-1]
+    return elements(text, thousands=False)
 
 
 def _agree_in_some_order(parts: list[str], given_parts: list[str]) -> bool:
