@@ -23,6 +23,7 @@ from ktae.grading.verdict import Outcome, Verdict
 _NAME = r"\\?[A-Za-z]\w*(?:_\{[^{}]*\})?(?:\([A-Za-z]\w*\))?"
 _ASSIGNMENT = re.compile(rf"^\s*{_NAME}\s*=(?!=)\s*")
 _TUPLE_NAME = re.compile(r"^\([\w\\, ]+\)\s*=\s*(?=\()")
+_OR = re.compile(r"\bor\b")
 _AND = re.compile(r"\s*,?\s*\\text\s*\{\s*(?:and|or)\s*\}\s*|\s*,?\s+(?:and|or)\s+")
 
 
@@ -88,6 +89,9 @@ def agree(answer: str, given: str) -> str:
         return "same elements" if all(map(agree, *in_order)) else ""
     if len(parts) > 1 and len(given_parts) > 1:
         return "same elements" if _agree_in_some_order(parts, given_parts) else ""
+    many, whole = (parts, given) if len(parts) > 1 else (given_parts, answer)
+    if len(many) > 1 and _OR.search(f"{answer} {given}") and expressions.is_union(many, whole):
+        return "same expression"
     how = _agree_as_one(answer, given)
     if how:
         return how
