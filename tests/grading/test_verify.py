@@ -20,6 +20,9 @@ AGREE = [
     ("1e-5", "10^{-5}"),
     (r"1e11", r"10^{11}"),
     (r"4.5 \times 10^{33}", "4.5e33"),
+    (r"\frac{1}{3}", r"0.\overline{3}"),
+    (r"\frac{50}{3}", r"16.\overline{6}"),
+    (r"-\frac{1}{6}", r"-0.1\bar{6}"),
     # units, currency, percents, thousands
     ("36", r"36 \text{ cm}^2"),
     ("27", "27 miles"),
@@ -64,6 +67,7 @@ AGREE = [
     ("1:2", r"\frac{1}{2}"),
     # intervals, tuples, sets, lists
     ("(1, 2)", r"\left(1,2\right)"),
+    ("(1,2,3)", r"\left\langle 1,2,3\right\rangle"),
     ("[0, 4)", r"\left[0, 4\right)"),
     (r"(-\infty, 2) \cup (3, \infty)", r"(-\infty,2)\cup(3,\infty)"),
     (r"t(0,4]", "(0, 4]"),
@@ -110,6 +114,9 @@ AGREE = [
     # expressions
     ("x^2 + 2x + 1", "(x+1)^2"),
     (r"2\sqrt{3}", r"\sqrt{12}"),
+    (r"\frac{\pi}{3}", r"\dfrac\pi3"),
+    (r"\frac{a}{b}", r"\frac ab"),
+    (r"\frac{\sqrt{x}}{2}", r"\frac{\sqrt{x}}2"),
     (r"\frac{\cos(2t)}{15}", r"\frac{1}{15} \cos(2t)"),
     (r"\cosh(at)", r"\frac{1}{2}(e^{at} + e^{-at})"),
     ("x = 5", "5"),
@@ -143,6 +150,9 @@ DIFFER = [
     (r"5\%", r"500\%"),
     (r"20\%", r"0.2\%"),
     ("1 1/2", "11/2"),
+    ("33", r"3\overline{3}"),
+    (r"\frac{1}{3}", r"0.\overline{34}"),
+    (r"\frac{a}{b}", r"\frac ba"),
     ("12", "1 2"),
     ("123", r"1\ 2\ 3"),
     ("23", r"2 \quad 3"),

@@ -6,8 +6,8 @@ Each corrects something measured on real outputs, with math-verify 0.9:
   constants and one is a decimal, `ktae.grading.values.close` decides; where none is, all digits do.
 - It proves a difference by `simplify`, which may take minutes. Two expressions that differ at a
   random point differ, and need no proof (`_differ_at_a_point`).
-- It cannot parse `E_{1}` (to it `E` is Euler's number), `L_{\odot}` or a trailing "where ..."
-  (`_prepared`).
+- It cannot parse `E_{1}` (to it `E` is Euler's number), `L_{\odot}`, `\frac\pi3` or a trailing
+  "where ..." (`_prepared`).
 - It raises for values that are not finite (a division by zero in the response).
 """
 
@@ -35,6 +35,8 @@ _CLAUSE = re.compile(
 _HALF_OPEN = re.compile(r"[A-Za-z]\s*(?:\\in)?\s*(\([^()\[\]]*\]|\[[^()\[\]]*\))")
 _MEMBER = re.compile(r"[A-Za-z]\s*\\in(?![a-z])\s*")
 _OF_NUMBERS = re.compile(r"\\mathbb\s*([A-Z])")
+_NUMERATOR = re.compile(r"\\frac(?![a-zA-Z])\s*(\\(?!sqrt|frac)[a-zA-Z]+|\w)")
+_DENOMINATOR = re.compile(r"(\\frac\s*\{(?:[^{}]|\{[^{}]*\})*\})\s*(\\(?!sqrt|frac)[a-zA-Z]+|\w)")
 _SUBSCRIPT = re.compile(r"_\{((?:[^{}]|\{[^{}]*\})*)\}")
 _EULER = re.compile(r"(?<![A-Za-z\\])E_(?:\{(\w+)\}|(\w))")
 
@@ -120,6 +122,7 @@ def _prepared(text: str) -> str:
         prepared = half_open.group(1)
     prepared = _MEMBER.sub("", prepared) if _MEMBER.match(prepared) else prepared
     prepared = _OF_NUMBERS.sub(r"\\mathbb{\1}", prepared).replace(r"\varnothing", r"\emptyset")
+    prepared = _DENOMINATOR.sub(r"\1{\2}", _NUMERATOR.sub(r"\\frac{\1}", prepared))
     prepared = _SUBSCRIPT.sub(lambda m: f"_{{{_alphanumeric(m.group(1))}}}", prepared)
     return _EULER.sub(lambda m: f"X_{{E{m.group(1) or m.group(2)}}}", prepared)
 

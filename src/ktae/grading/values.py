@@ -58,7 +58,8 @@ _TEXT = re.compile(
 _PERCENT = re.compile(r"\s*(?:\\?%|\bper ?cent(?:age)?\b)\s*")
 _DECIMAL = r"(?:\d+\.?\d*|\.\d+)"
 _NUMBER = re.compile(
-    rf"(?P<sign>[-+]?)(?:(?P<mantissa>{_DECIMAL})(?:[eE](?P<exponent>[-+]?\d+))?"
+    rf"(?P<sign>[-+]?)(?:(?P<mantissa>{_DECIMAL})"
+    rf"(?:[eE](?P<exponent>[-+]?\d+)|\\(?:overline|bar)\{{?(?P<repeating>\d+)\}}?)?"
     rf"|(?:(?P<factor>{_DECIMAL})(?:\\times|\\cdot|\*|×|x))?10\^\{{?(?P<power>[-+]?\d+)\}}?"
     rf"|(?P<whole>\d*)\\frac\{{?(?P<top>[-+]?{_DECIMAL}|\d)\}}?\{{?(?P<bottom>{_DECIMAL})\}}?"
     rf"|(?P<over>{_DECIMAL})/(?P<under>{_DECIMAL}))"
@@ -111,6 +112,7 @@ def tidy(answer: str, *, thousands: bool = True) -> str:
     text = (
         text.replace(r"\dfrac", r"\frac").replace(r"\tfrac", r"\frac").replace(r"\cfrac", r"\frac")
     )
+    text = text.replace(r"\langle", "(").replace(r"\rangle", ")")
     text = _NOISE.sub(lambda match: match.group(1) or " ", text)
     return " ".join(text.split())
 
@@ -222,6 +224,14 @@ def _value(parts: dict[str, str]) -> Fraction | None:
     if abs(exponent) > MAX_EXPONENT:
         return None
     scale = Fraction(10) ** exponent
+    if parts["repeating"]:  # 0.1\overline{6} is 0.1 + 6/90
+        whole, point, decimals = parts["mantissa"].partition(".")
+        period = Fraction(int(parts["repeating"]), 10 ** len(parts["repeating"]) - 1)
+        return (
+            sign * (Fraction(f"{whole}.{decimals}") + period / 10 ** len(decimals))
+            if point
+            else None
+        )
     if parts["mantissa"]:
         return sign * Fraction(parts["mantissa"]) * scale
     if parts["power"]:
