@@ -8,6 +8,7 @@ ways ("what percentage...").
 from __future__ import annotations
 
 import re
+import unicodedata
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -23,6 +24,20 @@ _NOISE = re.compile(r"(\\\\)|\\(?:left|right|displaystyle|quad|qquad)(?![a-zA-Z]
 _FONT = re.compile(
     r"\\(?:bf|it|rm|tiny|small|normalsize|large|Large|LARGE|huge|Huge|boldsymbol|bm)(?![a-zA-Z])"
 )
+_SIGNS = str.maketrans(
+    {"−": "-", "–": "-", "÷": "/", "℃": "°C"}
+    | {
+        sign: rf"\{name} "
+        for sign, name in {
+            **{"∞": "infty", "π": "pi", "θ": "theta", "·": "cdot", "⋅": "cdot", "×": "times"},
+            **{"≤": "le", "≥": "ge", "≠": "ne", "∪": "cup", "∩": "cap", "∈": "in"},
+            **{"∅": "emptyset", "ℝ": "mathbb{R}", "ℤ": "mathbb{Z}"},
+        }.items()
+    }
+)
+_VULGAR = re.compile("[¼-¾⅐-⅞]")
+_RAISED = re.compile("[⁰¹²³⁴-⁹⁻]+")
+_ROOT = re.compile(r"√\s*(?:\{([^{}]*)\}|\(([^()]*)\)|(\d+(?:\.\d+)?|\\?[a-zA-Z]+))")
 _ABOUT = re.compile(r"^(?:\\approx(?![a-z])|≈)\s*")
 _WHOLE_TEXT = re.compile(r"\\(?:text|mathrm|textbf|textrm|mbox|mathbf|textit)\s*\{([^{}]*)\}")
 _GROUPED = re.compile(r"(?<![\d.,])(\d{1,3})((?:(?:\{,\}|,\\!|\\,|\\!)\s?\d{3})+)(?!\d)")
@@ -35,9 +50,12 @@ _LETTER = r"[a-zA-Z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0400-\u04ff]"
 _UNIT = re.compile(
     r"\s*(?:\\(?:text|mathrm|textbf|textrm|mbox|rm)\s*\{(?P<worded>[^{}]*)\}"
     r"(?:\s*\^\s*\{?-?\d\}?)?"
-    r"|\^?\s*\{?\\circ\}?|°|\^\s*\{(?:\s*\\prime)+\s*\}|'{1,2}"
+    r"|\\frac\s*\{\s*\\(?:text|mathrm)\s*\{[^{}]*\}\s*\}\s*"
+    r"\{\s*\\(?:text|mathrm)\s*\{[^{}]*\}(?:\s*\^\s*\{?\d\}?)?\s*\}"
+    r"|(?:\^?\s*\{?\\circ\}?|°)\s*[CFK]?|\^\s*\{(?:\s*\\prime)+\s*\}|'{1,2}"
     r"|\^\s*\{?\s*\\(?:text|mathrm|textrm)\s*\{\s*(?:st|nd|rd|th)\s*\}\s*\}?|(?:st|nd|rd|th)\b"
     r"|(?:(?<=[\d\s.])(?:[cmkn]m|[km]?g|[mn]?s|ft|mi|in|hr|h|k?W|[kMG]?eV|[kMG]?Hz|[kM]?Pa|k?J|k?N|m(?=/s))"
+    r"|(?<=\s)(?:m?L|m(?=\s*\^))"
     rf"|(?<=\s)(?P<bare>{_LETTER}{{3,}}(?: {_LETTER}{{2,}})*)|(?<=[\d\s.])(?P<east>{CJK}+))"
     r"(?:/[a-z]{1,3})?(?:\s*\^\s*\{?-?\d\}?)?)$"
 )
@@ -86,7 +104,7 @@ def tidy(answer: str, *, thousands: bool = True) -> str:
     With `thousands`, `54,108` is taken for one number and not for a list of two. Within brackets it
     never is: `(2,251,252)` has three coordinates.
     """
-    text = _FONT.sub(" ", answer.replace("−", "-").replace("–", "-"))
+    text = _FONT.sub(" ", in_latex(answer))
     changed = True
     while changed:
         before = text
@@ -115,6 +133,20 @@ def tidy(answer: str, *, thousands: bool = True) -> str:
     text = text.replace(r"\langle", "(").replace(r"\rangle", ")")
     text = _NOISE.sub(lambda match: match.group(1) or " ", text)
     return " ".join(text.split())
+
+
+def in_latex(answer: str) -> str:
+    r"""The answer with Unicode's mathematical signs in LaTeX: `2√3 x²` as `2\sqrt{3} x^{2}`."""
+    text = answer.translate(_SIGNS)
+    if text.isascii():
+        return text
+    text = _VULGAR.sub(lambda m: r"\frac{{{}}}{{{}}}".format(*_plain(m[0]).split("⁄")), text)
+    text = _RAISED.sub(lambda m: f"^{{{_plain(m[0])}}}", text)
+    return _ROOT.sub(lambda m: rf"\sqrt{{{m[1] or m[2] or m[3]}}}", text)
+
+
+def _plain(signs: str) -> str:
+    return unicodedata.normalize("NFKC", signs).replace("−", "-")
 
 
 def _joined(match: re.Match[str]) -> str:
