@@ -33,6 +33,8 @@ SENTENCES = [
     ("about **12**", "12"),
     ("5 (not 4)", "5"),
     ("A (not B)", "A"),
+    ("(C) $12$ because it is the largest", "(C) 12"),
+    ("A. This is because 5 is odd", "A. 5"),
     ("18 apples", "18 apples"),
     ("Evelyn", "Evelyn"),
     ("no number in these words", "no number in these words"),

@@ -151,6 +151,16 @@ AGREE = [
     ("mgh", "m g h"),
     (r"\text{(A)}", "A"),
     ("C", r"\text{(C)}"),
+    # a choice and its value
+    *[
+        (answer, given)
+        for answer in ("12", "C", r"\text{(C)}")
+        for given in (r"\textbf{(C) } 12", r"(C)\ 12", "C. 12", r"\textbf{(C)} \quad 12", "C) 12")
+    ],
+    (r"\frac{1}{2}", r"\textbf{(A)}\ \frac{1}{2}"),
+    ("C", r"\text{option C}"),
+    ("Evelyn", "(D) Evelyn"),
+    (r"(C) 12", "C"),
 ]
 
 DIFFER = [
@@ -231,6 +241,13 @@ DIFFER = [
     (r"\text{east}", r"\text{seat}"),
     (r"\text{no}", "on"),
     ("C", "D"),
+    ("13", r"\textbf{(C) } 12"),
+    ("A", "C. 12"),
+    ("12", "C"),
+    ("12", "C 12"),
+    ("5", "A(5)"),
+    ("5", "(E) + 5"),
+    ("A", "(A) 12, (B) 15"),
     ("5", r"\frac{1}{0}"),
     ("7", ")("),
 ]
@@ -248,6 +265,19 @@ def test_agree(answer: str, given: str) -> None:
 def test_differ(answer: str, given: str) -> None:
     verdict = verify(rf"So it is \boxed{{{given}}}.", [answer])
     assert verdict.outcome is Outcome.INCORRECT, verdict
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        ("The answer is (A) 5.", "A"),
+        ("The answer is (A) 5.", "5"),
+        ("The answer is (A) $5$.", "A"),
+        ("The answer is option C.", "C"),
+    ],
+)
+def test_a_stated_choice(response: str, answer: str) -> None:
+    assert verify(response, [answer]).outcome is Outcome.CORRECT
 
 
 def test_one_of_several_answers_is_enough() -> None:

@@ -49,6 +49,7 @@ _REASON = re.compile(r"\b(?:because|since|when|if|after|given|where|as)\b", re.I
 _CONTRAST = re.compile(r",[ \t]*(?:and[ \t]+)?(?:not|rather than|instead of)\b.*", re.IGNORECASE)
 _ASIDE = re.compile(r"(?<=[ \t])\((?:not|rather than|instead of)\b.*", re.IGNORECASE)
 _WORD_AND_REASON = re.compile(r"([^\s,]+),?[ \t]+(?:because|since)\b.*", re.IGNORECASE | re.DOTALL)
+_CHOICE = re.compile(r"\([A-J]\)[ \t]+(?=\S)|[A-J][).][ \t]+(?=\S)")
 _BEFORE = 30
 """Characters before a number in which the verb is looked for."""
 
@@ -65,6 +66,14 @@ def answer_in(statement: str) -> str:
     statement = _ASIDE.sub("", _BEGINS_WITH_ADVERB.sub("", statement)).rstrip()
     reason = _WORD_AND_REASON.fullmatch(statement)
     statement = reason[1] if reason else statement
+    mark = _CHOICE.match(statement)
+    if mark:  # both count: "(C) 12" of "(C) $12$ because ..."
+        return mark.group() + _said_in(statement[mark.end() :])
+    return _said_in(statement)
+
+
+def _said_in(statement: str) -> str:
+    """All of a statement, or the formula or number of a sentence."""
     said = _CONTRAST.sub("", statement)
     found = (_formulas(said) or _numbers(said)) if is_sentence(said) else []
     if found:

@@ -70,9 +70,8 @@ _SCALE = re.compile(
     re.IGNORECASE,
 )
 _NO_UNIT = re.compile(r"\b(?:and|or|y|et|und|oder|и|или)\b|[<>=和或与與及]", re.IGNORECASE)
-_TEXT = re.compile(
-    r"\\(?:text|mathrm|textbf|textrm|mbox|mathbf|textit|operatorname)\s*\{([^{}]*)\}"
-)
+TEXT = re.compile(r"\\(?:text|mathrm|textbf|textrm|mbox|mathbf|textit|operatorname)\s*\{([^{}]*)\}")
+"""Text within a formula."""
 _PERCENT = re.compile(r"\s*(?:\\?%|\bper ?cent(?:age)?\b)\s*")
 _DECIMAL = r"(?:\d+\.?\d*|\.\d+)"
 _NUMBER = re.compile(
@@ -166,13 +165,13 @@ def braces_match(text: str) -> bool:
 
 def plain(answer: str) -> str:
     """`tidy` as plain lower-case text without spaces or markup, for answers in words."""
-    text = _TEXT.sub(r"\1", tidy(answer))
+    text = TEXT.sub(r"\1", tidy(answer))
     return re.sub(r"[\s\\$*_{}]|(?:^|\s)the\s", "", text).casefold()
 
 
 def words(answer: str) -> str | None:
     r"""The words of an answer that is nothing but words (`\text{Evelyn}`, `east`), or None."""
-    text = _TEXT.sub(r" \1 ", tidy(answer)).strip(" *_()")
+    text = TEXT.sub(r" \1 ", tidy(answer)).strip(" *_()")
     if re.fullmatch(r"[^\W\d_]+(?:[\s'-]+[^\W\d_]+)*", text) and len(text) > 1:
         return " ".join(text.casefold().split())
     return None
@@ -180,7 +179,7 @@ def words(answer: str) -> str | None:
 
 def is_product(words: str) -> bool:
     r"""Whether words may be variables and their products: `AB`, `p - q`, but not `\text{no}`."""
-    return not _TEXT.search(words) and not re.search(r"[^\W\d_]{3}", words)
+    return not TEXT.search(words) and not re.search(r"[^\W\d_]{3}", words)
 
 
 def number(answer: str) -> Number | None:

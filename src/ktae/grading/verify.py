@@ -8,7 +8,8 @@ An answer that the response gives is compared with each accepted one, cheapest f
 2. both are written numbers: they agree or they do not (`ktae.grading.values.same_number`);
 3. dates, clock times and ratios as such, and not as quotients (`ktae.grading.notation`);
 4. the same expression (`ktae.grading.expressions`), also without names: `x = 5` is `5`;
-5. lists without brackets, in any order, element by element.
+5. the same choice, or the same value beside its letter (`ktae.grading.choices`);
+6. lists without brackets, in any order, element by element.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import re
 from collections.abc import Sequence
 
 from ktae.grading import expressions, notation, values
+from ktae.grading.choices import choice
 from ktae.grading.extraction import Extracted, Fallback, extract
 from ktae.grading.verdict import Outcome, Verdict
 
@@ -92,7 +94,7 @@ def agree(answer: str, given: str) -> str:
     many, whole = (parts, given) if len(parts) > 1 else (given_parts, answer)
     if len(many) > 1 and _OR.search(f"{answer} {given}") and expressions.is_union(many, whole):
         return "same expression"
-    how = _agree_as_one(answer, given)
+    how = _agree_as_one(answer, given) or _agree_as_choice(answer, given)
     if how:
         return how
     bare, given_bare = (_ASSIGNMENT.sub("", values.tidy(text)) for text in (answer, given))
@@ -141,6 +143,16 @@ def _agree_as_one(answer: str, given: str) -> str:
     if len(bases) > 1:  # math-verify reads over them
         return ""
     return "same expression" if expressions.agree(answer, given) else ""
+
+
+def _agree_as_choice(answer: str, given: str) -> str:
+    """The response may give a choice, its value or both; what is accepted decides which counts."""
+    expected, got = choice(answer), choice(given)
+    if got is None:
+        return ""
+    if expected and expected.letter == got.letter and not (expected.value and got.value):
+        return "same choice"
+    return agree(answer, got.value) if got.value else ""
 
 
 def _same_words(answer: str, given: str) -> bool | None:
