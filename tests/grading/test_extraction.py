@@ -82,6 +82,9 @@ STATED = [
     ("Answer:\n\\[\\begin{aligned} x &= 12 \\\\ \\end{aligned}\\]", "x = 12", "stated"),
     ("The answer is:\n\\[\n1", None, None),  # the end cut it off
     ("Which answer is correct? The answer is A because B is wrong.", "A", "stated"),
+    ("Answer: 12\nCheck: 3*4 = 12, so the answer is correct.", "12", "stated"),
+    ("Is it so? The answer is right.", "right", "stated"),
+    ("They say the answer is 12.\nAnswer: Correct", "Correct", "stated"),
     ("Answer: Let's add.\n3*4 = 12, 12+5 = 17.\nThe answer is 17.", "17", "stated"),
     ("First the answer is 4.\nAnswer: 5", "5", "stated"),
     ("Answer: 5\nI hope the answer is", "5", "stated"),

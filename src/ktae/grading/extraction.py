@@ -67,6 +67,11 @@ _CLOSES_BLOCK = {r"\[": r"\]", "$$": "$$"}
 _ROWS = re.compile(r"\\begin\{((?:align|equation|gather)\w*\*?)\}(.*)\\end\{\1\}", re.DOTALL)
 _LONGEST_STATEMENT = 1000
 _STATEMENT = re.compile(r"(?:\r?\n\s*)?([^\n]{1,1000})")
+_JUDGEMENT = re.compile(
+    r"(?:in)?(?:correct|right|valid|reasonable)[*_]*"
+    r"(?:[ \t]*[.,!;?].*|[ \t]+(?:because|since|as)\b.*)?",
+    re.IGNORECASE,
+)
 _NOT_BLANK = re.compile(r"\S")
 _UNITS = r"(?:[ \t]?(?:°|\\?%|[€£¥]))?(?:[ \t]+[^\W\d_]+){0,3}"
 _BOLD = re.compile(r"(\*\*|__)(?=\S)([^*\n]{1,200}?)[.!]?\1[ \t.!]*$")
@@ -178,14 +183,16 @@ def _stated(response: str, end: int) -> str:
         *_CONCLUSION.finditer(response, end),
         *_OTHER_CONCLUSION.finditer(response, end),
     ]
+    judgement = ""  # "... so the answer is correct." may refer to "Answer: 12" above
     for head in sorted(heads, key=re.Match.end, reverse=True):
         found = _STATEMENT.match(response, head.end())
         if found and found[1].strip(" \t*_."):
             text = _in_block(response, found.start(1))
             text = answer_in(found[1]) if text is None else text
-            if text:
+            if text and (head.re is _LABEL or not _JUDGEMENT.fullmatch(found[1])):
                 return text
-    return ""
+            judgement = judgement or text
+    return judgement
 
 
 def _in_block(response: str, start: int) -> str | None:
