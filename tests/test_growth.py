@@ -109,6 +109,7 @@ def check_extraction(fragment, before, after):
         (r"\\(", "#### two words ", ""),
         (r"\(", '"answer": "two words ', '"'),
         ("\\boxed{", "", ""),
+        ("\n", "x \\boxed{4", ""),
         (r"\boxed{5", "", "}" * 100_000),
         ("$x", "#### two words ", ""),
         ("<answer>", "", ""),

@@ -6,8 +6,8 @@ Each corrects something measured on real outputs, with math-verify 0.9:
   constants and one is a decimal, `ktae.grading.values.close` decides; where none is, all digits do.
 - It proves a difference by `simplify`, which may take minutes. Two expressions that differ at a
   random point differ, and need no proof (`_differ_at_a_point`).
-- It cannot parse `E_{1}` (to it `E` is Euler's number), `L_{\odot}` or a trailing "where ..."
-  (`_prepared`).
+- It cannot parse `E_{1}` (to it `E` is Euler's number), `L_{\odot}`, `\frac\pi3` or a trailing
+  "where ..." (`_prepared`).
 - It raises for values that are not finite (a division by zero in the response).
 """
 
@@ -17,6 +17,7 @@ import functools
 import logging
 import random
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -33,6 +34,9 @@ _CLAUSE = re.compile(
 )
 _HALF_OPEN = re.compile(r"[A-Za-z]\s*(?:\\in)?\s*(\([^()\[\]]*\]|\[[^()\[\]]*\))")
 _MEMBER = re.compile(r"[A-Za-z]\s*\\in(?![a-z])\s*")
+_OF_NUMBERS = re.compile(r"\\mathbb\s*([A-Z])")
+_NUMERATOR = re.compile(r"\\frac(?![a-zA-Z])\s*(\\(?!sqrt|frac)[a-zA-Z]+|\w)")
+_DENOMINATOR = re.compile(r"(\\frac\s*\{(?:[^{}]|\{[^{}]*\})*\})\s*(\\(?!sqrt|frac)[a-zA-Z]+|\w)")
 _SUBSCRIPT = re.compile(r"_\{((?:[^{}]|\{[^{}]*\})*)\}")
 _EULER = re.compile(r"(?<![A-Za-z\\])E_(?:\{(\w+)\}|(\w))")
 
@@ -55,7 +59,35 @@ def agree(answer: str, given: str) -> bool:
         return bool(verify(gold, target, timeout_seconds=None))
     if _differ_at_a_point(gold, target):
         return False
-    return bool(verify(gold, target, timeout_seconds=None, raise_on_error=True))
+    return bool(
+        verify(
+            gold, target, allow_set_relation_comp=True, timeout_seconds=None, raise_on_error=True
+        )
+    )
+
+
+def is_union(parts: Sequence[str], whole: str) -> bool:
+    """Whether a set consists of such parts: (-oo, 2) and (3, oo) of `x < 2` and `x > 3`."""
+    from sympy import Union
+
+    sets = [_as_set(part) for part in (*parts, whole)]
+    return None not in sets and bool(Union(*sets[:-1]) == sets[-1])
+
+
+def _as_set(text: str) -> Any:
+    """The set of numbers that an answer is, also by an inequality; None if it is none."""
+    from sympy import And, Set
+    from sympy.core.relational import _Inequality
+
+    found = parsed(text)
+    if isinstance(found, And | _Inequality) and len(found.free_symbols) == 1:
+        try:
+            return found.as_set()
+        except MemoryError:
+            raise
+        except Exception:
+            return None
+    return found if isinstance(found, Set) else None
 
 
 @functools.lru_cache(maxsize=512)
@@ -89,6 +121,8 @@ def _prepared(text: str) -> str:
     if half_open:  # "t(0,4]" can only be an interval
         prepared = half_open.group(1)
     prepared = _MEMBER.sub("", prepared) if _MEMBER.match(prepared) else prepared
+    prepared = _OF_NUMBERS.sub(r"\\mathbb{\1}", prepared).replace(r"\varnothing", r"\emptyset")
+    prepared = _DENOMINATOR.sub(r"\1{\2}", _NUMERATOR.sub(r"\\frac{\1}", prepared))
     prepared = _SUBSCRIPT.sub(lambda m: f"_{{{_alphanumeric(m.group(1))}}}", prepared)
     return _EULER.sub(lambda m: f"X_{{E{m.group(1) or m.group(2)}}}", prepared)
 

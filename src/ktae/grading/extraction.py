@@ -6,10 +6,11 @@ The rules, first to last; within each, the last place in the response counts:
 2. `tag`: `<answer>...</answer>`.
 3. `hashes`: `#### ...` as the last line, as in GSM8K.
 4. `json`: the value of `"answer": ...` in a JSON object.
-5. `stated`: what follows a label `Answer:` that begins a line, or else `answer is` within the last
-   300 characters (further up it is a step of the reasoning); on the same line, or on the next one
-   with text. The same in Spanish, French, German, Portuguese, Italian, Russian, Chinese, Japanese
-   and Korean.
+5. `stated`: what follows a label `Answer:` that begins a line, or `answer is` within the last 300
+   characters (further up it is a step of the reasoning); on the same line, or on the next one with
+   text. Of display math or a code fence that begins there, all lines. The same in Spanish, French,
+   German, Portuguese, Italian, Russian, Chinese, Japanese and Korean. `A:` is such a label only in
+   the last line: further up it may be a choice.
 6. `closing`: what the last line ends in, if that is a number, a date, a time or a formula, either
    in bold (`**42**`) or where a sentence with "is", "are" or "=" ends ("The date is 01/31/2011.").
    The full stop must be there: without it the response may have been cut off.
@@ -37,18 +38,18 @@ Fallback = Literal["none", "stated", "last"]
 
 _BRACES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$\\]+)")
-_GOES_ON = re.compile(r"\n\s*\n\s*\S|\n####|</?(?:think|answer)>", re.IGNORECASE)
+_GOES_ON = re.compile(r"\n[^\S\n]*\n|\n####|</?(?:think|answer)>", re.IGNORECASE)
 _TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
 _HASHES = re.compile(r"####[ \t]*(\S.*)")
 _JSON = re.compile(r'"?answer"\s*:\s*(?:"((?:[^"\\]++|\\.)*+)"|(-?[\d.]+(?:[eE][-+]?\d+)?))')
 _LABEL = re.compile(
-    r"^[ \t>#*_-]*(?:(?:the|my)[ \t]+)?(?:final[ \t]+|最终|最終)?"
-    r"(?:answer|A|respuesta|r[ée]ponse|antwort|resposta|risposta|ответ|答案|答え|解答|答|정답|답)"
-    r"(?:[ \t]+final[ea]?)?[ \t]*[*_]{0,3}[:：][ \t*_]*(?:\r?\n\s*)?([^\n]{1,1000})",
+    r"(?:^[ \t>#*_-]*(?:(?:the|my)[ \t]+)?(?:final[ \t]+|最终|最終)?"
+    r"(?:answer|respuesta|r[ée]ponse|antwort|resposta|risposta|ответ|答案|答え|解答|答|정답|답)"
+    r"(?:[ \t]+final[ea]?)?|^(?-i:A)(?=[:：]\s*+[^\n]*+\s*+\Z))[ \t]*[*_]{0,3}[:：][ \t*_]*",
     re.IGNORECASE | re.MULTILINE,
 )
 _CONCLUSION = re.compile(
-    r"\banswer[*_]{0,3}(?:[ \t]+to[^\n.:]{1,60}?)?[ \t*_]{1,4}is\b:?[ \t*_:]*(?:\r?\n\s*)?([^\n]+)",
+    r"\banswer[*_]{0,3}(?:[ \t]+to[^\n.:]{1,60}?)?[ \t*_]{1,4}is\b:?[ \t*_:]*",
     re.IGNORECASE,
 )
 _OTHER_CONCLUSION = re.compile(
@@ -57,10 +58,20 @@ _OTHER_CONCLUSION = re.compile(
     r"|risposta(?:[ \t]+\w+)?[ \t]+è|ответ(?:[ \t]+(?:равен|это)\b|[ \t]*[:—–-]))(?!\w)"
     r"|(?:答案|答え|正解)(?:应该|應該)?[*_]{0,3}(?:[是为為はが]|[ \t]*[:：])"
     r"|(?:정답|답)(?:은|는|이))"
-    r"[ \t*_:：]*(?:\r?\n\s*)?([^\n]+)",
+    r"[ \t*_:：]*",
     re.IGNORECASE,
 )
 _CONCLUSION_LENGTH = 300
+_OPENS_BLOCK = re.compile(r"\\\[|\$\$|```\w*|\\begin\{(?:align|equation|gather)\w*\*?\}")
+_CLOSES_BLOCK = {r"\[": r"\]", "$$": "$$"}
+_ROWS = re.compile(r"\\begin\{((?:align|equation|gather)\w*\*?)\}(.*)\\end\{\1\}", re.DOTALL)
+_LONGEST_STATEMENT = 1000
+_STATEMENT = re.compile(r"(?:\r?\n\s*)?([^\n]{1,1000})")
+_JUDGEMENT = re.compile(
+    r"(?:in)?(?:correct|right|valid|reasonable)[*_]*"
+    r"(?:[ \t]*[.,!;?].*|[ \t]+(?:because|since|as)\b.*)?",
+    re.IGNORECASE,
+)
 _NOT_BLANK = re.compile(r"\S")
 _UNITS = r"(?:[ \t]?(?:°|\\?%|[€£¥]))?(?:[ \t]+[^\W\d_]+){0,3}"
 _BOLD = re.compile(r"(\*\*|__)(?=\S)([^*\n]{1,200}?)[.!]?\1[ \t.!]*$")
@@ -97,12 +108,11 @@ def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
         text = answer_in(found)
         if text:
             return Extracted(text, rule)
-    end = response[max(0, len(whole) - _CONCLUSION_LENGTH) :]
-    found = _last(_LABEL, response) or _last(_CONCLUSION, end) or _last(_OTHER_CONCLUSION, end)
-    text = answer_in(found)
+    end = max(0, len(whole) - _CONCLUSION_LENGTH)
+    text = _stated(response, end)
     if text:
         return Extracted(text, "stated")
-    text = _closing(end) if response == whole else ""
+    text = _closing(response[end:]) if response == whole else ""
     if text:
         return Extracted(text, "closing")
     if fallback == "last":
@@ -148,11 +158,9 @@ def _before_a_cut_off_box(response: str) -> str:
     One that is open though the text goes on after it was not cut off: "I write no \\boxed{ yet."
     """
     _, cut = _boxes(response)
-    return (
-        response
-        if cut is None or _GOES_ON.search(response, cut)
-        else response[:cut].rstrip(" \t$\\([")
-    )
+    if cut is None or _GOES_ON.search(response.rstrip(), cut):
+        return response
+    return response[:cut].rstrip(" \t$\\([")
 
 
 def _without_boxes(text: str) -> str:
@@ -166,6 +174,45 @@ def _last(pattern: re.Pattern[str], text: str) -> str:
         if any(group and group.strip(" \t*_.") for group in found):
             groups = found
     return next((group.strip() for group in groups if group), "")
+
+
+def _stated(response: str, end: int) -> str:
+    """What follows the last label, or `answer is` beyond `end`, that anything follows."""
+    heads = [
+        *_LABEL.finditer(response),
+        *_CONCLUSION.finditer(response, end),
+        *_OTHER_CONCLUSION.finditer(response, end),
+    ]
+    judgement = ""  # "... so the answer is correct." may refer to "Answer: 12" above
+    for head in sorted(heads, key=re.Match.end, reverse=True):
+        found = _STATEMENT.match(response, head.end())
+        if found and found[1].strip(" \t*_."):
+            text = _in_block(response, found.start(1))
+            text = answer_in(found[1]) if text is None else text
+            if text and (head.re is _LABEL or not _JUDGEMENT.fullmatch(found[1])):
+                return text
+            judgement = judgement or text
+    return judgement
+
+
+def _in_block(response: str, start: int) -> str | None:
+    """What is in the display math or code fence that begins there; None if none does.
+
+    Empty if the response's end cuts it off.
+    """
+    opened = _OPENS_BLOCK.match(response, start)
+    if opened is None:
+        return None
+    mark = opened.group()
+    closing = _CLOSES_BLOCK.get(mark) or ("```" if "`" in mark else mark.replace("begin", "end"))
+    end = response.find(closing, opened.end(), opened.end() + _LONGEST_STATEMENT)
+    if end < 0:
+        return ""
+    rows = _ROWS.search(response, start, end + len(closing))
+    content = rows[2].rstrip("\\ \n").rpartition(r"\\")[2] if rows else response[opened.end() : end]
+    if rows:  # "&= 12" continues "x &= 3 + 9"
+        content = content.replace("&", "").strip().removeprefix("=")
+    return " ".join(content.split())
 
 
 def _last_tag(response: str) -> str:

@@ -3,7 +3,8 @@
 From a sentence the last formula is taken, or else the last number. Where it says of some of them
 "is ...", "equals ...", "= ..." or begins with one, the last of those is taken, and of those only
 what comes before "because", "after", "if" and the like: 45 in "45 miles after 4 hours", 8 in
-"12 - 4, which is 8 because ...". What ", not" or ", rather than" begins after it is left out.
+"12 - 4, which is 8 because ...". What ", not", "(not" or ", rather than" begins after it is left
+out, and so is "approximately" before it. A word with a reason is taken alone: "A because ...".
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ NUMBER = (
     r"|[-−+]?\.\d+)"
 )
 _NUMBER = re.compile(NUMBER, re.IGNORECASE)
+_ADVERB = r"(?:about|around|approximately|exactly|only|just|equal to|therefore|thus)"
 _SAYS_SO = re.compile(
     r"(?:^|[=≈:：是为為は]|\b(?:is|are|was|were|equals?|gives?|makes?|total of|es|est|ist|beträgt"
     r"|é|è|равно|равен|равна))[ \t*_$]*"
-    r"(?:(?:about|around|approximately|exactly|only|just|equal to|therefore|thus)[ \t*_]+)?$",
+    rf"(?:{_ADVERB}[ \t*_]+)?$",
     re.IGNORECASE,
 )
+_BEGINS_WITH_ADVERB = re.compile(rf"^{_ADVERB}[ \t*_]+", re.IGNORECASE)
 _GOES_ON = re.compile(
     r"(?:[ \t_]|\*\*)*+(?:[-−+*/×·÷^=<>≈]|\\(?![%)\]])|,[ \t]*[$\d]|\d"
     r"|(?:minus|plus|times|divided|multiplied|of|out of|to|and|or|percent of|x)\b"
@@ -44,6 +47,9 @@ _GOES_ON = re.compile(
 )
 _REASON = re.compile(r"\b(?:because|since|when|if|after|given|where|as)\b", re.IGNORECASE)
 _CONTRAST = re.compile(r",[ \t]*(?:and[ \t]+)?(?:not|rather than|instead of)\b.*", re.IGNORECASE)
+_ASIDE = re.compile(r"(?<=[ \t])\((?:not|rather than|instead of)\b.*", re.IGNORECASE)
+_WORD_AND_REASON = re.compile(r"([^\s,]+),?[ \t]+(?:because|since)\b.*", re.IGNORECASE | re.DOTALL)
+_CHOICE = re.compile(r"\([A-J]\)[ \t]+(?=\S)|[A-J][).][ \t]+(?=\S)")
 _BEFORE = 30
 """Characters before a number in which the verb is looked for."""
 
@@ -56,12 +62,23 @@ class _Found(NamedTuple):
 
 def answer_in(statement: str) -> str:
     """The answer in what was stated: all of it, or the formula or number of a sentence."""
-    statement = statement.strip().strip("*_ \t").rstrip(".,;。，；")
+    statement = statement.strip().strip("*_` \t").rstrip(".,;。，；")
+    statement = _ASIDE.sub("", _BEGINS_WITH_ADVERB.sub("", statement)).rstrip()
+    reason = _WORD_AND_REASON.fullmatch(statement)
+    statement = reason[1] if reason else statement
+    mark = _CHOICE.match(statement)
+    if mark:  # both count: "(C) 12" of "(C) $12$ because ..."
+        return mark.group() + _said_in(statement[mark.end() :])
+    return _said_in(statement)
+
+
+def _said_in(statement: str) -> str:
+    """All of a statement, or the formula or number of a sentence."""
     said = _CONTRAST.sub("", statement)
     found = (_formulas(said) or _numbers(said)) if is_sentence(said) else []
     if found:
         return _most_likely(said, found).text
-    return (said if _NUMBER.fullmatch(said) else statement).strip("*_ \t")
+    return (said if _NUMBER.fullmatch(said) else statement).strip("*_` \t")
 
 
 def last_number(text: str) -> str:

@@ -8,6 +8,7 @@ ways ("what percentage...").
 from __future__ import annotations
 
 import re
+import unicodedata
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -23,6 +24,20 @@ _NOISE = re.compile(r"(\\\\)|\\(?:left|right|displaystyle|quad|qquad)(?![a-zA-Z]
 _FONT = re.compile(
     r"\\(?:bf|it|rm|tiny|small|normalsize|large|Large|LARGE|huge|Huge|boldsymbol|bm)(?![a-zA-Z])"
 )
+_SIGNS = str.maketrans(
+    {"−": "-", "–": "-", "÷": "/", "℃": "°C"}
+    | {
+        sign: rf"\{name} "
+        for sign, name in {
+            **{"∞": "infty", "π": "pi", "θ": "theta", "·": "cdot", "⋅": "cdot", "×": "times"},
+            **{"≤": "le", "≥": "ge", "≠": "ne", "∪": "cup", "∩": "cap", "∈": "in"},
+            **{"∅": "emptyset", "ℝ": "mathbb{R}", "ℤ": "mathbb{Z}"},
+        }.items()
+    }
+)
+_VULGAR = re.compile("[¼-¾⅐-⅞]")
+_RAISED = re.compile("[⁰¹²³⁴-⁹⁻]+")
+_ROOT = re.compile(r"√\s*(?:\{([^{}]*)\}|\(([^()]*)\)|(\d+(?:\.\d+)?|\\?[a-zA-Z]+))")
 _ABOUT = re.compile(r"^(?:\\approx(?![a-z])|≈)\s*")
 _WHOLE_TEXT = re.compile(r"\\(?:text|mathrm|textbf|textrm|mbox|mathbf|textit)\s*\{([^{}]*)\}")
 _GROUPED = re.compile(r"(?<![\d.,])(\d{1,3})((?:(?:\{,\}|,\\!|\\,|\\!)\s?\d{3})+)(?!\d)")
@@ -35,9 +50,12 @@ _LETTER = r"[a-zA-Z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0400-\u04ff]"
 _UNIT = re.compile(
     r"\s*(?:\\(?:text|mathrm|textbf|textrm|mbox|rm)\s*\{(?P<worded>[^{}]*)\}"
     r"(?:\s*\^\s*\{?-?\d\}?)?"
-    r"|\^?\s*\{?\\circ\}?|°|\^\s*\{(?:\s*\\prime)+\s*\}|'{1,2}"
+    r"|\\frac\s*\{\s*\\(?:text|mathrm)\s*\{[^{}]*\}\s*\}\s*"
+    r"\{\s*\\(?:text|mathrm)\s*\{[^{}]*\}(?:\s*\^\s*\{?\d\}?)?\s*\}"
+    r"|(?:\^?\s*\{?\\circ\}?|°)\s*[CFK]?|\^\s*\{(?:\s*\\prime)+\s*\}|'{1,2}"
     r"|\^\s*\{?\s*\\(?:text|mathrm|textrm)\s*\{\s*(?:st|nd|rd|th)\s*\}\s*\}?|(?:st|nd|rd|th)\b"
     r"|(?:(?<=[\d\s.])(?:[cmkn]m|[km]?g|[mn]?s|ft|mi|in|hr|h|k?W|[kMG]?eV|[kMG]?Hz|[kM]?Pa|k?J|k?N|m(?=/s))"
+    r"|(?<=\s)(?:m?L|m(?=\s*\^))"
     rf"|(?<=\s)(?P<bare>{_LETTER}{{3,}}(?: {_LETTER}{{2,}})*)|(?<=[\d\s.])(?P<east>{CJK}+))"
     r"(?:/[a-z]{1,3})?(?:\s*\^\s*\{?-?\d\}?)?)$"
 )
@@ -52,16 +70,19 @@ _SCALE = re.compile(
     re.IGNORECASE,
 )
 _NO_UNIT = re.compile(r"\b(?:and|or|y|et|und|oder|и|или)\b|[<>=和或与與及]", re.IGNORECASE)
-_TEXT = re.compile(
-    r"\\(?:text|mathrm|textbf|textrm|mbox|mathbf|textit|operatorname)\s*\{([^{}]*)\}"
-)
+TEXT = re.compile(r"\\(?:text|mathrm|textbf|textrm|mbox|mathbf|textit|operatorname)\s*\{([^{}]*)\}")
+"""Text within a formula."""
 _PERCENT = re.compile(r"\s*(?:\\?%|\bper ?cent(?:age)?\b)\s*")
 _DECIMAL = r"(?:\d+\.?\d*|\.\d+)"
 _NUMBER = re.compile(
-    rf"(?P<sign>[-+]?)(?:(?P<mantissa>{_DECIMAL})(?:[eE](?P<exponent>[-+]?\d+))?"
+    rf"(?P<sign>[-+]?)(?:(?P<mantissa>{_DECIMAL})"
+    rf"(?:[eE](?P<exponent>[-+]?\d+)|\\(?:overline|bar)\{{?(?P<repeating>\d+)\}}?)?"
     rf"|(?:(?P<factor>{_DECIMAL})(?:\\times|\\cdot|\*|×|x))?10\^\{{?(?P<power>[-+]?\d+)\}}?"
     rf"|(?P<whole>\d*)\\frac\{{?(?P<top>[-+]?{_DECIMAL}|\d)\}}?\{{?(?P<bottom>{_DECIMAL})\}}?"
     rf"|(?P<over>{_DECIMAL})/(?P<under>{_DECIMAL}))"
+)
+_IN_BASE = re.compile(
+    r"-?\(?(?:[\d.][\dA-Z. ]*|\\(?:text|mathrm)\{[\dA-Z.]+\})\)?\s*_\s*\{?\s*(\d{1,4})\s*\}?"
 )
 _MIXED = re.compile(r"([-+]?) ?(\d+) (\d+) ?/ ?(\d+)")
 _TWO_NUMBERS = re.compile(r"\d [\d.]")
@@ -82,7 +103,7 @@ def tidy(answer: str, *, thousands: bool = True) -> str:
     With `thousands`, `54,108` is taken for one number and not for a list of two. Within brackets it
     never is: `(2,251,252)` has three coordinates.
     """
-    text = _FONT.sub(" ", answer.replace("−", "-").replace("–", "-"))
+    text = _FONT.sub(" ", in_latex(answer))
     changed = True
     while changed:
         before = text
@@ -108,8 +129,23 @@ def tidy(answer: str, *, thousands: bool = True) -> str:
     text = (
         text.replace(r"\dfrac", r"\frac").replace(r"\tfrac", r"\frac").replace(r"\cfrac", r"\frac")
     )
+    text = text.replace(r"\langle", "(").replace(r"\rangle", ")")
     text = _NOISE.sub(lambda match: match.group(1) or " ", text)
     return " ".join(text.split())
+
+
+def in_latex(answer: str) -> str:
+    r"""The answer with Unicode's mathematical signs in LaTeX: `2√3 x²` as `2\sqrt{3} x^{2}`."""
+    text = answer.translate(_SIGNS)
+    if text.isascii():
+        return text
+    text = _VULGAR.sub(lambda m: r"\frac{{{}}}{{{}}}".format(*_plain(m[0]).split("⁄")), text)
+    text = _RAISED.sub(lambda m: f"^{{{_plain(m[0])}}}", text)
+    return _ROOT.sub(lambda m: rf"\sqrt{{{m[1] or m[2] or m[3]}}}", text)
+
+
+def _plain(signs: str) -> str:
+    return unicodedata.normalize("NFKC", signs).replace("−", "-")
 
 
 def _joined(match: re.Match[str]) -> str:
@@ -129,16 +165,21 @@ def braces_match(text: str) -> bool:
 
 def plain(answer: str) -> str:
     """`tidy` as plain lower-case text without spaces or markup, for answers in words."""
-    text = _TEXT.sub(r"\1", tidy(answer))
+    text = TEXT.sub(r"\1", tidy(answer))
     return re.sub(r"[\s\\$*_{}]|(?:^|\s)the\s", "", text).casefold()
 
 
 def words(answer: str) -> str | None:
     r"""The words of an answer that is nothing but words (`\text{Evelyn}`, `east`), or None."""
-    text = _TEXT.sub(r" \1 ", tidy(answer)).strip(" *_()")
+    text = TEXT.sub(r" \1 ", tidy(answer)).strip(" *_()")
     if re.fullmatch(r"[^\W\d_]+(?:[\s'-]+[^\W\d_]+)*", text) and len(text) > 1:
         return " ".join(text.casefold().split())
     return None
+
+
+def is_product(words: str) -> bool:
+    r"""Whether words may be variables and their products: `AB`, `p - q`, but not `\text{no}`."""
+    return not TEXT.search(words) and not re.search(r"[^\W\d_]{3}", words)
 
 
 def number(answer: str) -> Number | None:
@@ -172,6 +213,12 @@ def _written(text: str) -> re.Match[str] | None:
     if mixed:
         text = r"{}{}\frac{{{}}}{{{}}}".format(*mixed.groups())
     return None if _TWO_NUMBERS.search(text) else _NUMBER.fullmatch(text.replace(" ", ""))
+
+
+def base(answer: str) -> int | None:
+    r"""The base that is written below a number (`4343_6`, `\text{A5}_{11}`), or None."""
+    written = _IN_BASE.fullmatch(tidy(answer))
+    return int(written[1]) if written else None
 
 
 def scale(answer: str) -> str:
@@ -208,6 +255,14 @@ def _value(parts: dict[str, str]) -> Fraction | None:
     if abs(exponent) > MAX_EXPONENT:
         return None
     scale = Fraction(10) ** exponent
+    if parts["repeating"]:  # 0.1\overline{6} is 0.1 + 6/90
+        whole, point, decimals = parts["mantissa"].partition(".")
+        period = Fraction(int(parts["repeating"]), 10 ** len(parts["repeating"]) - 1)
+        return (
+            sign * (Fraction(f"{whole}.{decimals}") + period / 10 ** len(decimals))
+            if point
+            else None
+        )
     if parts["mantissa"]:
         return sign * Fraction(parts["mantissa"]) * scale
     if parts["power"]:

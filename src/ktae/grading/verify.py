@@ -8,7 +8,8 @@ An answer that the response gives is compared with each accepted one, cheapest f
 2. both are written numbers: they agree or they do not (`ktae.grading.values.same_number`);
 3. dates, clock times and ratios as such, and not as quotients (`ktae.grading.notation`);
 4. the same expression (`ktae.grading.expressions`), also without names: `x = 5` is `5`;
-5. lists without brackets, in any order, element by element.
+5. the same choice, or the same value beside its letter (`ktae.grading.choices`);
+6. lists without brackets, in any order, element by element.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ import re
 from collections.abc import Sequence
 
 from ktae.grading import expressions, notation, values
+from ktae.grading.choices import choice
 from ktae.grading.extraction import Extracted, Fallback, extract
 from ktae.grading.verdict import Outcome, Verdict
 
 _NAME = r"\\?[A-Za-z]\w*(?:_\{[^{}]*\})?(?:\([A-Za-z]\w*\))?"
 _ASSIGNMENT = re.compile(rf"^\s*{_NAME}\s*=(?!=)\s*")
+_TUPLE_NAME = re.compile(r"^\([\w\\, ]+\)\s*=\s*(?=\()")
+_OR = re.compile(r"\bor\b")
 _AND = re.compile(r"\s*,?\s*\\text\s*\{\s*(?:and|or)\s*\}\s*|\s*,?\s+(?:and|or)\s+")
 
 
@@ -82,9 +86,15 @@ def agree(answer: str, given: str) -> str:
         given_parts = elements(given, thousands=False)
     elif len(given_parts) > 1 >= len(parts):
         parts = elements(answer, thousands=False)
+    in_order = _in_order(answer, given)
+    if in_order:
+        return "same elements" if all(map(agree, *in_order)) else ""
     if len(parts) > 1 and len(given_parts) > 1:
         return "same elements" if _agree_in_some_order(parts, given_parts) else ""
-    how = _agree_as_one(answer, given)
+    many, whole = (parts, given) if len(parts) > 1 else (given_parts, answer)
+    if len(many) > 1 and _OR.search(f"{answer} {given}") and expressions.is_union(many, whole):
+        return "same expression"
+    how = _agree_as_one(answer, given) or _agree_as_choice(answer, given)
     if how:
         return how
     bare, given_bare = (_ASSIGNMENT.sub("", values.tidy(text)) for text in (answer, given))
@@ -126,14 +136,69 @@ def _agree_as_one(answer: str, given: str) -> str:
     as_written = notation.agree(answer, given)
     if as_written is not None:
         return "same date, time or ratio" if as_written else ""
-    in_words = values.words(answer)
-    if in_words and (
-        in_words == values.words(given) or values.plain(answer) == values.plain(given)
-    ):
-        return "same words"
-    if values.scale(answer) or values.scale(given):  # math-verify reads over `\text{ million}`
-        return "same words" if values.plain(answer) == values.plain(given) else ""
+    same_words = _same_words(answer, given)
+    if same_words is not None:
+        return "same words" if same_words else ""
+    bases = {values.base(answer), values.base(given)} - {None}
+    if len(bases) > 1:  # math-verify reads over them
+        return ""
     return "same expression" if expressions.agree(answer, given) else ""
+
+
+def _agree_as_choice(answer: str, given: str) -> str:
+    """The response may give a choice, its value or both; what is accepted decides which counts."""
+    expected, got = choice(answer), choice(given)
+    if got is None:
+        return ""
+    if expected and expected.letter == got.letter and not (expected.value and got.value):
+        return "same choice"
+    return agree(answer, got.value) if got.value else ""
+
+
+def _same_words(answer: str, given: str) -> bool | None:
+    r"""Whether two answers in words are the same; None if words do not decide.
+
+    math-verify takes the letters of a word for factors, in any order, and reads over
+    `\text{ million}`.
+    """
+    a, b = values.words(answer), values.words(given)
+    if a and (a == b or values.plain(answer) == values.plain(given)):
+        return True
+    if a and b and not (values.is_product(answer) and values.is_product(given)):
+        return False
+    if values.scale(answer) or values.scale(given):
+        return values.plain(answer) == values.plain(given)
+    return None
+
+
+def _in_order(answer: str, given: str) -> tuple[list[str], list[str]] | None:
+    """The values of both, where all of one side have different names and none of the other has.
+
+    There the order counts: `x = 1, y = 2` is `(1, 2)` and not `(2, 1)`. Names that differ in their
+    indices alone (`x_1`, `x_2`) are those of solutions, in any order.
+    """
+    both = [_coordinates(answer), _coordinates(given)]
+    if len(both[0]) != len(both[1]) or len(both[0]) < 2:
+        return None
+    names = [{_name(part) for part in parts} for parts in both]
+    if {""} not in names or not any(len(some - {""}) == len(both[0]) for some in names):
+        return None
+    bare, given_bare = ([_ASSIGNMENT.sub("", part) for part in parts] for parts in both)
+    return bare, given_bare
+
+
+def _name(element: str) -> str:
+    """The name that an element has, without its index; empty if it has none."""
+    name = _ASSIGNMENT.match(element)
+    return name.group().partition("_")[0].strip("= ") if name else ""
+
+
+def _coordinates(text: str) -> list[str]:
+    """The elements of a list or tuple, whose name (`(x, y) = `) is left out."""
+    text = _TUPLE_NAME.sub("", values.tidy(text, thousands=False))
+    if text.startswith("(") and text.endswith(")") and len(elements(text)) == 1:
+        text = text[1:-1]
+    return elements(text, thousands=False)
 
 
 def _agree_in_some_order(parts: list[str], given_parts: list[str]) -> bool:
