@@ -231,6 +231,43 @@ def test_steps_and_shards_of_a_run_share_labels(names, labels, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("names", "labels", "noted"),
+    [
+        ("grpo dapo", "grpo.jsonl:7 dapo.jsonl:7", "several runs"),
+        ("aime24 aime25", "aime24.jsonl:7 aime25.jsonl:7", "several runs"),
+        ("rank_0 rank_1", "7 7", "rank_0.jsonl, rank_1.jsonl: one run"),
+        ("rank0 rank1", "7 7", "one run"),
+        ("part-00000-of-00002 part-00001-of-00002", "7 7", "one run"),
+        ("a_0 a_1 b_0 b_1", "a_*.jsonl:7 a_*.jsonl:7 b_*.jsonl:7 b_*.jsonl:7", "several runs"),
+    ],
+)
+@pytest.mark.parametrize("by_folder", [True, False])
+def test_files_of_one_run_differ_in_a_number_however_they_are_given(
+    names, labels, noted, by_folder, tmp_path, monkeypatch
+):
+    """All hold the same groups of the same step: the ranks of one run, or runs side by side."""
+    monkeypatch.chdir(tmp_path)
+    files = [write_lines(tmp_path / f"{name}.jsonl", *[ROLLOUT | {"group": 7, "step": 1}] * 2)
+             for name in names.split()]  # fmt: skip
+    found = Tolerance()
+    given = [tmp_path] if by_folder else [file.relative_to(tmp_path) for file in files]
+    groups = readers.read(given, tolerance=found)["group"].to_pylist()
+    assert sorted(groups[::2]) == sorted(labels.split())
+    assert noted in "".join(found.files_of_runs())
+
+
+def test_what_two_files_do_not_have_in_common_needs_no_word(tmp_path):
+    for step in (1, 2):
+        write_lines(tmp_path / f"{step}.jsonl", *[ROLLOUT | {"step": step}] * 2)
+    for name, step in (("x", 3), ("y", 4)):
+        write_lines(tmp_path / f"{name}.jsonl", *[ROLLOUT | {"step": step}] * 2)
+    found = Tolerance()
+    labels = readers.read([tmp_path], tolerance=found)["group"].to_pylist()[::2]
+    assert labels == ["*.jsonl:g", "*.jsonl:g", "x.jsonl:g", "y.jsonl:g"]
+    assert found.files_of_runs() == []
+
+
+@pytest.mark.parametrize(
     ("line", "message"),
     [
         ('{"group": 1, ', "broken JSON: .* at column"),

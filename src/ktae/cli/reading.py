@@ -117,6 +117,8 @@ def note_reading(found: Tolerance, n: int) -> None:
         note(found.read_as())
     if found.left_alone:
         note(found.files_left_alone())
+    for message in found.files_of_runs():
+        note(message)
     if found.models:
         how = "are pooled; --by-model tells them" if found.pooled else "are told"
         other = "" if found.pooled else ": a group is a problem of one; --pool-models pools them"
