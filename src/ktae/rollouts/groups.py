@@ -72,13 +72,22 @@ def ids_of(rollouts: Any, tokenizer: Any) -> list[np.ndarray]:
         )
     if not missing:
         return list(Lists(rollouts["token_ids"]))
-    ids: list[np.ndarray] = []
-    for batch in rollouts.select(["token_ids", "response"]).to_batches(ROWS_PER_BATCH):
-        given = batch.column("token_ids")
-        texts = batch.column("response").filter(pc.is_null(given)).to_pylist()
-        made = iter(tokenize(tokenizer, texts))
-        ids += [x.values.to_numpy() if x.is_valid else next(made) for x in given]
-    return ids
+    batches = rollouts.select(["token_ids", "response"]).to_batches(ROWS_PER_BATCH)
+    return [ids for batch in batches for ids in filled_ids(batch, tokenizer)]
+
+
+def filled_ids(batch: Any, tokenizer: Any, *, named: str | None = None) -> list[np.ndarray]:
+    """The token ids of a batch with `token_ids` and `response`, made where they are null.
+
+    Args:
+        batch: a record batch.
+        tokenizer: makes them from the response.
+        named: what errors call it.
+    """
+    given = batch.column("token_ids")
+    texts = batch.column("response").filter(pc.is_null(given)).to_pylist()
+    made = iter(tokenize(tokenizer, texts, named=named))
+    return [x.values.to_numpy() if x.is_valid else next(made) for x in given]
 
 
 class Lists:
