@@ -190,8 +190,12 @@ def _warn(scores: Scores, estimator: Estimator, tokenizer: object) -> None:
     single = sum(group.rollouts == 1 for group in groups)
     if single:
         _warning(f"{single:,} of {len(groups):,} groups have one rollout; its credit is 0")
-    if estimator.score_range is None and not any(group.mixed for group in groups):
-        _warning("no group has both correct and incorrect rollouts, so all credit is 0")
+    if not any(group.mixed for group in groups):
+        found = "no group has both correct and incorrect rollouts"
+        if estimator.score_range is None:
+            _warning(f"{found}, so all credit is 0")
+        else:
+            note(f"{found}: no table compares verdicts; credit by graded rewards is in the file")
     if tokenizer and scores.tokens["token"].null_count:
         _warning(f"{tokenizer} does not know all token ids: did it make them?")
 
