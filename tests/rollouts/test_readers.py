@@ -10,6 +10,7 @@ import pytest
 from ktae import InputError
 from ktae.evaluation.labels import label_of
 from ktae.rollouts import readers, record
+from ktae.rollouts.schemas.nested import parse_fields
 from ktae.rollouts.tolerance import Tolerance
 
 ROLLOUT = {"group": "g", "response": "it is 2", "reward": 1}
@@ -164,6 +165,16 @@ def test_a_group_may_be_a_whole_decimal(tmp_path):
     pq.write_table(pa.table(columns | {"group": [Decimal("7.5"), Decimal("8")]}), path)
     with pytest.raises(InputError, match=r'row 1: group is Decimal "7.5"; expected text'):
         readers.read([path])
+
+
+def test_log_probs_and_entropies_by_other_names(tmp_path):
+    path = write_lines(tmp_path / "r.jsonl", ROLLOUT | {"lp": [-0.5, -1], "of": {"h": [0, 2]}})
+    fields = {"log_probs": "lp", "entropy": "of.h"}
+    assert parse_fields([f"{name}={path}" for name, path in fields.items()]) == fields
+    (row,) = read_rows(path, fields=fields)
+    assert json.loads(row["extra"]) == {"log_probs": [-0.5, -1], "entropy": [0, 2]} | {
+        "lp": [-0.5, -1], "of": {"h": [0, 2]}
+    }  # fmt: skip
 
 
 def test_a_group_does_not_span_files(tmp_path):
