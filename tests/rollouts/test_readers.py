@@ -177,6 +177,19 @@ def test_log_probs_and_entropies_by_other_names(tmp_path):
     }  # fmt: skip
 
 
+def test_a_reward_that_is_taken_by_its_name_is_noted(tmp_path):
+    row = {"step": 1, "prompt": "p", "completion": "c", "advantage": 0, "accuracy_reward": 1}
+    for more, asked, noted in (
+        ({"format_reward": 0}, None, ["accuracy_reward"]),
+        ({"format_reward": 0}, "accuracy_reward", []),
+        ({}, None, []),
+    ):
+        path = write_lines(tmp_path / "r.jsonl", *[row | more] * 2)
+        found = Tolerance()
+        assert readers.read([path], correctness=asked, tolerance=found)["reward"][0].as_py() == 1
+        assert list(found.taken) == noted
+
+
 def test_a_group_does_not_span_files(tmp_path):
     one = write_lines(tmp_path / "one.jsonl", ROLLOUT, ROLLOUT)
     two = write_lines(tmp_path / "two.jsonl", ROLLOUT)

@@ -115,6 +115,8 @@ def note_reading(found: Tolerance, n: int) -> None:
     """
     if found.schemas:
         note(found.read_as())
+    for name in found.taken:
+        note(f"of several rewards {name!r} says what is correct (--correctness takes another)")
     if found.left_alone:
         note(found.files_left_alone())
     for message in found.files_of_runs():

@@ -191,6 +191,8 @@ def plain_rows(
             yield plain, where, schema or PLAIN
     if found and not source.chose:
         _require_no_choice(path, options)
+    if source.took is not None and "reward" not in options.fields:
+        tolerance.taken[source.took] += 1
     tolerance.repeated += source.skipped
     if "group" not in options.fields:
         tolerance.split += source.split

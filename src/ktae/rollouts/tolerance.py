@@ -48,6 +48,8 @@ class Tolerance:
     """The error of the first row that is in no known form, with options that would read it."""
     schemas: Counter[str] = dataclasses.field(default_factory=Counter)
     """How many files were read as what, such as "verl's rollout dump"; none for plain rollouts."""
+    taken: Counter[str] = dataclasses.field(default_factory=Counter)
+    """Of several rewards the one that was taken, by its name, and in how many files."""
     empty: list[str] = dataclasses.field(default_factory=list)
     """The places of rows with an empty list of rollouts: a problem without any."""
     models: int = 0
