@@ -298,9 +298,17 @@ def test_what_two_files_do_not_have_in_common_needs_no_word(tmp_path):
         ("[" * 100_000, "line 3: nested too deeply$"),
         ("[" * 101 + "]" * 101, "lists and objects in each other, more than 100 deep"),
         ("[1, 2]", r"\[1, 2\]; expected an object with group, response, reward"),
-        ({"response": "a", "reward": 1}, "no field 'group'; its fields are 'response', 'reward'$"),
+        (
+            {"response": "a", "reward": 1},
+            "no field 'group'; its fields are 'response', 'reward'; "
+            "expected group or prompt, or --field group=NAME",
+        ),
         ({"group": 1, "reward": 1}, "no field 'response'"),
-        ({"group": 1, "response": "a"}, "no field 'reward'"),
+        (
+            {"group": 1, "response": "a"},
+            "no field 'reward'; its fields are 'group', 'response'; "
+            "expected reward or correct, or --field reward=NAME",
+        ),
         (ROLLOUT | {"group": None}, "group is null; expected text or an integer"),
         (ROLLOUT | {"group": 1.5}, "group is 1.5; expected text or an integer"),
         (ROLLOUT | {"response": None}, "response is null; expected text"),
