@@ -295,6 +295,7 @@ def test_what_two_files_do_not_have_in_common_needs_no_word(tmp_path):
     ("line", "message"),
     [
         ('{"group": 1, ', "broken JSON: .* at column"),
+        ('{"group": "a', "broken JSON: Unterminated string starting at column 11$"),
         ("[" * 100_000, "line 3: nested too deeply$"),
         ("[" * 101 + "]" * 101, "lists and objects in each other, more than 100 deep"),
         ("[1, 2]", r"\[1, 2\]; expected an object with group, response, reward"),
