@@ -98,7 +98,7 @@ def test_graders_disagree(command: Run, tmp_path: Path) -> None:
     assert cells(counts.split("accuracy")[0], "ktae-last") == ["3", "0", "0", "1"]
     assert cells(counts.split("accuracy")[0], "strict-boxed") == ["1", "1", "2", "0"]
     assert cells(pairs, "ktae-last") == ["1", "-", "3", "2"]
-    assert "1 outputs on which the file's reward and our verdict differ" in result.out
+    assert "1 output on which the file's reward and our verdict differ" in result.out
     assert "own/3: 0 in the file, ours undecided (the accepted answer does not parse" in result.out
 
 

@@ -142,6 +142,17 @@ def test_a_group_may_be_named_by_its_prompt(run, tmp_path):
     assert none.status == 2 and "('what is 0+1?')" in none.err
 
 
+def test_groups_without_both_verdicts_are_said(run, tmp_path):
+    rows = [{"group": "g", "response": f"it is {i}", "reward": 1} for i in (0, 1)]
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for command in ("score", "report"):
+        assert "so all credit is 0" in run(command, "all.jsonl").err
+    assert "2 rollouts, 1 group (" in run("score", "all.jsonl").out
+    (tmp_path / "mixed.jsonl").write_text("".join(
+        json.dumps(row | {"reward": i}) + "\n" for i, row in enumerate(rows)))  # fmt: skip
+    assert "all credit is 0" not in run("report", "mixed.jsonl").err
+
+
 @pytest.fixture
 def run_folder(tmp_path):
     """A run that was trained with `calibrated`, of which a page shows the z of single tokens."""

@@ -155,6 +155,15 @@ def note(text: str) -> None:
     typer.echo(f"ktae: {printable(text)}", err=True)
 
 
+def note_unmixed(estimator: Estimator) -> None:
+    """Say on stderr that no group has both verdicts, and what that means for credit."""
+    found = "no group has both correct and incorrect rollouts"
+    if estimator.score_range is None:
+        note(f"warning: {found}, so all credit is 0")
+    else:
+        note(f"{found}: no table compares verdicts; credit by graded rewards is in the file")
+
+
 def note_single_tokens(estimator: Estimator) -> None:
     """Say on stderr that a table of single tokens does not show the whole of the estimator."""
     shown = estimator.in_tables()

@@ -41,6 +41,14 @@ def group_codes(rollouts: Any) -> tuple[np.ndarray, np.ndarray]:
     return rank[code_b], first[by_appearance]
 
 
+def has_mixed(rollouts: Any) -> bool:
+    """Whether a group has both a correct and an incorrect rollout."""
+    codes_b, first_g = group_codes(rollouts)
+    correct_b = rollouts["correct"].to_numpy()
+    kinds = [np.bincount(codes_b[correct_b == x], minlength=len(first_g)) > 0 for x in (0, 1)]
+    return bool((kinds[0] & kinds[1]).any())
+
+
 def evidence(rollouts: Any, estimator: Estimator) -> np.ndarray:
     """(B,) what the estimator gets for `correct`: the verdicts, or the rewards of those rollouts
     that have one if it is graded. NaN is unknown.
