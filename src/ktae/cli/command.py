@@ -63,7 +63,11 @@ class Command(TyperCommand):
                 self._require_input(args, file)
         own = {name for param in self.params for name in param.opts}
         _answer(RENAMED_OPTIONS, [x.partition("=")[0] for x in args], own, ctx.command_path)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as error:
+            error.ctx = error.ctx or ctx  # an option without its value knows no command
+            raise
 
     def _require_input(self, args: list[str], file: str) -> None:
         """Raise an InputError if a name after `--json` is meant as its file, and is no input."""
