@@ -51,6 +51,13 @@ def test_scores_by_hand(monkeypatch, n_samples, pass_at_8):
         assert score == pytest.approx(expected | {"temperature": score["temperature"]})
 
 
+def test_problems_of_another_task_are_not_the_demo_s():
+    recipe = load(ROOT / "recipes/demo/grpo.yaml", ["task=math", "data=data"])
+    measurement = temperatures.by_temperature(problems=4)
+    with pytest.raises(InputError, match="task is math; expected demo"):
+        next(measurement.scores(None, None, recipe, measurement.size))
+
+
 @pytest.mark.slow
 def test_measures_what_is_finished_and_no_model_twice(make_study):
     study = make_study()

@@ -76,6 +76,8 @@ def test_compare(command: Run, tmp_path: Path) -> None:
     assert (result.status, result.err) == (0, "")
     assert "own: new is better than old by 60.0 points (95 % interval " in result.out
     assert Path("forest.png").read_bytes().startswith(b"\x89PNG")
+    assert command("compare", a, b, "--plot", "forest.svg", "--workers", 1).status == 0
+    assert "<svg" in Path("forest.svg").read_text(encoding="utf-8")
     found = json.loads(command("compare", a, b, "--workers", 1, "--json", "-o", "c.json").out)
     assert found == json.loads(Path("c.json").read_text())
     (row,) = found["comparisons"]

@@ -39,6 +39,21 @@ def test_help_is_whole(words, monkeypatch):
         assert without_layout(text) in without_layout(shown.output)
 
 
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_arguments_are_in_capitals(words):
+    command = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
+    for argument in command.params:
+        if argument.param_type_name == "argument":
+            assert argument.metavar and argument.metavar.isupper(), argument.name
+
+
+def test_an_option_without_its_value_points_to_its_command(command):
+    assert command("show", "r.jsonl", "--group").err.endswith("(ktae show --help)\n")
+    assert "Missing argument 'B'" in command("compare", "a.jsonl").err
+
+
 def test_every_estimator_is_named():
     report = typer.main.get_command(app).commands["report"]
     text = next(help_of(option) for option in report.params if "--estimator" in option.opts)

@@ -129,6 +129,30 @@ def test_token_ids_without_text_are_numbers(run, tmp_path):
     assert run("show", "ids.jsonl").out.splitlines()[-2:] == ["+0.0000  ⟨7⟩", "-0.5000  ⟨0⟩"]
 
 
+def test_a_group_may_be_named_by_its_prompt(run, tmp_path):
+    """Without a label of its own it has a hash for one."""
+    rows = [{"prompt": p, "response": f"it is {r}", "reward": r}
+            for p in ("what is 0+1?", "what is 1+1?", "1?") for r in (0, 1)]  # fmt: skip
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for wanted, prompt in (("what is 1+1?", "what is 1+1?"), ("what is 0", "what is 0+1?")):
+        assert prompt in run("show", "p.jsonl", "--group", wanted).out.splitlines()
+    several = run("show", "p.jsonl", "--group", "what")
+    assert several.status == 2 and "begins the prompts of 2 groups" in several.err
+    none = run("show", "p.jsonl", "--group", "why")
+    assert none.status == 2 and "('what is 0+1?')" in none.err
+
+
+def test_groups_without_both_verdicts_are_said(run, tmp_path):
+    rows = [{"group": "g", "response": f"it is {i}", "reward": 1} for i in (0, 1)]
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for command in ("score", "report"):
+        assert "so all credit is 0" in run(command, "all.jsonl").err
+    assert "2 rollouts, 1 group (" in run("score", "all.jsonl").out
+    (tmp_path / "mixed.jsonl").write_text("".join(
+        json.dumps(row | {"reward": i}) + "\n" for i, row in enumerate(rows)))  # fmt: skip
+    assert "all credit is 0" not in run("report", "mixed.jsonl").err
+
+
 @pytest.fixture
 def run_folder(tmp_path):
     """A run that was trained with `calibrated`, of which a page shows the z of single tokens."""

@@ -34,7 +34,7 @@ def test_tokens_in_both_files_out(run, tmp_path):
     result = run("r.jsonl")
     assert (result.status, result.err) == (0, "")
     header, *_, last = result.out.splitlines()
-    assert header.startswith("4 rollouts, 1 groups (1 mixed, 0 all right, 0 all wrong), 10 tokens,")
+    assert header.startswith("4 rollouts, 1 group (1 mixed, 0 all right, 0 all wrong), 10 tokens,")
     assert last == "wrote scores.parquet and scores.tokens.parquet"
     scored = record.read_record(tmp_path / "scores.parquet")
     ids_bt, mask_bt = record.pad(scored["token_ids"].to_pylist())
@@ -160,6 +160,7 @@ def test_graded_rewards_need_no_mixed_group(run, tmp_path):
     write_lines(tmp_path / "r.jsonl", rows)
     result = run("r.jsonl", "--set", "graded_rewards=true")
     assert "all credit is 0" not in result.err
+    assert "no table compares verdicts; credit by graded rewards is in the file" in result.err
     assert any(any(credit) for credit in read_credit(tmp_path))
 
 
@@ -183,7 +184,7 @@ TEXT = '{"group": "g", "response": "a", "reward": 1}\n'
         (LINE + '{"response": "a", "reward": 1}\n', [], "r.jsonl, line 2: no field 'group'"),
         (LINE + '{"group": 1, "response": "a"}\n', [], "r.jsonl, line 2: no field 'reward'"),
         (LINE + TEXT.replace("1", '"good"'), [], 'r.jsonl, line 2: reward is "good"; expected'),
-        (LINE, [], "every group has one rollout (1 groups)"),
+        (LINE, [], "every group has one rollout (1 group)"),
         (LINE + TEXT, [], "1 of 2 rollouts have token_ids and no response"),
         (TEXT * 2, ["--tokenizer", "./nowhere"], "tokenizer path './nowhere' does not exist"),
         (TEXT * 2, ["--tokenizer", "."], "no tokenizer in ."),
@@ -305,7 +306,7 @@ def test_a_file_in_an_unknown_form_is_read_by_the_command_that_the_error_names(r
     assert command[:3] == ["ktae", "score", "r.jsonl"]
     result = run(*command[2:], "--field", "token_ids=ids")
     assert result.status == 0
-    assert result.out.startswith("4 rollouts, 1 groups (1 mixed")
+    assert result.out.startswith("4 rollouts, 1 group (1 mixed")
 
 
 def test_a_file_without_known_names_gets_a_command_to_fill_in(run, tmp_path):
@@ -331,7 +332,7 @@ def test_its_own_output_is_no_input_of_the_next_command(run, tmp_path):
     write_lines(tmp_path / "r.jsonl", GROUP)
     first = run(".")
     second = run(".")
-    assert second.out.startswith("4 rollouts, 1 groups") and first.status == second.status == 0
+    assert second.out.startswith("4 rollouts, 1 group") and first.status == second.status == 0
     assert "scores.parquet" in second.err
 
 
@@ -341,7 +342,7 @@ def test_models_are_told_apart_or_pooled(run, tmp_path):
     result = run("r.jsonl")
     assert "2 models are told apart" in result.err
     assert result.out.startswith("4 rollouts, 2 groups")
-    assert run("r.jsonl", "--pool-models").out.startswith("4 rollouts, 1 groups")
+    assert run("r.jsonl", "--pool-models").out.startswith("4 rollouts, 1 group")
 
 
 def test_a_folder_and_what_it_was_read_as(run, tmp_path):

@@ -338,3 +338,38 @@ def test_only_the_name_of_a_benchmark_splits_a_label(tmp_path: Path) -> None:
         ("gsm8k", "7", "gsm8k/7"),
         ("mine", "math500/a/1", "math500/a/1"),
     ]
+
+
+def write_answers(path: Path, *answers: str) -> None:
+    """A problem for each answer, labelled 0, 1, ..., with one output."""
+    path.parent.mkdir(exist_ok=True)
+    rows = [{"group": i, "response": "a", "answer": x} for i, x in enumerate(answers)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def test_each_file_of_a_folder_is_a_benchmark(tmp_path: Path) -> None:
+    """AIME's problems are labelled 0 to 29 in both years, with other answers."""
+    write_answers(tmp_path / "ev" / "aime24.jsonl", "1", "2")
+    write_answers(tmp_path / "ev" / "aime25.jsonl", "3", "4")
+    found = read(tmp_path / "ev")
+    expected = ["aime24/0", "aime24/1", "aime25/0", "aime25/1"]
+    assert [(x.group, x.sample) for x in found] == [(group, 0) for group in expected]
+    verdicts = [Verdict(Outcome.CORRECT)] * 4
+    record.write(to_record(found, verdicts, "m"), tmp_path / "outputs.parquet")
+    assert [x.group for x in read(tmp_path)] == expected
+
+
+def test_files_that_differ_in_a_number_alone_are_one_benchmark(tmp_path: Path) -> None:
+    for rank in range(2):
+        write_answers(tmp_path / "ev" / f"rank_{rank}.jsonl", "1", "2")
+    assert [(x.benchmark, x.group, x.sample) for x in read(tmp_path / "ev")] == [
+        ("ev", "0", 0), ("ev", "1", 0), ("ev", "0", 1), ("ev", "1", 1)
+    ]  # fmt: skip
+
+
+def test_a_problem_with_two_answers_is_refused(tmp_path: Path) -> None:
+    for rank, answer in enumerate(("1", "7")):
+        write_answers(tmp_path / "ev" / f"rank_{rank}.jsonl", answer)
+    message = r"rank_1.jsonl, line 1: problem 0 accepts '7', in an earlier row '1'; expected the"
+    with pytest.raises(InputError, match=message):
+        read(tmp_path / "ev")

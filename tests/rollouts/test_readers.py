@@ -10,6 +10,7 @@ import pytest
 from ktae import InputError
 from ktae.evaluation.labels import label_of
 from ktae.rollouts import readers, record
+from ktae.rollouts.schemas.nested import parse_fields
 from ktae.rollouts.tolerance import Tolerance
 
 ROLLOUT = {"group": "g", "response": "it is 2", "reward": 1}
@@ -166,6 +167,29 @@ def test_a_group_may_be_a_whole_decimal(tmp_path):
         readers.read([path])
 
 
+def test_log_probs_and_entropies_by_other_names(tmp_path):
+    path = write_lines(tmp_path / "r.jsonl", ROLLOUT | {"lp": [-0.5, -1], "of": {"h": [0, 2]}})
+    fields = {"log_probs": "lp", "entropy": "of.h"}
+    assert parse_fields([f"{name}={path}" for name, path in fields.items()]) == fields
+    (row,) = read_rows(path, fields=fields)
+    assert json.loads(row["extra"]) == {"log_probs": [-0.5, -1], "entropy": [0, 2]} | {
+        "lp": [-0.5, -1], "of": {"h": [0, 2]}
+    }  # fmt: skip
+
+
+def test_a_reward_that_is_taken_by_its_name_is_noted(tmp_path):
+    row = {"step": 1, "prompt": "p", "completion": "c", "advantage": 0, "accuracy_reward": 1}
+    for more, asked, noted in (
+        ({"format_reward": 0}, None, ["accuracy_reward"]),
+        ({"format_reward": 0}, "accuracy_reward", []),
+        ({}, None, []),
+    ):
+        path = write_lines(tmp_path / "r.jsonl", *[row | more] * 2)
+        found = Tolerance()
+        assert readers.read([path], correctness=asked, tolerance=found)["reward"][0].as_py() == 1
+        assert list(found.taken) == noted
+
+
 def test_a_group_does_not_span_files(tmp_path):
     one = write_lines(tmp_path / "one.jsonl", ROLLOUT, ROLLOUT)
     two = write_lines(tmp_path / "two.jsonl", ROLLOUT)
@@ -231,15 +255,61 @@ def test_steps_and_shards_of_a_run_share_labels(names, labels, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("names", "labels", "noted"),
+    [
+        ("grpo dapo", "grpo.jsonl:7 dapo.jsonl:7", "several runs"),
+        ("aime24 aime25", "aime24.jsonl:7 aime25.jsonl:7", "several runs"),
+        ("rank_0 rank_1", "7 7", "rank_0.jsonl, rank_1.jsonl: one run"),
+        ("rank0 rank1", "7 7", "one run"),
+        ("part-00000-of-00002 part-00001-of-00002", "7 7", "one run"),
+        ("a_0 a_1 b_0 b_1", "a_*.jsonl:7 a_*.jsonl:7 b_*.jsonl:7 b_*.jsonl:7", "several runs"),
+    ],
+)
+@pytest.mark.parametrize("by_folder", [True, False])
+def test_files_of_one_run_differ_in_a_number_however_they_are_given(
+    names, labels, noted, by_folder, tmp_path, monkeypatch
+):
+    """All hold the same groups of the same step: the ranks of one run, or runs side by side."""
+    monkeypatch.chdir(tmp_path)
+    files = [write_lines(tmp_path / f"{name}.jsonl", *[ROLLOUT | {"group": 7, "step": 1}] * 2)
+             for name in names.split()]  # fmt: skip
+    found = Tolerance()
+    given = [tmp_path] if by_folder else [file.relative_to(tmp_path) for file in files]
+    groups = readers.read(given, tolerance=found)["group"].to_pylist()
+    assert sorted(groups[::2]) == sorted(labels.split())
+    assert noted in "".join(found.files_of_runs())
+
+
+def test_what_two_files_do_not_have_in_common_needs_no_word(tmp_path):
+    for step in (1, 2):
+        write_lines(tmp_path / f"{step}.jsonl", *[ROLLOUT | {"step": step}] * 2)
+    for name, step in (("x", 3), ("y", 4)):
+        write_lines(tmp_path / f"{name}.jsonl", *[ROLLOUT | {"step": step}] * 2)
+    found = Tolerance()
+    labels = readers.read([tmp_path], tolerance=found)["group"].to_pylist()[::2]
+    assert labels == ["*.jsonl:g", "*.jsonl:g", "x.jsonl:g", "y.jsonl:g"]
+    assert found.files_of_runs() == []
+
+
+@pytest.mark.parametrize(
     ("line", "message"),
     [
         ('{"group": 1, ', "broken JSON: .* at column"),
+        ('{"group": "a', "broken JSON: Unterminated string starting at column 11$"),
         ("[" * 100_000, "line 3: nested too deeply$"),
         ("[" * 101 + "]" * 101, "lists and objects in each other, more than 100 deep"),
         ("[1, 2]", r"\[1, 2\]; expected an object with group, response, reward"),
-        ({"response": "a", "reward": 1}, "no field 'group'; its fields are 'response', 'reward'$"),
+        (
+            {"response": "a", "reward": 1},
+            "no field 'group'; its fields are 'response', 'reward'; "
+            "expected group or prompt, or --field group=NAME",
+        ),
         ({"group": 1, "reward": 1}, "no field 'response'"),
-        ({"group": 1, "response": "a"}, "no field 'reward'"),
+        (
+            {"group": 1, "response": "a"},
+            "no field 'reward'; its fields are 'group', 'response'; "
+            "expected reward or correct, or --field reward=NAME",
+        ),
         (ROLLOUT | {"group": None}, "group is null; expected text or an integer"),
         (ROLLOUT | {"group": 1.5}, "group is 1.5; expected text or an integer"),
         (ROLLOUT | {"response": None}, "response is null; expected text"),

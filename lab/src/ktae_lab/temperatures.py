@@ -45,6 +45,11 @@ def by_temperature(problems: int = PROBLEMS, samples: int = SAMPLES) -> Measurem
 def _scores(
     model: Any, tokenizer: Any, recipe: Recipe, size: Mapping[str, int]
 ) -> Iterator[Scores]:
+    if recipe.task != "demo":
+        raise InputError(
+            f"task is {recipe.task_source}; expected demo, whose problems are asked here; --best "
+            "measures other tasks, too"
+        )
     language, n_samples = language_named(recipe.demo.language), size["samples"]
     problems = [p for p in language.test_problems(size["problems"]) for _ in range(n_samples)]
     for temperature in TEMPERATURES:

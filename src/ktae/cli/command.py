@@ -66,7 +66,11 @@ class Command(TyperCommand):
         own = {name for param in self.params for name in param.opts}
         _answer(RENAMED_OPTIONS, [x.partition("=")[0] for x in args], own, ctx.command_path)
         self._require_once([x.partition("=")[0] for x in args])
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as error:
+            error.ctx = error.ctx or ctx  # an option without its value knows no command
+            raise
 
     def _require_once(self, given: list[str]) -> None:
         """Raise an InputError for an option of one value that is there twice: one would be lost."""

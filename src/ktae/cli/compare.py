@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 def compare(
     a: Annotated[
         Path,
-        typer.Argument(help="The first model's outputs: a folder of ktae eval, or a file of them."),
+        typer.Argument(
+            metavar="A", help="The first model's outputs: a folder of ktae eval, or a file of them."
+        ),
     ],
-    b: Annotated[Path, typer.Argument(help="The second model's outputs.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The second model's outputs.")],
     partial: Annotated[
         bool,
         typer.Option(

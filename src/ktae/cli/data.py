@@ -26,7 +26,8 @@ def prepare(
     source: Annotated[
         str,
         typer.Argument(
-            help="The problems: math12k, math-l3-5 or gsm8k from the hub, or a file of them."
+            metavar="SOURCE",
+            help="The problems: math12k, math-l3-5 or gsm8k from the hub, or a file of them.",
         ),
     ],
     output: Annotated[

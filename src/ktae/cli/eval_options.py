@@ -13,7 +13,8 @@ ENGINES = ("transformers", "vllm")
 TEMPLATES = ("chat", "qwen-math", "plain")
 
 Model = Annotated[
-    str | None, typer.Argument(help="The model: a folder, or a name on the Hugging Face hub.")
+    str | None,
+    typer.Argument(metavar="MODEL", help="The model: a folder, or a name on the Hugging Face hub."),
 ]
 Regrade = Annotated[
     Path | None,

@@ -14,7 +14,7 @@ from ktae.errors import InputError
 from ktae.evaluation.comparison import title
 from ktae.evaluation.outputs import STORED, Output, by_benchmark
 from ktae.evaluation.scores import Estimate, Score, Scores
-from ktae.files.text import printable
+from ktae.files.text import counted, printable
 from ktae.grading import Outcome, Verdict
 from ktae.inference import Interval
 
@@ -205,7 +205,9 @@ def print_unanswered(
 
 def print_differences(console: Console, found: Sequence[Difference], show: int) -> None:
     """The outputs on which the file and we differ."""
-    console.print(f"{len(found)} outputs on which the file's reward and our verdict differ")
+    console.print(
+        f"{counted(len(found), 'output')} on which the file's reward and our verdict differ"
+    )
     for difference in found[:show]:
         verdict = difference.verdict
         answer = printable(" or ".join(dict.fromkeys(x.strip() for x in difference.answers)))

@@ -115,8 +115,12 @@ def note_reading(found: Tolerance, n: int) -> None:
     """
     if found.schemas:
         note(found.read_as())
+    for name in found.taken:
+        note(f"of several rewards {name!r} says what is correct (--correctness takes another)")
     if found.left_alone:
         note(found.files_left_alone())
+    for message in found.files_of_runs():
+        note(message)
     if found.models:
         how = "are pooled; --by-model tells them" if found.pooled else "are told"
         other = "" if found.pooled else ": a group is a problem of one; --pool-models pools them"
@@ -149,6 +153,15 @@ def note_reading(found: Tolerance, n: int) -> None:
 def note(text: str) -> None:
     """Say something on stderr; it may quote a file."""
     typer.echo(f"ktae: {printable(text)}", err=True)
+
+
+def note_unmixed(estimator: Estimator) -> None:
+    """Say on stderr that no group has both verdicts, and what that means for credit."""
+    found = "no group has both correct and incorrect rollouts"
+    if estimator.score_range is None:
+        note(f"warning: {found}, so all credit is 0")
+    else:
+        note(f"{found}: no table compares verdicts; credit by graded rewards is in the file")
 
 
 def note_single_tokens(estimator: Estimator) -> None:

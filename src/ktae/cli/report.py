@@ -18,9 +18,10 @@ from ktae.cli.options import (
     require_outputs,
 )
 from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import Reading, note, note_reading, note_unit, reads_rollouts
+from ktae.cli.reading import Reading, note, note_reading, note_unit, note_unmixed, reads_rollouts
 from ktae.errors import InputError
-from ktae.files.text import path_text, printable
+from ktae.estimators import preset
+from ktae.files.text import counted, path_text, printable
 
 
 @reads_rollouts
@@ -116,6 +117,7 @@ def _write(
     from rich.console import Console
 
     from ktae.report import write_report
+    from ktae.rollouts.groups import has_mixed
 
     require_outputs(inputs, ("--output", output))
     if output.suffix not in (".html", ".htm"):
@@ -125,12 +127,16 @@ def _write(
         dump = write_report(inputs, output, title=title, **options)
     note_reading(dump.tolerance, len(dump.rollouts))
     note_unit(dump)
+    used = options["estimator"] or dump.estimator or preset("paper")
+    if used.score_range is None and not has_mixed(dump.rollouts):
+        note_unmixed(used)
     shown, n = dump.shown or (0, 0)
     if shown < n:
         note(f"{shown:,} of {n:,} groups are in the page; its numbers over groups are of all")
     seconds, size = time.perf_counter() - started, output.stat().st_size
     screen.console.print(
-        f"{len(dump.rollouts):,} rollouts in {seconds:.1f} s; wrote {output} ({size / 1e6:.1f} MB)",
+        f"{counted(len(dump.rollouts), 'rollout')} in {seconds:.1f} s; "
+        f"wrote {output} ({size / 1e6:.1f} MB)",
         soft_wrap=True,
     )
     screen.end(

@@ -16,10 +16,17 @@ from ktae.cli.options import (
     require_outputs,
 )
 from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import Reading, note, note_single_tokens, note_unit, reads_rollouts
+from ktae.cli.reading import (
+    Reading,
+    note,
+    note_single_tokens,
+    note_unit,
+    note_unmixed,
+    reads_rollouts,
+)
 from ktae.errors import InputError
 from ktae.estimators import Estimator, preset
-from ktae.files.text import printable, visible
+from ktae.files.text import counted, printable, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -167,9 +174,10 @@ def _print_header(console: Console, counts: dict[str, Any], unit: str, seconds: 
         if kind != "all" and (n or kind != "undecided")
     )
     console.print(
-        f"{counts['rollouts']:,} rollouts"
+        counted(counts["rollouts"], "rollout")
         + (f" ({unknown:,} of unknown correctness)" if unknown else "")
-        + f", {groups['all']:,} groups ({split}), {counts['tokens']:,} {what}, {seconds:.1f} s",
+        + f", {counted(groups['all'], 'group')} ({split}), "
+        f"{counts['tokens']:,} {what}, {seconds:.1f} s",
         soft_wrap=True,
     )
 
@@ -192,9 +200,9 @@ def _warn(scores: Scores, estimator: Estimator, tokenizer: object) -> None:
     groups = scores.groups
     single = sum(group.rollouts == 1 for group in groups)
     if single:
-        _warning(f"{single:,} of {len(groups):,} groups have one rollout; its credit is 0")
-    if estimator.score_range is None and not any(group.mixed for group in groups):
-        _warning("no group has both correct and incorrect rollouts, so all credit is 0")
+        _warning(f"{single:,} of {counted(len(groups), 'group')} have one rollout; its credit is 0")
+    if not any(group.mixed for group in groups):
+        note_unmixed(estimator)
     if tokenizer and scores.tokens["token"].null_count:
         _warning(f"{tokenizer} does not know all token ids: did it make them?")
 
@@ -212,8 +220,8 @@ def _print_strongest(
     mixed = [group for group in scores.groups if group.mixed]
     if not mixed:
         return
-    groups = "1 mixed group" if len(mixed) == 1 else f"{len(mixed):,} mixed groups"
-    over_file = _table(console, f"Over the file: {groups}", with_groups=True, own=own)
+    title = f"Over the file: {counted(len(mixed), 'mixed group')}"
+    over_file = _table(console, title, with_groups=True, own=own)
     _fill(console, over_file, strongest(scores.tokens, top), with_groups=True)
     console.print(over_file)
     console.print(LEGEND + ("" if own else OF_SINGLE), style="dim", soft_wrap=True)

@@ -20,7 +20,11 @@ def show(
     reading: Reading,
     group: Annotated[
         str | None,
-        typer.Option(metavar="LABEL", help="Show this group [default: the first mixed one]."),
+        typer.Option(
+            metavar="LABEL",
+            help="Show this group, by its label or its prompt's beginning [default: the first "
+            "mixed one].",
+        ),
     ] = None,
     step: Annotated[
         int | None,

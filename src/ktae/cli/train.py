@@ -26,7 +26,9 @@ ENGINES = ("trl", "verl")
 def train(
     recipe: Annotated[
         Path,
-        typer.Argument(help="The recipe: a YAML file, such as those in recipes/."),
+        typer.Argument(
+            metavar="RECIPE", help="The recipe: a YAML file, such as those in recipes/."
+        ),
     ],
     keys: RecipeKeys = None,
     settings: RecipeSettings = None,

@@ -104,7 +104,7 @@ def validate(
     with Console(stderr=True).status("holding out"):
         found = held_out.held_out_pairs(
             dump.rollouts, chosen, keep=keep, answers=answers, pairs=pairs, seed=seed,
-            vocabulary=_vocabulary(reading.tokenizer, chosen),
+            vocabulary=_vocabulary(reading, chosen),
         )  # fmt: skip
     note_unit(dump)
     advised = advice(found)
@@ -140,16 +140,18 @@ def _check_outputs(inputs: list[Path], output: Path | None, plot: Path | None) -
     require_picture("--plot", plot)
 
 
-def _vocabulary(tokenizer: str | None, chosen: dict[str, Estimator]) -> Vocabulary | None:
+def _vocabulary(reading: Reading, chosen: dict[str, Estimator]) -> Vocabulary | None:
     """The tokens' texts, where an estimator is of words, lines or steps."""
+    from ktae.report.inputs import own_tokenizer
     from ktae.rollouts.tokens import load_tokenizer, vocabulary
 
     needed = [name for name, one in chosen.items() if one.needs_vocabulary]
     if not needed:
         return None
-    if tokenizer is None:
+    named = reading.tokenizer or own_tokenizer(reading.inputs)
+    if named is None:
         raise InputError(f"--estimator {needed[0]} is made of words or lines; give --tokenizer")
-    return vocabulary(load_tokenizer(tokenizer))
+    return vocabulary(load_tokenizer(str(named)))
 
 
 def _looked_at(

@@ -124,10 +124,13 @@ def _problems(
 
 
 def _any_row(row: Row) -> TaskProblem:
-    for name in ("problem", "question", "prompt"):
-        if isinstance(row.get(name), str):
-            return TaskProblem(row[name], _answer(row))
-    raise KeyError("problem")
+    name = next((x for x in ("problem", "question", "prompt") if isinstance(row.get(x), str)), None)
+    if name is None or "answer" not in row:
+        raise ValueError(
+            f"no {'answer' if name else 'problem'}; its fields are {quoted(row)}; expected problem "
+            "(or question, or prompt) as text, and answer"
+        )
+    return TaskProblem(row[name], _answer(row))
 
 
 def _answer(row: Row) -> str:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from ktae.errors import InputError
 from ktae.evaluation.comparison import POOLED, Comparison, title
-from ktae.files.atomic import atomic_write
+from ktae.files import plots
 
 
 def draw(comparisons: Sequence[Comparison], path: Path, *, name_a: str, name_b: str) -> None:
-    """One line a comparison: the difference in points and its 95 % interval, as PNG.
+    """One line a comparison: the difference in points and its 95 % interval, as PNG or SVG.
 
     Raises:
         InputError: the file cannot be written, or matplotlib is not installed.
@@ -41,5 +41,4 @@ def draw(comparisons: Sequence[Comparison], path: Path, *, name_a: str, name_b: 
     axis.set_title("blue: a difference is shown at the 5 % level (Holm)", fontsize=9, loc="left")
     axis.spines[["top", "right", "left"]].set_visible(False)
     axis.tick_params(axis="y", length=0)
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=120)
+    plots.save(figure, path)

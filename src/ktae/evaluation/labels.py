@@ -30,7 +30,7 @@ class Place(NamedTuple):
     sample: int
     """From 0."""
     named: bool
-    """As in `Label`."""
+    """Whether the problem's label needs the benchmark: it is named, or another file has others."""
     numbered: bool
     """Whether the problem has no label, and got the number of its prompt's first appearance."""
 
@@ -38,7 +38,9 @@ class Place(NamedTuple):
 class Numbering:
     """The places of a file's rows; problems and samples without a number get one."""
 
-    def __init__(self, default_benchmark: str) -> None:
+    def __init__(self, default_benchmark: str, *, named: bool = False) -> None:
+        """`named`: whether the default tells problems apart that other files label alike."""
+        self.named = named
         self.default = canonical(default_benchmark)
         self.samples: Counter[tuple[str | None, str | None, str, str]] = Counter()
         self.prompts: dict[tuple[str | None, str], dict[str, int]] = defaultdict(dict)
@@ -66,7 +68,8 @@ class Numbering:
             problem = str(numbers.setdefault(prompt, len(numbers)))
         key = (model, step, benchmark, problem)
         self.samples[key] += 1
-        return Place(benchmark, problem, self.samples[key] - 1, label.named, label.problem is None)
+        sample, named = self.samples[key] - 1, label.named or self.named
+        return Place(benchmark, problem, sample, named, label.problem is None)
 
 
 def label_of(benchmark: object, group: object, recorded: str | None, where: str) -> Label:

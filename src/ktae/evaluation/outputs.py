@@ -23,6 +23,7 @@ from ktae.evaluation.labels import Numbering, label_of, step_of
 from ktae.files.text import path_text, require_text
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
+from ktae.rollouts.labels import series
 from ktae.rollouts.readers import Options, files_in, plain_rows
 from ktae.rollouts.suggestion import UnknownRowsError, template_for
 from ktae.rollouts.tolerance import Tolerance
@@ -66,7 +67,7 @@ class Output(NamedTuple):
     model: str | None = None
     """Which model the file says it was."""
     named: bool = True
-    """Whether the file says which benchmark; if not, `benchmark` is the file's name."""
+    """Whether the benchmark tells problems apart; if not, it is the file's name."""
     numbered: bool = False
     """Whether the file names no problem, and `problem` is the number of its prompt in this file."""
     step: str | None = None
@@ -100,18 +101,46 @@ def read(
     tolerance = tolerance or Tolerance(strict=True)
     own = path / "outputs.parquet"
     files = [own] if own.is_file() else files_in(path, tolerance)
-    # The file's name; of several files the folder's.
-    named = files[0].name if len(files) == 1 else path.resolve().name
-    numbering = Numbering(path_text(named).partition(".")[0])
+    numberings = _numberings(files, path)
     placed = []
-    for file in files:
+    accepted: dict[tuple[str, str, str | None], tuple[str, ...]] = {}
+    for file, numbering in zip(files, numberings, strict=True):
         for row, where, schema in plain_rows(file, options, tolerance):
             if schema.by_prompt and "group" not in options.fields:
                 row.pop("group", None)  # equal prompts are one problem, and numbered
-            placed.append(_output(row, numbering, where, pool_models))
+            output, step = _output(row, numbering, where, pool_models)
+            key = output.benchmark, output.problem, step
+            _require_one_answer(output, accepted.setdefault(key, output.answers), where)
+            placed.append((output, step))
     if not placed:
         raise InputError(f"{path} is empty: it holds no outputs")
     return _with_steps(placed)
+
+
+def _numberings(files: Sequence[Path], path: Path) -> list[Numbering]:
+    """That of each file. A benchmark that no row names is called after its file.
+
+    Files whose names differ in a number alone are parts of one benchmark, called after what their
+    names have in common, or after the folder where all files are.
+    """
+    kinds = [series(file.name) for file in files]
+    counts = Counter(kinds)
+    of_kind = {}
+    for file, kind in zip(files, kinds, strict=True):
+        name = file.name if counts[kind] == 1 else kind if len(counts) > 1 else path.resolve().name
+        stem = path_text(name).partition(".")[0]
+        of_kind[kind] = Numbering(stem, named=len(counts) > 1)
+    return [of_kind[kind] for kind in kinds]
+
+
+def _require_one_answer(output: Output, first: tuple[str, ...], where: str) -> None:
+    """Rows of one problem accept the same answers, or its label is that of two problems."""
+    if set(output.answers) != set(first):
+        found, before = (" or ".join(map(repr, x)) for x in (output.answers, first))
+        raise InputError(
+            f"{where}: problem {output.group} accepts {found:.80}, in an earlier row "
+            f"{before:.80}; expected the same answers in all rows of a problem"
+        )
 
 
 def by_model(outputs: Sequence[Output]) -> dict[str | None, list[int]]:

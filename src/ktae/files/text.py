@@ -53,3 +53,8 @@ def visible(text: str) -> str:
 
 def _escape(character: str) -> str:
     return f"⟨{ord(character):X}⟩"
+
+
+def counted(n: int, what: str) -> str:
+    """As in "1 group" and "2,000 groups"."""
+    return f"{n:,} {what}{'' if n == 1 else 's'}"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-FILE = re.compile(r"([^:/]+\.(?:jsonl|json|parquet)(?:\.gz)?):")
+from ktae.rollouts.folders import SUFFIXES
+from ktae.rollouts.labels import series
+
+FILE = re.compile(rf"([^:]+(?:{'|'.join(map(re.escape, SUFFIXES))})):")
 """What a reader puts in front of the label of a group in one of a folder's files."""
 
 
@@ -36,14 +38,19 @@ def files_of(labels: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
 
 def _split(label: str, names: Sequence[str]) -> tuple[str, str]:
     """A label's file, empty for none, and what is left of the label."""
-    name = ""
-    if len(names) > 1:
-        name = next((name for name in names if label.startswith(f"{name}:")), "")
-        label = label.removeprefix(f"{name}:")
+    known = [*names, *map(_series, names)] if len(names) > 1 else []
+    name = next((name for name in known if label.startswith(f"{name}:")), "")
+    label = label.removeprefix(f"{name}:")
     inner = FILE.match(label)
-    if inner is None or Path(name).suffix:  # an input that is a file has no files in it
-        return name, label
+    if inner is None or all(x.endswith(SUFFIXES) for x in ([name] if name else names)):
+        return name, label  # an input that is a file has no files in it
     return os.path.join(name, inner.group(1)), label[inner.end() :]
+
+
+def _series(name: str) -> str:
+    """What stands in front of labels that a file shares with others of its run."""
+    folder, file = os.path.split(name)
+    return os.path.join(folder, series(file))
 
 
 def _short(files: list[str]) -> list[str]:

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ktae.errors import InputError
 from ktae.estimators import Estimator
 from ktae.files.hub import HUB_NAME, copy_of
 from ktae.files.text import path_text
 from ktae.rollouts import readers, record
-from ktae.rollouts.groups import LARGEST_ID, Lists, distinct_ids
+from ktae.rollouts.groups import LARGEST_ID, Lists, distinct_ids, filled_ids
 from ktae.rollouts.spool import Spool
-from ktae.rollouts.tokens import load_tokenizer, token_bytes, tokenize
+from ktae.rollouts.tokens import load_tokenizer, token_bytes
 from ktae.rollouts.tolerance import Tolerance
 from ktae.runs import RunFolder
 
@@ -253,10 +252,7 @@ def _base_models(recipe: Recipe) -> Iterator[Path]:
 
 def _with_token_ids(rollouts: Any, tokenizer: Any, named: str | None) -> Any:
     def ids_of(batch: Any) -> Any:
-        given = batch.column("token_ids")
-        texts = batch.column("response").filter(pc.is_null(given)).to_pylist()
-        made = iter(tokenize(tokenizer, texts, named=named))
-        ids = [x.values.to_numpy() if x.is_valid else next(made) for x in given]
+        ids = filled_ids(batch, tokenizer, named=named)
         return pa.array(ids, type=record.SCHEMA.field("token_ids").type)
 
     return _replace_ids(rollouts, ids_of)

@@ -16,6 +16,7 @@ from ktae.credit import AnEstimator, credit_table, token_credit
 from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator, table_estimator, to_section
 from ktae.files.atomic import atomic_write
+from ktae.files.text import counted
 from ktae.inference import stratified_p_value
 from ktae.report.credit_columns import DISTINCT, InOrder, Tables, list_column
 from ktae.rollouts import record
@@ -138,8 +139,8 @@ def score(
     sizes = np.bincount(codes_b, minlength=len(first_rows))
     if sizes.max(initial=0) < 2:
         raise InputError(
-            f"every group has one rollout ({len(sizes)} groups): there is nothing to compare; "
-            "rollouts of the same prompt need the same group"
+            f"every group has one rollout ({counted(len(sizes), 'group')}): there is nothing to "
+            "compare; rollouts of the same prompt need the same group"
         )
     ids = ids_of(rollouts, tokenizer)
     texts = vocabulary(tokenizer) if estimator.needs_vocabulary and tokenizer else None

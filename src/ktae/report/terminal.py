@@ -170,6 +170,7 @@ def as_dict(shown: ScoredGroup) -> dict[str, Any]:
 
 
 def _find(columns: Frame, label: str | None, step: int | None) -> int:
+    label = label if label is None or label in columns.labels else _by_prompt(columns, label)
     for group, (name, when) in enumerate(zip(columns.labels, columns.steps, strict=True)):
         rows = slice(columns.starts_g[group], columns.starts_g[group + 1])
         verdicts = set(columns.correct_b[rows].tolist())
@@ -179,7 +180,11 @@ def _find(columns: Frame, label: str | None, step: int | None) -> int:
     if label is None and step is None:
         return 0
     near = difflib.get_close_matches(label or "", dict.fromkeys(columns.labels), n=3)
-    there = ", ".join(map(repr, near or dict.fromkeys(columns.labels[:5])))
+    prompts = _prompts(columns)
+    there = ", ".join(
+        f"{one!r} ({prompts[one]!r:.60})" if prompts.get(one) else repr(one)
+        for one in near or dict.fromkeys(columns.labels[:5])
+    )
     where = "" if step is None else f" at step {step}"
     if step is not None and step not in columns.steps:
         known = sorted({when for when in columns.steps if when is not None})
@@ -190,6 +195,32 @@ def _find(columns: Frame, label: str | None, step: int | None) -> int:
     wanted_text = "no mixed group" if label is None else f"no group {label!r}"
     which = "there is" if near else "the first groups are"
     raise InputError(f"{wanted_text}{where}; {which} {there}")
+
+
+def _by_prompt(columns: Frame, wanted: str) -> str:
+    """The label of the group with this prompt, or with the only one that begins so; else `wanted`.
+
+    Raises:
+        InputError: there are several.
+    """
+    prompts = {label: prompt for label, prompt in _prompts(columns).items() if prompt is not None}
+    exact = [label for label, prompt in prompts.items() if prompt == wanted]
+    begun = [label for label, prompt in prompts.items() if wanted and prompt.startswith(wanted)]
+    found = exact or begun
+    if len(found) > 1:
+        some = ", ".join(f"{label!r} ({prompts[label]!r:.60})" for label in found[:5])
+        raise InputError(
+            f"--group {wanted!r:.60} begins the prompts of {len(found):,} groups; expected one of "
+            f"them: {some}"
+        )
+    return found[0] if found else wanted
+
+
+def _prompts(columns: Frame) -> dict[str, str | None]:
+    """Each group's prompt by its label: that of its first rollout."""
+    first = columns.order_b[columns.starts_g[:-1]]
+    prompts = columns.rollouts["prompt"].take(first).to_pylist()
+    return dict(zip(columns.labels, prompts, strict=True))
 
 
 def _equal(values: np.ndarray, wanted: float) -> np.ndarray:

@@ -175,7 +175,7 @@ def _json_value(text: str, at: int, where: str) -> tuple[object, int]:
         value, end = _DECODER.raw_decode(text, at)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        raise InputError(f"{where}: broken JSON: {error.msg} at {place}") from None
+        raise InputError(f"{where}: broken JSON: {_what(error)} at {place}") from None
     except RecursionError:
         raise InputError(f"{where}: nested too deeply") from None
     except ValueError as error:
@@ -281,11 +281,17 @@ def _parquet_file(stream: Stream, name: str) -> Iterator[pq.ParquetFile]:
         raise InputError(f"{name}: broken Parquet: {one_line(error)}") from None
 
 
+def _what(error: json.JSONDecodeError) -> str:
+    """What is wrong; some of Python's messages end with the "at" that a place follows."""
+    return error.msg.removesuffix(" at")
+
+
 def _parse(line: bytes, where: str) -> object:
     try:
         content = json.loads(line.rstrip())  # with its end, what is cut short would be at line 2
     except json.JSONDecodeError as error:
-        raise InputError(f"{where}: broken JSON: {error.msg} at column {error.colno}") from None
+        column = error.colno
+        raise InputError(f"{where}: broken JSON: {_what(error)} at column {column}") from None
     except UnicodeDecodeError:
         raise InputError(f"{where}: not UTF-8") from None
     except RecursionError:

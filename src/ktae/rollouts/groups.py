@@ -41,6 +41,14 @@ def group_codes(rollouts: Any) -> tuple[np.ndarray, np.ndarray]:
     return rank[code_b], first[by_appearance]
 
 
+def has_mixed(rollouts: Any) -> bool:
+    """Whether a group has both a correct and an incorrect rollout."""
+    codes_b, first_g = group_codes(rollouts)
+    correct_b = rollouts["correct"].to_numpy()
+    kinds = [np.bincount(codes_b[correct_b == x], minlength=len(first_g)) > 0 for x in (0, 1)]
+    return bool((kinds[0] & kinds[1]).any())
+
+
 def evidence(rollouts: Any, estimator: Estimator) -> np.ndarray:
     """(B,) what the estimator gets for `correct`: the verdicts, or the rewards of those rollouts
     that have one if it is graded. NaN is unknown.
@@ -72,13 +80,22 @@ def ids_of(rollouts: Any, tokenizer: Any) -> list[np.ndarray]:
         )
     if not missing:
         return list(Lists(rollouts["token_ids"]))
-    ids: list[np.ndarray] = []
-    for batch in rollouts.select(["token_ids", "response"]).to_batches(ROWS_PER_BATCH):
-        given = batch.column("token_ids")
-        texts = batch.column("response").filter(pc.is_null(given)).to_pylist()
-        made = iter(tokenize(tokenizer, texts))
-        ids += [x.values.to_numpy() if x.is_valid else next(made) for x in given]
-    return ids
+    batches = rollouts.select(["token_ids", "response"]).to_batches(ROWS_PER_BATCH)
+    return [ids for batch in batches for ids in filled_ids(batch, tokenizer)]
+
+
+def filled_ids(batch: Any, tokenizer: Any, *, named: str | None = None) -> list[np.ndarray]:
+    """The token ids of a batch with `token_ids` and `response`, made where they are null.
+
+    Args:
+        batch: a record batch.
+        tokenizer: makes them from the response.
+        named: what errors call it.
+    """
+    given = batch.column("token_ids")
+    texts = batch.column("response").filter(pc.is_null(given)).to_pylist()
+    made = iter(tokenize(tokenizer, texts, named=named))
+    return [x.values.to_numpy() if x.is_valid else next(made) for x in given]
 
 
 class Lists:

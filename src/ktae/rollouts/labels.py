@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from ktae.files.text import path_text
@@ -24,38 +25,84 @@ STEPS = re.compile(rf"{STEP_FOLDER.pattern}|epoch[_-]?\d+")
 SHARD = re.compile(r"(?:rank|shard|worker|part)[_-]?\d+")
 """The names of folders of which each holds a share of a run's rollouts."""
 
+COUNTED = ("step", "rollout", "epoch", "rank", "shard", "worker", "part")
+NUMBER = re.compile("|".join([r"(?<![^\W_])\d+", *(rf"(?<={word})\d+" for word in COUNTED)]))
+"""A number in a file's name that counts files of one kind: the 24 of `aime24` is none."""
+
+
+def series(name: str) -> str:
+    """What a file's name has in common with those that differ in a number: `rank_*.jsonl`."""
+    return NUMBER.sub("*", name)
+
 
 def label(table: Any, prefix: str) -> Any:
     """`table` with `prefix` in front of every group's label."""
     return _with_groups(table, pc.binary_join_element_wise(prefix, table["group"], ""))
 
 
-def by_file(parts: Sequence[Any], names: Sequence[Path]) -> list[Any]:
-    """The records of a folder's files, with a name in front of labels that are not shared.
+def by_file(
+    parts: Sequence[Any], names: Sequence[Path], tolerance: Tolerance | None = None
+) -> list[Path]:
+    """What goes in front of the labels of each file: the same for files that share their groups.
 
     That is the run's folder, or else its step's. Where these do not share labels, it is the file.
+    Files of several series in one folder are several runs, and bear the series' name.
 
     Args:
         parts: one record a file.
         names: the files, below the folder.
+        tolerance: for notes where the same group and step is in two files.
     """
-    held = Counter(x for name in names for x in name.parents) if _are_alone(parts) else {}
+    alone = _are_alone(parts)
+    held = Counter(x for name in names for x in name.parents) if alone else {}
     places = [_run_and_step(_folder(name, held)) for name in names]
-    runs: dict[Path, dict[Path, list[Any]]] = defaultdict(lambda: defaultdict(list))
-    for part, (run, step) in zip(parts, places, strict=True):
-        runs[run][step].append(part)
+    kinds = ["" if alone else series(name.name) for name in names]
+    runs: dict[tuple[Path, str], dict[Path, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    for part, (run, step), kind in zip(parts, places, kinds, strict=True):
+        runs[run, kind][step].append(part)
+    several = {run for run, n in Counter(run for run, _ in runs).items() if n > 1}
     over_steps = {run for run, by_step in runs.items() if _steps_differ(list(by_step.values()))}
     in_steps = {run for run, by_step in runs.items() if all(map(_share, by_step.values()))}
-    prefixes = [
-        run if run in over_steps else step if run in in_steps else name
-        for name, (run, step) in zip(names, places, strict=True)
-    ]
-    if len(set(prefixes)) == 1:
-        return list(parts)
-    return [
-        part if prefix == Path() else label(part, f"{path_text(prefix)}:")
-        for part, prefix in zip(parts, prefixes, strict=True)
-    ]
+    prefixes = []
+    for name, (run, step), kind in zip(names, places, kinds, strict=True):
+        shared = run if (run, kind) in over_steps else step if (run, kind) in in_steps else name
+        if run in several and shared != name:
+            shared = shared / kind if sum(map(len, runs[run, kind].values())) > 1 else name
+        prefixes.append(shared)
+    if tolerance is not None and not alone:
+        of_runs = [run for run, _ in places]
+        tolerance.joined += _in_common(parts, names, list(zip(prefixes, names, strict=True)))
+        tolerance.apart += _in_common(parts, names, list(zip(of_runs, kinds, strict=True)))
+    return prefixes
+
+
+def _in_common(
+    parts: Sequence[Any], names: Sequence[Path], places: Sequence[tuple[Path, object]]
+) -> list[list[str]]:
+    """The files of each place of which two kinds have the same group of the same step.
+
+    Args:
+        parts: one record a file.
+        names: the files.
+        places: of each file its place, and of which kind it is there.
+    """
+    members: dict[Path, dict[object, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for i, (place, kind) in enumerate(places):
+        members[place][kind].append(i)
+    found = []
+    for by_kind in members.values():
+        records = [pa.concat_tables([parts[i] for i in these]) for these in by_kind.values()]
+        if len(records) > 1 and _have_steps(records) and _in_several(records):
+            found.append([path_text(names[i]) for these in by_kind.values() for i in these])
+    return found
+
+
+def _in_several(parts: Sequence[Any]) -> bool:
+    """Whether one group of one step is in two of the records."""
+    keys = ["group", "step"]
+    each = [part.select(keys).group_by(keys).aggregate([]) for part in parts]
+    together = pa.concat_tables(each)
+    return bool(together.group_by(keys).aggregate([]).num_rows < together.num_rows)
 
 
 def _folder(name: Path, held: Mapping[Path, int]) -> Path:

@@ -74,10 +74,11 @@ def read(
 
     Files of one run share their groups' labels if all of their rollouts have a step, since the
     step keeps them apart. These files lie side by side, or in folders of the run's steps, epochs
-    or ranks. Files of one rollout each share them, too, side by side or each in a folder of its
-    own. Where a folder holds several runs, the run's folder is put in front. Any other two files'
-    labels get the file's path in front ("a.jsonl:7"). Where the rollouts name several models, the
-    model is added to the label.
+    or ranks, and their names differ in numbers alone. Files of one rollout each share them, too,
+    side by side or each in a folder of its own. It makes no difference whether files are named one
+    by one or by their folder. Where there are several runs, the run's folder is put in front. Any
+    other two files' labels get the file's path in front ("a.jsonl:7"). Where the rollouts name
+    several models, the model is added to the label.
 
     More than `ktae.rollouts.spool.IN_MEMORY` lies in the temporary folder, in a file that is
     mapped: a dump may be larger than memory. The rows of a group may stand anywhere.
@@ -116,18 +117,43 @@ def read(
                 files.remove(file)
                 name = path_text(file.relative_to(path))
                 tolerance.left_alone.append(f"{name} (no rollout yet)")
-    whole, tables = spool.table(), []
-    spans = iter(itertools.pairwise(ends))
-    for path, files in zip(paths, files_of, strict=True):
-        parts = [
-            whole.slice(begin, end - begin) for begin, end in itertools.islice(spans, len(files))
-        ]
-        if len(files) > 1:
-            names = [file.relative_to(path) for file in files]
-            parts = labels.by_file(parts, names)
-        prefix = f"{path_text(path)}:" if len(paths) > 1 else ""
-        tables += [labels.label(part, prefix) if prefix else part for part in parts]
+    whole = spool.table()
+    parts = [whole.slice(begin, end - begin) for begin, end in itertools.pairwise(ends)]
+    prefixes = _prefixes(paths, files_of, parts, tolerance)
+    tables = [
+        labels.label(part, prefix) if prefix else part
+        for part, prefix in zip(parts, prefixes, strict=True)
+    ]
     return labels.by_model(pa.concat_tables(tables), pool_models, tolerance)
+
+
+def _prefixes(
+    paths: Sequence[Path],
+    files_of: Sequence[Sequence[Path]],
+    parts: Sequence[Any],
+    tolerance: Tolerance,
+) -> list[str]:
+    """What goes in front of the labels of each file; files named one by one may be of one run."""
+    left = iter(parts)
+    parts_of = [list(itertools.islice(left, len(files))) for files in files_of]
+    named = {path: own[0] for path, own in zip(paths, parts_of, strict=True) if not path.is_dir()}
+    shared = labels.by_file(list(named.values()), list(named), tolerance)
+    of_named = {
+        path: place if shared.count(place) > 1 else path
+        for path, place in zip(named, shared, strict=True)
+    }
+    found = []
+    for path, files, own in zip(paths, files_of, parts_of, strict=True):
+        if path in named:
+            found.append((of_named[path], Path()))
+            continue
+        inner = labels.by_file(own, [file.relative_to(path) for file in files], tolerance)
+        found += [(path, one if len(set(inner)) > 1 else Path()) for one in inner]
+    only_one = len({outer for outer, _ in found}) == 1
+    return [
+        "".join(f"{path_text(x)}:" for x in (outer, inner)[only_one:] if x != Path())
+        for outer, inner in found
+    ]
 
 
 def plain_rows(
@@ -165,6 +191,8 @@ def plain_rows(
             yield plain, where, schema or PLAIN
     if found and not source.chose:
         _require_no_choice(path, options)
+    if source.took is not None and "reward" not in options.fields:
+        tolerance.taken[source.took] += 1
     tolerance.repeated += source.skipped
     if "group" not in options.fields:
         tolerance.split += source.split

@@ -35,6 +35,9 @@ from ktae.files.text import require_text
 
 ALIASES = {"prompt": "problem"}
 
+INSTEAD = {"group": "group or prompt", "reward": "reward or correct"}
+"""What a row needs one of."""
+
 _ABSENT = object()
 
 
@@ -63,7 +66,10 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
         ("reward", "reward" in fields),
     ):
         if not needed:
-            raise InputError(f"{where}: no field {name!r}; its fields are {quoted(row)}")
+            raise InputError(
+                f"{where}: no field {name!r}; its fields are {quoted(row)}; expected "
+                f"{INSTEAD.get(name, name)}, or --field {name}=NAME for one of them"
+            )
     parsed = {
         name: parse(fields.pop(name, _ABSENT), f"{where}: {name}")
         for name, parse in PARSERS.items()

@@ -48,6 +48,8 @@ class Tolerance:
     """The error of the first row that is in no known form, with options that would read it."""
     schemas: Counter[str] = dataclasses.field(default_factory=Counter)
     """How many files were read as what, such as "verl's rollout dump"; none for plain rollouts."""
+    taken: Counter[str] = dataclasses.field(default_factory=Counter)
+    """Of several rewards the one that was taken, by its name, and in how many files."""
     empty: list[str] = dataclasses.field(default_factory=list)
     """The places of rows with an empty list of rollouts: a problem without any."""
     models: int = 0
@@ -56,6 +58,10 @@ class Tolerance:
     """Whether a group holds rollouts of all of them; otherwise it is a problem of one model."""
     left_alone: list[str] = dataclasses.field(default_factory=list)
     """Rollouts of a folder that were not read, see `choose_files`; and files without rows."""
+    joined: list[list[str]] = dataclasses.field(default_factory=list)
+    """Files of one run that hold the same group of the same step: it is one group."""
+    apart: list[list[str]] = dataclasses.field(default_factory=list)
+    """Files of one folder that hold the same group of the same step, and are several runs."""
     hint: list[str] = dataclasses.field(default_factory=list)
     """Options that name the fields that the first row without a reward or group seems to have."""
 
@@ -74,6 +80,16 @@ class Tolerance:
         n, shown = len(self.left_alone), ", ".join(self.left_alone[:5])
         files = "1 other file" if n == 1 else f"{n:,} other files"
         return f"{files} left alone: {shown}{', ...' if n > 5 else ''}"
+
+    def files_of_runs(self) -> list[str]:
+        """As in "rank_0.jsonl, rank_1.jsonl: one run, so ..."; none where nothing is shared."""
+        one = "one run: what has the same group and step in two of them is one group"
+        more = "several runs, since their names differ in more than a number: no group spans them"
+        return [
+            f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''}: {what}"
+            for found, what in ((self.joined, one), (self.apart, more))
+            for names in found
+        ]
 
     def steps_counted_once(self) -> str:
         """As in "step 2 repeats step 1: ... counted once"; nothing where none does."""

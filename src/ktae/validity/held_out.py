@@ -20,6 +20,7 @@ from ktae.batch import Context, Vocabulary, make_batch
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator
+from ktae.files.text import counted
 from ktae.inference import Interval, t_interval
 from ktae.rollouts import groups as grouping
 from ktae.rollouts import record
@@ -322,6 +323,6 @@ _REASONS = (
 def _nothing(n_groups: int, left_out: dict[str, int]) -> str:
     why = [f"{n:,} {reason}" for reason, n in left_out.items() if n]
     return (
-        f"none of {n_groups:,} groups has two distinct correct and two distinct incorrect "
+        f"none of {counted(n_groups, 'group')} has two distinct correct and two distinct incorrect "
         f"rollouts, which held-out pairs need; there are {', '.join(why)}"
     )

@@ -37,7 +37,10 @@ ESTIMATORS = (
 def align(
     recipe: Annotated[
         Path,
-        typer.Argument(help="The recipe: a YAML file with the model, task, rollouts and loss."),
+        typer.Argument(
+            metavar="RECIPE",
+            help="The recipe: a YAML file with the model, task, rollouts and loss.",
+        ),
     ],
     keys: Annotated[
         list[str] | None,

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 def study(
     matrix: Annotated[
-        Path, typer.Argument(help="The matrix: a YAML file, such as those in lab/matrices.")
+        Path,
+        typer.Argument(
+            metavar="MATRIX", help="The matrix: a YAML file, such as those in lab/matrices."
+        ),
     ],
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Do so many runs at a time.")] = 1,
     resume: Annotated[

@@ -11,8 +11,12 @@ from ktae.cli.printing import AsJson, Screen
 
 
 def temperatures(
-    matrix: Annotated[Path, typer.Argument(help="The study's matrix: a YAML file.")],
-    folder: Annotated[Path, typer.Argument(help="The study's folder, with its runs.")],
+    matrix: Annotated[
+        Path, typer.Argument(metavar="MATRIX", help="The study's matrix: a YAML file.")
+    ],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The study's folder, with its runs.")
+    ],
     methods: Annotated[
         str | None,
         typer.Option(metavar="NAMES", help="Measure these methods only, with commas between."),

@@ -34,6 +34,8 @@ class Source:
     """Rows that repeat rollouts which were read already."""
     split: int = 0
     """Rows that are told apart by their prompt from others of the group that they name."""
+    took: str | None = None
+    """Which of several rewards was taken by its name, since nobody said which."""
     chose: bool = False
     """Whether `correctness` was looked for; rows that have one reward alone have no choice."""
 
@@ -114,6 +116,7 @@ def choose(found: Row, likely: Sequence[str], where: str, source: Source) -> obj
         return found[source.correctness]
     names = list(found) if len(found) == 1 else [name for name in likely if name in found]
     if source.correctness is None and len(names) == 1:
+        source.took = names[0] if len(found) > 1 else source.took
         return found[names[0]]
     if source.correctness is None and not source.needs_reward:
         return None

@@ -28,7 +28,7 @@ PLURALS = {f"{name}s": name for name in ("response", "reward", "advantage")} | {
     "completions": "response",
 }
 
-NAMES = (*PARSERS, "benchmark")
+NAMES = (*PARSERS, "benchmark", "log_probs", "entropy")
 """Fields that `--field` may name."""
 
 LONGEST_LABEL = 80
