@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ktae.files.text import counted
 from ktae.inference import LEVEL, holm, least_p_value, sign_flip_p_value
 from ktae.validity.scores import HeldOut, Score
 
@@ -73,9 +74,9 @@ def _none_helps(found: HeldOut, best: Score) -> list[str]:
     if least_p_value(found.groups) * n >= LEVEL:
         needed = next(k for k in itertools.count(1) if least_p_value(k) * n < LEVEL)
         return [
-            f"{_count(found.groups, 'group')} with two correct and two incorrect rollouts: too few "
-            "to tell anything.",
-            f"For {_count(n, 'estimator')} at least {needed} such groups are needed.",
+            f"{counted(found.groups, 'group')} with two correct and two incorrect rollouts: too "
+            "few to tell anything.",
+            f"For {counted(n, 'estimator')} at least {needed} such groups are needed.",
         ]
     return [
         "No estimator is shown to tell correct rollouts from incorrect ones here.",
@@ -123,10 +124,6 @@ def _told(baseline: Score, best: Score, below: dict[str, float]) -> str:
     else:
         verb = "is better" if below[baseline.name] < LEVEL else "does as well"
     return f"{_BASELINES[baseline.name]} {verb}: {_interval(baseline)}"
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 _BASELINES = {
