@@ -70,7 +70,8 @@ def test_measures_what_is_finished_and_no_model_twice(make_study):
         write_json(folder.summary, {})
 
     def measure(*options):
-        arguments = ["temperatures", str(study.path), str(study.output), "--problems", "2"]
+        size = [] if "--problems" in options else ["--problems", "2"]
+        arguments = ["temperatures", str(study.path), str(study.output), *size]
         done = CliRunner().invoke(app, [*arguments, *options], catch_exceptions=False)
         return read_csv(study.output / "temperatures.csv"), done.output
 

@@ -56,7 +56,7 @@ def test_a_file_needs_both(files):
 
 
 def test_an_unknown_source_names_the_known_ones():
-    with pytest.raises(ValueError, match="'gsm8k', 'math12k', 'math-l3-5' or 'file'"):
+    with pytest.raises(ValueError, match="expected reasoning-gym, gsm8k, math12k, math-l3-5, file"):
         make_recipe({"source": "gsm9k"})
 
 

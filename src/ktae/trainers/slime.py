@@ -25,9 +25,6 @@ HOOK = "ktae.trainers.slime.token_advantages"
 ESTIMATORS = ("grpo", "cispo")
 """Values of `--advantage-estimator` whose loss weighs each token by its own advantage and ratio."""
 
-REWARDS = "the rewards themselves"
-"""Without `--rewards-normalization`."""
-
 
 @dataclasses.dataclass
 class TokenAdvantages:
@@ -54,8 +51,6 @@ def post_process_rewards(
     """
     settings = Settings.of(getattr(args, "ktae", None) or {}).tried()
     _check(args)
-    base = _base(args)
-    settings.beside(SCALED.get(base), f"slime's rollout advantages are {base}")
     raw = [number_of(place, sample.get_reward_value(args)) for place, sample in enumerate(samples)]
     masks = [_mask(sample) for sample in samples]
     rollouts: dict[Any, list[int]] = {}  # the places of each rollout's samples
@@ -68,15 +63,13 @@ def post_process_rewards(
     last = [places[-1] for places in rollouts.values()]
     scores = settings.scores([raw[i] for i in last], [_named(samples[i]) for i in last])
     groups = [samples[i].group_index for i in last]
-    advantages = _rollout_advantages(base, np.array([raw[i] for i in last]), groups)
+    base = _rollout_advantages(args, settings, np.array([raw[i] for i in last]), groups)
     own = [_written(sample, mask) for sample, mask in zip(samples, masks, strict=True)]
     written = [[x for i in places for x in own[i]] for places in rollouts.values()]
-    every = zip(written, groups, scores, advantages, strict=True)
-    credited = credit_of([Rollout(*one) for one in every], settings)
+    credited = credit_of(list(map(Rollout, written, groups, scores, base)), settings)
     metrics = credited.metrics() if samples else {}
     found: dict[int, TokenAdvantages] = {}
-    of_rollouts = zip(rollouts.values(), credited.lists, advantages, strict=True)
-    for places, values, advantage in of_rollouts:
+    for places, values, advantage in zip(rollouts.values(), credited.lists, base, strict=True):
         parts = cut([advantage + value for value in values], [len(own[i]) for i in places])
         for i, part in zip(places, parts, strict=True):
             found[i] = TokenAdvantages(advantage, spread(part, masks[i]), metrics)
@@ -117,8 +110,7 @@ def token_advantages(args: Any, rollout_data: dict[str, Any]) -> None:
 def _check(args: Any) -> None:
     """Refuse what would erase credit, or give it to whole sequences."""
     one_of("--advantage-estimator", args.advantage_estimator, ESTIMATORS, "without token credit")
-    whitens = "which whitens advantages: zero credit would not stay zero"
-    one_of("--normalize-advantages", args.normalize_advantages, (False,), whitens)
+    one_of("--normalize-advantages", args.normalize_advantages, (False,), "which whitens credit")
     one_of("--use-opsm", args.use_opsm, (False,), "which masks by a whole sequence's ratio")
     one_of("--custom-advantage-function-path", args.custom_advantage_function_path, (HOOK,))
 
@@ -138,15 +130,11 @@ def _named(sample: Any) -> dict[str, Any]:
     return (sample.metadata or {}) | (sample.reward if isinstance(sample.reward, dict) else {})
 
 
-def _base(args: Any) -> str:
-    """Which rollout advantages slime's flags ask for."""
-    if not args.rewards_normalization:
-        return REWARDS
-    return "grpo" if args.grpo_std_normalization else "dr_grpo"
-
-
-def _rollout_advantages(base: str, rewards: np.ndarray, groups: list[Any]) -> list[float]:
-    if base != REWARDS:
+def _rollout_advantages(args: Any, own: Settings, rewards: Any, groups: list[Any]) -> list[float]:
+    base = "grpo" if args.grpo_std_normalization else "dr_grpo"
+    base = base if args.rewards_normalization else "rewards"
+    own.beside(SCALED.get(base), f"slime's rollout advantages are {base}")
+    if base in SCALED:
         label, every = np.unique(groups, return_inverse=True)[1], np.ones(len(rewards))
         rewards = rollout_advantages(base, rewards, every, lambda x: np.bincount(label, x)[label])
     return [float(advantage) for advantage in rewards]
