@@ -142,6 +142,16 @@ def test_a_group_may_be_named_by_its_prompt(run, tmp_path):
     assert none.status == 2 and "('what is 0+1?')" in none.err
 
 
+def test_a_prompt_finds_its_own_group_where_labels_come_again_at_each_step(run, tmp_path):
+    rows = [{"group": "0", "step": s, "prompt": p, "response": f"it is {r}", "reward": r}
+            for s, p in ((1, "first?"), (2, "second?")) for r in (0, 1)]  # fmt: skip
+    (tmp_path / "s.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for prompt, step in (("first?", 1), ("second?", 2)):
+        found = json.loads(run("show", "s.jsonl", "--group", prompt, "--json").out)
+        assert (found["prompt"], found["step"]) == (prompt, step)
+    assert run("show", "s.jsonl", "--group", "first?", "--step", 2).status == 2
+
+
 def test_groups_without_both_verdicts_are_said(run, tmp_path):
     rows = [{"group": "g", "response": f"it is {i}", "reward": 1} for i in (0, 1)]
     (tmp_path / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -49,6 +49,33 @@ def test_the_authors_json(tmp_path: Path) -> None:
     assert read(compressed) == outputs
 
 
+def written(folder: Path, **files: list[dict[str, Any]]) -> Path:
+    for name, rows in files.items():
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{name.replace('DOT', '.')}.jsonl").write_text(text, encoding="utf-8")
+    return folder
+
+
+def row(prompt: str, answer: str, **more: Any) -> dict[str, Any]:
+    return {"prompt": prompt, "answer": answer, "response": answer} | more
+
+
+def test_files_of_one_benchmark_have_its_problems_in_common(tmp_path: Path) -> None:
+    """Whatever they are called: rows that name the benchmark count on."""
+    easy = [row("a", "2", benchmark="m"), row("b", "3", benchmark="m")]
+    hard = [row("c", "18", benchmark="m"), row("a", "2", benchmark="m")]
+    outputs = read(written(tmp_path, easy=easy, hard=hard))
+    assert [(o.prompt, o.benchmark, o.problem, o.sample) for o in outputs] == [
+        ("a", "m", "0", 0), ("b", "m", "1", 0), ("c", "m", "2", 0), ("a", "m", "0", 1),
+    ]  # fmt: skip
+
+
+def test_files_are_told_apart_by_all_of_their_names(tmp_path: Path) -> None:
+    files = {"qwen2DOT5_aime": [row("a", "2")], "qwen2DOT5_math": [row("b", "18")]}
+    outputs = read(written(tmp_path, **files))
+    assert [o.benchmark for o in outputs] == ["qwen2.5_aime", "qwen2.5_math"]
+
+
 def test_several_samples_in_the_authors_json(tmp_path: Path) -> None:
     entry = {"task_name": "x", "gt": ["7", "7"], "model_output": ["a", "b"], "reward": [0, 1]}
     outputs = read(write_json(tmp_path / "x.json", [entry]))

@@ -32,6 +32,7 @@ SENTENCES = [
     ("approximately 3.14", "3.14"),
     ("about **12**", "12"),
     ("5 (not 4)", "5"),
+    ("p and (not q)", "p and (not q)"),
     ("A (not B)", "A"),
     ("(C) $12$ because it is the largest", "(C) 12"),
     ("A. This is because 5 is odd", "A. 5"),

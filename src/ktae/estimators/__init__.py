@@ -5,7 +5,12 @@ itself, prints itself, and survives a round trip through a recipe. A function of
 too: `Function(function)`, or the function itself wherever an estimator is asked for.
 """
 
-from ktae.estimators.base import AdvantageEstimator, ContingencyEstimator, Estimator
+from ktae.estimators.base import (
+    AdvantageEstimator,
+    ContingencyEstimator,
+    Estimator,
+    GradedAdvantageEstimator,
+)
 from ktae.estimators.conflict_tokens import ConflictTokens
 from ktae.estimators.control_transforms import (
     GroupMean,
@@ -57,6 +62,7 @@ __all__ = [
     "EntropyWeights",
     "Estimator",
     "Function",
+    "GradedAdvantageEstimator",
     "GroupMean",
     "Ignoring",
     "Moved",

@@ -35,19 +35,25 @@ class Place(NamedTuple):
     """Whether the problem has no label, and got the number of its prompt's first appearance."""
 
 
-class Numbering:
-    """The places of a file's rows; problems and samples without a number get one."""
+class Default(NamedTuple):
+    """What a file's problems are of where its rows do not say."""
 
-    def __init__(self, default_benchmark: str, *, named: bool = False) -> None:
-        """`named`: whether the default tells problems apart that other files label alike."""
-        self.named = named
-        self.default = canonical(default_benchmark)
+    benchmark: str
+    named: bool
+    """Whether it tells problems apart that other files label alike."""
+
+
+class Numbering:
+    """The places of rows of all files; problems and samples without a number get one."""
+
+    def __init__(self) -> None:
         self.samples: Counter[tuple[str | None, str | None, str, str]] = Counter()
         self.prompts: dict[tuple[str | None, str], dict[str, int]] = defaultdict(dict)
 
     def place(
         self,
         label: Label,
+        default: Default,
         step: str | None,
         prompt: str | None,
         where: str,
@@ -60,7 +66,8 @@ class Numbering:
         Raises:
             InputError: neither label nor prompt tells the problem; `where` begins the message.
         """
-        benchmark, problem = label.benchmark or self.default, label.problem
+        benchmark = label.benchmark or canonical(default.benchmark)
+        problem = label.problem
         if problem is None:
             if prompt is None:
                 raise InputError(f"{where}: neither group nor prompt: which problem is it?")
@@ -68,8 +75,8 @@ class Numbering:
             problem = str(numbers.setdefault(prompt, len(numbers)))
         key = (model, step, benchmark, problem)
         self.samples[key] += 1
-        sample, named = self.samples[key] - 1, label.named or self.named
-        return Place(benchmark, problem, sample, named, label.problem is None)
+        named = label.named or default.named
+        return Place(benchmark, problem, self.samples[key] - 1, named, label.problem is None)
 
 
 def label_of(benchmark: object, group: object, recorded: str | None, where: str) -> Label:

@@ -19,10 +19,11 @@ import pyarrow as pa
 
 from ktae.errors import InputError, quoted
 from ktae.evaluation.benchmarks import BENCHMARKS, parse_answers
-from ktae.evaluation.labels import Numbering, label_of, step_of
+from ktae.evaluation.labels import Default, Numbering, label_of, step_of
 from ktae.files.text import path_text, require_text
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
+from ktae.rollouts.folders import SUFFIXES
 from ktae.rollouts.labels import series
 from ktae.rollouts.readers import Options, files_in, plain_rows
 from ktae.rollouts.suggestion import UnknownRowsError, template_for
@@ -101,14 +102,13 @@ def read(
     tolerance = tolerance or Tolerance(strict=True)
     own = path / "outputs.parquet"
     files = [own] if own.is_file() else files_in(path, tolerance)
-    numberings = _numberings(files, path)
-    placed = []
+    numbering, placed = Numbering(), []
     accepted: dict[tuple[str, str, str | None], tuple[str, ...]] = {}
-    for file, numbering in zip(files, numberings, strict=True):
+    for file, default in zip(files, _defaults(files, path), strict=True):
         for row, where, schema in plain_rows(file, options, tolerance):
             if schema.by_prompt and "group" not in options.fields:
                 row.pop("group", None)  # equal prompts are one problem, and numbered
-            output, step = _output(row, numbering, where, pool_models)
+            output, step = _output(row, numbering, default, where, pool_models)
             key = output.benchmark, output.problem, step
             _require_one_answer(output, accepted.setdefault(key, output.answers), where)
             placed.append((output, step))
@@ -117,20 +117,26 @@ def read(
     return _with_steps(placed)
 
 
-def _numberings(files: Sequence[Path], path: Path) -> list[Numbering]:
-    """That of each file. A benchmark that no row names is called after its file.
+def _defaults(files: Sequence[Path], path: Path) -> list[Default]:
+    """The benchmark of each file's rows that name none: it is called after its file.
 
     Files whose names differ in a number alone are parts of one benchmark, called after what their
     names have in common, or after the folder where all files are.
     """
     kinds = [series(file.name) for file in files]
     counts = Counter(kinds)
-    of_kind = {}
-    for file, kind in zip(files, kinds, strict=True):
-        name = file.name if counts[kind] == 1 else kind if len(counts) > 1 else path.resolve().name
-        stem = path_text(name).partition(".")[0]
-        of_kind[kind] = Numbering(stem, named=len(counts) > 1)
-    return [of_kind[kind] for kind in kinds]
+    if len(counts) == 1:
+        name = files[0].name if len(files) == 1 else path.resolve().name
+        return [Default(path_text(name).partition(".")[0], named=False)] * len(files)
+    names = [
+        file.name if counts[kind] == 1 else kind for file, kind in zip(files, kinds, strict=True)
+    ]
+    return [Default(_stem(path_text(name)), named=True) for name in names]
+
+
+def _stem(name: str) -> str:
+    """A file's name without what says its format; models and versions have dots, too."""
+    return name.removesuffix(next((end for end in SUFFIXES if name.endswith(end)), ""))
 
 
 def _require_one_answer(output: Output, first: tuple[str, ...], where: str) -> None:
@@ -252,7 +258,7 @@ def to_record(
 
 
 def _output(
-    row: dict[str, Any], numbering: Numbering, where: str, pool_models: bool
+    row: dict[str, Any], numbering: Numbering, default: Default, where: str, pool_models: bool
 ) -> tuple[Output, str | None]:
     """A row's output, and its training step."""
     extra = _extra(row, where)
@@ -266,7 +272,7 @@ def _output(
     label = label_of(benchmark, row.get("group"), recorded, where)
     step = step_of(row.get("step"), where)
     model = None if pool_models else _text(row.get("model"), f"{where}: model")
-    place = numbering.place(label, step, prompt, where, model)
+    place = numbering.place(label, default, step, prompt, where, model)
     verdict, grader = _verdict(extra, where)
     output = Output(
         place.benchmark,

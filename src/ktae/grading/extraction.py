@@ -62,7 +62,7 @@ _OTHER_CONCLUSION = re.compile(
     re.IGNORECASE,
 )
 _CONCLUSION_LENGTH = 300
-_OPENS_BLOCK = re.compile(r"\\\[|\$\$|```\w*|\\begin\{(?:align|equation|gather)\w*\*?\}")
+_OPENS_BLOCK = re.compile(r"\\\[|\$\$|```\w*[^\S\n]*\n|\\begin\{(?:align|equation|gather)\w*\*?\}")
 _CLOSES_BLOCK = {r"\[": r"\]", "$$": "$$"}
 _ROWS = re.compile(r"\\begin\{((?:align|equation|gather)\w*\*?)\}(.*)\\end\{\1\}", re.DOTALL)
 _LONGEST_STATEMENT = 1000
@@ -196,7 +196,8 @@ def _stated(response: str, end: int) -> str:
 
 
 def _in_block(response: str, start: int) -> str | None:
-    """What is in the display math or code fence that begins there; None if none does.
+    """What is in the display math or code fence that begins there; None if none does, or if it is
+    one of several things on a line.
 
     Empty if the response's end cuts it off.
     """
@@ -208,6 +209,9 @@ def _in_block(response: str, start: int) -> str | None:
     end = response.find(closing, opened.end(), opened.end() + _LONGEST_STATEMENT)
     if end < 0:
         return ""
+    rest = response[end + len(closing) :].partition("\n")[0]
+    if rest.strip(" \t\r*_.,;。") and "\n" not in response[start:end]:
+        return None
     rows = _ROWS.search(response, start, end + len(closing))
     content = rows[2].rstrip("\\ \n").rpartition(r"\\")[2] if rows else response[opened.end() : end]
     if rows:  # "&= 12" continues "x &= 3 + 9"

@@ -47,7 +47,10 @@ _GOES_ON = re.compile(
 )
 _REASON = re.compile(r"\b(?:because|since|when|if|after|given|where|as)\b", re.IGNORECASE)
 _CONTRAST = re.compile(r",[ \t]*(?:and[ \t]+)?(?:not|rather than|instead of)\b.*", re.IGNORECASE)
-_ASIDE = re.compile(r"(?<=[ \t])\((?:not|rather than|instead of)\b.*", re.IGNORECASE)
+_ASIDE = re.compile(
+    r"(?<!\band)(?<!\bor)(?<=[\w.$})\]])[ \t]+\((?:not|rather than|instead of)\b.*", re.IGNORECASE
+)
+"""Of "5 (not 4)"; "p and (not q)" has none."""
 _WORD_AND_REASON = re.compile(r"([^\s,]+),?[ \t]+(?:because|since)\b.*", re.IGNORECASE | re.DOTALL)
 _CHOICE = re.compile(r"\([A-J]\)[ \t]+(?=\S)|[A-J][).][ \t]+(?=\S)")
 _BEFORE = 30

@@ -55,10 +55,12 @@ _UNIT = re.compile(
     r"|(?:\^?\s*\{?\\circ\}?|°)\s*[CFK]?|\^\s*\{(?:\s*\\prime)+\s*\}|'{1,2}"
     r"|\^\s*\{?\s*\\(?:text|mathrm|textrm)\s*\{\s*(?:st|nd|rd|th)\s*\}\s*\}?|(?:st|nd|rd|th)\b"
     r"|(?:(?<=[\d\s.])(?:[cmkn]m|[km]?g|[mn]?s|ft|mi|in|hr|h|k?W|[kMG]?eV|[kMG]?Hz|[kM]?Pa|k?J|k?N|m(?=/s))"
-    r"|(?<=\s)(?:m?L|m(?=\s*\^))"
+    r"|(?<=\s)mL"
     rf"|(?<=\s)(?P<bare>{_LETTER}{{3,}}(?: {_LETTER}{{2,}})*)|(?<=[\d\s.])(?P<east>{CJK}+))"
     r"(?:/[a-z]{1,3})?(?:\s*\^\s*\{?-?\d\}?)?)$"
 )
+_LETTER_UNIT = re.compile(r"(?<=[\d.])\s+(?:L|m\s*\^\s*\{?[23]\}?)$")
+"""Litres, square and cubic metres: in algebra they are variables."""
 _SCALE = re.compile(
     r"\b(?:hundred|thousand|million|billion|trillion|dozen|(?:hundred|thousand|million|billion)th"
     r")s?\b|^\s*(?:squared|cubed|factorial)\b"
@@ -182,13 +184,18 @@ def is_product(words: str) -> bool:
     return not TEXT.search(words) and not re.search(r"[^\W\d_]{3}", words)
 
 
-def number(answer: str) -> Number | None:
-    """The number that an answer is, or None if it is anything else."""
+def number(answer: str, *, letters: bool = False) -> Number | None:
+    r"""The number that an answer is, or None if it is anything else.
+
+    `letters`: whether a letter may be a unit, as in `8 L` and `3 m^2`. It may where the answer that
+    it is compared with has none.
+    """
     if len(answer) > MAX_DIGITS:
         return None
     text = tidy(answer)
     text, percents = _PERCENT.subn("", text)
     text = re.sub(r"\\?\$|[€£¥￥₽₹]", "", text)
+    text = _LETTER_UNIT.sub("", text.strip()) if letters else text
     match = None
     for _ in range(3):  # `5 \text{ cm}^2` has two things to drop
         match = _written(text)

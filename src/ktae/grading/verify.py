@@ -130,7 +130,8 @@ def _signs(element: str) -> list[str]:
 def _agree_as_one(answer: str, given: str) -> str:
     if values.tidy(given) and values.tidy(given) == values.tidy(answer):
         return "same text"
-    expected, got = values.number(answer), values.number(given)
+    expected = values.number(answer)
+    got = values.number(given, letters=not re.search(r"[^\W\d_]", answer))
     if expected and got:
         return "same number" if values.same_number(expected, got) else ""
     as_written = notation.agree(answer, given)

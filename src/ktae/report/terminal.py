@@ -170,7 +170,10 @@ def as_dict(shown: ScoredGroup) -> dict[str, Any]:
 
 
 def _find(columns: Frame, label: str | None, step: int | None) -> int:
-    label = label if label is None or label in columns.labels else _by_prompt(columns, label)
+    if label is not None and label not in columns.labels:
+        found = _by_prompt(columns, label, step)
+        if found is not None:
+            return found
     for group, (name, when) in enumerate(zip(columns.labels, columns.steps, strict=True)):
         rows = slice(columns.starts_g[group], columns.starts_g[group + 1])
         verdicts = set(columns.correct_b[rows].tolist())
@@ -180,7 +183,7 @@ def _find(columns: Frame, label: str | None, step: int | None) -> int:
     if label is None and step is None:
         return 0
     near = difflib.get_close_matches(label or "", dict.fromkeys(columns.labels), n=3)
-    prompts = _prompts(columns)
+    prompts = dict(zip(reversed(columns.labels), reversed(_prompts(columns)), strict=True))
     there = ", ".join(
         f"{one!r} ({prompts[one]!r:.60})" if prompts.get(one) else repr(one)
         for one in near or dict.fromkeys(columns.labels[:5])
@@ -197,30 +200,34 @@ def _find(columns: Frame, label: str | None, step: int | None) -> int:
     raise InputError(f"{wanted_text}{where}; {which} {there}")
 
 
-def _by_prompt(columns: Frame, wanted: str) -> str:
-    """The label of the group with this prompt, or with the only one that begins so; else `wanted`.
+def _by_prompt(columns: Frame, wanted: str, step: int | None) -> int | None:
+    """The first group with this prompt, or with the only one that begins so, at that step; None if
+    there is none.
 
     Raises:
-        InputError: there are several.
+        InputError: several prompts begin so.
     """
-    prompts = {label: prompt for label, prompt in _prompts(columns).items() if prompt is not None}
-    exact = [label for label, prompt in prompts.items() if prompt == wanted]
-    begun = [label for label, prompt in prompts.items() if wanted and prompt.startswith(wanted)]
-    found = exact or begun
+    groups: dict[str, int] = {}
+    for group, (prompt, when) in enumerate(zip(_prompts(columns), columns.steps, strict=True)):
+        if prompt is not None and step in (None, when):
+            groups.setdefault(prompt, group)
+    if wanted in groups:
+        return groups[wanted]
+    found = [prompt for prompt in groups if wanted and prompt.startswith(wanted)]
     if len(found) > 1:
-        some = ", ".join(f"{label!r} ({prompts[label]!r:.60})" for label in found[:5])
+        some = ", ".join(f"{columns.labels[groups[x]]!r} ({x!r:.60})" for x in found[:5])
         raise InputError(
             f"--group {wanted!r:.60} begins the prompts of {len(found):,} groups; expected one of "
             f"them: {some}"
         )
-    return found[0] if found else wanted
+    return groups[found[0]] if found else None
 
 
-def _prompts(columns: Frame) -> dict[str, str | None]:
-    """Each group's prompt by its label: that of its first rollout."""
+def _prompts(columns: Frame) -> list[str | None]:
+    """Each group's prompt: that of its first rollout."""
     first = columns.order_b[columns.starts_g[:-1]]
-    prompts = columns.rollouts["prompt"].take(first).to_pylist()
-    return dict(zip(columns.labels, prompts, strict=True))
+    prompts: list[str | None] = columns.rollouts["prompt"].take(first).to_pylist()
+    return prompts
 
 
 def _equal(values: np.ndarray, wanted: float) -> np.ndarray:

@@ -25,8 +25,21 @@ STEPS = re.compile(rf"{STEP_FOLDER.pattern}|epoch[_-]?\d+")
 SHARD = re.compile(r"(?:rank|shard|worker|part)[_-]?\d+")
 """The names of folders of which each holds a share of a run's rollouts."""
 
-COUNTED = ("step", "rollout", "epoch", "rank", "shard", "worker", "part")
-NUMBER = re.compile("|".join([r"(?<![^\W_])\d+", *(rf"(?<={word})\d+" for word in COUNTED)]))
+COUNTED = (
+    "step", "iter", "rollout", "epoch", "rank", "shard", "worker", "part", "gpu", "node", "host",
+    "proc",
+)  # fmt: skip
+APART = ("seed", "run", "trial", "exp", "model", "version", "try")
+"""What a number after these words counts are runs: other policies, whose groups are others."""
+NUMBER = re.compile(
+    "|".join(
+        [
+            "".join(rf"(?<!{word}[_-])" for word in APART) + r"(?<![^\W_])\d+",
+            *(rf"(?<={word})\d+" for word in COUNTED),
+        ]
+    ),
+    re.IGNORECASE,
+)
 """A number in a file's name that counts files of one kind: the 24 of `aime24` is none."""
 
 
