@@ -33,7 +33,8 @@ from ktae.trainers.models import model_name
 from ktae.trainers.trl.callbacks import OnStep, Patience, StepLogger, stop_on_interrupt
 from ktae.trainers.trl.checkpoints import full_disk_is_said, newest_whole
 from ktae.trainers.trl.checks import check_arguments
-from ktae.trainers.trl.settings import grpo_config, narrow_tiles, optimizer_steps
+from ktae.trainers.trl.on_cpu import score_responses_alone
+from ktae.trainers.trl.settings import grpo_config, optimizer_steps
 from ktae.trainers.trl.tasks import Task, overlong_penalty, prompt_text, task_of
 from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
 
@@ -68,7 +69,8 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
     task = task_of(recipe)
     with config.main_process_first(desc="loading the model"):
         model, tokenizer = load_policy(recipe)
-    narrow_tiles(model.config.get_text_config().vocab_size)
+    if config.device.type == "cpu":
+        score_responses_alone(model.config.get_text_config().vocab_size)
     task.check(tokenizer, recipe)
     steps = StepLogger(recipe, folder, on_step)
     patience = Patience(recipe.algorithm.patience, every=optimizer_steps(recipe))

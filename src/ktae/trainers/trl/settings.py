@@ -8,25 +8,10 @@ from pathlib import Path
 
 import torch
 from trl import GRPOConfig
-from trl.trainer import utils as trl_utils
 
 from ktae.errors import InputError
 from ktae.recipe import Recipe
 from ktae.trainers import strongest
-
-_TILE = "_CHUNKED_LOGPROB_CHUNK_SIZE"
-"""TRL's name (1.16) for the columns of a tile of logits."""
-_WIDEST_TILE = getattr(trl_utils, _TILE, None)
-
-
-def narrow_tiles(vocabulary: int) -> None:
-    """Let TRL reserve no more columns for a tile of logits than there are tokens to choose from.
-
-    It reserves 32,768. On a CPU each row of a small vocabulary then lies on a page of its own,
-    which costs a demo model an eighth of a step. The numbers are the same, bit for bit.
-    """
-    if _WIDEST_TILE is not None:
-        setattr(trl_utils, _TILE, min(_WIDEST_TILE, vocabulary))
 
 
 def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:

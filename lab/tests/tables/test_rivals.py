@@ -1,0 +1,88 @@
+"""The tables of all estimators beside each other, on files by hand."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from ktae_lab.study import matrix
+from ktae_lab.tables import comparisons, page, rivals
+from ktae_lab.tables.final_models import TASKS
+
+VALIDATED = "validation_0,validation_0.25,validation_0.5,validation_0.75,validation_1"
+
+
+@pytest.fixture
+def first_stage(tmp_path, monkeypatch):
+    """Two base models; each arm is best at 7.5e-5, but GRPO on lists, which ties with 5e-5."""
+    monkeypatch.setattr(page, "RESULTS", tmp_path)
+    lines = [f"task,method,base_model,{VALIDATED}"]
+    for task in TASKS:
+        for arm in rivals.ARMS:
+            for rate in rivals.RATES:
+                best = 0.75 if rate == "7.5e-5" or (task, arm, rate) == TIE else 0.5
+                for base, jitter in enumerate((-0.25, 0.25)):
+                    values = (0, best + jitter, 0.1, 0, 0) if base else (best + jitter, 0, 0, 0, 0)
+                    lines.append(f"{task}-{rate},{arm},{base}," + ",".join(map(str, values)))
+    folder = tmp_path / rivals.FIRST_STAGE
+    folder.mkdir()
+    (folder / "validated.csv").write_text("\n".join(lines) + "\n")
+    return folder / "validated.csv"
+
+
+TIE = ("lists", "grpo", "5e-5")
+
+
+def test_the_best_rate_is_chosen_and_of_equal_ones_the_smaller(first_stage):
+    own = rivals.chosen_rates()
+    assert own["lists", "grpo"] == "5e-5"
+    assert {rate for key, rate in own.items() if key != ("lists", "grpo")} == {"7.5e-5"}
+    rows = rivals.rates().splitlines()
+    assert len(rows) == 2 + len(rivals.ARMS)
+    assert rows[2].split("|")[1:-1] == [
+        " GRPO ", " 0.500 ", " **0.750** ", " 0.500 ", " **0.750** ", " 0.750 ", " 0.500 ",
+    ]  # fmt: skip
+
+
+def test_a_best_temperature_of_1_counts(first_stage):
+    text = first_stage.read_text()
+    old = "sums-5e-5,grpo,0,0.25,0,0,0,0"
+    assert old in text
+    first_stage.write_text(text.replace(old, "sums-5e-5,grpo,0,0.25,0,0,0,1"))
+    assert rivals.chosen_rates()["sums", "grpo"] == "5e-5"
+
+
+def test_the_tables_have_each_arm_less_grpo(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "RESULTS", tmp_path)
+    monkeypatch.setattr(
+        comparisons, "comparison", lambda *_: SimpleNamespace(kind="confirmatory", shown=False)
+    )
+    lines = ["task,method,base_model,temperature,accuracy,accuracy_at_1"]
+    for task in TASKS:
+        for i, arm in enumerate(rivals.ARMS):
+            for base in range(3):
+                lines.append(f"{task},{arm},{base},0,{0.5 + 0.01 * i + 0.1 * base},{0.02 * i}")
+    (tmp_path / rivals.STUDY).mkdir()
+    (tmp_path / rivals.STUDY / "validated.csv").write_text("\n".join(lines) + "\n")
+    rows = rivals.against_grpo().splitlines()[2:]
+    assert [row.split("|")[1].strip() for row in rows] == [
+        f"{name} - GRPO" for arm, name in rivals.ARMS.items() if arm != "grpo"
+    ]
+    assert rows[0].split("|")[2].strip().startswith("+0.010 (")
+    assert rivals.own_rates().count("\n") == 1 + len(rivals.OWN_RATES)
+
+
+def test_the_matrix_has_the_rates_that_were_chosen():
+    second = page.LAB / "matrices" / "rivals.yaml"
+    first = page.RESULTS / rivals.FIRST_STAGE / "validated.csv"
+    if not (second.is_file() and first.is_file()):
+        pytest.skip("the first stage is not at its end")
+    tasks = matrix.load(second).tasks
+    found = {
+        (task, arm): float(overrides["optimizer.learning_rate"])
+        for task in TASKS
+        for arm, overrides in tasks[task].of_methods.items()
+    }
+    own = rivals.chosen_rates()
+    assert {key: rate for key, rate in found.items() if key in own} == {
+        key: float(rate) for key, rate in own.items()
+    }
