@@ -17,7 +17,7 @@ def first_stage(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "RESULTS", tmp_path)
     lines = [f"task,method,base_model,{VALIDATED}"]
     for task in TASKS:
-        for arm in rivals.ARMS:
+        for arm in set(rivals.ARMS) - {rivals.LATER}:
             for rate in rivals.RATES:
                 best = 0.75 if rate == "7.5e-5" or (task, arm, rate) == TIE else 0.5
                 for base, jitter in enumerate((-0.25, 0.25)):
@@ -37,7 +37,7 @@ def test_the_best_rate_is_chosen_and_of_equal_ones_the_smaller(first_stage):
     assert own["lists", "grpo"] == "5e-5"
     assert {rate for key, rate in own.items() if key != ("lists", "grpo")} == {"7.5e-5"}
     rows = rivals.rates().splitlines()
-    assert len(rows) == 2 + len(rivals.ARMS)
+    assert len(rows) == 2 + len(rivals.ARMS) - 1
     assert rows[2].split("|")[1:-1] == [
         " GRPO ", " 0.500 ", " **0.750** ", " 0.500 ", " **0.750** ", " 0.750 ", " 0.500 ",
     ]  # fmt: skip
@@ -72,17 +72,10 @@ def test_the_tables_have_each_arm_less_grpo(tmp_path, monkeypatch):
 
 
 def test_the_matrix_has_the_rates_that_were_chosen():
-    second = page.LAB / "matrices" / "rivals.yaml"
     first = page.RESULTS / rivals.FIRST_STAGE / "validated.csv"
-    if not (second.is_file() and first.is_file()):
-        pytest.skip("the first stage is not at its end")
-    tasks = matrix.load(second).tasks
-    found = {
-        (task, arm): float(overrides["optimizer.learning_rate"])
-        for task in TASKS
-        for arm, overrides in tasks[task].of_methods.items()
-    }
-    own = rivals.chosen_rates()
-    assert {key: rate for key, rate in found.items() if key in own} == {
-        key: float(rate) for key, rate in own.items()
-    }
+    if not first.is_file():
+        pytest.skip("there are no results here: ktae_lab is installed without its checkout")
+    tasks = matrix.load(page.LAB / "matrices" / "rivals.yaml").tasks
+    for (task, arm), rate in rivals.chosen_rates().items():
+        found = tasks[task].overrides | tasks[task].of_methods.get(arm, {})
+        assert float(found["optimizer.learning_rate"]) == float(rate), (task, arm)

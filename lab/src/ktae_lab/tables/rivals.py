@@ -13,9 +13,12 @@ STUDY = "rivals"
 FIRST_STAGE = "rivals-rates"
 RATES = ("5e-5", "7.5e-5", "10.6e-5")
 """In the order of which the first of equal ones is chosen."""
+LATER = "low-temperature"
+"""The arm that the first stage did not have."""
 ARMS = {
     "grpo": "GRPO",
     "unscaled": "GRPO, rewards not divided by their standard deviation",
+    LATER: "GRPO, sampled at a lower temperature",
     "top-entropy": "80/20",
     "paper": "`paper`",
     "released": "`released`",
@@ -44,6 +47,8 @@ def rates() -> str:
     found, own = _by_rate(), chosen_rates()
     rows = []
     for arm, name in ARMS.items():
+        if arm == LATER:
+            continue
         cells = []
         for task in TASKS:
             for rate in RATES:
@@ -60,6 +65,7 @@ def chosen_rates() -> dict[tuple[str, str], str]:
         (task, arm): max(RATES, key=lambda rate: found[task, arm, rate])
         for task in TASKS
         for arm in ARMS
+        if arm != LATER
     }
 
 
