@@ -243,11 +243,13 @@ def test_a_frozen_policy_is_an_error_before_anything_is_sampled(model: Any) -> N
 def test_what_the_gradients_leave_out_of_the_recipe() -> None:
     assert not_read(recipes.load(RECIPE)) == []
     more = ["trl.top_entropy=0.2", "algorithm.kl=0.1", "model.lora_rank=4"]
+    more += ["trl.entropy_coef=-0.01"]
     assert not_read(recipes.load(RECIPE, [*more, "algorithm.resampling_rounds=1"])) == [
         "algorithm.kl",
         "algorithm.resampling_rounds",
         "model.lora_rank",
         "trl.top_entropy",
+        "trl.entropy_coef",
     ]
 
 

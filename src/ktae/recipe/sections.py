@@ -249,6 +249,10 @@ class Trl(Section):
     """Train on this share of the tokens, those where the policy's entropy is highest: at 0.2 the
     80/20 baseline (arXiv:2506.01939), with or without token credit."""
 
+    entropy_coef: float = 0.0
+    """Weight of the policy's mean entropy in what is maximised: above 0 a bonus, below 0 a
+    penalty."""
+
     vllm: bool = False
     """Sample with vLLM, on the GPUs that train."""
 

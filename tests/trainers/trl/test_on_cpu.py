@@ -1,17 +1,13 @@
 """TRL's loss on a CPU: what is left out changes no number."""
 
+import contextlib
+
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 from trl.trainer import utils as trl_utils
 
-from ktae.trainers.trl.on_cpu import as_trl_does, score_responses_alone
-
-
-@pytest.fixture
-def trl_afterwards():
-    yield
-    as_trl_does()
+from ktae.trainers.trl import on_cpu
 
 
 @pytest.fixture
@@ -30,21 +26,24 @@ def loss(model, ids, labels):
     """Log-probabilities, entropies and every gradient, after TRL's fused head."""
     model.zero_grad()
     out = model(input_ids=ids, labels=labels, fused_lm_head=True)
-    out.log_probs.sum().backward()
+    (out.log_probs - 0.1 * out.entropy).sum().backward()
     return out.log_probs, out.entropy, *(p.grad.clone() for p in model.parameters())
 
 
-def test_responses_alone_have_the_same_loss_and_gradient(model, trl_afterwards):
+@pytest.mark.parametrize("first_response", [0, 4, 9], ids=["all", "some", "none"])
+def test_responses_alone_have_the_same_loss_and_gradient(model, first_response):
     ids = torch.randint(40, (3, 9))
-    labels = ids.clone()
-    labels[:, :4], labels[0, 7:] = -100, -100
-    as_it_was = loss(model, ids, labels)
-    score_responses_alone(40)
-    for before, after in zip(as_it_was, loss(model, ids, labels), strict=True):
+    labels = ids.masked_fill(torch.arange(9) < first_response, -100)
+    as_it_is = loss(model, ids, labels)
+    with on_cpu.logits_of_responses_alone(model):
+        found = loss(model, ids, labels)
+    for before, after in zip(as_it_is, found, strict=True):
         torch.testing.assert_close(after, before, rtol=1e-6, atol=1e-7)
 
 
-def test_logits_are_made_of_responses_alone_in_narrow_tiles(model, trl_afterwards, monkeypatch):
+@pytest.fixture
+def tiles(monkeypatch):
+    """Positions with logits and columns of a tile, for each forward pass."""
     seen = []
     head = trl_utils._ChunkedLogProbFunction
 
@@ -55,10 +54,22 @@ def test_logits_are_made_of_responses_alone_in_narrow_tiles(model, trl_afterward
             return head.apply(hidden, *rest)
 
     monkeypatch.setattr(trl_utils, "_ChunkedLogProbFunction", Spy)
+    return seen
+
+
+def test_logits_are_made_of_responses_alone_within_the_block(model, tiles):
     ids = torch.randint(40, (3, 9))
     labels = ids.masked_fill(torch.arange(9) < 5, -100)
-    score_responses_alone(40)
+    with contextlib.suppress(KeyError), on_cpu.logits_of_responses_alone(model):
+        loss(model, ids, labels)
+        raise KeyError
     loss(model, ids, labels)
-    as_trl_does()
-    loss(model, ids, labels)
-    assert seen == [(3 * 4, 40), (3 * 8, 32768)]
+    assert tiles == [(3 * 4, 40), (3 * 8, 32768)]
+
+
+def test_another_version_of_trl_is_left_as_it_is(model, tiles, monkeypatch):
+    monkeypatch.setattr(on_cpu, "READ", "1.15.")
+    ids = torch.randint(40, (3, 9))
+    with on_cpu.logits_of_responses_alone(model):
+        loss(model, ids, ids)
+    assert tiles == [(3 * 8, 32768)]

@@ -53,6 +53,7 @@ def not_read(recipe: Recipe) -> list[str]:
         "algorithm.resampling_rounds": recipe.algorithm.resampling_rounds > 0,
         "model.lora_rank": recipe.model.lora_rank > 0,
         "trl.top_entropy": recipe.trl.top_entropy < 1,
+        "trl.entropy_coef": recipe.trl.entropy_coef != 0,
     }
     return [key for key, is_set in own.items() if is_set]
 

@@ -33,7 +33,7 @@ from ktae.trainers.models import model_name
 from ktae.trainers.trl.callbacks import OnStep, Patience, StepLogger, stop_on_interrupt
 from ktae.trainers.trl.checkpoints import full_disk_is_said, newest_whole
 from ktae.trainers.trl.checks import check_arguments
-from ktae.trainers.trl.on_cpu import score_responses_alone
+from ktae.trainers.trl.on_cpu import logits_of_responses_alone
 from ktae.trainers.trl.settings import grpo_config, optimizer_steps
 from ktae.trainers.trl.tasks import Task, overlong_penalty, prompt_text, task_of
 from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
@@ -69,8 +69,6 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
     task = task_of(recipe)
     with config.main_process_first(desc="loading the model"):
         model, tokenizer = load_policy(recipe)
-    if config.device.type == "cpu":
-        score_responses_alone(model.config.get_text_config().vocab_size)
     task.check(tokenizer, recipe)
     steps = StepLogger(recipe, folder, on_step)
     patience = Patience(recipe.algorithm.patience, every=optimizer_steps(recipe))
@@ -110,7 +108,7 @@ def _train(trainer: KTAETrainer, steps: StepLogger, checkpoint: Path | None, *, 
         trainer._load_from_checkpoint(str(checkpoint))
         _align_special_tokens(trainer)
         return
-    with stop_on_interrupt(steps):
+    with stop_on_interrupt(steps), logits_of_responses_alone(trainer.model):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 

@@ -47,6 +47,7 @@ def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
         epsilon_high=recipe.algorithm.clip_high,
         beta=recipe.algorithm.kl,
         top_entropy_quantile=recipe.trl.top_entropy,
+        entropy_coef=recipe.trl.entropy_coef,
         learning_rate=recipe.optimizer.learning_rate,
         adam_beta1=recipe.optimizer.beta1,
         adam_beta2=recipe.optimizer.beta2,
