@@ -51,7 +51,9 @@ def test_a_best_temperature_of_1_counts(first_stage):
     assert rivals.chosen_rates()["sums", "grpo"] == "5e-5"
 
 
-def test_the_tables_have_each_arm_less_grpo(tmp_path, monkeypatch):
+@pytest.fixture
+def second_stage(tmp_path, monkeypatch):
+    """Three base models; each arm is .01 above the one before it."""
     monkeypatch.setattr(page, "RESULTS", tmp_path)
     monkeypatch.setattr(
         comparisons, "comparison", lambda *_: SimpleNamespace(kind="confirmatory", shown=False)
@@ -63,6 +65,9 @@ def test_the_tables_have_each_arm_less_grpo(tmp_path, monkeypatch):
                 lines.append(f"{task},{arm},{base},0,{0.5 + 0.01 * i + 0.1 * base},{0.02 * i}")
     (tmp_path / rivals.STUDY).mkdir()
     (tmp_path / rivals.STUDY / "validated.csv").write_text("\n".join(lines) + "\n")
+
+
+def test_the_tables_have_each_arm_less_grpo(second_stage):
     rows = rivals.against_grpo().splitlines()[2:]
     assert [row.split("|")[1].strip() for row in rows] == [
         f"{name} - GRPO" for arm, name in rivals.ARMS.items() if arm != "grpo"
@@ -75,7 +80,22 @@ def test_the_matrix_has_the_rates_that_were_chosen():
     first = page.RESULTS / rivals.FIRST_STAGE / "validated.csv"
     if not first.is_file():
         pytest.skip("there are no results here: ktae_lab is installed without its checkout")
-    tasks = matrix.load(page.LAB / "matrices" / "rivals.yaml").tasks
-    for (task, arm), rate in rivals.chosen_rates().items():
-        found = tasks[task].overrides | tasks[task].of_methods.get(arm, {})
+    second = matrix.load(page.LAB / "matrices" / "rivals.yaml")
+    before = matrix.load(page.LAB / "matrices" / "rivals-rates.yaml")
+    own = rivals.chosen_rates()
+    own |= {(task, rivals.LATER): own[task, "grpo"] for task in TASKS}
+    assert {task for task, _ in own} == set(second.tasks)
+    assert {arm for _, arm in own} == set(second.methods)
+    for (task, arm), rate in own.items():
+        found = second.tasks[task].overrides | second.tasks[task].of_methods.get(arm, {})
         assert float(found["optimizer.learning_rate"]) == float(rate), (task, arm)
+        if arm != rivals.LATER:
+            assert second.methods[arm] == before.methods[arm]
+
+
+def test_the_figure_has_each_arm(second_stage, tmp_path):
+    rivals.draw(tmp_path / "arms.svg")
+    text = (tmp_path / "arms.svg").read_text()
+    arms = [name.replace("`", "") for arm, name in rivals.ARMS.items() if arm != "grpo"]
+    for name in arms:
+        assert name in text

@@ -13,12 +13,12 @@ STUDY = "rivals"
 FIRST_STAGE = "rivals-rates"
 RATES = ("5e-5", "7.5e-5", "10.6e-5")
 """In the order of which the first of equal ones is chosen."""
-LATER = "low-temperature"
+LATER = "low-entropy"
 """The arm that the first stage did not have."""
 ARMS = {
     "grpo": "GRPO",
     "unscaled": "GRPO, rewards not divided by their standard deviation",
-    LATER: "GRPO, sampled at a lower temperature",
+    LATER: "GRPO with a penalty on the entropy",
     "top-entropy": "80/20",
     "paper": "`paper`",
     "released": "`released`",
