@@ -1,11 +1,9 @@
 """All estimators beside each other: the rate that suits each, and what it reaches at that rate."""
 
+import statistics
 from pathlib import Path
 
-import numpy as np
-
-from ktae_lab.csv_files import read_csv
-from ktae_lab.tables import final_models, page
+from ktae_lab.tables import final_models
 from ktae_lab.tables.final_models import BASELINE, TASKS
 from ktae_lab.tables.page import Number, Table, markdown
 
@@ -13,6 +11,8 @@ STUDY = "rivals"
 FIRST_STAGE = "rivals-rates"
 RATES = ("5e-5", "7.5e-5", "10.6e-5")
 """In the order of which the first of equal ones is chosen."""
+VALIDATION = tuple(f"validation_{t}" for t in ("0", "0.25", "0.5", "0.75", "1"))
+"""The columns of validated.csv of which a model's best temperature has the largest."""
 LATER = "low-entropy"
 """The arm that the first stage did not have."""
 ARMS = {
@@ -33,6 +33,7 @@ ARMS = {
     "random-places": "`trigrams` on random tokens",
 }
 """As pages call them."""
+TUNED = [arm for arm in ARMS if arm != LATER]
 OWN_RATES = (
     ("trigrams", "grpo"),
     ("trigrams", "offset"),
@@ -46,15 +47,13 @@ def rates() -> str:
     """Accuracy on validation problems at the best temperature, by learning rate; chosen in bold."""
     found, own = _by_rate(), chosen_rates()
     rows = []
-    for arm, name in ARMS.items():
-        if arm == LATER:
-            continue
+    for arm in TUNED:
         cells = []
         for task in TASKS:
             for rate in RATES:
                 text = f"{found[task, arm, rate]:.3f}"
                 cells.append(f"**{text}**" if own[task, arm] == rate else text)
-        rows.append([name, *cells])
+        rows.append([ARMS[arm], *cells])
     return markdown(["", *(f"{task}, {rate}" for task in TASKS for rate in RATES)], rows)
 
 
@@ -64,21 +63,19 @@ def chosen_rates() -> dict[tuple[str, str], str]:
     return {
         (task, arm): max(RATES, key=lambda rate: found[task, arm, rate])
         for task in TASKS
-        for arm in ARMS
-        if arm != LATER
+        for arm in TUNED
     }
 
 
 def _by_rate() -> dict[tuple[str, str, str], float]:
     """By language, arm and rate: the mean over base models."""
-    path = page.RESULTS / FIRST_STAGE / "validated.csv"
-    found: dict[tuple[str, str, str], list[float]] = {}
-    for row in read_csv(path, ("task", "method")):
-        task, _, rate = row["task"].partition("-")
-        best = max(float(row[name]) for name in row if name.startswith("validation_0"))
-        best = max(best, float(row["validation_1"]))
-        found.setdefault((task, row["method"], rate), []).append(best)
-    return {key: float(np.mean(values)) for key, values in found.items()}
+    columns = [final_models.values(FIRST_STAGE, name) for name in VALIDATION]
+    found = {}
+    for key, of_bases in columns[0].items():
+        task, _, rate = key[0].partition("-")
+        best = [max(column[key][base] for column in columns) for base in of_bases]
+        found[task, key[1], rate] = statistics.fmean(best)
+    return found
 
 
 def against_grpo() -> str:
