@@ -23,6 +23,7 @@ from ktae import recipe as recipes
 from ktae.data.tasks import prepared_file
 from ktae.demo import language_named
 from ktae.errors import InputError, one_line
+from ktae.evaluation.shared_prefixes import shared_prefixes
 from ktae.files.atomic import atomic_folder
 from ktae.files.hub import check_local_or_hub
 from ktae.recipe import Recipe
@@ -108,7 +109,8 @@ def _train(trainer: KTAETrainer, steps: StepLogger, checkpoint: Path | None, *, 
         trainer._load_from_checkpoint(str(checkpoint))
         _align_special_tokens(trainer)
         return
-    with stop_on_interrupt(steps), logits_of_responses_alone(trainer.model):
+    model = trainer.model
+    with stop_on_interrupt(steps), logits_of_responses_alone(model), shared_prefixes(model):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
