@@ -7,6 +7,8 @@ from transformers import (
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
 )
@@ -162,12 +164,25 @@ def checkpointing():
     return model
 
 
-@pytest.mark.parametrize("make", [dropout, window, checkpointing])
+def length_dependent_positions():
+    rope = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
+    return LlamaForCausalLM(
+        LlamaConfig(vocab_size=40, num_attention_heads=4, rope_parameters=rope, **SIZE)
+    )
+
+
+@pytest.mark.parametrize("make", [dropout, window, checkpointing, length_dependent_positions])
 def test_a_model_that_this_does_not_fit_computes_as_it_does(make, computed):
     model, (ids, mask) = computed(make()), rollouts()
     with shared_prefixes(model):
         model(input_ids=ids, attention_mask=mask)
     assert computed.seen == [12 * 15]
+
+
+def test_a_state_that_is_no_keys_and_values_is_not_shared():
+    model = MambaForCausalLM(MambaConfig(vocab_size=40, hidden_size=16, num_hidden_layers=1))
+    with shared_prefixes(model):
+        assert "forward" not in vars(model.base_model)
 
 
 def test_the_model_is_as_it_was_after_the_block(computed):

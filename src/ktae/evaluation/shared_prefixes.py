@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -37,20 +38,25 @@ def shared_prefixes(model: PreTrainedModel) -> Iterator[None]:
 
 
 def _fits(model: Any) -> bool:
-    """Whether the model is a causal one on a CPU that attends to all positions before its own."""
+    """Whether it is a language model on a CPU whose positions see those before them through keys
+    and values alone, the same ones however many positions follow."""
     if not isinstance(model, PreTrainedModel) or model.device.type != "cpu":
         return False
-    backbone = model.base_model
+    backbone, config = model.base_model, model.config
     if backbone is model or "forward" in vars(backbone):
         return False
-    config = model.config.get_text_config()
-    layers = DynamicCache(config=config).layers
+    layers = DynamicCache(config=config.get_text_config()).layers
+    rope = getattr(config, "rope_parameters", None) or {}
     return (
-        not config.is_encoder_decoder
-        and not model.is_gradient_checkpointing  # which computes without a cache
-        and config._attn_implementation in ("sdpa", "eager")
+        config is config.get_text_config()  # no images, whose positions are counted otherwise
+        and not config.is_encoder_decoder
+        and not model._is_stateful
+        and "past_key_values" in inspect.signature(backbone.forward).parameters
         and len(layers) > 0
-        and all(type(layer) is DynamicLayer for layer in layers)
+        and all(type(layer) is DynamicLayer for layer in layers)  # no window, no other state
+        and config._attn_implementation in ("sdpa", "eager")
+        and rope.get("rope_type") not in ("dynamic", "longrope")  # which the length changes
+        and not model.is_gradient_checkpointing  # which computes without a cache
         # rows that share a prefix would share what is dropped in it
         and not any(value for name, value in vars(config).items() if "drop" in name)
     )
@@ -84,7 +90,7 @@ def _forward(
     rows, row_of, n = found
     if position_ids is not None:
         position_ids = position_ids.expand_as(input_ids)
-    config = backbone.config.get_text_config()
+    config = backbone.config
     of_prefixes = DynamicCache(config=config)
     prefixes = whole(
         input_ids=input_ids[rows, :n],
