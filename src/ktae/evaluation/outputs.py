@@ -23,7 +23,7 @@ from ktae.evaluation.labels import Default, Numbering, label_of, step_of
 from ktae.files.text import path_text, require_text
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
-from ktae.rollouts.folders import SUFFIXES
+from ktae.rollouts.files import without_format
 from ktae.rollouts.labels import series
 from ktae.rollouts.readers import Options, files_in, plain_rows
 from ktae.rollouts.suggestion import UnknownRowsError, template_for
@@ -131,12 +131,7 @@ def _defaults(files: Sequence[Path], path: Path) -> list[Default]:
     names = [
         file.name if counts[kind] == 1 else kind for file, kind in zip(files, kinds, strict=True)
     ]
-    return [Default(_stem(path_text(name)), named=True) for name in names]
-
-
-def _stem(name: str) -> str:
-    """A file's name without what says its format; models and versions have dots, too."""
-    return name.removesuffix(next((end for end in SUFFIXES if name.endswith(end)), ""))
+    return [Default(without_format(path_text(name)), named=True) for name in names]
 
 
 def _require_one_answer(output: Output, first: tuple[str, ...], where: str) -> None:

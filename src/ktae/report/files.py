@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ktae.rollouts.folders import SUFFIXES
+from ktae.rollouts.files import SUFFIXES
 from ktae.rollouts.labels import series
 
 FILE = re.compile(rf"([^:]+(?:{'|'.join(map(re.escape, SUFFIXES))})):")

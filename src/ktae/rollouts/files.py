@@ -239,6 +239,13 @@ FORMATS: dict[str, Callable[[Stream, str], Rows]] = {
     ".pt": _torch,
 }
 """By the end of a file's name; each with `.gz` after that, too."""
+SUFFIXES = tuple(f"{suffix}{gz}" for suffix in FORMATS for gz in ("", ".gz"))
+"""Ends of the names of all files that can be read."""
+
+
+def without_format(name: str) -> str:
+    """A file's name without what says its format; models, tasks and versions have dots, too."""
+    return name.removesuffix(next((end for end in SUFFIXES if name.endswith(end)), ""))
 
 
 @contextmanager

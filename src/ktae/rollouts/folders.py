@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 
 from ktae.errors import InputError
 from ktae.rollouts import record
-from ktae.rollouts.files import FORMATS
+from ktae.rollouts.files import FORMATS, SUFFIXES
 from ktae.rollouts.schemas import SCHEMAS
 
-SUFFIXES = tuple(f"{suffix}{gz}" for suffix in FORMATS for gz in ("", ".gz"))
 PACKED = tuple(f"{x}.{how}" for x in FORMATS for how in ("zst", "bz2", "xz", "lz4", "br", "zip"))
 """Files that are packed in a way that is not read: a folder's are named as left alone."""
 LAST = (".pt", ".pt.gz", ".json", ".json.gz")

@@ -7,10 +7,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError
+from ktae.rollouts.files import without_format
 from ktae.rollouts.schemas.base import (
     Row,
     Schema,
@@ -46,7 +46,7 @@ def _lm_eval(row: Row, where: str, source: Source) -> Iterator[Row]:
     found = {name: row[name] for name in names if name in row} if isinstance(names, list) else {}
     metrics = found or {name: x for name, x in row.items() if is_number(x) and name != "doc_id"}
     value = choose(metrics, METRICS, where, source)
-    task = SAMPLES_FILE.fullmatch(_stem(source.path))
+    task = SAMPLES_FILE.fullmatch(without_format(source.path.name))
     used = ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps")
     plain = without(row, used) | {
         "group": str(row["doc_id"]),
@@ -162,11 +162,6 @@ def _listed(value: Any) -> list[Any]:
 
 def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
-
-
-def _stem(path: Path) -> str:
-    """The file's name without its endings; a task's name may have dots itself."""
-    return re.sub(r"\.(jsonl|json|parquet)(\.gz)?$", "", path.name)
 
 
 def _is_lighteval(row: Row) -> bool:
