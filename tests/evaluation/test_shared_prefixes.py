@@ -2,49 +2,30 @@
 
 import pytest
 import torch
-from transformers import (
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    MambaConfig,
-    MambaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-)
+from transformers import AutoConfig, AutoModelForCausalLM
 
-from ktae.evaluation.shared_prefixes import shared_prefixes
+from ktae.evaluation.shared_prefixes import FAMILIES, shared_prefixes
 
-SIZE = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
-LLAMA = LlamaConfig(vocab_size=40, num_attention_heads=4, num_key_value_heads=2, **SIZE)
-MODELS = {
-    "llama": (LlamaForCausalLM, LLAMA),
-    "eager": (
-        LlamaForCausalLM,
-        LlamaConfig(**LLAMA.to_diff_dict() | {"attn_implementation": "eager"}),
-    ),
-    "learned positions": (
-        GPT2LMHeadModel,
-        GPT2Config(vocab_size=40, n_embd=16, n_layer=2, n_head=2, n_positions=64,
-                   resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, summary_first_dropout=0),
-    ),
+SIZES = {
+    "vocab_size": 40, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "pad_token_id": 0,
+    "bos_token_id": 1, "eos_token_id": 39,
 }  # fmt: skip
 
 
-def made(name):
+def made(family="llama", attention="sdpa", **settings):
     torch.manual_seed(0)
-    kind, config = MODELS[name]
-    return kind(config)
+    config = AutoConfig.for_model(family, **SIZES | settings)
+    return AutoModelForCausalLM.from_config(config, attn_implementation=attention)
 
 
 @pytest.fixture
-def computed(monkeypatch):
+def computed():
     """Positions of each call of a model's first layer."""
     seen = []
 
     def watch(model):
-        layers = model.base_model
-        first = layers.layers[0] if hasattr(layers, "layers") else layers.h[0]
+        first = model.base_model.layers[0]
         first.register_forward_pre_hook(lambda _, args: seen.append(args[0].shape[:2].numel()))
         return model
 
@@ -72,9 +53,10 @@ def outputs(model, ids, mask):
     return logits[mask == 1], *(p.grad.clone() for p in model.parameters())
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_outputs_and_gradients_of_rollouts_are_those_of_the_whole_pass(name, computed):
-    model, (ids, mask) = computed(made(name)), rollouts()
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_outputs_and_gradients_of_rollouts_are_those_of_the_whole_pass(family, attention, computed):
+    model, (ids, mask) = computed(made(family, attention)), rollouts()
     expected = outputs(model, ids, mask)
     with shared_prefixes(model):
         found = outputs(model, ids, mask)
@@ -83,11 +65,11 @@ def test_outputs_and_gradients_of_rollouts_are_those_of_the_whole_pass(name, com
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_the_same_answers_are_sampled_and_their_cache_goes_on(name, computed):
-    model, (ids, mask) = computed(made(name)), rollouts()
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_same_answers_are_sampled_and_their_cache_goes_on(family, computed):
+    model, (ids, mask) = computed(made(family)), rollouts()
     prompts = {"input_ids": ids[:, :10], "attention_mask": mask[:, :10]}
-    settings = {"do_sample": True, "top_k": 0, "max_new_tokens": 8, "pad_token_id": 0}
+    settings = {"do_sample": True, "top_k": 0, "max_new_tokens": 8}
     torch.manual_seed(2)
     expected = model.generate(**prompts, **settings)
     whole = list(computed.seen)
@@ -100,7 +82,7 @@ def test_the_same_answers_are_sampled_and_their_cache_goes_on(name, computed):
 
 
 def test_a_common_instruction_is_shared_by_prompts_of_one_length(computed):
-    model = computed(made("llama"))
+    model = computed(made())
     ids = torch.randint(1, 40, (8, 12))
     ids[:, :9] = ids[0, :9]
     expected = outputs(model, ids, torch.ones_like(ids))
@@ -111,15 +93,36 @@ def test_a_common_instruction_is_shared_by_prompts_of_one_length(computed):
     torch.testing.assert_close(found[0], expected[0], rtol=1e-4, atol=1e-6)
 
 
-def test_rows_with_other_positions_do_not_begin_alike(computed):
-    model = computed(made("llama"))
+def other_positions(ids):
+    return {"position_ids": torch.stack([torch.arange(8), torch.arange(8) * 2])}
+
+
+def other_padding(ids):
+    return {"attention_mask": torch.tensor([[1] * 8, [0] * 3 + [1] * 5])}
+
+
+@pytest.mark.parametrize("other", [other_positions, other_padding])
+def test_the_same_tokens_elsewhere_are_no_common_beginning(other, computed):
+    model = computed(made())
     ids = torch.randint(1, 40, (1, 8)).expand(2, 8)
-    positions = torch.stack([torch.arange(8), torch.arange(8) * 2])
-    expected = model(ids, attention_mask=torch.ones_like(ids), position_ids=positions).logits
+    given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)} | other(ids)
+    expected = model(**given).logits
     with shared_prefixes(model):
-        found = model(ids, attention_mask=torch.ones_like(ids), position_ids=positions).logits
+        found = model(**given).logits
     assert computed.seen == [16, 16]
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(found[:, 3:], expected[:, 3:])
+
+
+@pytest.mark.parametrize("settings", [{}, {"use_cache": False}, {"use_cache": True}])
+def test_a_cache_is_returned_where_the_whole_pass_returns_one(settings, computed):
+    model, (ids, mask) = computed(made()), rollouts()
+    expected = model.base_model(input_ids=ids, attention_mask=mask, **settings)
+    with shared_prefixes(model):
+        found = model.base_model(input_ids=ids, attention_mask=mask, **settings)
+    assert len(computed.seen) == 3
+    assert found.keys() == expected.keys()
+    if expected.past_key_values is not None:
+        assert found.past_key_values.get_seq_length() == ids.shape[1]
 
 
 def unlike():
@@ -142,51 +145,56 @@ def embeddings():
 
 @pytest.mark.parametrize("given", [unlike, no_mask, hidden_states_too, embeddings])
 def test_other_calls_are_made_as_they_are(given, computed):
-    model = computed(made("llama"))
+    model = computed(made())
     with shared_prefixes(model):
         model(**given())
     assert len(computed.seen) == 1
 
 
-def dropout():
-    return GPT2LMHeadModel(GPT2Config(vocab_size=40, n_embd=16, n_layer=2, n_head=2))
+WINDOW = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 0}
+DYNAMIC = {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}
+OTHERS = {
+    "another family": {"family": "mistral"},
+    "a window": {"family": "qwen2", **WINDOW},
+    "positions that depend on the length": DYNAMIC,
+    "both directions": {"is_causal": False},
+    "all hidden states": {"output_hidden_states": True},
+}
 
 
-def window():
-    return MistralForCausalLM(
-        MistralConfig(vocab_size=40, num_attention_heads=2, sliding_window=4, **SIZE)
-    )
-
-
-def checkpointing():
-    model = made("llama")
-    model.gradient_checkpointing_enable()
-    return model
-
-
-def length_dependent_positions():
-    rope = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
-    return LlamaForCausalLM(
-        LlamaConfig(vocab_size=40, num_attention_heads=4, rope_parameters=rope, **SIZE)
-    )
-
-
-@pytest.mark.parametrize("make", [dropout, window, checkpointing, length_dependent_positions])
-def test_a_model_that_this_does_not_fit_computes_as_it_does(make, computed):
-    model, (ids, mask) = computed(make()), rollouts()
+@pytest.mark.parametrize("settings", OTHERS.values(), ids=OTHERS)
+def test_another_model_computes_as_it_does(settings, computed):
+    model, (ids, mask) = computed(made(**settings)), rollouts()
     with shared_prefixes(model):
         model(input_ids=ids, attention_mask=mask)
     assert computed.seen == [12 * 15]
 
 
-def test_a_state_that_is_no_keys_and_values_is_not_shared():
-    model = MambaForCausalLM(MambaConfig(vocab_size=40, hidden_size=16, num_hidden_layers=1))
+@pytest.mark.parametrize("what", ["dropout", "checkpointing"])
+def test_what_training_alone_changes_is_asked_in_training_alone(what, computed):
+    model, (ids, mask) = (
+        computed(made(attention_dropout=0.5 if what == "dropout" else 0)),
+        rollouts(),
+    )
     with shared_prefixes(model):
-        assert "forward" not in vars(model.base_model)
+        if what == "checkpointing":
+            model.gradient_checkpointing_enable()
+        for training in (True, False):
+            model.train(training)(input_ids=ids, attention_mask=mask, use_cache=False)
+    assert computed.seen == [12 * 15, 3 * 10, 12 * 5]
+
+
+def test_an_adapter_computes_as_it_does(computed):
+    peft = pytest.importorskip("peft")
+    model, (ids, mask) = computed(made()), rollouts()
+    adapted = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM"))
+    with shared_prefixes(adapted):
+        adapted(input_ids=ids, attention_mask=mask)
+    assert computed.seen == [12 * 15]
 
 
 def test_the_model_is_as_it_was_after_the_block(computed):
-    model, (ids, mask) = computed(made("llama")), rollouts()
+    model, (ids, mask) = computed(made()), rollouts()
     with pytest.raises(KeyError), shared_prefixes(model), shared_prefixes(model):
         raise KeyError
     model(input_ids=ids, attention_mask=mask)

@@ -1,30 +1,31 @@
-"""Rows that begin alike are computed once: rollouts of one prompt, prompts of one instruction.
-
-Which attention this needs, and what else, `_fits` says; another model computes as it always does.
-"""
+"""Rows that begin alike are computed once: rollouts of one prompt, prompts of one instruction."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
-from transformers import DynamicCache, PreTrainedModel
+from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
+from transformers.modeling_outputs import BaseModelOutputWithPast
 
+FAMILIES = ("llama", "qwen2", "qwen3")
+"""Model types for which tests hold that nothing changes. A position of theirs sees those before it
+through their keys and values alone."""
 WORTH = 0.75
 """Positions to compute, as a share of all. With more the second pass costs what it saves."""
 
 
 @contextlib.contextmanager
-def shared_prefixes(model: PreTrainedModel) -> Iterator[None]:
+def shared_prefixes(model: Any) -> Iterator[None]:
     """Within the block a forward pass computes once what several rows of a batch begin with.
 
-    Outputs, cache and gradients are those of the whole pass but for rounding. It is for models on a
-    CPU, where time goes with the number of positions; elsewhere nothing changes.
+    Outputs at tokens, cache and gradients are those of the whole pass but for rounding. It is for
+    models of `FAMILIES` on a CPU, where time goes with the number of positions. All others compute
+    as they do, adapters (LoRA) among them.
     """
     if not _fits(model):
         yield
@@ -34,64 +35,53 @@ def shared_prefixes(model: PreTrainedModel) -> Iterator[None]:
     try:
         yield
     finally:
-        del backbone.forward
+        vars(backbone).pop("forward", None)
 
 
 def _fits(model: Any) -> bool:
-    """Whether it is a language model on a CPU whose positions see those before them through keys
-    and values alone, the same ones however many positions follow."""
-    if not isinstance(model, PreTrainedModel) or model.device.type != "cpu":
+    config = model.config
+    if getattr(config, "model_type", None) not in FAMILIES or hasattr(model, "peft_config"):
         return False
-    backbone, config = model.base_model, model.config
-    if backbone is model or "forward" in vars(backbone):
-        return False
-    layers = DynamicCache(config=config.get_text_config()).layers
-    rope = getattr(config, "rope_parameters", None) or {}
+    layers = DynamicCache(config=config).layers
     return (
-        config is config.get_text_config()  # no images, whose positions are counted otherwise
-        and not config.is_encoder_decoder
-        and not model._is_stateful
-        and "past_key_values" in inspect.signature(backbone.forward).parameters
-        and len(layers) > 0
-        and all(type(layer) is DynamicLayer for layer in layers)  # no window, no other state
+        model.device.type == "cpu"
         and config._attn_implementation in ("sdpa", "eager")
-        and rope.get("rope_type") not in ("dynamic", "longrope")  # which the length changes
-        and not model.is_gradient_checkpointing  # which computes without a cache
-        # rows that share a prefix would share what is dropped in it
-        and not any(value for name, value in vars(config).items() if "drop" in name)
+        and getattr(config, "is_causal", True)
+        and all(type(layer) is DynamicLayer for layer in layers)  # no sliding window
+        and config.rope_parameters["rope_type"] not in ("dynamic", "longrope")  # depend on length
+        and "forward" not in vars(model.base_model)
     )
 
 
 def _forward(
-    backbone: PreTrainedModel,
+    backbone: Any,
     whole: Callable[..., Any],
     input_ids: Any = None,
     attention_mask: Any = None,
     position_ids: Any = None,
     past_key_values: Any = None,
+    inputs_embeds: Any = None,
     use_cache: bool | None = None,
     **others: Any,
 ) -> Any:
     """The backbone's forward pass `whole`: first what rows begin with, then each row's own rest."""
-    plain = not any(value is not None and value is not False for value in others.values())
-    fresh = past_key_values is None or (
-        type(past_key_values) is DynamicCache and past_key_values.get_seq_length() == 0
-    )
-    found = _prefixes(input_ids, attention_mask, position_ids) if plain and fresh else None
+    found = None
+    if inputs_embeds is None and _is_plain(backbone, past_key_values, others):
+        found = _prefixes(input_ids, attention_mask, position_ids)
     if found is None:
         return whole(
             input_ids=input_ids,
             attention_mask=attention_mask,
             position_ids=position_ids,
             past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
             use_cache=use_cache,
             **others,
         )
     rows, row_of, n = found
     if position_ids is not None:
         position_ids = position_ids.expand_as(input_ids)
-    config = backbone.config
-    of_prefixes = DynamicCache(config=config)
+    of_prefixes = DynamicCache(config=backbone.config)
     prefixes = whole(
         input_ids=input_ids[rows, :n],
         attention_mask=attention_mask[rows, :n],
@@ -99,20 +89,38 @@ def _forward(
         past_key_values=of_prefixes,
         use_cache=True,
     )
-    cache = DynamicCache(config=config) if past_key_values is None else past_key_values
+    cache = past_key_values
+    if cache is None:
+        cache = DynamicCache(config=backbone.config)
     for i, layer in enumerate(of_prefixes.layers):
         cache.update(layer.keys[row_of], layer.values[row_of], i)
-    output = whole(
+    rest = whole(
         input_ids=input_ids[:, n:],
         attention_mask=attention_mask,
         position_ids=None if position_ids is None else position_ids[:, n:],
         past_key_values=cache,
         use_cache=True,
     )
-    hidden = (prefixes.last_hidden_state[row_of], output.last_hidden_state)
-    output.last_hidden_state = torch.cat(hidden, dim=1)
-    output.past_key_values = cache if use_cache else None
-    return output
+    hidden = torch.cat([prefixes.last_hidden_state[row_of], rest.last_hidden_state], dim=1)
+    if use_cache is None:
+        use_cache = backbone.config.use_cache
+    is_returned = use_cache or past_key_values is not None
+    return BaseModelOutputWithPast(hidden, past_key_values=cache if is_returned else None)
+
+
+def _is_plain(backbone: Any, cache: Any, others: dict[str, Any]) -> bool:
+    """Whether a pass begins at the rows' beginnings, and gives hidden states and a cache alone."""
+    config = backbone.config
+    return (
+        # transformers 5.0 numbers the positions as well, of which a second pass finds its own
+        all(x is None or x is False or name == "cache_position" for name, x in others.items())
+        and not (config.output_hidden_states or config.output_attentions)
+        and (cache is None or (type(cache) is DynamicCache and cache.get_seq_length() == 0))
+        # rows would share what is dropped; checkpointing computes without a cache
+        and not (
+            backbone.training and (config.attention_dropout or backbone.is_gradient_checkpointing)
+        )
+    )
 
 
 class _Prefixes(NamedTuple):
@@ -126,23 +134,23 @@ class _Prefixes(NamedTuple):
     """Positions in a beginning."""
 
 
-def _prefixes(
-    ids_bt: torch.Tensor | None, mask_bt: torch.Tensor | None, positions: torch.Tensor | None
-) -> _Prefixes | None:
+def _prefixes(ids_bt: Any, mask_bt: Any, positions: Any) -> _Prefixes | None:
     """The beginnings that leave the fewest positions to compute; None where that saves too little.
 
     Rows begin alike as far as they have the same tokens, mask and positions.
     """
-    if ids_bt is None or mask_bt is None or mask_bt.shape != ids_bt.shape:
+    if ids_bt is None or getattr(mask_bt, "shape", None) != ids_bt.shape:
         return None
     n_rows, width = ids_bt.shape
-    parts = [ids_bt, mask_bt] + ([] if positions is None else [positions.expand_as(ids_bt)])
+    parts = [ids_bt, (mask_bt != 0).to(ids_bt)]
+    if positions is not None:
+        parts.append(positions.expand_as(ids_bt))
     keys = torch.stack(parts, dim=2)
     different, row_of = keys.flatten(1).unique(dim=0, return_inverse=True)
     different = different.unflatten(1, keys.shape[1:])  # sorted: neighbours have most in common
     common = (different[1:] == different[:-1]).all(dim=2).long().cumprod(dim=1).sum(dim=1)
     # neighbours part at one of these; the last position is each row's own
-    lengths = torch.cat([common, common.new_full((1,), width - 1)]).clamp(max=width - 1).unique()
+    lengths = torch.cat([common, common.new_full((1,), width - 1)]).unique()
     n_prefixes = 1 + (common < lengths.unsqueeze(1)).sum(dim=1)
     computed = n_prefixes * lengths + n_rows * (width - lengths)
     best = computed.argmin()
