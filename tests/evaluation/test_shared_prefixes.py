@@ -172,10 +172,8 @@ def test_another_model_computes_as_it_does(settings, computed):
 
 @pytest.mark.parametrize("what", ["dropout", "checkpointing"])
 def test_what_training_alone_changes_is_asked_in_training_alone(what, computed):
-    model, (ids, mask) = (
-        computed(made(attention_dropout=0.5 if what == "dropout" else 0)),
-        rollouts(),
-    )
+    dropout = 0.5 if what == "dropout" else 0.0
+    model, (ids, mask) = computed(made(attention_dropout=dropout)), rollouts()
     with shared_prefixes(model):
         if what == "checkpointing":
             model.gradient_checkpointing_enable()

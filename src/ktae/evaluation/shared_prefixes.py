@@ -79,13 +79,14 @@ def _forward(
             **others,
         )
     rows, row_of, n = found
-    if position_ids is not None:
-        position_ids = position_ids.expand_as(input_ids)
+    if position_ids is None:
+        position_ids = torch.arange(input_ids.shape[1])
+    position_ids = position_ids.expand_as(input_ids)
     of_prefixes = DynamicCache(config=backbone.config)
     prefixes = whole(
         input_ids=input_ids[rows, :n],
         attention_mask=attention_mask[rows, :n],
-        position_ids=None if position_ids is None else position_ids[rows, :n],
+        position_ids=position_ids[rows, :n],
         past_key_values=of_prefixes,
         use_cache=True,
     )
@@ -97,7 +98,7 @@ def _forward(
     rest = whole(
         input_ids=input_ids[:, n:],
         attention_mask=attention_mask,
-        position_ids=None if position_ids is None else position_ids[:, n:],
+        position_ids=position_ids[:, n:],
         past_key_values=cache,
         use_cache=True,
     )
