@@ -5,8 +5,10 @@ import threading
 
 import pytest
 
+from ktae.estimators import to_section
 from ktae_lab.align import campaign
 from ktae_lab.cli.align import labelled
+from ktae_lab.study import matrix
 from ktae_lab.tables import alignment
 
 
@@ -82,3 +84,21 @@ def test_base_models_are_those_of_the_page():
     assert [one.name for one in campaign.at_base_models()] == [
         "sums-base0", "sums-base0-no-std", "sums-base1",
     ]  # fmt: skip
+
+
+def test_the_real_model_is_measured_along_one_run(tmp_path, calls):
+    chain = campaign.along_a_real_run(tmp_path)
+    campaign.measure(tmp_path, [chain], jobs=1, run=calls)
+    assert [command[0] for command in calls] == ["train", *["align"] * len(campaign.REAL_STEPS)]
+    first, *_, last = chain
+    assert not [one for one in first.arguments if one.startswith("model.path=")]
+    assert f"model.path={tmp_path}/smollm2/checkpoints/checkpoint-40" in last.arguments
+    given = zip(last.arguments, last.arguments[1:], strict=False)
+    arms = matrix.load(campaign.ARMS).methods
+    found = labelled([spec for option, spec in given if option == "--estimator"])
+    assert list(found) == [name for name in arms if name != "grpo"]
+    assert to_section(found["offset"])["transforms"][-1] == "group-mean"
+
+
+def test_the_real_model_s_run_is_not_one_of_the_study():
+    assert campaign.REAL_SEED not in matrix.load(campaign.ARMS).seeds

@@ -1,11 +1,13 @@
-"""Measure all of lab/results/align again: at base models of the sums, and along runs of GRPO.
+"""Measure all alignment of the pages again, each at base models and along runs of GRPO.
 
-    python -m ktae_lab.align.campaign runs/alignment --jobs 2
+    python -m ktae_lab.align.campaign demo runs/alignment --jobs 2          # lab/results/align
+    python -m ktae_lab.align.campaign real-model runs/real-alignment        # results/real-alignment
 
-Six training runs and thirty-three measurements, each by `ktae train` and `ktae-lab align` in a
-folder of its own: about an hour on two cores. What is there already is kept, so that a second call
-goes on. At the end FOLDER has the three tables of `ktae_lab.align.stored`; with `--results
-lab/results/align` they are where the pages' tables are made of them.
+The demo takes six training runs and thirty-three measurements, each by `ktae train` and `ktae-lab
+align` in a folder of its own: about an hour on two cores. The real model takes one run and four
+measurements: some hours. What is there already is kept, so that a second call goes on. At the end
+FOLDER has the three tables of `ktae_lab.align.stored`; with `--results lab/results/align` they are
+where the pages' tables are made of them.
 """
 
 from __future__ import annotations
@@ -22,11 +24,18 @@ from typing import NamedTuple
 from ktae.errors import InputError
 from ktae_lab.align import stored
 from ktae_lab.align.summary import read
+from ktae_lab.study import matrix
 from ktae_lab.tables.page import LAB
 
 AT_START = LAB.parent / "recipes/demo/grpo.yaml"
 ALONG = LAB / "recipes/hard/grpo.yaml"
 STEPS = (0, 5, 10, 20, 40)
+REAL = LAB.parent / "recipes/smollm2/grpo.yaml"
+ARMS = LAB / "matrices/real-model.yaml"
+"""What is compared on the real model: those of its methods that have token credit."""
+REAL_STEPS = (0, 10, 20, 40)
+REAL_SEED = 4100
+"""Of the run: none of the study's."""
 
 
 def _spec(label: str, estimator: str, *transforms: str) -> tuple[str, str]:
@@ -103,6 +112,25 @@ def _along(folder: Path, language: str, base: int, step: int) -> Measurement:
     )
 
 
+def along_a_real_run(folder: Path) -> list[Measurement]:
+    """Of the real model, all along one run."""
+    run = folder / "smollm2"
+    options: list[str] = []
+    for name, arm in matrix.load(ARMS).methods.items():
+        if credit := arm.overrides.get("credit"):
+            section = credit if isinstance(credit, dict) else {"estimator": credit}
+            options += ["--estimator", f"{name}={json.dumps(section)}"]
+    sizes = ("--batches", "20", "--reference-prompts", "256", "--weights", "1")
+    saving = ("steps=40", "logging.save_every=10", "logging.keep_checkpoints=4")
+    training = (str(REAL), f"seed={REAL_SEED}", *saving, "--output", str(run))
+    found = []
+    for step in REAL_STEPS:
+        model = (f"model.path={run}/checkpoints/checkpoint-{step}",) if step else ()
+        arguments = (str(REAL), *model, f"seed={REAL_SEED + 1 + step}", *sizes, *options)
+        found.append(Measurement(f"smollm2-step{step}", arguments, training))
+    return found
+
+
 def measure(folder: Path, chains: Iterable[Sequence[Measurement]], *, jobs: int, run: Run) -> None:
     """Make what is not there yet, `jobs` chains at a time; a failure ends what has not begun."""
     with ThreadPoolExecutor(jobs) as pool:
@@ -145,11 +173,15 @@ def collect(folder: Path, measurements: Iterable[Measurement]) -> dict[str, stor
 def main() -> None:
     """Measure everything and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("demo", "real-model"))
     parser.add_argument("folder", type=Path, help="for the runs and measurements")
     parser.add_argument("--jobs", type=int, default=1, help="at a time")
     parser.add_argument("--results", type=Path, help="where the tables go; by default FOLDER")
     arguments = parser.parse_args()
-    chains = [[one] for one in at_base_models()] + along_runs(arguments.folder)
+    if arguments.what == "demo":
+        chains = [[one] for one in at_base_models()] + along_runs(arguments.folder)
+    else:
+        chains = [along_a_real_run(arguments.folder)]
 
     def run(command: Sequence[str]) -> None:
         subprocess.run(command, check=True)
