@@ -137,12 +137,12 @@ def sign_flip_p_value(differences: np.ndarray | Sequence[float]) -> float:
         return 1.0
     if len(values) > EXACT_PAIRS:
         return _random_patterns(values, least)
-    # All sums of one half of the pairs meet all sums of the other, which are sorted.
+    # All sums of one half of the pairs meet all sums of the other; as many totals are as far below
+    # 0 as above.
     half = len(values) // 2
-    left, right = _all_sums(values[:half]), np.sort(_all_sums(values[half:]))
+    left, right = _all_sums(values[:half]), _all_sums(values[half:])
     above = len(right) - np.searchsorted(right, least - left, side="left")
-    below = np.searchsorted(right, -least - left, side="right")
-    return float((above.sum() + below.sum()) / 2.0 ** len(values))
+    return float(2 * above.sum() / 2.0 ** len(values))
 
 
 def pooled_p_value(
@@ -299,10 +299,11 @@ def _of_integers(values: np.ndarray) -> float:
 
 
 def _all_sums(values: np.ndarray) -> np.ndarray:
-    """(2^n,) the sums of (n,) values under all sign patterns."""
+    """(2^n,) the sums of (n,) values under all sign patterns, ascending."""
     sums = np.zeros(1)
-    for value in values:
-        sums = np.concatenate([sums - value, sums + value])
+    for size in np.abs(values):
+        sums = np.concatenate([sums - size, sums + size])
+        sums.sort(kind="stable")  # merges the two, which are ascending
     return sums
 
 
