@@ -23,6 +23,7 @@ from ktae_lab.tables import (
     page,
     paper,
     real_model,
+    real_study,
     rivals,
     run_curves,
     runs,
@@ -39,7 +40,7 @@ COMPARISONS = RESULTS / "comparisons.csv"
 _MODULES = (
     runs, comparisons, goal, run_curves, equal_accuracy, by_temperature, paper, alignment,
     base_alignment, front_page, benchmarks, held_out, real_model, timings, estimators,
-    support, decisive, rivals,
+    support, decisive, rivals, real_study,
 )  # fmt: skip
 TABLES: dict[str, Table] = by_name("TABLES", _MODULES)
 """By the names in the pages."""

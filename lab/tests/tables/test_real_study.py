@@ -1,0 +1,64 @@
+"""The tables of the real model's study, on files by hand."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ktae.inference import Interval
+from ktae_lab.align import stored
+from ktae_lab.align.campaign import REAL_STEPS
+from ktae_lab.align.products import Alignment, Blocks, Products
+from ktae_lab.tables import comparisons, page, real_study, studies
+
+ARMS = ("offset", "trigrams")
+
+
+def measured(base, own):
+    """The gradient of GRPO has the cosine `base` with the true one; the credit's, which is
+    perpendicular to it and as long, has `own`."""
+    products = Products(bb=1.0, tt=1.0, rr=1.0, bt=0.0, br=base, tr=own)
+    by_arm = {arm: [products] * 3 for arm in ARMS}
+    metrics = ("raw", "adam")
+    blocks = Blocks([[1.0] * 2] * 2, [[base] * 2] * 3, dict.fromkeys(ARMS, [[own] * 2] * 3))
+    alignment = Alignment(
+        dict.fromkeys(metrics, 0.9), dict.fromkeys(metrics, by_arm), 0.1,
+        dict.fromkeys(metrics, blocks),
+    )  # fmt: skip
+    return stored.Measured(alignment, 8, 3, {"cpu": "x"})
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "RESULTS", tmp_path)
+    monkeypatch.setattr(studies, "matrix_of", lambda _: SimpleNamespace(methods=["grpo", *ARMS]))
+    monkeypatch.setattr(comparisons, "tasks_of", lambda _: [""])
+    gain = SimpleNamespace(interval=Interval(0.01, -0.02, 0.04), outcome="validated_accuracy")
+    monkeypatch.setattr(comparisons, "comparison", lambda *_: gain)
+    (tmp_path / real_study.STUDY).mkdir()
+    return tmp_path
+
+
+def test_the_gain_stands_beside_the_alignment(results):
+    (results / real_study.ALIGNMENT).mkdir()
+    found = {f"smollm2-step{step}": measured(0.2, 0.3) for step in REAL_STEPS}
+    stored.write(results / real_study.ALIGNMENT, found)
+    head, _, *lines = real_study.predictions().splitlines()
+    assert head.count("alignment after") == len(REAL_STEPS)
+    assert [line.split("|")[1].strip() for line in lines] == [f"`{arm}`" for arm in ARMS]
+    expected = 0.5 / np.sqrt(2) - 0.2
+    for line in lines:
+        gain, *cosines = (cell.strip() for cell in line.split("|")[2:-1])
+        assert gain == "+0.010 (-0.020 to +0.040)"
+        assert {cell.split()[0] for cell in cosines} == {f"{expected:+.3f}"}
+
+
+def test_held_out_pairs_have_a_column_for_each_ten_steps(results):
+    rows = ["steps,estimator,groups,pairs,auc,low,high"]
+    for n, steps in enumerate(("1 to 10", "11 to 20")):
+        rows += [f"{steps},{name},{30 + n},9,0.6{n},0.5,0.7" for name in ("paper", "shorter")]
+    (results / real_study.STUDY / "held_out.csv").write_text("\n".join(rows) + "\n")
+    head, _, *lines = real_study.held_out("paper", "shorter").splitlines()
+    assert "steps 1 to 10, 30 groups" in head and "steps 11 to 20, 31 groups" in head
+    assert lines[0] == "| `paper` | 0.60 (0.50 to 0.70) | 0.61 (0.50 to 0.70) |"
+    assert len(lines) == 2
