@@ -65,7 +65,8 @@ class Cell(Place):
         recipe = self.recipe
         # A demo model is pretrained on its language: another language, another model.
         language = recipe.demo.language if recipe.model.path == "demo" else None
-        return json.dumps([recipe.task, language, recipe.model.model_dump(mode="json")])
+        dumped = recipe.model_dump(mode="json", include={"task", "model"})
+        return json.dumps([dumped["task"], language, dumped["model"]])
 
 
 def key_of(row: Mapping[str, str]) -> tuple[str, ...]:
