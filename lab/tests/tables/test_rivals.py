@@ -76,6 +76,25 @@ def test_the_tables_have_each_arm_less_grpo(second_stage):
     assert rivals.own_rates().count("\n") == 1 + len(rivals.OWN_RATES)
 
 
+def test_a_gain_is_bold_where_it_is_shown(second_stage, monkeypatch):
+    assert rivals.gains("unscaled") == "+0.010, +0.010"
+    assert rivals.gains("entropy-weights") == "not run yet"
+    shown = SimpleNamespace(kind="confirmatory", shown=True)
+    monkeypatch.setattr(comparisons, "comparison", lambda *key: shown)
+    assert rivals.gains("unscaled") == "**+0.010**, **+0.010**"
+
+
+def test_the_rank_correlation_is_over_the_means_of_all_arms(second_stage, monkeypatch):
+    rows = [
+        {"task": task, "method": arm, "outcome.end_entropy": str(sign * i + shift)}
+        for task, sign in zip(TASKS, (1, -1), strict=True)
+        for i, arm in enumerate(rivals.ARMS)
+        for shift in (-20, 20)
+    ]
+    monkeypatch.setattr(rivals.studies, "finished", lambda study: rows)
+    assert [rivals.entropy_rank("accuracy", task) for task in TASKS] == ["1.00", "-1.00"]
+
+
 def test_the_matrix_has_the_rates_that_were_chosen():
     first = page.RESULTS / rivals.FIRST_STAGE / "validated.csv"
     if not first.is_file():
@@ -96,6 +115,8 @@ def test_the_matrix_has_the_rates_that_were_chosen():
 def test_the_figure_has_each_arm(second_stage, tmp_path):
     rivals.draw(tmp_path / "arms.svg")
     text = (tmp_path / "arms.svg").read_text()
-    arms = [name.replace("`", "") for arm, name in rivals.ARMS.items() if arm != "grpo"]
-    for name in arms:
+    left_out = {"grpo", "unscaled", rivals.FAR_BELOW}
+    arms = [name.replace("`", "") for arm, name in rivals.ARMS.items() if arm not in left_out]
+    for name in (*arms, "GRPO, rewards not scaled"):
         assert name in text
+    assert rivals.ARMS[rivals.FAR_BELOW] not in text

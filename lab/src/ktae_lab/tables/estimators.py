@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from ktae_lab.tables import rivals
 from ktae_lab.tables.held_out import FILES
 from ktae_lab.tables.page import Table, markdown, newest
 
@@ -12,21 +13,17 @@ class _Row(NamedTuple):
     needs: str
     exact: bool
     """Whether its mean under permuted labels is 0 by proof."""
-    training: str
 
 
-_MEASURED = "[at temperature 1](../lab/pages/rounds.md)"
-_DECISIVE = "[measured](../lab/pages/index.md)"
-_NOT_YET = "not run yet"
 ROWS = {
-    "paper": _Row("ids, verdicts", False, _MEASURED),
-    "calibrated": _Row("ids, verdicts", True, _MEASURED),
-    "trigrams": _Row("ids, verdicts", True, _DECISIVE),
-    "sharp-trigrams": _Row("ids, verdicts", True, _NOT_YET),
-    "tempo": _Row("ids, verdicts", True, _NOT_YET),
-    "conflict-tokens": _Row("ids, verdicts", False, _NOT_YET),
-    "advantage-reweighting": _Row("log-probabilities", True, _NOT_YET),
-    "entropy-weights": _Row("entropies", False, _NOT_YET),
+    "paper": _Row("ids, verdicts", False),
+    "calibrated": _Row("ids, verdicts", True),
+    "trigrams": _Row("ids, verdicts", True),
+    "sharp-trigrams": _Row("ids, verdicts", True),
+    "tempo": _Row("ids, verdicts", True),
+    "conflict-tokens": _Row("ids, verdicts", False),
+    "advantage-reweighting": _Row("log-probabilities", True),
+    "entropy-weights": _Row("entropies", False),
 }
 NONE = "–"
 
@@ -34,11 +31,11 @@ NONE = "–"
 def which() -> str:
     """A row an estimator: needs, cost beside `paper`'s, bias, held-out pairs, training."""
     head = ["`credit:`", "needs", "time, of `paper`'s", "bias under permuted labels"]
-    head += ["held-out pairs, whole", "before the answer", "training"]
+    head += ["held-out pairs, whole", "before the answer", "training: sums, lists"]
     rows = []
     for name, row in ROWS.items():
         pairs = [_pairs(name, part) for part in ("whole", "before the answer")]
-        rows.append([f"`{name}`", row.needs, _time(name), _bias(name), *pairs, row.training])
+        rows.append([f"`{name}`", row.needs, _time(name), _bias(name), *pairs, rivals.gains(name)])
     return markdown(head, rows)
 
 

@@ -45,10 +45,20 @@ def table(study: str, rows: Sequence[tuple[str, str]], names: Mapping[str, str])
 
 def _cell(study: str, treatment: str, baseline: str, column: str, task: str) -> str:
     text = difference(study, treatment, baseline, column, task)
-    if column != ANNOUNCED:
-        return text
+    if column == ANNOUNCED and _shown(study, treatment, baseline, task):
+        return f"**{text}**"
+    return text
+
+
+def mean_gain(study: str, treatment: str, task: str) -> str:
+    """What an arm has more than GRPO at its best temperature; bold where it is shown."""
+    text = f"{differences(study, treatment, BASELINE, ANNOUNCED, task).mean():+.3f}"
+    return f"**{text}**" if _shown(study, treatment, BASELINE, task) else text
+
+
+def _shown(study: str, treatment: str, baseline: str, task: str) -> bool:
     one = comparisons.comparison(study, treatment, baseline, "validated_accuracy", task)
-    return f"**{text}**" if one.kind == "confirmatory" and one.shown else text
+    return one.kind == "confirmatory" and bool(one.shown)
 
 
 def difference(study: str, treatment: str, baseline: str, column: str, task: str) -> str:
@@ -116,9 +126,12 @@ def draw(path: Path, study: str, names: Mapping[str, str]) -> None:
                 )  # fmt: skip
         axis.axvline(0, color="#6e6e6e", linewidth=0.8)
         axis.set_title(task, fontsize=10, loc="left")
-        axis.set_xlabel("accuracy less GRPO's, mean and 95 % interval")
+        axis.locator_params(axis="x", nbins=5)
     panels[0].set_yticks(range(len(arms)), [names[arm] for arm in arms])
     panels[0].invert_yaxis()
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    figure.legend(
+        handles, labels, title="accuracy less GRPO's, mean and 95 % interval",
+        loc="outside lower center", ncols=2, frameon=False, fontsize=9,
+    )  # fmt: skip
     svg.save(figure, path)

@@ -101,6 +101,7 @@ def draw() -> Iterator[Path]:
         (RESULTS / "align" / "figures" / "speeds.svg", alignment.draw),
         (RESULTS / "align" / "figures" / "sums-base0.svg", base_alignment.figure),
         (RESULTS / "decisive" / "figures" / "arms.svg", decisive.draw),
+        (RESULTS / "rivals" / "figures" / "arms.svg", rivals.draw),
     ):
         path.parent.mkdir(exist_ok=True)
         drawing(path)
