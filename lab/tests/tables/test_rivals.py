@@ -78,21 +78,29 @@ def test_the_tables_have_each_arm_less_grpo(second_stage):
 
 def test_a_gain_is_bold_where_it_is_shown(second_stage, monkeypatch):
     assert rivals.gains("unscaled") == "+0.010, +0.010"
-    assert rivals.gains("entropy-weights") == "not run yet"
-    shown = SimpleNamespace(kind="confirmatory", shown=True)
-    monkeypatch.setattr(comparisons, "comparison", lambda *key: shown)
-    assert rivals.gains("unscaled") == "**+0.010**, **+0.010**"
+
+    def comparison(study, treatment, baseline, outcome, task):
+        assert (study, baseline, outcome) == (rivals.STUDY, "grpo", "validated_accuracy")
+        kind = "exploratory" if treatment == "centred" else "confirmatory"
+        return SimpleNamespace(kind=kind, shown=task == "sums")
+
+    monkeypatch.setattr(comparisons, "comparison", comparison)
+    assert rivals.gains("unscaled") == "**+0.010**, +0.010"
+    assert rivals.gains("centred") == "+0.120, +0.120", "not announced"
+    with pytest.raises(KeyError):
+        rivals.gains("trigram")
 
 
-def test_the_rank_correlation_is_over_the_means_of_all_arms(second_stage, monkeypatch):
+def test_the_rank_correlation_is_of_the_means_over_base_models(second_stage, monkeypatch):
     rows = [
-        {"task": task, "method": arm, "outcome.end_entropy": str(sign * i + shift)}
+        {"task": task, "method": arm, "outcome.end_entropy": str(sign * i**3 + shift)}
         for task, sign in zip(TASKS, (1, -1), strict=True)
         for i, arm in enumerate(rivals.ARMS)
         for shift in (-20, 20)
     ]
     monkeypatch.setattr(rivals.studies, "finished", lambda study: rows)
-    assert [rivals.entropy_rank("accuracy", task) for task in TASKS] == ["1.00", "-1.00"]
+    for column in ("accuracy", "accuracy_at_1"):
+        assert [rivals.entropy_rank(column, task) for task in TASKS] == ["1.00", "-1.00"]
 
 
 def test_the_matrix_has_the_rates_that_were_chosen():

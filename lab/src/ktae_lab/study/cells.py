@@ -65,8 +65,7 @@ class Cell(Place):
         recipe = self.recipe
         # A demo model is pretrained on its language: another language, another model.
         language = recipe.demo.language if recipe.model.path == "demo" else None
-        dumped = recipe.model_dump(mode="json", include={"task", "model"})
-        return json.dumps([dumped["task"], language, dumped["model"]])
+        return json.dumps([language, recipe.model.model_dump(mode="json")])
 
 
 def key_of(row: Mapping[str, str]) -> tuple[str, ...]:

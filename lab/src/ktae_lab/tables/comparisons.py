@@ -9,7 +9,15 @@ import numpy as np
 from ktae.inference import LEVEL, holm, mean_interval, sign_flip_p_value
 from ktae_lab.study.contrasts import Compared
 from ktae_lab.tables import studies
-from ktae_lab.tables.page import Number, Table, digits_of, markdown, mean_with_bounds, with_bounds
+from ktae_lab.tables.page import (
+    Number,
+    Table,
+    digits_of,
+    markdown,
+    mean_with_bounds,
+    signed,
+    with_bounds,
+)
 
 OUTCOMES = {
     "sampled_accuracy": "sampled accuracy",
@@ -171,13 +179,13 @@ def _row(test: _Test, over_all: float | None) -> dict[str, str]:
     digits = digits_of(one.outcome) + 1
     numbers = dict.fromkeys(("mean", "low", "high", "p", "holm", "shown"), "")
     if one.difference is not None:
-        numbers["mean"] = _signed(one.difference, digits)
+        numbers["mean"] = signed(one.difference, digits)
     if one.interval is not None:
         bounds = {"low": one.interval.low, "high": one.interval.high}
-        numbers |= {name: _signed(value, digits) for name, value in bounds.items()}
+        numbers |= {name: signed(value, digits) for name, value in bounds.items()}
         numbers |= {"p": f"{one.p_value:.3g}", "holm": f"{one.corrected:.3g}"}
         numbers["shown"] = "yes" if one.shown else "no"
-    bases = (f"{base.base_model}={_signed(base.difference, digits)}" for base in one.by_base_model)
+    bases = (f"{base.base_model}={signed(base.difference, digits)}" for base in one.by_base_model)
     return {
         "study": test.study,
         "announced": "yes" if one.kind == "confirmatory" else "no",
@@ -192,10 +200,6 @@ def _row(test: _Test, over_all: float | None) -> dict[str, str]:
         "holm_over_all_studies": "" if over_all is None else f"{over_all:.3g}",
         "by_base_model": " ".join(bases),
     }
-
-
-def _signed(value: float, digits: int) -> str:
-    return f"{round(value, digits) + 0.0:+.{digits}f}"  # 0 has no minus sign
 
 
 def _differences(outcome: str, sides: Sequence[Side], task: str) -> list[np.ndarray]:

@@ -13,6 +13,8 @@ class _Row(NamedTuple):
     needs: str
     exact: bool
     """Whether its mean under permuted labels is 0 by proof."""
+    trained: bool = True
+    """Whether it was compared with GRPO."""
 
 
 ROWS = {
@@ -22,8 +24,8 @@ ROWS = {
     "sharp-trigrams": _Row("ids, verdicts", True),
     "tempo": _Row("ids, verdicts", True),
     "conflict-tokens": _Row("ids, verdicts", False),
-    "advantage-reweighting": _Row("log-probabilities", True),
-    "entropy-weights": _Row("entropies", False),
+    "advantage-reweighting": _Row("log-probabilities", True, trained=False),
+    "entropy-weights": _Row("entropies", False, trained=False),
 }
 NONE = "–"
 
@@ -34,8 +36,9 @@ def which() -> str:
     head += ["held-out pairs, whole", "before the answer", "training: sums, lists"]
     rows = []
     for name, row in ROWS.items():
+        training = rivals.gains(name) if row.trained else "not run yet"
         pairs = [_pairs(name, part) for part in ("whole", "before the answer")]
-        rows.append([f"`{name}`", row.needs, _time(name), _bias(name), *pairs, rivals.gains(name)])
+        rows.append([f"`{name}`", row.needs, _time(name), _bias(name), *pairs, training])
     return markdown(head, rows)
 
 

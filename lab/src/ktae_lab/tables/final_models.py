@@ -14,7 +14,7 @@ from ktae_lab import svg
 from ktae_lab.csv_files import read_csv
 from ktae_lab.study.figures import COLORS
 from ktae_lab.tables import comparisons, page
-from ktae_lab.tables.page import markdown, with_bounds
+from ktae_lab.tables.page import markdown, signed, with_bounds
 
 TASKS = ("sums", "lists")
 BASELINE = "grpo"
@@ -52,7 +52,7 @@ def _cell(study: str, treatment: str, baseline: str, column: str, task: str) -> 
 
 def mean_gain(study: str, treatment: str, task: str) -> str:
     """What an arm has more than GRPO at its best temperature; bold where it is shown."""
-    text = f"{differences(study, treatment, BASELINE, ANNOUNCED, task).mean():+.3f}"
+    text = signed(differences(study, treatment, BASELINE, ANNOUNCED, task).mean())
     return f"**{text}**" if _shown(study, treatment, BASELINE, task) else text
 
 
