@@ -39,6 +39,33 @@ def results(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_differences_are_bold_where_an_announced_one_is_shown(results, monkeypatch):
+    def compared(treatment, baseline, outcome, kind, shown):
+        interval = Interval(0.01, -0.02, 0.04)
+        return SimpleNamespace(
+            treatment=treatment, baseline=baseline, outcome=outcome, kind=kind, shown=shown,
+            interval=interval,
+        )  # fmt: skip
+
+    found = [
+        compared("trigrams", "grpo", "validated_accuracy", "confirmatory", True),
+        compared("trigrams", "grpo", "accuracy_at_1", "exploratory", True),
+        compared("trigrams", "offset", "validated_accuracy", "confirmatory", False),
+    ]
+    monkeypatch.setattr(studies, "compared_of", lambda _: found)
+    text = "+0.010 (-0.020 to +0.040)"
+    assert real_study.differences().splitlines()[2:] == [
+        f"| `trigrams` - `grpo` | **{text}** | {text} |  |",
+        f"| `trigrams` - `offset` | {text} |  |  |",
+    ]
+
+
+def test_a_mean_is_over_the_runs_of_an_arm(results, monkeypatch):
+    rows = [{"method": m, "seconds": s} for m, s in (("grpo", "1"), ("offset", "5"), ("grpo", "2"))]
+    monkeypatch.setattr(studies, "finished", lambda _: rows)
+    assert real_study.mean("grpo", "seconds") == "1.500"
+
+
 def test_the_gain_stands_beside_the_alignment(results):
     (results / real_study.ALIGNMENT).mkdir()
     found = {f"smollm2-step{step}": measured(0.2, 0.3) for step in REAL_STEPS}

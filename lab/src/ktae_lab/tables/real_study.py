@@ -1,5 +1,7 @@
 """Arms on a real model: what each gains, and what alignment and held-out pairs say of it."""
 
+import statistics
+
 from ktae_lab.align import stored
 from ktae_lab.align.campaign import REAL_STEPS
 from ktae_lab.align.summary import rows
@@ -12,6 +14,32 @@ BASELINE = "grpo"
 ALIGNMENT = "real-alignment"
 """The folder of `ktae_lab.align.campaign`'s tables."""
 METRIC, MIXTURE = "adam", "as trained"
+COLUMNS = {
+    "validated_accuracy": "accuracy, best temperature",
+    "accuracy_at_1": "accuracy, temperature 1",
+    "end_entropy": "entropy at the end, nats a token",
+}
+
+
+def differences() -> str:
+    """Pairs of arms, with 95 % intervals over seeds. Bold: announced, and shown."""
+    pairs: dict[tuple[str, str], dict[str, str]] = {}
+    for one in studies.compared_of(STUDY):
+        text = comparisons.with_interval(one)
+        bold = one.kind == "confirmatory" and one.shown
+        of_pair = pairs.setdefault((one.treatment, one.baseline), {})
+        of_pair[one.outcome] = f"**{text}**" if bold else text
+    rows = [
+        [f"`{treatment}` - `{baseline}`", *(cells.get(outcome, "") for outcome in COLUMNS)]
+        for (treatment, baseline), cells in pairs.items()
+    ]
+    return markdown(["", *COLUMNS.values()], rows)
+
+
+def mean(arm: str, column: str) -> str:
+    """An arm's mean of a column of runs.csv, in a sentence."""
+    values = [float(row[column]) for row in studies.finished(STUDY) if row["method"] == arm]
+    return f"{statistics.fmean(values):.3f}"
 
 
 def predictions() -> str:
@@ -53,7 +81,8 @@ def held_out(*estimators: str) -> str:
 
 
 TABLES: dict[str, Table] = {
+    "real-model-differences": differences,
     "real-model-predictions": predictions,
     "real-model-held-out": held_out,
 }
-NUMBERS: dict[str, Number] = {}
+NUMBERS: dict[str, Number] = {"real-model-mean": mean}
