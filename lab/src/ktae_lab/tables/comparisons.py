@@ -9,15 +9,7 @@ import numpy as np
 from ktae.inference import LEVEL, holm, mean_interval, sign_flip_p_value
 from ktae_lab.study.contrasts import Compared
 from ktae_lab.tables import studies
-from ktae_lab.tables.page import (
-    Number,
-    Table,
-    digits_of,
-    markdown,
-    mean_with_bounds,
-    signed,
-    with_bounds,
-)
+from ktae_lab.tables.page import Number, Table, digits_of, markdown, mean_with_bounds, with_bounds
 
 OUTCOMES = {
     "sampled_accuracy": "sampled accuracy",
@@ -85,6 +77,11 @@ def with_interval(one: Compared) -> str:
     if one.interval is None:
         return f"{len(one.seeds)} of {one.planned} pairs"
     return with_bounds(*one.interval, digits_of(one.outcome))
+
+
+def marked(one: Compared, text: str) -> str:
+    """In bold where the comparison was announced and is shown."""
+    return f"**{text}**" if one.kind == "confirmatory" and one.shown else text
 
 
 def pooled(outcome: str, *sides: str) -> str:
@@ -179,13 +176,13 @@ def _row(test: _Test, over_all: float | None) -> dict[str, str]:
     digits = digits_of(one.outcome) + 1
     numbers = dict.fromkeys(("mean", "low", "high", "p", "holm", "shown"), "")
     if one.difference is not None:
-        numbers["mean"] = signed(one.difference, digits)
+        numbers["mean"] = _signed(one.difference, digits)
     if one.interval is not None:
         bounds = {"low": one.interval.low, "high": one.interval.high}
-        numbers |= {name: signed(value, digits) for name, value in bounds.items()}
+        numbers |= {name: _signed(value, digits) for name, value in bounds.items()}
         numbers |= {"p": f"{one.p_value:.3g}", "holm": f"{one.corrected:.3g}"}
         numbers["shown"] = "yes" if one.shown else "no"
-    bases = (f"{base.base_model}={signed(base.difference, digits)}" for base in one.by_base_model)
+    bases = (f"{base.base_model}={_signed(base.difference, digits)}" for base in one.by_base_model)
     return {
         "study": test.study,
         "announced": "yes" if one.kind == "confirmatory" else "no",
@@ -200,6 +197,10 @@ def _row(test: _Test, over_all: float | None) -> dict[str, str]:
         "holm_over_all_studies": "" if over_all is None else f"{over_all:.3g}",
         "by_base_model": " ".join(bases),
     }
+
+
+def _signed(value: float, digits: int) -> str:
+    return f"{round(value, digits) + 0.0:+.{digits}f}"  # 0 has no minus sign
 
 
 def _differences(outcome: str, sides: Sequence[Side], task: str) -> list[np.ndarray]:

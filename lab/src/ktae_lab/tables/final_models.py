@@ -14,7 +14,7 @@ from ktae_lab import svg
 from ktae_lab.csv_files import read_csv
 from ktae_lab.study.figures import COLORS
 from ktae_lab.tables import comparisons, page
-from ktae_lab.tables.page import markdown, signed, with_bounds
+from ktae_lab.tables.page import markdown, with_bounds
 
 TASKS = ("sums", "lists")
 BASELINE = "grpo"
@@ -45,20 +45,18 @@ def table(study: str, rows: Sequence[tuple[str, str]], names: Mapping[str, str])
 
 def _cell(study: str, treatment: str, baseline: str, column: str, task: str) -> str:
     text = difference(study, treatment, baseline, column, task)
-    if column == ANNOUNCED and _shown(study, treatment, baseline, task):
-        return f"**{text}**"
-    return text
+    return _marked(study, treatment, baseline, task, text) if column == ANNOUNCED else text
 
 
 def mean_gain(study: str, treatment: str, task: str) -> str:
     """What an arm has more than GRPO at its best temperature; bold where it is shown."""
-    text = signed(differences(study, treatment, BASELINE, ANNOUNCED, task).mean())
-    return f"**{text}**" if _shown(study, treatment, BASELINE, task) else text
+    text = f"{differences(study, treatment, BASELINE, ANNOUNCED, task).mean():+.3f}"
+    return _marked(study, treatment, BASELINE, task, text)
 
 
-def _shown(study: str, treatment: str, baseline: str, task: str) -> bool:
+def _marked(study: str, treatment: str, baseline: str, task: str, text: str) -> str:
     one = comparisons.comparison(study, treatment, baseline, "validated_accuracy", task)
-    return one.kind == "confirmatory" and bool(one.shown)
+    return comparisons.marked(one, text)
 
 
 def difference(study: str, treatment: str, baseline: str, column: str, task: str) -> str:
@@ -79,13 +77,13 @@ def differences(study: str, treatment: str, baseline: str, column: str, task: st
     return np.array([mine[base] - theirs[base] for base in mine])
 
 
-def values(study: str, column: str) -> dict[tuple[str, str], ByBase]:
-    """A column of validated.csv by task and method, and in these by base model.
+def values(study: str, column: str, file: str = "validated.csv") -> dict[tuple[str, str], ByBase]:
+    """A column of a study's file by task and method, and in these by base model.
 
     Raises:
         ValueError: an arm has a base model twice.
     """
-    return _read(page.RESULTS / study / "validated.csv", column)
+    return _read(page.RESULTS / study / file, column)
 
 
 @functools.cache

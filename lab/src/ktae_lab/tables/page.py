@@ -130,12 +130,7 @@ def percent(share: str, digits: int = 1) -> str:
 
 def with_bounds(mean: float, low: float, high: float, digits: int = 3) -> str:
     """`+.012 (-.003 to +.027)`, with zeros."""
-    return f"{signed(mean, digits)} ({signed(low, digits)} to {signed(high, digits)})"
-
-
-def signed(value: float, digits: int = 3) -> str:
-    """`+.012`, with zeros; 0 has no minus sign."""
-    return f"{round(value, digits) + 0.0:+.{digits}f}"
+    return f"{mean:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f})"
 
 
 def mean_with_bounds(differences: np.ndarray, digits: int = 3) -> str:

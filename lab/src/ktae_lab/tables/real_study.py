@@ -25,10 +25,8 @@ def differences() -> str:
     """Pairs of arms, with 95 % intervals over seeds. Bold: announced, and shown."""
     pairs: dict[tuple[str, str], dict[str, str]] = {}
     for one in studies.compared_of(STUDY):
-        text = comparisons.with_interval(one)
-        bold = one.kind == "confirmatory" and one.shown
-        of_pair = pairs.setdefault((one.treatment, one.baseline), {})
-        of_pair[one.outcome] = f"**{text}**" if bold else text
+        text = comparisons.marked(one, comparisons.with_interval(one))
+        pairs.setdefault((one.treatment, one.baseline), {})[one.outcome] = text
     rows = [
         [f"`{treatment}` - `{baseline}`", *(cells.get(outcome, "") for outcome in COLUMNS)]
         for (treatment, baseline), cells in pairs.items()

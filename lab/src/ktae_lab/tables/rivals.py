@@ -5,7 +5,7 @@ from pathlib import Path
 
 from scipy.stats import spearmanr
 
-from ktae_lab.tables import final_models, studies
+from ktae_lab.tables import final_models
 from ktae_lab.tables.final_models import BASELINE, TASKS
 from ktae_lab.tables.page import Number, Table, markdown
 
@@ -104,14 +104,10 @@ def difference(treatment: str, baseline: str, column: str, task: str) -> str:
 
 def entropy_rank(column: str, task: str) -> str:
     """Rank correlation over all arms of the entropy at the end and the accuracy, in a sentence."""
-    ends: dict[str, list[float]] = {arm: [] for arm in ARMS}
-    for row in studies.finished(STUDY):
-        if row["task"] == task:
-            ends[row["method"]].append(float(row["outcome.end_entropy"]))
+    ends = final_models.values(STUDY, "outcome.end_entropy", "runs.csv")
     reached = final_models.values(STUDY, column)
-    means = [(statistics.fmean(ends[a]), statistics.fmean(reached[task, a].values())) for a in ARMS]
-    entropies, accuracies = zip(*means, strict=True)
-    return f"{spearmanr(entropies, accuracies).statistic:.2f}"
+    means = ([statistics.fmean(of[task, arm].values()) for arm in ARMS] for of in (ends, reached))
+    return f"{spearmanr(*means).statistic:.2f}"
 
 
 def draw(path: Path) -> None:
