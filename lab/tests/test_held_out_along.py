@@ -54,7 +54,17 @@ def test_steps_without_a_group_have_no_row(tmp_path, capsys):
     assert "steps 1 to 10: " in capsys.readouterr().out
 
 
-def test_no_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["", str(tmp_path), "--csv", str(tmp_path / "x.csv")])
-    with pytest.raises(SystemExit, match="no finished run under"):
+def test_runs_without_rollouts_are_left_out(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "held_out.csv"
+    monkeypatch.setattr(sys, "argv", ["", str(tmp_path / "runs"), "--csv", str(path)])
+    adopted = tmp_path / "runs/seed1"
+    adopted.mkdir(parents=True)
+    (adopted / "summary.json").write_text("{}")
+    with pytest.raises(SystemExit, match="no finished run with rollouts under .* 1 without"):
         held_out_along.main()
+    write_run(tmp_path / "runs/seed2", [True])
+    held_out_along.main()
+    assert "1 runs; 1 more have no rollouts" in capsys.readouterr().out
+    by_name = {row["estimator"]: row for row in read_csv(path)}
+    assert by_name["paper"]["groups"] == "1"
+    assert "majority" in by_name, "responses that are only a number have an answer"

@@ -67,3 +67,15 @@ def test_own_answers():
     rollouts = make_rollouts([r"\boxed{4 2}", "nothing"])
     assert prefixes.without_blanks(prefixes.stated_answers(rollouts)) == ["42", None]
     assert list(prefixes.AskedAnswers(rollouts)) == ["42", None]
+
+
+@pytest.mark.parametrize("end", ["<|im_end|>", "</s>", "<｜end▁of▁sentence｜>\n", "<|a|> <|b|>"])
+def test_special_tokens_at_the_end_are_no_part_of_an_answer(end):
+    rollouts = make_rollouts([f"The answer is 45.{end}", "The answer is 45."])
+    assert prefixes.stated_answers(rollouts) == ["45", "45"]
+
+
+def test_last_numbers_where_few_responses_state_an_answer():
+    rollouts = make_rollouts(["45<|im_end|>", "12 + 33 = 45", "no", "The answer is 4 5."])
+    assert list(prefixes.AskedAnswers(rollouts)) == ["45", "45", None, "45"]
+    assert prefixes.without_blanks(prefixes.stated_answers(rollouts)) == ["45", "45", None, "45"]

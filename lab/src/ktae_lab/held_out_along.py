@@ -3,8 +3,11 @@
     python -m ktae_lab.held_out_along STUDY/runs/TASK/grpo --csv FILE
 
 Takes all run folders under the given one and writes a row for every ten steps and estimator, with
-95 % intervals over groups. A few short responses are often equal, and then a group cannot be
-looked at (`ktae.validity.held_out`), so groups of all runs and of ten steps count together.
+95 % intervals over groups, as if those of one run were independent. A few short responses are
+often equal, and then a group cannot be looked at (`ktae.validity.held_out`), so groups of all runs
+and of ten steps count together. For *majority* a response's answer is the stated one or else its
+last number, as the tasks of a real model take it. Runs that a study adopted have no rollouts, and
+are left out.
 """
 
 import argparse
@@ -18,6 +21,7 @@ from ktae.bench import machine
 from ktae.errors import InputError
 from ktae.estimators import PRESETS, preset
 from ktae.report import inputs
+from ktae.runs import RunFolder
 from ktae.validity import held_out, prefixes
 from ktae_lab.csv_files import write_csv
 
@@ -30,9 +34,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--csv", type=Path, required=True)
     arguments = parser.parse_args()
-    runs = sorted(path.parent for path in arguments.folder.glob("**/summary.json"))
+    finished = sorted(path.parent for path in arguments.folder.glob("**/summary.json"))
+    runs = [run for run in finished if any(RunFolder(run).rollouts.glob("*.parquet"))]
     if not runs:
-        raise SystemExit(f"held_out_along: no finished run under {arguments.folder}")
+        raise SystemExit(
+            f"held_out_along: no finished run with rollouts under {arguments.folder}; there are "
+            f"{len(finished)} without"
+        )
+    print(f"{len(runs)} runs; {len(finished) - len(runs)} more have no rollouts", flush=True)
     rows = []
     for row in along(runs, list(PRESETS)):
         print(list(row.values()), flush=True)
@@ -55,7 +64,7 @@ def along(runs: Sequence[Path], presets: Sequence[str]) -> Iterator[dict[str, An
         steps = f"{first} to {min(first + STEPS - 1, last)}"
         own = rollouts.filter((pc.field("step") >= first) & (pc.field("step") < first + STEPS))
         try:
-            found = held_out.held_out_pairs(own, estimators, answers=prefixes.AskedAnswers(own))
+            found = held_out.held_out_pairs(own, estimators, answers=prefixes.AskedAnswers(own, "last"))
         except InputError as error:
             print(f"steps {steps}: {error}", flush=True)
             continue

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from ktae.errors import InputError
 from ktae.inference import Interval
 from ktae_lab.align import stored
 from ktae_lab.align.campaign import REAL_STEPS
@@ -28,25 +29,25 @@ def measured(base, own):
     return stored.Measured(alignment, 8, 3, {"cpu": "x"})
 
 
+def compared(treatment, baseline, outcome, kind, shown):
+    return SimpleNamespace(
+        treatment=treatment, baseline=baseline, outcome=outcome, kind=kind, shown=shown,
+        interval=Interval(0.01, -0.02, 0.04), seeds=(1, 2), planned=2, corrected=0.0234,
+    )  # fmt: skip
+
+
 @pytest.fixture
 def results(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "RESULTS", tmp_path)
     monkeypatch.setattr(studies, "matrix_of", lambda _: SimpleNamespace(methods=["grpo", *ARMS]))
     monkeypatch.setattr(comparisons, "tasks_of", lambda _: [""])
-    gain = SimpleNamespace(interval=Interval(0.01, -0.02, 0.04), outcome="validated_accuracy")
+    gain = compared("trigrams", "grpo", "validated_accuracy", "confirmatory", True)
     monkeypatch.setattr(comparisons, "comparison", lambda *_: gain)
     (tmp_path / real_study.STUDY).mkdir()
     return tmp_path
 
 
 def test_differences_are_bold_where_an_announced_one_is_shown(results, monkeypatch):
-    def compared(treatment, baseline, outcome, kind, shown):
-        interval = Interval(0.01, -0.02, 0.04)
-        return SimpleNamespace(
-            treatment=treatment, baseline=baseline, outcome=outcome, kind=kind, shown=shown,
-            interval=interval,
-        )  # fmt: skip
-
     found = [
         compared("trigrams", "grpo", "validated_accuracy", "confirmatory", True),
         compared("trigrams", "grpo", "accuracy_at_1", "exploratory", True),
@@ -55,9 +56,17 @@ def test_differences_are_bold_where_an_announced_one_is_shown(results, monkeypat
     monkeypatch.setattr(studies, "compared_of", lambda _: found)
     text = "+0.010 (-0.020 to +0.040)"
     assert real_study.differences().splitlines()[2:] == [
-        f"| `trigrams` - `grpo` | **{text}** | {text} |  |",
-        f"| `trigrams` - `offset` | {text} |  |  |",
+        f"| `trigrams` - `grpo` | **{text}**, p 0.023 | {text} |  |",
+        f"| `trigrams` - `offset` | {text}, p 0.023 |  |  |",
     ]
+
+
+def test_a_difference_of_fewer_runs_than_announced_is_no_result(results, monkeypatch):
+    one = compared("trigrams", "grpo", "accuracy_at_1", "exploratory", False)
+    one.seeds = (1,)
+    monkeypatch.setattr(studies, "compared_of", lambda _: [one])
+    with pytest.raises(InputError, match="accuracy_at_1 has 1 pairs of runs; expected 2"):
+        real_study.differences()
 
 
 def test_a_mean_is_over_the_runs_of_an_arm(results, monkeypatch):
@@ -66,16 +75,23 @@ def test_a_mean_is_over_the_runs_of_an_arm(results, monkeypatch):
     assert real_study.mean("grpo", "seconds") == "1.500"
 
 
-def test_the_gain_stands_beside_the_alignment(results):
+def test_the_gain_stands_beside_the_alignment(results, monkeypatch):
+    rows = [{"method": "grpo", "outcome.validated_accuracy": "0.5"}]
+    monkeypatch.setattr(studies, "finished", lambda _: rows)
     (results / real_study.ALIGNMENT).mkdir()
     found = {f"smollm2-step{step}": measured(0.2, 0.3) for step in REAL_STEPS}
     stored.write(results / real_study.ALIGNMENT, found)
     head, _, *lines = real_study.predictions().splitlines()
     assert head.count("alignment after") == len(REAL_STEPS)
-    assert [line.split("|")[1].strip() for line in lines] == [f"`{arm}`" for arm in ARMS]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    assert [name for name, *_ in cells] == [
+        *(f"`{arm}` - `grpo`" for arm in ARMS), "`grpo` itself", "the reference's halves",
+    ]  # fmt: skip
+    assert cells[2][1] == "0.500"
+    assert {cell.split()[0] for cell in cells[2][2:]} == {"0.200"}
+    assert cells[3][2:] == ["0.900"] * len(REAL_STEPS)
     expected = 0.5 / np.sqrt(2) - 0.2
-    for line in lines:
-        gain, *cosines = (cell.strip() for cell in line.split("|")[2:-1])
+    for _, gain, *cosines in cells[:2]:
         assert gain == "+0.010 (-0.020 to +0.040)"
         assert {cell.split()[0] for cell in cosines} == {f"{expected:+.3f}"}
 

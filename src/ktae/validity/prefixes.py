@@ -10,8 +10,14 @@ import numpy as np
 import pyarrow.compute as pc
 
 from ktae.errors import InputError
-from ktae.grading.extraction import extract
+from ktae.grading.extraction import Fallback, extract
 from ktae.rollouts.spelling import spell, standing_alone
+
+_ENDS = re.compile(r"(?:(?:<[|｜][^|｜<>\s]{1,40}[|｜]>|</s>|<eos>|<end_of_turn>)\s*)+\Z")
+"""Special tokens that a dump kept at the end of a response."""
+
+_LOOKED_AT = 400
+"""Responses, spread over a dump, that say whether its responses state answers."""
 
 
 def first_share(rollouts: Any, share: float) -> np.ndarray:
@@ -32,24 +38,41 @@ def first_share(rollouts: Any, share: float) -> np.ndarray:
 
 
 def stated_answers(rollouts: Any) -> list[str | None]:
-    """The answer that each of the B responses states, as it stands; None where it states none."""
-    chunks = rollouts["response"].chunks  # one after another: as objects, texts are large
-    return [_stated(text) for chunk in chunks for text in chunk.to_pylist()]
+    """The answer that each of the B responses states, as it stands; None where it states none.
+
+    Where fewer than half of the responses state one, the last number of a response counts as its
+    answer, too.
+    """
+    texts = rollouts["response"]
+    fallback = _fallback(texts)
+    # One chunk after another: as objects, texts are large.
+    return [_stated(text, fallback) for chunk in texts.chunks for text in chunk.to_pylist()]
 
 
-def _stated(text: str | None) -> str | None:
-    found = extract(text or "")
+def _stated(text: str | None, fallback: Fallback) -> str | None:
+    found = extract(_ENDS.sub("", text or ""), fallback)
     return found.text.strip() if found else None
+
+
+def _fallback(texts: Any) -> Fallback:
+    rows = np.unique(np.linspace(0, len(texts) - 1, min(len(texts), _LOOKED_AT)).astype(int))
+    stated = sum(_stated(texts[int(row)].as_py(), "stated") is not None for row in rows)
+    return "last" if 2 * stated < len(rows) else "stated"
 
 
 class AskedAnswers(Sequence[str | None]):
     """`without_blanks` of the `stated_answers` of B responses, each found when it is asked for.
 
     Held-out pairs of a large dump ask for those of some groups.
+
+    Args:
+        rollouts: a record.
+        fallback: how an answer is found (`ktae.grading.extraction`); None: as `stated_answers` do.
     """
 
-    def __init__(self, rollouts: Any) -> None:
+    def __init__(self, rollouts: Any, fallback: Fallback | None = None) -> None:
         self._texts = rollouts["response"]
+        self._fallback = fallback or _fallback(self._texts)
         self._found: dict[int, str | None] = {}
 
     def __len__(self) -> int:
@@ -58,7 +81,8 @@ class AskedAnswers(Sequence[str | None]):
     def __getitem__(self, row: Any) -> Any:
         """The answer of one response."""
         if row not in self._found:
-            (self._found[row],) = without_blanks([_stated(self._texts[int(row)].as_py())])
+            answer = _stated(self._texts[int(row)].as_py(), self._fallback)
+            (self._found[row],) = without_blanks([answer])
         return self._found[row]
 
 

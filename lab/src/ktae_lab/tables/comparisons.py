@@ -182,7 +182,11 @@ def _row(test: _Test, over_all: float | None) -> dict[str, str]:
         numbers |= {name: _signed(value, digits) for name, value in bounds.items()}
         numbers |= {"p": f"{one.p_value:.3g}", "holm": f"{one.corrected:.3g}"}
         numbers["shown"] = "yes" if one.shown else "no"
-    bases = (f"{base.base_model}={_signed(base.difference, digits)}" for base in one.by_base_model)
+    bases = (
+        f"{base.base_model}={_signed(base.difference, digits)}"
+        for base in one.by_base_model
+        if base.base_model
+    )
     return {
         "study": test.study,
         "announced": "yes" if one.kind == "confirmatory" else "no",

@@ -2,10 +2,13 @@
 
 import statistics
 
+from ktae.errors import InputError
 from ktae_lab.align import stored
 from ktae_lab.align.campaign import REAL_STEPS
+from ktae_lab.align.products import BASE
 from ktae_lab.align.summary import rows
 from ktae_lab.csv_files import read_csv
+from ktae_lab.study.contrasts import Compared
 from ktae_lab.tables import comparisons, page, studies
 from ktae_lab.tables.page import Number, Table, markdown, with_bounds
 
@@ -14,6 +17,7 @@ BASELINE = "grpo"
 ALIGNMENT = "real-alignment"
 """The folder of `ktae_lab.align.campaign`'s tables."""
 METRIC, MIXTURE = "adam", "as trained"
+ACCURACY = "outcome.validated_accuracy"
 COLUMNS = {
     "validated_accuracy": "accuracy, best temperature",
     "accuracy_at_1": "accuracy, temperature 1",
@@ -22,16 +26,32 @@ COLUMNS = {
 
 
 def differences() -> str:
-    """Pairs of arms, with 95 % intervals over seeds. Bold: announced, and shown."""
+    """Pairs of arms, with 95 % intervals over seeds, and Holm's p of announced ones. Bold: shown.
+
+    Raises:
+        InputError: an outcome of a run is missing.
+    """
     pairs: dict[tuple[str, str], dict[str, str]] = {}
     for one in studies.compared_of(STUDY):
-        text = comparisons.marked(one, comparisons.with_interval(one))
+        text = comparisons.marked(one, _gain(one))
+        if one.kind == "confirmatory":
+            text += f", p {one.corrected:.2g}"
         pairs.setdefault((one.treatment, one.baseline), {})[one.outcome] = text
     rows = [
         [f"`{treatment}` - `{baseline}`", *(cells.get(outcome, "") for outcome in COLUMNS)]
         for (treatment, baseline), cells in pairs.items()
     ]
     return markdown(["", *COLUMNS.values()], rows)
+
+
+def _gain(one: Compared) -> str:
+    if len(one.seeds) != one.planned:
+        raise InputError(
+            f"results/{STUDY}: {one.treatment} against {one.baseline} in {one.outcome} has "
+            f"{len(one.seeds)} pairs of runs; expected {one.planned}. Are all models measured, and "
+            "was the study run with --results-only after that?"
+        )
+    return comparisons.with_interval(one)
 
 
 def mean(arm: str, column: str) -> str:
@@ -41,23 +61,34 @@ def mean(arm: str, column: str) -> str:
 
 
 def predictions() -> str:
-    """An arm's gain, and beside it how much nearer it points to the true gradient than GRPO."""
+    """An arm's gain, and beside it how much nearer it points to the true gradient than GRPO.
+
+    Below them what these differences are of: GRPO's own cosine, and that of the reference's halves.
+    """
     measured = stored.read(page.RESULTS / ALIGNMENT)
     arms = [name for name in studies.matrix_of(STUDY).methods if name != BASELINE]
-    found = {
-        (step, row.estimator): with_bounds(row.difference, row.difference_low, row.difference_high)
-        for step in REAL_STEPS
-        for row in rows(measured[f"smollm2-step{step}"].alignment, weights=())
-        if (row.metric, row.mixture) == (METRIC, MIXTURE)
-    }
+    alignments = [measured[f"smollm2-step{step}"].alignment for step in REAL_STEPS]
+    found: dict[str, list[str]] = {}
+    for alignment in alignments:
+        for row in rows(alignment, weights=()):
+            if row.metric != METRIC:
+                continue
+            if row.estimator == BASE:
+                own = f"{row.cosine:.3f} ({row.low:.3f} to {row.high:.3f})"
+                found.setdefault(BASE, []).append(own)
+            elif row.mixture == MIXTURE:
+                bounds = (row.difference, row.difference_low, row.difference_high)
+                found.setdefault(row.estimator, []).append(with_bounds(*bounds))
     (task,) = comparisons.tasks_of(STUDY)
     lines = []
     for arm in arms:
         gain = comparisons.comparison(STUDY, arm, BASELINE, "validated_accuracy", task)
-        cells = [found[step, arm] for step in REAL_STEPS]
-        lines.append([f"`{arm}`", comparisons.with_interval(gain), *cells])
+        lines.append([f"`{arm}` - `{BASELINE}`", _gain(gain), *found[arm]])
+    lines.append([f"`{BASELINE}` itself", mean(BASELINE, ACCURACY), *found[BASE]])
+    halves = [f"{one.reliability[METRIC]:.3f}" for one in alignments]
+    lines.append(["the reference's halves", "", *halves])
     steps = (f"alignment after {step} steps" for step in REAL_STEPS)
-    return markdown(["minus `grpo`", "accuracy", *steps], lines)
+    return markdown(["", "accuracy, best temperature", *steps], lines)
 
 
 def held_out(*estimators: str) -> str:
