@@ -60,7 +60,7 @@ def test_runs_without_rollouts_are_left_out(tmp_path, monkeypatch, capsys):
     adopted = tmp_path / "runs/seed1"
     adopted.mkdir(parents=True)
     (adopted / "summary.json").write_text("{}")
-    with pytest.raises(SystemExit, match="no finished run with rollouts under .* 1 without"):
+    with pytest.raises(SystemExit, match=r"no finished run with rollouts under .* 1 without"):
         held_out_along.main()
     write_run(tmp_path / "runs/seed2", [True])
     held_out_along.main()

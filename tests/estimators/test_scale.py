@@ -49,11 +49,36 @@ def test_trl_s_scaling_is_looked_at(tmp_path):
         check_arguments(Tempo(scale_by_std=scaled), args=args)
         with pytest.raises(InputError, match=f"scale_rewards is '{scaling}'"):
             check_arguments(Tempo(scale_by_std=not scaled), args=args)
+    each = {"multi_objective_aggregation": "normalize_then_sum"}
+    args = GRPOConfig(output_dir=str(tmp_path), bf16=False, **each)
+    with pytest.raises(InputError, match="multi_objective_aggregation is 'normalize_then_sum'; e"):
+        check_arguments(Tempo(), args=args)
+    halved = {"scale_rewards": "none", "reward_weights": [0.5]}
+    args = GRPOConfig(output_dir=str(tmp_path), bf16=False, **halved)
+    with pytest.raises(
+        InputError, match=r"'none' with reward_weights \[0\.5\]; expected GRPO's or"
+    ):
+        check_arguments(Tempo(scale_by_std=False), args=args)
     args = GRPOConfig(output_dir=str(tmp_path), scale_rewards="batch", bf16=False)
     with pytest.raises(
         InputError, match=r"scale_rewards is 'batch'; expected GRPO's or Dr\. GRPO's"
     ):
         check_arguments(Tempo(), args=args)
+
+
+def test_trl_s_further_rewards_are_warned_of(tmp_path, logged):
+    pytest.importorskip("trl.trainer", reason="needs the extra 'trl'")
+    from trl import GRPOConfig
+
+    from ktae.trainers.trl.checks import check_arguments
+
+    args = GRPOConfig(output_dir=str(tmp_path), bf16=False)
+    check_arguments(preset("paper"), args=args, reward_funcs=[len, len])
+    check_arguments(Tempo(), args=args, reward_funcs=[len])
+    assert not logged
+    check_arguments(Tempo(), args=args, reward_funcs=[len, len])
+    [record] = logged
+    assert "there are 2 reward functions" in record.getMessage()
 
 
 def test_verl_s_scaling_is_looked_at():

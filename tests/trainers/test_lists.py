@@ -91,6 +91,7 @@ def test_a_group_may_be_without_any_score_whatever_was_asked_before(monkeypatch,
         with pytest.raises(InputError, match=r"expected a reward or metric .*'length'"):
             settings.scores([9, 9], [{"length": 5}, {}])
         assert settings.scores([9, 9], [{"right": 1}, {"length": 5}])[0] == 1.0
+        assert all(map(math.isnan, settings.scores([9], [{"length": 5}], whole=False)))
     assert len(logged) == 1
 
 
@@ -101,6 +102,7 @@ def test_a_group_may_be_without_any_score_whatever_was_asked_before(monkeypatch,
         ({"zzz": 1}, "there are credit, correctness"),
         ({"credit": "papers"}, "no estimator 'papers'"),
         ({"credit": 7}, "credit is 7"),
+        ("calibrated", "options of token credit are 'calibrated'; expected a mapping"),
         ({"threshold": math.nan}, "threshold is nan"),
         ({"backend": "fpga"}, "backend is 'fpga'"),
         (

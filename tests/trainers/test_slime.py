@@ -227,11 +227,18 @@ def test_samples_of_one_rollout_are_one_rollout():
         assert values - advantage == pytest.approx(np.array(credit), abs=1e-6)
 
 
-@pytest.mark.parametrize("reward", [None, float("nan"), float("inf")])
+@pytest.mark.parametrize("reward", [None, float("nan"), float("inf"), {"right": 1}])
 def test_a_sample_without_a_reward_is_named(reward):
     samples = eight(DocumentedSample)
     samples[5].reward = reward
     with pytest.raises(InputError, match=f"sample 5 has the reward {reward}; expected a finite"):
+        post_process_rewards(arguments(), samples)
+
+
+def test_a_mask_of_another_length_is_named():
+    samples = eight(DocumentedSample)
+    samples[3].loss_mask = [1]
+    with pytest.raises(InputError, match="sample 3 has a loss_mask of 1; expected"):
         post_process_rewards(arguments(), samples)
 
 

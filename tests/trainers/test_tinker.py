@@ -163,11 +163,11 @@ class Tokenizer:
         return " ".join(map(str, ids))
 
 
-def prepared(made, **config):
+def prepared(made, **options):
     """The cookbook's own step from trajectories to data, within the block."""
     before = train.assemble_training_data, train.prepare_minibatch
-    settings = types.SimpleNamespace(loss_fn="importance_sampling", **config)
-    with token_credit(settings, credit=by_id):
+    settings = types.SimpleNamespace(loss_fn="importance_sampling")
+    with token_credit(settings, **{"credit": by_id} | options):
         builder = types.SimpleNamespace(logging_tags=lambda: [])
         result = asyncio.run(
             train.prepare_minibatch([builder] * len(made), made, Tokenizer(), None, 0.0, 0.0)
@@ -186,6 +186,20 @@ def test_the_cookbooks_own_loop_gets_advantages_and_metrics():
     assert float(values[0][0]) == pytest.approx(float(advantages[0][0]) + 100 / 1024)
     assert metrics["credit/correct"] == 5 / 8
     assert "credit/mean_abs" in metrics
+
+
+def test_a_group_without_the_score_is_printed_all_the_same():
+    math = group([turn([1], [5], correct=1.0)], [turn([1], [6], correct=0.0)], rewards=[1.0, 0.0])
+    chat = group([turn([1], [7], helpful=1.0)], [turn([1], [8], helpful=0.0)], rewards=[1.0, 0.0])
+    _, metrics, *_ = prepared([math, chat], correctness="correct")
+    assert metrics["credit/unknown"] == 1 / 2
+
+
+@pytest.mark.parametrize("name", ["tempo", "conflict-tokens"])
+def test_an_estimator_of_advantages_of_another_scale_is_refused(name):
+    with pytest.raises(InputError, match="advantages are R - mean; expected scale_by_std=False"):
+        assembled(groups(), credit=name)
+    assembled(groups(), credit={"estimator": name, "scale_by_std": False})
 
 
 @pytest.mark.parametrize("loss", ["gspo", "cross_entropy", "custom"])

@@ -23,7 +23,7 @@ from trinity.common.experience import (
     gather_token_ids,
 )
 
-from ktae.trainers.trinity import LOSSES
+from ktae.trainers.trinity import LOSSES, TokenCreditAdvantage
 
 ADVANTAGE = "ktae.trainers.trinity.TokenCreditAdvantage"
 ALGORITHM = "ktae.trainers.trinity.TokenCreditGRPO"
@@ -65,6 +65,12 @@ def test_the_credit_of_a_token_is_at_that_token():
         assert_placed(own.tokens[3:], own.action_mask, own.advantages, advantage)
         assert torch.equal(own.returns, own.advantages)
     assert metrics["group_advantages/credit/correct/mean"] == pytest.approx((2 / 3 + 1 / 2) / 2)
+
+
+def test_an_estimator_of_advantages_of_another_scale_is_refused():
+    TokenCreditAdvantage("tempo")
+    with pytest.raises(InputError, match="std_cal_level is 'batch'; expected GRPO's or Dr"):
+        TokenCreditAdvantage("tempo", std_cal_level="batch")
 
 
 def test_what_the_trainer_gathers_is_aligned():

@@ -1,6 +1,7 @@
 """Token credit on verifiers' own traces, in their file, and in prime-rl's own algorithms."""
 
 import asyncio
+import gzip
 import importlib.util
 import json
 import math
@@ -249,6 +250,27 @@ def test_advantages_of_another_scale_and_infinite_rewards_are_refused(tmp_path):
     path = written(tmp_path, bare([5], math.inf, math.inf), bare([6], 0.0, 0.0))
     with pytest.raises(InputError, match=r"line 1.* reward is (inf|nan); expected a finite number"):
         write_advantages(path, tmp_path / "new.jsonl")
+
+
+def test_a_compressed_file_stays_compressed_and_other_formats_are_refused(tmp_path):
+    plain = written(tmp_path, bare([5, 6], 1.0, 1.0), bare([5, 7], 0.0, 0.0))
+    path = tmp_path / "traces.jsonl.gz"
+    path.write_bytes(gzip.compress(plain.read_bytes()))
+    assert write_advantages(path, path) == 2
+    write_advantages(plain, plain)
+    assert gzip.decompress(path.read_bytes()) == plain.read_bytes()
+    with pytest.raises(InputError, match=r"traces\.parquet; expected a name that ends in \.jsonl"):
+        write_advantages(plain, tmp_path / "traces.parquet")
+
+
+def test_a_reward_that_nobody_gave_is_unknown(tmp_path):
+    rows = [bare([5, 6], 1.0, 1.0), bare([5, 7], 0.0, 0.0)]
+    for row in rows:
+        row["rewards"]["judge"] = None
+    path = written(tmp_path, *rows)
+    assert write_advantages(path, path, correctness="judge") == 2
+    found = [json.loads(line)["nodes"][0]["advantages"] for line in path.read_text().splitlines()]
+    assert found == [[0.5, 0.5], [-0.5, -0.5]]
 
 
 def test_tokens_by_node():

@@ -64,7 +64,9 @@ def along(runs: Sequence[Path], presets: Sequence[str]) -> Iterator[dict[str, An
         steps = f"{first} to {min(first + STEPS - 1, last)}"
         own = rollouts.filter((pc.field("step") >= first) & (pc.field("step") < first + STEPS))
         try:
-            found = held_out.held_out_pairs(own, estimators, answers=prefixes.AskedAnswers(own, "last"))
+            found = held_out.held_out_pairs(
+                own, estimators, answers=prefixes.AskedAnswers(own, "last")
+            )
         except InputError as error:
             print(f"steps {steps}: {error}", flush=True)
             continue

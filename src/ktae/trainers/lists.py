@@ -12,6 +12,7 @@ import difflib
 import itertools
 import logging
 import math
+import numbers
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -62,8 +63,14 @@ class Settings:
         """The settings of an engine's configuration.
 
         Raises:
-            InputError: an option is unknown (the nearest known one is named), or has a wrong value.
+            InputError: these are no options, one is unknown (the nearest known one is named), or
+                has a wrong value.
         """
+        if not isinstance(options, Mapping):
+            raise InputError(
+                f"the options of token credit are {options!r}; expected a mapping such as "
+                "{credit: trigrams}"
+            )
         known = [field.name for field in dataclasses.fields(cls) if field.init]
         for name in options:
             if name not in known:
@@ -99,26 +106,34 @@ class Settings:
         require_scale(self.estimator, scaled, what)
         return self
 
-    def scores(self, rewards: Sequence[Any], named: Sequence[Mapping[str, Any]]) -> list[float]:
+    def scores(
+        self,
+        rewards: Sequence[Any],
+        named: Sequence[Mapping[str, Any]],
+        *,
+        whole: bool = True,
+    ) -> list[float]:
         """What decides about each rollout: its reward, or the score that `correctness` names.
 
         Args:
             rewards: one number a rollout, None where there is none.
             named: each rollout's rewards and metrics by name.
+            whole: whether these are all rollouts of a step; of a part all may lack the score.
 
         Returns:
             NaN where a rollout has no such score: its correctness is unknown. The first one in a
             process is logged.
 
         Raises:
-            InputError: the rollouts have scores, and none of that name; None counts as one.
+            InputError: all rollouts of a step have scores, and none of that name; None counts as
+                one.
         """
         values = list(rewards)
         if self.correctness is not None:
             values = [names.get(self.correctness) for names in named]
             there = ", ".join(sorted({repr(name) for names in named for name in names}))
             if not all(self.correctness in names for names in named):
-                if there and not any(self.correctness in names for names in named):
+                if whole and there and not any(self.correctness in names for names in named):
                     raise InputError(
                         f"correctness is {self.correctness!r}; expected a reward or metric that "
                         f"the rollouts have: {there}"
@@ -228,10 +243,10 @@ def number_of(place: int, reward: Any) -> float:
     """The reward of the sample with that number.
 
     Raises:
-        InputError: it is None, NaN or infinite.
+        InputError: it is no number, NaN or infinite.
     """
-    if reward is None or not math.isfinite(reward):
-        raise InputError(f"sample {place} has the reward {reward}; expected a finite number")
+    if not isinstance(reward, numbers.Real) or not math.isfinite(reward):
+        raise InputError(f"sample {place} has the reward {reward!r}; expected a finite number")
     return float(reward)
 
 

@@ -52,7 +52,7 @@ def post_process_rewards(
     settings = Settings.of(getattr(args, "ktae", None) or {}).tried()
     _check(args)
     raw = [number_of(place, sample.get_reward_value(args)) for place, sample in enumerate(samples)]
-    masks = [_mask(sample) for sample in samples]
+    masks = [_mask(place, sample) for place, sample in enumerate(samples)]
     rollouts: dict[Any, list[int]] = {}  # the places of each rollout's samples
     for place, sample in enumerate(samples):
         if getattr(sample, "group_index", None) is None:
@@ -115,10 +115,13 @@ def _check(args: Any) -> None:
     one_of("--custom-advantage-function-path", args.custom_advantage_function_path, (HOOK,))
 
 
-def _mask(sample: Any) -> list[int]:
+def _mask(place: int, sample: Any) -> list[int]:
     """(response_length,) as slime fills it in later: a removed sample counts nowhere."""
     n = sample.response_length
-    return [0] * n if sample.remove_sample else list(sample.loss_mask or [1] * n)
+    mask = [0] * n if sample.remove_sample else list(sample.loss_mask or [1] * n)
+    if len(mask) != n:
+        raise InputError(f"sample {place} has a loss_mask of {len(mask)}; expected {n} values")
+    return mask
 
 
 def _written(sample: Any, mask: list[int]) -> list[int]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ktae.errors import InputError
 from ktae.files.text import visible
 from ktae.rollouts.tokens import token_texts
 from ktae.trainers.metrics import PREFIX, Seen
@@ -68,13 +70,15 @@ def rows_of(sums: TokenSums, tokenizer: Any, most: int = MOST) -> list[list[Any]
 
     Args:
         sums: of one or several batches.
-        tokenizer: for the tokens' texts.
+        tokenizer: for the tokens' texts; of a slow one there are none.
         most: how many rows at most; tokens without credit have none.
     """
     total, count, correct, incorrect = sums.numbers
     order = np.argsort(-np.abs(total), kind="stable")[:most]
     order = order[total[order] != 0]
-    texts = token_texts(tokenizer, sums.token_ids[order].tolist())
+    texts: list[str | None] = [None] * len(order)
+    with contextlib.suppress(InputError):  # a slow tokenizer: the ids have to do
+        texts = token_texts(tokenizer, sums.token_ids[order].tolist())
     return [
         [
             visible(text) if text is not None else f"⟨#{sums.token_ids[i]}⟩",

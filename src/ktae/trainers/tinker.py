@@ -68,15 +68,14 @@ def with_credit(assemble: Callable[..., Any], **options: Any) -> Callable[..., A
             whose data have the same inputs and whose second result has the same keys.
         **options: as in `token_credit`.
     """
-    settings = Settings.of(options).tried()
+    settings = Settings.of(options).tried().beside(False, "the cookbook's advantages are R - mean")
 
     @functools.wraps(assemble)
     def assemble_training_data(groups: Any, advantages: Any, *args: Any, **kwargs: Any) -> Any:
         data, places = assemble(groups, advantages, *args, **kwargs)
         credited = _add(data, places, groups, advantages, settings)
         if (collected := _metrics.get(None)) is not None:
-            # The loop's call comes last, after those of up to four rollouts for printing.
-            collected |= credited.metrics()
+            collected |= credited.metrics()  # the loop's call comes last, after those for printing
         return data, places
 
     return assemble_training_data
@@ -134,7 +133,8 @@ def _credited(
         | groups[g].metrics_G[t]
         for (g, t), trajectory in _trajectories(groups)
     ]
-    scores = own.scores([x for group in groups for x in group.get_total_rewards()], named)
+    whole = len(groups) > 1 or _metrics.get(None) is None  # the loop prints groups, each alone
+    scores = own.scores([x for one in groups for x in one.get_total_rewards()], named, whole=whole)
     base = [0.0 if advantages is None else float(advantages[g][t]) for g, t in tokens]
     parts = zip(tokens.items(), scores, base, strict=True)
     return credit_of([Rollout(ids, place[0], *numbers) for (place, ids), *numbers in parts], own)

@@ -5,6 +5,7 @@ verifiers need not be installed. What else a file holds stays as it is.
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from collections import defaultdict
@@ -44,7 +45,7 @@ def write_advantages(source: str | Path, path: str | Path, **options: Any) -> in
 
     Args:
         source: a file of episodes, or of single traces.
-        path: the new file; it may be the same.
+        path: the new file, JSON Lines: `.jsonl`, or `.jsonl.gz`. It may be the same.
         **options: fields of `ktae.trainers.lists.Settings`. `correctness` is a reward or metric.
 
     Returns:
@@ -53,6 +54,11 @@ def write_advantages(source: str | Path, path: str | Path, **options: Any) -> in
     Raises:
         InputError: the file cannot be read or written, or an option is wrong.
     """
+    compressed = str(path).endswith(".jsonl.gz")
+    if not compressed and not str(path).endswith(".jsonl"):
+        raise InputError(
+            f"the new file is {path}; expected a name that ends in .jsonl or .jsonl.gz"
+        )
     settings = Settings.of(options).beside(False, "the rollout advantages are R - mean")
     rows = list(_rows(Path(source)))
     scored = [trace for row, where in rows for trace in _scored(row, where, Path(source))]
@@ -70,8 +76,8 @@ def write_advantages(source: str | Path, path: str | Path, **options: Any) -> in
             if credit:
                 node["advantages"] = [round(advantage + value, DECIMALS) for value in credit]
     with atomic_write(path) as temporary:
-        text = "".join(json.dumps(row) + "\n" for row, _ in rows)
-        temporary.write_text(text, encoding="utf-8")
+        text = "".join(json.dumps(row) + "\n" for row, _ in rows).encode()
+        temporary.write_bytes(gzip.compress(text) if compressed else text)
     return len(scored)
 
 
@@ -92,6 +98,6 @@ def _scored(row: dict[str, Any], where: str, path: Path) -> Iterator[_Scored]:
         if trace.get("ok", True) and plain["reward"] is not None:
             _require_finite(plain["reward"], where)
             group = (plain["step"], plain["group"])
-            yield _Scored(
-                trace.get("nodes") or [], group, float(plain["reward"]), named_scores(trace)
-            )
+            unknown = dict.fromkeys(trace.get("rewards") or {})
+            named = unknown | named_scores(trace)
+            yield _Scored(trace.get("nodes") or [], group, float(plain["reward"]), named)

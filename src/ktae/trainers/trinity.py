@@ -44,7 +44,8 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
         """
         super().__init__(**grpo)
         self.settings = Settings(credit, correctness, threshold, backend, tokenizer).tried(step=0)
-        self.settings.beside(True, "Trinity's GRPO divides by the standard deviation")
+        level = getattr(self, "std_cal_level", "group")
+        self.settings.beside(True if level == "group" else None, f"std_cal_level is {level!r}")
 
     def calculate_group_advantage(
         self, group_id: str, exps: list[Any], precomputed_std: torch.Tensor | None = None

@@ -110,6 +110,11 @@ def test_a_batch_without_a_token_that_counts_has_no_rows():
     assert strongest.token_sums(none).token_ids.size == 0
 
 
+def test_a_slow_tokenizer_has_no_texts_and_stops_nothing():
+    rows = strongest.rows_of(strongest.token_sums(seen()), object())
+    assert [row[0] for row in rows] == ["⟨#3⟩", "⟨#2⟩", "⟨#1⟩"]
+
+
 class FakeRun:
     def get(self):
         return "a run"

@@ -276,6 +276,32 @@ def test_the_credit_decays_over_batches_of_rollouts(trainer_arguments, passes, p
         np.testing.assert_allclose(batch.credit, credit, atol=1e-6)
 
 
+def test_the_credit_decays_evenly_where_an_epoch_ends_within_an_optimizer_step(trainer_arguments):
+    arguments = trainer_arguments(
+        gradient_accumulation_steps=4, steps_per_generation=2, max_steps=4
+    )
+    prompts = arguments["args"].generation_batch_size // arguments["args"].num_generations
+    arguments["train_dataset"] = arguments["train_dataset"].select(range(3 * prompts))
+    steps = []
+
+    class Seen(Decayed):
+        def credit(self, batch):
+            steps.append(batch.context.step)
+            return super().credit(batch)
+
+    KTAETrainer(**arguments, credit=Seen(KTAE(), 30)).train()
+    own = steps[1:]  # the first is tried when the trainer is made
+    assert own == list(range(len(own))) and len(own) >= 6
+
+
+def test_fewer_prompts_than_a_batch_takes_are_refused(trainer_arguments):
+    """TRL would train on nothing and say nothing."""
+    arguments = trainer_arguments()
+    arguments["train_dataset"] = arguments["train_dataset"].select(range(1))
+    with pytest.raises(InputError, match="training set has 1 prompt, and a batch of rollouts take"):
+        KTAETrainer(**arguments)
+
+
 @pytest.mark.parametrize("threshold", [float("nan"), "0.5", None])
 def test_threshold_is_a_number(trainer_arguments, threshold):
     with pytest.raises(InputError, match=r"threshold is .*; expected a"):

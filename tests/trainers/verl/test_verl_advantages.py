@@ -306,9 +306,39 @@ def test_verdicts_from_reward_infos():
 
     ids = torch.zeros(4, 2)
     infos = [{"acc": True}, {"acc": 0.0}, {"acc": 1.0, "undecided": 1.0}, {}]
-    acc = rollouts_of_infos(ids, infos).acc
-    np.testing.assert_array_equal(acc, [1, 0, np.nan, np.nan])
+    found = rollouts_of_infos(ids, infos)
+    np.testing.assert_array_equal(found.acc, [1, 0, 1, np.nan])
+    np.testing.assert_array_equal(found.undecided, [False, False, True, False])
     assert rollouts_of_infos(ids, [{}, {"score": 1.0}]).acc is None
+
+
+@pytest.mark.parametrize("failed", [{"timeout": True, "acc": 0.0}, {"error": "x", "acc": 0.0}])
+def test_a_reward_manager_that_failed_on_a_rollout_leaves_the_others_their_credit(
+    failed, logged, monkeypatch
+):
+    """verl's `rate_limited` gives `acc` to those alone, where the function gives none."""
+    from ktae.trainers.verl import advantages
+    from ktae.trainers.verl.handover import handed_over, rollouts_of_infos
+
+    monkeypatch.setattr(advantages, "_warned", False)
+    data = batch(pads=0)
+    ids, mask = data.batch["responses"], data.batch["response_mask"]
+    rewards = data.batch["token_level_rewards"]
+    every = {"response_mask": mask, "index": data.non_tensor_batch["uid"]}
+
+    def used(infos):
+        with handed_over(rollouts_of_infos(ids, infos)) as rollouts:
+            found, _ = advantages.verl_advantages(token_level_rewards=rewards, **every)
+        return found, rollouts.metrics["credit/unknown"]
+
+    own = [{"acc": float(reward > 0)} for reward in rewards.sum(dim=-1)]
+    n = len(own)
+    found, unknown = used([failed] + [{"score": 1.0}] * (n - 1))
+    wanted, _ = used([{"acc": 0.0, "undecided": True}, *own[1:]])
+    np.testing.assert_array_equal(found, wanted)
+    assert unknown == pytest.approx(1 / n)
+    [record] = logged
+    assert "gives no 'acc'" in record.getMessage()
 
 
 @pytest.mark.slow

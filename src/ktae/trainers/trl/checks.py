@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from typing import Any
 
 from trl import GRPOConfig, GRPOTrainer
@@ -11,8 +12,9 @@ from ktae import bf16
 from ktae.arrays import on_host
 from ktae.batch import in_words, out_of_range
 from ktae.errors import InputError
-from ktae.estimators import Estimator
-from ktae.estimators.transforms import require_scale
+from ktae.estimators import AdvantageEstimator, Estimator
+from ktae.estimators.transforms import innermost, require_scale
+from ktae.files.text import counted
 
 
 def check_arguments(estimator: Estimator | None, *args: Any, **kwargs: Any) -> None:
@@ -23,8 +25,8 @@ def check_arguments(estimator: Estimator | None, *args: Any, **kwargs: Any) -> N
     """
     kwargs = {key: value for key, value in kwargs.items() if key != "resampling_rounds"}
     arguments = inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments
-    _check_data_set(arguments)
     config = arguments.get("args")
+    _check_data_set(arguments, config)
     if config is None:
         return
     if not isinstance(config, GRPOConfig):
@@ -35,9 +37,31 @@ def check_arguments(estimator: Estimator | None, *args: Any, **kwargs: Any) -> N
     if estimator is not None:
         _refuse_contradictions(config)
         _require_policy(config, estimator)
-        scaling = config.scale_rewards
-        scaled = {"group": True, "none": False}.get(scaling)
-        require_scale(estimator, scaled, f"scale_rewards is {scaling!r}")
+        _require_scale(config, estimator, arguments.get("reward_funcs"))
+
+
+def _require_scale(config: GRPOConfig, estimator: Estimator, rewards: Any) -> None:
+    """An estimator that changes the rollout advantage computes it itself, of the verdicts."""
+    scaled = {"group": True, "none": False}.get(config.scale_rewards)
+    what = f"scale_rewards is {config.scale_rewards!r}"
+    if config.multi_objective_aggregation != "sum_then_normalize":
+        scaled = None
+        what = f"multi_objective_aggregation is {config.multi_objective_aggregation!r}"
+    elif not scaled and any(weight != 1 for weight in config.reward_weights or ()):
+        scaled, what = None, f"{what} with reward_weights {config.reward_weights}"
+    require_scale(estimator, scaled, what)
+    if isinstance(innermost(estimator), AdvantageEstimator) and _several(rewards):
+        logging.getLogger(__name__).warning(
+            "%s changes the rollout advantage that the verdicts alone give; there are %d reward "
+            "functions, so where the others differ within a group a token's advantage is too "
+            "large or too small, and may turn its sign",
+            estimator,
+            len(rewards),
+        )
+
+
+def _several(rewards: Any) -> bool:
+    return isinstance(rewards, list | tuple) and len(rewards) > 1
 
 
 def _refuse_contradictions(config: GRPOConfig) -> None:
@@ -84,7 +108,7 @@ def check_precision(config: GRPOConfig, model: Any) -> None:
         bf16.require("the model", "load it with dtype float32, and set bf16=False")
 
 
-def _check_data_set(arguments: dict[str, Any]) -> None:
+def _check_data_set(arguments: dict[str, Any], config: Any) -> None:
     """Where an environment brings its own prompts, TRL needs no column `prompt`."""
     data = arguments.get("train_dataset")
     if data is None or arguments.get("environment_factory") is not None:
@@ -97,6 +121,15 @@ def _check_data_set(arguments: dict[str, Any]) -> None:
         )
     if hasattr(data, "__len__") and len(data) == 0:
         raise InputError("the training set is empty")
+    if isinstance(config, GRPOConfig) and hasattr(data, "__len__"):
+        prompts = config.generation_batch_size // config.num_generations
+        if len(data) < prompts:
+            raise InputError(
+                f"the training set has {counted(len(data), 'prompt')}, and a batch of rollouts "
+                f"takes {prompts} (generation_batch_size {config.generation_batch_size} / "
+                f"num_generations {config.num_generations}; a recipe's rollout.prompts_per_step): "
+                "TRL would train on nothing; expected at least as many prompts"
+            )
 
 
 def correctness_column(names: list[str], correctness: str | None) -> int:

@@ -116,6 +116,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         self._tool_mask: list[list[int]] | None = None
         self._entropies: torch.Tensor | None = None
         self._sampling = False
+        self._batches: int | None = None
         if estimator is not None:
             self._warm_up(estimator)
 
@@ -149,10 +150,13 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         return credit
 
     def _training_step(self) -> int:
-        """Batches of rollouts that were trained on so far.
+        """Batches of rollouts that were made before the present one.
 
-        TRL counts optimizer steps, and within one of them passes, of which a batch takes some.
+        A trainer that goes on from a checkpoint begins with what TRL counts: optimizer steps, each
+        of as many passes, of which a batch takes some.
         """
+        if self._batches is not None:
+            return self._batches
         args = self.args
         passes = args.gradient_accumulation_steps
         done = self.state.global_step * passes + self._step % passes
@@ -212,6 +216,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._scored = []
         mode = "train" if self.model.training else "eval"  # TRL may change it while it generates
+        if mode == "train":
+            self._batches = self._training_step() + (self._batches is not None)
         self._sampling = True
         try:
             output: dict[str, Any] = super()._generate_and_score_completions(inputs)

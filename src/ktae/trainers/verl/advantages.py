@@ -79,6 +79,7 @@ def _of_sessions(
         rollouts,
         token_ids=rollouts.token_ids[last.to(rollouts.token_ids.device)],
         acc=None if rollouts.acc is None else rollouts.acc[rows],
+        undecided=None if rollouts.undecided is None else rollouts.undecided[rows],
         policy={name: of[last.to(of.device)] for name, of in rollouts.policy.items()},
         last_outputs=None,
         padding=None if rollouts.padding is None else rollouts.padding[rows],
@@ -99,7 +100,7 @@ def _base_and_credit(
     chosen = options.from_algorithm(config)
     base = _rollout_advantages(chosen.base, rewards, mask, index, config)
     started = time.perf_counter()
-    correct, evidence = _correct(rollouts.acc, rewards, chosen)
+    correct, evidence = _correct(rollouts, rewards, chosen)
     groups = np.unique(index.astype(str), return_inverse=True)[1]
     credit = token_credit(
         rollouts.token_ids,
@@ -166,16 +167,26 @@ def _rollout_advantages(
 
 
 def _correct(
-    acc: np.ndarray | None, rewards: torch.Tensor, chosen: options.Options
+    rollouts: Rollouts, rewards: torch.Tensor, chosen: options.Options
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(B,) verdicts 1, 0, or NaN for unknown; and what the estimator gets: a graded one, scores."""
-    given: Any = acc
-    if acc is None:
+    """(B,) verdicts 1, 0, or NaN for unknown; and what the estimator gets: a graded one, scores.
+
+    They are of `acc`, or of the reward where there is none.
+    """
+    totals = rewards.sum(dim=-1).cpu()
+    scores = totals.double().numpy()
+    correct = np.array(above(totals, chosen.threshold), dtype=np.float64)
+    has_acc = np.zeros(len(scores), dtype=bool) if rollouts.acc is None else ~np.isnan(rollouts.acc)
+    unknown = np.zeros(len(scores), dtype=bool)
+    if rollouts.undecided is not None:
+        unknown |= rollouts.undecided
+    if rollouts.acc is not None:
+        scores[has_acc] = rollouts.acc[has_acc]
+        correct[has_acc] = above(rollouts.acc[has_acc], chosen.threshold)
+    if not (has_acc | unknown).all():
         _warn_of_rewards(chosen.threshold)
-        given = rewards.sum(dim=-1).cpu()
-        acc = given.double().numpy()
-    correct = np.where(np.isnan(acc), np.nan, above(given, chosen.threshold))
-    return correct, correct if chosen.estimator.score_range is None else acc
+    scores[unknown] = correct[unknown] = np.nan
+    return correct, correct if chosen.estimator.score_range is None else scores
 
 
 _warned = False
@@ -185,9 +196,9 @@ def _warn_of_rewards(threshold: float) -> None:
     global _warned
     if not _warned:
         logging.getLogger(__name__).warning(
-            "the reward function gives no 'acc', so a rollout counts as correct where its reward "
-            "is above %g; with a shaped reward (DAPO's overlong penalty) that is wrong: let it "
-            "return {'score': ..., 'acc': ...}, as pkg://ktae.trainers.verl.reward does",
+            "the reward function gives no 'acc', so such a rollout counts as correct where its "
+            "reward is above %g; with a shaped reward (DAPO's overlong penalty) that is wrong: let "
+            "it return {'score': ..., 'acc': ...}, as pkg://ktae.trainers.verl.reward does",
             threshold,
         )
         _warned = True

@@ -15,6 +15,10 @@ from ktae.errors import InputError
 from ktae.trainers.strongest import TokenSums
 from ktae.trainers.verl import names
 
+UNDECIDED = ("undecided", "timeout", "error")
+"""What a reward function says where it could not tell. The last two are of verl's `rate_limited`
+reward manager, which gives such a rollout `acc` 0 beside them."""
+
 
 @dataclasses.dataclass
 class Rollouts:
@@ -23,7 +27,9 @@ class Rollouts:
     token_ids: torch.Tensor
     """(B, T) responses, in the order and width of verl's response mask; 0 where padded."""
     acc: np.ndarray | None
-    """(B,) the reward function's `acc`, NaN where it is unknown; None: the function gives none."""
+    """(B,) the reward function's `acc`, NaN where it gives none; None: it gives none at all."""
+    undecided: np.ndarray | None = None
+    """(B,) bool: which rollouts are neither correct nor incorrect; None: every verdict counts."""
     step: int | None = None
     """Training steps done before; None where it is not known."""
     policy: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
@@ -69,10 +75,13 @@ def rollouts_for(mask: torch.Tensor) -> Rollouts:
 def rollouts_of_batch(data: Any) -> Rollouts:
     """From a batch of verl's old trainer, which holds everything already."""
     extra, tensors = data.non_tensor_batch, data.batch
-    acc = _known(extra.get("acc"), extra.get("undecided"))
+    acc = extra.get("acc")
+    acc = None if acc is None else np.array(acc, dtype=np.float64)
+    own = [extra[name] for name in UNDECIDED if name in extra]
+    undecided = np.any([[bool(x) for x in values] for values in own], axis=0) if own else None
     # Of the entropies it has kept nothing but their mean.
     policy = {"log_probs": tensors["old_log_probs"]} if "old_log_probs" in tensors else {}
-    return Rollouts(tensors["responses"], acc, policy=policy)
+    return Rollouts(tensors["responses"], acc, undecided, policy=policy)
 
 
 def rollouts_of_infos(
@@ -80,18 +89,7 @@ def rollouts_of_infos(
 ) -> Rollouts:
     """From token ids and what the reward function said of each rollout."""
     acc = [info.get("acc") for info in infos]
-    if all(value is None for value in acc):
-        return Rollouts(token_ids, None, step)
-    values = [np.nan if value is None else float(value) for value in acc]
-    undecided = [info.get("undecided", False) for info in infos]
-    return Rollouts(token_ids, _known(values, undecided), step)
-
-
-def _known(acc: Any, undecided: Any) -> np.ndarray | None:
-    """(B,) `acc`, NaN where the verifier could not tell."""
-    if acc is None:
-        return None
-    known = np.array(acc, dtype=np.float64)
-    if undecided is not None:
-        known[np.array(undecided, dtype=bool)] = np.nan
-    return known
+    given = any(value is not None for value in acc)
+    values = np.array(acc, dtype=np.float64) if given else None
+    undecided = [any(info.get(name) for name in UNDECIDED) for info in infos]
+    return Rollouts(token_ids, values, np.array(undecided, dtype=bool), step)
