@@ -54,9 +54,9 @@ def class_credit(
     if rewards_k.size == 0:
         raise InputError("class_rewards is empty; expected the reward of each class")
     rewards_k = finite_per_rollout("class_rewards", rewards_k, rewards_k.size)
-    class_b = _classes(classes, rewards_k.size)
     mask_bt = as_array("mask", on_host(mask))
     check_tokens(as_array("token_ids", on_host(token_ids)), mask_bt)
+    class_b = _classes(classes, rewards_k.size, len(mask_bt))
     counted_b = np.any(mask_bt, axis=1) & (class_b >= 0)
     labels = group_labels(on_host(groups), len(class_b))
     _, group_b = np.unique(labels, return_inverse=True)
@@ -72,10 +72,10 @@ def class_credit(
     return total
 
 
-def _classes(classes: ArrayLike, n_classes: int) -> np.ndarray:
+def _classes(classes: ArrayLike, n_classes: int, n_rollouts: int) -> np.ndarray:
     """(B,) integers from -1 to `n_classes` - 1."""
     class_b = as_array("classes", on_host(classes))
-    check_per_rollout("classes", class_b, len(class_b) if class_b.ndim else 0, "iu", "integers")
+    check_per_rollout("classes", class_b, n_rollouts, "iu", "integers")
     bad = np.flatnonzero((class_b < -1) | (class_b >= n_classes))
     if bad.size:
         raise InputError(

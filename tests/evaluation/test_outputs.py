@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -400,3 +401,30 @@ def test_a_problem_with_two_answers_is_refused(tmp_path: Path) -> None:
     message = r"rank_1.jsonl, line 1: problem 0 accepts '7', in an earlier row '1'; expected the"
     with pytest.raises(InputError, match=message):
         read(tmp_path / "ev")
+
+
+def test_numbers_as_databases_and_pandas_have_them(tmp_path: Path) -> None:
+    columns = {
+        "group": ["0", "0", "1", "1"],
+        "step": [0.0, 1.0, 0.0, 1.0],
+        "response": ["a"] * 4,
+        "answer": [Decimal("3"), Decimal("3"), Decimal("1.5"), Decimal("1.5")],
+        "reward": [Decimal("1.00"), Decimal("0.00"), None, Decimal("0.50")],
+    }
+    path = tmp_path / "saved.parquet"
+    pq.write_table(pa.table(columns), path)
+    found = read(path)
+    assert [o.reward for o in found] == [1.0, 0.0, None, 0.5]
+    assert [o.answers for o in found] == [("3",), ("3",), ("1.5",), ("1.5",)]
+    lines = tmp_path / "saved.jsonl"
+    rows = [{"group": "0", "step": i, "response": "a", "answer": 3, "reward": 0} for i in (0, 1)]
+    lines.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert {o.problem for o in read(lines)} == {o.problem for o in found if o.answers == ("3",)}
+
+
+def test_a_benchmark_is_called_after_all_of_its_file_s_name(tmp_path: Path) -> None:
+    row = {"group": "0", "response": "a", "answer": "3", "reward": 0}
+    for name in ("math.level5.jsonl", "Qwen2.5-Math-7B.jsonl"):
+        path = tmp_path / name
+        path.write_text(json.dumps(row) + "\n", encoding="utf-8")
+        assert read(path)[0].benchmark == name.removesuffix(".jsonl")

@@ -138,3 +138,19 @@ def test_the_last_number_only_where_asked_for() -> None:
     assert extract("and so we get 5 and 1,234.5") is None
     assert extract("and so we get 5 and 1,234.5 x", "last") == ("1,234.5", "last")
     assert extract("nothing", "last") is None
+
+
+@pytest.mark.parametrize("end", ["<|im_end|>", "</s>\n", "<｜end▁of▁sentence｜>", "<pad>" * 500])
+@pytest.mark.parametrize(
+    ("response", "text"),
+    [
+        ("So 42.\n#### 42", "42"),
+        ("The answer is 42.", "42"),
+        ("Therefore x = 42.", "42"),
+        ("Well, **42**", "42"),
+        ("Answer: <|x|> 7", "<|x|> 7"),
+    ],
+)
+def test_special_tokens_at_the_end(response: str, text: str, end: str) -> None:
+    found = extract(response + end)
+    assert found is not None and found.text == text

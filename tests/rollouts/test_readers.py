@@ -40,7 +40,7 @@ def test_jsonl(tmp_path):
     )
     assert read_rows(path) == [
         {
-            **{"group": "g", "prompt": "1 + 1?", "response": "it is 2", "answer": '[2, "two"]'},
+            **{"group": "g", "prompt": "1 + 1?", "response": "it is 2", "answer": '["2", "two"]'},
             **{"reward": 1.0, "correct": 1.0, "extra": '{"level": 3, "tags": ["é"]}'},
         },
         {
@@ -419,3 +419,17 @@ def test_an_own_record_without_rollouts_or_of_another_version(tmp_path):
     pq.write_table(other, path)
     with pytest.raises(InputError, match="version \ufffd; this ktae reads 1"):
         readers.read([path])
+
+
+def test_a_null_prompt_beside_a_problem_groups_by_the_problem(tmp_path):
+    rows = [
+        {"prompt": None, "problem": f"p{i // 2}", "response": "x", "reward": 0} for i in range(4)
+    ]
+    groups = [row["group"] for row in read_rows(write_lines(tmp_path / "r.jsonl", *rows))]
+    assert groups[0] == groups[1] != groups[2] == groups[3]
+
+
+def test_accepted_answers_that_are_numbers_become_texts_and_other_lists_stay(tmp_path):
+    rows = [ROLLOUT | {"answer": answer} for answer in ([42, 43.0, "x"], [True], [[1], [2]])]
+    found = [row["answer"] for row in read_rows(write_lines(tmp_path / "r.jsonl", *rows))]
+    assert found == ['["42", "43", "x"]', "[true]", "[[1], [2]]"]

@@ -831,3 +831,18 @@ def test_no_field_is_suggested_for_an_object_of_problems(tmp_path):
             read(path)
         assert not isinstance(caught.value, UnknownRowsError)
         assert "--field" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["rewards", "scores", "reward", "correct"])
+def test_verdicts_beside_a_list_of_rollouts_are_theirs(tmp_path, name):
+    row = {"group": 0, "rollouts": [{"response": "a"}, {"response": "b"}], name: [0, 1]}
+    rows, _ = read(write(tmp_path / "n.jsonl", row))
+    assert [(x["response"], x["correct"]) for x in rows] == [("a", 0), ("b", 1)]
+    with pytest.raises(InputError, match=f"line 1.*: 3 of {name} for 2 rollouts"):
+        read(write(tmp_path / "n.jsonl", row | {name: [0, 1, 1]}))
+
+
+def test_rollouts_with_rewards_of_their_own_keep_them(tmp_path):
+    own = [{"response": "a", "reward": 1}, {"response": "b", "reward": 0}]
+    rows, _ = read(write(tmp_path / "n.jsonl", {"group": 0, "rollouts": own, "scores": [5, 6, 7]}))
+    assert [x["reward"] for x in rows] == [1, 0]

@@ -79,3 +79,10 @@ def test_last_numbers_where_few_responses_state_an_answer():
     rollouts = make_rollouts(["45<|im_end|>", "12 + 33 = 45", "no", "The answer is 4 5."])
     assert list(prefixes.AskedAnswers(rollouts)) == ["45", "45", None, "45"]
     assert prefixes.without_blanks(prefixes.stated_answers(rollouts)) == ["45", "45", None, "45"]
+
+
+def test_token_ids_without_texts_have_no_place_for_an_answer():
+    rollouts = make_rollouts([r"\boxed{1}"])
+    answers = prefixes.stated_answers(rollouts)
+    with pytest.raises(InputError, match=r"have no texts.*expected a tokenizer"):
+        prefixes.before_answer(rollouts, np.arange(128), [None] * 128, answers)

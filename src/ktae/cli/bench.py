@@ -27,7 +27,7 @@ def bench(
         typer.Argument(
             metavar="CONTENDER",
             help="What is timed: backends, estimators, copy, 'torch sort', 'verl grpo', 'verl "
-            "grpo_vectorized' [default: all backends but naive, copy, and verl's].",
+            "grpo_vectorized' [default: all backends but naive and numpy, copy, and verl's].",
         ),
     ] = None,
     groups: Annotated[

@@ -65,9 +65,10 @@ def prepare(
     """
     from ktae.data import prepare as prepared
     from ktae.data import sources
+    from ktae.rollouts.files import without_format
 
     named = source in sources.SOURCES
-    stem = source if named else Path(source).name.split(".")[0]
+    stem = source if named else without_format(Path(source).name)
     splits = sources.load(source) if named else {"train": sources.load_file(Path(source))}
     if test is not None:
         splits["test"] = sources.load_file(test)

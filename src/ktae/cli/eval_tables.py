@@ -62,12 +62,20 @@ def stored_verdicts(outputs: Sequence[Output]) -> list[Verdict]:
 
 
 def stored_accuracies(outputs: Sequence[Output]) -> dict[str, float]:
-    """The share of each benchmark's stored rewards above 0; empty if the file holds none."""
-    right = defaultdict(list)
-    for output in outputs:
-        if output.reward is not None:
-            right[output.benchmark].append(output.reward > 0)
-    return {name: float(np.mean(values)) for name, values in right.items()}
+    """Each benchmark's accuracy by stored rewards above 0; empty if the file holds none."""
+    return _means(outputs, [None if o.reward is None else float(o.reward > 0) for o in outputs])
+
+
+def _means(outputs: Sequence[Output], values: Sequence[float | None]) -> dict[str, float]:
+    """By benchmark, the mean over problems of what is known, as of `Score.accuracy`."""
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for output, value in zip(outputs, values, strict=True):
+        if value is not None:
+            found[output.benchmark][output.group].append(value)
+    return {
+        name: float(np.mean([np.mean(own) for own in problems.values()]))
+        for name, problems in found.items()
+    }
 
 
 def differences(outputs: Sequence[Output], verdicts: Sequence[Verdict]) -> list[Difference]:
@@ -255,15 +263,8 @@ def disagreements(verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, dict[s
 
 
 def _accuracies(outputs: Sequence[Output], verdicts: Sequence[Verdict]) -> list[str]:
-    cells = []
-    for name in by_benchmark(outputs):
-        known = [
-            verdict.correct
-            for output, verdict in zip(outputs, verdicts, strict=True)
-            if output.benchmark == name and verdict.correct is not None
-        ]
-        cells.append(f"{100 * np.mean(known):.1f}" if known else "-")
-    return cells
+    means = _means(outputs, [verdict.correct for verdict in verdicts])
+    return [_cell(means.get(name), _points) for name in by_benchmark(outputs)]
 
 
 def as_json(

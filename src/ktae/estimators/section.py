@@ -124,6 +124,9 @@ def from_section(section: str | Mapping[str, Any]) -> Estimator:
             f"credit is {section!r}; expected the name of an estimator, or a mapping such as "
             "{estimator: ktae, h3: 0}"
         )
+    for key in section:
+        if not isinstance(key, str):
+            raise InputError(f"credit has the key {key!r}; expected names of settings")
     settings = {key: _value(x) for key, x in section.items() if key not in OWN_KEYS}
     estimator = preset(section["estimator"], **settings)
     entries = section.get("transforms") or ()

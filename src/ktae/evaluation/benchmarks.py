@@ -12,6 +12,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from ktae.errors import InputError, one_line, quoted
 from ktae.evaluation.templates import Messages
 from ktae.files.text import require_text
 from ktae.rollouts.files import iterate_rows
+from ktae.rollouts.rows import as_label
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,8 +120,8 @@ def parse_answers(answer: object, where: str) -> tuple[str, ...]:
         return (answer.strip(),)
     if isinstance(answer, float) and math.isfinite(answer):
         return (str(int(answer)) if answer.is_integer() else str(answer),)
-    if isinstance(answer, int) and not isinstance(answer, bool):
-        return (str(answer),)
+    if isinstance(answer, int | Decimal) and not isinstance(answer, bool):
+        return (str(as_label(answer)),)
     if isinstance(answer, Sequence) and answer:
         return tuple(dict.fromkeys(x for part in answer for x in parse_answers(part, where)))
     raise InputError(f"{where}: answer is {answer!r:.60}; expected text, a number, or a list")

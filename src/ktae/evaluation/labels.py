@@ -117,7 +117,7 @@ def step_of(step: object, where: str) -> str | None:
     """
     if step is None or step != step:  # NaN is how pandas writes null
         return None
-    return require_text(str(step), f"{where}: step")
+    return require_text(str(as_label(step)), f"{where}: step")
 
 
 def _within(benchmark: str, label: str) -> str:

@@ -12,6 +12,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -127,7 +128,7 @@ def _defaults(files: Sequence[Path], path: Path) -> list[Default]:
     counts = Counter(kinds)
     if len(counts) == 1:
         name = files[0].name if len(files) == 1 else path.resolve().name
-        return [Default(path_text(name).partition(".")[0], named=False)] * len(files)
+        return [Default(without_format(path_text(name)), named=False)] * len(files)
     names = [
         file.name if counts[kind] == 1 else kind for file, kind in zip(files, kinds, strict=True)
     ]
@@ -366,8 +367,8 @@ def _stored(row: dict[str, Any], where: str) -> float | None:
 def _reward(value: object, where: str) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool | int | float):
-        with contextlib.suppress(OverflowError):
+    if isinstance(value, bool | int | float | Decimal):
+        with contextlib.suppress(OverflowError, ValueError):  # a Decimal that signals
             number = float(value)
             if math.isnan(number):  # as pandas writes null
                 return None

@@ -167,6 +167,10 @@ def _over_problems(values: Sequence[float], rng: np.random.Generator) -> Estimat
 
 
 def _majorities(pairs: Sequence[tuple[Output, Verdict]]) -> list[float]:
+    """One a problem; none where the answers are not known, as of a file's own rewards."""
+    verdicts = [verdict for _, verdict in pairs]
+    if any(v.correct for v in verdicts) and all(v.extracted is None for v in verdicts):
+        return []
     problems: dict[str, list[Verdict]] = defaultdict(list)
     for output, verdict in pairs:
         if verdict.correct is not None:

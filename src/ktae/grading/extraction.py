@@ -19,7 +19,8 @@ The rules, first to last; within each, the last place in the response counts:
 
 What is taken from a whole sentence, `ktae.grading.statements` says.
 
-Rules 2 to 7 do not look at a box that the response's end cuts off, nor beyond it.
+Rules 2 to 7 do not look at a box that the response's end cuts off, nor beyond it. Special tokens
+at the response's end, such as `<|im_end|>`, are no part of it.
 
 Every rule takes time linear in the length of the response.
 """
@@ -36,6 +37,7 @@ from ktae.grading.statements import NUMBER, answer_in, last_number
 Fallback = Literal["none", "stated", "last"]
 """How far to go beyond `boxed`: not at all, to rules 2 to 6, or to all."""
 
+_SPECIAL = re.compile(r"(?:(?:<[|｜][^|｜<>\s]{1,40}[|｜]>|</?s>|<eos>|<pad>|<end_of_turn>)\s*)+\Z")
 _BRACES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$\\]+)")
 _GOES_ON = re.compile(r"\n[^\S\n]*\n|\n####|</?(?:think|answer)>", re.IGNORECASE)
@@ -94,6 +96,7 @@ class Extracted(NamedTuple):
 
 def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
     """The response's answer, or None if there is none by these rules."""
+    response = _SPECIAL.sub("", response)
     boxed = last_boxed(response)
     if boxed is not None:
         return Extracted(boxed, "boxed")

@@ -48,7 +48,9 @@ _GOES_ON = re.compile(
 _REASON = re.compile(r"\b(?:because|since|when|if|after|given|where|as)\b", re.IGNORECASE)
 _CONTRAST = re.compile(r",[ \t]*(?:and[ \t]+)?(?:not|rather than|instead of)\b.*", re.IGNORECASE)
 _ASIDE = re.compile(
-    r"(?<!\band)(?<!\bor)(?<=[\w.$})\]])[ \t]+\((?:not|rather than|instead of)\b.*", re.IGNORECASE
+    r"(?<!\band)(?<!\bor)(?<=[\w.$})\]])[ \t]+\((?:not|rather than|instead of|since|because|rounded"
+    r"|approximately|approx)\b.*",
+    re.IGNORECASE,
 )
 """Of "5 (not 4)"; "p and (not q)" has none."""
 _WORD_AND_REASON = re.compile(r"([^\s,]+),?[ \t]+(?:because|since)\b.*", re.IGNORECASE | re.DOTALL)
@@ -65,7 +67,7 @@ class _Found(NamedTuple):
 
 def answer_in(statement: str) -> str:
     """The answer in what was stated: all of it, or the formula or number of a sentence."""
-    statement = statement.strip().strip("*_` \t").rstrip(".,;。，；")
+    statement = statement.strip().strip("*_` \t").rstrip(".,;。，； ✓✔*_`")
     statement = _ASIDE.sub("", _BEGINS_WITH_ADVERB.sub("", statement)).rstrip()
     reason = _WORD_AND_REASON.fullmatch(statement)
     statement = reason[1] if reason else statement

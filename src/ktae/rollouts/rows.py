@@ -112,6 +112,17 @@ def _as_text(value: object, where: str) -> str | None:
     return require_text(json.dumps(value, ensure_ascii=False, default=str), where)
 
 
+def _answer(value: object, where: str) -> str | None:
+    """Text; of a list of accepted answers the texts, which numbers become as they are written."""
+    if isinstance(value, list) and value and all(_is_plain(x) for x in value):
+        value = [str(as_label(x)) for x in value]
+    return _as_text(value, where)
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | float | Decimal) and not isinstance(value, bool)
+
+
 def _number(value: object, where: str) -> float:
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         try:
@@ -195,7 +206,7 @@ PARSERS: dict[str, Callable[[object, str], Any]] = {
     "step": _integer_or_none,
     "prompt": _as_text,
     "response": _text,
-    "answer": _as_text,
+    "answer": _answer,
     "token_ids": _token_ids,
     "mask": _mask,
     "reward": _reward,

@@ -129,7 +129,8 @@ class Tolerance:
                 fields[name] != value for name, value in row.items() if isinstance(value, str)
             )
         if "group" not in fields or (is_null(fields["group"]) and not self.strict):
-            prompt = fields.get("prompt", fields.get("problem"))
+            prompt = fields.get("prompt")
+            prompt = fields.get("problem") if is_null(prompt) else prompt
             if prompt is not None:
                 self.without_group += 1
                 fields["group"] = prompt_label(prompt)

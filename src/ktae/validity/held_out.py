@@ -8,8 +8,8 @@ permuted labels the expected share is exactly one half.
 
 from __future__ import annotations
 
-import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -226,10 +226,11 @@ def _baselines(answers: Sequence[str | None] | None) -> dict[str, Any]:
     def majority(group: Group, pairs_p2: np.ndarray) -> np.ndarray:
         assert answers is not None
         own = [answers[row] for row in group.rows]
-        same = np.array([[x is not None and x == y for y in own] for x in own], dtype=np.float64)
+        votes = Counter(answer for answer in own if answer is not None)
         # Of the others, so neither the rollout itself nor the one held out with it.
-        others = np.take(same.sum(axis=1) - same.diagonal(), pairs_p2)
-        scores: np.ndarray = others - same[pairs_p2[:, 0], pairs_p2[:, 1]][:, None]
+        others = np.take([float(votes[x] - 1) if x is not None else 0.0 for x in own], pairs_p2)
+        same = [own[a] is not None and own[a] == own[b] for a, b in pairs_p2.tolist()]
+        scores: np.ndarray = others - np.array(same, dtype=np.float64)[:, None]
         return scores
 
     found: dict[str, Any] = {"shorter": shorter}
@@ -256,11 +257,10 @@ def _sides(groups: list[Group], pairs: int, permutations: int, seed: int) -> lis
 
 def _pairs(correct: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
     """(P, 2) rows of a correct and an incorrect rollout."""
-    every = list(itertools.product(np.flatnonzero(correct), np.flatnonzero(~correct)))
-    found = np.array(every, dtype=np.int64)
-    if len(found) > most:
-        found = found[np.sort(rng.choice(len(found), most, replace=False))]
-    return found
+    right, wrong = np.flatnonzero(correct), np.flatnonzero(~correct)
+    n = len(right) * len(wrong)
+    drawn = np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
+    return np.stack([right[drawn // len(wrong)], wrong[drawn % len(wrong)]], axis=1)
 
 
 def _cut(

@@ -13,9 +13,6 @@ from ktae.errors import InputError
 from ktae.grading.extraction import Fallback, extract
 from ktae.rollouts.spelling import spell, standing_alone
 
-_ENDS = re.compile(r"(?:(?:<[|｜][^|｜<>\s]{1,40}[|｜]>|</s>|<eos>|<end_of_turn>)\s*)+\Z")
-"""Special tokens that a dump kept at the end of a response."""
-
 _LOOKED_AT = 400
 """Responses, spread over a dump, that say whether its responses state answers."""
 
@@ -50,7 +47,7 @@ def stated_answers(rollouts: Any) -> list[str | None]:
 
 
 def _stated(text: str | None, fallback: Fallback) -> str | None:
-    found = extract(_ENDS.sub("", text or ""), fallback)
+    found = extract(text or "", fallback)
     return found.text.strip() if found else None
 
 
@@ -121,8 +118,13 @@ def before_answer(
         answers: the B responses' `stated_answers`.
 
     Raises:
-        InputError: no response states an answer.
+        InputError: no response states an answer, or the token ids have no texts.
     """
+    if all(text is None for text in texts):
+        raise InputError(
+            "the token ids have no texts, so nobody knows where an answer stands among them; "
+            "expected a tokenizer (--tokenizer)"
+        )
     counts_b, lengths_b = np.zeros((2, len(rollouts)), dtype=np.int64)
     answered_b = np.zeros(len(rollouts), dtype=bool)
     for row, (ids, answer) in enumerate(zip(rollouts["token_ids"], answers, strict=True)):

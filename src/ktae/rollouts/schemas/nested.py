@@ -28,6 +28,9 @@ PLURALS = {f"{name}s": name for name in ("response", "reward", "advantage")} | {
     "completions": "response",
 }
 
+VERDICTS = {"reward": "reward", "rewards": "reward", "scores": "reward", "correct": "correct"}
+"""Those that may also stand beside a list of rollouts."""
+
 NAMES = (*PARSERS, "benchmark", "log_probs", "entropy")
 """Fields that `--field` may name."""
 
@@ -243,16 +246,37 @@ def _nested(row: Row, where: str, source: Source) -> Iterator[Row]:
         shared = {
             key: value
             for key, value in row.items()
-            if key != name and (key in PARSERS or not isinstance(value, dict | list))
+            if key != name
+            and (key in PARSERS or not isinstance(value, dict | list))
+            and not (key in VERDICTS and isinstance(value, list))
         }
-        for entry in row[name]:
-            fields = shared | entry
-            yield _with_reward(fields)
+        beside = _beside(row, name, where)
+        for i, entry in enumerate(row[name]):
+            each = {key: values[i] for key, values in beside.items()}
+            yield _with_reward(shared | each | entry)
         return
     for plural, singular in PLURALS.items():
         if isinstance(row.get(plural), list) and singular not in row:
             row = without(row, [plural]) | {singular: row[plural]}
     yield from map(_with_reward, _spread(row, EACH, where))
+
+
+def _beside(row: Row, name: str, where: str) -> Row:
+    """Lists of one reward or verdict a rollout that stand beside rollouts which have none.
+
+    Raises:
+        InputError: there are more or fewer of them.
+    """
+    found = {}
+    have_own = all(any(x in one for x in ("reward", "score", "correct")) for one in row[name])
+    for key, own in VERDICTS.items():
+        values = row.get(key)
+        if have_own or key == name or not isinstance(values, list):
+            continue
+        if len(values) != len(row[name]):
+            raise InputError(f"{where}: {len(values)} of {key} for {len(row[name])} rollouts")
+        found[own] = values
+    return found
 
 
 def _with_reward(row: Row) -> Row:
