@@ -54,6 +54,9 @@ def test_trl_s_scaling_is_looked_at(tmp_path):
     with pytest.raises(InputError, match="multi_objective_aggregation is 'normalize_then_sum'; e"):
         check_arguments(Tempo(), args=args)
     halved = {"scale_rewards": "none", "reward_weights": [0.5]}
+    both = GRPOConfig(output_dir=str(tmp_path), bf16=False, **halved | {"reward_weights": [0.2, 1]})
+    own = {"reward_funcs": [len, max], "correctness": "max"}
+    check_arguments(Tempo(scale_by_std=False), args=both, **own)
     args = GRPOConfig(output_dir=str(tmp_path), bf16=False, **halved)
     with pytest.raises(
         InputError, match=r"'none' with reward_weights \[0\.5\]; expected GRPO's or"
@@ -76,9 +79,12 @@ def test_trl_s_further_rewards_are_warned_of(tmp_path, logged):
     check_arguments(preset("paper"), args=args, reward_funcs=[len, len])
     check_arguments(Tempo(), args=args, reward_funcs=[len])
     assert not logged
-    check_arguments(Tempo(), args=args, reward_funcs=[len, len])
+    weighed = GRPOConfig(output_dir=str(tmp_path), bf16=False, reward_weights=[0.0, 1.0])
+    check_arguments(Tempo(), args=weighed, reward_funcs=[len, max], correctness="max")
+    assert not logged
+    check_arguments(Tempo(), args=args, reward_funcs=[len, max], correctness="max")
     [record] = logged
-    assert "there are 2 reward functions" in record.getMessage()
+    assert "the other rewards (len) differ" in record.getMessage()
 
 
 def test_verl_s_scaling_is_looked_at():

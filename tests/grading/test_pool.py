@@ -92,9 +92,10 @@ def test_a_time_limit_is_undecided_and_not_incorrect() -> None:
         ("", "unanswered"),
         # a rule that takes quadratic time, or cubic, would meet the limit: undecided
         ("####x" + " " * 100_000 + "y\nend", "unanswered"),
+        ("Answer: 4\n" + "<|endoftext|>" * 8_000 + "\nHuman: next", "incorrect"),
         ("<answer>" + "a" * 2_000 + " 1" * 1_000 + "{</answer>", "incorrect"),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_strange_responses(pool: GradingPool, response: str, outcome: str | None) -> None:
     verdict = pool.grade(response, "5")

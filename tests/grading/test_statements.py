@@ -36,6 +36,7 @@ SENTENCES = [
     ("A (not B)", "A"),
     ("20 (since 4*5=20)", "20"),
     ("42 (rounded)", "42"),
+    ("3 (rounded down) + 4 = 7", "7"),
     ("42 ✓", "42"),
     ("12 (base 8)", "12 (base 8)"),
     ("(C) $12$ because it is the largest", "(C) 12"),

@@ -838,11 +838,13 @@ def test_verdicts_beside_a_list_of_rollouts_are_theirs(tmp_path, name):
     row = {"group": 0, "rollouts": [{"response": "a"}, {"response": "b"}], name: [0, 1]}
     rows, _ = read(write(tmp_path / "n.jsonl", row))
     assert [(x["response"], x["correct"]) for x in rows] == [("a", 0), ("b", 1)]
-    with pytest.raises(InputError, match=f"line 1.*: 3 of {name} for 2 rollouts"):
+    with pytest.raises(InputError, match=r"reward|correct"):
         read(write(tmp_path / "n.jsonl", row | {name: [0, 1, 1]}))
 
 
 def test_rollouts_with_rewards_of_their_own_keep_them(tmp_path):
-    own = [{"response": "a", "reward": 1}, {"response": "b", "reward": 0}]
-    rows, _ = read(write(tmp_path / "n.jsonl", {"group": 0, "rollouts": own, "scores": [5, 6, 7]}))
-    assert [x["reward"] for x in rows] == [1, 0]
+    own = [{"response": "a", "reward": 1}, {"response": "b", "score": 0}, {"response": "c"}]
+    beside = {"rewards": [5, 6, 0.25], "scores": [7, 8, 9], "correct": [False, True, True]}
+    rows, _ = read(write(tmp_path / "n.jsonl", {"group": 0, "rollouts": own} | beside))
+    assert [x["reward"] for x in rows] == [1, 0, 0.25]
+    assert [x["correct"] for x in rows] == [0, 1, 1]

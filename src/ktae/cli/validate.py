@@ -165,14 +165,13 @@ def _looked_at(
     if not before_answer:
         return None, prefixes.AskedAnswers(dump.rollouts)
     stated = prefixes.stated_answers(dump.rollouts)
-    answers = prefixes.without_blanks(stated)
     before = prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts, stated)
     if before.unanswered:
         note(
-            f"{before.unanswered:,} of {len(answers):,} responses state no answer; they are "
+            f"{before.unanswered:,} of {len(stated):,} responses state no answer; they are "
             f"cut after {100 * before.share:.0f} %, the median of the others"
         )
-    return before.keep, answers
+    return before.keep, prefixes.AskedAnswers(dump.rollouts)
 
 
 def _print(console: Any, found: HeldOut, until: float | None, before_answer: bool) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from ktae.errors import InputError, quoted
-from ktae.evaluation.benchmarks import BENCHMARKS, parse_answers
+from ktae.evaluation.benchmarks import BENCHMARKS, canonical, parse_answers
 from ktae.evaluation.labels import Default, Numbering, label_of, step_of
 from ktae.files.text import path_text, require_text
 from ktae.grading import Outcome, Verdict
@@ -128,7 +128,10 @@ def _defaults(files: Sequence[Path], path: Path) -> list[Default]:
     counts = Counter(kinds)
     if len(counts) == 1:
         name = files[0].name if len(files) == 1 else path.resolve().name
-        return [Default(without_format(path_text(name)), named=False)] * len(files)
+        name = path_text(name)
+        first = name.partition(".")[0]  # aime24.base.jsonl
+        known = canonical(first) in BENCHMARKS and canonical(first) == first
+        return [Default(first if known else without_format(name), named=False)] * len(files)
     names = [
         file.name if counts[kind] == 1 else kind for file, kind in zip(files, kinds, strict=True)
     ]

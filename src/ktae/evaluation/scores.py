@@ -52,7 +52,7 @@ class Score(NamedTuple):
     pass_at: dict[int, Estimate]
     """pass@k for powers of two and the number of samples; empty where there is one sample."""
     majority: Estimate | None
-    """maj@k; None where there is one sample."""
+    """maj@k; None where there is one sample, or no answer is known."""
     length: float | None
     """Mean tokens of a response; None: not known."""
     unanswered: float
@@ -134,7 +134,7 @@ def _score(
     if samples > 1:
         for k in sorted({*(2**i for i in range(samples.bit_length())), samples}):
             pass_at[k] = _over_problems([pass_at_k(n, c, k) for c, n in counts if n >= k], rng)
-        voted = _over_problems(_majorities(pairs), rng)
+        voted = _over_problems(_majorities(pairs), rng) if _knows_answers(pairs) else None
     lengths = [o.tokens for o, _ in pairs if o.tokens is not None]
     finished = [o.finished for o, _ in pairs if o.finished is not None]
     outcomes = [v.outcome for _, v in pairs]
@@ -166,11 +166,13 @@ def _over_problems(values: Sequence[float], rng: np.random.Generator) -> Estimat
     return Estimate(*interval, problems=len(values))
 
 
-def _majorities(pairs: Sequence[tuple[Output, Verdict]]) -> list[float]:
-    """One a problem; none where the answers are not known, as of a file's own rewards."""
+def _knows_answers(pairs: Sequence[tuple[Output, Verdict]]) -> bool:
+    """Not so of a file's own rewards: rollouts are correct, and none has an answer."""
     verdicts = [verdict for _, verdict in pairs]
-    if any(v.correct for v in verdicts) and all(v.extracted is None for v in verdicts):
-        return []
+    return not any(v.correct for v in verdicts) or any(v.extracted is not None for v in verdicts)
+
+
+def _majorities(pairs: Sequence[tuple[Output, Verdict]]) -> list[float]:
     problems: dict[str, list[Verdict]] = defaultdict(list)
     for output, verdict in pairs:
         if verdict.correct is not None:

@@ -37,7 +37,8 @@ from ktae.grading.statements import NUMBER, answer_in, last_number
 Fallback = Literal["none", "stated", "last"]
 """How far to go beyond `boxed`: not at all, to rules 2 to 6, or to all."""
 
-_SPECIAL = re.compile(r"(?:(?:<[|｜][^|｜<>\s]{1,40}[|｜]>|</?s>|<eos>|<pad>|<end_of_turn>)\s*)+\Z")
+_SPECIAL = re.compile(r"(?:<[|｜][^|｜<>\s]{1,40}[|｜]>|</?s>|<eos>|<pad>|<end_of_turn>)\Z")
+_LONGEST_SPECIAL = 44
 _BRACES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$\\]+)")
 _GOES_ON = re.compile(r"\n[^\S\n]*\n|\n####|</?(?:think|answer)>", re.IGNORECASE)
@@ -96,7 +97,7 @@ class Extracted(NamedTuple):
 
 def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
     """The response's answer, or None if there is none by these rules."""
-    response = _SPECIAL.sub("", response)
+    response = _without_special(response)
     boxed = last_boxed(response)
     if boxed is not None:
         return Extracted(boxed, "boxed")
@@ -123,6 +124,17 @@ def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
         if text:
             return Extracted(text, "last")
     return None
+
+
+def _without_special(response: str) -> str:
+    """The response without the special tokens at its end; as it stands where there are none."""
+    kept = response.rstrip()
+    end = len(kept)
+    while found := _SPECIAL.search(kept, max(0, end - _LONGEST_SPECIAL), end):
+        end = found.start()
+        while end and kept[end - 1].isspace():
+            end -= 1
+    return response if end == len(kept) else kept[:end]
 
 
 def last_boxed(response: str) -> str | None:

@@ -48,8 +48,8 @@ _GOES_ON = re.compile(
 _REASON = re.compile(r"\b(?:because|since|when|if|after|given|where|as)\b", re.IGNORECASE)
 _CONTRAST = re.compile(r",[ \t]*(?:and[ \t]+)?(?:not|rather than|instead of)\b.*", re.IGNORECASE)
 _ASIDE = re.compile(
-    r"(?<!\band)(?<!\bor)(?<=[\w.$})\]])[ \t]+\((?:not|rather than|instead of|since|because|rounded"
-    r"|approximately|approx)\b.*",
+    r"(?<!\band)(?<!\bor)(?<=[\w.$})\]])[ \t]+\((?:(?:not|rather than|instead of)\b.*"
+    r"|(?:since|because|rounded|approximately|approx)\b[^()]*\)?\s*$)",
     re.IGNORECASE,
 )
 """Of "5 (not 4)"; "p and (not q)" has none."""

@@ -7,12 +7,12 @@ where the engine keeps the advantage of token i. Everything between is here.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import itertools
 import logging
 import math
-import numbers
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -245,9 +245,12 @@ def number_of(place: int, reward: Any) -> float:
     Raises:
         InputError: it is no number, NaN or infinite.
     """
-    if not isinstance(reward, numbers.Real) or not math.isfinite(reward):
+    number = math.nan
+    with contextlib.suppress(TypeError, ValueError):
+        number = float(reward)
+    if isinstance(reward, str) or not math.isfinite(number):
         raise InputError(f"sample {place} has the reward {reward!r}; expected a finite number")
-    return float(reward)
+    return number
 
 
 def cut(values: Sequence[float], lengths: Iterable[int]) -> list[list[float]]:

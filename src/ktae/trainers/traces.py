@@ -45,7 +45,7 @@ def write_advantages(source: str | Path, path: str | Path, **options: Any) -> in
 
     Args:
         source: a file of episodes, or of single traces.
-        path: the new file, JSON Lines: `.jsonl`, or `.jsonl.gz`. It may be the same.
+        path: the new file, JSON Lines: `.jsonl` or `.json`, also with `.gz`. It may be the same.
         **options: fields of `ktae.trainers.lists.Settings`. `correctness` is a reward or metric.
 
     Returns:
@@ -54,8 +54,8 @@ def write_advantages(source: str | Path, path: str | Path, **options: Any) -> in
     Raises:
         InputError: the file cannot be read or written, or an option is wrong.
     """
-    compressed = str(path).endswith(".jsonl.gz")
-    if not compressed and not str(path).endswith(".jsonl"):
+    compressed = str(path).endswith(".gz")
+    if not str(path).removesuffix(".gz").endswith((".jsonl", ".json")):
         raise InputError(
             f"the new file is {path}; expected a name that ends in .jsonl or .jsonl.gz"
         )

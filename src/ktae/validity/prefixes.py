@@ -34,14 +34,16 @@ def first_share(rollouts: Any, share: float) -> np.ndarray:
     return counts_b
 
 
-def stated_answers(rollouts: Any) -> list[str | None]:
+def stated_answers(rollouts: Any, fallback: Fallback | None = "stated") -> list[str | None]:
     """The answer that each of the B responses states, as it stands; None where it states none.
 
-    Where fewer than half of the responses state one, the last number of a response counts as its
-    answer, too.
+    Args:
+        rollouts: a record.
+        fallback: how an answer is found (`ktae.grading.extraction`). None: where fewer than half of
+            the responses state one, the last number of a response counts as its answer, too.
     """
     texts = rollouts["response"]
-    fallback = _fallback(texts)
+    fallback = fallback or _fallback(texts)
     # One chunk after another: as objects, texts are large.
     return [_stated(text, fallback) for chunk in texts.chunks for text in chunk.to_pylist()]
 
@@ -64,7 +66,7 @@ class AskedAnswers(Sequence[str | None]):
 
     Args:
         rollouts: a record.
-        fallback: how an answer is found (`ktae.grading.extraction`); None: as `stated_answers` do.
+        fallback: as of `stated_answers`.
     """
 
     def __init__(self, rollouts: Any, fallback: Fallback | None = None) -> None:

@@ -299,7 +299,7 @@ def test_fewer_prompts_than_a_batch_takes_are_refused(trainer_arguments):
     arguments = trainer_arguments()
     arguments["train_dataset"] = arguments["train_dataset"].select(range(1))
     with pytest.raises(InputError, match="training set has 1 prompt, and a batch of rollouts take"):
-        KTAETrainer(**arguments)
+        KTAETrainer(**arguments).train()
 
 
 @pytest.mark.parametrize("threshold", [float("nan"), "0.5", None])

@@ -309,6 +309,9 @@ def test_verdicts_from_reward_infos():
     found = rollouts_of_infos(ids, infos)
     np.testing.assert_array_equal(found.acc, [1, 0, 1, np.nan])
     np.testing.assert_array_equal(found.undecided, [False, False, True, False])
+    ran = {"score": 0.0, "acc": 0.0, "error": "SyntaxError"}  # of the policy's program
+    found = rollouts_of_infos(ids, [ran, {"acc": 0.0, "error": ""}, {"acc": None}, {"acc": 1.0}])
+    np.testing.assert_array_equal(found.undecided, [False, True, True, False])
     assert rollouts_of_infos(ids, [{}, {"score": 1.0}]).acc is None
 
 

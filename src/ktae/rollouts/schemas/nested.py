@@ -11,6 +11,7 @@ from ktae.rollouts.schemas.base import (
     Row,
     Schema,
     Source,
+    is_number,
     messages_text,
     prompt_label,
     reward_fields,
@@ -243,16 +244,15 @@ def _nested(row: Row, where: str, source: Source) -> Iterator[Row]:
     """Objects in a list, each with what stands beside the list; or lists of one value a rollout."""
     name = _list_of_rollouts(row)
     if name is not None:
+        beside = _beside(row, name)
         shared = {
             key: value
             for key, value in row.items()
-            if key != name
-            and (key in PARSERS or not isinstance(value, dict | list))
-            and not (key in VERDICTS and isinstance(value, list))
+            if key != name and (key in PARSERS or not isinstance(value, dict | list))
         }
-        beside = _beside(row, name, where)
         for i, entry in enumerate(row[name]):
-            each = {key: values[i] for key, values in beside.items()}
+            own = entry if "score" not in entry else {"reward": None} | entry
+            each = {key: values[i] for key, values in beside.items() if key not in own}
             yield _with_reward(shared | each | entry)
         return
     for plural, singular in PLURALS.items():
@@ -261,21 +261,18 @@ def _nested(row: Row, where: str, source: Source) -> Iterator[Row]:
     yield from map(_with_reward, _spread(row, EACH, where))
 
 
-def _beside(row: Row, name: str, where: str) -> Row:
-    """Lists of one reward or verdict a rollout that stand beside rollouts which have none.
+def _beside(row: Row, name: str) -> Row:
+    """Lists of one number a rollout, rewards or verdicts, that stand beside the list of rollouts.
 
-    Raises:
-        InputError: there are more or fewer of them.
+    What a rollout has of its own comes before them.
     """
-    found = {}
-    have_own = all(any(x in one for x in ("reward", "score", "correct")) for one in row[name])
+    found: Row = {}
     for key, own in VERDICTS.items():
         values = row.get(key)
-        if have_own or key == name or not isinstance(values, list):
+        if not isinstance(values, list) or len(values) != len(row[name]):
             continue
-        if len(values) != len(row[name]):
-            raise InputError(f"{where}: {len(values)} of {key} for {len(row[name])} rollouts")
-        found[own] = values
+        if all(is_number(x) or isinstance(x, bool) or is_null(x) for x in values):
+            found.setdefault(own, values)
     return found
 
 

@@ -17,16 +17,20 @@ from ktae.estimators.transforms import innermost, require_scale
 from ktae.files.text import counted
 
 
-def check_arguments(estimator: Estimator | None, *args: Any, **kwargs: Any) -> None:
+def check_arguments(
+    estimator: Estimator | None, *args: Any, correctness: str | None = None, **kwargs: Any
+) -> None:
     """Before the model is loaded: the settings of `GRPOTrainer`, and its data set.
+
+    `correctness` names the reward function that says whether a rollout is correct.
 
     Raises:
         InputError: a setting contradicts token advantages, or the training set is of no use.
     """
     kwargs = {key: value for key, value in kwargs.items() if key != "resampling_rounds"}
     arguments = inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments
+    _check_data_set(arguments)
     config = arguments.get("args")
-    _check_data_set(arguments, config)
     if config is None:
         return
     if not isinstance(config, GRPOConfig):
@@ -37,31 +41,37 @@ def check_arguments(estimator: Estimator | None, *args: Any, **kwargs: Any) -> N
     if estimator is not None:
         _refuse_contradictions(config)
         _require_policy(config, estimator)
-        _require_scale(config, estimator, arguments.get("reward_funcs"))
+        _require_scale(config, estimator, arguments.get("reward_funcs"), correctness)
 
 
-def _require_scale(config: GRPOConfig, estimator: Estimator, rewards: Any) -> None:
+def _require_scale(
+    config: GRPOConfig, estimator: Estimator, rewards: Any, correctness: str | None
+) -> None:
     """An estimator that changes the rollout advantage computes it itself, of the verdicts."""
+    rewards = rewards if isinstance(rewards, list | tuple) else [rewards]
+    weights = config.reward_weights or [1.0] * len(rewards)
+    own = next((i for i, x in enumerate(rewards) if _name(x) == correctness), 0)
     scaled = {"group": True, "none": False}.get(config.scale_rewards)
     what = f"scale_rewards is {config.scale_rewards!r}"
     if config.multi_objective_aggregation != "sum_then_normalize":
         scaled = None
         what = f"multi_objective_aggregation is {config.multi_objective_aggregation!r}"
-    elif not scaled and any(weight != 1 for weight in config.reward_weights or ()):
-        scaled, what = None, f"{what} with reward_weights {config.reward_weights}"
+    elif not scaled and weights[own] != 1:
+        scaled, what = None, f"{what} with reward_weights {weights}"
     require_scale(estimator, scaled, what)
-    if isinstance(innermost(estimator), AdvantageEstimator) and _several(rewards):
+    others = [_name(x) for i, x in enumerate(rewards) if i != own and weights[i]]
+    if isinstance(innermost(estimator), AdvantageEstimator) and others:
         logging.getLogger(__name__).warning(
-            "%s changes the rollout advantage that the verdicts alone give; there are %d reward "
-            "functions, so where the others differ within a group a token's advantage is too "
-            "large or too small, and may turn its sign",
+            "%s changes the rollout advantage that the verdicts alone give; where the other "
+            "rewards (%s) differ within a group, a token's advantage is too large or too small, "
+            "and may turn its sign",
             estimator,
-            len(rewards),
+            ", ".join(others),
         )
 
 
-def _several(rewards: Any) -> bool:
-    return isinstance(rewards, list | tuple) and len(rewards) > 1
+def _name(reward: Any) -> str:
+    return str(getattr(reward, "__name__", reward))
 
 
 def _refuse_contradictions(config: GRPOConfig) -> None:
@@ -108,7 +118,7 @@ def check_precision(config: GRPOConfig, model: Any) -> None:
         bf16.require("the model", "load it with dtype float32, and set bf16=False")
 
 
-def _check_data_set(arguments: dict[str, Any], config: Any) -> None:
+def _check_data_set(arguments: dict[str, Any]) -> None:
     """Where an environment brings its own prompts, TRL needs no column `prompt`."""
     data = arguments.get("train_dataset")
     if data is None or arguments.get("environment_factory") is not None:
@@ -121,15 +131,18 @@ def _check_data_set(arguments: dict[str, Any], config: Any) -> None:
         )
     if hasattr(data, "__len__") and len(data) == 0:
         raise InputError("the training set is empty")
-    if isinstance(config, GRPOConfig) and hasattr(data, "__len__"):
-        prompts = config.generation_batch_size // config.num_generations
-        if len(data) < prompts:
-            raise InputError(
-                f"the training set has {counted(len(data), 'prompt')}, and a batch of rollouts "
-                f"takes {prompts} (generation_batch_size {config.generation_batch_size} / "
-                f"num_generations {config.num_generations}; a recipe's rollout.prompts_per_step): "
-                "TRL would train on nothing; expected at least as many prompts"
-            )
+
+
+def check_enough(data: Any, config: GRPOConfig) -> None:
+    """Raise an InputError for a training set of fewer prompts than a batch of rollouts takes."""
+    prompts = config.generation_batch_size // config.num_generations
+    if hasattr(data, "__len__") and len(data) < prompts:
+        raise InputError(
+            f"the training set has {counted(len(data), 'prompt')}, and a batch of rollouts takes "
+            f"{prompts} (generation_batch_size {config.generation_batch_size} / num_generations "
+            f"{config.num_generations}; a recipe's rollout.prompts_per_step): TRL would train on "
+            "nothing; expected at least as many prompts"
+        )
 
 
 def correctness_column(names: list[str], correctness: str | None) -> int:

@@ -33,7 +33,7 @@ from ktae.trainers.metrics import PREFIX
 from ktae.trainers.models import model_name
 from ktae.trainers.trl.callbacks import OnStep, Patience, StepLogger, stop_on_interrupt
 from ktae.trainers.trl.checkpoints import full_disk_is_said, newest_whole
-from ktae.trainers.trl.checks import check_arguments
+from ktae.trainers.trl.checks import check_arguments, check_enough
 from ktae.trainers.trl.on_cpu import logits_of_responses_alone
 from ktae.trainers.trl.settings import grpo_config, optimizer_steps
 from ktae.trainers.trl.tasks import Task, overlong_penalty, prompt_text, task_of
@@ -75,6 +75,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
     patience = Patience(recipe.algorithm.patience, every=optimizer_steps(recipe))
     callbacks = [steps, patience]
     trainer = _make_trainer(recipe, config, folder, task, model, tokenizer, callbacks)
+    check_enough(trainer.train_dataset, config)
     is_main = trainer.accelerator.is_main_process
     checkpoint = _to_resume(folder, recipe, note if is_main else None) if resume else None
     done = _step_of(checkpoint, recipe)

@@ -19,6 +19,7 @@ from ktae.trainers import strongest
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics, verdict_metrics
 from ktae.trainers.trl.checks import (
     check_arguments,
+    check_enough,
     check_padding,
     check_precision,
     check_rewards,
@@ -101,7 +102,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         **kwargs: Any,
     ) -> None:
         estimator = None if credit is None else as_estimator(credit, "credit")
-        check_arguments(estimator, *args, **kwargs)
+        check_arguments(estimator, *args, correctness=correctness, **kwargs)
         check_threshold(threshold)
         super().__init__(*args, **kwargs)
         check_precision(self.args, self.model)
@@ -149,6 +150,16 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         )
         return credit
 
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """TRL's.
+
+        Raises:
+            InputError: the training set has fewer prompts than a batch of rollouts takes.
+        """
+        check_enough(self.train_dataset, self.args)
+        self._batches = None
+        return super().train(*args, **kwargs)
+
     def _training_step(self) -> int:
         """Batches of rollouts that were made before the present one.
 
@@ -156,7 +167,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         of as many passes, of which a batch takes some.
         """
         if self._batches is not None:
-            return self._batches
+            return self._batches + (not self.model.training)
         args = self.args
         passes = args.gradient_accumulation_steps
         done = self.state.global_step * passes + self._step % passes

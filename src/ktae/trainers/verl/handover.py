@@ -12,12 +12,9 @@ import numpy as np
 import torch
 
 from ktae.errors import InputError
+from ktae.rollouts.rows import is_null
 from ktae.trainers.strongest import TokenSums
 from ktae.trainers.verl import names
-
-UNDECIDED = ("undecided", "timeout", "error")
-"""What a reward function says where it could not tell. The last two are of verl's `rate_limited`
-reward manager, which gives such a rollout `acc` 0 beside them."""
 
 
 @dataclasses.dataclass
@@ -76,9 +73,11 @@ def rollouts_of_batch(data: Any) -> Rollouts:
     """From a batch of verl's old trainer, which holds everything already."""
     extra, tensors = data.non_tensor_batch, data.batch
     acc = extra.get("acc")
-    acc = None if acc is None else np.array(acc, dtype=np.float64)
-    own = [extra[name] for name in UNDECIDED if name in extra]
-    undecided = np.any([[bool(x) for x in values] for values in own], axis=0) if own else None
+    if acc is not None:
+        acc = np.array(acc, dtype=np.float64)
+        undecided = np.isnan(acc) | np.array(extra.get("undecided", np.zeros(len(acc))), dtype=bool)
+    else:
+        undecided = None
     # Of the entropies it has kept nothing but their mean.
     policy = {"log_probs": tensors["old_log_probs"]} if "old_log_probs" in tensors else {}
     return Rollouts(tensors["responses"], acc, undecided, policy=policy)
@@ -91,5 +90,16 @@ def rollouts_of_infos(
     acc = [info.get("acc") for info in infos]
     given = any(value is not None for value in acc)
     values = np.array(acc, dtype=np.float64) if given else None
-    undecided = [any(info.get(name) for name in UNDECIDED) for info in infos]
-    return Rollouts(token_ids, values, np.array(undecided, dtype=bool), step)
+    undecided = np.array([_is_undecided(info) for info in infos], dtype=bool)
+    return Rollouts(token_ids, values, undecided, step)
+
+
+def _is_undecided(info: dict[str, Any]) -> bool:
+    """Whether the verifier could not tell.
+
+    A reward function says so by `undecided`, or an `acc` of null or NaN. verl's `rate_limited`
+    reward manager has asked nobody where it gives `timeout` or `error` and `acc` 0, but no `score`.
+    """
+    if "score" not in info and ("timeout" in info or "error" in info):
+        return True
+    return bool(info.get("undecided")) or ("acc" in info and is_null(info["acc"]))
