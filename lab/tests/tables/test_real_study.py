@@ -75,6 +75,12 @@ def test_a_mean_is_over_the_runs_of_an_arm(results, monkeypatch):
     assert real_study.mean("grpo", "seconds") == "1.500"
 
 
+def test_models_that_do_best_cold(results, monkeypatch):
+    rows = [{"validated.temperature": t} for t in ("0", "0.25", "0.5")]
+    monkeypatch.setattr(studies, "finished", lambda _: rows)
+    assert real_study.cold() == "2 of 3"
+
+
 def test_the_gain_stands_beside_the_alignment(results, monkeypatch):
     rows = [{"method": "grpo", "outcome.validated_accuracy": "0.5"}]
     monkeypatch.setattr(studies, "finished", lambda _: rows)
@@ -88,7 +94,7 @@ def test_the_gain_stands_beside_the_alignment(results, monkeypatch):
         *(f"`{arm}` - `grpo`" for arm in ARMS), "`grpo` itself", "the reference's halves",
     ]  # fmt: skip
     assert cells[2][1] == "0.500"
-    assert {cell.split()[0] for cell in cells[2][2:]} == {"0.200"}
+    assert [cell.split()[0] for cell in cells[2][2:]] == ["0.200"] * len(REAL_STEPS)
     assert cells[3][2:] == ["0.900"] * len(REAL_STEPS)
     expected = 0.5 / np.sqrt(2) - 0.2
     for _, gain, *cosines in cells[:2]:

@@ -60,6 +60,18 @@ def mean(arm: str, column: str) -> str:
     return f"{statistics.fmean(values):.3f}"
 
 
+def difference(treatment: str, baseline: str) -> str:
+    """Of accuracy at the best temperature, with its interval, in a sentence."""
+    (task,) = comparisons.tasks_of(STUDY)
+    return _gain(comparisons.comparison(STUDY, treatment, baseline, "validated_accuracy", task))
+
+
+def cold() -> str:
+    """How many finished models do best at temperature 0 or .25, of all."""
+    temperatures = [float(row["validated.temperature"]) for row in studies.finished(STUDY)]
+    return f"{sum(t <= 0.25 for t in temperatures)} of {len(temperatures)}"
+
+
 def predictions() -> str:
     """An arm's gain, and beside it how much nearer it points to the true gradient than GRPO.
 
@@ -79,11 +91,7 @@ def predictions() -> str:
             elif row.mixture == MIXTURE:
                 bounds = (row.difference, row.difference_low, row.difference_high)
                 found.setdefault(row.estimator, []).append(with_bounds(*bounds))
-    (task,) = comparisons.tasks_of(STUDY)
-    lines = []
-    for arm in arms:
-        gain = comparisons.comparison(STUDY, arm, BASELINE, "validated_accuracy", task)
-        lines.append([f"`{arm}` - `{BASELINE}`", _gain(gain), *found[arm]])
+    lines = [[f"`{arm}` - `{BASELINE}`", difference(arm, BASELINE), *found[arm]] for arm in arms]
     lines.append([f"`{BASELINE}` itself", mean(BASELINE, ACCURACY), *found[BASE]])
     halves = [f"{one.reliability[METRIC]:.3f}" for one in alignments]
     lines.append(["the reference's halves", "", *halves])
@@ -114,4 +122,8 @@ TABLES: dict[str, Table] = {
     "real-model-predictions": predictions,
     "real-model-held-out": held_out,
 }
-NUMBERS: dict[str, Number] = {"real-model-mean": mean}
+NUMBERS: dict[str, Number] = {
+    "real-model-difference": difference,
+    "real-model-mean": mean,
+    "real-model-cold": cold,
+}
