@@ -1,7 +1,7 @@
 """Measure all alignment of the pages again, each at base models and along runs of GRPO.
 
     python -m ktae_lab.align.campaign demo runs/alignment --jobs 2          # lab/results/align
-    python -m ktae_lab.align.campaign real-model runs/real-alignment        # results/real-alignment
+    python -m ktae_lab.align.campaign real-model runs/real --jobs 2         # results/real-alignment
 
 The demo takes six training runs and thirty-three measurements, each by `ktae train` and `ktae-lab
 align` in a folder of its own: about an hour on two cores. The real model takes one run and four
@@ -13,9 +13,11 @@ where the pages' tables are made of them.
 from __future__ import annotations
 
 import argparse
+import collections
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -132,9 +134,13 @@ def along_a_real_run(folder: Path) -> list[Measurement]:
 
 
 def measure(folder: Path, chains: Iterable[Sequence[Measurement]], *, jobs: int, run: Run) -> None:
-    """Make what is not there yet, `jobs` chains at a time; a failure ends what has not begun."""
+    """Make what is not there yet, `jobs` chains at a time; a failure ends what has not begun.
+
+    A run that several chains measure is trained by the first of them, and the others wait.
+    """
+    training: dict[Path, threading.Lock] = collections.defaultdict(threading.Lock)
     with ThreadPoolExecutor(jobs) as pool:
-        started = [pool.submit(_chain, folder, chain, run) for chain in chains]
+        started = [pool.submit(_chain, folder, chain, run, training) for chain in chains]
         try:
             for one in started:
                 one.result()
@@ -143,13 +149,16 @@ def measure(folder: Path, chains: Iterable[Sequence[Measurement]], *, jobs: int,
             raise
 
 
-def _chain(folder: Path, chain: Sequence[Measurement], run: Run) -> None:
+def _chain(
+    folder: Path, chain: Sequence[Measurement], run: Run, training: dict[Path, threading.Lock]
+) -> None:
     for one in chain:
         if one.training:
             trained = Path(one.training[-1])
-            if not (trained / "summary.json").exists():
-                resume = ["--resume"] if (trained / "recipe.yaml").exists() else []
-                run([sys.executable, "-m", "ktae", "train", *one.training, *resume])
+            with training[trained]:
+                if not (trained / "summary.json").exists():
+                    resume = ["--resume"] if (trained / "recipe.yaml").exists() else []
+                    run([sys.executable, "-m", "ktae", "train", *one.training, *resume])
         out = folder / one.name
         if not (out / "align.json").exists():
             command = [sys.executable, "-m", "ktae_lab", "align", *one.arguments]
@@ -181,7 +190,7 @@ def main() -> None:
     if arguments.what == "demo":
         chains = [[one] for one in at_base_models()] + along_runs(arguments.folder)
     else:
-        chains = [along_a_real_run(arguments.folder)]
+        chains = [[one] for one in along_a_real_run(arguments.folder)]
 
     def run(command: Sequence[str]) -> None:
         subprocess.run(command, check=True)
