@@ -13,7 +13,6 @@ where the pages' tables are made of them.
 from __future__ import annotations
 
 import argparse
-import collections
 import json
 import subprocess
 import sys
@@ -138,9 +137,11 @@ def measure(folder: Path, chains: Iterable[Sequence[Measurement]], *, jobs: int,
 
     A run that several chains measure is trained by the first of them, and the others wait.
     """
-    training: dict[Path, threading.Lock] = collections.defaultdict(threading.Lock)
+    every = [list(chain) for chain in chains]
+    trained = {one.training[-1] for chain in every for one in chain if one.training}
+    training = {name: threading.Lock() for name in trained}
     with ThreadPoolExecutor(jobs) as pool:
-        started = [pool.submit(_chain, folder, chain, run, training) for chain in chains]
+        started = [pool.submit(_chain, folder, chain, run, training) for chain in every]
         try:
             for one in started:
                 one.result()
@@ -150,12 +151,12 @@ def measure(folder: Path, chains: Iterable[Sequence[Measurement]], *, jobs: int,
 
 
 def _chain(
-    folder: Path, chain: Sequence[Measurement], run: Run, training: dict[Path, threading.Lock]
+    folder: Path, chain: Sequence[Measurement], run: Run, training: dict[str, threading.Lock]
 ) -> None:
     for one in chain:
         if one.training:
             trained = Path(one.training[-1])
-            with training[trained]:
+            with training[one.training[-1]]:
                 if not (trained / "summary.json").exists():
                     resume = ["--resume"] if (trained / "recipe.yaml").exists() else []
                     run([sys.executable, "-m", "ktae", "train", *one.training, *resume])
