@@ -85,6 +85,8 @@ def test_trl_s_further_rewards_are_warned_of(tmp_path, logged):
     check_arguments(Tempo(), args=args, reward_funcs=[len, max], correctness="max")
     [record] = logged
     assert "the other rewards (len) differ" in record.getMessage()
+    short = GRPOConfig(output_dir=str(tmp_path), bf16=False, reward_weights=[1.0])
+    check_arguments(Tempo(), args=short, reward_funcs=[len, max])  # TRL refuses it, later
 
 
 def test_verl_s_scaling_is_looked_at():

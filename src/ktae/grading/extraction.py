@@ -39,6 +39,7 @@ Fallback = Literal["none", "stated", "last"]
 
 _SPECIAL = re.compile(r"(?:<[|｜][^|｜<>\s]{1,40}[|｜]>|</?s>|<eos>|<pad>|<end_of_turn>)\Z")
 _LONGEST_SPECIAL = 44
+"""Characters of a match of `_SPECIAL`."""
 _BRACES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$\\]+)")
 _GOES_ON = re.compile(r"\n[^\S\n]*\n|\n####|</?(?:think|answer)>", re.IGNORECASE)

@@ -53,7 +53,7 @@ def held_out(
         found = held_out_pairs(
             rollouts,
             estimators,
-            answers=prefixes.without_blanks(prefixes.stated_answers(rollouts, None)),
+            answers=prefixes.AskedAnswers(rollouts),
             max_groups=most,
         )
     except InputError as error:

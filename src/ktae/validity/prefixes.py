@@ -34,39 +34,32 @@ def first_share(rollouts: Any, share: float) -> np.ndarray:
     return counts_b
 
 
-def stated_answers(rollouts: Any, fallback: Fallback | None = "stated") -> list[str | None]:
-    """The answer that each of the B responses states, as it stands; None where it states none.
-
-    Args:
-        rollouts: a record.
-        fallback: how an answer is found (`ktae.grading.extraction`). None: where fewer than half of
-            the responses state one, the last number of a response counts as its answer, too.
-    """
-    texts = rollouts["response"]
-    fallback = fallback or _fallback(texts)
-    # One chunk after another: as objects, texts are large.
-    return [_stated(text, fallback) for chunk in texts.chunks for text in chunk.to_pylist()]
+def stated_answers(rollouts: Any) -> list[str | None]:
+    """The answer that each of the B responses states, as it stands; None where it states none."""
+    chunks = rollouts["response"].chunks  # one after another: as objects, texts are large
+    return [_stated(text) for chunk in chunks for text in chunk.to_pylist()]
 
 
-def _stated(text: str | None, fallback: Fallback) -> str | None:
+def _stated(text: str | None, fallback: Fallback = "stated") -> str | None:
     found = extract(text or "", fallback)
     return found.text.strip() if found else None
 
 
 def _fallback(texts: Any) -> Fallback:
     rows = np.unique(np.linspace(0, len(texts) - 1, min(len(texts), _LOOKED_AT)).astype(int))
-    stated = sum(_stated(texts[int(row)].as_py(), "stated") is not None for row in rows)
+    stated = sum(_stated(texts[int(row)].as_py()) is not None for row in rows)
     return "last" if 2 * stated < len(rows) else "stated"
 
 
 class AskedAnswers(Sequence[str | None]):
-    """`without_blanks` of the `stated_answers` of B responses, each found when it is asked for.
+    """The answers of B responses as they are compared, each found when it is asked for.
 
     Held-out pairs of a large dump ask for those of some groups.
 
     Args:
         rollouts: a record.
-        fallback: as of `stated_answers`.
+        fallback: how an answer is found (`ktae.grading.extraction`). None: where fewer than half of
+            the responses state one, the last number of a response counts as its answer, too.
     """
 
     def __init__(self, rollouts: Any, fallback: Fallback | None = None) -> None:

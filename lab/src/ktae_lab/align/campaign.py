@@ -114,7 +114,7 @@ def _along(folder: Path, language: str, base: int, step: int) -> Measurement:
 
 
 def along_a_real_run(folder: Path) -> list[Measurement]:
-    """Of the real model, all along one run."""
+    """The measurements of the real model, all along one run."""
     run = folder / "smollm2"
     options: list[str] = []
     for name, arm in matrix.load(ARMS).methods.items():

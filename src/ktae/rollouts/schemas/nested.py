@@ -29,7 +29,9 @@ PLURALS = {f"{name}s": name for name in ("response", "reward", "advantage")} | {
     "completions": "response",
 }
 
-VERDICTS = {"reward": "reward", "rewards": "reward", "scores": "reward", "correct": "correct"}
+VERDICTS = {name: name for name in ("reward", "correct")} | {
+    plural: name for plural, name in PLURALS.items() if name == "reward"
+}
 """Those that may also stand beside a list of rollouts."""
 
 NAMES = (*PARSERS, "benchmark", "log_probs", "entropy")

@@ -49,7 +49,8 @@ def _require_scale(
 ) -> None:
     """An estimator that changes the rollout advantage computes it itself, of the verdicts."""
     rewards = rewards if isinstance(rewards, list | tuple) else [rewards]
-    weights = config.reward_weights or [1.0] * len(rewards)
+    # Too few weights are TRL's to refuse.
+    weights = [*(config.reward_weights or ()), *[1.0] * len(rewards)]
     own = next((i for i, x in enumerate(rewards) if _name(x) == correctness), 0)
     scaled = {"group": True, "none": False}.get(config.scale_rewards)
     what = f"scale_rewards is {config.scale_rewards!r}"
@@ -57,7 +58,7 @@ def _require_scale(
         scaled = None
         what = f"multi_objective_aggregation is {config.multi_objective_aggregation!r}"
     elif not scaled and weights[own] != 1:
-        scaled, what = None, f"{what} with reward_weights {weights}"
+        scaled, what = None, f"{what} with reward_weights {config.reward_weights}"
     require_scale(estimator, scaled, what)
     others = [_name(x) for i, x in enumerate(rewards) if i != own and weights[i]]
     if isinstance(innermost(estimator), AdvantageEstimator) and others:

@@ -174,18 +174,14 @@ def _correct(
     They are of `acc`, or of the reward where there is none.
     """
     totals = rewards.sum(dim=-1).cpu()
-    scores = totals.double().numpy()
-    correct = np.array(above(totals, chosen.threshold), dtype=np.float64)
-    has_acc = np.zeros(len(scores), dtype=bool) if rollouts.acc is None else ~np.isnan(rollouts.acc)
-    unknown = np.zeros(len(scores), dtype=bool)
-    if rollouts.undecided is not None:
-        unknown |= rollouts.undecided
-    if rollouts.acc is not None:
-        scores[has_acc] = rollouts.acc[has_acc]
-        correct[has_acc] = above(rollouts.acc[has_acc], chosen.threshold)
-    if not (has_acc | unknown).all():
+    acc = np.full(len(totals), np.nan) if rollouts.acc is None else rollouts.acc
+    unknown = False if rollouts.undecided is None else rollouts.undecided
+    by_acc, by_reward = (above(values, chosen.threshold) for values in (acc, totals))
+    if (np.isnan(acc) & ~np.asarray(unknown)).any():
         _warn_of_rewards(chosen.threshold)
-    scores[unknown] = correct[unknown] = np.nan
+    scores = np.where(np.isnan(acc), totals.double().numpy(), acc)
+    correct = np.where(np.isnan(acc), by_reward, by_acc)
+    scores, correct = (np.where(unknown, np.nan, values) for values in (scores, correct))
     return correct, correct if chosen.estimator.score_range is None else scores
 
 

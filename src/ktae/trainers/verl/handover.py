@@ -98,7 +98,7 @@ def _is_undecided(info: dict[str, Any]) -> bool:
     """Whether the verifier could not tell.
 
     A reward function says so by `undecided`, or an `acc` of null or NaN. verl's `rate_limited`
-    reward manager has asked nobody where it gives `timeout` or `error` and `acc` 0, but no `score`.
+    reward manager got no verdict where it gives `timeout` or `error` and `acc` 0, but no `score`.
     """
     if "score" not in info and ("timeout" in info or "error" in info):
         return True
