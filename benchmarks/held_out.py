@@ -66,7 +66,7 @@ def measure(dump: inputs.Dump, presets: list[str]) -> list[dict[str, Any]]:
     """One row a half, part, and estimator or baseline."""
     half_b = np.array([half_of(group) for group in dump.rollouts["group"].to_pylist()])
     stated = prefixes.stated_answers(dump.rollouts)
-    answers = np.array(prefixes.without_blanks(stated), dtype=object)
+    answers = np.array(list(prefixes.AskedAnswers(dump.rollouts, "stated")), dtype=object)
     before = prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts, stated)
     parts = {
         "whole": None,

@@ -294,10 +294,14 @@ def from_0_to_1(scores_b: Array, low_b: Array, high_b: Array, xp: Any) -> Array:
     Groups whose scores differ by no more than rounding has left of them have 0 throughout. `xp` is
     NumPy or torch; empty groups have low = inf.
     """
-    size_b = xp.maximum(abs(low_b), abs(high_b))
-    differ_b = high_b - low_b > EQUAL * size_b  # false for empty groups: inf and NaN
+    differ_b = differ(low_b, high_b, xp)
     span_b = xp.where(differ_b, high_b - low_b, 1.0)
     return xp.where(differ_b, (scores_b - low_b) / span_b, 0.0)
+
+
+def differ(low: Array, high: Array, xp: Any) -> Array:
+    """Whether lowest and highest scores differ by more than rounding; false for inf and NaN."""
+    return high - low > EQUAL * xp.maximum(abs(low), abs(high))
 
 
 def in_words(score_range: tuple[float, float]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 
 
@@ -21,6 +22,14 @@ def quoted(names: Iterable[str], longest: int = 500) -> str:
     """Names as in 'a', 'b', cut to `longest` characters."""
     text = ", ".join(map(repr, names))
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def expected_one_of(known: Iterable[str], found: object) -> str:
+    """The end of an error about a name: the nearest of those that are known, or else all."""
+    names = list(known)
+    if near := difflib.get_close_matches(str(found), names, n=1, cutoff=0.5):
+        return f"did you mean {near[0]!r}?"
+    return f"expected one of {', '.join(names)}" if names else "there are none"
 
 
 def reason(error: Exception) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,8 +26,8 @@ P_VALUE_FLOOR = 1e-12
 """`stratified_p_value` is exact to about this; it never returns less."""
 _EXACT_SPAN = 1 << 20
 _DRAWS = 200_000
-_CHUNK = 1000
-"""Resamples or sign patterns in memory at a time."""
+_CHUNK = 1 << 22
+"""Numbers of resamples or of sign patterns that are in memory at a time."""
 
 
 class Interval(NamedTuple):
@@ -98,11 +98,22 @@ def percentile_bounds(draws: np.ndarray) -> tuple[float, float]:
 def bootstrap_means(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """(RESAMPLES,) means of (n,) values over resamples."""
     n = len(values)
-    chunks = []
-    for _ in range(RESAMPLES // _CHUNK):
-        counts = rng.multinomial(n, np.full(n, 1 / n), size=_CHUNK)
-        chunks.append(counts @ values / n)
-    return np.concatenate(chunks)
+    # Accuracies have few distinct values, however many problems there are.
+    distinct, count = np.unique(values, return_counts=True)
+    return np.concatenate(
+        [
+            rng.multinomial(n, count / n, size=size) @ distinct / n
+            for size in _chunks(RESAMPLES, len(distinct))
+        ]
+    )
+
+
+def _chunks(rows: int, width: int) -> Iterator[int]:
+    """How many of `rows` rows of `width` numbers are made at a time."""
+    at_once = max(1, _CHUNK // width)
+    while rows > 0:
+        yield min(rows, at_once)
+        rows -= at_once
 
 
 def bootstrap_interval(values: np.ndarray, means: np.ndarray) -> Interval:
@@ -310,7 +321,7 @@ def _all_sums(values: np.ndarray) -> np.ndarray:
 def _random_patterns(values: np.ndarray, least: float) -> float:
     rng = np.random.default_rng(0)
     as_far = 1
-    for _ in range(_DRAWS // _CHUNK):
-        signs = rng.choice([-1.0, 1.0], size=(_CHUNK, len(values)))
+    for size in _chunks(_DRAWS, len(values)):
+        signs = rng.choice([-1.0, 1.0], size=(size, len(values)))
         as_far += int(np.sum(np.abs(signs @ values) >= least))
     return as_far / (_DRAWS + 1)

@@ -94,12 +94,22 @@ class RunFolder:
             InputError: the folder cannot be made, or another process has just taken it.
         """
         make_folder(self.rollouts, f"run folder {self.path}")
+        try:
+            self._claim(recipe)
+        except FileExistsError:
+            raise InputError(self._taken) from None
+
+    def _claim(self, recipe: str) -> None:
+        """Keep the recipe, whole or not at all; fails where another process was quicker."""
         claim = self.path / f".recipe-{os.getpid()}"
         claim.write_text(recipe, encoding="utf-8")
         try:
-            os.link(claim, self.recipe)  # fails where another process was quicker
+            os.link(claim, self.recipe)
         except FileExistsError:
-            raise InputError(self._taken) from None
+            raise
+        except OSError:  # a file system without hard links, such as a mounted bucket
+            with self.recipe.open("x", encoding="utf-8") as file:
+                file.write(recipe)
         finally:
             claim.unlink()
 

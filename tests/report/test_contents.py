@@ -50,8 +50,8 @@ def without(rows, *names):
         ([row | {"reward": 0} for row in ROLLOUTS], "Every rollout is incorrect"),
         ([*ROLLOUTS[:2], *[r | {"group": 2} for r in ROLLOUTS[2:]]], "No group is mixed"),
         ([*ROLLOUTS, {"group": "sum", "response": "x"}], "1 of 5 rollouts have no reward"),
-        ([*ROLLOUTS, {"group": "sum", "reward": 1}], "1 rows could not be used"),
-        (without(ROLLOUTS, "group", "prompt"), "4 rows have neither group nor prompt"),
+        ([*ROLLOUTS, {"group": "sum", "reward": 1}], "1 row could not be used"),
+        (without(ROLLOUTS, "group", "prompt"), "4 rows with neither group nor prompt"),
         (ROLLOUTS, "No tokenizer: texts are cut at words"),
         (
             [{"group": 0, "token_ids": [i], "reward": i} for i in (0, 1)],

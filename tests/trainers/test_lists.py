@@ -98,7 +98,7 @@ def test_a_group_may_be_without_any_score_whatever_was_asked_before(monkeypatch,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"correctnes": "x"}, "did you mean correctness"),
+        ({"correctnes": "x"}, "did you mean 'correctness'"),
         ({"zzz": 1}, "there are credit, correctness"),
         ({"credit": "papers"}, "no estimator 'papers'"),
         ({"credit": 7}, "credit is 7"),

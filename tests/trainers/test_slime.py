@@ -311,7 +311,7 @@ def test_context_parallel_ranks_get_their_parts(monkeypatch):
         ({"normalize_advantages": True}, "--normalize-advantages is True, which whitens"),
         ({"use_opsm": True}, "--use-opsm is True"),
         ({"custom_advantage_function_path": None}, "--custom-advantage-function-path is None"),
-        ({"ktae": {"credits": "paper"}}, "did you mean credit"),
+        ({"ktae": {"credits": "paper"}}, "did you mean 'credit'"),
     ],
 )
 def test_what_would_erase_credit_is_refused(given, message):

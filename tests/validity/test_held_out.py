@@ -182,7 +182,7 @@ def test_equal_rollouts_with_different_verdicts_are_no_evidence(rng):
 
 def test_groups_without_a_verdict_are_not_called_equal(rng):
     groups = [[(ids, None) for ids, _ in group] for group in told_by_a_token(rng, n_groups=2)]
-    with pytest.raises(InputError, match="there are 2 groups without a verdict, 12 rollouts"):
+    with pytest.raises(InputError, match="left out: 2 groups without a verdict; 12 rollouts"):
         held_out.held_out_pairs(make_rollouts(groups), {"paper": "paper"})
 
 
@@ -253,6 +253,18 @@ def test_nothing_is_taken_where_a_baseline_does_as_well(share, taken):
     assert told.take == taken
     assert ("a" in told.lines[0]) == (taken is not None) or "frequent answer" in told.lines[0]
     assert min(told.above_chance.values()) < LEVEL
+
+
+def test_nothing_is_taken_where_a_baseline_is_not_shown_to_be_worse():
+    """Lower in 11 of 20 groups, and higher in 9."""
+    vote_g = 0.9 - np.where(np.arange(20) < 11, 0.2, -0.1)
+    scores = [
+        Score(name, Interval(auc_g.mean(), 0, 1), Interval(0.5, 0, 1), auc_g)
+        for name, auc_g in (("a", np.full(20, 0.9)), ("majority", vote_g))
+    ]
+    told = advice(HeldOut((scores[0],), (scores[1],), 20, 96, 192, 1, {}, ()))
+    assert told.above_chance["a"] < LEVEL <= told.below_best["majority"]
+    assert told.take is None
 
 
 @pytest.mark.parametrize(("n", "share"), [(1, 1.0), (2, 0.842), (3, 0.708), (100, 0.036)])

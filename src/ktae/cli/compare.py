@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -139,5 +138,7 @@ def _require_one_grader(paths: Sequence[Path], graders: Sequence[set[str]]) -> N
 
 def _name(path: Path) -> str:
     """What a folder or a file of outputs is called: models have dots in their names."""
+    from ktae.rollouts.files import without_format
+
     name = os.path.basename(os.path.abspath(path))
-    return name if path.is_dir() else re.sub(r"\.(json|jsonl|parquet)(\.gz)?$", "", name)
+    return name if path.is_dir() else without_format(name)

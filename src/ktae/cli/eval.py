@@ -180,7 +180,7 @@ def _evaluate(
     if sampling.samples > 1 and sampling.temperature == 0:
         raise InputError("--samples above 1 needs --temperature above 0: greedy ones are all alike")
     problems = asked.load()
-    size = batch_size or {"vllm": 512}.get(engine, 32)
+    size = batch_size or ENGINES[engine].batch_size
     folder = run.EvaluationFolder(output or Path("evals") / _name_of(model))
     with screen.progress.status(f"looking at {model}"):  # all of its weights are read
         settings = run.settings_of(

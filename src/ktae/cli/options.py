@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -163,9 +164,16 @@ def require_outputs(inputs: Iterable[Path], *outputs: tuple[str, Path | None]) -
 
 
 def require_picture(option: str, path: Path | None) -> None:
-    """Raise an InputError for a name that says no format of pictures."""
-    if path is not None and path.suffix not in (".png", ".svg"):
+    """Raise an InputError for a name that says no format of pictures, or if none can be drawn."""
+    if path is None:
+        return
+    if path.suffix not in (".png", ".svg"):
         raise InputError(f"{option} {path}: expected a name that ends in .png or .svg")
+    if find_spec("matplotlib") is None:
+        raise InputError(
+            f"{option} {path}: a picture needs matplotlib, which is not installed; "
+            f"pip install matplotlib, or leave out {option}"
+        )
 
 
 def check_device(device: str) -> None:

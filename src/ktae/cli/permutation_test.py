@@ -17,6 +17,7 @@ from ktae.cli.printing import AsJson, Screen
 from ktae.cli.reading import Reading, note_single_tokens, note_unit, reads_rollouts
 from ktae.cli.tables import make_table
 from ktae.estimators import preset
+from ktae.files.text import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,10 +75,11 @@ def permutation_test(
 def _print(console: Console, found: PermutationTest, unit: str) -> None:
     from ktae.validity import repeats
 
-    what = "words" if unit == "words" else "tokens"
+    what = "word" if unit == "words" else "token"
     console.print(
-        f"{found.groups:,} mixed groups, {found.rollouts:,} rollouts, {found.tokens:,} {what}, "
-        f"{found.pairs:,} pairs, {len(found.permuted):,} permutations",
+        f"{counted(found.groups, 'mixed group')}, {counted(found.rollouts, 'rollout')}, "
+        f"{counted(found.tokens, what)}, {counted(found.pairs, 'pair')}, "
+        f"{counted(len(found.permuted), 'permutation')}",
         soft_wrap=True,
     )
     for line in repeats.in_words(found.left_out):

@@ -26,7 +26,7 @@ from ktae.cli.options import (
 from ktae.errors import InputError
 from ktae.estimators import Estimator
 from ktae.files.hub import check_local_or_hub
-from ktae.files.text import printable
+from ktae.files.text import counted, printable
 
 if TYPE_CHECKING:
     from ktae.report.inputs import Dump
@@ -77,6 +77,7 @@ class Reading:
             dump = reading.load(self.inputs, **self.options() | replaced)
             reading.require_rollouts(dump)
         note_reading(dump.tolerance, len(dump.rollouts))
+        note_one_sided(dump)
         return dump
 
 
@@ -126,11 +127,11 @@ def note_reading(found: Tolerance, n: int) -> None:
         other = "" if found.pooled else ": a group is a problem of one; --pool-models pools them"
         note(f"{found.models:,} models {how} apart{other}")
     if found.repeated:
-        note(f"{found.repeated:,} rows left out: other filters of the same responses")
+        note(f"{counted(found.repeated, 'row')} left out: other filters of the same responses")
     if found.split:
         note(
-            f"{found.split:,} rows have another input than the first of their group; each input is "
-            "a group of its own (--field group=group compares them)"
+            f"rows with another input than the first of their group: {found.split:,}; each input "
+            "is a group of its own (--field group=group compares them)"
         )
     if found.repeated_steps:
         note(found.steps_counted_once())
@@ -139,15 +140,34 @@ def note_reading(found: Tolerance, n: int) -> None:
     for message in found.rejected[:3]:
         note(f"left out: {message}")
     if len(found.rejected) > 3:
-        note(f"and {len(found.rejected) - 3:,} more rows")
+        note(f"and {counted(len(found.rejected) - 3, 'more row')}")
     if found.fractional:
         note(
             f"rewards between 0 and 1: {found.fractional:,}; where verdicts count, all of these "
             "are correct (--threshold 0.5 asks for more; 0 says that this is meant)"
         )
+    if found.alone:
+        note(
+            f"rows with neither group nor prompt: {found.alone:,}; each is a group of its own, so "
+            "nothing is compared with it"
+        )
     if found.hint and n in (found.without_reward, found.alone):
         what = "reward" if n == found.without_reward else "group"
         note(f"no rollout has a {what}; perhaps: {again_with(found.hint)}")
+
+
+def note_one_sided(dump: Dump) -> None:
+    """Say on stderr where rewards differ, and none or all of them are above 0."""
+    rewards_b = dump.rollouts["reward"].to_numpy()
+    if not len(rewards_b) == dump.tolerance.by_reward > 1:
+        return
+    low, high = rewards_b.min(), rewards_b.max()
+    if low < high and not low <= 0 < high:
+        side, verdict = ("above", "correct") if low > 0 else ("not above", "incorrect")
+        note(
+            f"all rewards are {side} 0 ({low:g} to {high:g}), so all rollouts are {verdict}; "
+            "--threshold says which rewards mean correct"
+        )
 
 
 def note(text: str) -> None:

@@ -18,7 +18,15 @@ from ktae.cli.options import (
     require_outputs,
 )
 from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import Reading, note, note_reading, note_unit, note_unmixed, reads_rollouts
+from ktae.cli.reading import (
+    Reading,
+    note,
+    note_one_sided,
+    note_reading,
+    note_unit,
+    note_unmixed,
+    reads_rollouts,
+)
 from ktae.errors import InputError
 from ktae.estimators import preset
 from ktae.files.text import counted, path_text, printable
@@ -126,6 +134,7 @@ def _write(
     with Console(stderr=True).status("reading and scoring"):
         dump = write_report(inputs, output, title=title, **options)
     note_reading(dump.tolerance, len(dump.rollouts))
+    note_one_sided(dump)
     note_unit(dump)
     used = options["estimator"] or dump.estimator or preset("paper")
     if used.score_range is None and not has_mixed(dump.rollouts):

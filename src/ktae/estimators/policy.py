@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from ktae.arrays import Array
-from ktae.batch import EQUAL, UNKNOWN, Batch
+from ktae.batch import UNKNOWN, Batch, differ
 from ktae.errors import InputError
 from ktae.estimators.base import (
     AdvantageEstimator,
@@ -205,5 +205,4 @@ def _advantages(batch: Batch, known_bt: np.ndarray, scale_by_std: bool) -> np.nd
     low_g, high_g = np.full((2, len(batch.group_ids)), [[np.inf], [-np.inf]])
     np.minimum.at(low_g, group_b[known_b], reward_b[known_b])
     np.maximum.at(high_g, group_b[known_b], reward_b[known_b])
-    equal_g = ~(high_g - low_g > EQUAL * np.maximum(np.abs(low_g), np.abs(high_g)))
-    return np.where(equal_g[group_b], 0.0, advantage_b)
+    return np.where(differ(low_g, high_g, np)[group_b], advantage_b, 0.0)

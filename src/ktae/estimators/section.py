@@ -10,11 +10,10 @@ innermost estimator; `transforms` wrap it, the first one first.
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ktae.errors import InputError
+from ktae.errors import InputError, expected_one_of
 from ktae.estimators import (
     conflict_tokens,
     control_transforms,
@@ -82,11 +81,13 @@ def preset(name: str, /, **settings: Any) -> Estimator:
     """
     makers = PRESETS | KINDS
     if not isinstance(name, str) or name not in makers:
-        raise InputError(f"no estimator {name!r}; {_hint(name, makers)}")
+        raise InputError(f"no estimator {name!r}; {expected_one_of(makers, name)}")
     known = _settings(makers[name]())
     for key in settings:
         if key not in known:
-            raise InputError(f"estimator {name} has no setting {key!r}; {_hint(key, known)}")
+            raise InputError(
+                f"estimator {name} has no setting {key!r}; {expected_one_of(known, key)}"
+            )
     return makers[name](**settings)
 
 
@@ -189,7 +190,7 @@ def _wrapped(estimator: Estimator, entry: Any) -> Transform:
     if isinstance(entry, Mapping) and len(entry) == 1:
         name, given = next(iter(entry.items()))
     if not isinstance(name, str) or name not in TRANSFORMS:
-        raise InputError(f"no transform {name!r}; {_hint(name, TRANSFORMS)}")
+        raise InputError(f"no transform {name!r}; {expected_one_of(TRANSFORMS, name)}")
     make = TRANSFORMS[name]
     own = [field for field in dataclasses.fields(make) if field.name != "inner"]  # type: ignore[arg-type]
     names = [field.name for field in own]
@@ -203,7 +204,9 @@ def _wrapped(estimator: Estimator, entry: Any) -> Transform:
         raise InputError(f"transform {name} is given {given!r}; it has no settings")
     for key in settings:
         if key not in names:
-            raise InputError(f"transform {name} has no setting {key!r}; {_hint(key, names)}")
+            raise InputError(
+                f"transform {name} has no setting {key!r}; {expected_one_of(names, key)}"
+            )
     for field in own:
         if field.default is dataclasses.MISSING and field.name not in settings:
             raise InputError(f"transform {name} needs {field.name}: {{{name}: ...}}")
@@ -216,14 +219,6 @@ def _value(given: Any) -> Any:
         return float(given) if isinstance(given, str) else given
     except ValueError:
         return given
-
-
-def _hint(name: Any, known: Iterable[str]) -> str:
-    known = list(known)
-    nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
-    if nearest:
-        return f"did you mean {nearest[0]!r}?"
-    return f"expected one of {', '.join(known)}" if known else "there are none"
 
 
 def _plain(value: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ktae.errors import InputError
 from ktae.evaluation.comparison import POOLED, Comparison, title
 from ktae.files import plots
 
@@ -14,15 +13,10 @@ def draw(comparisons: Sequence[Comparison], path: Path, *, name_a: str, name_b: 
     """One line a comparison: the difference in points and its 95 % interval, as PNG or SVG.
 
     Raises:
-        InputError: the file cannot be written, or matplotlib is not installed.
+        InputError: the file cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        raise InputError(
-            "the forest plot needs matplotlib, which is not installed; pip install 'ktae[eval]', "
-            "or leave out --plot"
-        ) from None
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(8, 1.4 + 0.45 * len(comparisons)), layout="constrained")
     axis = figure.subplots()
     for y, comparison in enumerate(comparisons):

@@ -156,7 +156,7 @@ def generate_all(
         problems: all benchmarks, one after the other.
         template: a name in `TEMPLATES`; not used for a problem with messages of its own.
         sampling: how responses are drawn.
-        batch_size: responses in a batch, at least; a problem's samples are never split.
+        batch_size: responses in a batch, at most; a problem's samples are never split.
         seed: of the first batch.
         progress: called after each batch.
 

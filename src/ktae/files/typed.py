@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import typing
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any
 import pydantic
 import yaml
 
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError, expected_one_of, one_line
 from ktae.files.text import require_text
 
 BAD_YAML = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
@@ -144,9 +143,7 @@ def _explain(problem: Any, model: type[pydantic.BaseModel]) -> str:
     if problem["type"] == "extra_forbidden":
         *parents, key = location
         keys, section = _walk(parents, model)
-        known = list(section.model_fields)
-        nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-        hint = f"did you mean {nearest[0]!r}?" if nearest else f"expected one of {', '.join(known)}"
+        hint = expected_one_of(section.model_fields, key)
         return f"unknown key {'.'.join([*keys, key])!r}; {hint}"
     where = ".".join(_walk(location, model)[0])
     message = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ktae.credit import AnEstimator
+from ktae.errors import InputError
 from ktae.files.atomic import atomic_write
 from ktae.report import inputs, sampling
 from ktae.report.contents import contents
@@ -35,13 +36,15 @@ def write_report(
 
     Args:
         rollouts: a file or folder or a sequence of them (a run folder, a trainer's dump, JSON
-            Lines, JSON, Parquet: see `ktae.rollouts.readers`), or a record in memory.
+            Lines, JSON, Parquet: see `ktae.rollouts.readers`), or a record in memory, whose column
+            `correct` says what is correct.
         out: the file; it is replaced whole or not at all.
         tokenizer: a loaded fast tokenizer, a folder or a hub name. Without one, tokens of a run
             folder are read with the run's own; other dumps' texts are cut at words, and ids stay
             numbers. The page says so.
         estimator: the one that the run was trained with by default, or the paper's.
         threshold: a rollout without a verdict is correct if its reward is above this, by default 0.
+            This and the next four say how files are read; a record in memory takes none of them.
         correctness: of several rewards the one that says whether a rollout is correct.
         fields: where a rollout's fields are in a row, as dotted paths: {"reward": "scores.acc"}.
         pool_models: see `ktae.rollouts.readers.read`.
@@ -57,9 +60,14 @@ def write_report(
         What was read; `shown` says how much of it is in the page.
 
     Raises:
-        InputError: nothing could be read, or `out` cannot be written.
+        InputError: nothing could be read, a record is given what is for files, or `out` cannot be
+            written.
     """
-    dump = _dump(rollouts, tokenizer, threshold, correctness, fields, pool_models, max_response)
+    reading = {
+        "threshold": threshold, "correctness": correctness, "fields": fields,
+        "pool_models": pool_models, "max_response": max_response,
+    }  # fmt: skip
+    dump = _dump(rollouts, tokenizer, reading)
     bounds = {"max_tokens": max_tokens, "max_groups": max_groups}
     page, shown = _page(dump, estimator, bounds, regrade, title)
     with atomic_write(out) as temporary:
@@ -119,31 +127,23 @@ def show(
         regrade: as in `write_report`.
         height: of the frame, in pixels.
     """
-    dump = _dump(rollouts, tokenizer, threshold, correctness, fields, pool_models, max_response)
+    reading = {
+        "threshold": threshold, "correctness": correctness, "fields": fields,
+        "pool_models": pool_models, "max_response": max_response,
+    }  # fmt: skip
+    dump = _dump(rollouts, tokenizer, reading)
     bounds = {"max_tokens": max_tokens, "max_groups": max_groups}
     return Inline(_page(dump, estimator, bounds, regrade, None)[0], height)
 
 
-def _dump(
-    rollouts: Any,
-    tokenizer: Any,
-    threshold: float | None,
-    correctness: str | None,
-    fields: Mapping[str, str] | None,
-    pool_models: bool | None,
-    max_response: int | None,
-) -> inputs.Dump:
-    if isinstance(rollouts, str | Path):
-        rollouts = [rollouts]
-    if isinstance(rollouts, Sequence):
-        return inputs.load(
-            rollouts,
-            tokenizer,
-            threshold=threshold,
-            correctness=correctness,
-            fields=fields,
-            pool_models=pool_models,
-            max_response=max_response,
+def _dump(rollouts: Any, tokenizer: Any, reading: dict[str, Any]) -> inputs.Dump:
+    if isinstance(rollouts, str | Path | Sequence):
+        return inputs.load(rollouts, tokenizer, **reading)
+    given = [name for name, value in reading.items() if value is not None]
+    if given:
+        raise InputError(
+            f"{given[0]} says how files are read, and rollouts is a {type(rollouts).__name__} in "
+            "memory; expected a file, or a record whose columns say it already"
         )
     return inputs.from_record(rollouts, tokenizer)
 

@@ -331,7 +331,10 @@ def _look(file: Path) -> Look | None:
 
 def _warm_up() -> None:
     """Load whatever is compiled, so that the first step does not wait for it."""
-    rows = [{"group": "0", "response": text, "reward": r} for r, text in enumerate(("no", "yes"))]
+    rows = [
+        {"group": "0", "response": text, "reward": r, "correct": r}
+        for r, text in enumerate(("no", "yes"))
+    ]
     dump = from_record(pa.Table.from_pylist(rows))
     _rows(dump, 1)
     contents(dump, regrade=False, believe=False)

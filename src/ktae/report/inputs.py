@@ -87,7 +87,7 @@ class Dump:
 
 
 def load(
-    inputs: Sequence[str | Path],
+    inputs: Sequence[str | Path] | str | Path,
     tokenizer: Any = None,
     *,
     threshold: float | None = None,
@@ -117,7 +117,7 @@ def load(
     Raises:
         InputError: nothing can be read, there is no such tokenizer, or it cannot spell a response.
     """
-    paths = [Path(path) for path in inputs]
+    paths = readers.paths_of(inputs)
     tolerance = Tolerance(strict, growing)
     rollouts = readers.read(
         paths,
@@ -135,7 +135,7 @@ def load(
         named = f"{own}, the run's own tokenizer and so taken for all that is given,"
     dump = from_record(rollouts, tokenizer, named=named, words=words)
     dump.tolerance = tolerance
-    dump.names = [path_text(path) for path in inputs]
+    dump.names = [path_text(path) for path in paths]
     if len(paths) == 1 and runs:
         dump.metrics = runs[0].metrics_by_step()
     dump.estimator = trained_with(paths)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ktae.files.text import counted
 from ktae.report.columns import Frame
 from ktae.report.inputs import Dump
 from ktae.report.summary import Scored
+from ktae.rollouts.tolerance import Tolerance
 
 
 class Note(NamedTuple):
@@ -27,7 +30,8 @@ class Note(NamedTuple):
 def notes_of(dump: Dump, columns: Frame, scored: Scored) -> list[Note]:
     """All notes about a dump, the severe ones first."""
     found = [*_about_rewards(dump, columns), *_about_groups(columns, scored)]
-    found += [*_about_tokens(dump), *_about_rows(dump), *_about_signals(columns)]
+    found += [*_about_tokens(dump), *_left_out(dump.tolerance), *_how_read(dump.tolerance)]
+    found += _about_signals(columns)
     return sorted(found, key=lambda note: not note.severe)
 
 
@@ -143,104 +147,91 @@ def _about_tokens(dump: Dump) -> list[Note]:
     return []
 
 
-def _about_rows(dump: Dump) -> list[Note]:
-    tolerance, found = dump.tolerance, []
-    if tolerance.rejected:
-        n = len(tolerance.rejected)
+def _left_out(tolerance: Tolerance) -> Iterator[Note]:
+    """What of the files is not in the dump."""
+    if n := len(tolerance.rejected):
         first = "; ".join(tolerance.rejected[:3])
         rest = f"; and {n - 3:,} more" if n > 3 else ""
-        found.append(Note(True, f"{n:,} rows could not be used", f"{first}{rest}."))
-    if tolerance.models:
-        found.append(
-            Note(
-                False,
-                f"{tolerance.models:,} models, {'pooled' if tolerance.pooled else 'told apart'}",
-                "A group holds rollouts of all models; --by-model tells them apart."
-                if tolerance.pooled
-                else "A group is a problem of one model; --pool-models pools them.",
-            )
-        )
-    if tolerance.schemas:
-        title = tolerance.read_as()
-        found.append(Note(False, f"R{title[1:]}", "The form was told by the fields."))
+        yield Note(True, f"{counted(n, 'row')} could not be used", f"{first}{rest}.")
     if tolerance.left_alone:
-        title = tolerance.files_left_alone()
-        found.append(
-            Note(True, title, "Give a file by its own name to read it; unpack what is not .gz.")
+        yield Note(
+            True,
+            tolerance.files_left_alone(),
+            "Give a file by its own name to read it; unpack what is not .gz.",
         )
-    if tolerance.repeated:
-        found.append(
-            Note(
-                False,
-                f"{tolerance.repeated:,} rows were left out",
-                "They are other filters of responses that are there already.",
-            )
+    if n := tolerance.repeated:
+        yield Note(
+            False,
+            f"{counted(n, 'row')} left out",
+            "Other filters of the same responses are there already.",
         )
     if tolerance.repeated_steps:
-        title = tolerance.steps_counted_once()
-        found.append(
-            Note(
-                False,
-                f"{title[0].upper()}{title[1:]}",
-                "TRL logs the last batch it generated; one batch may serve several steps.",
-            )
+        yield Note(
+            False,
+            _capital(tolerance.steps_counted_once()),
+            "TRL logs the last batch it generated; one batch may serve several steps.",
         )
     if tolerance.empty:
-        title = tolerance.rows_without_rollouts()
-        found.append(Note(True, f"R{title[1:]}", "Nothing is known of these problems."))
-    if tolerance.padding:
-        found.append(
-            Note(
-                False,
-                f"{tolerance.padding:,} padding rows were left out",
-                "verl fills a batch up to a multiple of its ranks with rows that are no rollouts, "
-                "and dumps them as well.",
-            )
+        title = _capital(tolerance.rows_without_rollouts())
+        yield Note(True, title, "Nothing is known of these problems.")
+    if n := tolerance.padding:
+        yield Note(
+            False,
+            f"{counted(n, 'padding row')} left out",
+            "verl fills a batch up to a multiple of its ranks with rows that are no rollouts, "
+            "and dumps them as well.",
         )
-    if tolerance.intermediate:
-        found.append(
-            Note(
-                False,
-                f"{tolerance.intermediate:,} intermediate outputs were left out",
-                "An agent's session with several outputs is one rollout: its last output.",
-            )
+    if n := tolerance.intermediate:
+        yield Note(
+            False,
+            f"{counted(n, 'intermediate output')} left out",
+            "An agent's session with several outputs is one rollout: its last output.",
         )
-    if tolerance.without_group:
-        found.append(
-            Note(
-                False,
-                "Grouped by prompt",
-                f"{tolerance.without_group:,} rows name no group: those with the same prompt (and "
-                "step) are one group.",
-            )
+
+
+def _how_read(tolerance: Tolerance) -> Iterator[Note]:
+    """How the rows became rollouts and groups."""
+    if tolerance.models:
+        yield Note(
+            False,
+            f"{tolerance.models:,} models, {'pooled' if tolerance.pooled else 'told apart'}",
+            "A group holds rollouts of all models; --by-model tells them apart."
+            if tolerance.pooled
+            else "A group is a problem of one model; --pool-models pools them.",
         )
-    if tolerance.split:
-        found.append(
-            Note(
-                True,
-                f"{tolerance.split:,} rows are told apart by their input",
-                "The group that they name has several inputs. Each input is a group of its own; "
-                "--field group=group compares them.",
-            )
+    if tolerance.schemas:
+        yield Note(False, _capital(tolerance.read_as()), "The form was told by the fields.")
+    if n := tolerance.without_group:
+        yield Note(
+            False,
+            "Grouped by prompt",
+            f"{counted(n, 'row')} without a group: those with the same prompt (and step) are one "
+            "group.",
         )
-    if tolerance.alone:
-        found.append(
-            Note(
-                True,
-                f"{tolerance.alone:,} rows have neither group nor prompt",
-                "Each is a group of its own, so nothing can be said about its tokens.",
-            )
+    if n := tolerance.split:
+        yield Note(
+            True,
+            f"{counted(n, 'row')} told apart by the input",
+            "The group that they name has several inputs. Each input is a group of its own; "
+            "--field group=group compares them.",
         )
-    if tolerance.half_surrogates:
-        found.append(
-            Note(
-                False,
-                "Half surrogate pairs",
-                f"{tolerance.half_surrogates:,} rows hold halves of surrogate pairs, which are no "
-                "text; they are shown as U+FFFD.",
-            )
+    if n := tolerance.alone:
+        yield Note(
+            True,
+            f"{counted(n, 'row')} with neither group nor prompt",
+            "Each is a group of its own, so nothing can be said about its tokens.",
         )
-    return found
+    if n := tolerance.half_surrogates:
+        yield Note(
+            False,
+            "Half surrogate pairs",
+            f"{counted(n, 'row')} with halves of surrogate pairs, which are no text; they are "
+            "shown as U+FFFD.",
+        )
+
+
+def _capital(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def _about_signals(columns: Frame) -> list[Note]:

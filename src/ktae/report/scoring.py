@@ -16,7 +16,6 @@ from ktae.credit import AnEstimator, credit_table, token_credit
 from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator, table_estimator, to_section
 from ktae.files.atomic import atomic_write
-from ktae.files.text import counted
 from ktae.inference import stratified_p_value
 from ktae.report.credit_columns import DISTINCT, InOrder, Tables, list_column
 from ktae.rollouts import record
@@ -28,6 +27,7 @@ from ktae.rollouts.groups import (
     group_codes,
     ids_of,
     masks_of,
+    require_comparable,
     take_rows,
 )
 from ktae.rollouts.spool import Spool
@@ -137,11 +137,7 @@ def score(
     rollouts = record.conform(rollouts)
     codes_b, first_rows = group_codes(rollouts)
     sizes = np.bincount(codes_b, minlength=len(first_rows))
-    if sizes.max(initial=0) < 2:
-        raise InputError(
-            f"every group has one rollout ({counted(len(sizes), 'group')}): there is nothing to "
-            "compare; rollouts of the same prompt need the same group"
-        )
+    require_comparable(codes_b)
     ids = ids_of(rollouts, tokenizer)
     texts = vocabulary(tokenizer) if estimator.needs_vocabulary and tokenizer else None
     labels = take_rows(rollouts.select(["group", "step"]), first_rows)

@@ -117,11 +117,9 @@ def show_group(console: Console, shown: ScoredGroup) -> None:
     if prompt:
         console.print(Text(_printable_lines(prompt), style="dim"), soft_wrap=not in_colour)
     if not shown.is_mixed:
-        console.print(
-            "Not both correct and incorrect rollouts: nothing to compare, all credit is 0.",
-            soft_wrap=True,
-        )
-    elif in_colour:
+        zero = "" if shown.credit_n.any() else ": nothing to compare, all credit is 0"
+        console.print(f"Not both correct and incorrect rollouts{zero}.", soft_wrap=True)
+    if in_colour and shown.credit_n.any():
         console.print("Blue speaks for a correct answer, orange against it.", style="dim")
     for row, verdict, span in shown.rollouts():
         reward = columns.reward_b[row]

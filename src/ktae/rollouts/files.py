@@ -111,12 +111,17 @@ def _own_tables(file: pq.ParquetFile, name: str, opened: ExitStack) -> Iterator[
     done = 0
     with opened:
         for batch in file.iter_batches(ROWS_PER_BATCH):
-            table = pa.table(batch).replace_schema_metadata(file.schema_arrow.metadata)
-            table = record.without_words(record.parse_record(table, name, done))
+            table = _own_table(batch, file, name, done)
             yield table.replace_schema_metadata(record.SCHEMA.metadata)
             done += len(batch)
     if not done:
         raise EmptyFileError(f"{name} is empty: it holds no rollouts")
+
+
+def _own_table(batch: Any, file: pq.ParquetFile, name: str, done: int) -> Any:
+    """Rows of a record after the first `done`: of this version, and without numbers of words."""
+    table = pa.table(batch).replace_schema_metadata(file.schema_arrow.metadata)
+    return record.without_words(record.parse_record(table, name, done))
 
 
 def _jsonl(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
@@ -197,10 +202,12 @@ def _after_blanks(text: str, start: int) -> int:
 def _parquet(stream: Stream, name: str) -> Rows:
     with _parquet_file(stream, name) as file:
         record.require_single_columns(file.schema_arrow.names, name)
+        is_own = record.VERSION_KEY in (file.schema_arrow.metadata or {})
         done = 0
         for batch in file.iter_batches(ROWS_PER_BATCH):
+            table = _own_table(batch, file, name, done) if is_own else batch
             try:
-                rows = batch.to_pylist()
+                rows = table.to_pylist()
             except (ValueError, OverflowError) as error:  # text not UTF-8, a date after 9999
                 raise InputError(
                     f"{name}, rows {done + 1} to {done + len(batch)}: broken Parquet: "

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from ktae.batch import in_words, out_of_range
 from ktae.errors import InputError
 from ktae.estimators import Estimator
+from ktae.files.text import counted
 from ktae.rollouts.tokens import tokenize
 
 MAX_POSITIONS = 1 << 22
@@ -39,6 +40,16 @@ def group_codes(rollouts: Any) -> tuple[np.ndarray, np.ndarray]:
     rank = np.empty_like(by_appearance)
     rank[by_appearance] = np.arange(len(rank))
     return rank[code_b], first[by_appearance]
+
+
+def require_comparable(codes_b: np.ndarray) -> None:
+    """Raise an InputError where every group has one rollout, so that nothing can be compared."""
+    sizes = np.bincount(codes_b)
+    if sizes.max(initial=0) < 2:
+        raise InputError(
+            f"every group has one rollout ({counted(len(sizes), 'group')}): there is nothing to "
+            "compare; rollouts of the same prompt need the same group"
+        )
 
 
 def has_mixed(rollouts: Any) -> bool:

@@ -61,7 +61,7 @@ class Options:
 
 
 def read(
-    inputs: Sequence[str | Path],
+    inputs: Sequence[str | Path] | str | Path,
     *,
     threshold: float | None = None,
     correctness: str | None = None,
@@ -84,7 +84,8 @@ def read(
     mapped: a dump may be larger than memory. The rows of a group may stand anywhere.
 
     Args:
-        inputs: files by their names' ends (`ktae.rollouts.files.FORMATS`), and folders of them.
+        inputs: files by their names' ends (`ktae.rollouts.files.FORMATS`), and folders of them;
+            one or several.
         threshold: see `Options`.
         correctness: see `Options`.
         fields: see `Options`.
@@ -99,9 +100,7 @@ def read(
         InputError: a file or a row cannot be used, or a file is given twice. It names the file and
             the line (or row, or entry, counted from 1), what was found and what was expected.
     """
-    paths = [Path(path) for path in inputs]
-    if not paths:
-        raise InputError("no files to read")
+    paths = paths_of(inputs)
     tolerance = tolerance or Tolerance(strict=True)
     files_of = [files_in(path, tolerance) for path in paths]
     require_distinct(itertools.chain.from_iterable(files_of))
@@ -125,6 +124,24 @@ def read(
         for part, prefix in zip(parts, prefixes, strict=True)
     ]
     return labels.by_model(pa.concat_tables(tables), pool_models, tolerance)
+
+
+def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:
+    """The files and folders that are named, at least one.
+
+    Raises:
+        InputError: there is none, or one is no path.
+    """
+    given = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    for one in given:
+        if not isinstance(one, str | Path):
+            raise InputError(
+                f"a {type(one).__name__} among the files to read; expected paths, or for rows in "
+                "memory the record pyarrow.Table.from_pylist(rows)"
+            )
+    if not given:
+        raise InputError("no files to read")
+    return [Path(one) for one in given]
 
 
 def _prefixes(
@@ -304,7 +321,8 @@ def _options_for(row: Row, options: Options) -> list[str]:
     wanted = ("response", "group", "reward" if options.needs_reward else "answer")
     more = () if options.needs_reward else ("reward",)
     found = options_for(row, (*wanted, *more))
-    known = bool(found) and found[1].startswith("response=")
+    named = {option.partition("=")[0] for option in found[1::2]}
+    known = "response" in named and ("reward" in named or not options.needs_reward)
     return found if known else template_for(row, wanted)
 
 
@@ -365,8 +383,13 @@ def _record_rows(path: Path, options: Options, tolerance: Tolerance) -> Iterator
             tolerance.reject(error)
             continue
         n += 1
-        if options.threshold is None and is_null(plain.get("correct")) and row["correct"] == 1:
-            tolerance.fractional += row["reward"] < 1
+        if (
+            options.threshold is None
+            and is_null(plain.get("correct"))
+            and row["reward"] is not None
+        ):
+            tolerance.by_reward += 1
+            tolerance.fractional += 0 < row["reward"] < 1
         yield row
     if not n and len(tolerance.rejected) > before:
         first = tolerance.rejected[before]

@@ -172,6 +172,11 @@ def conform(table: Any, where: str = "rollout record", before: int = 0) -> Any:
         InputError: a column is unknown, absent or of another type, or a row breaks what the schema
             promises; rows are counted from `before` + 1.
     """
+    if not isinstance(table, pa.Table):
+        raise InputError(
+            f"{where}: a {type(table).__name__}; expected a record, the pyarrow.Table that "
+            "ktae.rollouts.readers.read makes of files"
+        )
     require_single_columns(table.column_names, where)
     unknown = [name for name in table.column_names if name not in SCHEMA.names]
     if unknown:

@@ -15,7 +15,8 @@ The fields of a row (`?`: may be absent):
     prompt?, answer?, model?, source?   text; anything else is kept as JSON text. `problem`, as the
                     public math sets call it, is taken for an absent prompt
 
-Any other field is kept, as JSON, in the record's column `extra`.
+Any other field is kept, as JSON, in the record's column `extra`. A field `extra` that holds a JSON
+object as text, as that column does, is taken apart again.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
         if parsed["reward"] is None:
             raise InputError(
                 f"{where}: reward is {_show(row['reward'])}; expected a finite number, or a field "
-                "correct"
+                "correct, which is null where nothing is known"
             )
         parsed["correct"] = float(is_above(parsed["reward"], threshold))
     if parsed["response"] is None and parsed["token_ids"] is None:
@@ -89,7 +90,19 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
             f"{where}: mask has {len(parsed['mask'])} entries for {n_ids} token_ids; expected as "
             "many"
         )
-    return parsed | {"extra": _as_text(fields or None, f"{where}: extra")}
+    further = _further(fields.pop("extra", None)) | fields
+    return parsed | {"extra": _as_text(further or None, f"{where}: extra")}
+
+
+def _further(extra: object) -> dict[str, Any]:
+    """The fields in a field `extra`; it stays one where it is no JSON object."""
+    if extra is None:
+        return {}
+    try:
+        found = json.loads(extra) if isinstance(extra, str) else None
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {"extra": extra}
 
 
 def _group(value: object, where: str) -> str:
@@ -184,7 +197,9 @@ def _token_ids(value: object, where: str) -> np.ndarray | None:
     for position in looked_at:
         token = value[position]
         if type(token) is not int or not 0 <= token <= MAX_TOKEN_ID:
-            raise InputError(f"{where}[{position}] is {_show(token)}; expected 0 to 2^31 - 1")
+            raise InputError(
+                f"{where}[{position}] is {_show(token)}; expected an integer from 0 to 2^31 - 1"
+            )
     return ids
 
 

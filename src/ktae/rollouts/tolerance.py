@@ -42,6 +42,8 @@ class Tolerance:
     """TRL's step that was read last, and what tells its folder and rollouts from others."""
     fractional: int = 0
     """Rows whose reward lies between 0 and 1 and is a correct one: no threshold was given."""
+    by_reward: int = 0
+    """Rows whose reward alone says whether they are correct: above 0, no threshold was given."""
     rejected: list[str] = dataclasses.field(default_factory=list)
     """What was wrong with the rows that could not be used."""
     unknown: InputError | None = None

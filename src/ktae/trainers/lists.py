@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import itertools
 import logging
 import math
@@ -22,7 +21,7 @@ import numpy as np
 from ktae.arrays import is_above
 from ktae.backends import BACKENDS
 from ktae.credit import AnEstimator, check_threshold, token_credit
-from ktae.errors import InputError
+from ktae.errors import InputError, expected_one_of
 from ktae.estimators import Estimator, as_estimator
 from ktae.estimators.transforms import require_scale
 
@@ -74,8 +73,7 @@ class Settings:
         known = [field.name for field in dataclasses.fields(cls) if field.init]
         for name in options:
             if name not in known:
-                near = difflib.get_close_matches(str(name), known, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+                hint = expected_one_of(known, name)
                 raise InputError(f"token credit has no option {name!r}; {hint}")
         return cls(**options)
 

@@ -18,7 +18,7 @@ class Advice(NamedTuple):
 
     take: str | None
     """The estimator with the highest mean among those shown above chance. None: none is shown, or a
-    baseline has as high a mean."""
+    baseline is not shown to be worse."""
     above_chance: dict[str, float]
     """Each estimator's p-value against .5, corrected over the estimators (Holm)."""
     below_best: dict[str, float]
@@ -51,9 +51,13 @@ def advice(found: HeldOut) -> Advice:
     best = shown[0]
     others = [score for score in (*ranked, *found.baselines) if score is not best]
     below = _corrected(others, [best.auc_g - score.auc_g for score in others], _pairs(found))
-    outdone = any(baseline.auc.value >= best.auc.value for baseline in found.baselines)
-    take = None if outdone else best.name
-    return Advice(take, above, below, _in_words(found, best, ranked, below))
+    rivals = [score for score in found.baselines if not _is_worse(score, best, below)]
+    take = None if rivals else best.name
+    return Advice(take, above, below, _in_words(found, best, ranked, rivals, below))
+
+
+def _is_worse(baseline: Score, best: Score, below: dict[str, float]) -> bool:
+    return baseline.auc.value < best.auc.value and below[baseline.name] < LEVEL
 
 
 def _pairs(found: HeldOut) -> int:
@@ -86,15 +90,20 @@ def _none_helps(found: HeldOut, best: Score) -> list[str]:
 
 
 def _in_words(
-    found: HeldOut, best: Score, ranked: list[Score], below: dict[str, float]
+    found: HeldOut,
+    best: Score,
+    ranked: list[Score],
+    rivals: list[Score],
+    below: dict[str, float],
 ) -> list[str]:
-    """For an estimator that is shown to be above chance."""
+    """For an estimator that is shown to be above chance. Baselines in `rivals` may be as good."""
     share = f"the correct rollout of a held-out pair higher in {_interval(best)} of pairs"
-    above = [score for score in found.baselines if score.auc.value >= best.auc.value]
-    if above:
-        lines = [f"{_told(score, best, below)}." for score in above]
-        lines += [
-            "Credit tells no more than that here: read nothing into the colours of single tokens.",
+    if rivals:
+        outdone = any(score.auc.value >= best.auc.value for score in rivals)
+        lines = [
+            *(f"{_told(score, best, below)}." for score in rivals),
+            f"Credit {'tells' if outdone else 'may tell'} no more than that here: read nothing "
+            "into the colours of single tokens.",
             f"The best of {len(ranked)}, {best.name}, scores {share}; chance is .50.",
         ]
     else:
@@ -109,11 +118,6 @@ def _in_words(
         lines.append(f"{found.groups} groups are too few to tell the estimators apart.")
     elif alike:
         lines.append(f"Not shown to be worse: {', '.join(alike)}.")
-    lines += [
-        f"{_told(score, best, below)}."
-        for score in found.baselines
-        if score.auc.value < best.auc.value and below[score.name] >= LEVEL
-    ]
     return [*lines, "Whether training gains by it is another question."]
 
 

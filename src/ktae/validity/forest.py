@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ktae.files import plots
+from ktae.files.text import counted
 from ktae.validity.scores import HeldOut, Score
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def forest(found: HeldOut) -> Figure:
     axes.axvline(0.5, color="black", linewidth=0.8, linestyle=":")
     axes.set_yticks(range(len(rows)), [score.name for score, _ in rows])
     axes.set_xlabel("share of held-out pairs whose correct rollout scores higher (95 %)")
-    axes.set_title(f"{found.groups:,} groups, {found.pairs:,} pairs", fontsize=10)
+    axes.set_title(f"{counted(found.groups, 'group')}, {counted(found.pairs, 'pair')}", fontsize=10)
     figure.legend(loc="outside lower right", ncols=2, frameon=False, fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     return figure

@@ -41,7 +41,7 @@ SETTLED = 100
 """Groups, each with permuted labels, that the mean under permuted labels is over at least: where
 there are fewer groups, their labels are permuted several times."""
 
-EQUAL = 1e-9
+TIE = 1e-9
 """Scores that differ by less are a tie: sums of the same numbers in another order."""
 
 
@@ -92,8 +92,11 @@ def held_out_pairs(
     Source: ROC area of each group as in Hanley and McNeil 1982, "The meaning and use of the area
     under a ROC curve", averaged over groups.
     """
-    if not estimators:
-        raise InputError("estimators is empty; expected at least one")
+    if not isinstance(estimators, Mapping) or not estimators:
+        raise InputError(
+            f"estimators is {estimators!r:.60}; expected names and estimators, such as "
+            "{'paper': 'paper'}"
+        )
     chosen = {name: as_estimator(estimator) for name, estimator in estimators.items()}
     own, left_out, too_small = _groups(record.conform(rollouts), tokenizer, keep, max_groups, seed)
     permutations = max(1, math.ceil(SETTLED / len(own)))
@@ -163,7 +166,7 @@ def _context(vocabulary: Vocabulary | None = None) -> Context:
 
 def _first_wins(scores_p2: np.ndarray) -> np.ndarray:
     ahead = scores_p2[:, 0] - scores_p2[:, 1]
-    return np.where(np.abs(ahead) < EQUAL, 0.5, (ahead > 0).astype(np.float64))
+    return np.where(np.abs(ahead) < TIE, 0.5, (ahead > 0).astype(np.float64))
 
 
 class _Side(NamedTuple):
@@ -276,6 +279,7 @@ def _groups(
 ) -> tuple[list[Group], dict[str, int], list[str]]:
     """The groups that can be looked at, how much is left out, and the labels of small groups."""
     codes_b, first_rows = grouping.group_codes(rollouts)
+    grouping.require_comparable(codes_b)
     ids, masks = grouping.ids_of(rollouts, tokenizer), grouping.masks_of(rollouts)
     correct_b = rollouts["correct"].to_numpy()
     counted = [x if m is None else x[m] for x, m in zip(ids, masks, strict=True)]
@@ -321,8 +325,10 @@ _REASONS = (
 
 
 def _nothing(n_groups: int, left_out: dict[str, int]) -> str:
-    why = [f"{n:,} {reason}" for reason, n in left_out.items() if n]
-    return (
-        f"none of {counted(n_groups, 'group')} has two distinct correct and two distinct incorrect "
-        f"rollouts, which held-out pairs need; there are {', '.join(why)}"
+    return "; ".join(
+        [
+            f"none of {counted(n_groups, 'group')} has two distinct correct and two distinct "
+            "incorrect rollouts, which held-out pairs need",
+            *repeats.in_words(left_out),
+        ]
     )

@@ -14,6 +14,7 @@ from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator
 from ktae.estimators.controls import label_permutations
 from ktae.estimators.transforms import ignored_by
+from ktae.files.text import counted
 from ktae.inference import LEVEL, n_discoveries
 from ktae.rollouts import groups as grouping
 from ktae.rollouts import record
@@ -248,13 +249,14 @@ class _Sums:
 def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Rollouts:
     """Drop what can have no credit, and what repeats another rollout."""
     codes_b, first_rows = grouping.group_codes(rollouts)
+    grouping.require_comparable(codes_b)
     ids = grouping.ids_of(rollouts, tokenizer)
     ignored = np.array(ignored_by(estimator), dtype=np.int64)
     masks = [
         np.ones(len(x), dtype=bool) if mask is None else mask
         for x, mask in zip(ids, grouping.masks_of(rollouts), strict=True)
     ]
-    counted = [x[mask] for x, mask in zip(ids, masks, strict=True)]
+    own_ids = [x[mask] for x, mask in zip(ids, masks, strict=True)]
     if len(ignored):
         masks = [mask & ~np.isin(x, ignored) for x, mask in zip(ids, masks, strict=True)]
     correct_b = rollouts["correct"].to_numpy()
@@ -263,7 +265,7 @@ def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Rollouts:
     for own in repeats.rows_of_groups(codes_b):
         known = own[known_b[own]]
         known_b[known] = False
-        known_b[repeats.distinct(known, counted, correct_b, left_out)] = True
+        known_b[repeats.distinct(known, own_ids, correct_b, left_out)] = True
     of_g = [
         np.bincount(codes_b[known_b & (correct_b == verdict)], minlength=len(first_rows))
         for verdict in (1, 0)
@@ -271,7 +273,7 @@ def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Rollouts:
     mixed_g = (of_g[0] > 0) & (of_g[1] > 0)
     if not mixed_g.any():
         raise InputError(
-            f"none of {len(first_rows)} groups has both correct and incorrect distinct "
+            f"none of {counted(len(first_rows), 'group')} has both correct and incorrect distinct "
             f"rollouts ({int((of_g[0] > 0).sum())} have correct ones, {int((of_g[1] > 0).sum())} "
             "incorrect ones), so nothing can be significant"
             + "".join(f"; {line}" for line in repeats.in_words(left_out))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,10 +25,15 @@ def first_share(rollouts: Any, share: float) -> np.ndarray:
         share: above 0, at most 1.
 
     Raises:
-        InputError: `share` is out of range.
+        InputError: `share` is out of range, or a rollout has no token ids.
     """
     if not 0 < share <= 1:
         raise InputError(f"the share is {share:g}; expected a number above 0, at most 1")
+    if missing := rollouts["token_ids"].null_count:
+        raise InputError(
+            f"{missing} of {len(rollouts)} rollouts have no token ids; expected a record whose "
+            "rollouts all have some"
+        )
     lengths_b = pc.list_value_length(rollouts["token_ids"]).to_numpy()
     counts_b: np.ndarray = np.ceil(lengths_b * share).astype(np.int64)
     return counts_b
@@ -74,13 +79,8 @@ class AskedAnswers(Sequence[str | None]):
         """The answer of one response."""
         if row not in self._found:
             answer = _stated(self._texts[int(row)].as_py(), self._fallback)
-            (self._found[row],) = without_blanks([answer])
+            self._found[row] = answer and re.sub(r"\s+", "", answer)
         return self._found[row]
-
-
-def without_blanks(answers: Iterable[str | None]) -> list[str | None]:
-    """Answers as they are compared with each other."""
-    return [answer if answer is None else re.sub(r"\s+", "", answer) for answer in answers]
 
 
 class Before(NamedTuple):

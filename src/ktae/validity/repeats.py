@@ -60,5 +60,9 @@ def repeated(codes_b: np.ndarray, counted: list[np.ndarray], correct_b: np.ndarr
 
 def in_words(left_out: dict[str, int]) -> list[str]:
     """What was left out, as one line for people, or none where nothing was."""
-    some = [f"{n:,} {reason}" for reason, n in left_out.items() if n]
+    some = [f"{n:,} {reason if n > 1 else _single(reason)}" for reason, n in left_out.items() if n]
     return [f"left out: {'; '.join(some)}"] if some else []
+
+
+def _single(reason: str) -> str:
+    return reason.replace("groups", "group", 1).replace("rollouts", "rollout", 1)

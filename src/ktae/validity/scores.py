@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ktae.files.text import counted
 from ktae.inference import Interval
 from ktae.validity import repeats
 
@@ -81,9 +82,12 @@ class HeldOut(NamedTuple):
 
     def counts(self) -> list[str]:
         """What was looked at, and what was left out, in words."""
-        looked_at = (
-            f"{self.groups:,} groups, {self.rollouts:,} distinct rollouts, {self.pairs:,} held-out "
-            "pairs"
+        looked_at = ", ".join(
+            [
+                counted(self.groups, "group"),
+                counted(self.rollouts, "distinct rollout"),
+                counted(self.pairs, "held-out pair"),
+            ]
         )
         return [looked_at, *repeats.in_words(self.left_out)]
 

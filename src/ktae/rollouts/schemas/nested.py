@@ -91,7 +91,7 @@ def require_fields(rows: Iterable[tuple[Any, str]], fields: Mapping[str, str]) -
     missing, first = dict(fields), None
     for row, where in rows:
         if isinstance(row, dict):
-            first = first or (where, list(row))
+            first = first or (where, row)
             missing = {name: x for name, x in missing.items() if at(row, x) is _MISSING}
         if not missing:
             return
@@ -100,8 +100,19 @@ def require_fields(rows: Iterable[tuple[Any, str]], fields: Mapping[str, str]) -
         raise InputError(_nothing_at(path, name, *first))
 
 
-def _nothing_at(path: str, name: str, where: str, names: Iterable[str]) -> str:
-    return f"{where}: nothing at {path!r} for {name}; its fields are {quoted(names)}"
+def _nothing_at(path: str, name: str, where: str, row: Row) -> str:
+    """The error of a path that leads to nothing, with the names that there are where it ends."""
+    whose, inside = "its fields", row
+    above = path.rpartition(".")[0]
+    while above:
+        found = at(row, above)
+        if isinstance(found, list) and found:
+            found = found[0]
+        if isinstance(found, dict):
+            whose, inside = f"the fields of {above!r}", found
+            break
+        above = above.rpartition(".")[0]
+    return f"{where}: nothing at {path!r} for {name}; {whose} are {quoted(inside)}"
 
 
 def by_fields(row: Row, fields: Mapping[str, str], where: str) -> Iterable[Row]:
@@ -307,10 +318,13 @@ def _is_nested(row: Row) -> bool:
 
 
 PLAIN = Schema(
-    "plain rollouts", lambda row: "group" in row and _is_plain(row), lambda row, *_: [row]
+    "plain rollouts",
+    lambda row: "group" in row and _is_plain(row),
+    lambda row, *_: [_typed(row) if _is_conversation(row.get("response")) else row],
 )
 NESTED = Schema("rollouts nested in rows", _is_nested, _nested)
 
 
 def _is_plain(row: Row) -> bool:
-    return isinstance(row.get("response"), str) or "token_ids" in row
+    response = row.get("response")
+    return isinstance(response, str) or _is_conversation(response) or "token_ids" in row

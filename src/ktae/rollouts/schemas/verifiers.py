@@ -42,10 +42,11 @@ def trace_rows(row: Row, where: str, source: Source) -> Iterator[tuple[Row, Row]
         label = _task_label(task)
         group = _at(row, "group", "id") or (f"{env}/{label}" if env else label)
         step = _at(row, "run", "work", "step")
+        answer = _at(task, "data", "answer")
         plain = {
             "group": f"{group} {name}" if name else group,  # also where it is alone in this row
             "step": step_of(source.path) if step is None else step,
-            "answer": _at(task, "data", "answer") or task.get("answer"),
+            "answer": task.get("answer") if answer is None else answer,
             "model": next((c["model"] for c in _list(trace.get("calls")) if c.get("model")), None),
             "source": env,
             "id": trace.get("id"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 from trl import GRPOConfig, GRPOTrainer
@@ -11,14 +12,14 @@ from trl import GRPOConfig, GRPOTrainer
 from ktae import bf16
 from ktae.arrays import on_host
 from ktae.batch import in_words, out_of_range
-from ktae.errors import InputError
+from ktae.errors import InputError, expected_one_of
 from ktae.estimators import AdvantageEstimator, Estimator
 from ktae.estimators.transforms import innermost, require_scale
 from ktae.files.text import counted
 
 
 def check_arguments(
-    estimator: Estimator | None, *args: Any, correctness: str | None = None, **kwargs: Any
+    estimator: Estimator | None, /, *args: Any, correctness: str | None = None, **kwargs: Any
 ) -> None:
     """Before the model is loaded: the settings of `GRPOTrainer`, and its data set.
 
@@ -28,6 +29,7 @@ def check_arguments(
         InputError: a setting contradicts token advantages, or the training set is of no use.
     """
     kwargs = {key: value for key, value in kwargs.items() if key != "resampling_rounds"}
+    _require_known(kwargs)
     arguments = inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments
     _check_data_set(arguments)
     config = arguments.get("args")
@@ -42,6 +44,21 @@ def check_arguments(
         _refuse_contradictions(config)
         _require_policy(config, estimator)
         _require_scale(config, estimator, arguments.get("reward_funcs"), correctness)
+
+
+def _require_known(names: Iterable[str]) -> None:
+    """Refuse an argument that neither `GRPOTrainer` nor `KTAETrainer` has."""
+    of_trl = inspect.signature(GRPOTrainer).parameters
+    for name in names:
+        if name not in of_trl:
+            known = (*_OWN, *of_trl)
+            hint = "did you mean 'credit'?" if name in _OF_CREDIT else expected_one_of(known, name)
+            raise InputError(f"KTAETrainer has no argument {name!r}; {hint}")
+
+
+_OWN = ("credit", "correctness", "threshold", "on_rollouts", "resampling_rounds")
+_OF_CREDIT = ("estimator", "advantage_estimator", "adv_estimator")
+"""What the credit is called elsewhere: on the command line, in verl."""
 
 
 def _require_scale(

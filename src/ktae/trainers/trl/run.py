@@ -27,6 +27,7 @@ from ktae.evaluation.shared_prefixes import shared_prefixes
 from ktae.files.atomic import atomic_folder
 from ktae.files.hub import check_local_or_hub
 from ktae.recipe import Recipe
+from ktae.rollouts import record
 from ktae.runs import RunFolder, write_json
 from ktae.trainers.curves import draw
 from ktae.trainers.metrics import PREFIX
@@ -273,7 +274,7 @@ def _as_record(batch: RolloutBatch, step: int, recipe: Recipe, tokenizer: Any) -
     group_size = recipe.rollout.group_size
     n = len(batch.token_ids)
     credit = zip(batch.credit.tolist(), batch.token_ids, strict=True)
-    return pa.table(
+    table = pa.table(
         {
             "group": [str((batch.first_row + i) // group_size) for i in range(n)],
             "step": pa.array([step] * n, pa.int32()),
@@ -288,6 +289,7 @@ def _as_record(batch: RolloutBatch, step: int, recipe: Recipe, tokenizer: Any) -
             "credit": [row[: len(ids)] for row, ids in credit],
         }
     )
+    return record.conform(table)  # all processes share its types, also where all values are null
 
 
 def _summarise(recipe: Recipe, folder: RunFolder, task: Task, model: Any, tokenizer: Any) -> None:
