@@ -10,6 +10,8 @@ from scipy import stats
 
 from ktae.inference import (
     P_VALUE_FLOOR,
+    RESAMPLES,
+    bootstrap_means,
     holm,
     least_p_value,
     mean_interval,
@@ -200,3 +202,13 @@ def test_interval_of_mostly_equal_values_is_students():
             0.95, len(differences) - 1, differences.mean(), stats.sem(differences)
         )
         np.testing.assert_allclose(mean_interval(differences)[1:], expected)
+
+
+def test_the_bootstrap_of_many_values_is_that_of_their_distinct_ones():
+    """Of 200,000 problems; all resamples of each at once would be 16 GB."""
+    rng = np.random.default_rng(0)
+    values = (rng.random(200_000) < 0.3).astype(np.float64)
+    means = bootstrap_means(values, rng)
+    assert means.shape == (RESAMPLES,)
+    assert means.mean() == pytest.approx(values.mean(), abs=5e-5)
+    assert means.std() == pytest.approx(values.std() / len(values) ** 0.5, rel=0.05)

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import shutil
@@ -164,3 +165,17 @@ def test_checkpoints_that_are_complete_the_newest_first(folder):
             (checkpoint / "trainer_state.json").write_text("{}")
     shutil.copytree(folder.checkpoints / "checkpoint-2", folder.checkpoints / "checkpoint-2-backup")
     assert [path.name for path in folder.all_checkpoints()] == ["checkpoint-10", "checkpoint-2"]
+
+
+def test_a_file_system_without_hard_links(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EPERM, "no hard links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    folder = RunFolder(tmp_path / "run")
+    folder.create("steps: 1")
+    assert folder.recipe.read_text() == "steps: 1"
+    with pytest.raises(InputError, match="holds a run already"):
+        folder.create("steps: 2")
+    assert folder.recipe.read_text() == "steps: 1"
+    assert not list(folder.path.glob(".recipe-*"))

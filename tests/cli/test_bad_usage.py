@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from ktae.cli import options
+
 
 @pytest.fixture
 def rows(command):
@@ -76,3 +78,40 @@ def test_a_plot_is_png_or_svg(command, rows, name):
         result = command(*words, "--plot", name)
         assert result.status == 2
         assert f"--plot {name}: expected a name that ends in .png or .svg" in result.err
+
+
+def test_a_plot_without_matplotlib_is_refused_before_any_work(command, rows, monkeypatch):
+    monkeypatch.setattr(options, "find_spec", lambda _: None)
+    for words in (["compare", rows, rows], ["validate", rows]):
+        result = command(*words, "--plot", "p.png", "-o", "o.json")
+        assert result.status == 2
+        assert "pip install matplotlib, or leave out --plot" in result.err
+
+
+def test_a_group_of_one_class_may_have_credit_by_its_scores(command, tmp_path):
+    lines = [
+        {"group": "g", "response": text, "reward": reward, "correct": True}
+        for text, reward in (("a", 0.2), ("b", 0.9), ("a c", 0.4), ("b c", 1.0))
+    ]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    shown = command("show", "r.jsonl", "-e", "{estimator: presence-z, graded_rewards: true}").out
+    assert "Not both correct and incorrect rollouts.\n" in shown
+    assert "all credit is 0" not in shown
+    assert "all credit is 0" in command("show", "r.jsonl").out
+
+
+def test_rewards_that_are_all_above_0_are_pointed_out(command, tmp_path):
+    for low, high, side in ((1, 5, "above"), (-2, 0, "not above")):
+        lines = [
+            {"group": "g", "response": f"a {reward}", "reward": reward} for reward in (low, high)
+        ]
+        (tmp_path / "r.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        assert f"all rewards are {side} 0 ({low} to {high})" in command("show", "r.jsonl").err
+        assert "all rewards" not in command("show", "r.jsonl", "--threshold", "-1.5").err
+
+
+def test_groups_of_one_are_named_by_every_check(command, tmp_path):
+    lines = [{"group": str(i), "response": f"a {i}", "reward": i % 2} for i in range(4)]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for name in ("score", "validate", "permutation-test"):
+        assert "every group has one rollout (4 groups)" in command(name, "r.jsonl").err

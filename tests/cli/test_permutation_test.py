@@ -77,7 +77,7 @@ def test_text_without_a_tokenizer_is_cut_at_words(run, tmp_path):
     ("arguments", "says"),
     [
         (["none.jsonl"], "none.jsonl"),
-        (["r.jsonl", "--threshold", "5"], "none of 1 groups has both correct and incorrect"),
+        (["r.jsonl", "--threshold", "5"], "of 1 group none has both correct and incorrect"),
         (["r.jsonl", "--set", "h9=1"], "estimator paper has no setting 'h9'"),
         (["r.jsonl", "--estimator", "best"], "no estimator 'best'"),
         (["r.jsonl", "-o", "no/where.json"], "folder no does not exist"),

@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ktae
+from ktae import InputError
 from ktae.estimators import preset
 from ktae.evaluation.outputs import Output, to_record
 from ktae.grading import Outcome, Verdict
 from ktae.report import Inline, inputs, packing, sampling, show, write_report
 from ktae.report.contents import contents
+from ktae.rollouts import readers
 
 
 def unpack(block):
@@ -284,3 +286,13 @@ def test_inline_is_sandboxed_and_escaped(dump_file):
     assert repr(inline) == f"<ktae report of {size:,} bytes; a notebook shows it>"
     assert 'sandbox="allow-scripts"' in html and 'height="400"' in html
     assert html.count("<") == 2  # the frame's own tag and its end
+
+
+@pytest.mark.parametrize(
+    "given", [{"threshold": 0.5}, {"correctness": "x"}, {"fields": {}}, {"pool_models": True}]
+)
+def test_a_record_in_memory_takes_nothing_that_is_for_files(given, dump_file, tmp_path):
+    rollouts = readers.read(dump_file)
+    write_report(rollouts, tmp_path / "r.html")
+    with pytest.raises(InputError, match=f"{next(iter(given))} says how files are read"):
+        write_report(rollouts, tmp_path / "r.html", **given)

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ktae import InputError
+from ktae.evaluation import outputs
 from ktae.evaluation.labels import label_of
 from ktae.rollouts import readers, record
 from ktae.rollouts.schemas.nested import parse_fields
@@ -326,8 +327,8 @@ def test_what_two_files_do_not_have_in_common_needs_no_word(tmp_path):
         (ROLLOUT | {"correct": 0.5}, "correct is 0.5; expected true, false"),
         (ROLLOUT | {"step": 1.5}, "step is 1.5; expected an integer"),
         (ROLLOUT | {"token_ids": "1 2"}, "token_ids is .*; expected a list"),
-        (ROLLOUT | {"token_ids": [1, -2]}, r"token_ids\[1\] is -2; expected 0 to"),
-        (ROLLOUT | {"token_ids": [1, True]}, r"token_ids\[1\] is true; expected 0 to"),
+        (ROLLOUT | {"token_ids": [1, -2]}, r"token_ids\[1\] is -2; expected an integer"),
+        (ROLLOUT | {"token_ids": [1, True]}, r"token_ids\[1\] is true; expected an integer"),
         (ROLLOUT | {"token_ids": [1], "mask": [1, 1]}, "mask has 2 entries for 1 token_ids"),
         (ROLLOUT | {"token_ids": [1], "mask": [2]}, r"mask\[0\] is 2; expected true or false"),
     ],
@@ -433,3 +434,48 @@ def test_accepted_answers_that_are_numbers_become_texts_and_other_lists_stay(tmp
     rows = [ROLLOUT | {"answer": answer} for answer in ([42, 43.0, "x"], [True], [[1], [2]])]
     found = [row["answer"] for row in read_rows(write_lines(tmp_path / "r.jsonl", *rows))]
     assert found == ['["42", "43", "x"]', "[true]", "[[1], [2]]"]
+
+
+def test_a_record_of_words_has_none_of_its_numbers_where_a_field_is_named(tmp_path):
+    rows = [
+        ROLLOUT | {"token_ids": [0, 1, 2], "correct": 1.0, "answer": "2", "extra": '{"note": "n"}'}
+    ]
+    table = pa.Table.from_pylist(rows, schema=record.SCHEMA)
+    record.write(
+        table.replace_schema_metadata({record.UNIT_KEY: record.WORDS}), tmp_path / "r.parquet"
+    )
+    expected = ROLLOUT | {"correct": 1.0, "answer": "2", "extra": '{"note": "n"}'}
+    assert read_rows(tmp_path / "r.parquet") == [expected]
+    assert read_rows(tmp_path / "r.parquet", fields={"answer": "answer"}) == [expected]
+    (output,) = outputs.read(tmp_path / "r.parquet")
+    assert output.tokens is None
+
+
+def test_one_path_is_as_good_as_a_list_and_rows_are_no_paths(tmp_path):
+    path = write_lines(tmp_path / "r.jsonl", ROLLOUT)
+    assert readers.read(path).equals(readers.read([path]))
+    assert readers.read(str(path)).equals(readers.read([path]))
+    with pytest.raises(InputError, match="a dict among the files to read; expected paths"):
+        readers.read([ROLLOUT])
+
+
+def test_a_path_that_leads_nowhere_is_met_with_the_names_where_it_ends(tmp_path):
+    path = write_lines(tmp_path / "r.jsonl", ROLLOUT | {"scoring": [{"final": 1, "form": 0}]})
+    with pytest.raises(InputError, match="the fields of 'scoring' are 'final', 'form'"):
+        readers.read([path], fields={"reward": "scoring.finl"})
+    with pytest.raises(InputError, match="its fields are 'group', 'response', 'reward', 'scoring'"):
+        readers.read([path], fields={"reward": "scor.final"})
+
+
+def test_what_is_offered_as_a_way_to_read_a_file_has_a_reward(tmp_path):
+    row = {"question": "q", "samples": [{"text": "4", "fine": "yes"}, {"text": "5", "fine": "no"}]}
+    path = write_lines(tmp_path / "r.jsonl", row)
+    named = "--field response=samples.text --field group=question --field reward=..."
+    with pytest.raises(InputError, match=f"name its fields: {re.escape(named)}"):
+        readers.read([path])
+
+
+def test_a_response_may_be_a_conversation(tmp_path):
+    turns = [{"role": "assistant", "content": "it is"}, {"role": "assistant", "content": "2"}]
+    rows = read_rows(write_lines(tmp_path / "r.jsonl", ROLLOUT | {"response": turns}))
+    assert rows[0]["response"] == "it is\n2"

@@ -157,3 +157,9 @@ def test_pad_names_the_bad_row():
         record.pad([[2**31], [1]])
     with pytest.raises(InputError, match=r"mask\[1\] has 1 entries for 2 token_ids"):
         record.pad([[1], [1, 2]], [None, [True]])
+
+
+@pytest.mark.parametrize("given", ["r.jsonl", [{"group": "g"}], {"group": ["g"]}])
+def test_what_is_no_table_is_no_record(given):
+    with pytest.raises(InputError, match=f"a {type(given).__name__}; expected a record"):
+        record.conform(given)

@@ -217,6 +217,17 @@ def test_verifiers_traces(tmp_path):
     assert [x["reward"] for x in rows] == [1, 1]
 
 
+def test_an_answer_of_0_in_verifiers_traces_is_an_answer(tmp_path):
+    nodes = [
+        node(None, "user", "2 - 2?", [1], [False]),
+        node(0, "assistant", "0", [3], [True], sampled=True),
+    ]
+    of_zero = trace(nodes, {"right": 1.0})
+    of_zero["task"]["data"]["answer"] = 0
+    rows, _ = read(write(tmp_path / "traces.jsonl", of_zero))
+    assert rows[0]["answer"] == "0"
+
+
 def test_single_traces_of_prime_rl(tmp_path):
     """As it wrote them before episodes: the task's fields are its own, rewards may be numbers."""
     nodes = [

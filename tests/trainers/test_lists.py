@@ -99,7 +99,7 @@ def test_a_group_may_be_without_any_score_whatever_was_asked_before(monkeypatch,
     ("options", "message"),
     [
         ({"correctnes": "x"}, "did you mean 'correctness'"),
-        ({"zzz": 1}, "there are credit, correctness"),
+        ({"zzz": 1}, "expected one of credit, correctness"),
         ({"credit": "papers"}, "no estimator 'papers'"),
         ({"credit": 7}, "credit is 7"),
         ("calibrated", "options of token credit are 'calibrated'; expected a mapping"),

@@ -290,3 +290,9 @@ def test_the_best_of_ten_equal_ones_is_rarely_called_better(rng):
         return told.take is not None and min(told.below_best.values()) < LEVEL
 
     assert np.mean([draw() for _ in range(200)]) < LEVEL
+
+
+@pytest.mark.parametrize("estimators", [["paper"], "paper", {}])
+def test_estimators_have_names(estimators, rng):
+    with pytest.raises(InputError, match="expected names and estimators, such as"):
+        held_out.held_out_pairs(make_rollouts(told_by_a_token(rng)), estimators)

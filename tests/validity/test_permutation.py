@@ -204,7 +204,7 @@ def test_as_dict_is_plain():
 @pytest.mark.parametrize(
     ("correct", "options", "says"),
     [
-        ([1, 1, 1, None], {}, "none of 2 groups has both .*2 have correct ones, 0 incorrect"),
+        ([1, 1, 1, None], {}, "of 2 groups none has both .*2 have correct ones, 0 incorrect"),
         ([1, 0, 1, 0], {"permutations": 0}, "permutations is 0; expected an integer from 1"),
         ([1, 0, 1, 0], {"permutations": True}, "permutations is True"),
     ],

@@ -63,6 +63,14 @@ def test_a_share_that_cannot_be(share):
         prefixes.first_share(make_rollouts(["a"]), share)
 
 
+def test_a_share_of_what_has_no_tokens():
+    rollouts = make_rollouts(["a", "b"]).set_column(
+        5, record.SCHEMA.field("token_ids"), pa.nulls(2, record.SCHEMA.field("token_ids").type)
+    )
+    with pytest.raises(InputError, match="2 of 2 rollouts have no token ids"):
+        prefixes.first_share(rollouts, 0.5)
+
+
 def test_own_answers():
     rollouts = make_rollouts([r"\boxed{4 2}", "nothing"])
     assert prefixes.stated_answers(rollouts) == ["4 2", None]

@@ -205,9 +205,10 @@ def _parquet(stream: Stream, name: str) -> Rows:
         is_own = record.VERSION_KEY in (file.schema_arrow.metadata or {})
         done = 0
         for batch in file.iter_batches(ROWS_PER_BATCH):
-            table = _own_table(batch, file, name, done) if is_own else batch
+            if is_own:  # what is read again is scored again
+                batch = _own_table(batch, file, name, done).drop_columns("credit")
             try:
-                rows = table.to_pylist()
+                rows = batch.to_pylist()
             except (ValueError, OverflowError) as error:  # text not UTF-8, a date after 9999
                 raise InputError(
                     f"{name}, rows {done + 1} to {done + len(batch)}: broken Parquet: "

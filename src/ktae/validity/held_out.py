@@ -327,7 +327,7 @@ _REASONS = (
 def _nothing(n_groups: int, left_out: dict[str, int]) -> str:
     return "; ".join(
         [
-            f"none of {counted(n_groups, 'group')} has two distinct correct and two distinct "
+            f"of {counted(n_groups, 'group')} none has two distinct correct and two distinct "
             "incorrect rollouts, which held-out pairs need",
             *repeats.in_words(left_out),
         ]

@@ -273,7 +273,7 @@ def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Rollouts:
     mixed_g = (of_g[0] > 0) & (of_g[1] > 0)
     if not mixed_g.any():
         raise InputError(
-            f"none of {counted(len(first_rows), 'group')} has both correct and incorrect distinct "
+            f"of {counted(len(first_rows), 'group')} none has both correct and incorrect distinct "
             f"rollouts ({int((of_g[0] > 0).sum())} have correct ones, {int((of_g[1] > 0).sum())} "
             "incorrect ones), so nothing can be significant"
             + "".join(f"; {line}" for line in repeats.in_words(left_out))

@@ -159,3 +159,11 @@ def test_bad_input_is_refused_before_anything_is_sampled(trainer_arguments, spoi
 def test_a_batch_that_is_not_whole_groups_is_refused_by_trl(trainer_arguments):
     with pytest.raises(ValueError, match="must be divisible by num_generations"):
         trainer_arguments(per_device_train_batch_size=6)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("estimator", "credit"), ("credits", "credit"), ("tresh", "threshold")]
+)
+def test_an_argument_that_there_is_not(trainer_arguments, name, near):
+    with pytest.raises(InputError, match=f"no argument '{name}'; did you mean '{near}'"):
+        KTAETrainer(**trainer_arguments(), **{name: "trigrams"})
