@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ktae import inference
 from ktae.inference import (
     P_VALUE_FLOOR,
     RESAMPLES,
@@ -212,3 +213,10 @@ def test_the_bootstrap_of_many_values_is_that_of_their_distinct_ones():
     assert means.shape == (RESAMPLES,)
     assert means.mean() == pytest.approx(values.mean(), abs=5e-5)
     assert means.std() == pytest.approx(values.std() / len(values) ** 0.5, rel=0.05)
+
+
+def test_the_bootstrap_goes_on_chunk_by_chunk(monkeypatch):
+    values = np.random.default_rng(1).random(30)
+    whole = bootstrap_means(values, np.random.default_rng(0))
+    monkeypatch.setattr(inference, "_CHUNK", 7 * 30)  # which does not divide the resamples
+    assert bootstrap_means(values, np.random.default_rng(0)) == pytest.approx(whole)

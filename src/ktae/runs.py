@@ -100,7 +100,7 @@ class RunFolder:
             raise InputError(self._taken) from None
 
     def _claim(self, recipe: str) -> None:
-        """Keep the recipe, whole or not at all; fails where another process was quicker."""
+        """Keep the recipe; fails where another process was quicker."""
         claim = self.path / f".recipe-{os.getpid()}"
         claim.write_text(recipe, encoding="utf-8")
         try:
@@ -108,10 +108,10 @@ class RunFolder:
         except FileExistsError:
             raise
         except OSError:  # a file system without hard links, such as a mounted bucket
-            with self.recipe.open("x", encoding="utf-8") as file:
-                file.write(recipe)
+            self.recipe.touch(exist_ok=False)
+            claim.replace(self.recipe)
         finally:
-            claim.unlink()
+            claim.unlink(missing_ok=True)
 
     def all_checkpoints(self) -> list[Path]:
         """Those that were written to their end, the newest first."""

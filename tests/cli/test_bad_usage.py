@@ -80,9 +80,10 @@ def test_a_plot_is_png_or_svg(command, rows, name):
         assert f"--plot {name}: expected a name that ends in .png or .svg" in result.err
 
 
-def test_a_plot_without_matplotlib_is_refused_before_any_work(command, rows, monkeypatch):
+def test_a_plot_without_matplotlib_is_refused_before_any_work(command, tmp_path, monkeypatch):
     monkeypatch.setattr(options, "find_spec", lambda _: None)
-    for words in (["compare", rows, rows], ["validate", rows]):
+    (tmp_path / "r.jsonl").write_text("broken")
+    for words in (["compare", "r.jsonl", "r.jsonl"], ["validate", "r.jsonl"]):
         result = command(*words, "--plot", "p.png", "-o", "o.json")
         assert result.status == 2
         assert "pip install matplotlib, or leave out --plot" in result.err
@@ -101,13 +102,13 @@ def test_a_group_of_one_class_may_have_credit_by_its_scores(command, tmp_path):
 
 
 def test_rewards_that_are_all_above_0_are_pointed_out(command, tmp_path):
-    for low, high, side in ((1, 5, "above"), (-2, 0, "not above")):
+    for low, high, side in ((1, 5, "every"), (-2, 0, "no")):
         lines = [
             {"group": "g", "response": f"a {reward}", "reward": reward} for reward in (low, high)
         ]
         (tmp_path / "r.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        assert f"all rewards are {side} 0 ({low} to {high})" in command("show", "r.jsonl").err
-        assert "all rewards" not in command("show", "r.jsonl", "--threshold", "-1.5").err
+        assert f"{side} reward is above 0 ({low} to {high})" in command("show", "r.jsonl").err
+        assert "reward is above 0" not in command("show", "r.jsonl", "--threshold", "-1.5").err
 
 
 def test_groups_of_one_are_named_by_every_check(command, tmp_path):

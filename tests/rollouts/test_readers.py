@@ -449,20 +449,37 @@ def test_a_record_of_words_has_none_of_its_numbers_where_a_field_is_named(tmp_pa
     assert read_rows(tmp_path / "r.parquet", fields={"answer": "answer"}) == [expected]
     (output,) = outputs.read(tmp_path / "r.parquet")
     assert output.tokens is None
+    added = pq.read_table(tmp_path / "r.parquet").append_column("acc", [[0.5]])
+    pq.write_table(added, tmp_path / "added.parquet")
+    (row,) = read_rows(tmp_path / "added.parquet", fields={"reward": "acc"})
+    assert (row["reward"], json.loads(row["extra"])) == (0.5, {"note": "n", "acc": 0.5})
 
 
 def test_one_path_is_as_good_as_a_list_and_rows_are_no_paths(tmp_path):
     path = write_lines(tmp_path / "r.jsonl", ROLLOUT)
     assert readers.read(path).equals(readers.read([path]))
     assert readers.read(str(path)).equals(readers.read([path]))
-    with pytest.raises(InputError, match="a dict among the files to read; expected paths"):
-        readers.read([ROLLOUT])
+    for given, kind in (([ROLLOUT], "dict"), (None, "NoneType"), (3, "int")):
+        with pytest.raises(InputError, match=f"a {kind} .* the files to read; expected paths"):
+            readers.read(given)
+
+
+def test_a_verdict_of_null_needs_no_reward_and_is_none(tmp_path):
+    path = write_lines(tmp_path / "r.jsonl", {"group": "g", "response": "a", "correct": None})
+    (row,) = read_rows(path)
+    assert "reward" not in row and "correct" not in row
+    tolerance = Tolerance()
+    write_lines(path, ROLLOUT | {"reward": 0.5, "correct": None})
+    readers.read(path, tolerance=tolerance)
+    assert (tolerance.by_reward, tolerance.fractional) == (0, 0)
 
 
 def test_a_path_that_leads_nowhere_is_met_with_the_names_where_it_ends(tmp_path):
     path = write_lines(tmp_path / "r.jsonl", ROLLOUT | {"scoring": [{"final": 1, "form": 0}]})
     with pytest.raises(InputError, match="the fields of 'scoring' are 'final', 'form'"):
         readers.read([path], fields={"reward": "scoring.finl"})
+    with pytest.raises(InputError, match="'scoring' is a list of 1"):
+        readers.read([path], fields={"reward": "scoring.2.final"})
     with pytest.raises(InputError, match="its fields are 'group', 'response', 'reward', 'scoring'"):
         readers.read([path], fields={"reward": "scor.final"})
 
@@ -479,3 +496,6 @@ def test_a_response_may_be_a_conversation(tmp_path):
     turns = [{"role": "assistant", "content": "it is"}, {"role": "assistant", "content": "2"}]
     rows = read_rows(write_lines(tmp_path / "r.jsonl", ROLLOUT | {"response": turns}))
     assert rows[0]["response"] == "it is\n2"
+    of_texts = write_lines(tmp_path / "t.jsonl", ROLLOUT | {"prompt": turns})
+    of_turns = write_lines(tmp_path / "c.jsonl", ROLLOUT | {"prompt": turns, "response": turns})
+    assert read_rows(of_texts)[0]["prompt"] == read_rows(of_turns)[0]["prompt"]

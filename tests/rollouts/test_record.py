@@ -161,5 +161,6 @@ def test_pad_names_the_bad_row():
 
 @pytest.mark.parametrize("given", ["r.jsonl", [{"group": "g"}], {"group": ["g"]}])
 def test_what_is_no_table_is_no_record(given):
+    assert record.conform(rows({}).combine_chunks().to_batches()[0]).num_rows == 1
     with pytest.raises(InputError, match=f"a {type(given).__name__}; expected a record"):
         record.conform(given)

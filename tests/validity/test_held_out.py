@@ -239,7 +239,7 @@ def test_with_ten_groups_ten_estimators_cannot_be_told_apart():
         )
         return advice(HeldOut(scores, (), groups, 96, 192, 1, {}, ())).lines
 
-    assert any("10 groups are too few to tell the estimators apart" in line for line in told(10))
+    assert any("10 groups: too few to tell the estimators apart" in line for line in told(10))
     assert not any("too few" in line or "Not shown" in line for line in told(11))
 
 
@@ -265,6 +265,18 @@ def test_nothing_is_taken_where_a_baseline_is_not_shown_to_be_worse():
     told = advice(HeldOut((scores[0],), (scores[1],), 20, 96, 192, 1, {}, ()))
     assert told.above_chance["a"] < LEVEL <= told.below_best["majority"]
     assert told.take is None
+    assert "frequent answer" in told.lines[0] and "may tell no more" in told.lines[1]
+
+
+def test_six_groups_are_too_few_for_a_baseline_and_say_so():
+    scores = [
+        Score(name, Interval(value, 0, 1), Interval(0.5, 0, 1), np.full(6, value))
+        for name, value in (("a", 1.0), ("shorter", 0.1), ("majority", 0.2))
+    ]
+    told = advice(HeldOut((scores[0],), tuple(scores[1:]), 6, 96, 192, 1, {}, ()))
+    assert told.above_chance["a"] < LEVEL and told.take is None
+    assert "6 groups: too few" in told.lines[0] and "at least 7" in told.lines[0]
+    assert not any("best of" in line or "no more than that" in line for line in told.lines)
 
 
 @pytest.mark.parametrize(("n", "share"), [(1, 1.0), (2, 0.842), (3, 0.708), (100, 0.036)])

@@ -162,10 +162,10 @@ def note_one_sided(dump: Dump) -> None:
     if not len(rewards_b) == dump.tolerance.by_reward > 1:
         return
     low, high = rewards_b.min(), rewards_b.max()
-    if low < high and not low <= 0 < high:
-        side, verdict = ("above", "correct") if low > 0 else ("not above", "incorrect")
+    if low < high and not low <= 0 < high and not dump.tolerance.fractional:
+        side, verdict = ("every", "correct") if low > 0 else ("no", "incorrect")
         note(
-            f"all rewards are {side} 0 ({low:g} to {high:g}), so all rollouts are {verdict}; "
+            f"{side} reward is above 0 ({low:g} to {high:g}), so all rollouts are {verdict}; "
             "--threshold says which rewards mean correct"
         )
 

@@ -137,6 +137,11 @@ def show(
 
 
 def _dump(rollouts: Any, tokenizer: Any, reading: dict[str, Any]) -> inputs.Dump:
+    if isinstance(rollouts, Sequence) and rollouts and isinstance(rollouts[0], Mapping):
+        raise InputError(
+            "rollouts are rows in memory; expected files, or the record that "
+            "pyarrow.Table.from_pylist makes of rows with group, response, reward and correct"
+        )
     if isinstance(rollouts, str | Path | Sequence):
         return inputs.load(rollouts, tokenizer, **reading)
     given = [name for name, value in reading.items() if value is not None]

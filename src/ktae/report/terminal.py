@@ -11,7 +11,7 @@ import numpy as np
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator, table_estimator
-from ktae.files.text import printable, visible
+from ktae.files.text import counted, printable, visible
 from ktae.report import scoring, summary
 from ktae.report.columns import Columns, Frame, frame_of
 from ktae.report.inputs import Dump, require_rollouts
@@ -125,7 +125,7 @@ def show_group(console: Console, shown: ScoredGroup) -> None:
         reward = columns.reward_b[row]
         head = f"\n{verdict}, rollout {row + 1}: reward "
         head += "none" if np.isnan(reward) else f"{reward:g}"
-        head += f", {columns.lengths_b[row]} {shown.unit}"
+        head += f", {counted(int(columns.lengths_b[row]), shown.unit.removesuffix('s'))}"
         console.print(Text(head, style="bold"))
         ids_t, credit_t = columns.ids_n[span].tolist(), shown.credit_n[span]
         if in_colour:

@@ -118,9 +118,9 @@ def _own_tables(file: pq.ParquetFile, name: str, opened: ExitStack) -> Iterator[
         raise EmptyFileError(f"{name} is empty: it holds no rollouts")
 
 
-def _own_table(batch: Any, file: pq.ParquetFile, name: str, done: int) -> Any:
+def _own_table(rows: Any, file: pq.ParquetFile, name: str, done: int) -> Any:
     """Rows of a record after the first `done`: of this version, and without numbers of words."""
-    table = pa.table(batch).replace_schema_metadata(file.schema_arrow.metadata)
+    table = pa.table(rows).replace_schema_metadata(file.schema_arrow.metadata)
     return record.without_words(record.parse_record(table, name, done))
 
 
@@ -205,8 +205,8 @@ def _parquet(stream: Stream, name: str) -> Rows:
         is_own = record.VERSION_KEY in (file.schema_arrow.metadata or {})
         done = 0
         for batch in file.iter_batches(ROWS_PER_BATCH):
-            if is_own:  # what is read again is scored again
-                batch = _own_table(batch, file, name, done).drop_columns("credit")
+            if is_own:
+                batch = _own_and_added(pa.table(batch), file, name, done)
             try:
                 rows = batch.to_pylist()
             except (ValueError, OverflowError) as error:  # text not UTF-8, a date after 9999
@@ -216,6 +216,16 @@ def _parquet(stream: Stream, name: str) -> Rows:
                 ) from None
             yield from ((row, f"{name}, row {done + n}") for n, row in enumerate(rows, start=1))
             done += len(batch)
+
+
+def _own_and_added(table: Any, file: pq.ParquetFile, name: str, done: int) -> Any:
+    """Rows of a record without credit, which is computed again, and with what others have added."""
+    known = {*record.SCHEMA.names, *itertools.chain.from_iterable(record.RENAMED.values())}
+    added = [column for column in table.column_names if column not in known]
+    found = _own_table(table.drop_columns(added), file, name, done).drop_columns("credit")
+    for column in added:
+        found = found.append_column(column, table[column])
+    return found
 
 
 def _torch(stream: Stream, name: str) -> Rows:

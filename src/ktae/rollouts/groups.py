@@ -45,7 +45,9 @@ def group_codes(rollouts: Any) -> tuple[np.ndarray, np.ndarray]:
 def require_comparable(codes_b: np.ndarray) -> None:
     """Raise an InputError where every group has one rollout, so that nothing can be compared."""
     sizes = np.bincount(codes_b)
-    if sizes.max(initial=0) < 2:
+    if not len(sizes):
+        raise InputError("the record is empty: there is nothing to compare")
+    if sizes.max() < 2:
         raise InputError(
             f"every group has one rollout ({counted(len(sizes), 'group')}): there is nothing to "
             "compare; rollouts of the same prompt need the same group"

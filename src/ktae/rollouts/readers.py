@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -132,13 +133,13 @@ def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:
     Raises:
         InputError: there is none, or one is no path.
     """
-    given = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    given = [inputs] if isinstance(inputs, str | os.PathLike) else inputs
+    if not isinstance(given, Iterable):
+        raise InputError(f"a {type(given).__name__} for the files to read; expected paths")
+    given = list(given)
     for one in given:
-        if not isinstance(one, str | Path):
-            raise InputError(
-                f"a {type(one).__name__} among the files to read; expected paths, or for rows in "
-                "memory the record pyarrow.Table.from_pylist(rows)"
-            )
+        if not isinstance(one, str | os.PathLike):
+            raise InputError(f"a {type(one).__name__} among the files to read; expected paths")
     if not given:
         raise InputError("no files to read")
     return [Path(one) for one in given]
@@ -383,11 +384,8 @@ def _record_rows(path: Path, options: Options, tolerance: Tolerance) -> Iterator
             tolerance.reject(error)
             continue
         n += 1
-        if (
-            options.threshold is None
-            and is_null(plain.get("correct"))
-            and row["reward"] is not None
-        ):
+        decided = row["correct"] is not None
+        if decided and options.threshold is None and is_null(plain.get("correct")):
             tolerance.by_reward += 1
             tolerance.fractional += 0 < row["reward"] < 1
         yield row

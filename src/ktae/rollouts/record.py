@@ -172,6 +172,8 @@ def conform(table: Any, where: str = "rollout record", before: int = 0) -> Any:
         InputError: a column is unknown, absent or of another type, or a row breaks what the schema
             promises; rows are counted from `before` + 1.
     """
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
     if not isinstance(table, pa.Table):
         raise InputError(
             f"{where}: a {type(table).__name__}; expected a record, the pyarrow.Table that "

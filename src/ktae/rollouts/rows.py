@@ -64,7 +64,7 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
     for name, needed in (
         ("response", "response" in fields or "token_ids" in fields),
         ("group", "group" in fields),
-        ("reward", "reward" in fields),
+        ("reward", "reward" in fields or "correct" in fields),
     ):
         if not needed:
             raise InputError(

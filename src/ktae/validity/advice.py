@@ -53,7 +53,7 @@ def advice(found: HeldOut) -> Advice:
     below = _corrected(others, [best.auc_g - score.auc_g for score in others], _pairs(found))
     rivals = [score for score in found.baselines if not _is_worse(score, best, below)]
     take = None if rivals else best.name
-    return Advice(take, above, below, _in_words(found, best, ranked, rivals, below))
+    return Advice(take, above, below, _in_words(found, best, rivals, below))
 
 
 def _is_worse(baseline: Score, best: Score, below: dict[str, float]) -> bool:
@@ -75,8 +75,7 @@ def _corrected(scores: list[Score], differences: list[np.ndarray], tests: int) -
 
 def _none_helps(found: HeldOut, best: Score) -> list[str]:
     n = len(found.estimators)
-    if least_p_value(found.groups) * n >= LEVEL:
-        needed = next(k for k in itertools.count(1) if least_p_value(k) * n < LEVEL)
+    if (needed := _needed(n)) > found.groups:
         return [
             f"{counted(found.groups, 'group')} with two correct and two incorrect rollouts: too "
             "few to tell anything.",
@@ -89,36 +88,50 @@ def _none_helps(found: HeldOut, best: Score) -> list[str]:
     ]
 
 
+def _needed(tests: int) -> int:
+    """The fewest groups of which one test can be significant, corrected for all."""
+    return next(k for k in itertools.count(1) if least_p_value(k) * tests < LEVEL)
+
+
 def _in_words(
-    found: HeldOut,
-    best: Score,
-    ranked: list[Score],
-    rivals: list[Score],
-    below: dict[str, float],
+    found: HeldOut, best: Score, rivals: list[Score], below: dict[str, float]
 ) -> list[str]:
     """For an estimator that is shown to be above chance. Baselines in `rivals` may be as good."""
-    share = f"the correct rollout of a held-out pair higher in {_interval(best)} of pairs"
-    if rivals:
-        outdone = any(score.auc.value >= best.auc.value for score in rivals)
-        lines = [
-            *(f"{_told(score, best, below)}." for score in rivals),
-            f"Credit {'tells' if outdone else 'may tell'} no more than that here: read nothing "
-            "into the colours of single tokens.",
-            f"The best of {len(ranked)}, {best.name}, scores {share}; chance is .50.",
-        ]
-    else:
-        lines = [
-            f"Take {best.name}, the best of {len(ranked)} tried here.",
-            f"It scores {share}; chance is .50.",
-        ]
+    ranked, others = found.ranked(), []
     if len(ranked) > 1:
-        lines.append("It was chosen as the best here: on new rollouts expect a little less.")
-    alike = [score.name for score in ranked if score is not best and below[score.name] >= LEVEL]
-    if least_p_value(found.groups) * _pairs(found) >= LEVEL:
-        lines.append(f"{found.groups} groups are too few to tell the estimators apart.")
-    elif alike:
-        lines.append(f"Not shown to be worse: {', '.join(alike)}.")
-    return [*lines, "Whether training gains by it is another question."]
+        others.append("It was chosen as the best here: on new rollouts expect a little less.")
+        alike = [x.name for x in ranked if x is not best and below[x.name] >= LEVEL]
+        if _needed(_pairs(found)) > found.groups:
+            few = f"{counted(found.groups, 'group')}: too few to tell the estimators apart."
+            others.append(few)
+        elif alike:
+            others.append(f"Not shown to be worse: {', '.join(alike)}.")
+    last = "Whether training gains by it is another question."
+    return [*_beside_baselines(found, best, rivals, below), *others, last]
+
+
+def _beside_baselines(
+    found: HeldOut, best: Score, rivals: list[Score], below: dict[str, float]
+) -> list[str]:
+    n, needed = len(found.estimators), _needed(_pairs(found))
+    of_n = f", the best of {n} tried here," if n > 1 else ""
+    share = f"the correct rollout of a held-out pair higher in {_interval(best)} of pairs"
+    scores = f"{best.name}{of_n} scores {share}; chance is .50."
+    if not rivals:
+        return [f"Take {best.name}{of_n.rstrip(',')}.", f"It scores {share}; chance is .50."]
+    outdone = any(score.auc.value >= best.auc.value for score in rivals)
+    if needed > found.groups and not outdone:
+        return [
+            f"{counted(found.groups, 'group')}: too few to tell whether credit knows more than the "
+            f"length or a vote does. For {counted(n, 'estimator')} at least {needed} are needed.",
+            scores,
+        ]
+    return [
+        *(f"{_told(score, best, below)}." for score in rivals),
+        f"Credit {'tells' if outdone else 'may tell'} no more than that here: read nothing into "
+        "the colours of single tokens.",
+        scores,
+    ]
 
 
 def _told(baseline: Score, best: Score, below: dict[str, float]) -> str:

@@ -162,8 +162,14 @@ def test_a_batch_that_is_not_whole_groups_is_refused_by_trl(trainer_arguments):
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("estimator", "credit"), ("credits", "credit"), ("tresh", "threshold")]
+    ("name", "hint"),
+    [
+        ("estimator", "did you mean 'credit'"),
+        ("credits", "did you mean 'credit'"),
+        ("tokenizer", "did you mean 'processing_class'"),
+        ("beta", r"it is a setting of args: GRPOConfig\(beta="),
+    ],
 )
-def test_an_argument_that_there_is_not(trainer_arguments, name, near):
-    with pytest.raises(InputError, match=f"no argument '{name}'; did you mean '{near}'"):
+def test_an_argument_that_there_is_not(trainer_arguments, name, hint):
+    with pytest.raises(InputError, match=f"no argument '{name}'; {hint}"):
         KTAETrainer(**trainer_arguments(), **{name: "trigrams"})

@@ -84,8 +84,9 @@ def _lighteval(row: Row, where: str, source: Source) -> Iterator[Row]:
     answers = [choices[i] for i in places if isinstance(i, int) and 0 <= i < len(choices)]
     names = str(doc.get("task_name") or "").split("|")
     name = names[1] if len(names) > 2 else names[0]
+    label = doc.get("id")
     plain: Row = {
-        "group": str(doc.get("id") or prompt_label(doc.get("query"))),
+        "group": prompt_label(doc.get("query")) if label in (None, "") else str(label),
         "prompt": doc.get("query"),
         "answer": answers[0] if len(answers) == 1 else answers or None,
         "metric": metrics,

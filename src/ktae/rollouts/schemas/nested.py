@@ -102,17 +102,18 @@ def require_fields(rows: Iterable[tuple[Any, str]], fields: Mapping[str, str]) -
 
 def _nothing_at(path: str, name: str, where: str, row: Row) -> str:
     """The error of a path that leads to nothing, with the names that there are where it ends."""
-    whose, inside = "its fields", row
+    start = f"{where}: nothing at {path!r} for {name};"
     above = path.rpartition(".")[0]
     while above:
-        found = at(row, above)
+        found, below = at(row, above), path[len(above) + 1 :]
         if isinstance(found, list) and found:
-            found = found[0]
+            if below.partition(".")[0].lstrip("-").isdigit():
+                return f"{start} {above!r} is a list of {len(found)}"
+            found = next((entry for entry in found if at(entry, below) is _MISSING), found[0])
         if isinstance(found, dict):
-            whose, inside = f"the fields of {above!r}", found
-            break
+            return f"{start} the fields of {above!r} are {quoted(found)}"
         above = above.rpartition(".")[0]
-    return f"{where}: nothing at {path!r} for {name}; {whose} are {quoted(inside)}"
+    return f"{start} its fields are {quoted(row)}"
 
 
 def by_fields(row: Row, fields: Mapping[str, str], where: str) -> Iterable[Row]:
@@ -320,9 +321,13 @@ def _is_nested(row: Row) -> bool:
 PLAIN = Schema(
     "plain rollouts",
     lambda row: "group" in row and _is_plain(row),
-    lambda row, *_: [_typed(row) if _is_conversation(row.get("response")) else row],
+    lambda row, *_: [_with_text(row) if _is_conversation(row.get("response")) else row],
 )
 NESTED = Schema("rollouts nested in rows", _is_nested, _nested)
+
+
+def _with_text(row: Row) -> Row:
+    return row | {"response": messages_text(row["response"])}
 
 
 def _is_plain(row: Row) -> bool:

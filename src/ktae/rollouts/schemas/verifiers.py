@@ -40,7 +40,9 @@ def trace_rows(row: Row, where: str, source: Source) -> Iterator[tuple[Row, Row]
         task = trace.get("task") if isinstance(trace.get("task"), dict) else row["task"]
         name, env = _at(trace, "agent", "name"), _environment(row)
         label = _task_label(task)
-        group = _at(row, "group", "id") or (f"{env}/{label}" if env else label)
+        group = _at(row, "group", "id")
+        if group in (None, ""):
+            group = f"{env}/{label}" if env else label
         step = _at(row, "run", "work", "step")
         answer = _at(task, "data", "answer")
         plain = {

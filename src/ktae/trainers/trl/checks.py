@@ -49,16 +49,26 @@ def check_arguments(
 def _require_known(names: Iterable[str]) -> None:
     """Refuse an argument that neither `GRPOTrainer` nor `KTAETrainer` has."""
     of_trl = inspect.signature(GRPOTrainer).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in of_trl.values()):
+        return  # another package has extended it
     for name in names:
-        if name not in of_trl:
-            known = (*_OWN, *of_trl)
-            hint = "did you mean 'credit'?" if name in _OF_CREDIT else expected_one_of(known, name)
-            raise InputError(f"KTAETrainer has no argument {name!r}; {hint}")
+        if name in of_trl:
+            continue
+        if name in _ELSEWHERE:
+            hint = f"did you mean {_ELSEWHERE[name]!r}?"
+        elif name in inspect.signature(GRPOConfig).parameters:
+            hint = f"it is a setting of args: GRPOConfig({name}=...)"
+        else:
+            hint = expected_one_of((*_OWN, *of_trl), name)
+        raise InputError(f"KTAETrainer has no argument {name!r}; {hint}")
 
 
 _OWN = ("credit", "correctness", "threshold", "on_rollouts", "resampling_rounds")
-_OF_CREDIT = ("estimator", "advantage_estimator", "adv_estimator")
-"""What the credit is called elsewhere: on the command line, in verl."""
+_ELSEWHERE = {
+    "estimator": "credit", "adv_estimator": "credit", "tokenizer": "processing_class",
+    "config": "args", "training_args": "args", "dataset": "train_dataset",
+}  # fmt: skip
+"""What arguments are called on our command line, in verl, and in older versions of TRL."""
 
 
 def _require_scale(
