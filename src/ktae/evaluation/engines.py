@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
@@ -153,7 +153,7 @@ class VLLMEngine:
         ]
 
 
-ENGINES: dict[str, Callable[[str], Engine]] = {
+ENGINES: dict[str, type[TransformersEngine] | type[VLLMEngine]] = {
     "transformers": TransformersEngine,
     "vllm": VLLMEngine,
 }
