@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -26,6 +27,7 @@ from ktae.errors import InputError
 from ktae_lab.align import stored
 from ktae_lab.align.summary import read
 from ktae_lab.study import matrix
+from ktae_lab.study.runner import KEEP_MEMORY
 from ktae_lab.tables.page import LAB
 
 AT_START = LAB.parent / "recipes/demo/grpo.yaml"
@@ -195,7 +197,7 @@ def main() -> None:
         chains = [[one] for one in along_a_real_run(arguments.folder)]
 
     def run(command: Sequence[str]) -> None:
-        subprocess.run(command, check=True)
+        subprocess.run(command, check=True, env=KEEP_MEMORY | os.environ)
 
     measure(arguments.folder, chains, jobs=arguments.jobs, run=run)
     measured = collect(arguments.folder, [one for chain in chains for one in chain])
