@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ktae.errors import InputError
+from ktae.files.atomic import make_folder
 from ktae_lab.align.products import Alignment, Blocks, Products
 from ktae_lab.csv_files import read_csv, write_csv
 
@@ -33,11 +34,12 @@ class Measured(NamedTuple):
 
 
 def write(folder: Path, measured: Mapping[str, Measured]) -> None:
-    """Write the tables of measurements, by name; seven digits of each number.
+    """Write the tables of measurements, by name, into a folder; seven digits of each number.
 
     Raises:
         InputError: a file cannot be written.
     """
+    make_folder(folder)
     write_csv(folder / MEASUREMENTS, [row for m in measured.items() for row in _about(*m)])
     write_csv(folder / REFERENCES, [row for m in measured.items() for row in _references(*m)])
     write_csv(folder / PRODUCTS, [row for m in measured.items() for row in _products(*m)])
