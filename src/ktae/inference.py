@@ -26,7 +26,7 @@ P_VALUE_FLOOR = 1e-12
 """`stratified_p_value` is exact to about this; it never returns less."""
 _EXACT_SPAN = 1 << 20
 _DRAWS = 200_000
-_CHUNK = 1 << 22
+_CHUNK = 1 << 21
 """Numbers of resamples or of sign patterns that are in memory at a time."""
 
 

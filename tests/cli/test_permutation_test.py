@@ -27,9 +27,7 @@ def line_of(text, start):
 def test_real_beside_permuted(run, dump):
     result = run("r.jsonl", "--permutations", 30)
     assert (result.status, result.err) == (0, "")
-    assert result.out.startswith(
-        "1 mixed groups, 4 rollouts, 10 tokens, 4 pairs, 30 permutations\n"
-    )
+    assert result.out.startswith("1 mixed group, 4 rollouts, 10 tokens, 4 pairs, 30 permutations\n")
     # Of ten tokens, six (1 and 2 in one class only, 3 once) have credit: the ten tokens' mean.
     assert line_of(result.out, "pairs with p = 1")[5:7] == ["50.0", "%"]
     assert "no pair can have p below .05: the smallest is 0.33." in result.out
