@@ -63,11 +63,10 @@ def write_report(
         InputError: nothing could be read, a record is given what is for files, or `out` cannot be
             written.
     """
-    reading = {
-        "threshold": threshold, "correctness": correctness, "fields": fields,
-        "pool_models": pool_models, "max_response": max_response,
-    }  # fmt: skip
-    dump = _dump(rollouts, tokenizer, reading)
+    dump = _dump(
+        rollouts, tokenizer, threshold=threshold, correctness=correctness, fields=fields,
+        pool_models=pool_models, max_response=max_response,
+    )  # fmt: skip
     bounds = {"max_tokens": max_tokens, "max_groups": max_groups}
     page, shown = _page(dump, estimator, bounds, regrade, title)
     with atomic_write(out) as temporary:
@@ -127,16 +126,15 @@ def show(
         regrade: as in `write_report`.
         height: of the frame, in pixels.
     """
-    reading = {
-        "threshold": threshold, "correctness": correctness, "fields": fields,
-        "pool_models": pool_models, "max_response": max_response,
-    }  # fmt: skip
-    dump = _dump(rollouts, tokenizer, reading)
+    dump = _dump(
+        rollouts, tokenizer, threshold=threshold, correctness=correctness, fields=fields,
+        pool_models=pool_models, max_response=max_response,
+    )  # fmt: skip
     bounds = {"max_tokens": max_tokens, "max_groups": max_groups}
     return Inline(_page(dump, estimator, bounds, regrade, None)[0], height)
 
 
-def _dump(rollouts: Any, tokenizer: Any, reading: dict[str, Any]) -> inputs.Dump:
+def _dump(rollouts: Any, tokenizer: Any, **reading: Any) -> inputs.Dump:
     if isinstance(rollouts, Sequence) and rollouts and isinstance(rollouts[0], Mapping):
         raise InputError(
             "rollouts are rows in memory; expected files, or the record that "

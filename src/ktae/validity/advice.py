@@ -102,8 +102,8 @@ def _in_words(
         others.append("It was chosen as the best here: on new rollouts expect a little less.")
         alike = [x.name for x in ranked if x is not best and below[x.name] >= LEVEL]
         if _needed(_pairs(found)) > found.groups:
-            few = f"{counted(found.groups, 'group')}: too few to tell the estimators apart."
-            others.append(few)
+            n = counted(found.groups, "group")
+            others.append(f"{n}: too few to tell the estimators apart.")
         elif alike:
             others.append(f"Not shown to be worse: {', '.join(alike)}.")
     last = "Whether training gains by it is another question."
@@ -113,24 +113,28 @@ def _in_words(
 def _beside_baselines(
     found: HeldOut, best: Score, rivals: list[Score], below: dict[str, float]
 ) -> list[str]:
-    n, needed = len(found.estimators), _needed(_pairs(found))
-    of_n = f", the best of {n} tried here," if n > 1 else ""
-    share = f"the correct rollout of a held-out pair higher in {_interval(best)} of pairs"
-    scores = f"{best.name}{of_n} scores {share}; chance is .50."
+    """Whether it knows more than they do; that comes first."""
+    n = len(found.estimators)
+    named = f"{best.name}, the best of {n} tried here" if n > 1 else best.name
+    scores = (
+        f"scores the correct rollout of a held-out pair higher in {_interval(best)} of pairs; "
+        "chance is .50."
+    )
     if not rivals:
-        return [f"Take {best.name}{of_n.rstrip(',')}.", f"It scores {share}; chance is .50."]
+        return [f"Take {named}.", f"It {scores}"]
+    last = f"{named}{',' if n > 1 else ''} {scores}"
     outdone = any(score.auc.value >= best.auc.value for score in rivals)
-    if needed > found.groups and not outdone:
+    if (needed := _needed(_pairs(found))) > found.groups and not outdone:
         return [
             f"{counted(found.groups, 'group')}: too few to tell whether credit knows more than the "
             f"length or a vote does. For {counted(n, 'estimator')} at least {needed} are needed.",
-            scores,
+            last,
         ]
     return [
         *(f"{_told(score, best, below)}." for score in rivals),
         f"Credit {'tells' if outdone else 'may tell'} no more than that here: read nothing into "
         "the colours of single tokens.",
-        scores,
+        last,
     ]
 
 
