@@ -10,14 +10,16 @@ CSV ?=
 ARGS ?=
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 export UV_COMPILE_BYTECODE ?= 1
+# Some CPUs advertise AMX and kill the process that uses it: oneDNN is to keep to AVX-512.
+export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 # Where it is set, as in many images, each of a hundred test processes would compile our sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 # The demo's model is tiny: two threads would only wait for each other.
-train test test-fast test-trainers notebooks: export OMP_NUM_THREADS ?= 1
+train test test-all test-trainers notebooks: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-fast test-trainers smollm2 lint format bench bench-compare docs notebooks clean
+.PHONY: help train test test-all test-trainers smollm2 lint format bench bench-compare docs notebooks clean
 .PHONY: wheel-check extras-check test-core test-vllm readme-check fuzz audit
 
 help: ## List the targets
@@ -47,11 +49,13 @@ PACKAGES = -c constraints.txt -e ".[$(INSTALL)]" -e lab
 train: .venv/installed ## Train the embedded demo with GRPO+KTAE through TRL (RECIPE=..., ARGS=...)
 	$(BIN)/ktae train $(RECIPE) $(ARGS)
 
-test: .venv/installed ## Run all tests
-	$(BIN)/python -m pytest $(ARGS)
+# Each process takes a file at a time: what a module prepares is prepared once.
+TESTS := $(BIN)/python -m pytest -q -n logical --dist loadfile --no-loadscope-reorder
+test: .venv/installed ## Run the tests on all cores, in five minutes on two
+	$(TESTS) -m "not nightly" tests $(ARGS)
 
-test-fast: .venv/installed ## Run all tests but the slow ones, on two cores
-	$(BIN)/python -m pytest -n 2 -q -m "not slow and not engine and not browser" $(ARGS)
+test-all: .venv/installed ## Run all tests, those of engines, fuzzing and the laboratory as well
+	$(TESTS) $(ARGS)
 
 test-trainers: .venv-trainers/installed ## Test the adapters with the packages of tinker, verifiers and Trinity-RFT
 	.venv-trainers/bin/python -m pytest -rs tests/trainers/test_*.py $(ARGS)

@@ -17,55 +17,35 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Some CPUs advertise AMX and kill the process that uses it: oneDNN is to keep to AVX-512.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 
 # Python looks for garbage at every 700 new objects, of which a million are imported here.
 gc.set_threshold(50_000, 20, 50)
 
 
-def _prepare_bf16() -> str:
-    """Before anything imports torch; what the header of the run says of it."""
-    from ktae import bf16
-
-    return f"bf16 on the CPU: {bf16.prepare().reason}"
-
-
-BF16 = _prepare_bf16()
-
-
-def pytest_report_header() -> str:
-    return BF16
-
-
-MARKED = {
-    "tests/engines": "engine",
-    "tests/trainers/trl": "engine",
-    "tests/backends/test_triton.py": "slow",
-    "tests/cli/test_endings.py": "slow",
-    "tests/demo/test_sums.py": "slow",
-    "tests/evaluation/test_generation.py": "slow",
-    "tests/grading/test_pool.py": "slow",
-    "tests/test_bf16.py": "slow",
-    "tests/test_growth.py": "slow",
-    "tests/test_properties.py": "slow",
-    "tests/report/test_watch.py": "slow",
-    "tests/trainers/verl/test_verl_plugin.py": "slow",
-    "tests/trainers/verl/test_verl_run.py": "slow",
-    "tests/fuzz": "slow",
-    "tests/notebooks": "slow",
-    "lab/tests/align": "slow",
-    "lab/tests/languages": "slow",
-    "lab/tests/study/test_adopt.py": "slow",
-}
-"""Folders and files whose tests are all of one kind; others are marked where they stand."""
+NIGHTLY = (
+    "tests/backends/test_triton.py",
+    "tests/engines",
+    "tests/fuzz",
+    "tests/notebooks",
+    "tests/test_bf16.py",
+    "tests/test_growth.py",
+    "tests/test_scale.py",
+    "lab/tests/align",
+    "lab/tests/languages",
+    "lab/tests/study/test_adopt.py",
+    "lab/tests/test_smoke.py",
+)
+"""Folders and files that `make test` leaves out; other tests are marked where they stand."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark them, so that `make test-fast` can leave them out; order them for several processes."""
+    """Mark the nightly ones and those of the browser; order them for several processes."""
     for item in items:
-        for place, mark in MARKED.items():
-            if item.nodeid.startswith(place):
-                item.add_marker(mark)
+        if item.nodeid.startswith(NIGHTLY):
+            item.add_marker("nightly")
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
     if hasattr(config, "workerinput"):

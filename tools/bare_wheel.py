@@ -12,7 +12,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-DIRECT = {"numpy", "numba", "pydantic", "pyyaml", "typer", "rich", "pyarrow", "scipy"}
+DIRECT = {
+    "numpy",
+    "numba",
+    "pydantic",
+    "pyyaml",
+    "typer",
+    "rich",
+    "pyarrow",
+    "scipy",
+    "typing-extensions",
+}
 """What `pip install ktae` asks for."""
 THEIRS = {
     *("llvmlite", "annotated-types", "pydantic-core", "typing-extensions", "typing-inspection"),
