@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import numpy as np
+from estimator import Rollouts, append_rows, machine, random_batch
 
-from ktae.bench import Rollouts, append_rows, machine, random_batch
 from ktae.credit import token_credit
 
 PAPER_GPUS, PAPER_PROMPTS, GROUP_SIZE, WIDTH = 8, 1024, 16, 3072

@@ -27,7 +27,7 @@ CHILD = """
 import sys, time
 import numba
 from ktae import preset, token_credit
-from ktae.bench import random_batch
+from estimator import random_batch
 groups, group_size, threads = map(int, sys.argv[1:4])
 batch = random_batch(groups=groups, group_size=group_size, dtype=sys.argv[4])
 numba.config.NUMBA_NUM_THREADS = threads
@@ -70,8 +70,9 @@ def child(commit: str, folder: Path, arguments: argparse.Namespace) -> Iterator[
         sources = folder / "tree"
         git("worktree", "add", "--quiet", "--detach", str(sources), commit)
     environment = os.environ | {
-        "PYTHONPATH": str(sources / "src"), "NUMBA_CACHE_DIR": str(folder / "kernels")
-    }  # fmt: skip
+        "PYTHONPATH": f"{sources / 'src'}:{ROOT / 'benchmarks'}",
+        "NUMBA_CACHE_DIR": str(folder / "kernels"),
+    }
     numbers = (arguments.groups, arguments.group_size, arguments.threads)
     settings = [*map(str, numbers), arguments.dtype]
     process = subprocess.Popen(

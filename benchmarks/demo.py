@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ktae.bench import append_rows, machine
+from estimator import append_rows, machine
 
 HERE = Path(__file__).parent
 

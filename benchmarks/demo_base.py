@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from estimator import append_rows, machine
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ktae.bench import append_rows, machine
 from ktae.demo import Language, language_named, language_names
 from ktae.demo.evaluate import evaluate
 from ktae.demo.model import one_thread

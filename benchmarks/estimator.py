@@ -1,13 +1,271 @@
 """How long the estimator takes on the paper's batch, beside verl's advantages and a memory copy.
 
-    python benchmarks/estimator.py --output benchmarks/results/estimator.csv
+    python benchmarks/estimator.py [CONTENDER ...] [--groups 1024] [--csv results/estimator.csv]
 
-The same as `ktae bench`.
+Contenders are `cpu` (the paper's estimator on arrays), `torch` (on tensors on a GPU), the name of
+any other estimator, `copy` (inputs and output, copied), and verl's `verl grpo` and
+`verl grpo_vectorized`. They take turns in every round, so that all see the same machine.
 """
 
-from ktae.cli import app
+from __future__ import annotations
+
+import argparse
+import csv
+import datetime
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from ktae import preset, token_credit
+from ktae._version import __version__
+
+DEFAULT = ("cpu", "torch", "copy", "verl grpo", "verl grpo_vectorized")
+
+
+class Rollouts(NamedTuple):
+    """Random rollouts of a training step, right-padded."""
+
+    token_ids: np.ndarray
+    mask: np.ndarray
+    correct: np.ndarray
+    groups: np.ndarray
+
+
+class Timing(NamedTuple):
+    """One row of the comparison."""
+
+    name: str
+    seconds: list[float]
+    """One for each repeat; empty: not measured, and `note` says why."""
+    note: str
+    device: str
+    threads: int
+
+    @property
+    def quantiles(self) -> tuple[float, float, float]:
+        """20 %, median and 80 %, in seconds."""
+        low, median, high = np.percentile(self.seconds, (20, 50, 80))
+        return float(low), float(median), float(high)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("contenders", nargs="*", default=DEFAULT)
+    parser.add_argument("--groups", type=int, nargs="*", default=[1024])
+    parser.add_argument("--vocabulary", type=int, default=151_643)
+    parser.add_argument("--dtype", choices=("int32", "int64"), default="int32")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--csv", type=Path)
+    arguments = parser.parse_args()
+    for groups in arguments.groups:
+        batch = random_batch(
+            groups=groups, vocabulary=arguments.vocabulary, dtype=np.dtype(arguments.dtype)
+        )
+        timings = compare(batch, list(arguments.contenders), repeats=arguments.repeats)
+        print(f"{len(batch.groups):,} rollouts, {batch.mask.sum():,} tokens, {arguments.dtype}")
+        for timing in timings:
+            if not timing.seconds:
+                print(f"{timing.name}: not measured, {timing.note}")
+                continue
+            low, median, high = (1000 * x for x in timing.quantiles)
+            print(f"{timing.name}: {median:.1f} ms ({low:.1f} to {high:.1f})  {timing.note}")
+        if arguments.csv:
+            write_csv(arguments.csv, batch, timings, vocabulary=arguments.vocabulary)
+
+
+def random_batch(
+    *,
+    groups: int = 1024,
+    group_size: int = 16,
+    width: int = 3072,
+    mean_length: float = 700.0,
+    vocabulary: int = 151_643,
+    mixed: float = 1.0,
+    dtype: Any = np.int32,
+    seed: int = 0,
+) -> Rollouts:
+    """The paper's step by default: 1024 prompts x 16 rollouts of at most 3072 tokens.
+
+    Lengths are gamma distributed (shape 4), token ids Zipf distributed over the vocabulary. The
+    share of correct rollouts is uniform over groups, but every group has one of each kind: where
+    there is nothing to compare, ktae would save itself most of the work. Only the share `mixed` of
+    the groups, spread evenly, is so; in the others all rollouts are alike.
+    """
+    rng = np.random.default_rng(seed)
+    n_rows = groups * group_size
+    lengths = np.clip(rng.gamma(4, mean_length / 4, n_rows), 1, width).astype(np.int64)
+    mask = np.arange(width) < lengths[:, None]
+    share = 1 / np.arange(1, vocabulary + 1)
+    ids = np.zeros((n_rows, width), dtype=dtype)
+    draws = rng.random(int(mask.sum()))
+    ids[mask] = np.searchsorted(np.cumsum(share / share.sum()), draws)
+    np.clip(ids, 0, vocabulary - 1, out=ids)
+    correct = rng.random((groups, group_size)) < rng.random((groups, 1))
+    pure = correct.all(axis=1) | ~correct.any(axis=1)
+    correct[pure, 0] ^= True
+    alike = np.diff(np.floor(np.arange(groups + 1) * (1 - mixed) + 1e-9)) > 0
+    correct[alike] = correct[alike, :1]
+    return Rollouts(ids, mask, correct.ravel(), np.repeat(np.arange(groups), group_size))
+
+
+def compare(batch: Rollouts, names: list[str], *, repeats: int) -> list[Timing]:
+    """Time each contender on the batch, in turn in every round; the first round is not counted."""
+    prepared = [(name, *contender(name, batch)) for name in names]
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(repeats + 1):
+        for name, call, _ in prepared:
+            if call is None:
+                continue
+            started = time.perf_counter()
+            result = call()
+            elapsed = time.perf_counter() - started
+            del result
+            if number > 0:  # the first warms caches up and compiles
+                seconds[name].append(elapsed)
+    return [
+        Timing(name, seconds[name], note, "cuda" if name == "torch" else "cpu", threads(name))
+        for name, _, note in prepared
+    ]
+
+
+def contender(name: str, batch: Rollouts) -> tuple[Callable[[], Any] | None, str]:
+    """Something to time, or None and why not."""
+    if name == "copy":
+        return copy(batch), "np.copyto of ids, mask and output into memory touched before"
+    if name.startswith("verl "):
+        return verl(name.removeprefix("verl "), batch)
+    if name != "torch":
+        estimator = preset("paper" if name == "cpu" else name)
+        policy: Any = {need: np.zeros(batch.mask.shape) for need in estimator.needs_policy}
+        return lambda: token_credit(*batch, estimator, **policy), str(estimator)
+    if gpu() == "none":
+        return None, "there is no CUDA device"
+    import torch
+
+    tensors = [torch.from_numpy(array).to("cuda") for array in batch]
+
+    def call() -> Any:
+        credit = token_credit(*tensors)
+        torch.cuda.synchronize()
+        return credit
+
+    return call, "the torch backend"
+
+
+def copy(batch: Rollouts) -> Callable[[], None]:
+    sources = (batch.token_ids, batch.mask, np.zeros(batch.token_ids.shape, dtype=np.float32))
+    for source in sources:  # a page that was never written to is not there yet
+        source.ravel()[:: 4096 // source.itemsize] = source.ravel()[:: 4096 // source.itemsize]
+    targets = [source.copy() for source in sources]
+
+    def call() -> None:
+        for source, target in zip(sources, targets, strict=True):
+            np.copyto(target, source)
+
+    return call
+
+
+def verl(name: str, batch: Rollouts) -> tuple[Callable[[], Any] | None, str]:
+    """verl's own rollout advantages, which KTAE's credit is added to."""
+    if importlib.util.find_spec("verl") is None:
+        return None, "verl is not installed"
+    import torch
+    from verl.trainer.ppo.core_algos import get_adv_estimator_fn
+
+    function = get_adv_estimator_fn(name)
+    mask = torch.from_numpy(batch.mask).float()
+    rewards = torch.zeros_like(mask)
+    rewards[:, 0] = torch.from_numpy(batch.correct).float()
+    index = batch.groups.astype(str).astype(object)
+    return lambda: function(token_level_rewards=rewards, response_mask=mask, index=index), (
+        "verl's rollout advantages alone"
+    )
+
+
+def threads(name: str) -> int:
+    if name == "copy":
+        return 1
+    if name.startswith("verl") and importlib.util.find_spec("torch") is not None:
+        import torch
+
+        return int(torch.get_num_threads())
+    return int(numba.config.NUMBA_NUM_THREADS)
+
+
+def write_csv(
+    path: Path, batch: Rollouts, timings: list[Timing], *, vocabulary: int, **more: Any
+) -> None:
+    """Append one row a contender; `more` is what else tells this batch from others, as columns."""
+    setting = more | {
+        "rollouts": batch.token_ids.shape[0],
+        "width": batch.token_ids.shape[1],
+        "tokens": int(batch.mask.sum()),
+        "vocabulary": vocabulary,
+        "dtype": str(batch.token_ids.dtype),
+    }
+    rows = []
+    for timing in timings:
+        measured = dict.fromkeys(("p20_s", "median_s", "p80_s"), "not measured")
+        if timing.seconds:
+            measured = dict(zip(measured, (f"{x:.5f}" for x in timing.quantiles), strict=True))
+        place = {"device": timing.device, "threads": timing.threads}
+        repeats = {"repeats": len(timing.seconds), "note": timing.note}
+        rows.append({"name": timing.name} | setting | place | measured | repeats | machine())
+    append_rows(path, rows)
+
+
+def append_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Append dicts of equal keys to a CSV file, which gets a header if it is new."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = not path.exists()
+    if not new:
+        with path.open(newline="", encoding="utf-8") as file:
+            header = next(csv.reader(file), [])
+        if header != list(rows[0]):
+            raise SystemExit(f"{path} has other columns: {', '.join(header)}; give another file")
+    with path.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerows(rows)
+
+
+def machine() -> dict[str, str]:
+    """Where and with what: processor, cores, GPU, versions, date."""
+    versions = {"python": platform.python_version(), "ktae": __version__}
+    for name in ("numpy", "numba", "torch", "verl"):
+        if importlib.util.find_spec(name) is not None:
+            versions[name] = importlib.metadata.version(name)
+    models = [
+        line.split(":", 1)[1].strip()
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        if line.startswith("model name")
+    ]
+    return {
+        "cpu": models[0] if models else platform.machine(),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "gpu": gpu(),
+        "versions": " ".join(f"{name}={version}" for name, version in versions.items()),
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def gpu() -> str:
+    """The GPU that torch sees, or `none`."""
+    if importlib.util.find_spec("torch") is None:
+        return "none"
+    import torch
+
+    return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else "none"
+
 
 if __name__ == "__main__":
-    import sys
-
-    app(["bench", *sys.argv[1:]])
+    main()

@@ -19,14 +19,15 @@ import tempfile
 import time
 from pathlib import Path
 
+from estimator import append_rows, machine, random_batch
+
 import ktae
-from ktae.bench import append_rows, machine, random_batch
 
 HERE = Path(__file__).parent
 
 CALL = """
 import sys, numpy as np, ktae
-from ktae.bench import random_batch
+from estimator import random_batch
 ktae.token_credit(*random_batch(groups=int(sys.argv[1])), sys.argv[2], backend=sys.argv[3])
 """
 
@@ -90,7 +91,7 @@ def write_dump(path: Path) -> Path:
 
 def timed(command: list[str], source: Path, cache: Path) -> tuple[float, float]:
     """Wall and processor's seconds."""
-    environment = os.environ | {"PYTHONPATH": str(source), "NUMBA_CACHE_DIR": str(cache)}
+    environment = os.environ | {"PYTHONPATH": f"{source}:{HERE}", "NUMBA_CACHE_DIR": str(cache)}
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(
         [sys.executable, *command], env=environment, check=True, capture_output=True, text=True

@@ -16,7 +16,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from ktae.bench import append_rows, machine
+from estimator import append_rows, machine
+
 from ktae.evaluation.outputs import Output, read
 from ktae.files.atomic import atomic_write
 from ktae.grading import GradingPool, Outcome, Task, Verdict

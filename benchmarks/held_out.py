@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from estimator import append_rows, machine
 
-from ktae.bench import append_rows, machine
 from ktae.estimators import PRESETS, preset
 from ktae.files.atomic import atomic_write
 from ktae.inference import t_interval

@@ -20,9 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from estimator import append_rows, machine
 from playwright.sync_api import sync_playwright
-
-from ktae.bench import append_rows, machine
 
 HERE = Path(__file__).parent
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]

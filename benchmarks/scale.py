@@ -16,8 +16,7 @@ import time
 from pathlib import Path
 
 import random_dump
-
-from ktae.bench import append_rows, machine
+from estimator import append_rows, machine
 
 HERE = Path(__file__).parent
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
-
-from ktae.bench import compare, random_batch, write_csv
+from estimator import compare, random_batch, write_csv
 
 HERE = Path(__file__).parent
 CONTENDERS = (

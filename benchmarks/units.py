@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numba
 import numpy as np
+from estimator import Rollouts, append_rows, machine, random_batch
 
 from ktae import Estimator, preset, token_credit
 from ktae.batch import Vocabulary
-from ktae.bench import Rollouts, append_rows, machine, random_batch
 from ktae.estimators import KTAE, UNITS, OverUnits
 from ktae.rollouts.tokens import load_tokenizer, vocabulary
 

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 import verl.trainer.ppo.ray_trainer as ray_trainer
+from estimator import append_rows, machine, random_batch
 from omegaconf import OmegaConf
 from verl import DataProto
 
 import ktae.trainers.verl  # noqa: F401  # the plug-in
-from ktae.bench import append_rows, machine, random_batch
 
 GIB = 2**30
 Shard = dict[str, Any]

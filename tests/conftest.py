@@ -30,7 +30,6 @@ NIGHTLY = (
     "tests/engines",
     "tests/fuzz",
     "tests/notebooks",
-    "tests/test_bf16.py",
     "tests/test_growth.py",
     "tests/test_scale.py",
     "lab/tests/align",

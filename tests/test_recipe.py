@@ -12,12 +12,7 @@ from ktae.estimators import (
     ConflictTokens,
     Decayed,
     Ignoring,
-    OverUnits,
-    PresenceZ,
     RandomPlaces,
-    RolloutMean,
-    Scaled,
-    ShuffledValues,
     Tempo,
     preset,
 )
@@ -83,80 +78,17 @@ def test_changes_are_found_in_the_keys_of_either_recipe(write):
     ]
 
 
-BEFORE = {
-    "paper": preset("paper"),
-    "released": preset("released"),
-    "calibrated": preset("calibrated"),
-    "no-fisher": preset("no-fisher"),
-    "no-ig": preset("no-ig"),
-    "no-tf": preset("no-tf"),
-}
-
-
-@pytest.mark.parametrize("name", BEFORE)
-def test_presets_of_before(write, name):
-    """Recipes in run folders that were written before 0.1 have a section `ktae`."""
-    assert recipe.load(write(MINIMAL | {"ktae": {"preset": name}})).credit == BEFORE[name]
-
-
-@pytest.mark.parametrize(
-    ("ktae", "expected"),
-    [
-        (None, None),
-        ({}, KTAE()),
-        ({"h1": 0, "ignore_token_ids": [3, 1]}, Ignoring(KTAE(h1=0), (1, 3))),
-        ({"preset": "calibrated", "units": ["trigram"]}, preset("trigrams")),
-        (
-            {"preset": "calibrated", "units": ["trigram"], "term_scale": 0.6, "graded": True},
-            Scaled(OverUnits(PresenceZ(graded_rewards=True), ("trigram",)), 0.6),
-        ),
-        ({"control": "random-tokens", "control_seed": 3}, RandomPlaces(KTAE(), 3)),
-        (
-            {"preset": "calibrated", "control": "shuffled-values"},
-            Scaled(OverUnits(ShuffledValues(PresenceZ()), ("token", "bigram")), 0.3),
-        ),
-        (
-            {"preset": "calibrated", "control": "rollout-mean"},
-            Scaled(RolloutMean(OverUnits(PresenceZ(), ("token", "bigram"))), 0.3),
-        ),
-    ],
-    ids=str,
-)
-def test_sections_of_before(write, ktae, expected):
-    assert recipe.load(write(MINIMAL | {"ktae": ktae})).credit == expected
-
-
-def test_decay_of_before(write):
-    old = MINIMAL | {"ktae": {}, "trl": {"ktae_decay_steps": 9}}
-    assert recipe.load(write(old)).credit == Decayed(KTAE(), 9)
-    assert recipe.load(write(MINIMAL | {"trl": {"ktae_decay_steps": 0}})).credit is None
-
-
-@pytest.mark.parametrize("section", [{}, {"ktae": None}, {"credit": "paper"}, {"ktae": {}}])
-def test_a_decay_that_would_be_lost_is_an_error(write, section):
-    """In the file, or added to it; the section `ktae` of the file is read before what is added."""
-    lost = r"trl.ktae_decay_steps is 9 without a section ktae; .*transforms: \[{decayed: ...}\]"
-    with pytest.raises(InputError, match=lost):
-        recipe.load(write(MINIMAL | section), ["trl.ktae_decay_steps=9"])
-    if "ktae" not in section:
-        with pytest.raises(InputError, match=lost):
-            recipe.load(write(MINIMAL | section | {"trl": {"ktae_decay_steps": 9}}))
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (MINIMAL | {"sed": 1}, "unknown key 'sed'; did you mean 'seed'?"),
         (MINIMAL | {"rollout": {"group_sise": 8}}, "'rollout.group_sise'; did you mean 'group_siz"),
         (MINIMAL | {"credit": {"estimator": "paper", "qqq": 8}}, "credit: estimator paper has no"),
-        (MINIMAL | {"ktae": {"qqq": 8}}, "unknown key ktae.qqq; the section is called credit now"),
-        (MINIMAL | {"ktae": {}, "credit": "paper"}, "has both ktae and credit; the section is"),
         (
             MINIMAL | {"credit": {"estimator": "paper", "transforms": 5}},
             "transforms is 5; expected",
         ),
         (MINIMAL | {"credit": "papre"}, "no estimator 'papre'; did you mean 'paper'?"),
-        (MINIMAL | {"ktae": {"preset": "papre"}}, "ktae.preset is 'papre'; the section is called"),
         (
             MINIMAL | {"credit": {"estimator": "ktae", "h1": -1}},
             "credit: h1 is -1; expected a number from 0 to 1e+30",
@@ -171,10 +103,6 @@ def test_a_decay_that_would_be_lost_is_an_error(write, section):
             "demo.language: no demo language 'latin'; expected one of sums",
         ),
         (MINIMAL | {"demo": {"language": ["sums"]}}, "demo.language is ['sums']; expected a valid"),
-        (
-            MINIMAL | {"model": {"demo_size": "tiny", "pth": "x"}},
-            "'model.pth'; did you mean 'path'",
-        ),
         (MINIMAL | {"logging": {"eval_problems": 5000}}, "logging.eval_problems is 5000; expected"),
         ("name: r\nsteps: 2020-13-45", "is not YAML"),
         (MINIMAL | {"algorithm": {"minibatches": 3}}, "expected a divisor of the 128 rollouts"),
@@ -222,32 +150,6 @@ def test_a_language_of_another_distribution(write, monkeypatch):
     assert recipe.load(write(more)).demo.language == "more-sums"
     with pytest.raises(InputError, match="is more-sums and task is math; only task demo has"):
         recipe.load(write(more | {"task": "math", "data": "x"}))
-
-
-def test_the_size_in_recipes_of_older_run_folders_is_the_language_s(write, monkeypatch):
-    """It was a setting once; a model that is not the demo's had it too, at its default."""
-    offer(monkeypatch)
-    for old in (
-        MINIMAL | {"model": {"demo_size": "tiny", "demo_seed": 2}},
-        MINIMAL | {"model": {"demo_size": "small"}, "demo": {"language": MORE.name}},
-        MINIMAL | {"model": {"path": "x/y", "demo_size": "tiny"}, "task": "math", "data": "d"},
-    ):
-        loaded = recipe.load(write(old))
-        new = old | {"model": {key: x for key, x in old["model"].items() if key != "demo_size"}}
-        assert recipe.changes(loaded, recipe.load(write(new))) == []
-        assert "demo_size" not in recipe.dump(loaded)
-
-
-def test_another_size_than_the_language_s_is_an_error(write, monkeypatch):
-    offer(monkeypatch)
-    size = r"model.demo_size is 'medium'; the base models of the demo language sums have the size t"
-    with pytest.raises(InputError, match=size):
-        recipe.load(write(MINIMAL | {"model": {"demo_size": "medium"}}))
-    with pytest.raises(InputError, match=size):
-        recipe.load(write(MINIMAL), ["model.demo_size=medium"])
-    more = {"demo": {"language": MORE.name}, "model": {"demo_size": "tiny"}}
-    with pytest.raises(InputError, match=r"is 'tiny'; .* language more-sums have the size small"):
-        recipe.load(write(MINIMAL | more))
 
 
 @pytest.mark.parametrize(

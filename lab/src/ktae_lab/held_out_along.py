@@ -17,13 +17,13 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from ktae.bench import machine
 from ktae.errors import InputError
 from ktae.estimators import PRESETS, preset
 from ktae.report import inputs
 from ktae.runs import RunFolder
 from ktae.validity import held_out, prefixes
 from ktae_lab.csv_files import write_csv
+from ktae_lab.study.provenance import machine
 
 STEPS = 10
 

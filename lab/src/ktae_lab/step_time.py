@@ -43,7 +43,6 @@ from transformers import (
 )
 
 from ktae import InputError
-from ktae.bench import machine
 from ktae.inference import mean_interval
 from ktae.recipe import Recipe, load
 from ktae.trainers.trl import KTAETrainer
@@ -51,6 +50,7 @@ from ktae.trainers.trl.run import load_policy
 from ktae.trainers.trl.settings import grpo_config, optimizer_steps
 from ktae.trainers.trl.tasks import DEMO
 from ktae_lab.csv_files import write_csv
+from ktae_lab.study.provenance import machine
 from ktae_lab.tables.page import LAB, RESULTS
 
 RECIPES = LAB / "recipes/hard"

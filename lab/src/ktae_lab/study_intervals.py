@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from ktae.bench import append_rows, machine
 from ktae.inference import mean_interval
+from ktae_lab.csv_files import read_csv, write_csv
+from ktae_lab.study.provenance import machine
 from ktae_lab.tables.page import RESULTS
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
@@ -59,7 +60,8 @@ def main() -> None:
                 row = measure(draw, n, interval, arguments.trials)
                 row = {"differences": source, "seeds": str(n), "interval": method} | row
                 print(row, flush=True)
-                append_rows(arguments.csv, [row | machine()])
+                kept = read_csv(arguments.csv) if arguments.csv.exists() else []
+                write_csv(arguments.csv, [*kept, row | machine()])
 
 
 def measure(

@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,19 +32,6 @@ Exit status: 0 done; 1 something that was checked or run is wrong, or a file can
 2 bad input; 130 ended by Ctrl-C; 141 nobody read the output; 143 ended by SIGTERM.
 """
 
-RENAMED_OPTIONS = {
-    "--csv": "--output",
-    "--estimators": "--estimator",
-    "--out": "--output",
-    "--preset": "--estimator",
-}
-RENAMED_COMMANDS = {
-    "align": "ktae-lab align",
-    "null": "ktae permutation-test",
-    "study": "ktae-lab study",
-}
-"""Names that development versions had, and what they are called now."""
-
 
 class Command(TyperCommand):
     """A command whose flags show no type, and whose former options are answered with their name."""
@@ -63,8 +50,6 @@ class Command(TyperCommand):
         for option, file in itertools.pairwise(args):
             if option == "--json" and file.endswith(".json") and not Path(file).exists():
                 self._require_input(args, file)
-        own = {name for param in self.params for name in param.opts}
-        _answer(RENAMED_OPTIONS, [x.partition("=")[0] for x in args], own, ctx.command_path)
         self._require_once([x.partition("=")[0] for x in args])
         try:
             return super().parse_args(ctx, args)
@@ -93,27 +78,12 @@ class Group(TyperGroup):
         """As in `Command`."""
         return _without_types_of_flags(super().get_params(ctx))
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command.
-
-        Raises:
-            InputError: it has another name now.
-        """
-        _answer(RENAMED_COMMANDS, args[:1], set(self.commands), ctx.command_path)
-        return super().resolve_command(ctx, args)
-
 
 def _without_types_of_flags(params: list[Any]) -> list[Any]:
     for param in params:
         if getattr(param, "is_flag", False):
             param.metavar = ""
     return params
-
-
-def _answer(renamed: Mapping[str, str], given: list[str], own: set[str], where: str) -> None:
-    for name in given:
-        if name in renamed and name not in own:
-            raise InputError(f"{where} has no {name}; it is called {renamed[name]} now")
 
 
 def application(name: str, help: str, version: str) -> typer.Typer:

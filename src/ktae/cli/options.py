@@ -14,8 +14,6 @@ import typer
 from ktae.errors import InputError
 from ktae.estimators import KINDS, PRESETS, Estimator, from_section, to_section
 
-DEVICES = ("cpu", "cuda")
-
 
 def one_of(names: Iterable[str]) -> Callable[[str], list[str]]:
     """What a shell offers for an option that takes one of these names."""
@@ -174,16 +172,6 @@ def require_picture(option: str, path: Path | None) -> None:
             f"{option} {path}: a picture needs matplotlib, which is not installed; "
             f"pip install matplotlib, or leave out {option}"
         )
-
-
-def check_device(device: str) -> None:
-    """Raise an InputError unless `--device` is one that is here."""
-    from ktae.bench import has_gpu
-
-    if device not in DEVICES:
-        raise InputError(f"--device is {device!r}; expected cpu or cuda")
-    if device == "cuda" and not has_gpu():
-        raise InputError("--device is cuda, and there is no CUDA device")
 
 
 def estimator_of(

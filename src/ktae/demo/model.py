@@ -11,12 +11,9 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from ktae import bf16
 from ktae.demo.language import BOS, EOS, PAD, SPECIAL_TOKENS, Language
 
 CONTEXT = 512
-
-bf16.prepare()  # before the first product: what runs after these models may be in bf16
 
 
 def make_tokenizer(language: Language[Any]) -> PreTrainedTokenizerFast:

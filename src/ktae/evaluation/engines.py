@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from ktae import bf16
 from ktae.errors import InputError, one_line
 from ktae.files.hub import check_local_or_hub
 
@@ -54,10 +53,8 @@ class TransformersEngine:
         """Load a folder or a hub name.
 
         Raises:
-            InputError: there is no such model, transformers is not installed, or the model is in
-                bf16 and this CPU cannot compute in it.
+            InputError: there is no such model, or transformers is not installed.
         """
-        bf16.prepare()
         with _loading(model, "evaluation", "pip install 'ktae[eval]'"):
             import torch
             from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -70,8 +67,6 @@ class TransformersEngine:
             )
         if torch.cuda.is_available():
             self.model.to("cuda")
-        elif self.model.dtype == torch.bfloat16:
-            bf16.require(f"the model {model}", "convert it to float32, or use a GPU")
 
     @property
     def tokenizer(self) -> Any:
@@ -110,7 +105,6 @@ class VLLMEngine:
         Raises:
             InputError: there is no such model, or vLLM is not installed.
         """
-        bf16.prepare()
         hint = "install vllm, or use --engine transformers"
         with _loading(model, "--engine vllm", hint):
             import vllm

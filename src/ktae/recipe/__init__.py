@@ -14,7 +14,6 @@ from pydantic import Field
 from ktae.errors import InputError
 from ktae.estimators.transforms import require_scale
 from ktae.files.typed import Section, explain, parse_yaml, read_mapping
-from ktae.recipe.legacy import translated
 from ktae.recipe.sections import (
     Algorithm,
     Credit,
@@ -178,10 +177,9 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
             f"recipe {path} is a folder; expected a YAML file. To continue the run in it, give its "
             "recipe, and the folder with --output and --resume"
         )
-    content = translated(read_mapping(path, "recipe"), f"recipe {path}")
+    content = read_mapping(path, "recipe")
     for override in overrides:
         _apply(content, override)
-    content = translated(content, f"recipe {path}")
     try:
         return Recipe.model_validate(content)
     except pydantic.ValidationError as error:

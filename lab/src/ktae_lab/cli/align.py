@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ktae_lab.align.products import Alignment
     from ktae_lab.align.summary import Row
 
+DEVICES = ("cpu", "cuda")
 ESTIMATORS = (
     "paper",
     "calibrated",
@@ -93,7 +94,7 @@ def align(
         str,
         typer.Option(
             metavar="NAME",
-            autocompletion=options.one_of(options.DEVICES),
+            autocompletion=options.one_of(DEVICES),
             help="Compute and keep gradients on this device: cpu or cuda.",
         ),
     ] = "cpu",
@@ -118,7 +119,8 @@ def align(
     checked = recipes.load(recipe, [*(keys or ()), *(settings or ())])
     chosen = labelled(estimators or ESTIMATORS)
     factors = _numbers(weights)
-    options.check_device(device)
+    if device not in DEVICES:
+        raise InputError(f"--device is {device!r}; expected cpu or cuda")
     screen = Screen(as_json)
     try:
         from ktae.trainers.trl.run import load_policy
@@ -185,9 +187,9 @@ def _content(
     table: list[Row],
 ) -> dict[str, Any]:
     """What `align.json` holds."""
-    from ktae.bench import machine
     from ktae_lab.align.measure import not_read
     from ktae_lab.align.summary import covered
+    from ktae_lab.study.provenance import machine
 
     return {
         "recipe": recipe.model_dump(mode="json"),

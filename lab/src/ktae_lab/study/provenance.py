@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
+import datetime
+import os
+import platform
 import subprocess
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import ktae
-from ktae import bench
-from ktae.backends import installed_version
 
-TRAINS_WITH = ("trl", "transformers")
-
+VERSIONS_OF = ("numpy", "numba", "torch", "verl", "trl", "transformers")
 
 PACKAGES = (Path(ktae.__file__).resolve().parent, Path(__file__).resolve().parents[1])
 """Of the library, which trains, and of the laboratory."""
@@ -43,8 +44,21 @@ def commit() -> str | None:
 
 
 def machine() -> dict[str, str]:
-    """Processor, cores, GPU, versions and date; the versions of what trains among them."""
-    facts = bench.machine()
-    found = [name for name in TRAINS_WITH if importlib.util.find_spec(name) is not None]
-    versions = [facts["versions"], *(f"{name}={installed_version(name)}" for name in found)]
-    return facts | {"versions": " ".join(versions)}
+    """Processor, cores, GPU, date, and the versions of what computes and trains."""
+    versions = {"python": platform.python_version(), "ktae": ktae.__version__}
+    versions |= {name: version(name) for name in VERSIONS_OF if find_spec(name) is not None}
+    gpu = "none"
+    if "torch" in versions:
+        import torch
+
+        gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else gpu
+    cpu = Path("/proc/cpuinfo")
+    lines = cpu.read_text(encoding="utf-8").splitlines() if cpu.exists() else []
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "cpu": models[0] if models else platform.machine(),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "gpu": gpu,
+        "versions": " ".join(f"{name}={number}" for name, number in versions.items()),
+        "date": datetime.date.today().isoformat(),
+    }

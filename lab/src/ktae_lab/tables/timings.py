@@ -1,5 +1,5 @@
 """What the library costs: the tables and numbers of docs/performance.md and report.md,
-made of the CSV of `ktae bench` and of the benchmarks of units, verl, the cluster and the report."""
+made of the CSVs of benchmarks/ about the estimator, units, verl, the cluster and the report."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from ktae_lab.tables.page import Number, Table, markdown, newest, percent
 
 Row = dict[str, str]
 Settings = tuple[str, str, str]
-"""Rollouts, dtype of the ids, vocabulary: what one call of `ktae bench` measures everything at."""
+"""Rollouts, dtype of the ids, vocabulary: what one call of the benchmark measures everything at."""
 
 CPU_AND_COPY = {
     "cpu": "**ktae, CPU backend**",
@@ -161,7 +161,7 @@ def _by_size(labels: Mapping[str, str], ratio: str) -> str:
 def _rounds(contenders: Mapping[str, str]) -> dict[Settings, dict[str, Row]]:
     """The newest rounds in which exactly these took turns: by settings, then by name.
 
-    A call of `ktae bench` appends a row for each of its contenders.
+    A call of the benchmark appends a row for each of its contenders.
     """
     settings = ("rollouts", "dtype", "vocabulary")
     columns = (*settings, "repeats", "date")

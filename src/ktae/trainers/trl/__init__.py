@@ -1,16 +1,8 @@
-"""Everything that knows TRL. Importing a trainer imports TRL; importing this package does not.
-
-It asks what bfloat16 does on this CPU, since TRL's own default is to train in it (`ktae.bf16`): so
-import it before anything multiplies matrices.
-"""
+"""Everything that knows TRL. Importing a trainer imports TRL; importing this package does not."""
 
 from typing import Any
 
-from ktae import bf16
-
 __all__ = ["DynamicSampling", "KTAETrainer", "Patience"]
-
-bf16.prepare()
 
 
 def __getattr__(name: str) -> Any:

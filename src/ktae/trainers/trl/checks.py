@@ -9,7 +9,6 @@ from typing import Any
 
 from trl import GRPOConfig, GRPOTrainer
 
-from ktae import bf16
 from ktae.arrays import on_host
 from ktae.batch import in_words, out_of_range
 from ktae.errors import InputError, expected_one_of
@@ -134,16 +133,6 @@ def without_policy(estimator: Estimator, name: str) -> str:
         "rollouts serves one optimizer step; set steps_per_generation (a recipe's "
         "algorithm.minibatches) or num_iterations (algorithm.epochs) so that it serves two or more"
     )
-
-
-def check_precision(config: GRPOConfig, model: Any) -> None:
-    """Raise an InputError for bf16 on a CPU where its first product would end the process."""
-    if config.device.type != "cpu":
-        return
-    if config.bf16:
-        bf16.require("GRPOConfig with bf16 (TRL's default)", "set bf16=False")
-    if "bfloat16" in str(getattr(model, "dtype", "")):
-        bf16.require("the model", "load it with dtype float32, and set bf16=False")
 
 
 def _check_data_set(arguments: dict[str, Any]) -> None:

@@ -21,7 +21,6 @@ from ktae.trainers.trl.checks import (
     check_arguments,
     check_enough,
     check_padding,
-    check_precision,
     check_rewards,
     check_scores,
     correctness_column,
@@ -85,8 +84,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         **kwargs: as for `trl.GRPOTrainer`, and `resampling_rounds` of `DynamicSampling`.
 
     Raises:
-        InputError: a setting contradicts token-level advantages, `correctness` names no reward
-            function, or the CPU cannot compute in bf16, which is asked for.
+        InputError: a setting contradicts token-level advantages, or `correctness` names no reward
+            function.
 
     TRL accepts (B, T) advantages "to support subclasses" and promises no more, so the tests hold
     the loss's gradient to them. No TRL method is copied here: each override calls `super()`.
@@ -105,7 +104,6 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         check_arguments(estimator, *args, correctness=correctness, **kwargs)
         check_threshold(threshold)
         super().__init__(*args, **kwargs)
-        check_precision(self.args, self.model)
         self.credit = estimator
         self.threshold = threshold
         self.on_rollouts = on_rollouts

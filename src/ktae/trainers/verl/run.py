@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ktae import bf16
 from ktae import recipe as recipes
 from ktae.errors import InputError
 from ktae.recipe import Recipe
@@ -25,6 +24,7 @@ from ktae.trainers.verl.overrides import (
 from ktae.trainers.verl.reward import demo_source, math_grader
 
 MODULES = "VERL_USE_EXTERNAL_MODULES"
+ONEDNN_ISA = "ONEDNN_MAX_CPU_ISA"
 
 
 def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> Overrides:
@@ -34,7 +34,6 @@ def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> Override
         InputError: verl is absent or of another version, a key is unknown to it, or the recipe
             asks for what verl cannot do. Nothing is written or trained.
     """
-    bf16.prepare()
     paths = Paths(_model(recipe), *_data(recipe, folder), folder.path.absolute())
     settings = typed(overrides(recipe, paths, resume=resume, environment=_environment(folder)))
     compose(settings)
@@ -59,8 +58,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
     """Train; verl's exit status. Its output goes where this process's goes.
 
     Raises:
-        InputError: as `plan`; the folder is taken, there is nothing to resume, data is missing, or
-            verl is to train on a CPU that cannot compute in bf16.
+        InputError: as `plan`; the folder is taken, there is nothing to resume, or data is missing.
     """
     if resume:
         recipes.require_same(recipe, folder.recipe)
@@ -68,8 +66,6 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
     else:
         folder.require_free()
     settings = plan(recipe, folder, resume=resume)
-    if settings.get("trainer.device") == "cpu":
-        bf16.require("verl", "train on a GPU, or with --engine trl")
     if recipe.task == "math":
         _require_inputs(recipe, folder)
     model_name(recipe)  # pretrains the demo's if it is not there yet
@@ -87,15 +83,15 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
 
 
 def _environment(folder: RunFolder) -> dict[str, str]:
-    """Loud loading of the plug-in, beside whatever else is asked for; where metrics go; and what
-    bf16 needs on this CPU, which Ray's workers have to be told."""
+    """Loud loading of the plug-in, beside whatever else is asked for; where metrics go; and which
+    instructions oneDNN may use, which Ray's workers have to be told."""
     modules = os.environ.get(MODULES, "").split(",")
     others = [name for name in modules if name and name != "ktae.trainers.verl"]
     return {
         MODULES: ",".join(["ktae.trainers.verl", *others]),
         "VERL_FILE_LOGGER_PATH": str(folder.metrics.absolute()),
         "TENSORBOARD_DIR": str((folder.path / "tensorboard").absolute()),
-        **bf16.variables(),
+        **{name: os.environ[name] for name in [ONEDNN_ISA] if name in os.environ},
     }
 
 
