@@ -25,6 +25,7 @@ from ktae.demo.model import make_tokenizer
 from ktae.estimators import KTAE, Ignoring, Scaled
 from ktae.estimators.transforms import ignored_by
 from ktae.rollouts import record
+from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.readers import read
 from ktae.rollouts.tokens import load_tokenizer, tokenize
 
@@ -117,7 +118,7 @@ def from_demo(n_groups: int = 256) -> Rollouts:
 
 def from_file(path: Path, tokenizer: str | None) -> Rollouts:
     """A dump's rollouts, tokenised where it holds text."""
-    rollouts = read([path], pool_models=True)
+    rollouts = read([path], ReadOptions(pool_models=True))
     if rollouts["token_ids"].null_count:
         loaded = load_tokenizer(tokenizer or "")
         lists = tokenize(loaded, rollouts["response"].to_pylist())

@@ -22,7 +22,7 @@ from estimator import append_rows, machine
 from ktae.estimators import PRESETS, preset
 from ktae.files.atomic import atomic_write
 from ktae.inference import t_interval
-from ktae.report import inputs
+from ktae.report import ReadOptions, inputs
 from ktae.validity import held_out, prefixes
 from ktae.validity.scores import HeldOut, Score
 
@@ -47,7 +47,8 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = []
     for name in arguments.files:
-        dump = inputs.load([arguments.folder / f"{name}.jsonl.gz"], arguments.tokenizer)
+        path = arguments.folder / f"{name}.jsonl.gz"
+        dump = inputs.load(path, ReadOptions(arguments.tokenizer))
         for row in measure(dump, arguments.presets or list(PRESETS)):
             if arguments.presets and row["estimator"] not in arguments.presets:
                 continue

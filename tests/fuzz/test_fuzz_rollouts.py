@@ -17,7 +17,7 @@ from fuzzing import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktae.report import inputs
+from ktae.report import ReadOptions, inputs
 from ktae.rollouts import files, readers, record
 from ktae.rollouts.tolerance import Tolerance
 
@@ -134,7 +134,7 @@ def test_named_fields(file, fields, scratch):
     path = scratch / name
     path.write_bytes(data)
     with only_input_errors():
-        record.conform(readers.read([path], fields=fields, tolerance=Tolerance()))
+        record.conform(readers.read([path], ReadOptions(fields=fields), tolerance=Tolerance()))
 
 
 @pytest.mark.slow
@@ -145,7 +145,7 @@ def test_a_reader_reads_or_says_what_is_wrong(file, correctness, scratch):
     path = scratch / name
     path.write_bytes(data)
     with only_input_errors() as messages:
-        table = readers.read([path], correctness=correctness)
+        table = readers.read([path], ReadOptions(correctness=correctness))
         assert table.schema.equals(record.SCHEMA)
         record.conform(table)
     assert all(message.startswith((str(path), f"cannot read {path}")) for message in messages)

@@ -15,7 +15,7 @@ from ktae import InputError
 from ktae.estimators import preset
 from ktae.evaluation.outputs import Output, to_record
 from ktae.grading import Outcome, Verdict
-from ktae.report import Inline, inputs, packing, sampling, show, write_report
+from ktae.report import Inline, ReadOptions, inputs, packing, sampling, show, write_report
 from ktae.report.contents import contents
 from ktae.rollouts import readers
 
@@ -289,10 +289,11 @@ def test_inline_is_sandboxed_and_escaped(dump_file):
 
 
 @pytest.mark.parametrize(
-    "given", [{"threshold": 0.5}, {"correctness": "x"}, {"fields": {}}, {"pool_models": True}]
+    "given",
+    [{"threshold": 0.5}, {"correctness": "x"}, {"fields": {"a": "b"}}, {"pool_models": True}],
 )
 def test_a_record_in_memory_takes_nothing_that_is_for_files(given, dump_file, tmp_path):
     rollouts = readers.read(dump_file)
     write_report(rollouts, tmp_path / "r.html")
     with pytest.raises(InputError, match=f"{next(iter(given))} says how files are read"):
-        write_report(rollouts, tmp_path / "r.html", **given)
+        write_report(rollouts, tmp_path / "r.html", ReadOptions(**given))

@@ -11,7 +11,7 @@ from extras import require
 
 from ktae import InputError
 from ktae.evaluation import outputs
-from ktae.report import inputs
+from ktae.report import ReadOptions, inputs
 from ktae.rollouts import readers
 
 VERL = {"input": "2 + 2?", "output": "4", "gts": "4", "score": 1.0, "step": 1, "acc": True}
@@ -19,7 +19,7 @@ TRL = {"step": 1, "prompt": "2 + 2?", "completion": "4", "accuracy": 1.0, "advan
 
 
 def read(path, **options):
-    return readers.read([path], **options).to_pylist()
+    return readers.read([path], ReadOptions(**options)).to_pylist()
 
 
 def test_verl(tmp_path):
@@ -250,7 +250,7 @@ def test_a_run_s_tokenizer_that_cannot_spell_another_input_is_named(tmp_path, ru
         inputs.load([run_folder, other])
     assert str(caught.value).startswith(f"{run_folder / 'model'}, the run's own tokenizer and so")
     with pytest.raises(InputError, match=f"^tokenizer {run_folder / 'model'} cannot spell"):
-        inputs.load([other], str(run_folder / "model"))
+        inputs.load([other], ReadOptions(str(run_folder / "model")))
 
 
 def test_gaps_are_counted(tmp_path):

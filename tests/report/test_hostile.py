@@ -6,7 +6,7 @@ import json
 import pytest
 from dumps import write_lines
 
-from ktae.report import write_report
+from ktae.report import ReadOptions, write_report
 
 HOSTILE = [
     "</script><script>window.owned = 1</script>",
@@ -87,7 +87,7 @@ def test_scripts_are_not_broken_by_tokens(tmp_path, open_page, shared_data):
     ]
     rows = [{"group": 0, "response": t, "reward": i % 2} for i, t in enumerate(texts)]
     path = write_lines(tmp_path / "r.jsonl", rows)
-    write_report(path, tmp_path / "r.html", tokenizer=shared_data / "tokenizer_qwen2")
+    write_report(path, tmp_path / "r.html", ReadOptions(shared_data / "tokenizer_qwen2"))
     page = open_page(tmp_path / "r.html", "view=rollouts&group=0")
     page.wait_for_selector(".t")
     shown = page.locator(".text .chunk").all_text_contents()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from dumps import write_lines
 
-from ktae.report import inputs, marks
+from ktae.report import ReadOptions, inputs, marks
 from ktae.report.columns import columns_of
 
 
@@ -39,7 +39,9 @@ def test_a_box_and_a_closing_tag_but_not_the_words(tmp_path):
 def test_four_hashes_count_on_the_last_line_only(tmp_path, shared_data):
     tokenizer = shared_data / "tokenizer_qwen2"
     for text, expected in (("so 2 + 2 = 4\n#### 4", True), ("#### Step 1\n2 + 2\n4", False)):
-        dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows_of([text] * 3))], tokenizer)
+        dump = inputs.load(
+            [write_lines(tmp_path / "r.jsonl", rows_of([text] * 3))], ReadOptions(tokenizer)
+        )
         columns = columns_of(dump)
         found = marks.find(columns, dump)
         assert (marks.FORMAT in found.mark_v) == expected

@@ -11,6 +11,7 @@ from ktae import InputError
 from ktae.evaluation import outputs
 from ktae.evaluation.labels import label_of
 from ktae.rollouts import readers, record
+from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.schemas.nested import parse_fields
 from ktae.rollouts.tolerance import Tolerance
 
@@ -24,9 +25,9 @@ def write_lines(path, *rows):
     return path
 
 
-def read_rows(path, **options):
+def read_rows(path, tolerance=None, **options):
     """What was read, without the fields that are null."""
-    table = readers.read([path], **options)
+    table = readers.read([path], ReadOptions(**options), tolerance=tolerance)
     assert table.schema.equals(record.SCHEMA, check_metadata=True)
     return [{k: v for k, v in row.items() if v is not None} for row in table.to_pylist()]
 
@@ -74,7 +75,7 @@ def test_correctness_is_the_verdict_or_else_the_reward_above_the_threshold(
     given, correct, tmp_path
 ):
     path = write_lines(tmp_path / "r.jsonl", ROLLOUT | given)
-    assert readers.read([path], threshold=0.5)["correct"].to_pylist() == [correct]
+    assert readers.read([path], ReadOptions(threshold=0.5))["correct"].to_pylist() == [correct]
 
 
 @pytest.mark.parametrize(("threshold", "counted"), [(None, 2), (0.0, 0), (0.1, 0)])
@@ -83,7 +84,7 @@ def test_rewards_between_0_and_1_that_count_as_correct_are_counted(threshold, co
     verdicts = ({"reward": 0.4, "correct": x} for x in (True, False))
     path = write_lines(tmp_path / "r.jsonl", *(ROLLOUT | one for one in (*given, *verdicts)))
     found = Tolerance()
-    readers.read([path], threshold=threshold, tolerance=found)
+    readers.read([path], ReadOptions(threshold=threshold), tolerance=found)
     assert found.fractional == counted
 
 
@@ -153,7 +154,7 @@ def test_a_reward_of_the_threshold_is_not_above_it_in_any_dtype(dtype, threshold
     rewards = pa.array([threshold + 0.2, threshold, threshold - 0.2], dtype)
     columns = {"group": [1] * 3, "response": ["a", "b", "c"], "reward": rewards}
     pq.write_table(pa.table(columns), tmp_path / "r.parquet")
-    table = readers.read([tmp_path / "r.parquet"], threshold=threshold)
+    table = readers.read([tmp_path / "r.parquet"], ReadOptions(threshold=threshold))
     assert table["correct"].to_pylist() == [1, 0, 0]
 
 
@@ -187,7 +188,12 @@ def test_a_reward_that_is_taken_by_its_name_is_noted(tmp_path):
     ):
         path = write_lines(tmp_path / "r.jsonl", *[row | more] * 2)
         found = Tolerance()
-        assert readers.read([path], correctness=asked, tolerance=found)["reward"][0].as_py() == 1
+        assert (
+            readers.read([path], ReadOptions(correctness=asked), tolerance=found)["reward"][
+                0
+            ].as_py()
+            == 1
+        )
         assert list(found.taken) == noted
 
 
@@ -477,11 +483,11 @@ def test_a_verdict_of_null_needs_no_reward_and_is_none(tmp_path):
 def test_a_path_that_leads_nowhere_is_met_with_the_names_where_it_ends(tmp_path):
     path = write_lines(tmp_path / "r.jsonl", ROLLOUT | {"scoring": [{"final": 1, "form": 0}]})
     with pytest.raises(InputError, match="the fields of 'scoring' are 'final', 'form'"):
-        readers.read([path], fields={"reward": "scoring.finl"})
+        readers.read([path], ReadOptions(fields={"reward": "scoring.finl"}))
     with pytest.raises(InputError, match="'scoring' is a list of 1"):
-        readers.read([path], fields={"reward": "scoring.2.final"})
+        readers.read([path], ReadOptions(fields={"reward": "scoring.2.final"}))
     with pytest.raises(InputError, match="its fields are 'group', 'response', 'reward', 'scoring'"):
-        readers.read([path], fields={"reward": "scor.final"})
+        readers.read([path], ReadOptions(fields={"reward": "scor.final"}))
 
 
 def test_what_is_offered_as_a_way_to_read_a_file_has_a_reward(tmp_path):

@@ -12,6 +12,7 @@ from ktae import InputError
 from ktae.evaluation import outputs
 from ktae.rollouts import readers, record
 from ktae.rollouts.folders import choose_files, rollout_files
+from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.schemas.base import prompt_label
 from ktae.rollouts.schemas.nested import parse_fields
 from ktae.rollouts.suggestion import UnknownRowsError
@@ -27,7 +28,7 @@ def write(path, *rows):
 def read(*paths, **options):
     """The rollouts without what is null, and what the files were read as."""
     found = Tolerance(strict=True)
-    table = readers.read(paths, tolerance=found, **options)
+    table = readers.read(paths, ReadOptions(**options), tolerance=found)
     rows = [{k: v for k, v in row.items() if v is not None} for row in table.to_pylist()]
     return rows, dict(found.schemas)
 
@@ -65,7 +66,7 @@ def test_a_group_beside_openrlhf_s_fields_holds_one_input(tmp_path):
     assert groups == ["math", f"math, {prompt_label('3 + 3?')}", "math", "math"]
     assert found.split == 1
     found = Tolerance(strict=True)
-    together = readers.read([path], fields={"group": "group"}, tolerance=found)
+    together = readers.read([path], ReadOptions(fields={"group": "group"}), tolerance=found)
     assert set(together["group"].to_pylist()) == {"math"} and not found.split
     path = write(tmp_path / "n.jsonl", *(first | {"group": x} for x in (7.5, {"a": 1}, True, [])))
     assert {x["group"] for x in read(path)[0]} == {prompt_label("2 + 2?")}
@@ -468,7 +469,7 @@ def test_one_reward_is_not_that_of_several_responses(reward, tmp_path):
 def test_a_row_without_what_is_named_keeps_no_value_of_the_schemas(tmp_path):
     row = {"group": 1, "response": "4", "reward": 1.0, "correct": 1}
     path = write(tmp_path / "r.jsonl", row | {"mine": 0.5}, row)
-    table = readers.read([path], fields={"reward": "mine"}, tolerance=Tolerance())
+    table = readers.read([path], ReadOptions(fields={"reward": "mine"}), tolerance=Tolerance())
     assert table["reward"].to_pylist() == [0.5, None]
     assert table["correct"].to_pylist() == [1, None]
 
@@ -490,9 +491,11 @@ def test_a_path_to_nothing_in_a_whole_file_is_an_error(name, more, strict, tmp_p
     row = {"group": 1, "response": "4", "reward": 1.0}
     path = write(tmp_path / "r.jsonl", row, row)
     with pytest.raises(InputError, match=f"line 1: nothing at 'no.pe' for {name}; .* 'group'"):
-        readers.read([path], fields=more | {name: "no.pe"}, tolerance=Tolerance(strict=strict))
+        readers.read(
+            [path], ReadOptions(fields=more | {name: "no.pe"}), tolerance=Tolerance(strict=strict)
+        )
     with pytest.raises(InputError, match=f"line 1: nothing at 'no.pe' for {name}"):
-        outputs.read(path, readers.Options(fields=more | {name: "no.pe"}))
+        outputs.read(path, ReadOptions(fields=more | {name: "no.pe"}))
 
 
 @pytest.mark.parametrize(
@@ -556,7 +559,7 @@ def test_a_conversation_is_suggested_and_read(needs_reward, tmp_path):
     fields = parse_fields(caught.value.options[1::2])
     assert fields["response"] == "messages.-1.content"
     if not needs_reward:
-        found = outputs.read(path, readers.Options(fields=fields))
+        found = outputs.read(path, ReadOptions(fields=fields))
         assert [(x.response, x.prompt, x.reward) for x in found] == [("4", "2 + 2?", 1)] * 2
         assert len({x.problem for x in found}) == 1
         return
@@ -575,7 +578,7 @@ def test_a_template_where_no_name_is_known(tmp_path):
         outputs.read(path)
     assert caught.value.options[1::2] == ["response=...", "group=...", "answer=..."]
     with pytest.raises(UnknownRowsError) as caught:
-        outputs.read(path, readers.Options(fields={"response": "out", "group": "pid"}))
+        outputs.read(path, ReadOptions(fields={"response": "out", "group": "pid"}))
     assert caught.value.options[1::2] == ["answer=..."]
 
 
@@ -607,7 +610,7 @@ def test_models_are_told_apart(tmp_path):
 
     record.write(table, tmp_path / "again.parquet")
     assert readers.read([tmp_path / "again.parquet"])["group"].equals(table["group"])
-    assert set(readers.read([path], pool_models=True)["group"].to_pylist()) == {"a"}
+    assert set(readers.read([path], ReadOptions(pool_models=True))["group"].to_pylist()) == {"a"}
     graded = outputs.read(path)
     assert [(x.model, x.sample) for x in graded] == [
         ("small", 0),
@@ -616,7 +619,7 @@ def test_models_are_told_apart(tmp_path):
         ("large", 1),
     ]
     outputs.check_complete(graded, "f")
-    assert [x.sample for x in outputs.read(path, pool_models=True)] == [0, 1, 2, 3]
+    assert [x.sample for x in outputs.read(path, ReadOptions(pool_models=True))] == [0, 1, 2, 3]
 
 
 def test_models_are_pooled_where_most_rollouts_would_be_alone(tmp_path):
@@ -628,7 +631,7 @@ def test_models_are_pooled_where_most_rollouts_would_be_alone(tmp_path):
     path = write(tmp_path / "r.jsonl", *rows)
     assert set(readers.read([path], tolerance=found)["group"].to_pylist()) == {"a"}
     assert (found.models, found.pooled) == (4, True)
-    apart = readers.read([path], pool_models=False, tolerance=found)
+    apart = readers.read([path], ReadOptions(pool_models=False), tolerance=found)
     assert len(set(apart["group"].to_pylist())) == 4
     assert not found.pooled
 
@@ -705,7 +708,7 @@ def test_settings_and_weights_are_passed_over_without_a_word(tmp_path):
 @pytest.mark.slow
 def test_shared_dumps_of_several_models(shared_data):
     path = shared_data / "rollouts" / "mathl5_8models_k8.jsonl.gz"
-    apart = readers.read([path], pool_models=False)
+    apart = readers.read([path], ReadOptions(pool_models=False))
     assert len(set(apart["group"].to_pylist())) == 721 * 8
     found = Tolerance()
     pooled = readers.read([path], tolerance=found)
@@ -811,7 +814,7 @@ def test_a_problem_without_rollouts_is_noted(tmp_path):
     path = write(tmp_path / "a.jsonl", row, {"prompt": "q", "responses": [], "rewards": []})
     for fields in ({}, {"response": "responses", "reward": "rewards", "group": "prompt"}):
         found = Tolerance()
-        assert len(readers.read([path], tolerance=found, fields=fields)) == 2
+        assert len(readers.read([path], ReadOptions(fields=fields), tolerance=found)) == 2
         assert [x.endswith("line 2") for x in found.empty] == [True]
 
 

@@ -221,11 +221,11 @@ def test_the_real_dump_of_the_findings(shared_data):
     The study counted all 80 rollouts. Two are copies here: hence the tolerances.
     """
     pytest.importorskip("tokenizers", reason="needs the extra 'report'")
-    from ktae.report import inputs
+    from ktae.report import ReadOptions, inputs
 
     dump = inputs.load(
         [shared_data / "rollouts/qwen25math_math_cot_100_k8.jsonl.gz"],
-        str(shared_data / "tokenizer_qwen2"),
+        ReadOptions(str(shared_data / "tokenizer_qwen2")),
     )
     found = permutation_test(dump.rollouts)
     assert found.groups == 10 and found.rollouts == 78

@@ -233,12 +233,17 @@ def read_saved(
         InputError: also for a problem without outputs, unless `partial`.
     """
     from ktae.evaluation import outputs as saved
-    from ktae.rollouts.readers import Options
+    from ktae.rollouts.options import MAX_RESPONSE, ReadOptions
     from ktae.rollouts.tolerance import Tolerance
 
     found = Tolerance(strict=True)
-    reading = Options(correctness=correctness, fields=fields_of(field), max_response=max_response)
-    outputs = saved.read(path, reading, pool_models=pool_models, tolerance=found)
+    options = ReadOptions(
+        correctness=correctness,
+        fields=fields_of(field),
+        pool_models=pool_models,
+        max_response=max_response or MAX_RESPONSE,
+    )
+    outputs = saved.read(path, options, tolerance=found)
     if found.empty and not partial:
         raise InputError(
             f"{found.empty[0]}: an empty list of rollouts; expected one or more of each problem; "

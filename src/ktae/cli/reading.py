@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import math
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -23,10 +22,10 @@ from ktae.cli.options import (
     TokenizerName,
     fields_of,
 )
-from ktae.errors import InputError
 from ktae.estimators import Estimator
 from ktae.files.hub import check_local_or_hub
 from ktae.files.text import counted, printable
+from ktae.rollouts.options import MAX_RESPONSE, ReadOptions
 
 if TYPE_CHECKING:
     from ktae.report.inputs import Dump
@@ -47,34 +46,36 @@ class Reading:
 
     def __post_init__(self) -> None:
         """Raise an InputError for options that cannot be meant."""
-        if self.threshold is not None and not math.isfinite(self.threshold):
-            raise InputError(f"--threshold is {self.threshold}; expected a finite number")
         if self.tokenizer is not None:
             check_local_or_hub("tokenizer", self.tokenizer)
 
-    def options(self) -> dict[str, Any]:
-        """Those of `ktae.report.inputs.load` and `ktae.report.write_report`."""
-        return {
-            "tokenizer": self.tokenizer,
-            "threshold": self.threshold,
-            "correctness": self.correctness,
-            "fields": fields_of(self.field),
-            "pool_models": self.pool_models,
-            "max_response": self.max_response,
-        }
+    def options(self) -> ReadOptions:
+        """What the command line says about reading."""
+        return ReadOptions(
+            tokenizer=self.tokenizer,
+            threshold=self.threshold,
+            correctness=self.correctness,
+            fields=fields_of(self.field),
+            pool_models=self.pool_models,
+            max_response=self.max_response or MAX_RESPONSE,
+        )
 
-    def load(self, **replaced: Any) -> Dump:
+    def load(self, tokenizer: Any = None, *, strict: bool = False) -> Dump:
         """The rollouts, at least one; what is noted about them is on stderr.
 
         Args:
-            replaced: options of `ktae.report.inputs.load` that are not the command's.
+            tokenizer: the one of the command line, where it is loaded already.
+            strict: whether the first row that cannot be used is an error.
         """
         from rich.console import Console
 
         from ktae.report import inputs as reading
 
+        options = self.options()
+        if tokenizer is not None:
+            options = dataclasses.replace(options, tokenizer=tokenizer)
         with Console(stderr=True).status("reading"):
-            dump = reading.load(self.inputs, **self.options() | replaced)
+            dump = reading.load(self.inputs, options, strict=strict)
             reading.require_rollouts(dump)
         note_reading(dump.tolerance, len(dump.rollouts))
         note_one_sided(dump)

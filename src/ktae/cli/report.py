@@ -101,7 +101,8 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Explain a rollout dump: one HTML file that needs no network and no server."""
-    options = reading.options() | {
+    options = {
+        "options": reading.options(),
         "estimator": estimator_of(estimator, settings, reading.inputs),
         "max_tokens": max_tokens,
         "max_groups": groups,

@@ -26,7 +26,8 @@ from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
 from ktae.rollouts.files import without_format
 from ktae.rollouts.labels import series
-from ktae.rollouts.readers import Options, files_in, plain_rows
+from ktae.rollouts.options import DEFAULT, ReadOptions
+from ktae.rollouts.readers import files_in, plain_rows
 from ktae.rollouts.suggestion import UnknownRowsError, template_for
 from ktae.rollouts.tolerance import Tolerance
 
@@ -83,23 +84,22 @@ class Output(NamedTuple):
 
 def read(
     path: Path,
-    options: Options | None = None,
+    options: ReadOptions = DEFAULT,
     *,
-    pool_models: bool = False,
     tolerance: Tolerance | None = None,
 ) -> list[Output]:
     """All outputs in a file, in a folder of such, or in a folder that `ktae eval` has written.
 
     Args:
         path: the file or folder.
-        options: how rows are read. A rollout needs no reward.
-        pool_models: whether outputs of several models are samples of one.
+        options: how rows are read. A rollout needs no reward. Outputs of several models are
+            samples of one where `pool_models` is true.
         tolerance: for notes on what the files were found to be.
 
     Raises:
         InputError: the file cannot be read, or a row has no response or no reference answer.
     """
-    options = dataclasses.replace(options or Options(), needs_reward=False)
+    options = dataclasses.replace(options, needs_reward=False)
     tolerance = tolerance or Tolerance(strict=True)
     own = path / "outputs.parquet"
     files = [own] if own.is_file() else files_in(path, tolerance)
@@ -109,7 +109,7 @@ def read(
         for row, where, schema in plain_rows(file, options, tolerance):
             if schema.by_prompt and "group" not in options.fields:
                 row.pop("group", None)  # equal prompts are one problem, and numbered
-            output, step = _output(row, numbering, default, where, pool_models)
+            output, step = _output(row, numbering, default, where, options)
             key = output.benchmark, output.problem, step
             _require_one_answer(output, accepted.setdefault(key, output.answers), where)
             placed.append((output, step))
@@ -257,7 +257,7 @@ def to_record(
 
 
 def _output(
-    row: dict[str, Any], numbering: Numbering, default: Default, where: str, pool_models: bool
+    row: dict[str, Any], numbering: Numbering, default: Default, where: str, options: ReadOptions
 ) -> tuple[Output, str | None]:
     """A row's output, and its training step."""
     extra = _extra(row, where)
@@ -270,7 +270,7 @@ def _output(
     benchmark = _field(row, "benchmark", where, needed=False)
     label = label_of(benchmark, row.get("group"), recorded, where)
     step = step_of(row.get("step"), where)
-    model = None if pool_models else _text(row.get("model"), f"{where}: model")
+    model = None if options.pool_models else _text(row.get("model"), f"{where}: model")
     place = numbering.place(label, default, step, prompt, where, model)
     verdict, grader = _verdict(extra, where)
     output = Output(

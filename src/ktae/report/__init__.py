@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ktae.report.build import Inline, show, write_report
+    from ktae.report.build import Inline, ReadOptions, show, write_report
 
-__all__ = ["Inline", "show", "write_report"]
+__all__ = ["Inline", "ReadOptions", "show", "write_report"]
 
 
 def __getattr__(name: str) -> Any:

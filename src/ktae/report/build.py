@@ -14,19 +14,15 @@ from ktae.files.atomic import atomic_write
 from ktae.report import inputs, sampling
 from ktae.report.contents import contents
 from ktae.report.page import render
+from ktae.rollouts.options import DEFAULT, ReadOptions
 
 
 def write_report(
     rollouts: Any,
     out: str | Path,
+    options: ReadOptions = DEFAULT,
     *,
-    tokenizer: Any = None,
     estimator: AnEstimator | None = None,
-    threshold: float | None = None,
-    correctness: str | None = None,
-    fields: Mapping[str, str] | None = None,
-    pool_models: bool | None = None,
-    max_response: int | None = None,
     max_tokens: int = sampling.MAX_TOKENS,
     max_groups: int | None = None,
     regrade: bool = True,
@@ -39,16 +35,8 @@ def write_report(
             Lines, JSON, Parquet: see `ktae.rollouts.readers`), or a record in memory, whose column
             `correct` says what is correct.
         out: the file; it is replaced whole or not at all.
-        tokenizer: a loaded fast tokenizer, a folder or a hub name. Without one, tokens of a run
-            folder are read with the run's own; other dumps' texts are cut at words, and ids stay
-            numbers. The page says so.
+        options: how files are read, and the tokenizer; a record in memory takes nothing else.
         estimator: the one that the run was trained with by default, or the paper's.
-        threshold: a rollout without a verdict is correct if its reward is above this, by default 0.
-            This and the next four say how files are read; a record in memory takes none of them.
-        correctness: of several rewards the one that says whether a rollout is correct.
-        fields: where a rollout's fields are in a row, as dotted paths: {"reward": "scores.acc"}.
-        pool_models: see `ktae.rollouts.readers.read`.
-        max_response: see `ktae.rollouts.readers.read`.
         max_tokens: bound on the response tokens in the page; above it whole groups are left out by
             the rule in `ktae.report.sampling`, and the page says so.
         max_groups: bound on the groups in the page, likewise.
@@ -63,10 +51,7 @@ def write_report(
         InputError: nothing could be read, a record is given what is for files, or `out` cannot be
             written.
     """
-    dump = _dump(
-        rollouts, tokenizer, threshold=threshold, correctness=correctness, fields=fields,
-        pool_models=pool_models, max_response=max_response,
-    )  # fmt: skip
+    dump = _dump(rollouts, options)
     bounds = {"max_tokens": max_tokens, "max_groups": max_groups}
     page, shown = _page(dump, estimator, bounds, regrade, title)
     with atomic_write(out) as temporary:
@@ -95,14 +80,9 @@ class Inline:
 
 def show(
     rollouts: Any,
+    options: ReadOptions = DEFAULT,
     *,
-    tokenizer: Any = None,
     estimator: AnEstimator | None = None,
-    threshold: float | None = None,
-    correctness: str | None = None,
-    fields: Mapping[str, str] | None = None,
-    pool_models: bool | None = None,
-    max_response: int | None = None,
     max_tokens: int = 500_000,
     max_groups: int | None = None,
     regrade: bool = True,
@@ -114,41 +94,35 @@ def show(
 
     Args:
         rollouts: as in `write_report`.
-        tokenizer: as in `write_report`.
+        options: as in `write_report`.
         estimator: as in `write_report`.
-        threshold: as in `write_report`.
-        correctness: as in `write_report`.
-        fields: as in `write_report`.
-        pool_models: as in `write_report`.
-        max_response: as in `write_report`.
         max_tokens: as in `write_report`.
         max_groups: as in `write_report`.
         regrade: as in `write_report`.
         height: of the frame, in pixels.
     """
-    dump = _dump(
-        rollouts, tokenizer, threshold=threshold, correctness=correctness, fields=fields,
-        pool_models=pool_models, max_response=max_response,
-    )  # fmt: skip
+    dump = _dump(rollouts, options)
     bounds = {"max_tokens": max_tokens, "max_groups": max_groups}
     return Inline(_page(dump, estimator, bounds, regrade, None)[0], height)
 
 
-def _dump(rollouts: Any, tokenizer: Any, **reading: Any) -> inputs.Dump:
+def _dump(rollouts: Any, options: ReadOptions) -> inputs.Dump:
     if isinstance(rollouts, Sequence) and rollouts and isinstance(rollouts[0], Mapping):
         raise InputError(
             "rollouts are rows in memory; expected files, or the record that "
             "pyarrow.Table.from_pylist makes of rows with group, response, reward and correct"
         )
     if isinstance(rollouts, str | Path | Sequence):
-        return inputs.load(rollouts, tokenizer, **reading)
-    given = [name for name, value in reading.items() if value is not None]
-    if given:
+        return inputs.load(rollouts, options)
+    for_files = [field.name for field in dataclasses.fields(options) if field.name != "tokenizer"]
+    set_here = [x for x in for_files if getattr(options, x) != getattr(DEFAULT, x)]
+    if set_here:
         raise InputError(
-            f"{given[0]} says how files are read, and rollouts is a {type(rollouts).__name__} in "
-            "memory; expected a file, or a record whose columns say it already"
+            f"{set_here[0]} says how files are read, and rollouts is a "
+            f"{type(rollouts).__name__} in memory; expected a file, or a record whose columns say "
+            "it already"
         )
-    return inputs.from_record(rollouts, tokenizer)
+    return inputs.from_record(rollouts, options.tokenizer)
 
 
 def _page(

@@ -7,6 +7,7 @@ when it has changed, and one that has changed is read again.
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 import threading
 from collections import OrderedDict
@@ -34,6 +35,7 @@ from ktae.report.inputs import (
 )
 from ktae.report.totals import TOKENS_OVER_STEPS, token_totals
 from ktae.rollouts.folders import choose_files
+from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.tokens import load_tokenizer
 from ktae.runs import MetricsTail, RunFolder
 
@@ -71,31 +73,29 @@ class Following:
     def __init__(
         self,
         folder: Path,
+        options: ReadOptions = DEFAULT,
         *,
-        tokenizer: str | None = None,
         estimator: AnEstimator | None = None,
         max_tokens: int = sampling.MAX_TOKENS,
         max_groups: int | None = None,
         regrade: bool = True,
-        **reading: Any,
     ) -> None:
         """Nothing is read yet, and the folder need not exist.
 
         Args:
             folder: the run's.
-            tokenizer: a folder or hub name; the run's own by default.
+            options: how its files are read.
             estimator: the one that the run was trained with by default, or the paper's.
             max_tokens: as in `ktae.report.write_report`, for each step's page.
             max_groups: likewise.
             regrade: as in `ktae.report.write_report`.
-            **reading: `threshold`, `correctness`, `fields`, `pool_models`, as there.
         """
         self.folder = folder
         self.session = secrets.token_hex(8)
         self._given = None if estimator is None else as_estimator(estimator)
         self._bounds: dict[str, Any] = {"max_tokens": max_tokens, "max_groups": max_groups}
-        self._regrade, self._reading = regrade, reading
-        self._tokenizer = load_tokenizer(tokenizer) if tokenizer else None
+        self._regrade, self._options = regrade, options
+        self._tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
         self._words: dict[str, int] = {}
         self._number = 0
         self._ended = False
@@ -264,7 +264,8 @@ class Following:
     def _load(self, file: Path) -> Dump:
         with self._loading:  # words are numbered one dump after the other
             self._find_tokenizer()
-            dump = load([file], self._tokenizer, words=self._words, growing=True, **self._reading)
+            options = dataclasses.replace(self._options, tokenizer=self._tokenizer)
+            dump = load([file], options, words=self._words, growing=True)
             require_rollouts(dump)
             dump.estimator = self._given or trained_with([self.folder])
             return dump

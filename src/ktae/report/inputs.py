@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -20,6 +20,7 @@ from ktae.files.hub import HUB_NAME, copy_of
 from ktae.files.text import path_text
 from ktae.rollouts import readers, record
 from ktae.rollouts.groups import LARGEST_ID, Lists, distinct_ids, filled_ids
+from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.spool import Spool
 from ktae.rollouts.tokens import load_tokenizer, token_bytes
 from ktae.rollouts.tolerance import Tolerance
@@ -88,13 +89,8 @@ class Dump:
 
 def load(
     inputs: Sequence[str | Path] | str | Path,
-    tokenizer: Any = None,
+    options: ReadOptions = DEFAULT,
     *,
-    threshold: float | None = None,
-    correctness: str | None = None,
-    fields: Mapping[str, str] | None = None,
-    pool_models: bool | None = None,
-    max_response: int | None = None,
     words: dict[str, int] | None = None,
     strict: bool = False,
     growing: bool = False,
@@ -103,13 +99,7 @@ def load(
 
     Args:
         inputs: files and folders, see `ktae.rollouts.readers`.
-        tokenizer: a folder's path or hub name, or a loaded tokenizer. A run folder's own is taken
-            where none is given.
-        threshold: a rollout without a verdict is correct if its reward is above this, by default 0.
-        correctness: of several rewards the one that says whether a rollout is correct.
-        fields: where a rollout's fields are in a row, as dotted paths: {"reward": "scores.acc"}.
-        pool_models: see `ktae.rollouts.readers.read`.
-        max_response: see `ktae.rollouts.readers.read`.
+        options: how they are read.
         words: see `from_record`.
         strict: raise the first row's error, instead of leaving the row out.
         growing: raise it for a last line that does not end: the file may still be written.
@@ -119,17 +109,9 @@ def load(
     """
     paths = readers.paths_of(inputs)
     tolerance = Tolerance(strict, growing)
-    rollouts = readers.read(
-        paths,
-        threshold=threshold,
-        correctness=correctness,
-        fields=fields,
-        pool_models=pool_models,
-        max_response=max_response,
-        tolerance=tolerance,
-    )
+    rollouts = readers.read(paths, options, tolerance=tolerance)
     runs = _runs(paths)
-    named = None
+    tokenizer, named = options.tokenizer, None
     if tokenizer is None and (own := _own_tokenizer(runs)) is not None:
         tokenizer = str(own)
         named = f"{own}, the run's own tokenizer and so taken for all that is given,"
@@ -153,7 +135,7 @@ def from_record(
 
     Args:
         rollouts: the record.
-        tokenizer: as in `load`.
+        tokenizer: makes the token ids that are missing; loaded, a folder or a hub name.
         named: what an error calls the tokenizer.
         words: the numbers of words that were seen before, where texts are cut at words; new ones
             are added, so that a word has one number in several dumps.

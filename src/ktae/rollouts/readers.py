@@ -7,10 +7,9 @@ such rows by `ktae.rollouts.schemas`. Which groups span several files is said in
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from ktae.files.text import path_text
 from ktae.rollouts import labels, record
 from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, iterate_rows, own_record
 from ktae.rollouts.folders import choose_files, looks_like_rollouts
+from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.rows import is_null, to_record_row
 from ktae.rollouts.schemas import detect
 from ktae.rollouts.schemas.base import Row, Schema, Source
@@ -38,37 +38,13 @@ from ktae.rollouts.steps import rows_once
 from ktae.rollouts.suggestion import UnknownRowsError, is_keyed, options_for, template_for
 from ktae.rollouts.tolerance import Tolerance
 
-MAX_RESPONSE = 2_000_000
-"""Characters. A text of so many takes a tokenizer a few hundred megabytes for a moment."""
-
 BY_FIELDS = "by the fields that were named"
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """How rows become rollouts."""
-
-    threshold: float | None = None
-    """A rollout without a field `correct` is correct if its reward is above this. None: above 0,
-    and rewards between 0 and 1, which may mean something else, are counted."""
-    correctness: str | None = None
-    """Where a row has several rewards or metrics: the one that says whether it is correct."""
-    fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Where a rollout's fields are in a row, as dotted paths: {"reward": "scores.acc"}."""
-    needs_reward: bool = True
-    """Whether a row without a reward is of no use; grading needs none."""
-    max_response: int | None = None
-    """The longest response, in characters; None: `MAX_RESPONSE`."""
 
 
 def read(
     inputs: Sequence[str | Path] | str | Path,
+    options: ReadOptions = DEFAULT,
     *,
-    threshold: float | None = None,
-    correctness: str | None = None,
-    fields: Mapping[str, str] | None = None,
-    pool_models: bool | None = None,
-    max_response: int | None = None,
     tolerance: Tolerance | None = None,
 ) -> Any:
     """The rollouts of files and folders, in order, as one record (`ktae.rollouts.record.SCHEMA`).
@@ -87,13 +63,7 @@ def read(
     Args:
         inputs: files by their names' ends (`ktae.rollouts.files.FORMATS`), and folders of them;
             one or several.
-        threshold: see `Options`.
-        correctness: see `Options`.
-        fields: see `Options`.
-        pool_models: whether rollouts of several models are one group, if their problem is. None:
-            only where most rollouts would otherwise be alone, since nothing is told apart in a
-            group of one.
-        max_response: the longest response, in characters, by default `MAX_RESPONSE`.
+        options: how rows become rollouts.
         tolerance: what is done about rows with gaps, and notes on what was found; an error is
             raised for them where none is given.
 
@@ -105,7 +75,6 @@ def read(
     tolerance = tolerance or Tolerance(strict=True)
     files_of = [files_in(path, tolerance) for path in paths]
     require_distinct(itertools.chain.from_iterable(files_of))
-    options = Options(threshold, correctness, fields or {}, max_response=max_response)
     spool, ends = Spool(record.SCHEMA), [0]
     for path, files in zip(paths, files_of, strict=True):
         for file in tuple(files):
@@ -124,7 +93,7 @@ def read(
         labels.label(part, prefix) if prefix else part
         for part, prefix in zip(parts, prefixes, strict=True)
     ]
-    return labels.by_model(pa.concat_tables(tables), pool_models, tolerance)
+    return labels.by_model(pa.concat_tables(tables), options.pool_models, tolerance)
 
 
 def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:
@@ -175,7 +144,7 @@ def _prefixes(
 
 
 def plain_rows(
-    path: Path, options: Options, tolerance: Tolerance
+    path: Path, options: ReadOptions, tolerance: Tolerance
 ) -> Iterator[tuple[Row, str, Schema]]:
     """The rollouts of a file, each with its place for errors and the schema that it was written in.
 
@@ -216,7 +185,7 @@ def plain_rows(
         tolerance.split += source.split
 
 
-def _require_no_choice(path: Path, options: Options) -> None:
+def _require_no_choice(path: Path, options: ReadOptions) -> None:
     if options.correctness is not None:
         raise InputError(
             f"{path}: correctness is {options.correctness!r}, and its rows have one reward alone; "
@@ -224,8 +193,8 @@ def _require_no_choice(path: Path, options: Options) -> None:
         )
 
 
-def _require_short(rollouts: Sequence[Row], where: str, options: Options) -> None:
-    most = MAX_RESPONSE if options.max_response is None else options.max_response
+def _require_short(rollouts: Sequence[Row], where: str, options: ReadOptions) -> None:
+    most = options.max_response
     for rollout in rollouts:
         response = rollout.get("response")
         if isinstance(response, str) and len(response) > most:
@@ -272,7 +241,7 @@ def require_distinct(files: Iterable[Path]) -> None:
 
 
 def _rollouts_of(
-    row: object, where: str, source: Source, options: Options
+    row: object, where: str, source: Source, options: ReadOptions
 ) -> tuple[Schema | None, list[Row]]:
     """The plain rows in a row and their schema; None where a user has named the response."""
     if not isinstance(row, dict):
@@ -317,7 +286,7 @@ def _unknown(row: Row, where: str, found: str, suggested: list[str]) -> InputErr
     return error
 
 
-def _options_for(row: Row, options: Options) -> list[str]:
+def _options_for(row: Row, options: ReadOptions) -> list[str]:
     """The `--field` options that would read a row; a template where its response is not found."""
     wanted = ("response", "group", "reward" if options.needs_reward else "answer")
     more = () if options.needs_reward else ("reward",)
@@ -331,7 +300,7 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list) and len(value) > 1 and all(isinstance(x, str) for x in value)
 
 
-def _suggest_list(row: Row, where: str, options: Options) -> None:
+def _suggest_list(row: Row, where: str, options: ReadOptions) -> None:
     """Raise an UnknownRowsError for a list of responses, if naming its fields would read it."""
     found = _options_for(row, options)
     try:
@@ -344,7 +313,7 @@ def _suggest_list(row: Row, where: str, options: Options) -> None:
 
 
 def _hint(
-    row: object, plain: Row, schema: Schema | None, options: Options, tolerance: Tolerance
+    row: object, plain: Row, schema: Schema | None, options: ReadOptions, tolerance: Tolerance
 ) -> None:
     """Note, once, which fields of a row may hold a reward or group that it lacks."""
     if tolerance.hint or schema is not PLAIN or options.fields or not isinstance(row, dict):
@@ -356,7 +325,7 @@ def _hint(
         tolerance.hint += options_for(row, wanted)
 
 
-def _tables_of(path: Path, options: Options, tolerance: Tolerance) -> Iterator[Any]:
+def _tables_of(path: Path, options: ReadOptions, tolerance: Tolerance) -> Iterator[Any]:
     """The record of one file, some rows at a time."""
     may_be_own = path.suffix in (".parquet", ".gz") and not options.fields
     own = own_record(path) if may_be_own else None
@@ -373,7 +342,7 @@ def _tables_of(path: Path, options: Options, tolerance: Tolerance) -> Iterator[A
         raise EmptyFileError(f"{path} is empty: it holds no rollouts")
 
 
-def _record_rows(path: Path, options: Options, tolerance: Tolerance) -> Iterator[Row]:
+def _record_rows(path: Path, options: ReadOptions, tolerance: Tolerance) -> Iterator[Row]:
     """Rows of the record; an error where not a single row of the file could be used."""
     n = 0
     before = len(tolerance.rejected)

@@ -1,0 +1,43 @@
+"""What a user says about how rollouts are read: one object, from the command line to the reader."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ktae.errors import InputError
+
+MAX_RESPONSE = 2_000_000
+"""Characters. A text of so many takes a tokenizer a few hundred megabytes for a moment."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadOptions:
+    """How the rows of files become rollouts with token ids."""
+
+    tokenizer: Any = None
+    """A loaded fast tokenizer, a folder's path or a hub name. None: a run folder's own; without
+    one, responses are cut at words, and token ids stay numbers."""
+    threshold: float | None = None
+    """A rollout without a field `correct` is correct if its reward is above this. None: above 0,
+    and rewards between 0 and 1, which may mean something else, are counted."""
+    correctness: str | None = None
+    """Where a row has several rewards or metrics: the one that says whether it is correct."""
+    fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Where a rollout's fields are in a row, as dotted paths: {"reward": "scores.acc"}."""
+    pool_models: bool | None = None
+    """Whether rollouts of several models are one group, if their problem is. None: only where most
+    rollouts would otherwise be alone, since nothing is told apart in a group of one."""
+    max_response: int = MAX_RESPONSE
+    """The longest response, in characters."""
+    needs_reward: bool = True
+    """Whether a row without a reward is of no use; grading needs none."""
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise InputError(f"threshold is {self.threshold}; expected a finite number")
+
+
+DEFAULT = ReadOptions()
