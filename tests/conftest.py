@@ -28,7 +28,6 @@ gc.set_threshold(50_000, 20, 50)
 NIGHTLY = (
     "tests/backends/test_triton.py",
     "tests/engines",
-    "tests/fuzz",
     "tests/notebooks",
     "tests/test_growth.py",
     "tests/test_scale.py",

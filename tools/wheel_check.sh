@@ -1,25 +1,39 @@
 #!/usr/bin/env bash
-# The sdist and the wheel, built reproducibly, and the wheel alone in a bare environment: what it
-# brings, what works without torch, TRL and verl, and what its types say to a user's own code; and
-# whether an index would take both, and show the README.
-#   tools/wheel_check.sh [OUT]     OUT keeps the sdist and the wheel
+# The sdist and the wheel: would an index take them, and does the wheel work alone, without torch, TRL and verl?
+#   tools/wheel_check.sh [EXTRA...]     each extra named is tried too, in an environment of its own
+# PYTHON=python3.12 tries another Python.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3.11}
-tools=${TOOLS:-$PWD/.venv/bin}
-mypy=$tools/mypy
-bare=$(mktemp -d)
-trap 'rm -rf "$bare"' EXIT
+tools=$PWD/.venv/bin
+constraints=$PWD/constraints.txt
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
-dist=${1:-$bare/dist}
-"$tools/python" tools/build_twice.py "$dist"
-wheel=$(ls "$dist"/*.whl)
-"$tools/twine" check --strict "$wheel" "${wheel%-py3-none-any.whl}.tar.gz"
+# The wheel is built from the sdist, so the sdist lacks nothing that it needs.
+"$tools/python" -m build --no-isolation --outdir "$work/dist" . > "$work/build.log" || {
+  cat "$work/build.log"
+  exit 1
+}
+wheel=$(ls "$work"/dist/*.whl)
+"$tools/check-wheel-contents" "$wheel"
+"$tools/twine" check --strict "$work"/dist/*
+cp tests/typing/downstream.py "$work"
+cd "$work" # away from the checkout: nothing comes from there
 
-"$python" -m venv "$bare/venv"
-"$bare/venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt "$wheel"
-cp tools/bare_wheel.py tests/typing/downstream.py "$bare"
-cd "$bare" # away from the checkout, so that nothing comes from there
-venv/bin/python bare_wheel.py
+echo '{"group": 0, "token_ids": [1, 2, 3], "reward": 1}
+{"group": 0, "token_ids": [1, 2, 4], "reward": 0}' > rollouts.jsonl
+for extra in "" "$@"; do
+  venv=$work/venv-$extra
+  "$python" -m venv "$venv"
+  pip=("$venv/bin/python" -m pip --quiet --disable-pip-version-check)
+  case $extra in trl | verl | eval) "${pip[@]}" install "$(grep '^torch==' "$constraints")" ;; esac
+  "${pip[@]}" install -c "$constraints" "$wheel${extra:+[$extra]}"
+  "$venv/bin/python" -m pip check
+  "$venv/bin/ktae" --version
+  "$venv/bin/ktae" score rollouts.jsonl --output "scores-$extra.parquet" > /dev/null
+  test -s "scores-$extra.parquet"
+  [ -z "$extra" ] || "$venv/bin/ktae" doctor
+done
 # The types of the installed package, not those of src/; no settings but --strict.
-"$mypy" --strict --config-file= --cache-dir=mypy --python-executable venv/bin/python downstream.py
+"$tools/mypy" --strict --config-file= --cache-dir=mypy --python-executable "$work/venv-/bin/python" downstream.py

@@ -1,4 +1,4 @@
-"""Studies of several rounds with the base model as the unit, and the demo's benchmark."""
+"""Studies of several rounds with the base model as the unit."""
 
 import statistics
 from collections import defaultdict
@@ -36,11 +36,6 @@ HALF_RATE = (
     ),
 )
 """Treatment and baseline as the page calls them, and the studies at a learning rate of 7.5e-5."""
-DEMO = {
-    "GRPO": "demo-grpo",
-    "GRPO + `paper`": "demo-grpo-ktae",
-    "GRPO + `calibrated`": "demo-grpo-calibrated",
-}
 
 
 def base_models() -> str:
@@ -57,24 +52,6 @@ def base_models() -> str:
     gains = [_of_temperature(task) for task in TASKS]
     rows.append(_row("plain GRPO at temperature .75 - at 1", gains, None))
     return markdown(["accuracy", "base models", *TASKS], rows)
-
-
-def demo() -> str:
-    """`make train` and its two neighbours: medians over the seeds."""
-    rows = read_csv(page.BENCHMARKS / "demo.csv")
-    names = ("greedy_accuracy", "sampled_accuracy", "sampled_length", "entropy")
-
-    def row(label: str, when: str, of: list[dict[str, str]]) -> list[str]:
-        a, b, length, entropy = (
-            statistics.median(float(row[f"{when}_{name}"]) for row in of) for name in names
-        )
-        return [label, f"{a:.1%}", f"{b:.1%}", f"{length:.1f}", f"{entropy:.2f}"]
-
-    table = [row("base model", "before", rows)]
-    for label, recipe in DEMO.items():
-        table.append(row(label, "after", [row for row in rows if row["recipe"] == recipe]))
-    head = ["", "greedy accuracy", "sampled accuracy", "length, tokens", "entropy, nats"]
-    return markdown(head, table)
 
 
 def _by_base_model(sides: tuple[tuple[str, str, str], ...], task: str) -> Iterator[float]:
@@ -117,4 +94,4 @@ def _of_temperature(task: str) -> np.ndarray:
     return np.array(gains)
 
 
-TABLES: dict[str, Table] = {"base-models": base_models, "demo": demo}
+TABLES: dict[str, Table] = {"base-models": base_models}

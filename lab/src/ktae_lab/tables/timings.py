@@ -1,8 +1,8 @@
-"""What the library costs: the tables and numbers of docs/performance.md and report.md,
-made of the CSVs of benchmarks/ about the estimator, units, verl, the cluster and the report."""
+"""What the library costs: the tables and numbers of docs/performance.md, made of the CSV of the
+benchmarks of the estimator, of verl's advantages and of large dumps."""
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from ktae_lab.csv_files import read_csv
 from ktae_lab.tables import page
@@ -10,7 +10,7 @@ from ktae_lab.tables.page import Number, Table, markdown, newest, percent
 
 Row = dict[str, str]
 Settings = tuple[str, str, str]
-"""Rollouts, dtype of the ids, vocabulary: what one call of the benchmark measures everything at."""
+"""Rollouts, dtype of the ids, vocabulary: of one call of `benchmarks/estimator.py`."""
 
 CPU_AND_COPY = {
     "cpu": "**ktae, CPU backend**",
@@ -74,32 +74,6 @@ def share_of_step(model: str) -> str:
     return percent(row[f"share_of_{model.lower()}_step"], digits=2)
 
 
-def driver_memory(scaling: str, gpus: str) -> str:
-    """What verl's own tensors take on the driver of the simulated cluster."""
-    return f"{newest('cluster', 'scaling', 'gpus')[scaling, gpus]['driver_gb_verl']} GB"
-
-
-def report() -> str:
-    """Building the report of each dump, and scrolling in it."""
-    dumps = list(newest("report", "dump", "copies").values())
-    lines = {
-        "load average while building": lambda row: row["load_average"],
-        "time to build, wall clock": lambda row: f"{float(row['build_s']):.0f} s",
-        "processor time to build": lambda row: f"{float(row['build_cpu_s']):.0f} s",
-        "file": lambda row: f"{float(row['file_mb']):.1f} MB",
-        "first paint": lambda row: f"{float(row['first_paint_ms']) / 1000:.1f} s",
-        "everything unpacked": lambda row: f"{float(row['ready_ms']) / 1000:.1f} s",
-        "frames while scrolling rollouts, median and 95th percentile": lambda row: (
-            f"{row['rollouts_frame_p50_ms']} ms, {row['rollouts_frame_p95_ms']} ms"
-        ),
-        "frames over 50 ms in the three long lists": _slow_frames,
-    }
-    return markdown(
-        ["", *(f"{int(row['rollouts']):,} rollouts" for row in dumps)],
-        [[label, *map(cell, dumps)] for label, cell in lines.items()],
-    )
-
-
 def scale(rollouts: str) -> str:
     """What each command costs on a dump of that size, beside what it cost before."""
     found = newest("scale", "note", "command", "rollouts")
@@ -114,35 +88,6 @@ def scale(rollouts: str) -> str:
     head = ["", "processor", "before", "peak memory", "before", "page"]
     return markdown(head, rows)
 
-
-def sweep() -> str:
-    """How time grows: a row a setting of `benchmarks/sweep.py`, by axis."""
-    blocks: dict[tuple[str, str], dict[str, Row]] = {}
-    for row in read_csv(page.BENCHMARKS / "sweep.csv", ("name", "axis", "median_s")):
-        if row["name"] == "paper":  # the first of those that took turns
-            blocks[row["axis"], row[AXES[row["axis"]][0]]] = of = {}
-        of[row["name"]] = row
-    axes, rows = list(AXES), []
-    for axis, value in sorted(blocks, key=lambda block: axes.index(block[0])):
-        seconds = {name: float(row["median_s"]) for name, row in blocks[axis, value].items()}
-        cells = [AXES[axis][1](value), f"{1000 * seconds['paper']:.0f} ms"]
-        cells.append(f"{seconds['paper'] / seconds['copy']:.1f}")
-        for name in ("calibrated", "trigrams", "tempo", "verl grpo"):
-            cells.append(f"{seconds[name] / seconds['paper']:.1f}")
-        rows.append(cells)
-    head = ["", "`paper`", "in copies", "`calibrated`, of `paper`", "`trigrams`", "`tempo`"]
-    return markdown([*head, "verl's GRPO"], rows)
-
-
-AXES: dict[str, tuple[str, Callable[[str], str]]] = {
-    "tokens": ("rollouts", lambda n: f"{int(n):,} rollouts"),
-    "group size": ("group_size", lambda n: f"groups of {int(n):,}"),
-    "vocabulary": ("vocabulary", lambda n: f"{int(n):,} ids"),
-    "mixed": ("mixed", lambda share: f"{100 * float(share):.0f} % of groups mixed"),
-    "threads": ("threads", lambda n: f"{n} threads" if int(n) > 1 else "1 thread"),
-    "dtype": ("dtype", lambda name: f"ids in {name}"),
-}
-"""Of `benchmarks/sweep.py`: the column that changes, and how the table calls it."""
 
 LIBRARIES = {"json.loads": "every line through Python's `json`", "pyarrow": "pyarrow's reader"}
 
@@ -161,7 +106,7 @@ def _by_size(labels: Mapping[str, str], ratio: str) -> str:
 def _rounds(contenders: Mapping[str, str]) -> dict[Settings, dict[str, Row]]:
     """The newest rounds in which exactly these took turns: by settings, then by name.
 
-    A call of the benchmark appends a row for each of its contenders.
+    A call of `benchmarks/estimator.py` appends a row for each of its contenders.
     """
     settings = ("rollouts", "dtype", "vocabulary")
     columns = (*settings, "repeats", "date")
@@ -206,23 +151,13 @@ def _millions(row: Row) -> str:
     return f"{int(row['tokens']) / 1e6:.1f} M"
 
 
-def _slow_frames(row: Row) -> str:
-    """The slow frames of all lists, each of which is given as `slow/all`."""
-    lists = [row[f"{name}_over_50ms"].split("/") for name in ("rollouts", "groups", "tokens")]
-    slow, frames = (sum(map(int, numbers)) for numbers in zip(*lists, strict=True))
-    return f"{slow} of {frames:,}"
-
-
 TABLES: dict[str, Table] = {
     "estimator-beside-verl": beside_verl,
     "driver": driver,
-    "report": report,
     "scale": scale,
-    "sweep": sweep,
 }
 NUMBERS: dict[str, Number] = {
     "estimator-times": estimator_times,
     "estimator-copies": estimator_copies,
     "share-of-step": share_of_step,
-    "driver-memory": driver_memory,
 }
