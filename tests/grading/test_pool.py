@@ -3,10 +3,9 @@
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +13,7 @@ pytest.importorskip("math_verify")
 
 from ktae.errors import InputError
 from ktae.grading import GradingPool, Outcome, Task, accuracy, grade
+from ktae.grading.pool import BOOTSTRAP
 from ktae.grading.rewards import verdicts
 
 TOWER = r"\boxed{9^{9^{9^9}}}"
@@ -166,13 +166,39 @@ def test_a_killed_worker_is_replaced() -> None:
 
 
 @pytest.mark.slow
-def test_a_script_without_a_main_guard(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    script = tmp_path / "script.py"
-    script.write_text('from ktae.grading import grade\nprint(grade(r"\\boxed{1}", "1").outcome)\n')
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False
+def test_a_stopped_worker_is_given_up() -> None:
+    """It uses no processor time and gets no signal: only a clock on the wall ends it."""
+    with GradingPool(1, wall_limit=2) as pool:
+        pool.grade(r"\boxed{1}", "1")
+        worker = pool._idle.get()
+        assert worker._process is not None
+        os.kill(worker._process.pid, signal.SIGSTOP)
+        pool._idle.put(worker)
+        stopped = pool.grade(r"\boxed{1}", "1")
+        assert stopped == (Outcome.UNDECIDED, None, "no answer within 2 s on the wall clock")
+        assert pool.grade(r"\boxed{1}", "1").outcome is Outcome.CORRECT
+
+
+def test_a_worker_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ktae.grading.pool.BOOTSTRAP", "raise ImportError('no such library')")
+    message = r"did not start, 3 times \(exit status 1\): (?s:.*)ImportError: no such library"
+    with GradingPool(1) as pool, pytest.raises(RuntimeError, match=message):
+        pool.grade(r"\boxed{1}", "1")
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_while_it_starts_is_started_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    mark = tmp_path / "died"
+    dies_once = (
+        f"import os, pathlib; mark = pathlib.Path({str(mark)!r})\n"
+        "if not mark.exists(): mark.touch(); os.abort()\n"
     )
-    assert (done.stdout, done.stderr) == ("correct\n", "")
+    monkeypatch.setattr("ktae.grading.pool.BOOTSTRAP", dies_once + BOOTSTRAP)
+    with GradingPool(1) as pool:
+        assert pool.grade(r"\boxed{1}", "1").outcome is Outcome.CORRECT
+    assert mark.exists()
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,12 @@ limit of math-verify itself works by a signal in the main thread, and cannot int
 the process ends.
 
 A worker grades one response at a time. Its clock starts when it starts to grade, so no response
-waits at another's expense. It counts processor time, so that a busy machine changes no verdict. A
-task that runs out of time or memory is `undecided`; its process is replaced.
+waits at another's expense. It counts processor time, so that a busy machine changes no verdict; a
+second clock, on the wall and generous, is for a worker that is stopped or blocked. A task that runs
+out of time or memory is `undecided`; its process is replaced.
+
+A worker imports nothing from the folder in which its parent works: rollouts lie there, and a
+`sympy.py` beside them is as good as a program.
 """
 
 from __future__ import annotations
@@ -22,16 +26,27 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+import ktae
 from ktae.errors import InputError
 from ktae.grading.verdict import Outcome, Verdict
+from ktae.grading.worker import WALL_CLOCK
 
 TIME_LIMIT = 5.0
 """Default processor seconds for one response."""
+WALL_FLOOR = 30.0
+"""Wall-clock seconds that are added to the worker's own limit before the parent ends it."""
+STARTS = 3
+"""Times that a worker is started before its failure is an error."""
+START_LIMIT = 120.0
+"""Wall-clock seconds for one start."""
+BOOTSTRAP = "import sys; sys.path[:] = sys.argv[1:]; import ktae.grading.worker as w; w.main()"
+"""The worker's program: its arguments are the path that it may import from."""
 
 
 class Task(NamedTuple):
@@ -50,13 +65,20 @@ class GradingPool:
     """
 
     def __init__(
-        self, workers: int | None = None, *, time_limit: float = TIME_LIMIT, grader: str = "ktae"
+        self,
+        workers: int | None = None,
+        *,
+        time_limit: float = TIME_LIMIT,
+        wall_limit: float | None = None,
+        grader: str = "ktae",
     ) -> None:
         """Nothing is started yet.
 
         Args:
             workers: processes at most; by default the number of processors that this one may use.
             time_limit: processor seconds for one response, above 0.
+            wall_limit: seconds on the wall clock after which a worker that has not answered is
+                ended; by default ten times `time_limit` and half a minute.
             grader: a name in `ktae.grading.graders.GRADERS`.
 
         Raises:
@@ -68,6 +90,8 @@ class GradingPool:
             raise InputError(f"workers is {workers}; expected at least 1")
         if not 0 < time_limit < 1e6:
             raise InputError(f"time_limit is {time_limit}; expected seconds, above 0")
+        if wall_limit is not None and not 0 < wall_limit < 1e7:
+            raise InputError(f"wall_limit is {wall_limit}; expected seconds, above 0")
         if grader not in GRADERS:
             raise InputError(f"no grader {grader!r}; expected one of {', '.join(GRADERS)}")
         if importlib.util.find_spec("math_verify") is None:
@@ -76,6 +100,7 @@ class GradingPool:
             )
         self.size = workers or len(os.sched_getaffinity(0))
         self.time_limit = time_limit
+        self.wall_limit = wall_limit or time_limit * WALL_CLOCK + WALL_FLOOR
         self.grader = grader
         self._reset()
 
@@ -145,7 +170,7 @@ class GradingPool:
         }
         while True:
             fresh = worker.n_replies == 0
-            reply = worker.ask(request)
+            reply = worker.ask(request, self.wall_limit)
             if "verdict" in reply:
                 outcome, extracted, reason = reply["verdict"]
                 return Verdict(Outcome(outcome), extracted, reason), worker
@@ -154,9 +179,12 @@ class GradingPool:
             worker.kill()
             if reply.get("signal") in (signal.SIGPROF, signal.SIGALRM):
                 return _undecided(reply, f"time limit of {self.time_limit:g} s"), worker
+            if reply.get("too_late"):
+                reason = f"no answer within {self.wall_limit:g} s on the wall clock"
+                return _undecided(reply, reason), worker
             if fresh:
-                found = "out of memory" if "memory" in reply else f"worker died: {reply['end']}"
-                return _undecided(reply, found), worker
+                reason = "out of memory" if "memory" in reply else f"worker died: {reply['end']}"
+                return _undecided(reply, reason), worker
 
 
 def _undecided(reply: dict[str, Any], reason: str) -> Verdict:
@@ -171,28 +199,30 @@ class _Worker:
         self.n_replies = 0
         self._process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, request: dict[str, Any], wall_limit: float) -> dict[str, Any]:
         """The worker's reply; if it ended instead, `end` says how, and `signal` by which one.
 
-        With `extracted`, where the worker had found an answer.
+        With `extracted`, where the worker had found an answer, and `too_late`, where it was ended
+        because it had not answered within `wall_limit` seconds.
         """
         if self._process is None:
             self._start()
         process = self._process
         assert process is not None and process.stdin is not None and process.stdout is not None
         reply: dict[str, Any] = {}
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(json.dumps(request).encode() + b"\n")
-            process.stdin.flush()
-            while (line := process.stdout.readline()).endswith(b"\n"):
-                part = json.loads(line)
-                reply |= part
-                if "extracted" not in part:  # that line comes before the verdict
-                    self.n_replies += 1
-                    return reply
-        status = process.wait()
+        with _killed_after(wall_limit, process) as is_too_late:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(json.dumps(request).encode() + b"\n")
+                process.stdin.flush()
+                while (line := process.stdout.readline()).endswith(b"\n"):
+                    part = json.loads(line)
+                    reply |= part
+                    if "extracted" not in part:  # that line comes before the verdict
+                        self.n_replies += 1
+                        return reply
+            status = process.wait()
         end = f"signal {-status}" if status < 0 else f"exit status {status}"
-        return reply | {"end": end, "signal": -status}
+        return reply | {"end": end, "signal": -status, "too_late": is_too_late.is_set()}
 
     def kill(self) -> None:
         process, self._process, self.n_replies = self._process, None, 0
@@ -204,25 +234,73 @@ class _Worker:
                     pipe.close()  # type: ignore[union-attr]
 
     def _start(self) -> None:
-        """Start the process and wait until it has imported what it needs."""
+        """Start the process, again where it ends at once, and wait for what it has to import.
+
+        Raises:
+            RuntimeError: it has ended each time; with what it wrote to stderr.
+        """
         environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             "PYTHONHASHSEED": "0",  # the order of a set must not change a verdict
             "CUDA_VISIBLE_DEVICES": "",
         }
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "ktae.grading.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            process_group=0,
+        environment.pop("PYTHONPATH", None)  # all of it that is needed is in the arguments
+        for _ in range(STARTS):
+            with tempfile.TemporaryFile() as errors:
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", BOOTSTRAP, *_import_path()],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    cwd="/",
+                    env=environment,
+                    process_group=0,
+                )
+                self._process = process
+                assert process.stdout is not None
+                with _killed_after(START_LIMIT, process):
+                    if process.stdout.readline().endswith(b"\n"):
+                        return
+                    status = process.wait()
+                self.kill()
+                errors.seek(0)
+                told = errors.read().decode(errors="replace").strip()[-2000:]
+        raise RuntimeError(
+            f"a grading worker did not start, {STARTS} times (exit status {status}): {told}"
         )
-        assert self._process.stdout is not None
-        if not self._process.stdout.readline().endswith(b"\n"):
-            status = self._process.wait()
-            self._process = None
-            raise RuntimeError(f"a grading worker did not start (exit status {status})")
+
+
+@contextlib.contextmanager
+def _killed_after(seconds: float, process: subprocess.Popen[bytes]) -> Iterator[threading.Event]:
+    """Kill the process if the block takes longer; the event says whether that was done."""
+    is_too_late = threading.Event()
+
+    def kill() -> None:
+        is_too_late.set()
+        process.kill()
+
+    timer = threading.Timer(seconds, kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield is_too_late
+    finally:
+        timer.cancel()
+
+
+def _import_path() -> list[str]:
+    """The parent's path without the current folder and that of its script; with ktae's own."""
+    where_data_may_lie = set()
+    with contextlib.suppress(FileNotFoundError):  # somebody has removed the current folder
+        where_data_may_lie.add(os.getcwd())
+    if script := getattr(sys.modules.get("__main__"), "__file__", None):
+        where_data_may_lie.add(os.path.dirname(os.path.realpath(script)))
+    paths = [
+        path
+        for path in sys.path
+        if os.path.isabs(path) and os.path.realpath(path) not in where_data_may_lie
+    ]
+    ours = os.path.dirname(os.path.dirname(os.path.realpath(ktae.__file__)))
+    return paths if ours in map(os.path.realpath, paths) else [*paths, ours]
 
 
 def _task(response: str, answer: str | Sequence[str]) -> Task:

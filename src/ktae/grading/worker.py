@@ -3,9 +3,10 @@
 Before the verdict comes a line with the answer that was found, if one was: where the comparison
 runs out of time, the parent knows it and need not look for it again.
 
-It limits itself, so that no clock of the parent's has to be right and no orphan lives on: each task
-starts a timer on the processor time it uses, and one on the wall clock for whatever uses none;
-either ends the process by a signal. Memory is limited as an address space.
+It limits itself, so that no orphan lives on: each task starts a timer on the processor time it
+uses, and one on the wall clock for whatever uses none; either ends the process by a signal. (One
+that is stopped gets no signal: there the parent's clock ends it.) Memory is limited as an address
+space.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def main() -> None:
         _reply(replies, {"extracted": text})
 
     _warm_up()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the parent reads of a failing start alone
     _reply(replies, {"ready": True})
     for line in requests:
         task = json.loads(line)
@@ -91,7 +93,3 @@ def _start_clock(seconds: float) -> None:
 def _reply(replies: Any, content: dict[str, Any]) -> None:
     replies.write(json.dumps(content).encode() + b"\n")
     replies.flush()
-
-
-if __name__ == "__main__":
-    main()

@@ -202,8 +202,8 @@ def test_units_of_text_get_the_model_s_tokenizer():
 def test_the_command_is_what_would_be_run():
     settings = overrides(demo(credit="paper"), PATHS)
     words = shlex.split(command(settings, {"A": "1 2"}).replace("\\\n", " "))
-    assert words[:4] == ["A=1 2", "python", "-m", "verl.trainer.main_ppo"]
-    assert words[4:] == arguments(settings)
+    assert words[:5] == ["A=1 2", "python", "-P", "-m", "verl.trainer.main_ppo"]
+    assert words[5:] == arguments(settings)
 
 
 @needs_verl

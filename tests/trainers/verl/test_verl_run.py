@@ -153,7 +153,7 @@ def started(monkeypatch):
     monkeypatch.delenv("VERL_USE_EXTERNAL_MODULES", raising=False)
     calls = []
 
-    def record(program, env, check):
+    def record(program, env, cwd, check):
         calls.append((program, env))
         return subprocess.CompletedProcess(program, 7)
 
@@ -167,7 +167,7 @@ def test_a_run_writes_the_demo_s_problems_and_starts_verl(recipe_file, tmp_path,
     recipe, folder = recipes.load(recipe_file), RunFolder(tmp_path / "run")
     assert run.run(recipe, folder, resume=False) == 7
     [(program, environment)] = started
-    assert program[1:3] == ["-m", "verl.trainer.main_ppo"]
+    assert program[1:4] == ["-P", "-m", "verl.trainer.main_ppo"]
     assert environment["VERL_USE_EXTERNAL_MODULES"] == "ktae.trainers.verl"
     rows = pq.read_table(folder.path / "data" / "verl" / "train.parquet").to_pylist()
     assert len(rows) == 2 * 8 and {row["data_source"] for row in rows} == {"ktae/demo"}

@@ -377,7 +377,7 @@ def command(settings: Overrides, environment: dict[str, str]) -> str:
     """A shell command that starts the run, one override a line."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
     lines = [
-        " ".join([*variables, "python -m verl.trainer.main_ppo"]),
+        " ".join([*variables, "python -P -m verl.trainer.main_ppo"]),
         *map(shlex.quote, arguments(settings)),
     ]
     return " \\\n  ".join(lines)

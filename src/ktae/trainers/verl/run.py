@@ -78,8 +78,13 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
     elif recipe.task != "math":
         _write_rows(recipe, folder)
     environment = os.environ | _environment(folder)
-    program = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments(settings)]
-    return subprocess.run(program, env=environment, check=False).returncode
+    # Ray's workers import from the folder that verl is started in, before anything else: that must
+    # not be one in which somebody's data lies.
+    here = os.getcwd()
+    paths = map(os.path.abspath, filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)))
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path != here)
+    program = [sys.executable, "-P", "-m", "verl.trainer.main_ppo", *arguments(settings)]
+    return subprocess.run(program, env=environment, cwd=folder.path, check=False).returncode
 
 
 def _environment(folder: RunFolder) -> dict[str, str]:
@@ -98,7 +103,8 @@ def _environment(folder: RunFolder) -> dict[str, str]:
 def _model(recipe: Recipe) -> str:
     """The folder or hub name of the recipe's model; the demo's base model may not be there yet."""
     if recipe.model.path != "demo":
-        return model_name(recipe)
+        name = model_name(recipe)
+        return os.path.abspath(name) if os.path.isdir(name) else name
     from ktae.demo import language_named
     from ktae.demo.pretrain import base_model_folder
 
