@@ -82,58 +82,29 @@ def test_changes_are_found_in_the_keys_of_either_recipe(write):
     ("content", "message"),
     [
         (MINIMAL | {"sed": 1}, "unknown key 'sed'; did you mean 'seed'?"),
-        (MINIMAL | {"rollout": {"group_sise": 8}}, "'rollout.group_sise'; did you mean 'group_siz"),
+        (MINIMAL | {"rollout": {"group_sise": 8}}, "rollout: unknown key 'group_sise'; did you me"),
+        (MINIMAL | {"task": {"source": "gsm8k", "tran": "x"}}, "task: unknown key 'tran'; did you"),
         (MINIMAL | {"credit": {"estimator": "paper", "qqq": 8}}, "credit: estimator paper has no"),
-        (
-            MINIMAL | {"credit": {"estimator": "paper", "transforms": 5}},
-            "transforms is 5; expected",
-        ),
-        (MINIMAL | {"credit": "papre"}, "no estimator 'papre'; did you mean 'paper'?"),
-        (
-            MINIMAL | {"credit": {"estimator": "ktae", "h1": -1}},
-            "credit: h1 is -1; expected a number from 0 to 1e+30",
-        ),
-        (MINIMAL | {"steps": "many"}, "steps is 'many'; expected a valid integer"),
-        (MINIMAL | {"steps": 0}, "steps is 0; expected greater than 0"),
-        (MINIMAL | {"name": "../x"}, "name is '../x'; "),
-        (MINIMAL | {"model": "demo"}, "model is 'demo'; expected settings, such as {key: value}"),
-        (MINIMAL | {"name": "a b"}, "name is 'a b'; expected letters, digits, '.', '_' and '-'"),
-        (
-            MINIMAL | {"demo": {"language": "latin"}},
-            "demo.language: no demo language 'latin'; expected one of sums",
-        ),
-        (MINIMAL | {"demo": {"language": ["sums"]}}, "demo.language is ['sums']; expected a valid"),
-        (MINIMAL | {"logging": {"eval_problems": 5000}}, "logging.eval_problems is 5000; expected"),
-        ("name: r\nsteps: 2020-13-45", "is not YAML"),
+        (MINIMAL | {"steps": "many"}, "steps: Input should be a valid integer"),
+        (MINIMAL | {"steps": 0}, "steps: Input should be greater than 0, and is 0"),
+        (MINIMAL | {"name": "../x"}, "name: String should match pattern"),
+        (MINIMAL | {"name": "n" * 201}, "nnnnn... has 201 characters; expected at most 200"),
+        (MINIMAL | {"demo": {"language": "latin"}}, "demo.language: no demo language 'latin'; exp"),
         (MINIMAL | {"algorithm": {"minibatches": 3}}, "expected a divisor of the 128 rollouts"),
-        ({"steps": 1}, "name is missing"),
-        ([1], "holds a list; expected a mapping"),
-        ("", "holds nothing; expected a mapping"),
+        (MINIMAL | {"task": {"settings": {}}}, "task.name: Field required"),
+        (MINIMAL | {"task": {"source": "gym"}}, "task: source is 'gym'; expected reasoning-gym, g"),
+        (MINIMAL | {"verl": {"overrides": {"x": b"\x80"}}}, "is not YAML of plain values"),
+        (MINIMAL | {"verl": {"overrides": {"x": float("nan")}}}, "is not YAML of plain values"),
+        ([1], "expected a mapping"),
+        ("", "expected a mapping"),
         ("a: [", "is not YAML"),
         ("a: !!python/object/apply:os.system [echo owned]", "is not YAML"),
-        ("a: !!timestamp x", "is not YAML"),
         ("a: !!bool x", "is not YAML"),
-        ("a: &a [*a]", "more than 100,000 values, or lists and mappings in each other"),
-        ("a: " + "[" * 101 + "]" * 101, "in each other more than 100 deep"),
-        (
-            "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1]\n"
-            + "".join(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 8}]\n" for i in range(1, 20)),
-            "more than 100,000 values",
-        ),
-        (
-            MINIMAL | {"verl": {"overrides": {"x": b"\x80"}}},
-            "holds b'\\x80', a bytes; expected text",
-        ),
-        (MINIMAL | {"verl": {"overrides": {"x": float("nan")}}}, "holds nan; expected finite"),
-        ("name: 2001-01-01\nsteps: 1", "a date; expected text (in quotes, if it looks like"),
-        ('name: "\\uD800"\nsteps: 1', "half a surrogate pair"),
-        ("name: r\nsteps: 1\nname: s", "key 'name' is given twice, in line 1 and in line 3"),
-        (
-            "name: r\nsteps: 1\nrollout:\n  group_size: 4\n  'group_size': 8",
-            "key 'group_size' is given twice, in line 4 and in line 5",
-        ),
-        ("a: &a {x: 1}\nb: {<<: *a, <<: *a}", "key '<<' is given twice, in line 2 and in line 2"),
-        (MINIMAL | {"name": "n" * 201}, "nnnnn... has 201 characters; expected at most 200"),
+        ("a: &a [*a]", "is not YAML of plain values"),
+        ("a: " + "[" * 2000 + "]" * 2000, "is not YAML"),
+        ('name: "\\uD800"\nsteps: 1', "surrogates not allowed"),
+        ("name: r\nsteps: 1\nname: s", "key 'name' twice"),
+        ("name: r\nsteps: 1\nrollout: {group_size: 4, 'group_size': 8}", "key 'group_size' twice"),
     ],
 )
 def test_bad_recipes_say_what_and_where(write, content, message):
@@ -175,7 +146,7 @@ def test_a_merged_key_may_be_given_again(write):
 
 
 def test_a_key_given_twice_in_an_override(write):
-    with pytest.raises(InputError, match=r"override 'credit=.*': key 'h1' is given twice"):
+    with pytest.raises(InputError, match=r"override 'credit=.*' is not YAML.* key 'h1' twice"):
         recipe.load(write(MINIMAL), ["credit={estimator: ktae, h1: 1, h1: 2}"])
 
 
@@ -183,7 +154,7 @@ def test_names_that_no_file_system_takes(write):
     assert recipe.load(write(MINIMAL | {"name": "n" * 200})).name == "n" * 200
     with pytest.raises(InputError, match=r"run folder nnn.* has a name of 300 bytes; .* 255"):
         RunFolder(Path("runs") / ("n" * 300))
-    with pytest.raises(InputError, match=r"cannot read recipe nnn.*too long"):
+    with pytest.raises(InputError, match=r"cannot read recipe 'nnn.*too long"):
         recipe.load("n" * 300)
 
 
@@ -191,7 +162,7 @@ def test_missing_and_binary_files(tmp_path):
     with pytest.raises(InputError, match="cannot read recipe"):
         recipe.load(tmp_path / "none.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="not UTF-8"):
+    with pytest.raises(InputError, match=r"cannot read recipe .*codec"):
         recipe.load(tmp_path / "binary.yaml")
 
 
@@ -211,25 +182,6 @@ def test_a_task_of_reasoning_gym(write):
         recipe.load(write(MINIMAL | {"task": task, "data": "x"}))
     with pytest.raises(InputError, match="nmae"):
         recipe.load(write(MINIMAL | {"task": task | {"nmae": "x"}}))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({"(": 1}, r"unknown key '\('"),
-        ({"(problems)": 1}, r"unknown key '\(problems\)'"),
-        ({"task": {"source": "gsm8k", "tran": "x"}}, "unknown key 'task.tran'; did you mean"),
-        ({"task": {"source": "gsm8k", "(x": "x"}}, r"unknown key 'task.\(x'"),
-        ({"task": {"settings": {}}}, "task.name is missing"),
-        (
-            {"task": {"source": "gym"}},
-            "task: source is 'gym'; expected reasoning-gym, gsm8k, math12k",
-        ),
-    ],
-)
-def test_what_is_wrong_in_one_of_several_forms(write, content, message):
-    with pytest.raises(InputError, match=message):
-        recipe.load(write(MINIMAL | content))
 
 
 def test_what_changes_the_rollout_advantage_is_scaled_as_it_is(tmp_path):

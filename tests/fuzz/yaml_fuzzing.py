@@ -18,7 +18,7 @@ SECTIONS = [
     "logging",
 ]
 KEYS = sorted(
-    {"name", "task", "data", "seed", "steps", "ktae", "overrides", "extra", *SECTIONS}
+    {"name", "task", "data", "seed", "steps", "overrides", "extra", *SECTIONS}
     | {
         "path",
         "language",

@@ -176,9 +176,9 @@ METHOD = CONTENT["methods"]["grpo"]
     ("changes", "message"),
     [
         ({"seed": [1]}, "unknown key 'seed'; did you mean 'seeds'?"),
-        ({"methods": {"a": {"recipy": "x"}}}, "unknown key 'methods.a.recipy'; did you mean 'rec"),
+        ({"methods": {"a": {"recipy": "x"}}}, "methods.a: unknown key 'recipy'; did you mean 'rec"),
         ({"methods": {"a b": METHOD}}, "methods.a b"),
-        ({"methods": {}}, "methods is {}"),
+        ({"methods": {}}, "methods: Dictionary should have"),
         ({"seeds": {"first": 1, "cuont": 2}}, "is no range of seeds; expected {first: 100, count"),
         ({"seeds": {"first": 1, "count": 0}}, "count is 0; expected 1 to 10,000"),
         ({"seeds": {"first": 1, "count": 10**12}}, "expected 1 to 10,000"),
@@ -187,9 +187,9 @@ METHOD = CONTENT["methods"]["grpo"]
         ({"tasks": {"../..": {}}}, "tasks.../.."),
         ({"methods": {"a": {"recipe": "a\0b"}}}, r"cannot read recipe"),
         ({"seeds": [1, 1]}, "the seed 1 is there twice"),
-        ({"seeds": []}, "seeds is []"),
-        ({"seeds": [-1]}, "seeds.0 is -1"),
-        ({"base_models": {"demo_seeds": [0]}}, "base_models.pairing is missing"),
+        ({"seeds": []}, "seeds: "),
+        ({"seeds": [-1]}, "seeds.0: Input should be greater"),
+        ({"base_models": {"demo_seeds": [0]}}, "base_models.pairing: Field required"),
         ({"base_models": {"pairing": "cycled"}}, "expected either demo_seeds or paths"),
         (
             {"base_models": {"paths": ["a", "demo"], "pairing": "crossed"}},
@@ -227,8 +227,8 @@ def test_bad_input(expand, changes, message):
         ({"outcomes": ["sampled_acuracy"]}, "did you mean 'sampled_accuracy'?"),
         ({"outcomes": []}, "contrasts.0.outcomes"),
         ({"treatment": "grpo"}, "compares grpo with itself"),
-        ({"kind": "sure"}, "expected 'confirmatory' or 'exploratory'"),
-        ({"kindd": "sure"}, "unknown key 'contrasts.0.kindd'; did you mean 'kind'?"),
+        ({"kind": "sure"}, "should be 'confirmatory' or 'exploratory'"),
+        ({"kindd": "sure"}, "contrasts.0: unknown key 'kindd'; did you mean 'kind'?"),
     ],
 )
 def test_bad_contrasts(expand, changes, message):

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ktae.errors import InputError
 from ktae.estimators.transforms import require_scale
-from ktae.files.typed import Section, explain, parse_yaml, read_mapping
+from ktae.files.typed import Section, parse_yaml, read_mapping, validated
 from ktae.recipe.sections import (
     Algorithm,
     Credit,
@@ -180,10 +180,7 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     content = read_mapping(path, "recipe")
     for override in overrides:
         _apply(content, override)
-    try:
-        return Recipe.model_validate(content)
-    except pydantic.ValidationError as error:
-        raise InputError(f"recipe {path}: {explain(error, Recipe)}") from None
+    return validated(Recipe, content, f"recipe {path}")
 
 
 def dump(recipe: Recipe) -> str:
@@ -199,11 +196,11 @@ def flat(recipe: Recipe) -> dict[str, Any]:
 
 def dotted(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Mappings in mappings as dotted keys and values; an empty one has none."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in content.items():
         is_section = isinstance(value, dict)
-        found |= dotted(value, f"{prefix}{key}.") if is_section else {prefix + key: value}
-    return found
+        values |= dotted(value, f"{prefix}{key}.") if is_section else {prefix + key: value}
+    return values
 
 
 def changes(there: Recipe, here: Recipe) -> list[str]:

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import BeforeValidator, Field
 
-from ktae.errors import InputError
-from ktae.files.typed import Section, explain, read_mapping
+from ktae.files.typed import Section, read_mapping, validated
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Overrides = dict[str, Any]
@@ -250,11 +249,7 @@ def load(path: str | Path) -> Matrix:
             named), a value out of range. Recipes are not read yet: `cells.expand` does.
     """
     path = Path(path)
-    content = read_mapping(path, "matrix")
-    try:
-        return Matrix.model_validate(content)
-    except pydantic.ValidationError as error:
-        raise InputError(f"matrix {path}: {explain(error, Matrix)}") from None
+    return validated(Matrix, read_mapping(path, "matrix"), f"matrix {path}")
 
 
 def _known(where: str, names: Iterable[str], known: Iterable[str], what: str) -> None:
