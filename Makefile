@@ -103,8 +103,8 @@ VLLM_PINS := tests/engines/vllm_constraints.txt
 	$(VLLM) uninstall --quiet --yes torchvision torchaudio torchcodec triton
 	touch $@
 
-test-vllm: .venv-vllm/installed ## Train with vLLM in TRL on the CPU, in an environment of its own (CSV=...)
-	KTAE_VLLM_CSV=$(CSV) .venv-vllm/bin/python -m pytest tests/engines/test_vllm.py --durations=0 $(ARGS)
+test-vllm: .venv-vllm/installed ## Train with vLLM in TRL on the CPU, in an environment of its own
+	.venv-vllm/bin/python -m pytest tests/engines/test_vllm.py --durations=0 $(ARGS)
 
 fuzz: .venv/installed ## Give every reader and the grader so many random inputs (EXAMPLES=...)
 	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/fuzz $(ARGS)

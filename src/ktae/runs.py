@@ -24,7 +24,7 @@ class RunFolder:
 
     `recipe.yaml` the whole recipe; `metrics.jsonl` one line a training step; `rollouts/` one
     Parquet file of rollouts a training step; `checkpoints/`; `before.json` and `summary.json` the
-    held-out scores; `curves.png`; `model/` the trained policy.
+    held-out scores; `model/` the trained policy.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,7 +46,6 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.before = path / "before.json"
         self.summary = path / "summary.json"
-        self.curves = path / "curves.png"
         self.model = path / "model"
 
     def require_free(self) -> None:
@@ -112,7 +111,7 @@ class RunFolder:
 
     def remove_leftovers(self) -> int:
         """Remove what a killed run was writing at that moment; how many bytes that was."""
-        written = (self.recipe, self.metrics, self.before, self.summary, self.curves, self.model)
+        written = (self.recipe, self.metrics, self.before, self.summary, self.model)
         found = [path for one in written for path in unfinished(one)]
         found += [*self.path.glob(".recipe-*"), *self.rollouts.glob(".step-*")]
         return remove_unfinished(found)

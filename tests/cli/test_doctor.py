@@ -7,10 +7,9 @@ import sys
 
 import numpy as np
 import pytest
-from extras import hide, require
+from extras import require
 from typer.testing import CliRunner
 
-from ktae import InputError
 from ktae.backends import BACKENDS
 from ktae.cli import app
 from ktae.trainers import doctor
@@ -84,55 +83,3 @@ def test_a_training_step_that_fails_is_a_finding(monkeypatch):
     assert grpo.status == dapo.status == bnpo.status == "wrong"
     assert "relative error 1.0e-03" in grpo.detail
     assert bnpo.detail == "AttributeError: GRPOTrainer has no such method"
-
-
-@pytest.mark.parametrize("package", ["vllm", "trl"])
-def test_vllm_that_is_asked_for_and_not_there_is_an_error(monkeypatch, package):
-    if package == "vllm":
-        require("trl")
-    hide(monkeypatch, package)
-    with pytest.raises(InputError, match=f"--vllm needs {package}, which is not installed"):
-        next(doctor.diagnose(vllm=True))
-
-
-RIGHT = {
-    "synced": True, "same_tokens": True, "logp_difference": 1e-6, "weights_difference": 0.0,
-    "weights_moved": 1e-3, "lowest_ratio": 1.0, "highest_ratio": 1.0, "gradient_error": 1e-6,
-    "without_credit": 0.6, "without_correction": 1e-6,
-}  # fmt: skip
-STALE = {"synced": False, "logp_difference": 0.3, "weights_difference": 1e-3}
-STALE |= {"without_correction": 0.2}
-
-
-@pytest.mark.parametrize(
-    ("synced", "stale", "statuses"),
-    [
-        ({}, {}, ["ok", "ok"]),
-        ({"logp_difference": 0.01}, {}, ["wrong", "ok"]),
-        ({"weights_difference": 1e-3}, {}, ["wrong", "ok"]),
-        ({"weights_moved": 0.0}, {}, ["wrong", "ok"]),
-        ({}, {"logp_difference": 1e-6}, ["wrong", "ok"]),
-        ({"gradient_error": 0.1}, {}, ["ok", "wrong"]),
-        ({}, {"gradient_error": float("nan")}, ["ok", "wrong"]),
-        ({"same_tokens": False}, {}, ["ok", "wrong"]),
-        ({}, {"without_correction": 1e-6}, ["ok", "wrong"]),
-    ],
-)
-def test_what_the_steps_with_vllm_showed(monkeypatch, synced, stale, statuses):
-    require("trl")
-    from ktae.trainers.trl import vllm_check
-
-    steps = [vllm_check.Step(**RIGHT | synced), vllm_check.Step(**RIGHT | STALE | stale)]
-    monkeypatch.setattr(vllm_check, "check_apart", lambda *_: steps)
-    assert [finding.status for finding in doctor._vllm()] == statuses
-
-
-def test_vllm_that_does_not_start_is_a_finding(monkeypatch):
-    """Its process says why, in the last line that it writes."""
-    require("trl")
-    from ktae.trainers.trl import vllm_check
-
-    monkeypatch.setattr(vllm_check, "__name__", "ktae.no_such_module")
-    (finding,) = doctor._vllm()
-    assert finding.status == "wrong" and finding.remedy
-    assert "exit status 1: " in finding.detail and "ktae.no_such_module" in finding.detail

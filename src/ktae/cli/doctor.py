@@ -10,7 +10,7 @@ import platform
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
 
 
 def doctor(
-    vllm: Annotated[
-        bool,
-        typer.Option(
-            "--vllm",
-            help="Also train a tiny model with vLLM in TRL, which takes a minute or more: are its "
-            "weights the trainer's, and is the credit at its tokens?",
-        ),
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check backends and engines on this machine: a real training step of each TRL loss included.
@@ -54,7 +46,7 @@ def doctor(
     findings = []
     # TRL and transformers print while they train; the findings are all that matters here.
     with console.status("looking"):
-        for finding in _quietly(diagnose(vllm=vllm)):
+        for finding in _quietly(diagnose()):
             findings.append(finding)
             remedy = f" → {finding.remedy}" if finding.remedy else ""
             text = escape(f"{finding.subject}: {finding.detail}{remedy}")

@@ -7,10 +7,10 @@ import torch
 from second_language import MORE, offer
 
 from ktae import InputError
-from ktae.demo import SUMS, pretrain
+from ktae.demo import SUMS
 from ktae.demo.model import make_tokenizer
 from ktae.recipe import Recipe
-from ktae.trainers.trl.run import load_policy
+from ktae.trainers.trl import run
 from ktae.trainers.trl.tasks import DEMO as TASK
 
 each_language = pytest.mark.parametrize("language", [SUMS, MORE], ids=lambda each: each.name)
@@ -68,9 +68,9 @@ def test_a_policy_is_the_recipe_s_base_model(monkeypatch, tmp_path, language, th
         asked.append(arguments)
         return tmp_path / "none"
 
-    monkeypatch.setattr(pretrain, "base_model", base_model)
+    monkeypatch.setattr(run, "base_model", base_model)
     monkeypatch.setattr(torch, "set_num_threads", set_to.append)
     with pytest.raises(InputError, match="cannot load model"):
-        load_policy(recipe_of(language, model={"demo_seed": 2}))
+        run.load_policy(recipe_of(language, model={"demo_seed": 2}))
     assert asked == [(language, 2)]
     assert set_to == threads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -22,20 +23,17 @@ from trl import GRPOConfig
 from ktae import recipe as recipes
 from ktae.data.tasks import prepared_file
 from ktae.demo import language_named
+from ktae.demo.pretrain import base_model
 from ktae.errors import InputError, one_line
 from ktae.evaluation.shared_prefixes import shared_prefixes
 from ktae.files.atomic import atomic_folder
-from ktae.files.hub import check_local_or_hub
+from ktae.files.hub import check_local_or_hub, local_or_hub
 from ktae.recipe import Recipe
 from ktae.rollouts import record
 from ktae.runs import RunFolder, write_json
-from ktae.trainers.curves import draw
 from ktae.trainers.metrics import PREFIX
-from ktae.trainers.models import model_name
 from ktae.trainers.trl.callbacks import OnStep, Patience, StepLogger, stop_on_interrupt
-from ktae.trainers.trl.checkpoints import full_disk_is_said, newest_whole
 from ktae.trainers.trl.checks import check_arguments, check_enough
-from ktae.trainers.trl.on_cpu import logits_of_responses_alone
 from ktae.trainers.trl.settings import grpo_config, optimizer_steps
 from ktae.trainers.trl.tasks import Task, overlong_penalty, prompt_text, task_of
 from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
@@ -64,7 +62,9 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
             "TRL sends it; leave trl.vllm out"
         )
     if resume:
-        _require_unfinished(recipe, folder)
+        if folder.summary.exists():
+            raise InputError(f"the run in {folder.path} is finished: there is nothing to resume")
+        recipes.require_same(recipe, folder.recipe)
     else:
         folder.require_free()
     config = grpo_config(recipe, folder.checkpoints)
@@ -78,68 +78,62 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
     trainer = _make_trainer(recipe, config, folder, task, model, tokenizer, callbacks)
     check_enough(trainer.train_dataset, config)
     is_main = trainer.accelerator.is_main_process
-    checkpoint = _to_resume(folder, recipe, note if is_main else None) if resume else None
-    done = _step_of(checkpoint, recipe)
+    checkpoint = _newest_checkpoint(folder) if resume else None
+    done = int(checkpoint.name.split("-")[1]) // optimizer_steps(recipe) if checkpoint else 0
+    if is_main and resume:
+        folder.remove_leftovers()
+        note(f"going on after step {done}, from {checkpoint}" if done else "beginning at step 1")
     trainer.accelerator.wait_for_everyone()
-    with full_disk_is_said(folder):
-        if is_main and resume:
-            folder.forget_after(done)
-        elif is_main:
-            folder.create(recipes.dump(recipe))
-        if is_main and not folder.before.exists():
-            note("evaluating the model before its training")
-            write_json(folder.before, task.evaluate(trainer.model, tokenizer, recipe))
-        trainer.accelerator.wait_for_everyone()
-        _train(trainer, steps, checkpoint, done=done >= recipe.steps)
+    if is_main and resume:
+        folder.forget_after(done)
+    elif is_main:
+        folder.create(recipes.dump(recipe))
+    if is_main and not folder.before.exists():
+        note("evaluating the model before its training")
+        write_json(folder.before, task.evaluate(trainer.model, tokenizer, recipe))
+    trainer.accelerator.wait_for_everyone()
+    _train(trainer, steps, checkpoint, done=done >= recipe.steps)
     if steps.stopped_by:
         return steps.stopped_by
     if patience.ran_out:
-        raise InputError(_nothing_to_learn(recipe, folder))
-    with full_disk_is_said(folder):
-        if is_main:
-            with atomic_folder(folder.model) as temporary:
-                trainer.save_model(str(temporary))
-            note("evaluating the trained model")
-            _summarise(recipe, folder, task, trainer.model, tokenizer)
+        raise InputError(
+            f"in {patience.patience} steps in a row the rewards of no group differed, so there was "
+            "nothing to learn from: all rollouts of a prompt are right, or all are wrong, or the "
+            f"grader fails. The rollouts and a checkpoint are in {folder.path}; algorithm.patience "
+            "sets the number of steps"
+        )
+    if is_main:
+        with atomic_folder(folder.model) as temporary:
+            trainer.save_model(str(temporary))
+        note("evaluating the trained model")
+        _summarise(recipe, folder, task, trainer.model, tokenizer)
     trainer.accelerator.wait_for_everyone()
     return 0
 
 
 def _train(trainer: KTAETrainer, steps: StepLogger, checkpoint: Path | None, *, done: bool) -> None:
-    if done:
-        # Only its end was lost. The trainer would take one step more before it looks at its number.
-        trainer._load_from_checkpoint(str(checkpoint))
-        _align_special_tokens(trainer)
+    if not done:
+        with stop_on_interrupt(steps), shared_prefixes(trainer.model):
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         return
-    model = trainer.model
-    with stop_on_interrupt(steps), logits_of_responses_alone(model), shared_prefixes(model):
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-
-
-def _align_special_tokens(trainer: KTAETrainer) -> None:
-    """Make the tokenizer's special tokens the model's, as `train` does at its beginning: what ends
-    a response depends on it."""
-    if hasattr(trainer, "_align_special_tokens"):  # transformers 5.0
+    # Only the run's end was lost, and `train` would take one step more before it looks at its
+    # number. What else `train` does at its beginning: the model ends a response with the
+    # tokenizer's token (transformers 5.0 has that as a method).
+    trainer._load_from_checkpoint(str(checkpoint))
+    if hasattr(trainer, "_align_special_tokens"):
         trainer._align_special_tokens()
     else:
         trainer_utils.align_special_tokens(trainer.model, trainer.processing_class)
 
 
-def _to_resume(folder: RunFolder, recipe: Recipe, note: Note | None) -> Path | None:
-    """The newest whole checkpoint; what a killed run was writing is removed.
-
-    The process that has no `note` is not the first one: it removes and says nothing.
-    """
-    checkpoint, problems = newest_whole(folder)
-    if note is None:
-        return checkpoint
-    if removed := folder.remove_leftovers():
-        note(f"removed {removed / 1e6:,.1f} MB of unfinished files that a killed run left")
-    for problem in problems:
-        note(problem)
-    done = _step_of(checkpoint, recipe)
-    note(f"going on after step {done}, from {checkpoint}" if checkpoint else "beginning at step 1")
-    return checkpoint
+def _newest_checkpoint(folder: RunFolder) -> Path | None:
+    """The newest checkpoint that was written to its end: transformers writes its state last
+    (`Trainer._save_checkpoint`), so where that can be read, the rest is there."""
+    for checkpoint in folder.all_checkpoints():
+        with contextlib.suppress(ValueError):
+            json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+            return checkpoint
+    return None
 
 
 def dry_run(recipe: Recipe, folder: RunFolder) -> str:
@@ -168,15 +162,6 @@ def dry_run(recipe: Recipe, folder: RunFolder) -> str:
         if plain and field.default is not dataclasses.MISSING and value != field.default:
             lines.append(f"#   {field.name}: {value}")
     return "\n".join(lines)
-
-
-def _nothing_to_learn(recipe: Recipe, folder: RunFolder) -> str:
-    return (
-        f"in {recipe.algorithm.patience} steps in a row the rewards of no group differed, so there "
-        "was nothing to learn from: all rollouts of a prompt are right, or all are wrong, or the "
-        "grader fails. The rollouts and a checkpoint "
-        f"are in {folder.path}; algorithm.patience sets the number of steps"
-    )
 
 
 def _make_trainer(
@@ -210,7 +195,7 @@ def _make_trainer(
             threshold=recipe.correct_above,
             resampling_rounds=recipe.algorithm.resampling_rounds,
             on_rollouts=keep,
-            peft_config=_lora(recipe.model.lora_rank),
+            peft_config=_lora(recipe.model.lora_rank) if recipe.model.lora_rank else None,
         )
     except InputError:
         raise
@@ -226,9 +211,6 @@ def _make_trainer(
 
 
 def _lora(rank: int) -> Any:
-    """The adapter to train, or None for the whole model."""
-    if rank == 0:
-        return None
     try:
         from peft import LoraConfig
     except ModuleNotFoundError:
@@ -240,23 +222,19 @@ def _lora(rank: int) -> Any:
     )
 
 
-def _require_unfinished(recipe: Recipe, folder: RunFolder) -> None:
-    """Raise an InputError unless the folder holds an unfinished run of this recipe."""
-    if folder.summary.exists():
-        raise InputError(f"the run in {folder.path} is finished: there is nothing to resume")
-    recipes.require_same(recipe, folder.recipe)
-
-
-def _step_of(checkpoint: Path | None, recipe: Recipe) -> int:
-    """The training step after which the checkpoint was saved; 0 for none."""
-    return int(checkpoint.name.split("-")[1]) // optimizer_steps(recipe) if checkpoint else 0
-
-
 def load_policy(recipe: Recipe) -> tuple[Any, Any]:
-    """Model and tokenizer."""
-    if recipe.model.path == "demo" and not language_named(recipe.demo.language).size.for_gpu:
-        torch.set_num_threads(1)  # two threads on so small a model only wait for each other
-    name = model_name(recipe)
+    """Model and tokenizer; the demo's model is pretrained if it is not there yet.
+
+    Raises:
+        InputError: they cannot be loaded.
+    """
+    if recipe.model.path == "demo":
+        language = language_named(recipe.demo.language)
+        if not language.size.for_gpu:
+            torch.set_num_threads(1)  # two threads on so small a model only wait for each other
+        name = str(base_model(language, recipe.model.demo_seed))
+    else:
+        name = local_or_hub("model", recipe.model.path)
     try:
         tokenizer = AutoTokenizer.from_pretrained(
             name, padding_side="left", trust_remote_code=False
@@ -294,7 +272,6 @@ def _as_record(batch: RolloutBatch, step: int, recipe: Recipe, tokenizer: Any) -
 
 def _summarise(recipe: Recipe, folder: RunFolder, task: Task, model: Any, tokenizer: Any) -> None:
     lines = folder.read_metrics()
-    draw(lines, folder.curves, title=recipe.name)
     key = f"{PREFIX}seconds"
     credit_seconds = [line[key] for line in lines if key in line]
     write_json(

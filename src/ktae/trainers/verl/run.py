@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ktae import recipe as recipes
 from ktae.errors import InputError
+from ktae.files.hub import local_or_hub
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder
-from ktae.trainers.models import model_name
 from ktae.trainers.verl.check import compose, typed
 from ktae.trainers.verl.overrides import (
     Overrides,
@@ -68,7 +68,8 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
     settings = plan(recipe, folder, resume=resume)
     if recipe.task == "math":
         _require_inputs(recipe, folder)
-    model_name(recipe)  # pretrains the demo's if it is not there yet
+    if recipe.model.path == "demo":
+        _demo_model(recipe, pretrain=True)
     if resume:
         _keep_metrics(folder)
     else:
@@ -103,12 +104,18 @@ def _environment(folder: RunFolder) -> dict[str, str]:
 def _model(recipe: Recipe) -> str:
     """The folder or hub name of the recipe's model; the demo's base model may not be there yet."""
     if recipe.model.path != "demo":
-        name = model_name(recipe)
+        name = local_or_hub("model", recipe.model.path)
         return os.path.abspath(name) if os.path.isdir(name) else name
-    from ktae.demo import language_named
-    from ktae.demo.pretrain import base_model_folder
+    return str(_demo_model(recipe, pretrain=False))
 
-    return str(base_model_folder(language_named(recipe.demo.language), recipe.model.demo_seed))
+
+def _demo_model(recipe: Recipe, *, pretrain: bool) -> Path:
+    """The folder of the demo's base model, which is made there if `pretrain` says so."""
+    from ktae.demo import language_named
+    from ktae.demo.pretrain import base_model, base_model_folder
+
+    make = base_model if pretrain else base_model_folder
+    return make(language_named(recipe.demo.language), recipe.model.demo_seed)
 
 
 def _data(recipe: Recipe, folder: RunFolder) -> tuple[Path, Path]:

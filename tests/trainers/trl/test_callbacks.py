@@ -1,9 +1,14 @@
-"""Training stops where the rewards of no group differ any more."""
+"""Training stops where the rewards of no group differ any more, and after a signal."""
+
+import signal
 
 import pytest
 from transformers import TrainerCallback
 
+from ktae.recipe import Recipe
+from ktae.runs import RunFolder
 from ktae.trainers.trl import KTAETrainer, Patience
+from ktae.trainers.trl.callbacks import StepLogger, stop_on_interrupt
 
 
 class CountRounds:
@@ -44,3 +49,15 @@ def test_it_stops_after_equal_batches_in_a_row(trainer_arguments, settings, uneq
     # Metrics are logged after a step; with one step a batch they come too late for that batch.
     batches = unequal + 2 if settings else unequal + 3
     assert count.steps == per_batch * batches
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_either_signal_is_remembered_once(tmp_path, number, capsys):
+    steps = StepLogger(Recipe(name="x", steps=1), RunFolder(tmp_path), lambda _: None)
+    usual = signal.getsignal(number)
+    with stop_on_interrupt(steps):
+        assert signal.getsignal(number) != usual
+        signal.raise_signal(number)
+        assert steps.asked_to_stop == number
+        assert signal.getsignal(number) == usual, "a second one does what it always does"
+    assert "finishing this step" in capsys.readouterr().err
