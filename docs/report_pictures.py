@@ -10,14 +10,11 @@ import os
 import shutil
 import sys
 import tempfile
-import threading
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import sync_playwright
 
 from ktae.report import write_report
-from ktae.report.following import Following
-from ktae.report.watch import serving
 
 IMAGES = Path(__file__).parent / "images"
 
@@ -45,20 +42,7 @@ def main(run: Path) -> None:
             page.wait_for_timeout(800)
             page.evaluate("scrollTo(0, 0)")
             page.screenshot(path=IMAGES / f"{name}.png")
-        watched(browser, run)
         browser.close()
-
-
-def watched(browser: Browser, run: Path) -> None:
-    """The page of `--watch`, with a token's numbers."""
-    with serving(Following(run), "ktae: SmolLM2-135M", port=0) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
-        page.goto(server.url)
-        page.locator(".t.p8").first.click(timeout=120_000)
-        page.wait_for_timeout(800)
-        page.screenshot(path=IMAGES / "report-watch.png")
-        server.shutdown()
 
 
 if __name__ == "__main__":

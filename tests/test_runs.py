@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from ktae import InputError
-from ktae.runs import MetricsTail, RunFolder
+from ktae.runs import RunFolder
 
 
 @pytest.fixture
@@ -91,25 +91,6 @@ def test_forget_after_drops_what_will_run_again(folder):
     ]
     folder.append_metrics({"step": 3})
     assert [json.loads(line)["step"] for line in folder.metrics.open()] == [1, 2, 3]
-
-
-def test_the_tail_of_the_metrics(folder):
-    """Each line comes once; all come again where the file was written anew."""
-    tail = MetricsTail(folder)
-    assert tail.look() == ({}, False)
-    folder.append_metrics({"step": 1, "loss": 0.5})
-    folder.append_metrics({"step": 2, "loss": 0.25})
-    assert tail.look() == ({1: {"step": 1, "loss": 0.5}, 2: {"step": 2, "loss": 0.25}}, False)
-    assert tail.look() == ({}, False)
-    with folder.metrics.open("a") as file:
-        file.write('{"step": 3, "lo')
-    assert tail.look() == ({}, False)
-    with folder.metrics.open("a") as file:
-        file.write('ss": 0.125}\n')
-    assert tail.look() == ({3: {"step": 3, "loss": 0.125}}, False)
-    folder.forget_after(1)
-    assert tail.look() == ({1: {"step": 1, "loss": 0.5}}, True)
-    assert tail.look() == ({}, False)
 
 
 def test_what_a_killed_run_was_writing_is_removed(folder):

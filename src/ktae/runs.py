@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Iterable
@@ -154,41 +153,6 @@ class RunFolder:
         record.write(rollouts, self.rollouts / f"step-{step:05d}.parquet")
 
 
-class MetricsTail:
-    """A run's metrics while they are written: each look reads what was added since the last."""
-
-    def __init__(self, run: RunFolder) -> None:
-        self.run = run
-        self._read: dict[Path, tuple[int, int]] = {}  # file: its inode, and the bytes that are read
-
-    def look(self) -> tuple[dict[int, dict[str, Any]], bool]:
-        """New metrics by training step, and whether they replace all from before.
-
-        They do where a file was written anew, as for a run that is resumed.
-
-        Raises:
-            InputError: a line holds no metrics.
-        """
-        files = {}
-        for path in self.run.metrics_files():
-            with contextlib.suppress(FileNotFoundError):
-                files[path] = path.stat()
-        anew = any(
-            path not in files or files[path].st_ino != inode or files[path].st_size < done
-            for path, (inode, done) in self._read.items()
-        )
-        if anew:
-            self._read = {}
-        lines = []
-        for path, stat in files.items():
-            done = self._read.get(path, (0, 0))[1]
-            if stat.st_size > done:
-                found, size = _lines_from(path, done)
-                lines += found
-                self._read[path] = (stat.st_ino, done + size)
-        return _by_step(lines), anew
-
-
 def write_json(path: Path, content: Any) -> None:
     """Write JSON, atomically."""
     with atomic_write(path) as temporary:
@@ -197,18 +161,8 @@ def write_json(path: Path, content: Any) -> None:
 
 def _whole_lines(path: Path) -> list[dict[str, Any]]:
     """One object a line; what follows the last line's end is left out."""
-    return _lines_from(path, 0)[0]
-
-
-def _lines_from(path: Path, start: int) -> tuple[list[dict[str, Any]], int]:
-    """The whole lines from a byte on, and how many bytes they are."""
-    with path.open("rb") as file:
-        file.seek(start)
-        whole = file.read().rpartition(b"\n")[0:2]
-    lines = whole[0].split(b"\n") if whole[1] else []
-    where = f"{path}, line" if not start else f"{path}, from byte {start}, line"
-    found = [_metrics(line, f"{where} {number}") for number, line in enumerate(lines, start=1)]
-    return found, sum(map(len, whole))
+    lines = path.read_bytes().split(b"\n")[:-1]
+    return [_metrics(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
 
 
 def _by_step(lines: Iterable[dict[str, Any]]) -> dict[int, dict[str, Any]]:

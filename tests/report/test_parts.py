@@ -33,14 +33,14 @@ def dump():
 
 
 def test_a_page_is_the_same_from_parts_as_at_once(dump, monkeypatch):
-    at_once = contents(dump, regrade=False, believe=False)
+    at_once = contents(dump, regrade=False)
     parts = columns.frame_of(dump).parts()
     assert len(list(parts)) == 1
     for tokens in (1, 400):
         monkeypatch.setattr(columns, "TOKENS_AT_ONCE", tokens)
         monkeypatch.setattr(spool, "IN_MEMORY", 5_000)
         assert len(list(columns.frame_of(dump).parts())) > 3
-        assert contents(dump, regrade=False, believe=False) == at_once
+        assert contents(dump, regrade=False) == at_once
 
 
 def test_parts_are_whole_groups_and_all_of_them(dump, monkeypatch):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
+import functools
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +28,7 @@ from ktae.cli.reading import (
 )
 from ktae.errors import InputError
 from ktae.estimators import preset
-from ktae.files.text import counted, path_text, printable
+from ktae.files.text import counted, printable
 
 
 @reads_rollouts
@@ -78,26 +77,9 @@ def report(
     watch: Annotated[
         bool,
         typer.Option(
-            "--watch", help="Serve the page on this machine, and follow one run as it is trained."
+            "--watch", help="Write the page anew as the run goes on; it loads itself again."
         ),
     ] = False,
-    host: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="With --watch, listen on another address [default: 127.0.0.1].",
-        ),
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65535,
-            metavar="N",
-            help="With --watch, listen on this port [default: 8642 or, if it is in use, a free "
-            "one].",
-        ),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Explain a rollout dump: one HTML file that needs no network and no server."""
@@ -108,16 +90,13 @@ def report(
         "max_groups": groups,
         "regrade": regrade,
     }
+    out = output or Path("report.html")
     if watch:
-        if output is not None:
-            raise InputError(f"--watch serves the page and writes no file; leave out {output}")
         if as_json:
-            raise InputError("--watch serves the page and prints no numbers; leave out --json")
-        _watch(reading.inputs, title, host, port, options)
-    elif host is not None or port is not None:
-        raise InputError("--host and --port belong to --watch, which is not given")
+            raise InputError("--watch writes the page again and again; leave out --json")
+        _watch(reading.inputs, out, title, options)
     else:
-        _write(Screen(as_json), reading.inputs, output or Path("report.html"), title, options)
+        _write(Screen(as_json), reading.inputs, out, title, options)
 
 
 def _write(
@@ -128,9 +107,7 @@ def _write(
     from ktae.report import write_report
     from ktae.rollouts.groups import has_mixed
 
-    require_outputs(inputs, ("--output", output))
-    if output.suffix not in (".html", ".htm"):
-        raise InputError(f"--output is {output}; expected a name that ends in .html")
+    _require_page(inputs, output)
     started = time.perf_counter()
     with Console(stderr=True).status("reading and scoring"):
         dump = write_report(inputs, output, title=title, **options)
@@ -162,33 +139,24 @@ def _write(
     )
 
 
-def _watch(
-    inputs: list[Path],
-    title: str | None,
-    host: str | None,
-    port: int | None,
-    options: dict[str, Any],
-) -> None:
-    from ktae.report.following import Following
-    from ktae.report.watch import HOST, serving
+def _watch(inputs: list[Path], output: Path, title: str | None, options: dict[str, Any]) -> None:
+    from ktae.report import write_report
+    from ktae.report.watch import watch
 
-    if len(inputs) != 1:
-        raise InputError(f"--watch follows one run; {len(inputs)} inputs are given")
-    folder = inputs[0]
-    if folder.is_file():
-        raise InputError(f"--watch follows a folder with a file for each step; {folder} is a file")
-    following = Following(folder, **options)
-    name = title or f"ktae: {path_text(folder.resolve().name)}"
-    with serving(following, name, host=host or HOST, port=port) as server:
-        if not folder.is_dir():
-            note(f"{folder} does not exist yet; waiting for it")
-        if host not in (None, HOST, "localhost", "::1"):
-            note("whoever can reach that address can read the rollouts")
-        typer.echo(f"watching {printable(str(folder))} at {server.url} (Ctrl-C ends it)")
-        with contextlib.suppress(KeyboardInterrupt):
-            server.serve_forever()
+    _require_page([], output)  # the inputs need not be there yet
+    write = functools.partial(write_report, inputs, output, title=title, reloads=True, **options)
+    typer.echo(f"watching {', '.join(printable(str(path)) for path in inputs)} (Ctrl-C ends it)")
+    with contextlib.suppress(KeyboardInterrupt):
+        for dump in watch(inputs, write):
+            if isinstance(dump, InputError):
+                note(str(dump))
+            else:
+                typer.echo(f"{counted(len(dump.rollouts), 'rollout')}; wrote {output}")
     typer.echo("\nstopped")
-    if server.thread is not None and server.thread.is_alive():
-        # It compiles, which nothing stops. A process that ends in order would wait for it.
-        sys.stdout.flush()
-        os._exit(0)
+
+
+def _require_page(inputs: list[Path], output: Path) -> None:
+    """Raise an InputError for an output that is no page, or one of the inputs."""
+    require_outputs(inputs, ("--output", output))
+    if output.suffix not in (".html", ".htm"):
+        raise InputError(f"--output is {output}; expected a name that ends in .html")

@@ -27,6 +27,7 @@ def write_report(
     max_groups: int | None = None,
     regrade: bool = True,
     title: str | None = None,
+    reloads: bool = False,
 ) -> inputs.Dump:
     """Write one self-contained HTML file that explains every token's value.
 
@@ -43,6 +44,7 @@ def write_report(
         regrade: whether to grade rollouts that have a reference answer, and to list where the
             dump's verdict differs (`ktae.report.regrading`).
         title: the page's title; the inputs' names by default.
+        reloads: whether the page loads its own file again from time to time, as `--watch` needs it.
 
     Returns:
         What was read; `shown` says how much of it is in the page.
@@ -52,11 +54,11 @@ def write_report(
             written.
     """
     dump = _dump(rollouts, options)
-    bounds = {"max_tokens": max_tokens, "max_groups": max_groups}
-    page, shown = _page(dump, estimator, bounds, regrade, title)
+    found = contents(dump, estimator, max_tokens=max_tokens, max_groups=max_groups, regrade=regrade)
+    page = render(found.blocks, title or _title(dump), reloads=reloads)
     with atomic_write(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
-    return dataclasses.replace(dump, shown=shown)
+    return dataclasses.replace(dump, shown=found.shown)
 
 
 class Inline:
@@ -102,8 +104,13 @@ def show(
         height: of the frame, in pixels.
     """
     dump = _dump(rollouts, options)
-    bounds = {"max_tokens": max_tokens, "max_groups": max_groups}
-    return Inline(_page(dump, estimator, bounds, regrade, None)[0], height)
+    found = contents(dump, estimator, max_tokens=max_tokens, max_groups=max_groups, regrade=regrade)
+    return Inline(render(found.blocks, _title(dump)), height)
+
+
+def _title(dump: inputs.Dump) -> str:
+    names = ", ".join(Path(name).name for name in dump.names)
+    return f"ktae report: {names or 'rollouts'}"
 
 
 def _dump(rollouts: Any, options: ReadOptions) -> inputs.Dump:
@@ -123,16 +130,3 @@ def _dump(rollouts: Any, options: ReadOptions) -> inputs.Dump:
             "it already"
         )
     return inputs.from_record(rollouts, options.tokenizer)
-
-
-def _page(
-    dump: inputs.Dump,
-    estimator: AnEstimator | None,
-    bounds: dict[str, Any],
-    regrade: bool,
-    title: str | None,
-) -> tuple[str, inputs.Shown]:
-    names = ", ".join(Path(name).name for name in dump.names) or "rollouts"
-    found = contents(dump, estimator, **bounds, regrade=regrade)
-    page = render(found.blocks, title or f"ktae report: {names}")
-    return page, found.shown

@@ -48,7 +48,6 @@ def contents(
     max_tokens: int = sampling.MAX_TOKENS,
     max_groups: int | None = None,
     regrade: bool = True,
-    believe: bool = True,
 ) -> Contents:
     """What the page of a dump holds.
 
@@ -58,7 +57,6 @@ def contents(
         max_tokens: bound on the response tokens in the page, see `ktae.report.sampling`.
         max_groups: bound on the groups whose rollouts are in the page.
         regrade: whether to compare the verdicts with those of ktae's own grader.
-        believe: whether to say how far to believe the numbers, which takes most of the time.
 
     Raises:
         InputError: there is not a single rollout.
@@ -94,11 +92,9 @@ def contents(
         "groups": _groups(frame, scored, shown_g) | files_of(frame.labels, dump.names),
         "rollouts": _rollouts(shown) | {"finished": found.marks.finished_b[shown_b]},
         "finished_rule": found.marks.rule,
-        "held_out": believing.held_out(frame, mixed_g, own) if believe else {"none": ""},
+        "held_out": believing.held_out(frame, mixed_g, own),
         "regraded": found.regraded and regrading.as_dict(found.regraded, frame, dump, place_b),
-        "permuted": permuted.beside_permuted(frame, mixed_g, [one for _, one in presets])
-        if believe
-        else None,
+        "permuted": permuted.beside_permuted(frame, mixed_g, [one for _, one in presets]),
         "flags": _flags(found.flags, place_b, frame),
         "signals": sorted(signals),
         "totals": {"rollouts": len(shown_b), "tokens": int(frame.lengths_b.sum())},

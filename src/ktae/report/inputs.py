@@ -91,31 +91,27 @@ def load(
     inputs: Sequence[str | Path] | str | Path,
     options: ReadOptions = DEFAULT,
     *,
-    words: dict[str, int] | None = None,
     strict: bool = False,
-    growing: bool = False,
 ) -> Dump:
     """Read run folders, dumps of other tools, or plain files, as far as they can be read.
 
     Args:
         inputs: files and folders, see `ktae.rollouts.readers`.
         options: how they are read.
-        words: see `from_record`.
         strict: raise the first row's error, instead of leaving the row out.
-        growing: raise it for a last line that does not end: the file may still be written.
 
     Raises:
         InputError: nothing can be read, there is no such tokenizer, or it cannot spell a response.
     """
     paths = readers.paths_of(inputs)
-    tolerance = Tolerance(strict, growing)
+    tolerance = Tolerance(strict)
     rollouts = readers.read(paths, options, tolerance=tolerance)
     runs = _runs(paths)
     tokenizer, named = options.tokenizer, None
     if tokenizer is None and (own := _own_tokenizer(runs)) is not None:
         tokenizer = str(own)
         named = f"{own}, the run's own tokenizer and so taken for all that is given,"
-    dump = from_record(rollouts, tokenizer, named=named, words=words)
+    dump = from_record(rollouts, tokenizer, named=named)
     dump.tolerance = tolerance
     dump.names = [path_text(path) for path in paths]
     if len(paths) == 1 and runs:
@@ -129,7 +125,6 @@ def from_record(
     tokenizer: Any = None,
     *,
     named: str | None = None,
-    words: dict[str, int] | None = None,
 ) -> Dump:
     """The same for rollouts that are in memory: a record, with or without token ids.
 
@@ -137,8 +132,6 @@ def from_record(
         rollouts: the record.
         tokenizer: makes the token ids that are missing; loaded, a folder or a hub name.
         named: what an error calls the tokenizer.
-        words: the numbers of words that were seen before, where texts are cut at words; new ones
-            are added, so that a word has one number in several dumps.
 
     Raises:
         InputError: `rollouts` is not a record, there is no such tokenizer, or it cannot spell a
@@ -150,7 +143,7 @@ def from_record(
         tokenizer = load_tokenizer(str(tokenizer))
     missing = rollouts["token_ids"].null_count
     if missing and tokenizer is None:
-        return _in_words(rollouts, {} if words is None else words)
+        return _in_words(rollouts)
     if missing:
         rollouts = _with_token_ids(rollouts, tokenizer, named)
     distinct = distinct_ids(Lists(rollouts["token_ids"]).values())
@@ -240,8 +233,9 @@ def _with_token_ids(rollouts: Any, tokenizer: Any, named: str | None) -> Any:
     return _replace_ids(rollouts, ids_of)
 
 
-def _in_words(rollouts: Any, number: dict[str, int]) -> Dump:
+def _in_words(rollouts: Any) -> Dump:
     """Every response cut at words; a response that is null, beside ids, has none."""
+    number: dict[str, int] = {}
 
     def ids_of(batch: Any) -> Any:
         ids = [

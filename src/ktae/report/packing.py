@@ -22,14 +22,9 @@ DIGITS = 6
 
 
 def json_block(content: Any) -> str:
-    """Any JSON, see `as_json`."""
-    return _block(as_json(content))
-
-
-def as_json(content: Any) -> bytes:
     """JSON in UTF-8, with arrays as lists and NaN as null."""
     text = json.dumps(_plain(content), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.encode()
+    return _block(text.encode())
 
 
 def varint_block(numbers: np.ndarray) -> str:

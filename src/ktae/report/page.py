@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from importlib import resources
-from typing import NamedTuple
 
 from ktae.errors import InputError
 
@@ -31,18 +30,14 @@ SCRIPTS = (
 )
 """The parts of the page's one script, in order. They share one scope and load nothing."""
 
-START, WATCH = "start.js", "watch.js"
-"""The script's last part: it draws the data in the file, or follows what a server reads."""
+RELOAD = "reload.js"
+"""A further part, for a page whose file is written anew while a run goes on."""
+
+START = "start.js"
+"""The last part, which draws the page."""
 
 
-class Page(NamedTuple):
-    """A page, and the content security policy that it holds."""
-
-    html: str
-    policy: str
-
-
-def render(blocks: dict[str, str], title: str) -> str:
+def render(blocks: dict[str, str], title: str, *, reloads: bool = False) -> str:
     """The page as HTML: a file that loads nothing.
 
     Its content security policy names the hashes of its one script and one style sheet and allows
@@ -51,26 +46,11 @@ def render(blocks: dict[str, str], title: str) -> str:
     Args:
         blocks: data by name, see `ktae.report.packing`.
         title: of the browser's tab and the page's head.
+        reloads: whether the page loads its own file again from time to time.
 
     Raises:
         InputError: jinja2 is not installed.
     """
-    return _render(blocks, title, START, "'none'").html
-
-
-def render_watch(title: str) -> Page:
-    """The same page without data: it asks the server that it came from, and no other, for them.
-
-    Args:
-        title: of the browser's tab and the page's head.
-
-    Raises:
-        InputError: jinja2 is not installed.
-    """
-    return _render({}, title, WATCH, "'self'")
-
-
-def _render(blocks: dict[str, str], title: str, last: str, connect: str) -> Page:
     try:
         from jinja2 import Environment, StrictUndefined
     except ModuleNotFoundError:
@@ -79,7 +59,8 @@ def _render(blocks: dict[str, str], title: str, last: str, connect: str) -> Page
         ) from None
     files = resources.files("ktae.report") / "web"
     style = (files / "page.css").read_text(encoding="utf-8")
-    parts = [(files / name).read_text(encoding="utf-8") for name in (*SCRIPTS, last)]
+    names = [*SCRIPTS, *([RELOAD] if reloads else []), START]
+    parts = [(files / name).read_text(encoding="utf-8") for name in names]
     script = '"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n"
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
@@ -87,17 +68,11 @@ def _render(blocks: dict[str, str], title: str, last: str, connect: str) -> Page
     template = environment.from_string((files / "page.html").read_text(encoding="utf-8"))
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
-        f"img-src 'none'; connect-src {connect}; base-uri 'none'; form-action 'none'"
+        "img-src 'none'; connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
-    html = template.render(
-        title=title,
-        policy=policy,
-        style=style,
-        script=script,
-        blocks=blocks,
-        watch=last == WATCH,
+    return template.render(
+        title=title, policy=policy, style=style, script=script, blocks=blocks, reloads=reloads
     )
-    return Page(html, policy)
 
 
 def _hash(text: str) -> str:

@@ -47,10 +47,6 @@ class EmptyFileError(InputError):
     """A file holds no rows yet: it is empty, or all of it is the beginning of a line."""
 
 
-class HalfLineError(InputError):
-    """The last line is broken and does not end: perhaps the file is being written."""
-
-
 def iterate_rows(path: Path, reject: Reject | None = None) -> Rows:
     """The rows of a file, each with the place that its errors name.
 
@@ -139,8 +135,8 @@ def _jsonl(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
         try:
             row = _parse(line, where)
         except InputError as error:
-            if not line.endswith(b"\n"):
-                error = (EmptyFileError if is_first else HalfLineError)(*error.args)
+            if is_first and not line.endswith(b"\n"):
+                error = EmptyFileError(*error.args)
             if reject is None or isinstance(error, EmptyFileError):
                 raise error from None
             reject(error)

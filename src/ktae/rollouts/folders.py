@@ -124,7 +124,7 @@ def _is_scored(file: Path) -> bool:
     return _holds_credit(file, stat.st_size, stat.st_mtime_ns)
 
 
-@functools.lru_cache(maxsize=1 << 16)  # `ktae report --watch` looks five times a second
+@functools.lru_cache(maxsize=1 << 16)  # `ktae report --watch` looks again and again
 def _holds_credit(file: Path, size: int, changed: int) -> bool:
     """Whether a Parquet file's metadata names the estimator of its credit."""
     try:

@@ -158,7 +158,7 @@ def plain_rows(
     if options.fields:
         # What is wrong with a line is said when it is read again.
         require_fields(iterate_rows(path, lambda error: None), options.fields)
-    rows = rows_once(path, tolerance.reject_line, tolerance)
+    rows = rows_once(path, tolerance.reject, tolerance)
     for row, where in _of_rollouts(rows, tolerance):
         try:
             schema, rollouts = _rollouts_of(row, where, source, options)

@@ -6,7 +6,6 @@ import dataclasses
 from collections import Counter
 
 from ktae.errors import InputError
-from ktae.rollouts.files import HalfLineError
 from ktae.rollouts.rows import is_null
 from ktae.rollouts.schemas.base import Row, prompt_label
 from ktae.rollouts.suggestion import UnknownRowsError
@@ -18,8 +17,6 @@ class Tolerance:
 
     strict: bool = False
     """Raise the first error instead, and make up for nothing but a group that the prompt tells."""
-    growing: bool = False
-    """Raise the error of a last line that does not end: it may be whole soon."""
     without_reward: int = 0
     """Rows with neither a reward nor a verdict, which would be a reward of 1 or 0."""
     without_group: int = 0
@@ -113,12 +110,6 @@ class Tolerance:
         self.rejected.append(str(error))
         if isinstance(error, UnknownRowsError) and self.unknown is None:
             self.unknown = error
-
-    def reject_line(self, error: InputError) -> None:
-        """Note a line that is broken, or raise what is wrong with it."""
-        if self.growing and isinstance(error, HalfLineError):
-            raise error
-        self.reject(error)
 
     def complete(self, row: Row, where: str) -> Row:
         """`row`, with whatever it lacks and can be done without."""

@@ -6,11 +6,9 @@ function drawBelieve() {
   const box = document.getElementById("believe");
   box.hidden = state.view !== "rollouts";
   if (box.hidden) return;
-  const parts = report.pending ? [h("p", { class: "quiet" }, "Computing…")] : [chancePart(), heldOutPart(), checkPart()];
   const details = h("details", { open: believeView.open, ontoggle: (event) => { believeView.open = event.target.open; } },
     h("summary", {}, h("h2", {}, "How far to believe these numbers")),
-    report.pending === undefined ? null : h("p", { class: "quiet" }, "Of this step alone. One step has few groups: ktae report tells it of the whole run."),
-    h("div", { class: "believe" }, parts));
+    h("div", { class: "believe" }, chancePart(), heldOutPart(), checkPart()));
   box.replaceChildren(details);
 }
 

@@ -10,6 +10,7 @@
     setUpControls();
     await readRest(report);
     draw();
+    if (document.getElementById("reload")) restoreSettings();
     root.dataset.ready = "true";
   } catch (error) {
     document.getElementById("main").replaceChildren(h("p", { class: "warn" }, `This page could not be read: ${error.message}. It needs a browser of 2023 or later.`));

@@ -19,13 +19,11 @@ const SHADES = {
 const LEVEL = 0.05;
 const MEAN_CREDIT = "mean |credit|: over the counted tokens of rollouts with a verdict, in mixed groups";
 const state = {};
-// In a page that follows a run (watch.js): what a move stands still for, and the step shown.
-const watching = { keep: (changes) => changes };
 const NUMBERS = ["group", "rollout", "token", "id", "step"];
 
 function readState(hash = location.hash) {
   const given = new URLSearchParams(hash.slice(1));
-  const fresh = { view: "rollouts", signal: "credit", preset: 0, shade: "p", finished: false, group: null, rollout: null, token: null, id: null, step: null, at: given.get("at") };
+  const fresh = { view: "rollouts", signal: "credit", preset: 0, shade: "p", finished: false, group: null, rollout: null, token: null, id: null, step: null };
   if (VIEWS.includes(given.get("view"))) fresh.view = given.get("view");
   if (signalNames().includes(given.get("signal"))) fresh.signal = given.get("signal");
   const preset = report.presets.findIndex((p) => p.name === given.get("preset"));
@@ -56,13 +54,11 @@ function fragment(changes = {}) {
   if (all.preset !== 0) parts.set("preset", report.presets[all.preset].name);
   if (all.shade !== "p") parts.set("shade", all.shade);
   if (all.finished) parts.set("finished", "1");
-  if (all.at !== null) parts.set("at", all.at);
   return `#${parts}`;
 }
 
 // Move; `quiet` leaves the view as it is drawn and only keeps the link right.
-function go(wanted, { quiet = false } = {}) {
-  const changes = watching.keep(wanted);
+function go(changes, { quiet = false } = {}) {
   const other = ["view", "group"].some((name) => name in changes && changes[name] !== state[name]);
   Object.assign(state, changes);
   try {
