@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ktae.rollouts.options import ReadOptions
+
 if TYPE_CHECKING:
-    from ktae.report.build import Inline, ReadOptions, show, write_report
+    from ktae.report.build import Inline, show, write_report
 
 __all__ = ["Inline", "ReadOptions", "show", "write_report"]
 
