@@ -54,7 +54,7 @@ test: .venv/installed ## Run the tests on all cores, in five minutes on two
 	$(TESTS) -m "not nightly" tests $(ARGS)
 
 test-all: .venv/installed ## Run all tests, those of engines, fuzzing and the laboratory as well
-	$(TESTS) $(ARGS)
+	FUZZ_EXAMPLES=500 $(TESTS) $(ARGS)
 
 test-trainers: .venv-trainers/installed ## Test the adapters with the packages of tinker, verifiers and Trinity-RFT
 	.venv-trainers/bin/python -m pytest -rs tests/trainers/test_*.py $(ARGS)

@@ -128,7 +128,6 @@ def test_a_preset() -> None:
     assert to_section(preset(name)) == name
 
 
-@pytest.mark.slow
 def test_a_transform() -> None:
     known = set(TRANSFORMS)
     run_blocks("### A transform")

@@ -1,7 +1,7 @@
 """How the fuzz tests run, and what files of rows may look like.
 
 By default each test takes the same hundred or so inputs in every run. With FUZZ_EXAMPLES set
-(`make fuzz EXAMPLES=100000`) each takes so many, other ones every time.
+(`make fuzz EXAMPLES=100000`, `make test-all`) each takes so many, other ones every time.
 """
 
 import contextlib

@@ -87,7 +87,6 @@ def graded(found):
     ]
 
 
-@pytest.mark.slow
 @fuzz(150)
 @given(file=files)
 def test_saved_outputs(file, scratch):
@@ -110,7 +109,6 @@ def test_saved_outputs(file, scratch):
         assert "\x1b" not in console.file.getvalue()
 
 
-@pytest.mark.slow
 @fuzz(60)
 @given(file=files, other=files)
 def test_two_files_to_compare(file, other, scratch):
@@ -130,7 +128,6 @@ def test_two_files_to_compare(file, other, scratch):
 PROBLEMS = {"problem": texts, "answer": texts | numbers}
 
 
-@pytest.mark.slow
 @fuzz(80)
 @given(file=row_files(rows(PROBLEMS, ("question", "prompt")) | deep_values, [*PROBLEMS, "prompt"]))
 def test_problems_to_train_on(file, scratch):
@@ -144,21 +141,6 @@ def test_problems_to_train_on(file, scratch):
         assert written == {"train": len(split.problems)}
 
 
-@pytest.mark.slow
-@fuzz(80)
-@given(file=row_files(rows({"problem": texts, "answer": ANSWERS}, ("final_answer",)), ["problem"]))
-def test_a_benchmark_in_a_folder(file, scratch):
-    folder = scratch / "benchmarks"
-    folder.mkdir(exist_ok=True)
-    for old in folder.iterdir():
-        old.unlink()
-    (folder / file[0].replace("r.", "aime24.")).write_bytes(file[1])
-    with only_input_errors() as messages:
-        benchmarks.load("aime24", folder)
-    assert messages, "no file here has the 30 problems"
-
-
-@pytest.mark.slow
 @fuzz(120)
 @given(answer=ANSWERS | values | st.just(nested(MAX_DEPTH)))
 def test_an_answer_in_any_form(answer):

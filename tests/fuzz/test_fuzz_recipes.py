@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from fuzzing import fuzz, mutated, only_input_errors, texts, values
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +29,6 @@ OVERRIDES = st.lists(
 )
 
 
-@pytest.mark.slow
 @fuzz(150)
 @given(data=yaml_files(recipe_content()), overrides=OVERRIDES)
 def test_recipes(data, overrides, scratch):
@@ -48,7 +46,6 @@ def test_recipes(data, overrides, scratch):
 LINE = st.dictionaries(st.sampled_from(["step", "data", "reward"]) | texts, values, max_size=4)
 
 
-@pytest.mark.slow
 @fuzz(80)
 @given(lines=st.lists(LINE | values, max_size=4), change=st.data())
 def test_metrics_of_a_run_folder(lines, change, scratch):

@@ -50,7 +50,6 @@ def test_there_are_two():
     assert [path.stem for path in NOTEBOOKS] == ["explain-a-dump", "your-own-estimator"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs(path, tmp_path, monkeypatch):
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))  # not the user's profile
