@@ -30,9 +30,9 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
-import ktae
 from ktae.errors import InputError
 from ktae.grading.verdict import Outcome, Verdict
 from ktae.grading.worker import WALL_CLOCK
@@ -299,7 +299,7 @@ def _import_path() -> list[str]:
         for path in sys.path
         if os.path.isabs(path) and os.path.realpath(path) not in where_data_may_lie
     ]
-    ours = os.path.dirname(os.path.dirname(os.path.realpath(ktae.__file__)))
+    ours = str(Path(__file__).resolve().parents[2])
     return paths if ours in map(os.path.realpath, paths) else [*paths, ours]
 
 
