@@ -16,7 +16,6 @@ from transformers import (
 )
 
 from ktae.errors import InputError, one_line
-from ktae.evaluation.shared_prefixes import shared_prefixes
 
 Progress = Callable[[int, int], None]
 """Called with the prompts done and the prompts in all."""
@@ -71,7 +70,7 @@ def generate(
     settings = _settings(model, tokenizer, max_new_tokens, temperature)
     token_ids: list[list[int]] = []
     entropy_sum = 0.0
-    with _undisturbed(model, settings, seed), shared_prefixes(model):
+    with _undisturbed(model, settings, seed):
         for start in range(0, len(prompts), batch_size):
             batch = prompt_ids[start : start + batch_size]
             answers, entropy = _generate_batch(model, batch, settings)

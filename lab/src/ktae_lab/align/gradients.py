@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import torch
 
 from ktae.evaluation.generation import pad_left
-from ktae.evaluation.shared_prefixes import shared_prefixes
 from ktae_lab.align.rollouts import Rollouts
 
 EPS = 1e-8
@@ -30,11 +29,10 @@ def policy_gradient(
     rows.sort(key=lambda i: int(rollouts.mask_bt[i].sum()))
     for parameter in parameters:
         parameter.grad = None
-    with shared_prefixes(model):
-        for start in range(0, len(rows), rows_at_once):
-            part = rows[start : start + rows_at_once]
-            logprob_bt, own = _log_probabilities(model, rollouts, part)
-            (logprob_bt * weight_bt[part][:, :own].to(logprob_bt)).sum().backward()
+    for start in range(0, len(rows), rows_at_once):
+        part = rows[start : start + rows_at_once]
+        logprob_bt, own = _log_probabilities(model, rollouts, part)
+        (logprob_bt * weight_bt[part][:, :own].to(logprob_bt)).sum().backward()
     gradient = torch.cat(
         [(torch.zeros_like(p) if p.grad is None else p.grad).flatten().float() for p in parameters]
     )

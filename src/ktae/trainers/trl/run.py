@@ -25,7 +25,6 @@ from ktae.data.tasks import prepared_file
 from ktae.demo import language_named
 from ktae.demo.pretrain import base_model
 from ktae.errors import InputError, one_line
-from ktae.evaluation.shared_prefixes import shared_prefixes
 from ktae.files.atomic import atomic_folder
 from ktae.files.hub import check_local_or_hub, local_or_hub
 from ktae.recipe import Recipe
@@ -113,7 +112,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
 
 def _train(trainer: KTAETrainer, steps: StepLogger, checkpoint: Path | None, *, done: bool) -> None:
     if not done:
-        with stop_on_interrupt(steps), shared_prefixes(trainer.model):
+        with stop_on_interrupt(steps):
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         return
     # Only the run's end was lost, and `train` would take one step more before it looks at its
