@@ -94,7 +94,17 @@ def load(name: str, data: Path | None = None) -> list[BenchmarkProblem]:
     if name not in BENCHMARKS:
         raise InputError(f"no benchmark {name!r}; expected one of {', '.join(BENCHMARKS)}")
     rows = _from_hub(name) if data is None else iterate_rows(_file(name, data))
-    problems = [_problem(name, i, row, where) for i, (row, where) in enumerate(rows)]
+    problems = []
+    for row, where in rows:
+        if not isinstance(row, dict):
+            raise InputError(f"{where}: {row!r:.60}; expected an object with problem and answer")
+        text = row.get("problem") or row.get("question")
+        answer = row["answer"] if row.get("answer") is not None else row.get("final_answer")
+        if not isinstance(text, str) or answer is None:
+            raise InputError(f"{where}: no problem or no answer; its fields are {quoted(row)}")
+        require_text(text, f"{where}: problem")
+        answers = parse_answers(answer, where)
+        problems.append(BenchmarkProblem(name, len(problems), text, answers))
     expected = BENCHMARKS[name].size
     if len(problems) != expected:
         raise InputError(f"{name}: {len(problems)} problems; expected {expected}")
@@ -142,19 +152,6 @@ def _printed_list(text: str) -> list[str] | None:
         if isinstance(content, list) and content and all(isinstance(x, str) for x in content):
             return content
     return None
-
-
-def _problem(name: str, index: int, row: object, where: str) -> BenchmarkProblem:
-    if not isinstance(row, dict):
-        raise InputError(f"{where}: {row!r:.60}; expected an object with problem and answer")
-    text = row.get("problem") or row.get("question")
-    answer = next(
-        (row[key] for key in ("answer", "final_answer") if row.get(key) is not None), None
-    )
-    if not isinstance(text, str) or answer is None:
-        raise InputError(f"{where}: no problem or no answer; its fields are {quoted(row)}")
-    require_text(text, f"{where}: problem")
-    return BenchmarkProblem(name, index, text, parse_answers(answer, where))
 
 
 def _file(name: str, data: Path) -> Path:

@@ -11,9 +11,9 @@ There, where numbers of samples differ, the test is of the signs of these means,
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Sequence, Set
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -90,30 +90,29 @@ def compare(
                 f"{name} holds outputs of {len(models)} models ({listed}); expected one"
             )
     outputs_a, outputs_b = _under_one_name(a[0], b[0])
-    outputs_b = _by_prompt(outputs_a, outputs_b)
+    outputs_b = _with_numbers_of(outputs_a, outputs_b)
     _require_same_problems(outputs_a, outputs_b, partial)
     rates_a, rates_b = rates(outputs_a, a[1]), rates(outputs_b, b[1])
-    both = [
-        group for group in rates_a if group in rates_b and rates_a[group][1] and rates_b[group][1]
-    ]
-    benchmark_of = {output.group: output.benchmark for output in outputs_a}
-    problem_of = {output.group: _whatever_the_step(output) for output in outputs_a}
-    rng = np.random.default_rng(seed)
-    names = [n for n in by_benchmark(outputs_a) if any(benchmark_of[group] == n for group in both)]
-    if not names:
+    # A problem is the same one at each training step, and has the sides of each.
+    pooled: dict[tuple[str, ...], list[_Sides]] = defaultdict(list)
+    sets: dict[str, dict[tuple[str, ...], list[_Sides]]] = {
+        name: defaultdict(list) for name in by_benchmark(outputs_a)
+    }
+    for group, output in {output.group: output for output in outputs_a}.items():
+        right_a, n_a = rates_a[group]
+        right_b, n_b = rates_b.get(group, (0, 0))
+        if n_a and n_b:
+            for problems in (sets[output.benchmark], pooled):
+                problems[_whatever_the_step(output)].append((right_a, n_a, right_b, n_b))
+    sets = {name: problems for name, problems in sets.items() if problems}
+    if not sets:
         raise InputError("no problem has a decided output in both: there is nothing to compare")
-    sides = {group: (*rates_a[group], *rates_b[group]) for group in both}
-    sets = {name: [group for group in both if benchmark_of[group] == name] for name in names}
     if len(sets) > 1:
-        sets[POOLED] = both
-    found = []
-    for name, groups in sets.items():
-        by_problem: dict[tuple[str, ...], list[_Sides]] = {}
-        for group in groups:
-            by_problem.setdefault(problem_of[group], []).append(sides[group])
-        found.append(_compare(name, list(by_problem.values()), rng))
-    corrected = holm([comparison.p_value for comparison in found])
-    return [c._replace(corrected=p) for c, p in zip(found, corrected, strict=True)]
+        sets[POOLED] = pooled
+    rng = np.random.default_rng(seed)
+    comparisons = [_compare(name, list(problems.values()), rng) for name, problems in sets.items()]
+    corrected = holm([comparison.p_value for comparison in comparisons])
+    return [c._replace(corrected=p) for c, p in zip(comparisons, corrected, strict=True)]
 
 
 def in_words(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
@@ -137,6 +136,10 @@ def title(name: str) -> str:
     return BENCHMARKS[name].title if name in BENCHMARKS else printable(name)
 
 
+_Sides = tuple[int, int, int, int]
+"""Correct answers and samples of A, then of B: to a problem at one training step."""
+
+
 def _under_one_name(*sides: Sequence[Output]) -> list[list[Output]]:
     """Both sides, with one benchmark for the outputs whose files name none.
 
@@ -154,62 +157,42 @@ def _under_one_name(*sides: Sequence[Output]) -> list[list[Output]]:
     ]
 
 
-def _by_prompt(a: Sequence[Output], b: Sequence[Output]) -> list[Output]:
+def _with_numbers_of(a: Sequence[Output], b: Sequence[Output]) -> list[Output]:
     """B, whose problems that no file labels have A's numbers: those of the same prompts and steps.
 
     Raises:
         InputError: only one of the two has labels, and the prompts of a label and number differ; or
             none has, and no prompt is in both, or no step.
     """
-    if not any(output.numbered for output in (*a, *b)):
-        return list(b)
     if all(output.numbered for output in (*a, *b)):
-        _require_prompts_in_common(a, b)
-        numbers = {_prompt_of(o): o.problem for o in a}
-        return [o._replace(problem=numbers.get(_prompt_of(o), f"{o.problem} of B")) for o in b]
-    prompts = {output.group: output.prompt for output in a}
-    for o in b:
-        if o.prompt != prompts.get(o.group, o.prompt):
-            in_a, in_b = _differing(prompts[o.group], o.prompt)
+        numbers = {(o.benchmark, o.step, o.prompt): o.problem for o in a}
+        problems = [numbers.get((o.benchmark, o.step, o.prompt)) for o in b]
+        if not any(problems):
+            in_a, in_b = _where_they_differ(a[0].prompt, b[0].prompt)
+            steps = [", ".join(sorted({str(o.step) for o in side})) for side in (a, b)]
             raise InputError(
-                f"problem {o.group} has the prompt {in_a} in A and {in_b} in B, and one of the two "
-                "names no problems; expected a group in each row of both"
+                "A and B name no problems, and have no prompt of the same step in common: A begins "
+                f"with {in_a}, B with {in_b}; steps of A: {steps[0]:.60}, of B: {steps[1]:.60}; "
+                "expected the same prompts and steps, or a group in each row of both"
             )
+        pairs = zip(b, problems, strict=True)
+        return [o._replace(problem=problem or f"{o.problem} of B") for o, problem in pairs]
+    if any(output.numbered for output in (*a, *b)):
+        prompts = {output.group: output.prompt for output in a}
+        for o in b:
+            if o.prompt != prompts.get(o.group, o.prompt):
+                in_a, in_b = _where_they_differ(prompts[o.group], o.prompt)
+                raise InputError(
+                    f"problem {o.group} has the prompt {in_a} in A and {in_b} in B, and one of the "
+                    "two names no problems; expected a group in each row of both"
+                )
     return list(b)
 
 
-def _prompt_of(output: Output) -> tuple[str, str | None, str | None]:
-    """What tells problems apart that no file labels."""
-    return output.benchmark, output.step, output.prompt
-
-
-def _require_prompts_in_common(a: Sequence[Output], b: Sequence[Output]) -> None:
-    steps_a, steps_b = ({output.step for output in side} for side in (a, b))
-    if not steps_a & steps_b:
-        raise InputError(
-            f"A has problems of {_steps_in_words(steps_a)}, B of {_steps_in_words(steps_b)}; "
-            "expected the same training steps in both, or one file of a single step on each side"
-        )
-    if not {_prompt_of(o) for o in a} & {_prompt_of(o) for o in b}:
-        in_a, in_b = _differing(a[0].prompt, b[0].prompt)
-        raise InputError(
-            f"A and B name no problems, and have no prompt in common: A begins with {in_a}, B with "
-            f"{in_b}; expected the same prompts, or a group in each row of both"
-        )
-
-
-def _steps_in_words(steps: Set[str | None]) -> str:
-    known = sorted((step for step in steps if step is not None), key=lambda step: (len(step), step))
-    more = ", ..." if len(known) > 5 else ""
-    return f"the steps {', '.join(known[:5])}{more}" if known else "a single step"
-
-
-def _differing(a: str | None, b: str | None) -> list[str]:
+def _where_they_differ(a: str | None, b: str | None) -> list[str]:
     """Two prompts for people, short: from a little before their first difference on."""
-    alike = itertools.takewhile(
-        lambda pair: pair[0] == pair[1], zip(a or "", b or "", strict=False)
-    )
-    start = max(0, len(list(alike)) - CONTEXT)
+    pairs = enumerate(zip(a or "", b or "", strict=False))
+    start = max(0, next((i for i, (x, y) in pairs if x != y), 0) - CONTEXT)
     return [f"{'...' if start else ''}{x[start:] if x else x!r:.60}" for x in (a, b)]
 
 
@@ -238,10 +221,6 @@ def _require_same_problems(a: Sequence[Output], b: Sequence[Output], partial: bo
             )
 
 
-_Sides = tuple[int, int, int, int]
-"""Correct answers and samples of A, then of B: to a problem at one training step."""
-
-
 def _whatever_the_step(output: Output) -> tuple[str, ...]:
     """What tells a problem from others, and is the same for it at each training step.
 
@@ -251,8 +230,8 @@ def _whatever_the_step(output: Output) -> tuple[str, ...]:
         return (output.group,)
     if output.prompt is not None:
         return output.benchmark, output.prompt
-    of_file = output.problem.removesuffix(f" of step {output.step}")
-    return output.benchmark, of_file, *sorted(output.answers)
+    problem = output.problem.removesuffix(f" of step {output.step}")
+    return output.benchmark, problem, *sorted(output.answers)
 
 
 def _compare(

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
+from typing_extensions import override
+
 from ktae.errors import InputError, one_line
 from ktae.files.hub import check_local_or_hub
 
@@ -44,7 +46,7 @@ class Engine(Protocol):
         """`sampling.samples` responses to each prompt; the same seed draws the same ones."""
 
 
-class TransformersEngine:
+class TransformersEngine(Engine):
     """A model in transformers: on the GPU where there is one, else on the CPU."""
 
     batch_size = 32
@@ -69,12 +71,12 @@ class TransformersEngine:
             self.model.to("cuda")
 
     @property
+    @override
     def tokenizer(self) -> Any:
-        """The model's tokenizer."""
         return self._tokenizer
 
+    @override
     def generate(self, prompts: Sequence[str], sampling: Sampling, seed: int) -> list[list[Sample]]:
-        """See `Engine`."""
         from ktae.evaluation.generation import generate
 
         k = sampling.samples
@@ -94,7 +96,7 @@ class TransformersEngine:
         return [samples[i : i + k] for i in range(0, len(samples), k)]
 
 
-class VLLMEngine:
+class VLLMEngine(Engine):
     """A model in vLLM."""
 
     batch_size = 512
@@ -113,21 +115,20 @@ class VLLMEngine:
             self._llm = vllm.LLM(model=model, enable_prefix_caching=True)
 
     @property
+    @override
     def tokenizer(self) -> Any:
-        """The model's tokenizer."""
         return self._llm.get_tokenizer()
 
+    @override
     def generate(self, prompts: Sequence[str], sampling: Sampling, seed: int) -> list[list[Sample]]:
-        """See `Engine`. Only the model's own end-of-sequence tokens end a response.
-
-        Prompts are encoded here, as for transformers: given text, vLLM would put a bos token in
-        front of one that a chat template has put there already. Each prompt has a seed of its own,
-        since vLLM would draw the same random numbers for all prompts of one seed; of the n samples
-        it gives the i-th the seed plus i.
-        """
         from ktae.evaluation.generation import encode
 
-        encoded = encode(self.tokenizer, prompts)
+        # Encoded here, as for transformers: given text, vLLM would put a bos token in front of one
+        # that a chat template has put there already.
+        encoded = [{"prompt_token_ids": ids} for ids in encode(self.tokenizer, prompts)]
+        # vLLM would draw the same random numbers for all prompts of one seed, so each prompt has a
+        # seed of its own; of its samples the i-th gets that seed plus i. No strings end a response,
+        # only the model's own end-of-sequence tokens.
         params = [
             self._vllm.SamplingParams(
                 n=sampling.samples,
@@ -138,9 +139,7 @@ class VLLMEngine:
             )
             for i in range(len(prompts))
         ]
-        answers = self._llm.generate(
-            [{"prompt_token_ids": ids} for ids in encoded], params, use_tqdm=False
-        )
+        answers = self._llm.generate(encoded, params, use_tqdm=False)
         return [
             [Sample(o.text, len(o.token_ids), o.finish_reason == "stop") for o in answer.outputs]
             for answer in answers
@@ -163,5 +162,4 @@ def _loading(model: str, what: str, hint: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise InputError(f"{what} needs {error.name}, which is not installed; {hint}") from None
     except (OSError, ValueError, RuntimeError) as error:  # no such name, no such GPU, no memory
-        message = one_line(error)
-        raise InputError(f"cannot load model {model}: {message}") from None
+        raise InputError(f"cannot load model {model}: {one_line(error)}") from None

@@ -65,9 +65,22 @@ def generate(
     Raises:
         InputError: a setting is out of range, or a prompt has no token.
     """
-    _check(max_new_tokens, temperature, batch_size)
+    for name, value in (("max_new_tokens", max_new_tokens), ("batch_size", batch_size)):
+        if value < 1:
+            raise InputError(f"{name} is {value}; expected at least 1")
+    if not (math.isfinite(temperature) and temperature >= 0):
+        raise InputError(f"temperature is {temperature}; expected a finite number, at least 0")
     prompt_ids = encode(tokenizer, prompts)
-    settings = _settings(model, tokenizer, max_new_tokens, temperature)
+    eos = model.generation_config.eos_token_id
+    eos = tokenizer.eos_token_id if eos is None else eos
+    ends = [eos] if isinstance(eos, int) else eos or []
+    pad = tokenizer.pad_token_id
+    settings = GenerationConfig(
+        max_new_tokens=max_new_tokens,
+        eos_token_id=ends or None,
+        pad_token_id=pad if pad is not None else (*ends, 0)[0],
+        **({"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {}),
+    )
     token_ids: list[list[int]] = []
     entropy_sum = 0.0
     with _undisturbed(model, settings, seed):
@@ -82,18 +95,9 @@ def generate(
     return Generations(
         token_ids=token_ids,
         texts=[tokenizer.decode(ids, skip_special_tokens=True) for ids in token_ids],
-        finished=[ids[-1] in (settings.eos_token_id or ()) for ids in token_ids],
+        finished=[ids[-1] in ends for ids in token_ids],
         mean_entropy=entropy_sum / n_tokens if n_tokens else math.nan,
     )
-
-
-def _check(max_new_tokens: int, temperature: float, batch_size: int) -> None:
-    if max_new_tokens < 1:
-        raise InputError(f"max_new_tokens is {max_new_tokens}; expected at least 1")
-    if batch_size < 1:
-        raise InputError(f"batch_size is {batch_size}; expected at least 1")
-    if not (math.isfinite(temperature) and temperature >= 0):
-        raise InputError(f"temperature is {temperature}; expected a finite number, at least 0")
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str]) -> list[list[int]]:
@@ -115,27 +119,6 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str]) -> list[l
         if not rows[-1]:
             raise InputError(f"prompts[{i}] is {prompt!r}, which has no token")
     return rows
-
-
-def _settings(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    max_new_tokens: int,
-    temperature: float,
-) -> GenerationConfig:
-    """Plain greedy decoding or sampling, up to any end-of-sequence token that the model has."""
-    eos = model.generation_config.eos_token_id
-    if eos is None:
-        eos = tokenizer.eos_token_id
-    if isinstance(eos, int):
-        eos = [eos]
-    pad = tokenizer.pad_token_id
-    if pad is None:
-        pad = eos[0] if eos else 0
-    sampling = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {}
-    return GenerationConfig(
-        max_new_tokens=max_new_tokens, eos_token_id=eos, pad_token_id=pad, **sampling
-    )
 
 
 @contextlib.contextmanager
@@ -173,13 +156,16 @@ def _generate_batch(
         attention_mask=mask_bt.to(model.device),
         logits_processor=LogitsProcessorList([record_entropy]),
     )
-    answers = [_until_eos(row, settings) for row in output_bt[:, ids_bt.shape[1] :].tolist()]
+    ends = settings.eos_token_id or ()
+    answers, entropy_sum = [], 0.0
     entropy_bt = torch.stack(entropies, dim=1).cpu()
-    entropy = sum(
-        entropy_t[: len(ids)].sum().item()
-        for entropy_t, ids in zip(entropy_bt, answers, strict=True)
-    )
-    return answers, entropy
+    rows = output_bt[:, ids_bt.shape[1] :].tolist()
+    for ids, entropy_t in zip(rows, entropy_bt, strict=True):
+        # What comes after a row's end is padding, or what the model would have said.
+        n = next((t for t, token in enumerate(ids, start=1) if token in ends), len(ids))
+        answers.append(ids[:n])
+        entropy_sum += entropy_t[:n].sum().item()
+    return answers, entropy_sum
 
 
 def pad_left(rows: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -188,10 +174,3 @@ def pad_left(rows: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tenso
     ids = [[pad] * (width - len(row)) + row for row in rows]
     mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
     return torch.tensor(ids), torch.tensor(mask)
-
-
-def _until_eos(ids: list[int], settings: GenerationConfig) -> list[int]:
-    for t, token in enumerate(ids):
-        if token in (settings.eos_token_id or ()):
-            return ids[: t + 1]
-    return ids

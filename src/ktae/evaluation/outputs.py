@@ -14,13 +14,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from ktae.errors import InputError, quoted
 from ktae.evaluation.benchmarks import BENCHMARKS, canonical, parse_answers
-from ktae.evaluation.labels import Default, Numbering, label_of, step_of
+from ktae.evaluation.labels import label_of
 from ktae.files.text import path_text, require_text
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
@@ -28,10 +28,9 @@ from ktae.rollouts.files import without_format
 from ktae.rollouts.labels import series
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.readers import files_in, plain_rows
+from ktae.rollouts.rows import as_label, is_null
 from ktae.rollouts.suggestion import UnknownRowsError, template_for
 from ktae.rollouts.tolerance import Tolerance
-
-T = TypeVar("T")
 
 FIELDS = {
     "response": ("response",),
@@ -83,12 +82,11 @@ class Output(NamedTuple):
 
 
 def read(
-    path: Path,
-    options: ReadOptions = DEFAULT,
-    *,
-    tolerance: Tolerance | None = None,
+    path: Path, options: ReadOptions = DEFAULT, *, tolerance: Tolerance | None = None
 ) -> list[Output]:
     """All outputs in a file, in a folder of such, or in a folder that `ktae eval` has written.
+
+    Problems that no row labels are numbered by the first appearance of their prompts.
 
     Args:
         path: the file or folder.
@@ -97,29 +95,61 @@ def read(
         tolerance: for notes on what the files were found to be.
 
     Raises:
-        InputError: the file cannot be read, or a row has no response or no reference answer.
+        InputError: the file cannot be read, a row has no response or no reference answer or does
+            not say which problem it is about, or one problem has two different answers.
     """
     options = dataclasses.replace(options, needs_reward=False)
     tolerance = tolerance or Tolerance(strict=True)
-    own = path / "outputs.parquet"
-    files = [own] if own.is_file() else files_in(path, tolerance)
-    numbering, placed = Numbering(), []
+    graded = path / "outputs.parquet"
+    files = [graded] if graded.is_file() else files_in(path, tolerance)
+    numbers: dict[tuple[str | None, str], dict[str, int]] = defaultdict(dict)
+    samples: Counter[tuple[str | None, ...]] = Counter()
     accepted: dict[tuple[str, str, str | None], tuple[str, ...]] = {}
-    for file, default in zip(files, _defaults(files, path), strict=True):
+    outputs: list[Output] = []
+    steps: list[str | None] = []
+    for file, (default, is_named) in zip(files, _defaults(files, path), strict=True):
         for row, where, schema in plain_rows(file, options, tolerance):
             if schema.by_prompt and "group" not in options.fields:
                 row.pop("group", None)  # equal prompts are one problem, and numbered
-            output, step = _output(row, numbering, default, where, options)
-            key = output.benchmark, output.problem, step
-            _require_one_answer(output, accepted.setdefault(key, output.answers), where)
-            placed.append((output, step))
-    if not placed:
+            output = _output(row, where)
+            if output.benchmark == "":
+                output = output._replace(benchmark=canonical(default))
+            output = output._replace(named=output.named or is_named)
+            if options.pool_models:
+                output = output._replace(model=None)
+            step = row.get("step")
+            step = None if is_null(step) else require_text(str(as_label(step)), f"{where}: step")
+            if is_null(row.get("group")):
+                if output.prompt is None:
+                    raise InputError(f"{where}: neither group nor prompt: which problem is it?")
+                number = numbers[step, output.benchmark]
+                problem = str(number.setdefault(output.prompt, len(number)))
+                output = output._replace(problem=problem, numbered=True)
+            key = (output.benchmark, output.problem, step)
+            first = accepted.setdefault(key, output.answers)
+            if set(output.answers) != set(first):
+                here, before = (" or ".join(map(repr, x)) for x in (output.answers, first))
+                raise InputError(
+                    f"{where}: problem {output.group} accepts {here:.80}, in an earlier row "
+                    f"{before:.80}; expected the same answers in all rows of a problem"
+                )
+            # each model's samples are numbered by themselves
+            outputs.append(output._replace(sample=samples[(output.model, *key)]))
+            samples[(output.model, *key)] += 1
+            steps.append(step)
+    if not outputs:
         raise InputError(f"{path} is empty: it holds no outputs")
-    return _with_steps(placed)
+    if len(set(steps)) == 1:  # two files of a step each have their problems in common
+        return outputs
+    return [
+        o if step is None else o._replace(problem=f"{o.problem} of step {step}", step=step)
+        for o, step in zip(outputs, steps, strict=True)
+    ]
 
 
-def _defaults(files: Sequence[Path], path: Path) -> list[Default]:
-    """The benchmark of each file's rows that name none: it is called after its file.
+def _defaults(files: Sequence[Path], path: Path) -> list[tuple[str, bool]]:
+    """The benchmark of each file's rows that name none, which is called after its file; and whether
+    that tells problems apart which other files label alike.
 
     Files whose names differ in a number alone are parts of one benchmark, called after what their
     names have in common, or after the folder where all files are.
@@ -127,25 +157,96 @@ def _defaults(files: Sequence[Path], path: Path) -> list[Default]:
     kinds = [series(file.name) for file in files]
     counts = Counter(kinds)
     if len(counts) == 1:
-        name = files[0].name if len(files) == 1 else path.resolve().name
-        name = path_text(name)
+        name = path_text(files[0].name if len(files) == 1 else path.resolve().name)
         first = name.partition(".")[0]  # aime24.base.jsonl
-        known = canonical(first) in BENCHMARKS and canonical(first) == first
-        return [Default(first if known else without_format(name), named=False)] * len(files)
+        is_known = canonical(first) in BENCHMARKS and canonical(first) == first
+        return [(first if is_known else without_format(name), False)] * len(files)
     names = [
         file.name if counts[kind] == 1 else kind for file, kind in zip(files, kinds, strict=True)
     ]
-    return [Default(without_format(path_text(name)), named=True) for name in names]
+    return [(without_format(path_text(name)), True) for name in names]
 
 
-def _require_one_answer(output: Output, first: tuple[str, ...], where: str) -> None:
-    """Rows of one problem accept the same answers, or its label is that of two problems."""
-    if set(output.answers) != set(first):
-        found, before = (" or ".join(map(repr, x)) for x in (output.answers, first))
-        raise InputError(
-            f"{where}: problem {output.group} accepts {found:.80}, in an earlier row "
-            f"{before:.80}; expected the same answers in all rows of a problem"
-        )
+def _output(row: dict[str, Any], where: str) -> Output:
+    """A row's output by itself; benchmark and problem are empty where the row does not say."""
+    extra = row.get("extra")
+    try:
+        extra = json.loads(extra) if isinstance(extra, str) else None
+    except (ValueError, RecursionError):
+        raise InputError(f"{where}: extra is {extra!r:.60}; expected a JSON object") from None
+    # Another tool's `extra` may have fields of our names, but not of our types.
+    extra = extra if isinstance(extra, dict) else {}
+    tokens, finished = extra.get("tokens"), extra.get("finished")
+
+    def text(value: object, name: str) -> str | None:
+        """Text as it is, of a conversation the last message, None for anything else."""
+        if isinstance(value, list) and value and isinstance(value[-1], dict):
+            value = value[-1].get("content")
+        return require_text(value, f"{where}: {name}") if isinstance(value, str) else None
+
+    response = text(_field(row, "response", where), "response")
+    if response is None:
+        raise InputError(f"{where}: response is no text")
+    recorded, extracted, reason, grader, step = (
+        text(extra.get(name), f"extra.{name}")
+        for name in ("benchmark", "extracted", "reason", "grader", "step")
+    )
+    label = label_of(_field(row, "benchmark"), row.get("group"), recorded, where)
+    is_graded = extra.get("outcome") in list(Outcome)
+    if isinstance(row.get("token_ids"), list):
+        tokens = len(row["token_ids"])
+    return Output(
+        benchmark=label.benchmark or "",
+        problem=label.problem or "",
+        sample=0,
+        response=response,
+        answers=parse_answers(_field(row, "answer", where), where),
+        prompt=text(_field(row, "prompt"), "prompt"),
+        tokens=tokens if type(tokens) is int else None,
+        finished=finished if isinstance(finished, bool) else None,
+        reward=_stored(row, where),
+        verdict=Verdict(Outcome(extra["outcome"]), extracted, reason or "") if is_graded else None,
+        grader=grader if is_graded else None,
+        model=text(row.get("model"), "model"),
+        named=label.named,
+        numbered=extra.get("numbered") is True,
+        step=step,
+    )
+
+
+def _field(row: dict[str, Any], name: str, needed_at: str | None = None) -> Any:
+    """The row's value of a field by any of its names; None where it has none."""
+    for key in FIELDS[name]:
+        if row.get(key) is not None:
+            return row[key]
+    if needed_at is not None:
+        message = f"{needed_at}: no {' or '.join(FIELDS[name])}; its fields are {quoted(row)}"
+        raise UnknownRowsError(message, template_for(row, (name,)))
+    return None
+
+
+def _stored(row: dict[str, Any], where: str) -> float | None:
+    """The file's verdict if it holds one, else its reward.
+
+    A reward may be shaped (verl's overlong penalty), and a record that has no verdict for an
+    undecided output (`correct` is null there) still has to have a reward.
+    """
+    if "correct" in row:
+        value = row["correct"]
+    elif "acc" in row and row.get("reward") is None:
+        value = row["acc"]
+    else:
+        value = _field(row, "reward")
+    if is_null(value):
+        return None
+    if isinstance(value, bool | int | float | Decimal):
+        with contextlib.suppress(OverflowError, ValueError):  # a Decimal that signals
+            number = float(value)
+            if math.isnan(number):
+                return None
+            if math.isfinite(number):
+                return number
+    raise InputError(f"{where}: reward is {value!r:.60}; expected a finite number")
 
 
 def by_model(outputs: Sequence[Output]) -> dict[str | None, list[int]]:
@@ -156,10 +257,17 @@ def by_model(outputs: Sequence[Output]) -> dict[str | None, list[int]]:
     names = {output.model for output in outputs if output.model is not None}
     if len(names) < 2:
         return {next(iter(names), None): list(range(len(outputs)))}
-    found: dict[str | None, list[int]] = {}
+    places: dict[str | None, list[int]] = defaultdict(list)
     for place, output in enumerate(outputs):
-        found.setdefault(output.model, []).append(place)
-    return found
+        places[output.model].append(place)
+    return dict(places)
+
+
+def by_benchmark(outputs: Iterable[Output]) -> list[str]:
+    """The benchmarks that occur: the paper's order first, then as they come."""
+    names = list(dict.fromkeys(output.benchmark for output in outputs))
+    known = list(BENCHMARKS)
+    return sorted(names, key=lambda name: known.index(name) if name in known else len(known))
 
 
 def check_complete(outputs: Sequence[Output], where: str) -> None:
@@ -172,43 +280,35 @@ def check_complete(outputs: Sequence[Output], where: str) -> None:
     """
     models = by_model(outputs)
     for model, places in models.items():
-        name = f"{where}, model {model}" if len(models) > 1 else where
-        _check_complete([outputs[place] for place in places], name)
-
-
-def _check_complete(outputs: Sequence[Output], where: str) -> None:
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for output in outputs:
-        counts[output.benchmark][output.problem] += 1
-    hint = "--partial accepts that"
-    for name, problems in counts.items():
-        known = BENCHMARKS[name].size if name in BENCHMARKS else None
-        if known is not None and len(problems) != known:
-            missing = [str(i) for i in range(known) if str(i) not in problems]
-            which = f" (missing: {', '.join(missing[:5])})" if 0 < len(missing) < known else ""
-            raise InputError(
-                f"{where}: {len(problems)} problems of {name}; expected {known}{which}; {hint}"
-            )
-        usual, _ = Counter(problems.values()).most_common(1)[0]
-        for problem, count in problems.items():
-            if count != usual:
+        source = f"{where}, model {model}" if len(models) > 1 else where
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for place in places:
+            counts[outputs[place].benchmark][outputs[place].problem] += 1
+        for name, problems in counts.items():
+            expected = BENCHMARKS[name].size if name in BENCHMARKS else len(problems)
+            if len(problems) != expected:
+                missing = [str(i) for i in range(expected) if str(i) not in problems]
+                listed = f" (missing: {', '.join(missing[:5])})" if len(missing) < expected else ""
                 raise InputError(
-                    f"{where}: problem {name}/{problem} has {count} outputs, most have {usual}; "
-                    f"is it there twice, or is one missing? {hint}"
+                    f"{source}: {len(problems)} problems of {name}; expected {expected}"
+                    f"{listed if missing else ''}; --partial accepts that"
                 )
+            usual, _ = Counter(problems.values()).most_common(1)[0]
+            for problem, count in problems.items():
+                if count != usual:
+                    raise InputError(
+                        f"{source}: problem {name}/{problem} has {count} outputs, most have "
+                        f"{usual}; is it there twice, or is one missing? --partial accepts that"
+                    )
 
 
 def with_tokens(outputs: Sequence[Output], tokenizer: Any) -> list[Output]:
     """The same, with lengths counted by a tokenizer where they are not known."""
     from ktae.rollouts.tokens import tokenize
 
-    missing = [i for i, output in enumerate(outputs) if output.tokens is None]
-    counted = list(outputs)
-    for i, ids in zip(
-        missing, tokenize(tokenizer, [outputs[i].response for i in missing]), strict=True
-    ):
-        counted[i] = outputs[i]._replace(tokens=len(ids))
-    return counted
+    texts = [output.response for output in outputs if output.tokens is None]
+    lengths = map(len, tokenize(tokenizer, texts))
+    return [o if o.tokens is not None else o._replace(tokens=next(lengths)) for o in outputs]
 
 
 def to_record(
@@ -241,159 +341,15 @@ def to_record(
             "extracted": verdict.extracted,
             "reason": verdict.reason,
         }
-        rows.append(
-            {
-                "group": output.group,
-                "prompt": output.prompt,
-                "response": output.response,
-                "answer": json.dumps(output.answers, ensure_ascii=False),
-                "reward": verdict.correct,
-                "correct": verdict.correct,
-                "model": model or output.model,
-                "extra": json.dumps(extra, ensure_ascii=False),
-            }
-        )
+        row = {
+            "group": output.group,
+            "prompt": output.prompt,
+            "response": output.response,
+            "answer": json.dumps(output.answers, ensure_ascii=False),
+            "reward": verdict.correct,
+            "correct": verdict.correct,
+            "model": model or output.model,
+            "extra": json.dumps(extra, ensure_ascii=False),
+        }
+        rows.append(row)
     return pa.Table.from_pylist(rows, schema=record.SCHEMA)
-
-
-def _output(
-    row: dict[str, Any], numbering: Numbering, default: Default, where: str, options: ReadOptions
-) -> tuple[Output, str | None]:
-    """A row's output, and its training step."""
-    extra = _extra(row, where)
-    response = _message(_field(row, "response", where), f"{where}: response")
-    if response is None:
-        raise InputError(f"{where}: response is no text")
-    prompt = _message(_field(row, "prompt", where, needed=False), f"{where}: prompt")
-    answers = parse_answers(_field(row, "answer", where), where)
-    recorded = _text(extra.get("benchmark"), f"{where}: extra.benchmark")
-    benchmark = _field(row, "benchmark", where, needed=False)
-    label = label_of(benchmark, row.get("group"), recorded, where)
-    step = step_of(row.get("step"), where)
-    model = None if options.pool_models else _text(row.get("model"), f"{where}: model")
-    place = numbering.place(label, default, step, prompt, where, model)
-    verdict, grader = _verdict(extra, where)
-    output = Output(
-        place.benchmark,
-        place.problem,
-        place.sample,
-        response,
-        answers,
-        prompt,
-        _length(row, extra),
-        _of_type(bool, extra.get("finished")),
-        _stored(row, where),
-        verdict,
-        grader,
-        model,
-        place.named,
-        place.numbered or extra.get("numbered") is True,
-        _text(extra.get("step"), f"{where}: extra.step"),
-    )
-    return output, step
-
-
-def _length(row: dict[str, Any], extra: dict[str, Any]) -> int | None:
-    """How many tokens the response has, where the file says or holds them."""
-    ids = row.get("token_ids")
-    return len(ids) if isinstance(ids, list) else _of_type(int, extra.get("tokens"))
-
-
-def _with_steps(placed: Sequence[tuple[Output, str | None]]) -> list[Output]:
-    """The outputs of a file; where it has several steps, the problems of each step are others.
-
-    Two files of one step each have their problems in common, whichever steps these are.
-    """
-    if len({step for _, step in placed}) == 1:
-        return [output for output, _ in placed]
-    return [
-        output
-        if step is None
-        else output._replace(problem=f"{output.problem} of step {step}", step=step)
-        for output, step in placed
-    ]
-
-
-def _field(row: dict[str, Any], name: str, where: str, *, needed: bool = True) -> Any:
-    for key in FIELDS[name]:
-        if row.get(key) is not None:
-            return row[key]
-    if needed:
-        found = f"{where}: no {' or '.join(FIELDS[name])}; its fields are {quoted(row)}"
-        if name == "answer":
-            raise UnknownRowsError(found, template_for(row, ("answer",)))
-        raise InputError(found)
-    return None
-
-
-def _extra(row: dict[str, Any], where: str) -> dict[str, Any]:
-    extra = row.get("extra")
-    if not isinstance(extra, str):
-        return {}
-    try:
-        content = json.loads(extra)
-    except (ValueError, RecursionError):
-        raise InputError(f"{where}: extra is {extra!r:.60}; expected a JSON object") from None
-    return content if isinstance(content, dict) else {}
-
-
-def _text(value: object, where: str) -> str | None:
-    """Text as it is, None for anything else."""
-    return require_text(value, where) if isinstance(value, str) else None
-
-
-def _message(value: object, where: str) -> str | None:
-    """Text as it is; of a conversation the last message."""
-    if isinstance(value, list) and value and isinstance(value[-1], dict):
-        value = value[-1].get("content")
-    return _text(value, where)
-
-
-def _of_type(kind: type[T], value: object) -> T | None:
-    """`value` if it is what we would have written; `extra` may come from anywhere."""
-    return value if type(value) is kind else None  # True is no int here
-
-
-def _stored(row: dict[str, Any], where: str) -> float | None:
-    """The file's verdict if it holds one, else its reward.
-
-    A reward may be shaped (verl's overlong penalty), and a record that has no verdict for an
-    undecided output (`correct` is null there) still has to have a reward.
-    """
-    if "correct" in row:
-        return _reward(row["correct"], where)
-    if "acc" in row and row.get("reward") is None:
-        return _reward(row["acc"], where)
-    return _reward(_field(row, "reward", where, needed=False), where)
-
-
-def _reward(value: object, where: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool | int | float | Decimal):
-        with contextlib.suppress(OverflowError, ValueError):  # a Decimal that signals
-            number = float(value)
-            if math.isnan(number):  # as pandas writes null
-                return None
-            if math.isfinite(number):
-                return number
-    raise InputError(f"{where}: reward is {value!r:.60}; expected a finite number")
-
-
-def _verdict(extra: dict[str, Any], where: str) -> tuple[Verdict | None, str | None]:
-    """The verdict that a record holds, and whose it is."""
-    outcome = extra.get("outcome")
-    if outcome not in list(Outcome):
-        return None, None
-    extracted, reason, grader = (
-        _text(extra.get(name), f"{where}: extra.{name}")
-        for name in ("extracted", "reason", "grader")
-    )
-    return Verdict(Outcome(outcome), extracted, reason or ""), grader
-
-
-def by_benchmark(outputs: Iterable[Output]) -> list[str]:
-    """The benchmarks that occur: the paper's order first, then as they come."""
-    names = list(dict.fromkeys(output.benchmark for output in outputs))
-    known = list(BENCHMARKS)
-    return sorted(names, key=lambda name: known.index(name) if name in known else len(known))

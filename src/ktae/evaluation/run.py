@@ -50,54 +50,47 @@ class EvaluationFolder:
                 settings.
         """
         if self.settings.exists():
-            if self._is_unused():
-                write_json(self.settings, settings)
-            else:
+            # Nothing is lost where a first try failed before anything was generated.
+            names = {path.name for path in self.path.iterdir()}
+            is_unused = names == {self.settings.name, self.batches.name}
+            if not is_unused or any(self.batches.iterdir()):
                 self._require_same(settings)
-            return
-        if self.path.exists() and not (self.path.is_dir() and self._is_empty()):
-            raise InputError(f"{self.path} is not an empty folder; give another --output")
+                return
+        elif self.path.exists():
+            # A killed evaluation may have made its folders and have begun to write its settings.
+            expected = {self.batches, *unfinished(self.settings)}
+            if not self.path.is_dir() or any(x not in expected for x in self.path.rglob("*")):
+                raise InputError(f"{self.path} is not an empty folder; give another --output")
         make_folder(self.batches, f"folder {self.path}")
         write_json(self.settings, settings)
 
     def remove_leftovers(self) -> int:
         """Remove what a killed evaluation was writing at that moment; how many bytes that was."""
         written = (self.settings, self.outputs, self.results)
-        found = [path for one in written for path in unfinished(one)]
-        return remove_unfinished([*found, *self.batches.glob(".*.jsonl.*")])
-
-    def _is_empty(self) -> bool:
-        """Whether nothing is here but what `claim` makes before it writes the settings."""
-        own = {self.batches, *unfinished(self.settings)}
-        return all(path in own for path in self.path.rglob("*"))
-
-    def _is_unused(self) -> bool:
-        """Whether nothing was generated with the settings that are here: a first try failed."""
-        names = {path.name for path in self.path.iterdir()}
-        expected = {self.settings.name, self.batches.name}
-        return names == expected and not any(self.batches.iterdir())
-
-    def _require_same(self, settings: dict[str, Any]) -> None:
-        try:
-            found = json.loads(self.settings.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"cannot read {self.settings}: {error}") from None
-        if not isinstance(found, dict):
-            raise InputError(f"{self.settings} holds {found!r:.80}; expected settings")
-        for key, value in settings.items():
-            if found.get(key) == value:
-                continue
-            there = f"with {key} = {found.get(key)!r:.200}, not {value!r:.200}"
-            if key == "weights" and key in found:
-                there = (
-                    f"of {settings['model']}, whose weights have changed since "
-                    f"({found.get(key)} then, {value} now)"
-                )
-            raise InputError(f"{self.path} holds an evaluation {there}; give another --output")
+        half_written = [rest for path in written for rest in unfinished(path)]
+        return remove_unfinished([*half_written, *self.batches.glob(".*.jsonl.*")])
 
     def batch(self, number: int) -> Path:
         """Where a batch is, or will be."""
         return self.batches / f"{number:05d}.jsonl"
+
+    def _require_same(self, settings: dict[str, Any]) -> None:
+        try:
+            before = json.loads(self.settings.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot read {self.settings}: {error}") from None
+        if not isinstance(before, dict):
+            raise InputError(f"{self.settings} holds {before!r:.80}; expected settings")
+        for key, value in settings.items():
+            if before.get(key) == value:
+                continue
+            difference = f"with {key} = {before.get(key)!r:.200}, not {value!r:.200}"
+            if key == "weights" and key in before:
+                difference = (
+                    f"of {settings['model']}, whose weights have changed since "
+                    f"({before[key]} then, {value} now)"
+                )
+            raise InputError(f"{self.path} holds an evaluation {difference}; give another --output")
 
 
 def settings_of(
@@ -116,8 +109,11 @@ def settings_of(
         InputError: `model` is a folder without weights.
     """
     digest = hashlib.sha256(json.dumps(list(problems)).encode()).hexdigest()
+    which = {"model": model}
+    if os.path.isdir(model):  # by its path, from wherever it was given, and its weights
+        which = {"model": os.path.abspath(model), "weights": weights_digest(Path(model))}
     return {
-        **_model(model),
+        **which,
         "engine": engine,
         "template": template,
         "benchmarks": list(dict.fromkeys(problem.benchmark for problem in problems)),
@@ -128,13 +124,6 @@ def settings_of(
         "batch_size": batch_size,
         "seed": seed,
     }
-
-
-def _model(model: str) -> dict[str, str]:
-    """A hub's name as it is; a folder by its path, from wherever it was given, and its weights."""
-    if not os.path.isdir(model):
-        return {"model": model}
-    return {"model": os.path.abspath(model), "weights": weights_digest(Path(model))}
 
 
 def generate_all(
@@ -174,60 +163,48 @@ def generate_all(
         batch = [problems[i] for i in chunk]
         if not path.exists():
             engine = engine or load_engine()
-            prompts = [_prompt(problem, template, engine.tokenizer) for problem in batch]
-            samples = engine.generate(prompts, sampling, seed + number)
-            rows = [[sample._asdict() for sample in of_one] for of_one in samples]
-            _write_batch(path, batch, prompts, rows)
-        for i, found in zip(chunk, _read_batch(path, batch), strict=True):
-            outputs[i] = found
+            prompts = [
+                TEMPLATES[template](problem.text, engine.tokenizer)
+                if problem.messages is None
+                else written_out(problem.messages, engine.tokenizer)
+                for problem in batch
+            ]
+            answers = engine.generate(prompts, sampling, seed + number)
+            with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+                for problem, prompt, samples in zip(batch, prompts, answers, strict=True):
+                    row = {"group": problem.group, "prompt": prompt}
+                    row["samples"] = [sample._asdict() for sample in samples]
+                    file.write(json.dumps(row) + "\n")
+        for i, responses in zip(chunk, _read_batch(path, batch), strict=True):
+            outputs[i] = responses
         done += len(chunk)
         progress(done, len(problems))
-    return [output for of_one in outputs for output in of_one]
-
-
-def _prompt(problem: BenchmarkProblem, template: str, tokenizer: Any) -> str:
-    if problem.messages is not None:
-        return written_out(problem.messages, tokenizer)
-    return TEMPLATES[template](problem.text, tokenizer)
-
-
-def _write_batch(
-    path: Path,
-    batch: Sequence[BenchmarkProblem],
-    prompts: Sequence[str],
-    rows: list[list[dict[str, Any]]],
-) -> None:
-    lines = [
-        json.dumps({"group": problem.group, "prompt": prompt, "samples": samples}) + "\n"
-        for problem, prompt, samples in zip(batch, prompts, rows, strict=True)
-    ]
-    with atomic_write(path) as temporary:
-        temporary.write_text("".join(lines), encoding="utf-8")
+    return [output for responses in outputs for output in responses]
 
 
 def _read_batch(path: Path, batch: Sequence[BenchmarkProblem]) -> list[list[Output]]:
+    """Of each problem of a batch its responses."""
     try:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         if [row["group"] for row in rows] != [problem.group for problem in batch]:
             raise InputError(f"{path} holds other problems than this evaluation's batch")
-        return [_outputs(problem, row) for problem, row in zip(batch, rows, strict=True)]
+        return [
+            [
+                Output(
+                    benchmark=problem.benchmark,
+                    problem=str(problem.number),
+                    sample=i,
+                    response=sample["text"],
+                    answers=problem.answers,
+                    prompt=row["prompt"],
+                    tokens=sample["tokens"],
+                    finished=sample["finished"],
+                )
+                for i, sample in enumerate(row["samples"])
+            ]
+            for problem, row in zip(batch, rows, strict=True)
+        ]
+    except InputError:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{path} is not a batch of ktae eval: {error}; delete it") from None
-
-
-def _outputs(problem: BenchmarkProblem, row: dict[str, Any]) -> list[Output]:
-    return [
-        Output(
-            benchmark=problem.benchmark,
-            problem=str(problem.number),
-            sample=i,
-            response=sample["text"],
-            answers=problem.answers,
-            prompt=row["prompt"],
-            tokens=sample["tokens"],
-            finished=sample["finished"],
-        )
-        for i, sample in enumerate(row["samples"])
-    ]

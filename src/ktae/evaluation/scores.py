@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -81,10 +81,36 @@ def score(outputs: Sequence[Output], verdicts: Sequence[Verdict], *, seed: int =
     scores, resampled = [], []
     for name in by_benchmark(outputs):
         pairs = [(o, v) for o, v in zip(outputs, verdicts, strict=True) if o.benchmark == name]
-        accuracy = _rates(pairs)
+        counts = list(rates(*zip(*pairs, strict=True)).values())
+        accuracy = np.array([c / n for c, n in counts if n] or [math.nan])
         means = bootstrap_means(accuracy, rng)
         resampled.append(means)
-        scores.append(_score(name, pairs, bootstrap_interval(accuracy, means), rng))
+        drawn = Counter(Counter(output.group for output, _ in pairs).values())
+        samples = max(drawn, key=lambda n: (drawn[n], n))  # of several usual ones the largest
+        pass_at, voted = {}, None
+        if samples > 1:
+            for k in sorted({*(2**i for i in range(samples.bit_length())), samples}):
+                pass_at[k] = _estimate([pass_at_k(n, c, k) for c, n in counts if n >= k], rng)
+            voted = _majority_of(
+                [verdict for _, verdict in pairs], [o.group for o, _ in pairs], rng
+            )
+        lengths = [o.tokens for o, _ in pairs if o.tokens is not None]
+        finished = [o.finished for o, _ in pairs if o.finished is not None]
+        outcomes = [verdict.outcome for _, verdict in pairs]
+        scores.append(
+            Score(
+                benchmark=name,
+                problems=len(counts),
+                samples=samples,
+                accuracy=bootstrap_interval(accuracy, means),
+                pass_at=pass_at,
+                majority=voted,
+                length=float(np.mean(lengths)) if lengths else None,
+                unanswered=outcomes.count(Outcome.UNANSWERED) / len(pairs),
+                undecided=outcomes.count(Outcome.UNDECIDED) / len(pairs),
+                truncated=1 - float(np.mean(finished)) if finished else None,
+            )
+        )
     mean = float(np.mean([score.accuracy.value for score in scores]))
     return Scores(scores, bootstrap_interval(np.array(mean), np.mean(resampled, axis=0)))
 
@@ -98,8 +124,12 @@ def majority(answers: Sequence[str | None], correct: Sequence[float]) -> float:
     """maj@k of one problem: see the module. Responses without an answer are no candidates."""
     votes: dict[str, list[float]] = defaultdict(list)
     for answer, verdict in zip(answers, correct, strict=True):
-        if answer is not None:
-            votes[_key(answer)].append(verdict)
+        if answer is None:
+            continue
+        # Taking a very long one apart has no time limit here: it stands for itself.
+        value = number(answer) if len(answer) <= MAX_DIGITS else None
+        text = plain(answer) if len(answer) <= MAX_DIGITS else answer
+        votes[str(value.value) if value else text].append(verdict)
     most = max(map(len, votes.values()), default=0)
     winners = [float(np.mean(v) > 0.5) for v in votes.values() if len(v) == most]
     return float(np.mean(winners)) if winners else 0.0
@@ -116,49 +146,8 @@ def rates(outputs: Sequence[Output], verdicts: Sequence[Verdict]) -> dict[str, t
     return counts
 
 
-def _rates(pairs: Sequence[tuple[Output, Verdict]]) -> np.ndarray:
-    counts = rates(*zip(*pairs, strict=True))
-    found = [c / n for c, n in counts.values() if n]
-    return np.array(found if found else [math.nan])
-
-
-def _score(
-    name: str,
-    pairs: Sequence[tuple[Output, Verdict]],
-    accuracy: Interval,
-    rng: np.random.Generator,
-) -> Score:
-    counts = list(rates(*zip(*pairs, strict=True)).values())
-    samples = _usual(Counter(output.group for output, _ in pairs).values())
-    pass_at, voted = {}, None
-    if samples > 1:
-        for k in sorted({*(2**i for i in range(samples.bit_length())), samples}):
-            pass_at[k] = _over_problems([pass_at_k(n, c, k) for c, n in counts if n >= k], rng)
-        voted = _over_problems(_majorities(pairs), rng) if _knows_answers(pairs) else None
-    lengths = [o.tokens for o, _ in pairs if o.tokens is not None]
-    finished = [o.finished for o, _ in pairs if o.finished is not None]
-    outcomes = [v.outcome for _, v in pairs]
-    return Score(
-        benchmark=name,
-        problems=len(counts),
-        samples=samples,
-        accuracy=accuracy,
-        pass_at=pass_at,
-        majority=voted,
-        length=float(np.mean(lengths)) if lengths else None,
-        unanswered=outcomes.count(Outcome.UNANSWERED) / len(pairs),
-        undecided=outcomes.count(Outcome.UNDECIDED) / len(pairs),
-        truncated=1 - float(np.mean(finished)) if finished else None,
-    )
-
-
-def _usual(numbers: Iterable[int]) -> int:
-    """The most common one; of several such the largest."""
-    counts = Counter(numbers)
-    return max(counts, key=lambda number: (counts[number], number))
-
-
-def _over_problems(values: Sequence[float], rng: np.random.Generator) -> Estimate:
+def _estimate(values: Sequence[float], rng: np.random.Generator) -> Estimate:
+    """The mean over problems."""
     if not values:
         return Estimate(math.nan, math.nan, math.nan, 0)
     array = np.array(values)
@@ -166,29 +155,18 @@ def _over_problems(values: Sequence[float], rng: np.random.Generator) -> Estimat
     return Estimate(*interval, problems=len(values))
 
 
-def _knows_answers(pairs: Sequence[tuple[Output, Verdict]]) -> bool:
-    """Not so of a file's own rewards: rollouts are correct, and none has an answer."""
-    verdicts = [verdict for _, verdict in pairs]
-    return not any(v.correct for v in verdicts) or any(v.extracted is not None for v in verdicts)
-
-
-def _majorities(pairs: Sequence[tuple[Output, Verdict]]) -> list[float]:
+def _majority_of(
+    verdicts: Sequence[Verdict], groups: Sequence[str], rng: np.random.Generator
+) -> Estimate | None:
+    """maj@k; None where no answer is known, as of a file's own rewards."""
+    if any(v.correct for v in verdicts) and all(v.extracted is None for v in verdicts):
+        return None
     problems: dict[str, list[Verdict]] = defaultdict(list)
-    for output, verdict in pairs:
+    for verdict, group in zip(verdicts, groups, strict=True):
         if verdict.correct is not None:
-            problems[output.group].append(verdict)
-    return [
-        majority([v.extracted for v in group], [v.correct or 0.0 for v in group])
-        for group in problems.values()
+            problems[group].append(verdict)
+    majorities = [
+        majority([v.extracted for v in decided], [v.correct or 0.0 for v in decided])
+        for decided in problems.values()
     ]
-
-
-def _key(answer: str) -> str:
-    """The same for answers that are the same number, or the same text.
-
-    A very long one stands for itself: taking it apart has no time limit here.
-    """
-    if len(answer) > MAX_DIGITS:
-        return answer
-    value = number(answer)
-    return str(value.value) if value else plain(answer)
+    return _estimate(majorities, rng)
