@@ -1,5 +1,5 @@
 """What the library's estimators, grader, demo and trainer do: the tables and numbers of
-docs/measures.md, differences.md, grading.md and demo.md, made of the benchmarks' CSV."""
+docs/measures.md, differences.md and grading.md, made of the benchmarks' CSV."""
 
 from ktae_lab.csv_files import read_csv
 from ktae_lab.tables import page
@@ -91,19 +91,6 @@ def agrees(file: str) -> str:
     return percent(newest("grading", "file", "grader")[file, "ktae"]["agree"])
 
 
-def demo_base_models() -> str:
-    """How well the demo's base models do before any training."""
-    head = ["base model", "greedy accuracy", "sampled accuracy", "greedy length"]
-    head += ["sampled length", "entropy", "mixed groups"]
-    rows = []
-    for (language, seed), row in newest("demo_base", "language", "seed").items():
-        greedy, sampled = (percent(row[f"{kind}_accuracy"]) for kind in ("greedy", "sampled"))
-        lengths = [f"{float(row[f'{kind}_length']):.1f}" for kind in ("greedy", "sampled")]
-        entropy, mixed = f"{float(row['entropy']):.3f}", percent(row["mixed_groups"], digits=0)
-        rows.append([f"{language}, seed {seed}", greedy, sampled, *lengths, entropy, mixed])
-    return markdown(head, rows)
-
-
 def clipped(study: str, task: str, method: str) -> str:
     """The share of clipped tokens, over all steps of a study's runs."""
     return f"{100 * float(_dropped_curves(study, task, method)['clipped']):.2g} %"
@@ -149,7 +136,6 @@ def _dropped_curves(study: str, task: str, method: str) -> dict[str, str]:
 TABLES: dict[str, Table] = {
     "credit-bias": credit_bias,
     "grading-agreement": agreement,
-    "demo-base-models": demo_base_models,
 }
 NUMBERS: dict[str, Number] = {
     "largest-bias": largest_bias,

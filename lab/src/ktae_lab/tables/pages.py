@@ -22,7 +22,6 @@ from ktae_lab.tables import (
     held_out,
     page,
     paper,
-    real_model,
     real_study,
     rivals,
     run_curves,
@@ -39,7 +38,7 @@ README = LAB.parent / "README.md"
 COMPARISONS = RESULTS / "comparisons.csv"
 _MODULES = (
     runs, comparisons, goal, run_curves, equal_accuracy, by_temperature, paper, alignment,
-    base_alignment, front_page, benchmarks, held_out, real_model, timings, estimators,
+    base_alignment, front_page, benchmarks, held_out, timings, estimators,
     support, decisive, rivals, real_study,
 )  # fmt: skip
 TABLES: dict[str, Table] = by_name("TABLES", _MODULES)
