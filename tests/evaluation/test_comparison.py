@@ -258,7 +258,7 @@ def test_the_same_prompts_at_several_steps_are_paired_step_by_step() -> None:
     with pytest.raises(InputError, match="10 problems are in one of the two only, such as 0 of"):
         compare(a, of_steps(prompts, {"1": set()}))
     for other in (of_steps(prompts, {"3": set()}), numbered(prompts, set())):
-        with pytest.raises(InputError, match="steps of A: 1, 2, of B: (3|None)"):
+        with pytest.raises(InputError, match=r"steps of A: 1, 2, of B: (3|None)"):
             compare(a, other, partial=True)
 
 
