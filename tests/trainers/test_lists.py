@@ -104,7 +104,6 @@ def test_a_group_may_be_without_any_score_whatever_was_asked_before(monkeypatch,
         ({"credit": 7}, "credit is 7"),
         ("calibrated", "options of token credit are 'calibrated'; expected a mapping"),
         ({"threshold": math.nan}, "threshold is nan"),
-        ({"backend": "fpga"}, "backend is 'fpga'"),
         (
             {"credit": {"estimator": "calibrated", "transforms": [{"over-units": "word"}]}},
             "made of text",

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ktae.arrays import is_above
-from ktae.backends import BACKENDS
 from ktae.credit import AnEstimator, check_threshold, token_credit
 from ktae.errors import InputError, expected_one_of
 from ktae.estimators import Estimator, as_estimator
@@ -39,8 +38,6 @@ class Settings:
     """Which of the engine's named rewards or metrics is the verdict; None: the reward itself."""
     threshold: float = 0.0
     """A rollout is correct where that is above it. A graded estimator takes the score itself."""
-    backend: str = "auto"
-    """What computes the credit, by its name in `ktae.backends()`."""
     tokenizer: Any = None
     """The tokenizer, or its folder or hub name, for estimators that look at the tokens' texts."""
     estimator: Estimator = dataclasses.field(init=False, repr=False, compare=False)
@@ -48,9 +45,6 @@ class Settings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "estimator", as_estimator(self.credit, "credit"))
         check_threshold(self.threshold)
-        one_of("backend", self.backend, ("auto", *BACKENDS))
-        if self.backend != "auto" and (reason := BACKENDS[self.backend].missing()):
-            raise InputError(f"backend is {self.backend!r}, and {reason}; expected 'auto'")
         if self.estimator.needs_vocabulary and self.tokenizer is None:
             raise InputError(
                 f"tokenizer is None; {self.estimator} has units that are made of text, so expected "
@@ -228,9 +222,8 @@ def credit_of(
     started = time.perf_counter()
     texts = settings.vocabulary()
     credit = token_credit(
-        ids, mask, evidence, groups, settings.estimator,
-        backend=settings.backend, vocabulary=texts, step=step,
-    )  # fmt: skip
+        ids, mask, evidence, groups, settings.estimator, vocabulary=texts, step=step
+    )
     seconds = time.perf_counter() - started
     lists = [row[: len(r.token_ids)].tolist() for row, r in zip(credit, rollouts, strict=True)]
     arrays = (ids, mask, evidence, correct, groups, credit)

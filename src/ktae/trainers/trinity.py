@@ -31,7 +31,6 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
         credit: Any = "paper",
         correctness: str | None = None,
         threshold: float = 0.0,
-        backend: str = "auto",
         tokenizer: str | None = None,
         **grpo: Any,
     ) -> None:
@@ -43,7 +42,7 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
             InputError: a setting is wrong.
         """
         super().__init__(**grpo)
-        self.settings = Settings(credit, correctness, threshold, backend, tokenizer).tried(step=0)
+        self.settings = Settings(credit, correctness, threshold, tokenizer).tried(step=0)
         level = getattr(self, "std_cal_level", "group")
         self.settings.beside(True if level == "group" else None, f"std_cal_level is {level!r}")
 

@@ -138,7 +138,6 @@ def test_without_verl_it_says_what_to_install(recipe_file, monkeypatch, capsys):
         (["--engine", "ray"], "--engine is 'ray'; expected trl or verl"),
         (["task=math"], "task is math and data is None"),
         (["data=x"], "task is demo and data is 'x'"),
-        (["verl.nods=2"], "unknown key 'verl.nods'; did you mean 'nodes'"),
     ],
 )
 def test_bad_arguments(recipe_file, capsys, arguments, message):

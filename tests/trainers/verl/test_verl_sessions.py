@@ -184,7 +184,7 @@ def test_a_rollout_that_was_rejected_whole_still_counts(advantages_of):
 
 @pytest.mark.parametrize("key", ["uid", "uid_0", "uid_0_x", "uid_0_"])
 def test_a_key_of_another_form(key):
-    from ktae.trainers.verl.sessions import last_outputs
+    from ktae.trainers.verl.handover import last_outputs
 
     with pytest.raises(InputError, match="expected prompt_session_output"):
         last_outputs(["a_0_0", key])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import time
 from typing import Any
@@ -14,12 +15,13 @@ from ktae.arrays import above
 from ktae.batch import finite_per_rollout
 from ktae.credit import token_credit
 from ktae.errors import InputError
-from ktae.estimators import Estimator
+from ktae.trainers.lists import Settings
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics
 from ktae.trainers.strongest import token_sums
 from ktae.trainers.verl import options
 from ktae.trainers.verl.handover import Rollouts, rollouts_for
-from ktae.trainers.verl.sessions import over_outputs
+
+ROWS_AT_ONCE = 256
 
 
 def verl_advantages(
@@ -53,27 +55,24 @@ def verl_advantages(
             "the batch has no uid, so nobody knows which rollouts belong together; "
             "adv_estimator=ktae needs the uid of each rollout's prompt"
         )
-    finite_per_rollout("rewards", token_level_rewards.sum(dim=-1).float().cpu().numpy(), len(index))
-    given = token_level_rewards, response_mask, np.asarray(index)
+    rewards, mask, index = token_level_rewards.sum(dim=-1), response_mask != 0, np.asarray(index)
+    finite_per_rollout("rewards", rewards.float().cpu().numpy(), len(index))
     if rollouts.last_outputs is None:
-        base, credit = _base_and_credit(rollouts, *given, config)
-        credit += base  # in place: the batch is large
-        return credit, credit
-    advantages = _of_sessions(rollouts.last_outputs, rollouts, *given, config)
+        base, advantages = _base_and_credit(rollouts, rewards, mask, index, config)
+    else:
+        base, advantages = _of_sessions(rollouts, rewards, mask, index, config)
+    for start in range(0, len(mask), ROWS_AT_ONCE):  # in place, for the batch is large
+        rows = slice(start, start + ROWS_AT_ONCE)
+        advantages[rows] += base[rows, None] * mask[rows]
     return advantages, advantages
 
 
 def _of_sessions(
-    last_outputs: np.ndarray,
-    rollouts: Rollouts,
-    rewards: torch.Tensor,
-    mask: torch.Tensor,
-    index: np.ndarray,
-    config: Any,
-) -> torch.Tensor:
-    """(B, T) where sessions have several outputs. The last one is the rollout; those before it
-    share its rollout advantage, and get no credit."""
-    rows, session = np.unique(last_outputs, return_inverse=True)
+    rollouts: Rollouts, rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, config: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `_base_and_credit` where sessions have several outputs. The last one is the rollout; those
+    before it share its rollout advantage, and get no credit."""
+    rows, session = np.unique(rollouts.last_outputs, return_inverse=True)
     last = torch.from_numpy(rows).to(mask.device)
     of_last = dataclasses.replace(
         rollouts,
@@ -86,51 +85,99 @@ def _of_sessions(
     )
     base, credit = _base_and_credit(of_last, rewards[last], mask[last], index[rows], config)
     rollouts.metrics |= of_last.metrics
-    rollouts.metrics[f"{PREFIX}intermediate_outputs"] = _intermediate(rollouts, rows)
+    counted = np.ones(len(mask), bool) if rollouts.padding is None else ~rollouts.padding
+    share = 1 - counted[rows].sum() / counted.sum()  # of outputs that are not a session's last
+    rollouts.metrics[f"{PREFIX}intermediate_outputs"] = float(share)
     rollouts.sums = of_last.sums
-    advantages = over_outputs(base, mask[last], torch.from_numpy(session).to(mask.device), mask)
-    advantages[last] += credit
-    return advantages
+    credits = torch.zeros(mask.shape, dtype=credit.dtype, device=credit.device)
+    credits[last] = credit
+    # Where no token of the last output counts, the whole session gets 0, as with verl's GRPO.
+    base = base * mask[last].any(dim=1)
+    return base[torch.from_numpy(session).to(mask.device)], credits
 
 
 def _base_and_credit(
     rollouts: Rollouts, rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, config: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The rollout advantages and the credit, each (B, T); every row is a rollout of its prompt."""
-    chosen = options.from_algorithm(config)
-    base = _rollout_advantages(chosen.base, rewards, mask, index, config)
+    """The rollout advantages (B,) and the credit (B, T); every row is a rollout of its prompt."""
+    settings, base_name = options.from_algorithm(config)
+    estimator = settings.estimator
+    for name in sorted(estimator.needs_policy - set(rollouts.policy)):
+        raise InputError(
+            f"{estimator} needs {name}, and verl hands none over where it computes advantages; "
+            "expected a trainer mode of verl's v1 without rollout_correction.bypass_mode"
+        )
+    base = _rollout_advantages(base_name, rewards, index, config)
     started = time.perf_counter()
-    correct, evidence = _correct(rollouts, rewards, chosen)
-    groups = np.unique(index.astype(str), return_inverse=True)[1]
+    correct, evidence = _correct(rollouts, rewards, settings)
+    label: dict[Any, int] = {}
+    groups = np.array([label.setdefault(uid, len(label)) for uid in index.tolist()], dtype=np.int64)
     credit = token_credit(
         rollouts.token_ids,
         mask,
         evidence,
         groups,
-        chosen.estimator,
-        backend=chosen.backend,
-        vocabulary=options.vocabulary_of(chosen),
+        estimator,
+        vocabulary=settings.vocabulary(),
         step=rollouts.step,
-        **_of_policy(rollouts, chosen.estimator),
+        **{name: rollouts.policy[name] for name in estimator.needs_policy},
     )
     seconds = time.perf_counter() - started
-    seen = Seen(
-        rollouts.token_ids, mask, torch.from_numpy(evidence), torch.from_numpy(correct),
-        torch.from_numpy(groups), credit, slice(None),
-    )  # fmt: skip
-    rollouts.metrics |= step_metrics(*_without_padding(seen, base, rollouts), chosen.estimator)
+    arrays = [torch.from_numpy(array) for array in (evidence, correct, groups)]
+    seen = Seen(rollouts.token_ids, mask, *arrays, credit, own=slice(None))
+    rollouts.metrics |= step_metrics(*_without_padding(seen, base, rollouts), estimator)
     rollouts.metrics[f"{PREFIX}seconds"] = seconds
     if rollouts.wants_sums:
         rollouts.sums = token_sums(seen)
     return base, credit
 
 
-def _intermediate(rollouts: Rollouts, last: np.ndarray) -> float:
-    """The share of outputs that are not their session's last; padding counts as neither."""
-    rows = np.arange(len(rollouts.token_ids))
-    if rollouts.padding is not None:
-        rows, last = (some[~rollouts.padding[some]] for some in (rows, last))
-    return 1 - len(last) / len(rows)
+def _rollout_advantages(
+    name: str, rewards: torch.Tensor, index: np.ndarray, config: Any
+) -> torch.Tensor:
+    """(B,) verl's own. They are the same for all tokens of a rollout, so one token a rollout will
+    do, instead of two more arrays of the whole batch's size."""
+    from verl.trainer.ppo.core_algos import get_adv_estimator_fn  # it may be what imports us
+
+    one_token = rewards.unsqueeze(1)
+    arguments: dict[str, Any] = {
+        "token_level_rewards": one_token,
+        "response_mask": torch.ones_like(one_token),
+        "index": index,
+        "config": config,
+    }
+    if name.startswith("grpo"):
+        arguments["norm_adv_by_std_in_grpo"] = (config or {}).get("norm_adv_by_std_in_grpo", True)
+    advantages: torch.Tensor = get_adv_estimator_fn(name)(**arguments)[0]
+    return advantages.squeeze(1)
+
+
+def _correct(
+    rollouts: Rollouts, rewards: torch.Tensor, settings: Settings
+) -> tuple[np.ndarray, np.ndarray]:
+    """(B,) verdicts 1, 0, or NaN for unknown; and what the estimator gets: a graded one, scores.
+
+    They are of `acc`, or of the reward where there is none.
+    """
+    totals = rewards.cpu()
+    acc = np.full(len(totals), np.nan) if rollouts.acc is None else rollouts.acc
+    unknown = False if rollouts.undecided is None else rollouts.undecided
+    by_acc, by_reward = (above(values, settings.threshold) for values in (acc, totals))
+    if (np.isnan(acc) & ~np.asarray(unknown)).any():
+        _warn_of_rewards()
+    scores = np.where(np.isnan(acc), totals.double().numpy(), acc)
+    correct = np.where(np.isnan(acc), by_reward, by_acc)
+    scores, correct = (np.where(unknown, np.nan, values) for values in (scores, correct))
+    return correct, correct if settings.estimator.score_range is None else scores
+
+
+@functools.cache  # once a process
+def _warn_of_rewards() -> None:
+    logging.getLogger(__name__).warning(
+        "the reward function gives no 'acc', so such a rollout counts as correct where its reward "
+        "is above the threshold; with a shaped reward (DAPO's overlong penalty) that is wrong: let "
+        "it return {'score': ..., 'acc': ...}, as pkg://ktae.trainers.verl.reward does"
+    )
 
 
 def _without_padding(
@@ -142,59 +189,3 @@ def _without_padding(
     kept = torch.from_numpy(~rollouts.padding)
     *arrays, base = (x[kept.to(x.device)] for x in (*seen[:-1], base))
     return Seen(*arrays, own=slice(None)), base  # type: ignore[misc]
-
-
-def _of_policy(rollouts: Rollouts, estimator: Estimator) -> dict[str, torch.Tensor]:
-    """What the estimator needs of the policy."""
-    for name in sorted(estimator.needs_policy - set(rollouts.policy)):
-        raise InputError(
-            f"{estimator} needs {name}, and verl hands none over where it computes advantages; "
-            "expected a trainer mode of verl's v1 without rollout_correction.bypass_mode"
-        )
-    return {name: rollouts.policy[name] for name in estimator.needs_policy}
-
-
-def _rollout_advantages(
-    name: str, rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, config: Any
-) -> torch.Tensor:
-    from verl.trainer.ppo.core_algos import get_adv_estimator_fn  # it may be what imports us
-
-    kwargs = {"token_level_rewards": rewards, "response_mask": mask, "index": index}
-    if name.startswith("grpo"):
-        kwargs["norm_adv_by_std_in_grpo"] = (config or {}).get("norm_adv_by_std_in_grpo", True)
-    advantages: torch.Tensor = get_adv_estimator_fn(name)(config=config, **kwargs)[0]
-    return advantages
-
-
-def _correct(
-    rollouts: Rollouts, rewards: torch.Tensor, chosen: options.Options
-) -> tuple[np.ndarray, np.ndarray]:
-    """(B,) verdicts 1, 0, or NaN for unknown; and what the estimator gets: a graded one, scores.
-
-    They are of `acc`, or of the reward where there is none.
-    """
-    totals = rewards.sum(dim=-1).cpu()
-    acc = np.full(len(totals), np.nan) if rollouts.acc is None else rollouts.acc
-    unknown = False if rollouts.undecided is None else rollouts.undecided
-    by_acc, by_reward = (above(values, chosen.threshold) for values in (acc, totals))
-    if (np.isnan(acc) & ~np.asarray(unknown)).any():
-        _warn_of_rewards(chosen.threshold)
-    scores = np.where(np.isnan(acc), totals.double().numpy(), acc)
-    correct = np.where(np.isnan(acc), by_reward, by_acc)
-    scores, correct = (np.where(unknown, np.nan, values) for values in (scores, correct))
-    return correct, correct if chosen.estimator.score_range is None else scores
-
-
-_warned = False
-
-
-def _warn_of_rewards(threshold: float) -> None:
-    global _warned
-    if not _warned:
-        logging.getLogger(__name__).warning(
-            "the reward function gives no 'acc', so such a rollout counts as correct where its "
-            "reward is above %g; with a shaped reward (DAPO's overlong penalty) that is wrong: let "
-            "it return {'score': ..., 'acc': ...}, as pkg://ktae.trainers.verl.reward does",
-            threshold,
-        )
-        _warned = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -103,3 +103,29 @@ def _is_undecided(info: dict[str, Any]) -> bool:
     if "score" not in info and ("timeout" in info or "error" in info):
         return True
     return bool(info.get("undecided")) or ("acc" in info and is_null(info["acc"]))
+
+
+def last_outputs(keys: Sequence[str]) -> np.ndarray | None:
+    """The row of the last output of each row's session, since verl's agent loops may return several
+    outputs, each a row. A session is one rollout of its prompt, with the reward of its last output.
+    verl's own GRPO takes the last outputs alone, but gives every row to any other estimator.
+
+    Args:
+        keys: of B rows, as verl names them: `prompt_session_output`, the last a number.
+
+    Returns:
+        (B,) int64; None where every row is the last output of its session.
+
+    Raises:
+        InputError: a key of another form.
+    """
+    sessions: dict[str, tuple[int, int]] = {}
+    names = []
+    for row, key in enumerate(keys):
+        name, _, output = key.rpartition("_")
+        if "_" not in name or not output.isdecimal():
+            raise InputError(f"the key of a rollout is {key!r}; expected prompt_session_output")
+        names.append(name)
+        sessions[name] = max(sessions.get(name, (-1, -1)), (int(output), row))
+    last = np.array([sessions[name][1] for name in names], dtype=np.int64)
+    return None if np.array_equal(last, np.arange(len(last))) else last

@@ -100,7 +100,8 @@ def _check(config: Any, *, has_token_ids: bool, is_old: bool) -> None:
             raise InputError(without_mode(config.trainer.v1.trainer_mode))
         from ktae.trainers.verl import options
 
-        options.check_here(options.checked(config, is_old=is_old))
+        # Only here, since whoever starts the run may do so on another machine.
+        options.checked(config, is_old=is_old).settings.vocabulary()
     function = (config.get("reward") or {}).get("custom_reward_function") or {}
     is_demo = "max_response_length" in (function.get("reward_kwargs") or {})
     if function.get("path") == REWARD and not is_demo:

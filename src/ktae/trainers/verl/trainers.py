@@ -17,8 +17,7 @@ from verl.trainer.ppo.v1 import (
 from ktae.errors import InputError
 from ktae.trainers import strongest
 from ktae.trainers.verl import names, options
-from ktae.trainers.verl.handover import Rollouts, handed_over, rollouts_of_infos
-from ktae.trainers.verl.sessions import last_outputs
+from ktae.trainers.verl.handover import Rollouts, handed_over, last_outputs, rollouts_of_infos
 
 
 class KTAETrainer:
@@ -46,7 +45,7 @@ class KTAETrainer:
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         done: int = self.global_steps - 1  # type: ignore[attr-defined]  # counted from 1
         trackers = [name for name in strongest.TRACKERS if name in self._loggers()]
-        needs = options.from_algorithm(self.config.algorithm).estimator.needs_policy  # type: ignore[attr-defined]
+        needs = options.from_algorithm(self.config.algorithm).settings.estimator.needs_policy  # type: ignore[attr-defined]
         with handed_over(_fetch(batch, done, needs)) as rollouts:
             rollouts.wants_sums = bool(trackers)
             computed = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
