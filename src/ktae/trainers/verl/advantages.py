@@ -72,6 +72,7 @@ def _of_sessions(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """As `_base_and_credit` where sessions have several outputs. The last one is the rollout; those
     before it share its rollout advantage, and get no credit."""
+    assert rollouts.last_outputs is not None
     rows, session = np.unique(rollouts.last_outputs, return_inverse=True)
     last = torch.from_numpy(rows).to(mask.device)
     of_last = dataclasses.replace(
@@ -123,8 +124,15 @@ def _base_and_credit(
         **{name: rollouts.policy[name] for name in estimator.needs_policy},
     )
     seconds = time.perf_counter() - started
-    arrays = [torch.from_numpy(array) for array in (evidence, correct, groups)]
-    seen = Seen(rollouts.token_ids, mask, *arrays, credit, own=slice(None))
+    seen = Seen(
+        token_ids=rollouts.token_ids,
+        mask=mask,
+        evidence=torch.from_numpy(evidence),
+        correct=torch.from_numpy(correct),
+        groups=torch.from_numpy(groups),
+        credit=credit,
+        own=slice(None),
+    )
     rollouts.metrics |= step_metrics(*_without_padding(seen, base, rollouts), estimator)
     rollouts.metrics[f"{PREFIX}seconds"] = seconds
     if rollouts.wants_sums:
