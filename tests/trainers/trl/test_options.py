@@ -119,14 +119,6 @@ def test_evaluation_and_trackers(trainer_arguments, tmp_path):
     assert any(tag.startswith("eval/") and "credit/mean_abs" in tag for tag in tags)
 
 
-def without_prompt(arguments):
-    arguments["train_dataset"] = arguments["train_dataset"].rename_column("prompt", "question")
-
-
-def empty(arguments):
-    arguments["train_dataset"] = arguments["train_dataset"].select([])
-
-
 def not_grpo(arguments):
     from transformers import TrainingArguments
 
@@ -141,8 +133,6 @@ def no_padding(arguments):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (without_prompt, r"has the columns question; expected a column 'prompt'"),
-        (empty, "the training set is empty"),
         (not_grpo, r"args is a TrainingArguments; expected a trl.GRPOConfig"),
         (no_padding, "has neither a padding nor an end-of-sequence token"),
     ],
@@ -157,17 +147,3 @@ def test_bad_input_is_refused_before_anything_is_sampled(trainer_arguments, spoi
 def test_a_batch_that_is_not_whole_groups_is_refused_by_trl(trainer_arguments):
     with pytest.raises(ValueError, match="must be divisible by num_generations"):
         trainer_arguments(per_device_train_batch_size=6)
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("estimator", "did you mean 'credit'"),
-        ("credits", "did you mean 'credit'"),
-        ("tokenizer", "did you mean 'processing_class'"),
-        ("beta", r"it is a setting of args: GRPOConfig\(beta="),
-    ],
-)
-def test_an_argument_that_there_is_not(trainer_arguments, name, hint):
-    with pytest.raises(InputError, match=f"no argument '{name}'; {hint}"):
-        KTAETrainer(**trainer_arguments(), **{name: "trigrams"})

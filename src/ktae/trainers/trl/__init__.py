@@ -1,21 +1,18 @@
 """Everything that knows TRL. Importing a trainer imports TRL; importing this package does not."""
 
+import importlib
 from typing import Any
 
 __all__ = ["DynamicSampling", "KTAETrainer", "Patience"]
 
+_MODULES = {
+    "DynamicSampling": "dynamic_sampling",
+    "KTAETrainer": "trainer",
+    "Patience": "callbacks",
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name == "KTAETrainer":
-        from ktae.trainers.trl.trainer import KTAETrainer
-
-        return KTAETrainer
-    if name == "DynamicSampling":
-        from ktae.trainers.trl.dynamic_sampling import DynamicSampling
-
-        return DynamicSampling
-    if name == "Patience":
-        from ktae.trainers.trl.callbacks import Patience
-
-        return Patience
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Iterable
 from typing import Any
 
 from trl import GRPOConfig, GRPOTrainer
 
 from ktae.arrays import on_host
 from ktae.batch import in_words, out_of_range
-from ktae.errors import InputError, expected_one_of
+from ktae.errors import InputError
 from ktae.estimators import AdvantageEstimator, Estimator
 from ktae.estimators.transforms import innermost, require_scale
 from ktae.files.text import counted
@@ -20,17 +19,15 @@ from ktae.files.text import counted
 def check_arguments(
     estimator: Estimator | None, /, *args: Any, correctness: str | None = None, **kwargs: Any
 ) -> None:
-    """Before the model is loaded: the settings of `GRPOTrainer`, and its data set.
+    """Refuse, before the model is loaded, settings of `GRPOTrainer` that contradict an estimator.
 
     `correctness` names the reward function that says whether a rollout is correct.
 
     Raises:
-        InputError: a setting contradicts token advantages, or the training set is of no use.
+        InputError: a setting would erase token credit, or keeps from the estimator what it needs.
     """
-    kwargs = {key: value for key, value in kwargs.items() if key != "resampling_rounds"}
-    _require_known(kwargs)
+    kwargs.pop("resampling_rounds", None)  # DynamicSampling's
     arguments = inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments
-    _check_data_set(arguments)
     config = arguments.get("args")
     if config is None:
         return
@@ -39,69 +36,8 @@ def check_arguments(
             f"args is a {type(config).__name__}; expected a trl.GRPOConfig (asynchronous GRPO "
             "takes one advantage a rollout)"
         )
-    if estimator is not None:
-        _refuse_contradictions(config)
-        _require_policy(config, estimator)
-        _require_scale(config, estimator, arguments.get("reward_funcs"), correctness)
-
-
-def _require_known(names: Iterable[str]) -> None:
-    """Refuse an argument that neither `GRPOTrainer` nor `KTAETrainer` has."""
-    of_trl = inspect.signature(GRPOTrainer).parameters
-    if any(one.kind is one.VAR_KEYWORD for one in of_trl.values()):
-        return  # another package has extended it
-    for name in names:
-        if name in of_trl:
-            continue
-        if name in _ELSEWHERE:
-            hint = f"did you mean {_ELSEWHERE[name]!r}?"
-        elif name in inspect.signature(GRPOConfig).parameters:
-            hint = f"it is a setting of args: GRPOConfig({name}=...)"
-        else:
-            hint = expected_one_of((*_OWN, *of_trl), name)
-        raise InputError(f"KTAETrainer has no argument {name!r}; {hint}")
-
-
-_OWN = ("credit", "correctness", "threshold", "on_rollouts", "resampling_rounds")
-_ELSEWHERE = {
-    "estimator": "credit", "adv_estimator": "credit", "tokenizer": "processing_class",
-    "config": "args", "training_args": "args", "dataset": "train_dataset",
-}  # fmt: skip
-"""What arguments are called on our command line, in verl, and in older versions of TRL."""
-
-
-def _require_scale(
-    config: GRPOConfig, estimator: Estimator, rewards: Any, correctness: str | None
-) -> None:
-    """An estimator that changes the rollout advantage computes it itself, of the verdicts."""
-    rewards = rewards if isinstance(rewards, list | tuple) else [rewards]
-    # Too few weights are TRL's to refuse.
-    weights = [*(config.reward_weights or ()), *[1.0] * len(rewards)]
-    own = next((i for i, x in enumerate(rewards) if _name(x) == correctness), 0)
-    scaled = {"group": True, "none": False}.get(config.scale_rewards)
-    what = f"scale_rewards is {config.scale_rewards!r}"
-    if config.multi_objective_aggregation != "sum_then_normalize":
-        scaled = None
-        what = f"multi_objective_aggregation is {config.multi_objective_aggregation!r}"
-    elif not scaled and weights[own] != 1:
-        scaled, what = None, f"{what} with reward_weights {config.reward_weights}"
-    require_scale(estimator, scaled, what)
-    others = [_name(x) for i, x in enumerate(rewards) if i != own and weights[i]]
-    if isinstance(innermost(estimator), AdvantageEstimator) and others:
-        logging.getLogger(__name__).warning(
-            "%s changes the rollout advantage that the verdicts alone give; where the other "
-            "rewards (%s) differ within a group, a token's advantage is too large or too small, "
-            "and may turn its sign",
-            estimator,
-            ", ".join(others),
-        )
-
-
-def _name(reward: Any) -> str:
-    return str(getattr(reward, "__name__", reward))
-
-
-def _refuse_contradictions(config: GRPOConfig) -> None:
+    if estimator is None:
+        return
     if config.importance_sampling_level != "token":
         raise InputError(
             f"importance_sampling_level is {config.importance_sampling_level!r}, which averages "
@@ -112,18 +48,14 @@ def _refuse_contradictions(config: GRPOConfig) -> None:
             "use_liger_kernel is set; Liger's GRPO loss takes one advantage a rollout, and token "
             "advantages are not proven with its kernels; unset it, or credit=None"
         )
-
-
-def _require_policy(config: GRPOConfig, estimator: Estimator) -> None:
-    """Whether TRL runs the policy over what it sampled before it computes advantages.
-
-    It does where a batch of rollouts serves several optimizer steps, and to correct vLLM's.
-    """
+    # TRL runs the policy over what it sampled before it computes advantages where a batch of
+    # rollouts serves several optimizer steps, and to correct vLLM's log-probabilities.
     steps = (config.steps_per_generation or 1) * config.num_iterations
     corrects = config.use_vllm and config.vllm_importance_sampling_correction
     if config.gradient_accumulation_steps % steps == 0 and not corrects:
         for name in sorted(estimator.needs_policy):
             raise InputError(without_policy(estimator, name))
+    _require_scale(config, estimator, arguments.get("reward_funcs"), correctness)
 
 
 def without_policy(estimator: Estimator, name: str) -> str:
@@ -135,19 +67,32 @@ def without_policy(estimator: Estimator, name: str) -> str:
     )
 
 
-def _check_data_set(arguments: dict[str, Any]) -> None:
-    """Where an environment brings its own prompts, TRL needs no column `prompt`."""
-    data = arguments.get("train_dataset")
-    if data is None or arguments.get("environment_factory") is not None:
-        return
-    columns = getattr(data, "column_names", None)
-    if columns is not None and "prompt" not in columns:
-        raise InputError(
-            f"the training set has the columns {', '.join(columns) or '(none)'}; "
-            "expected a column 'prompt'"
+def _require_scale(
+    config: GRPOConfig, estimator: Estimator, rewards: Any, correctness: str | None
+) -> None:
+    """An estimator that changes the rollout advantage computes it itself, of the verdicts."""
+    rewards = rewards if isinstance(rewards, list | tuple) else [rewards]
+    names = [str(getattr(reward, "__name__", reward)) for reward in rewards]
+    # Too few weights are TRL's to refuse.
+    weights = [*(config.reward_weights or ()), *[1.0] * len(rewards)]
+    own = names.index(correctness) if correctness in names else 0
+    scaled = {"group": True, "none": False}.get(config.scale_rewards)
+    what = f"scale_rewards is {config.scale_rewards!r}"
+    if config.multi_objective_aggregation != "sum_then_normalize":
+        scaled = None
+        what = f"multi_objective_aggregation is {config.multi_objective_aggregation!r}"
+    elif not scaled and weights[own] != 1:
+        scaled, what = None, f"{what} with reward_weights {config.reward_weights}"
+    require_scale(estimator, scaled, what)
+    others = [name for i, name in enumerate(names) if i != own and weights[i]]
+    if isinstance(innermost(estimator), AdvantageEstimator) and others:
+        logging.getLogger(__name__).warning(
+            "%s changes the rollout advantage that the verdicts alone give; where the other "
+            "rewards (%s) differ within a group, a token's advantage is too large or too small, "
+            "and may turn its sign",
+            estimator,
+            ", ".join(others),
         )
-    if hasattr(data, "__len__") and len(data) == 0:
-        raise InputError("the training set is empty")
 
 
 def check_enough(data: Any, config: GRPOConfig) -> None:
@@ -212,13 +157,4 @@ def check_scores(scores: Any, estimator: Estimator, name: str) -> None:
         raise InputError(
             f"the reward function {name} gave {outside[0]:g}; {estimator} is graded, so its "
             f"rewards are the scores, {in_words(estimator.score_range)}"
-        )
-
-
-def check_padding(tokenizer: Any) -> None:
-    """Raise an InputError for a tokenizer that can neither pad nor end a text."""
-    if tokenizer.pad_token_id is None:
-        raise InputError(
-            f"the tokenizer ({type(tokenizer).__name__}) has neither a padding nor an "
-            "end-of-sequence token; set tokenizer.pad_token"
         )

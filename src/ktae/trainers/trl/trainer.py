@@ -20,7 +20,6 @@ from ktae.trainers.metrics import PREFIX, Seen, step_metrics, verdict_metrics
 from ktae.trainers.trl.checks import (
     check_arguments,
     check_enough,
-    check_padding,
     check_rewards,
     check_scores,
     correctness_column,
@@ -51,18 +50,18 @@ class RolloutBatch(NamedTuple):
 
 
 class _Scored(NamedTuple):
-    """What `_calculate_rewards` keeps of one round of sampling: this process's n rollouts."""
+    """What `_calculate_rewards` keeps of one rollout of this process."""
 
-    inputs: list[dict[str, Any]]
-    token_ids: list[list[int]]
-    tool_mask: list[list[int]] | None
-    """0 where a tool wrote the token and not the policy."""
-    rewards: torch.Tensor
+    inputs: dict[str, Any]
+    token_ids: list[int]
+    tool_mask: list[int] | None
+    """0 where a tool wrote the token and not the policy; None: there are no tools."""
+    reward: torch.Tensor
     correct: torch.Tensor
     evidence: torch.Tensor
-    """(n,) what the estimator gets for `correct`: the same, or its scores with `graded_rewards`."""
-    entropies: list[torch.Tensor] | None
-    """n times (T,) the policy's entropies when it sampled; None: not asked for."""
+    """What the estimator gets for `correct`: the same, or its score with `graded_rewards`."""
+    entropies: torch.Tensor | None
+    """(T,) the policy's entropies when it sampled; None: not asked for."""
 
 
 class KTAETrainer(DynamicSampling, GRPOTrainer):
@@ -107,11 +106,15 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         self.credit = estimator
         self.threshold = threshold
         self.on_rollouts = on_rollouts
-        check_padding(self._tokenizer)
+        if self._tokenizer.pad_token_id is None:
+            raise InputError(
+                f"the tokenizer ({type(self._tokenizer).__name__}) has neither a padding nor an "
+                "end-of-sequence token; set tokenizer.pad_token"
+            )
         self._correctness_column = correctness_column(self.reward_func_names, correctness)
         self._trackers = [name for name in strongest.TRACKERS if name in self.args.report_to]
         self._strongest: list[strongest.TokenSums] = []
-        self._scored: list[_Scored] = []
+        self._scored: list[list[_Scored]] = []  # of each round of sampling
         self._tool_mask: list[list[int]] | None = None
         self._entropies: torch.Tensor | None = None
         self._sampling = False
@@ -200,26 +203,27 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
     ) -> torch.Tensor:
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         check_rewards(rewards, self.reward_func_names)
-        first_row = self.accelerator.process_index * len(inputs)
-        own = slice(first_row, first_row + len(inputs))
+        n = len(inputs)
+        first_row = self.accelerator.process_index * n
+        own = slice(first_row, first_row + n)
         verdict = rewards[own, self._correctness_column]
-        takes_scores = self.credit is not None and self.credit.score_range is not None
-        if self.credit is not None:
-            check_scores(verdict, self.credit, self.reward_func_names[self._correctness_column])
         correct = torch.where(verdict.isnan(), verdict, (verdict > self.threshold).to(verdict))
-        token_ids = [list(ids) for ids in completion_ids_list]
+        evidence = correct
+        if self.credit is not None and self.credit.score_range is not None:
+            check_scores(verdict, self.credit, self.reward_func_names[self._correctness_column])
+            evidence = verdict
         entropies, self._entropies = self._entropies, None  # the next round's are others
-        self._scored.append(
-            _Scored(
-                inputs,
-                token_ids,
-                self._tool_mask,
-                self._total_rewards[own],
-                correct,
-                verdict if takes_scores else correct,
-                None if entropies is None else list(entropies),
-            )
+        rollouts = zip(
+            inputs,
+            map(list, completion_ids_list),
+            self._tool_mask or [None] * n,
+            self._total_rewards[own],
+            correct,
+            evidence,
+            [None] * n if entropies is None else entropies,
+            strict=True,
         )
+        self._scored.append([_Scored(*rollout) for rollout in rollouts])
         return rewards
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -232,11 +236,15 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             output: dict[str, Any] = super()._generate_and_score_completions(inputs)
         finally:
             self._sampling, self._entropies = False, None
-        scored = self._merged_scores()
+        if not self._scored:
+            raise RuntimeError("this TRL does not call _calculate_rewards while it generates")
+        # The rollouts that dynamic sampling kept, from whichever round they come.
+        scored = [self._scored[number][row] for number, row in self._sources]
+        correct = torch.stack([rollout.correct for rollout in scored])
         rollout_advantages = output["advantages"]
         credit = torch.zeros_like(output["completion_ids"], dtype=torch.float32)
         if self.credit is None:
-            metrics = verdict_metrics(scored.correct, total=_sum)
+            metrics = verdict_metrics(correct, total=_sum)
         else:
             started = _now(rollout_advantages.device)
             seen = self._estimate(output, scored, mode)
@@ -251,110 +259,88 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             if self._trackers and mode == "train":
                 self._strongest.append(strongest.token_sums(seen))
             if self.log_completions:
-                rows = zip(credit.tolist(), scored.token_ids, strict=True)
-                own = [[round(x, 5) for x in row[: len(ids)]] for row, ids in rows]
-                self._logs["extra"]["token_credit"].extend(gather_object(own))
+                shown = [
+                    [round(x, 5) for x in row[: len(rollout.token_ids)]]
+                    for row, rollout in zip(credit.tolist(), scored, strict=True)
+                ]
+                self._logs["extra"]["token_credit"].extend(gather_object(shown))
         for name, value in metrics.items():
             self._metrics[mode][name].append(value)
         if self.on_rollouts is not None and mode == "train":
             self.on_rollouts(
                 RolloutBatch(
                     step=self.state.global_step,
-                    inputs=scored.inputs,
-                    token_ids=scored.token_ids,
-                    rewards=scored.rewards,
-                    correct=scored.correct,
+                    inputs=[rollout.inputs for rollout in scored],
+                    token_ids=[rollout.token_ids for rollout in scored],
+                    rewards=torch.stack([rollout.reward for rollout in scored]),
+                    correct=correct,
                     advantages=rollout_advantages,
                     credit=credit,
-                    first_row=self.accelerator.process_index * len(scored.token_ids),
+                    first_row=self.accelerator.process_index * len(scored),
                 )
             )
         return output
 
-    def _merged_scores(self) -> _Scored:
-        """The scores of the rollouts that dynamic sampling kept, from whichever round they come."""
-        rounds, self._scored = self._scored, []
-        if not rounds:
-            raise RuntimeError("this TRL does not call _calculate_rewards while it generates")
-        kept = [(rounds[r], row) for r, row in self._sources]
-        return _Scored(
-            [scored.inputs[row] for scored, row in kept],
-            [scored.token_ids[row] for scored, row in kept],
-            None
-            if rounds[0].tool_mask is None
-            else [(scored.tool_mask or [])[row] for scored, row in kept],
-            torch.stack([scored.rewards[row] for scored, row in kept]),
-            torch.stack([scored.correct[row] for scored, row in kept]),
-            torch.stack([scored.evidence[row] for scored, row in kept]),
-            None
-            if rounds[0].entropies is None
-            else [(scored.entropies or [])[row] for scored, row in kept],
-        )
-
-    def _token_mask(self, output: dict[str, Any], scored: _Scored) -> torch.Tensor:
-        """(n, T) uint8: 1 where the policy wrote the token, truncated rollouts included.
-
-        Not TRL's completion_mask or tool_mask: `mask_truncated_completions` zeroes whole rows of
-        those, and a truncated rollout is still evidence on its tokens.
-        """
-        ids = output["completion_ids"]
-        mask = torch.zeros(ids.shape, dtype=torch.uint8)
-        for row, own in enumerate(scored.tool_mask or scored.token_ids):
-            mask[row, : len(own)] = torch.tensor(own) if scored.tool_mask else 1
-        return mask.to(ids.device)
-
-    def _of_policy(self, output: dict[str, Any], scored: _Scored) -> dict[str, torch.Tensor]:
-        """(n, T) each, what the estimator needs of the policy: TRL's own, of its own pass."""
-        assert self.credit is not None
-        ids = output["completion_ids"]
-        found: dict[str, torch.Tensor] = {}
-        for name in sorted(self.credit.needs_policy):
-            values = output.get("old_per_token_logps")
-            if name == "entropies" and scored.entropies is not None:
-                values = torch.zeros_like(ids, dtype=torch.float32)
-                for row, own in enumerate(scored.entropies):
-                    values[row, : len(own)] = own[: ids.shape[1]]
-            if values is None or (name == "entropies" and scored.entropies is None):
-                raise InputError(without_policy(self.credit, name))
-            found[name] = values.float()
-        return found
-
-    def _evidence(self, scored: _Scored, policy: dict[str, torch.Tensor]) -> torch.Tensor:
-        """(n,) what the estimator gets for `correct`; NaN where it lacks the rollout's entropies.
-
-        With `mask_truncated_completions` TRL gives entropies of 0 throughout truncated rollouts.
-        """
-        if "entropies" not in policy or not self.mask_truncated_completions:
-            return scored.evidence
-        return scored.evidence.masked_fill((policy["entropies"] == 0).all(dim=1), torch.nan)
-
-    def _estimate(self, output: dict[str, Any], scored: _Scored, mode: str) -> Seen:
+    def _estimate(self, output: dict[str, Any], scored: list[_Scored], mode: str) -> Seen:
         """The credit of the whole groups that this process's n rollouts belong to.
 
         Groups may be split over processes, so completions are gathered.
         """
         assert self.credit is not None
-        n = len(output["completion_ids"])
-        ids = gather(self.accelerator.pad_across_processes(output["completion_ids"], dim=1))
-        # As bytes: where accelerate pads a bool tensor it becomes int64, on some processes only.
-        mask = self._token_mask(output, scored)
-        mask = gather(self.accelerator.pad_across_processes(mask, dim=1))
-        own_policy = self._of_policy(output, scored)
-        correct, evidence = gather(scored.correct), gather(self._evidence(scored, own_policy))
+        n, ids = len(scored), output["completion_ids"]
+        # Not TRL's completion_mask or tool_mask: `mask_truncated_completions` zeroes whole rows of
+        # those, and a truncated rollout is still evidence on its tokens. As bytes, for where
+        # accelerate pads a bool tensor it becomes int64, on some processes only.
+        mask = torch.zeros(ids.shape, dtype=torch.uint8)
+        for row, rollout in enumerate(scored):
+            written = rollout.tool_mask or [1] * len(rollout.token_ids)
+            mask[row, : len(written)] = torch.tensor(written)
+        policy = self._of_policy(output, scored)
+        correct = torch.stack([rollout.correct for rollout in scored])
+        evidence = torch.stack([rollout.evidence for rollout in scored])
+        if "entropies" in policy and self.mask_truncated_completions:
+            # TRL gives entropies of 0 throughout truncated rollouts: those are no evidence.
+            unknown = (policy["entropies"] == 0).all(dim=1)
+            evidence = evidence.masked_fill(unknown, torch.nan)
         group_size = self.num_generations if mode == "train" else self.num_generations_eval
         first_row = self.accelerator.process_index * n
         start = first_row // group_size * group_size
         stop = -(-(first_row + n) // group_size) * group_size
-        touched = slice(start, stop)
-        batch = (ids[touched], mask[touched], evidence[touched])
+
+        def touched(values: torch.Tensor) -> torch.Tensor:
+            if values.dim() == 2:  # each process pads to its own longest completion
+                values = self.accelerator.pad_across_processes(values, dim=1)
+            gathered: torch.Tensor = gather(values)[start:stop]
+            return gathered
+
+        batch = (touched(ids), touched(mask.to(ids.device)), touched(evidence))
         groups = torch.arange(stop - start) // group_size
-        policy = {
-            name: gather(self.accelerator.pad_across_processes(values, dim=1))[touched]
-            for name, values in own_policy.items()
-        }
-        credit = self._token_credit(self.credit, *batch, groups, policy)
+        of_policy = {name: touched(values) for name, values in policy.items()}
+        credit = self._token_credit(self.credit, *batch, groups, of_policy)
         own = slice(first_row - start, first_row - start + n)
-        return Seen(*batch, correct[touched], groups, credit, own)
+        return Seen(*batch, touched(correct), groups, credit, own)
+
+    def _of_policy(self, output: dict[str, Any], scored: list[_Scored]) -> dict[str, torch.Tensor]:
+        """(n, T) each, what the estimator needs of the policy: TRL's own, of its own pass."""
+        assert self.credit is not None
+        policy: dict[str, torch.Tensor] = {}
+        for name in sorted(self.credit.needs_policy):
+            values = output.get("old_per_token_logps")
+            if name == "entropies":
+                values = self._padded_entropies(output["completion_ids"], scored)
+            if values is None:
+                raise InputError(without_policy(self.credit, name))
+            policy[name] = values.float()
+        return policy
+
+    def _padded_entropies(self, ids: torch.Tensor, scored: list[_Scored]) -> torch.Tensor | None:
+        padded = torch.zeros(ids.shape, dtype=torch.float32, device=ids.device)
+        for row, rollout in enumerate(scored):
+            if rollout.entropies is None:
+                return None
+            width = min(len(rollout.entropies), ids.shape[1])
+            padded[row, :width] = rollout.entropies[:width]
+        return padded
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """TRL's, with the estimator's share of the time that the steps since the last took, and
