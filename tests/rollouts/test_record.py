@@ -84,21 +84,10 @@ def test_a_table_that_is_no_record_is_not_written(table, message, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_version_1_is_read(tmp_path):
-    """Its column `terms` is `credit` now."""
-    table = pa.Table.from_pylist(ROWS, schema=record.SCHEMA)
-    names = ["terms" if name == "credit" else name for name in table.column_names]
-    old = table.rename_columns(names).replace_schema_metadata({record.VERSION_KEY: "1"})
-    pq.write_table(old, tmp_path / "r.parquet")
-    read = record.read_record(tmp_path / "r.parquet")
-    assert read.to_pylist() == table.to_pylist()
-    assert read.schema.metadata[record.VERSION_KEY] == b"2"
-
-
 def test_other_versions_and_other_files_are_refused(tmp_path):
     path = tmp_path / "r.parquet"
     pq.write_table(rows({}).replace_schema_metadata({record.VERSION_KEY: "3"}), path)
-    with pytest.raises(InputError, match=r"r\.parquet: .* version 3; this ktae reads 1, 2"):
+    with pytest.raises(InputError, match=r"r\.parquet: .* version 3; this ktae reads 2"):
         record.read_record(path)
     pq.write_table(rows({}), path)
     with pytest.raises(InputError, match=r"r\.parquet: not a rollout record"):

@@ -11,7 +11,7 @@ import pytest
 from ktae import InputError
 from ktae.evaluation import outputs
 from ktae.rollouts import readers, record
-from ktae.rollouts.folders import choose_files, rollout_files
+from ktae.rollouts.folders import choose_files
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.schemas.base import prompt_label
 from ktae.rollouts.schemas.nested import parse_fields
@@ -455,12 +455,14 @@ def test_one_reward_is_not_that_of_several_responses(reward, tmp_path):
     messages = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
     path = write(tmp_path / "r.jsonl", {"id": 1, "messages": messages} | reward)
     fields = {"response": "messages.content", "group": "id", "reward": "score"}
-    with pytest.raises(InputError, match=r"line 1: reward is .*=messages\.1\.content"):
+    with pytest.raises(InputError, match="one for the 2 entries"):
         read(path, fields=fields)
     rows, _ = read(path, fields=fields | {"response": "messages.1.content"})
     assert [(x["response"], x["correct"]) for x in rows] == [("4", 1)]
     path = write(tmp_path / "r.jsonl", {"out": ["4", "5"], "id": 1, "oks": [1, 0], "correct": True})
-    with pytest.raises(InputError, match=r"line 1: correct is True.*response=out\.1, "):
+    with pytest.raises(
+        InputError, match="line 1: correct is True, one for the 2 entries of response=out"
+    ):
         read(path, fields={"response": "out", "group": "id", "reward": "oks"})
     rows, _ = read(path, fields={"response": "out", "group": "id", "correct": "oks"})
     assert [x["correct"] for x in rows] == [1, 0]
@@ -640,7 +642,7 @@ def test_folders_of_folders(tmp_path):
     write(tmp_path / "runs" / "a" / "traces.jsonl", {})
     write(tmp_path / ".cache" / "x.jsonl", {})
     write(tmp_path / "runs" / "a" / "log.jsonl", {})
-    assert rollout_files(tmp_path) == [tmp_path / "runs" / "a" / "traces.jsonl"]
+    assert choose_files(tmp_path)[0] == [tmp_path / "runs" / "a" / "traces.jsonl"]
 
 
 @pytest.mark.parametrize("reader", ["rollouts", "outputs"])

@@ -150,11 +150,11 @@ def require_outputs(inputs: Iterable[Path], *outputs: tuple[str, Path | None]) -
         inputs: files and folders with rollouts.
         outputs: options, and the files that they name.
     """
-    from ktae.rollouts.folders import rollout_files
+    from ktae.rollouts.folders import choose_files
 
     if all(path is None for _, path in outputs):
         return  # a folder of many files takes time to look through
-    read = {os.path.realpath(file) for path in inputs for file in rollout_files(path)}
+    read = {os.path.realpath(file) for path in inputs for file in choose_files(path)[0]}
     for option, path in outputs:
         require_folder(option, path)
         if path is not None and os.path.realpath(path) in read:

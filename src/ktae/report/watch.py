@@ -12,7 +12,7 @@ from ktae.report.inputs import Dump
 from ktae.rollouts.folders import choose_files
 from ktae.runs import RunFolder
 
-LOOK_SECONDS = 2.0
+LOOK_SECONDS = 5.0
 """Between two looks at the files."""
 
 Look = dict[Path, tuple[int, int]]

@@ -14,7 +14,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -62,7 +62,7 @@ def iterate_rows(path: Path, reject: Reject | None = None) -> Rows:
     suffix, name = format_of(path), path_text(path)
     with _open(path) as stream:
         if suffix == ".jsonl":
-            yield from _jsonl(stream, name, reject)
+            yield from jsonl_rows(stream, name, reject)
         else:
             yield from FORMATS[suffix](stream, name)
 
@@ -95,32 +95,31 @@ def own_record(path: Path) -> Iterator[Any] | None:
     if format_of(path) != ".parquet":
         return None
     name = path_text(path)
-    with ExitStack() as stack:
-        file = stack.enter_context(_parquet_file(stack.enter_context(_open(path)), name))
-        if record.VERSION_KEY in (file.schema_arrow.metadata or {}):
-            record.parse_record(file.schema_arrow.empty_table(), name)
-            return _own_tables(file, name, stack.pop_all())
-    return None
+    with _open(path) as stream, _parquet_file(stream, name) as file:
+        if record.VERSION_KEY not in (file.schema_arrow.metadata or {}):
+            return None
+        record.parse_record(file.schema_arrow.empty_table(), name)
+    return _own_tables(path, name)
 
 
-def _own_tables(file: pq.ParquetFile, name: str, opened: ExitStack) -> Iterator[Any]:
+def _own_tables(path: Path, name: str) -> Iterator[Any]:
     done = 0
-    with opened:
+    with _open(path) as stream, _parquet_file(stream, name) as file:
         for batch in file.iter_batches(ROWS_PER_BATCH):
-            table = _own_table(batch, file, name, done)
+            table = _own_table(pa.table(batch), file, name, done)
             yield table.replace_schema_metadata(record.SCHEMA.metadata)
             done += len(batch)
     if not done:
         raise EmptyFileError(f"{name} is empty: it holds no rollouts")
 
 
-def _own_table(rows: Any, file: pq.ParquetFile, name: str, done: int) -> Any:
-    """Rows of a record after the first `done`: of this version, and without numbers of words."""
-    table = pa.table(rows).replace_schema_metadata(file.schema_arrow.metadata)
+def _own_table(table: Any, file: pq.ParquetFile, name: str, done: int) -> Any:
+    """Rows of a record after the first `done`, checked, and without numbers of words."""
+    table = table.replace_schema_metadata(file.schema_arrow.metadata)
     return record.without_words(record.parse_record(table, name, done))
 
 
-def _jsonl(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
+def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
     """One value a line; blank lines are skipped."""
     is_first = True
     for number in itertools.count(1):
@@ -133,24 +132,28 @@ def _jsonl(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
         if not line.strip():
             continue
         try:
-            row = _parse(line, where)
+            with _json_errors(where):
+                row = json.loads(line.rstrip())  # with its end, what is cut off would be at line 2
+            _require_shallow(row, line.count(b"[") + line.count(b"{"), where)
         except InputError as error:
+            # A first line that does not end: the file has only just been begun.
             if is_first and not line.endswith(b"\n"):
-                error = EmptyFileError(*error.args)
-            if reject is None or isinstance(error, EmptyFileError):
-                raise error from None
+                raise EmptyFileError(*error.args) from None
+            if reject is None:
+                raise
             reject(error)
         else:
             yield row, where
         is_first = False
 
 
-def _json(stream: Stream, name: str) -> Rows:
+def json_rows(stream: Stream, name: str) -> Rows:
     """The entries of each list, and each other value that the file holds, such as a single object.
 
     The text is whole in memory, its entries become objects one at a time.
     """
-    text = _decoded(_whole(stream, name), name).removeprefix("\ufeff")
+    with _json_errors(name):
+        text = _whole(stream, name).decode().removeprefix("\ufeff")
     number, at, in_list = 0, _after_blanks(text, 0), False
     while at < len(text):
         if text[at] == ("]" if in_list else "["):
@@ -159,7 +162,9 @@ def _json(stream: Stream, name: str) -> Rows:
             continue
         number += 1
         where = f"{name}, entry {number}"
-        value, end = _json_value(text, at, where)
+        with _json_errors(where):
+            value, end = _DECODER.raw_decode(text, at)
+        _require_shallow(value, text.count("[", at, end) + text.count("{", at, end), where)
         yield value, where
         at = _after_blanks(text, end)
         if in_list:
@@ -170,41 +175,70 @@ def _json(stream: Stream, name: str) -> Rows:
         raise InputError(f"{name}: broken JSON: the list does not end")
 
 
-def _json_value(text: str, at: int, where: str) -> tuple[object, int]:
-    """The value that begins at a place of a text, and the place after it."""
-    try:
-        value, end = _DECODER.raw_decode(text, at)
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise InputError(f"{where}: broken JSON: {_what(error)} at {place}") from None
-    except RecursionError:
-        raise InputError(f"{where}: nested too deeply") from None
-    except ValueError as error:
-        raise InputError(f"{where}: broken JSON: {error}") from None
-    _require_shallow(value, text.count("[", at, end) + text.count("{", at, end), where)
-    return value, end
-
-
 _DECODER = json.JSONDecoder()
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
 def _after_blanks(text: str, start: int) -> int:
-    found = _BLANKS.match(text, start)
-    assert found is not None  # it matches nothing at all, too
-    return found.end()
+    blanks = _BLANKS.match(text, start)
+    assert blanks is not None  # it matches nothing at all, too
+    return blanks.end()
 
 
-def _parquet(stream: Stream, name: str) -> Rows:
+@contextmanager
+def _json_errors(where: str) -> Iterator[None]:
+    """Say with its place what Python says of broken JSON, which may also be nested too deeply."""
+    try:
+        yield
+    except json.JSONDecodeError as error:
+        line = "" if error.lineno == 1 else f"line {error.lineno}, "
+        message = error.msg.removesuffix(" at")  # some end with the "at" that a place follows
+        place = f"{line}column {error.colno}"
+        raise InputError(f"{where}: broken JSON: {message} at {place}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{where}: not UTF-8") from None
+    except RecursionError:
+        raise InputError(f"{where}: nested too deeply") from None
+    except ValueError as error:  # a number of too many digits
+        raise InputError(f"{where}: broken JSON: {error}") from None
+
+
+def _require_shallow(value: object, brackets: int, where: str) -> None:
+    """Raise an InputError for a value of more than `MAX_DEPTH` levels.
+
+    Args:
+        value: what was read.
+        brackets: how many lists and objects there are in it at most: few need no look.
+        where: begins the error.
+    """
+    level, depth = [value] if brackets > MAX_DEPTH else [], 0
+    while level := [x for x in level if isinstance(x, dict | list)]:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise InputError(
+                f"{where}: lists and objects in each other, more than {MAX_DEPTH} deep"
+            )
+        level = [y for x in level for y in (x.values() if isinstance(x, dict) else x)]
+
+
+def parquet_rows(stream: Stream, name: str) -> Rows:
+    """One dict a row; of ktae's own records without credit, which is computed again."""
     with _parquet_file(stream, name) as file:
         record.require_single_columns(file.schema_arrow.names, name)
         is_own = record.VERSION_KEY in (file.schema_arrow.metadata or {})
         done = 0
         for batch in file.iter_batches(ROWS_PER_BATCH):
+            table = pa.table(batch)
             if is_own:
-                batch = _own_and_added(pa.table(batch), file, name, done)
+                # What others have added to a record is no part of it, and is kept beside it.
+                added = [x for x in table.column_names if x not in record.SCHEMA.names]
+                own = _own_table(table.drop_columns(added), file, name, done)
+                beside = table.select(added)
+                table = own.drop_columns("credit")
+                for column in added:
+                    table = table.append_column(column, beside[column])
             try:
-                rows = batch.to_pylist()
+                rows = table.to_pylist()
             except (ValueError, OverflowError) as error:  # text not UTF-8, a date after 9999
                 raise InputError(
                     f"{name}, rows {done + 1} to {done + len(batch)}: broken Parquet: "
@@ -214,17 +248,7 @@ def _parquet(stream: Stream, name: str) -> Rows:
             done += len(batch)
 
 
-def _own_and_added(table: Any, file: pq.ParquetFile, name: str, done: int) -> Any:
-    """Rows of a record without credit, which is computed again, and with what others have added."""
-    known = {*record.SCHEMA.names, *itertools.chain.from_iterable(record.RENAMED.values())}
-    added = [column for column in table.column_names if column not in known]
-    found = _own_table(table.drop_columns(added), file, name, done).drop_columns("credit")
-    for column in added:
-        found = found.append_column(column, table[column])
-    return found
-
-
-def _torch(stream: Stream, name: str) -> Rows:
+def torch_rows(stream: Stream, name: str) -> Rows:
     """slime's `--save-debug-rollout-data`: `{"rollout_id": 3, "samples": [...]}`.
 
     Only plain values and tensors are read, so nothing that the file says is run.
@@ -247,10 +271,10 @@ def _torch(stream: Stream, name: str) -> Rows:
 
 
 FORMATS: dict[str, Callable[[Stream, str], Rows]] = {
-    ".jsonl": _jsonl,
-    ".json": _json,
-    ".parquet": _parquet,
-    ".pt": _torch,
+    ".jsonl": jsonl_rows,
+    ".json": json_rows,
+    ".parquet": parquet_rows,
+    ".pt": torch_rows,
 }
 """By the end of a file's name; each with `.gz` after that, too."""
 SUFFIXES = tuple(f"{suffix}{gz}" for suffix in FORMATS for gz in ("", ".gz"))
@@ -300,43 +324,3 @@ def _parquet_file(stream: Stream, name: str) -> Iterator[pq.ParquetFile]:
         yield pq.ParquetFile(content)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{name}: broken Parquet: {one_line(error)}") from None
-
-
-def _what(error: json.JSONDecodeError) -> str:
-    """What is wrong; some of Python's messages end with the "at" that a place follows."""
-    return error.msg.removesuffix(" at")
-
-
-def _parse(line: bytes, where: str) -> object:
-    try:
-        content = json.loads(line.rstrip())  # with its end, what is cut short would be at line 2
-    except json.JSONDecodeError as error:
-        column = error.colno
-        raise InputError(f"{where}: broken JSON: {_what(error)} at column {column}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{where}: not UTF-8") from None
-    except RecursionError:
-        raise InputError(f"{where}: nested too deeply") from None
-    except ValueError as error:
-        raise InputError(f"{where}: broken JSON: {error}") from None
-    _require_shallow(content, line.count(b"[") + line.count(b"{"), where)
-    return content
-
-
-def _decoded(content: bytes, where: str) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        raise InputError(f"{where}: not UTF-8") from None
-
-
-def _require_shallow(value: object, brackets: int, where: str) -> None:
-    if brackets > MAX_DEPTH and _is_deeper(value, MAX_DEPTH):
-        raise InputError(f"{where}: lists and objects in each other, more than {MAX_DEPTH} deep")
-
-
-def _is_deeper(value: object, limit: int) -> bool:
-    if not isinstance(value, dict | list):
-        return False
-    inner = value.values() if isinstance(value, dict) else value
-    return limit == 0 or any(_is_deeper(item, limit - 1) for item in inner)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gzip
 import re
 import zlib
@@ -28,11 +27,6 @@ EVALUATION = re.compile(r"(^|[^a-z])eval_\d+\.pt(\.gz)?$")
 """slime's dumps of an evaluation: it puts eval_ before the step, in the name that training has."""
 
 
-def rollout_files(path: Path) -> list[Path]:
-    """`path` itself, or a folder's rollout files by step; see `choose_files`."""
-    return choose_files(path)[0]
-
-
 def choose_files(path: Path) -> tuple[list[Path], list[Path]]:
     """A folder's rollout files by step, or `path` itself; and the files that are left alone.
 
@@ -52,12 +46,26 @@ def choose_files(path: Path) -> tuple[list[Path], list[Path]]:
         return [path], []
     scored: list[Path] = []
     for place in _places(path):
-        found = _readable(place)
-        if chosen := _chosen(found):
-            others = set(found) - set(chosen)
+        readable = [
+            file
+            for file in place
+            if file.name.endswith(SUFFIXES)
+            and not file.name.endswith(".tokens.parquet")
+            and (".pt" not in file.suffixes or NUMBERED.search(file.name))
+            and file.is_file()
+        ]
+        # By step: 2.jsonl before 10.jsonl.
+        readable.sort(
+            key=lambda file: [
+                (int(part), "") if part.isdigit() else (-1, part)
+                for part in re.split(r"(\d+)", str(file))
+            ]
+        )
+        if chosen := _chosen(readable):
+            others = set(readable) - set(chosen)
             packed = sorted(file for file in place if file.name.endswith(PACKED))
-            return chosen, [file for file in found if file in others] + packed
-        scored = scored or found
+            return chosen, [file for file in readable if file in others] + packed
+        scored = scored or readable
     if scored:
         return scored, []
     raise InputError(
@@ -84,30 +92,19 @@ def _places(path: Path) -> Iterator[list[Path]]:
     for folder in (path / "rollouts", path / "completions", path):
         if folder.is_dir():
             yield list(folder.iterdir())
-    yield [file for file in path.rglob("*") if not _is_hidden(file, path)]
+    below = [(file, file.relative_to(path).parts) for file in path.rglob("*")]
+    yield [file for file, parts in below if not any(part.startswith(".") for part in parts)]
 
 
-def _readable(files: list[Path]) -> list[Path]:
-    """Those of `files` that may hold rollouts, by step."""
-    found = [
-        file
-        for file in files
-        if file.name.endswith(SUFFIXES)
-        and not file.name.endswith(".tokens.parquet")
-        and (".pt" not in file.suffixes or NUMBERED.search(file.name))
-        and file.is_file()
-    ]
-    return sorted(found, key=_natural)
-
-
-def _chosen(found: list[Path]) -> list[Path]:
+def _chosen(files: list[Path]) -> list[Path]:
     """Those that are to be read; none where all are what `ktae score` has written."""
-    there = set(found)
+    there = set(files)
     left = [
         file
-        for file in found
+        for file in files
         if not (file.suffix == ".gz" and file.with_suffix("") in there) and not _is_scored(file)
     ]
+    # Each rule leaves something: where it would leave nothing, it says nothing.
     left = [file for file in left if not file.name.endswith(LAST)] or left
     left = [file for file in left if not EVALUATION.search(file.name)] or left
     for name in filter(None, (schema.files for schema in SCHEMAS)):
@@ -117,29 +114,12 @@ def _chosen(found: list[Path]) -> list[Path]:
 
 
 def _is_scored(file: Path) -> bool:
-    """Whether `ktae score` has written it: rollouts that are in its input already."""
+    """Whether `ktae score` has written it, whose metadata names the estimator: its rollouts are in
+    that command's input already."""
     if file.suffix != ".parquet":
         return False
-    stat = file.stat()
-    return _holds_credit(file, stat.st_size, stat.st_mtime_ns)
-
-
-@functools.lru_cache(maxsize=1 << 16)  # `ktae report --watch` looks again and again
-def _holds_credit(file: Path, size: int, changed: int) -> bool:
-    """Whether a Parquet file's metadata names the estimator of its credit."""
     try:
         with open(file, "rb") as stream:  # Arrow opens no path that is not UTF-8
             return record.CREDIT_KEY in (pq.read_metadata(stream).metadata or {})
     except (pa.ArrowException, OSError, ValueError):
         return False  # what is wrong with it is said where it is read
-
-
-def _is_hidden(file: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in file.relative_to(folder).parts)
-
-
-def _natural(path: Path) -> list[tuple[int, str]]:
-    """Sorts 2.jsonl before 10.jsonl."""
-    return [
-        (int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))
-    ]

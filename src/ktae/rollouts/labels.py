@@ -75,7 +75,12 @@ def by_file(
         runs[run, kind][step].append(part)
     several = {run for run, n in Counter(run for run, _ in runs).items() if n > 1}
     over_steps = {run for run, by_step in runs.items() if _steps_differ(list(by_step.values()))}
-    in_steps = {run for run, by_step in runs.items() if all(map(_share, by_step.values()))}
+    # In one step's files the same label is one group, if steps or single rollouts tell them apart.
+    in_steps = {
+        run
+        for run, by_step in runs.items()
+        if all(_have_steps(x) or _are_alone(x) for x in by_step.values())
+    }
     prefixes = []
     for name, (run, step), kind in zip(names, places, kinds, strict=True):
         shared = run if (run, kind) in over_steps else step if (run, kind) in in_steps else name
@@ -102,20 +107,17 @@ def _in_common(
     members: dict[Path, dict[object, list[int]]] = defaultdict(lambda: defaultdict(list))
     for i, (place, kind) in enumerate(places):
         members[place][kind].append(i)
-    found = []
+    shared = []
     for by_kind in members.values():
         records = [pa.concat_tables([parts[i] for i in these]) for these in by_kind.values()]
-        if len(records) > 1 and _have_steps(records) and _in_several(records):
-            found.append([path_text(names[i]) for these in by_kind.values() for i in these])
-    return found
-
-
-def _in_several(parts: Sequence[Any]) -> bool:
-    """Whether one group of one step is in two of the records."""
-    keys = ["group", "step"]
-    each = [part.select(keys).group_by(keys).aggregate([]) for part in parts]
-    together = pa.concat_tables(each)
-    return bool(together.group_by(keys).aggregate([]).num_rows < together.num_rows)
+        if len(records) > 1 and _have_steps(records):
+            # Each kind's groups and steps once: fewer together than apart if two kinds share one.
+            keys = ["group", "step"]
+            each = [x.select(keys).group_by(keys).aggregate([]) for x in records]
+            together = pa.concat_tables(each)
+            if together.group_by(keys).aggregate([]).num_rows < together.num_rows:
+                shared.append([path_text(names[i]) for these in by_kind.values() for i in these])
+    return shared
 
 
 def _folder(name: Path, held: Mapping[Path, int]) -> Path:
@@ -142,11 +144,6 @@ def _run_and_step(folder: Path) -> tuple[Path, Path]:
     return run, run.joinpath(*(x for x in folder.parts[n:] if not SHARD.fullmatch(x)))
 
 
-def _share(parts: Sequence[Any]) -> bool:
-    """Whether the same label in two files of one step is the same group."""
-    return _have_steps(parts) or _are_alone(parts)
-
-
 def _are_alone(parts: Iterable[Any]) -> bool:
     return all(len(part) == 1 for part in parts)
 
@@ -159,10 +156,10 @@ def _steps_differ(by_folder: Sequence[Sequence[Any]]) -> bool:
     """Whether all rollouts have a step, and no step is in two of the folders."""
     if not all(map(_have_steps, by_folder)):
         return False
-    found = Counter[int]()
+    folders_of = Counter[int]()
     for parts in by_folder if len(by_folder) > 1 else ():
-        found.update({step for part in parts for step in pc.unique(part["step"]).to_pylist()})
-    return max(found.values(), default=1) == 1
+        folders_of.update({step for part in parts for step in pc.unique(part["step"]).to_pylist()})
+    return max(folders_of.values(), default=1) == 1
 
 
 def by_model(table: Any, pool: bool | None, tolerance: Tolerance) -> Any:
@@ -171,7 +168,11 @@ def by_model(table: Any, pool: bool | None, tolerance: Tolerance) -> Any:
     if len(models) < 2:
         return table
     tolerance.models = len(models)
-    tolerance.pooled = _most_are_alone(table) if pool is None else pool
+    if pool is None:  # where most rollouts would be the only one of their model in their group
+        keys = ["group", "step", "model"]
+        sizes = table.group_by(keys).aggregate([([], "count_all")])["count_all"]
+        pool = 2 * (pc.sum(pc.equal(sizes, 1)).as_py() or 0) > len(table)
+    tolerance.pooled = bool(pool)
     if tolerance.pooled:
         return table
     groups = table["group"]
@@ -182,13 +183,6 @@ def by_model(table: Any, pool: bool | None, tolerance: Tolerance) -> Any:
         joined = pc.binary_join_element_wise(groups, suffix, "")
         groups = pc.if_else(pc.fill_null(new, False), joined, groups)
     return _with_groups(table, groups)
-
-
-def _most_are_alone(table: Any) -> bool:
-    """Whether most rollouts would be the only one of their model in their group."""
-    sizes = table.group_by(["group", "step", "model"]).aggregate([([], "count_all")])["count_all"]
-    alone = pc.sum(pc.equal(sizes, 1)).as_py() or 0
-    return bool(2 * alone > len(table))
 
 
 def _with_groups(table: Any, groups: Any) -> Any:

@@ -35,7 +35,7 @@ from ktae.rollouts.schemas.nested import (
 from ktae.rollouts.schemas.training import goes_on, is_padding
 from ktae.rollouts.spool import Spool
 from ktae.rollouts.steps import rows_once
-from ktae.rollouts.suggestion import UnknownRowsError, is_keyed, options_for, template_for
+from ktae.rollouts.suggestion import UnknownRowsError, is_keyed, options_for, suggested_fields
 from ktae.rollouts.tolerance import Tolerance
 
 BY_FIELDS = "by the fields that were named"
@@ -74,7 +74,13 @@ def read(
     paths = paths_of(inputs)
     tolerance = tolerance or Tolerance(strict=True)
     files_of = [files_in(path, tolerance) for path in paths]
-    require_distinct(itertools.chain.from_iterable(files_of))
+    seen: set[Path] = set()
+    for file in itertools.chain.from_iterable(files_of):
+        if file.resolve() in seen:
+            raise InputError(
+                f"the same file is given twice: {file}; its rollouts would count twice"
+            )
+        seen.add(file.resolve())
     spool, ends = Spool(record.SCHEMA), [0]
     for path, files in zip(paths, files_of, strict=True):
         for file in tuple(files):
@@ -86,8 +92,8 @@ def read(
                 files.remove(file)
                 name = path_text(file.relative_to(path))
                 tolerance.left_alone.append(f"{name} (no rollout yet)")
-    whole = spool.table()
-    parts = [whole.slice(begin, end - begin) for begin, end in itertools.pairwise(ends)]
+    rollouts = spool.table()
+    parts = [rollouts.slice(begin, end - begin) for begin, end in itertools.pairwise(ends)]
     prefixes = _prefixes(paths, files_of, parts, tolerance)
     tables = [
         labels.label(part, prefix) if prefix else part
@@ -102,16 +108,16 @@ def paths_of(inputs: Sequence[str | Path] | str | Path) -> list[Path]:
     Raises:
         InputError: there is none, or one is no path.
     """
-    given = [inputs] if isinstance(inputs, str | os.PathLike) else inputs
-    if not isinstance(given, Iterable):
-        raise InputError(f"a {type(given).__name__} for the files to read; expected paths")
-    given = list(given)
-    for one in given:
-        if not isinstance(one, str | os.PathLike):
-            raise InputError(f"a {type(one).__name__} among the files to read; expected paths")
-    if not given:
+    names = [inputs] if isinstance(inputs, str | os.PathLike) else inputs
+    if not isinstance(names, Iterable):
+        raise InputError(f"a {type(names).__name__} for the files to read; expected paths")
+    names = list(names)
+    for name in names:
+        if not isinstance(name, str | os.PathLike):
+            raise InputError(f"a {type(name).__name__} among the files to read; expected paths")
+    if not names:
         raise InputError("no files to read")
-    return [Path(one) for one in given]
+    return [Path(name) for name in names]
 
 
 def _prefixes(
@@ -123,23 +129,25 @@ def _prefixes(
     """What goes in front of the labels of each file; files named one by one may be of one run."""
     left = iter(parts)
     parts_of = [list(itertools.islice(left, len(files))) for files in files_of]
-    named = {path: own[0] for path, own in zip(paths, parts_of, strict=True) if not path.is_dir()}
-    shared = labels.by_file(list(named.values()), list(named), tolerance)
-    of_named = {
+    alone = {path: x[0] for path, x in zip(paths, parts_of, strict=True) if not path.is_dir()}
+    shared = labels.by_file(list(alone.values()), list(alone), tolerance)
+    # A place that no other file shares is the file's own name.
+    place_of = {
         path: place if shared.count(place) > 1 else path
-        for path, place in zip(named, shared, strict=True)
+        for path, place in zip(alone, shared, strict=True)
     }
-    found = []
-    for path, files, own in zip(paths, files_of, parts_of, strict=True):
-        if path in named:
-            found.append((of_named[path], Path()))
+    places: list[tuple[Path, Path]] = []
+    for path, files, records in zip(paths, files_of, parts_of, strict=True):
+        if path in alone:
+            places.append((place_of[path], Path()))
             continue
-        inner = labels.by_file(own, [file.relative_to(path) for file in files], tolerance)
-        found += [(path, one if len(set(inner)) > 1 else Path()) for one in inner]
-    only_one = len({outer for outer, _ in found}) == 1
+        inner = labels.by_file(records, [file.relative_to(path) for file in files], tolerance)
+        # Where all files of a folder share their groups, the folder alone names them.
+        places += [(path, x if len(set(inner)) > 1 else Path()) for x in inner]
+    only_one = len({outer for outer, _ in places}) == 1
     return [
         "".join(f"{path_text(x)}:" for x in (outer, inner)[only_one:] if x != Path())
-        for outer, inner in found
+        for outer, inner in places
     ]
 
 
@@ -154,7 +162,7 @@ def plain_rows(
     """
     needs_reward = options.needs_reward and "reward" not in options.fields
     source = Source(path, options.correctness, needs_reward)
-    found: set[str] = set()
+    titles: set[str] = set()
     if options.fields:
         # What is wrong with a line is said when it is read again.
         require_fields(iterate_rows(path, lambda error: None), options.fields)
@@ -162,21 +170,28 @@ def plain_rows(
     for row, where in _of_rollouts(rows, tolerance):
         try:
             schema, rollouts = _rollouts_of(row, where, source, options)
-            _require_short(rollouts, where, options)
+            for plain in rollouts:
+                response = plain.get("response")
+                if isinstance(response, str) and len(response) > options.max_response:
+                    raise InputError(
+                        f"{where}: the response has {len(response):,} characters; expected at most "
+                        f"{options.max_response:,} (--max-response takes longer ones)"
+                    )
         except InputError as error:
             tolerance.reject(error)
             continue
         if not rollouts and schema in (None, NESTED):
             tolerance.empty.append(where)
         title = schema.title if schema else BY_FIELDS
-        if title not in found:
-            found.add(title)
+        if title not in titles:
+            titles.add(title)
             if schema is not PLAIN:
                 tolerance.schemas[title] += 1
         for plain in rollouts:
-            _hint(row, plain, schema, options, tolerance)
+            if schema is PLAIN and not options.fields and not tolerance.hint:
+                tolerance.hint += options_for(row, _lacking(plain))
             yield plain, where, schema or PLAIN
-    if found and not source.chose:
+    if titles and not source.chose:
         _require_no_choice(path, options)
     if source.took is not None and "reward" not in options.fields:
         tolerance.taken[source.took] += 1
@@ -191,17 +206,6 @@ def _require_no_choice(path: Path, options: ReadOptions) -> None:
             f"{path}: correctness is {options.correctness!r}, and its rows have one reward alone; "
             "leave out --correctness, or name another field by --field reward=NAME"
         )
-
-
-def _require_short(rollouts: Sequence[Row], where: str, options: ReadOptions) -> None:
-    most = options.max_response
-    for rollout in rollouts:
-        response = rollout.get("response")
-        if isinstance(response, str) and len(response) > most:
-            raise InputError(
-                f"{where}: the response has {len(response):,} characters; expected at most "
-                f"{most:,} (--max-response takes longer ones)"
-            )
 
 
 def _of_rollouts(rows: Iterator[tuple[Any, str]], tolerance: Tolerance) -> Iterator[Any]:
@@ -229,17 +233,6 @@ def files_in(path: Path, tolerance: Tolerance) -> list[Path]:
     return files
 
 
-def require_distinct(files: Iterable[Path]) -> None:
-    """Raise an InputError for a file that is there twice, under whatever name."""
-    seen = set()
-    for file in files:
-        if file.resolve() in seen:
-            raise InputError(
-                f"the same file is given twice: {file}; its rollouts would count twice"
-            )
-        seen.add(file.resolve())
-
-
 def _rollouts_of(
     row: object, where: str, source: Source, options: ReadOptions
 ) -> tuple[Schema | None, list[Row]]:
@@ -262,67 +255,37 @@ def _rollouts_of(
     if fields:
         plain = override(row, plain, fields, where)
     if schema is PLAIN and not ("response" in plain[0] or "token_ids" in plain[0]):
-        found = f"{where}: no field 'response'; its fields are {quoted(row)}"
-        raise _unknown(row, where, found, _options_for(row, options))
-    if not fields and any(_are_texts(one.get("response")) for one in plain):
-        _suggest_list(row, where, options)
+        raise _unknown(row, where, f"no field 'response'; its fields are {quoted(row)}", options)
+    for texts in () if fields else (rollout.get("response") for rollout in plain):
+        if isinstance(texts, list) and len(texts) > 1 and all(isinstance(x, str) for x in texts):
+            raise _unknown(row, where, f"response is a list of {len(texts)} texts", options)
     return schema, plain
 
 
-def _unknown(row: Row, where: str, found: str, suggested: list[str]) -> InputError:
+def _unknown(row: Row, where: str, message: str, options: ReadOptions) -> InputError:
     """The error of a row in no known form: with options that read it, or why they would not."""
     if is_keyed(row):
         return InputError(
-            f"{found}; each seems to hold the rollouts of a problem; expected one row a rollout, "
-            'with its problem as "group", or one row a problem, with "group" and "rollouts"'
+            f"{where}: {message}; each seems to hold the rollouts of a problem; expected one row a "
+            'rollout, with its problem as "group", or one row a problem, with "group" and '
+            '"rollouts"'
         )
-    error = UnknownRowsError(found, suggested)
+    fields = suggested_fields(row, needs_reward=options.needs_reward)
+    error = UnknownRowsError(f"{where}: {message}", fields)
     if not error.is_template:
         try:
-            list(by_fields(row, parse_fields(suggested[1::2]), where))
+            list(by_fields(row, parse_fields(fields[1::2]), where))
         except InputError as why:
-            given = " ".join(suggested)
-            return InputError(f"{found}; with {given}: {str(why).removeprefix(f'{where}: ')}")
+            reason = str(why).removeprefix(f"{where}: ")
+            return InputError(f"{where}: {message}; with {' '.join(fields)}: {reason}")
     return error
 
 
-def _options_for(row: Row, options: ReadOptions) -> list[str]:
-    """The `--field` options that would read a row; a template where its response is not found."""
-    wanted = ("response", "group", "reward" if options.needs_reward else "answer")
-    more = () if options.needs_reward else ("reward",)
-    found = options_for(row, (*wanted, *more))
-    named = {option.partition("=")[0] for option in found[1::2]}
-    known = "response" in named and ("reward" in named or not options.needs_reward)
-    return found if known else template_for(row, wanted)
-
-
-def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and len(value) > 1 and all(isinstance(x, str) for x in value)
-
-
-def _suggest_list(row: Row, where: str, options: ReadOptions) -> None:
-    """Raise an UnknownRowsError for a list of responses, if naming its fields would read it."""
-    found = _options_for(row, options)
-    try:
-        rollouts = list(by_fields(row, parse_fields(found[1::2]), where))
-        for one in rollouts if options.needs_reward else ():
-            to_record_row(Tolerance(strict=True).complete(one, where), where, 0.0)
-    except InputError:
-        return  # what is wrong with the row is said where it is read
-    raise UnknownRowsError(f"{where}: response is a list of {len(rollouts)} texts", found)
-
-
-def _hint(
-    row: object, plain: Row, schema: Schema | None, options: ReadOptions, tolerance: Tolerance
-) -> None:
-    """Note, once, which fields of a row may hold a reward or group that it lacks."""
-    if tolerance.hint or schema is not PLAIN or options.fields or not isinstance(row, dict):
-        return
+def _lacking(plain: Row) -> tuple[str, ...]:
+    """Which of group and reward a rollout has not."""
     has_reward = not (is_null(plain.get("reward")) and is_null(plain.get("correct")))
     has_group = any(plain.get(name) is not None for name in ("group", "prompt", "problem"))
-    wanted = (*(() if has_group else ("group",)), *(() if has_reward else ("reward",)))
-    if wanted:
-        tolerance.hint += options_for(row, wanted)
+    return (*(() if has_group else ("group",)), *(() if has_reward else ("reward",)))
 
 
 def _tables_of(path: Path, options: ReadOptions, tolerance: Tolerance) -> Iterator[Any]:

@@ -22,8 +22,6 @@ from ktae.errors import InputError, one_line
 from ktae.files.atomic import atomic_write
 
 VERSION = "2"
-RENAMED = {"1": {"terms": "credit"}}
-"""Columns of the versions before, and their names now."""
 VERSION_KEY = b"ktae.rollouts.version"
 CREDIT_KEY = b"ktae.credit"
 """Metadata of what `ktae score` has written: the estimator."""
@@ -131,13 +129,9 @@ def parse_record(table: Any, where: str, before: int = 0) -> Any:
     version = (table.schema.metadata or {}).get(VERSION_KEY)
     if version is None:
         raise InputError(f"{where}: not a rollout record; expected one that ktae has written")
-    found = version.decode(errors="replace")
-    if found in RENAMED:
-        names = [RENAMED[found].get(name, name) for name in table.column_names]
-        table = table.rename_columns(names)
-    elif found != VERSION:
-        known = ", ".join((*RENAMED, VERSION))
-        raise InputError(f"{where}: rollout record of version {found}; this ktae reads {known}")
+    if version != VERSION.encode():
+        found = version.decode(errors="replace")
+        raise InputError(f"{where}: rollout record of version {found}; this ktae reads {VERSION}")
     return conform(table, where, before)
 
 

@@ -34,10 +34,12 @@ from ktae.arrays import MAX_TOKEN_ID, is_above
 from ktae.errors import InputError, quoted
 from ktae.files.text import require_text
 
-ALIASES = {"prompt": "problem"}
-
-INSTEAD = {"group": "group or prompt", "reward": "reward or correct"}
-"""What a row needs one of."""
+NEEDED = {
+    "response": ("response", "token_ids"),
+    "group": ("group",),
+    "reward": ("reward", "correct"),
+}
+"""What a row needs one of, by the field that an error names."""
 
 _ABSENT = object()
 
@@ -56,20 +58,16 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise InputError(f"{where}: {_show(row)}; expected an object with group, response, reward")
     fields = dict(row)
-    for name, alias in ALIASES.items():
-        if fields.get(name) is None and alias in fields:
-            fields[name] = fields.pop(alias)
+    if fields.get("prompt") is None and "problem" in fields:
+        fields["prompt"] = fields.pop("problem")
     if isinstance(fields.get("reward"), bool):
         fields = {"correct": fields["reward"]} | fields | {"reward": float(fields["reward"])}
-    for name, needed in (
-        ("response", "response" in fields or "token_ids" in fields),
-        ("group", "group" in fields),
-        ("reward", "reward" in fields or "correct" in fields),
-    ):
-        if not needed:
+    for name, either in NEEDED.items():
+        if not any(field in fields for field in either):
+            instead = {"group": "group or prompt", "reward": "reward or correct"}
             raise InputError(
                 f"{where}: no field {name!r}; its fields are {quoted(row)}; expected "
-                f"{INSTEAD.get(name, name)}, or --field {name}=NAME for one of them"
+                f"{instead.get(name, name)}, or --field {name}=NAME for one of them"
             )
     parsed = {
         name: parse(fields.pop(name, _ABSENT), f"{where}: {name}")
@@ -90,19 +88,15 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
             f"{where}: mask has {len(parsed['mask'])} entries for {n_ids} token_ids; expected as "
             "many"
         )
-    further = _further(fields.pop("extra", None)) | fields
-    return parsed | {"extra": _as_text(further or None, f"{where}: extra")}
-
-
-def _further(extra: object) -> dict[str, Any]:
-    """The fields in a field `extra`; it stays one where it is no JSON object."""
-    if extra is None:
-        return {}
+    # A record's column `extra` is a JSON object as text; anything else by that name is a field.
+    extra = fields.pop("extra", None)
     try:
-        found = json.loads(extra) if isinstance(extra, str) else None
+        further = json.loads(extra) if isinstance(extra, str) else None
     except (ValueError, RecursionError):
-        found = None
-    return found if isinstance(found, dict) else {"extra": extra}
+        further = None
+    if not isinstance(further, dict):
+        further = {} if extra is None else {"extra": extra}
+    return parsed | {"extra": _as_text(further | fields or None, f"{where}: extra")}
 
 
 def _group(value: object, where: str) -> str:
@@ -127,13 +121,10 @@ def _as_text(value: object, where: str) -> str | None:
 
 def _answer(value: object, where: str) -> str | None:
     """Text; of a list of accepted answers the texts, which numbers become as they are written."""
-    if isinstance(value, list) and value and all(_is_plain(x) for x in value):
+    kinds = set(map(type, value)) if isinstance(value, list) else set()
+    if kinds and kinds <= {str, int, float, Decimal}:  # no booleans
         value = [str(as_label(x)) for x in value]
     return _as_text(value, where)
-
-
-def _is_plain(value: object) -> bool:
-    return isinstance(value, str | int | float | Decimal) and not isinstance(value, bool)
 
 
 def _number(value: object, where: str) -> float:

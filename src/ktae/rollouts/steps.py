@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,33 +39,24 @@ def rows_once(path: Path, reject: Reject, tolerance: Tolerance) -> Iterator[tupl
     if not (isinstance(first[0], dict) and TRL.detects(first[0])):
         yield from rows
         return
-    # What is wrong with a line is said when it is read again.
-    repeated = _repeated(path, iterate_rows(path, lambda error: None), tolerance)
-    yield from (x for x in rows if trl_step(x[0]) not in repeated)
-
-
-def _repeated(path: Path, rows: Iterable[tuple[Any, str]], tolerance: Tolerance) -> set[float]:
-    """The steps of a file that repeat the one before."""
     counts: Counter[float] = Counter()
     sums: Counter[float] = Counter()
-    for row, _ in rows:
+    # What is wrong with a line is said when it is read again.
+    for row, _ in iterate_rows(path, lambda error: None):
         step = trl_step(row)
         if step is not None:
+            # What TRL knows of a rollout, without its step; a sum of many forgets their order.
+            content = [row["prompt"], row["completion"], row["advantage"]]
+            text = json.dumps(content, sort_keys=True, default=str)
+            digest = hashlib.blake2s(text.encode(), digest_size=16).digest()
             counts[step] += 1
-            sums[step] += _digest(row)
-    found = set()
+            sums[step] += int.from_bytes(digest)
+    repeated = set()
     for step in sorted(counts):
-        content = path.parent, counts[step], sums[step]
+        rollouts = path.parent, counts[step], sums[step]
         before = tolerance.last_step
-        if before is not None and before[1] == content and before[0] != step:
+        if before is not None and before[1] == rollouts and before[0] != step:
             tolerance.repeated_steps.append((before[0], step))
-            found.add(step)
-        tolerance.last_step = step, content
-    return found
-
-
-def _digest(row: dict[str, Any]) -> int:
-    """Of what TRL knows of a rollout, and not of the step; the sum of many forgets their order."""
-    content = [row["prompt"], row["completion"], row["advantage"]]
-    text = json.dumps(content, sort_keys=True, default=str)
-    return int.from_bytes(hashlib.blake2s(text.encode(), digest_size=16).digest())
+            repeated.add(step)
+        tolerance.last_step = step, rollouts
+    yield from (x for x in rows if trl_step(x[0]) not in repeated)

@@ -62,43 +62,48 @@ def options_for(row: dict[str, Any], wanted: tuple[str, ...]) -> list[str]:
         row: as it was read.
         wanted: keys of `GUESSES`.
     """
-    leaves = list(_leaves(row))
+    there = list(leaves(row))
     options, taken, is_chat = [], set(), False
     for name in wanted:
-        found = _best(name, [(path, value) for path, value in leaves if path not in taken])
-        path = found
-        if found is None and name == "response" and (found := _answered(leaves)) is not None:
-            path, is_chat = f"{found}.-1.content", True
-        if found is None or (is_chat and name == "group" and _last(found) in ROW_NUMBERS):
+        field = _best(name, [(path, value) for path, value in there if path not in taken])
+        path = field
+        if field is None and name == "response" and (field := _conversation(there)) is not None:
+            path, is_chat = f"{field}.-1.content", True
+        if field is None or (is_chat and name == "group" and _last(field) in ROW_NUMBERS):
             continue
-        taken.add(found)
+        taken.add(field)
         options += ["--field", f"{name}={path}"]
     return options
 
 
-def template_for(row: dict[str, Any], wanted: tuple[str, ...]) -> list[str]:
-    """The same, with `UNKNOWN` for what no field seems to hold.
+def suggested_fields(row: dict[str, Any], *, needs_reward: bool) -> list[str]:
+    """`--field` options that would read a row, with `UNKNOWN` for what no field seems to hold.
 
-    A group is left out where a prompt tells it.
+    Args:
+        row: as it was read.
+        needs_reward: whether its reward is needed; if not, it is its answer.
     """
-    found = options_for(row, wanted)
-    given = {option.partition("=")[0]: option for option in found[1::2]}
-    is_told = given.get("response", "").endswith(".-1.content")
-    needed = [name for name in wanted if name in given or not (name == "group" and is_told)]
-    return [x for name in needed for x in ("--field", given.get(name, f"{name}={UNKNOWN}"))]
+    needed = ("response", "group", "reward" if needs_reward else "answer")
+    options = options_for(row, needed if needs_reward else (*needed, "reward"))
+    paths = {option.partition("=")[0]: option for option in options[1::2]}
+    if "response" in paths and ("reward" in paths or not needs_reward):
+        return options
+    # The messages before a conversation's last one tell its group.
+    is_told = paths.get("response", "").endswith(".-1.content")
+    named = [name for name in needed if name in paths or not (name == "group" and is_told)]
+    return [x for name in named for x in ("--field", paths.get(name, f"{name}={UNKNOWN}"))]
 
 
 def is_keyed(row: dict[str, Any]) -> bool:
-    """Whether a row is an object of several problems by their keys, each with its rollouts: no path
-    leads to all of them."""
+    """Whether a row holds several problems by their keys, so that no path leads to all of them."""
     return len(row) > 1 and all(
         isinstance(value, dict | list)
-        and _best("response", [*_leaves({"of": value})]) not in (None, "of")
+        and _best("response", [*leaves({"of": value})]) not in (None, "of")
         for value in row.values()
     )
 
 
-def _answered(leaves: list[tuple[str, Any]]) -> str | None:
+def _conversation(leaves: list[tuple[str, Any]]) -> str | None:
     """The path of a conversation whose last message is the model's."""
     for path, value in leaves:
         if isinstance(value, list) and len(value) > 1 and isinstance(value[-1], dict):
@@ -136,13 +141,13 @@ def _fits(name: str, value: Any) -> bool:
     return isinstance(value, str | int | float)
 
 
-def _leaves(value: dict[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+def leaves(value: dict[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
     """Dotted paths and their values; a list of objects stands for its first one."""
     for name, inside in value.items():
         here = f"{path}{name}"
         is_list = isinstance(inside, list) and inside and isinstance(inside[0], dict)
         below = inside[0] if is_list else inside
         if isinstance(below, dict) and depth < MAX_DEPTH and not (is_list and "content" in below):
-            yield from _leaves(below, f"{here}.", depth + 1)
+            yield from leaves(below, f"{here}.", depth + 1)
         else:
             yield here, inside

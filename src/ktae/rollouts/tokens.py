@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -42,7 +43,7 @@ def load_tokenizer(name: str) -> Any:
             f"a tokenizer needs {error.name}, which is not installed; pip install 'ktae[report]'"
         ) from None
     except Exception as error:  # tokenizers raises Exception itself
-        raise InputError(f"no tokenizer in {path}: {_first_line(error)}") from None
+        raise InputError(f"no tokenizer in {path}: {one_line(error)}") from None
     try:
         return inner_tokenizer(
             AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
@@ -53,7 +54,7 @@ def load_tokenizer(name: str) -> Any:
                 f"no tokenizer in {path}; expected a folder with tokenizer.json, such as a model's"
             ) from None
         if path.is_dir():
-            raise InputError(f"no tokenizer in {path}: {_first_line(error)}") from None
+            raise InputError(f"no tokenizer in {path}: {one_line(error)}") from None
     try:
         from huggingface_hub import model_info
 
@@ -62,7 +63,7 @@ def load_tokenizer(name: str) -> Any:
     except Exception as error:
         raise InputError(
             f"tokenizer {name} is no folder here, and the Hugging Face hub does not give it: "
-            f"{_first_line(error)}"
+            f"{one_line(error)}"
         ) from None
 
 
@@ -102,30 +103,20 @@ def tokenize(tokenizer: Any, texts: Sequence[str], *, named: str | None = None) 
     if not texts:
         return []
     tokenizer = inner_tokenizer(tokenizer)
-    found: list[np.ndarray] = []
-    for some in _portions(texts):
+    ids: list[np.ndarray] = []
+    # A few million characters at a time, since an encoding takes 100 bytes for each.
+    ends = np.cumsum([len(text) for text in texts])
+    portions = itertools.groupby(range(len(texts)), lambda i: int(ends[i]) // CHARACTERS_AT_ONCE)
+    for _, places in portions:
+        portion = [texts[i] for i in places]
         try:
-            encodings = tokenizer.encode_batch_fast(some, add_special_tokens=False)
+            encodings = tokenizer.encode_batch_fast(portion, add_special_tokens=False)
         except Exception:  # tokenizers raises Exception itself: a word level without unknown words
             kind = f"{type(tokenizer.model).__name__} of {tokenizer.get_vocab_size():,} tokens"
-            _require_spelt(tokenizer, some, named or f"the tokenizer ({kind})")
+            _require_spelt(tokenizer, portion, named or f"the tokenizer ({kind})")
             raise
-        found += [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
-    return found
-
-
-def _portions(texts: Sequence[str]) -> Iterator[list[str]]:
-    """The texts in lists of a few million characters: an encoding takes 100 bytes for each."""
-    some: list[str] = []
-    characters = 0
-    for text in texts:
-        some.append(text)
-        characters += len(text)
-        if characters >= CHARACTERS_AT_ONCE:
-            yield some
-            some, characters = [], 0
-    if some:
-        yield some
+        ids += [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
+    return ids
 
 
 def _require_spelt(tokenizer: Any, texts: Sequence[str], named: str) -> None:
@@ -179,24 +170,20 @@ def _decode_each(
     """Each token as the vocabulary spells it and as it is decoded alone; None for an unknown id."""
     tokenizer = inner_tokenizer(tokenizer)
     pieces = {token_id: piece for piece, token_id in tokenizer.get_vocab().items()}
-    # SentencePiece drops a leading space at the start of a text, so decode after something.
-    anchor = _anchor(tokenizer, pieces)
-    prefix = tokenizer.decode(anchor, skip_special_tokens=False)
+    # SentencePiece drops a leading space at the start of a text, so decode after something: "a",
+    # or the first token where the vocabulary cannot spell that.
+    try:
+        before = tokenizer.encode("a", add_special_tokens=False).ids
+    except Exception:  # tokenizers raises Exception itself: a word level without unknown words
+        before = []
+    before = before or [min(pieces)]
+    prefix = tokenizer.decode(before, skip_special_tokens=False)
     for token_id in map(int, token_ids):
         if token_id not in pieces:
             yield None, None
             continue
-        text = tokenizer.decode([*anchor, token_id], skip_special_tokens=False)
+        text = tokenizer.decode([*before, token_id], skip_special_tokens=False)
         yield pieces[token_id], text.removeprefix(prefix)
-
-
-def _anchor(tokenizer: Any, pieces: dict[int, str]) -> list[int]:
-    """Token ids of some text: "a", or the first token where the vocabulary cannot spell that."""
-    try:
-        ids: list[int] = tokenizer.encode("a", add_special_tokens=False).ids
-    except Exception:  # tokenizers raises Exception itself: a word level without unknown words
-        ids = []
-    return ids or [min(pieces)]
 
 
 def vocabulary(tokenizer: Any) -> Vocabulary:
@@ -241,7 +228,3 @@ def _byte_alphabet() -> dict[str, int]:
     return {chr(byte): byte for byte in itself} | {
         chr(0x100 + number): byte for number, byte in enumerate(others)
     }
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))

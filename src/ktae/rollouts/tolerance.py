@@ -82,12 +82,12 @@ class Tolerance:
 
     def files_of_runs(self) -> list[str]:
         """As in "rank_0.jsonl, rank_1.jsonl: one run, so ..."; none where nothing is shared."""
-        one = "one run: what has the same group and step in two of them is one group"
-        more = "several runs, since their names differ in more than a number: no group spans them"
+        one_run = "one run: what has the same group and step in two of them is one group"
+        runs = "several runs, since their names differ in more than a number: no group spans them"
         return [
             f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''}: {what}"
-            for found, what in ((self.joined, one), (self.apart, more))
-            for names in found
+            for files, what in ((self.joined, one_run), (self.apart, runs))
+            for names in files
         ]
 
     def steps_counted_once(self) -> str:
@@ -117,10 +117,13 @@ class Tolerance:
             return row  # refused, with the fields that it has
         fields = dict(row)
         if not self.strict:
-            fields = {name: self._whole(value) for name, value in row.items()}
-            self.half_surrogates += any(
-                fields[name] != value for name, value in row.items() if isinstance(value, str)
-            )
+            for name, value in row.items():
+                if isinstance(value, str) and not value.isascii():
+                    # Half a surrogate pair, which is no text, becomes U+FFFD.
+                    fields[name] = value.encode("utf-16", "surrogatepass").decode(
+                        "utf-16", "replace"
+                    )
+            self.half_surrogates += fields != row
         if "group" not in fields or (is_null(fields["group"]) and not self.strict):
             prompt = fields.get("prompt")
             prompt = fields.get("problem") if is_null(prompt) else prompt
@@ -138,9 +141,3 @@ class Tolerance:
             fields["reward"] = float(fields["correct"] == 1) if known else None
             fields.setdefault("correct", None)
         return fields
-
-    @staticmethod
-    def _whole(value: object) -> object:
-        if isinstance(value, str) and not value.isascii():
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return value

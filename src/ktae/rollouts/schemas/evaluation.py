@@ -30,7 +30,7 @@ METRICS = ("exact_match", "math_verify", "extractive_match", "acc", "accuracy", 
 SAMPLES_FILE = re.compile(r"samples_(.+?)(?:_\d{4}-\d\d-\d\dT.*)?$")
 
 
-def _lm_eval(row: Row, where: str, source: Source) -> Iterator[Row]:
+def lm_eval_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """One row a problem and filter; `resps` holds the responses, `arguments` the prompt.
 
     Several filters read the same responses, so only the file's first one counts.
@@ -43,8 +43,8 @@ def _lm_eval(row: Row, where: str, source: Source) -> Iterator[Row]:
         raise InputError(f"{where}: log-likelihoods of choices; expected one generated response")
     responses = responses[0] if isinstance(responses[0], list) else [responses[0]]
     names = row.get("metrics")
-    found = {name: row[name] for name in names if name in row} if isinstance(names, list) else {}
-    metrics = found or {name: x for name, x in row.items() if is_number(x) and name != "doc_id"}
+    metrics = {name: row[name] for name in names if name in row} if isinstance(names, list) else {}
+    metrics = metrics or {name: x for name, x in row.items() if is_number(x) and name != "doc_id"}
     value = choose(metrics, METRICS, where, source)
     task = SAMPLES_FILE.fullmatch(without_format(source.path.name))
     used = ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps")
@@ -72,7 +72,7 @@ def _lm_eval_prompt(arguments: Any) -> object:
     return arguments
 
 
-def _lighteval(row: Row, where: str, source: Source) -> Iterator[Row]:
+def lighteval_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """`doc`, `model_response` and `metric`; the response's tokens where the engine gave them."""
     doc, response = row["doc"], row["model_response"]
     texts = response.get("text")
@@ -99,7 +99,7 @@ def _lighteval(row: Row, where: str, source: Source) -> Iterator[Row]:
         yield rollout | ({"token_ids": ids[i]} if has_ids and ids[i] else {})
 
 
-def _old_lighteval(row: Row, where: str, source: Source) -> Iterator[Row]:
+def old_lighteval_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """Before 0.10: `full_prompt`, `predictions`, `gold`, `metrics`; lists may be printed ones."""
     texts, gold = _listed(row["predictions"]), _listed(row.get("gold"))
     metrics = {name: x for name, x in (row["metrics"] or {}).items() if is_number(x)}
@@ -118,13 +118,13 @@ def _responses(plain: Row, responses: list[Any], value: object, where: str) -> I
     n = len(responses)
     values = value if isinstance(value, list) and len(value) == n else [value if n == 1 else None]
     values = values if len(values) == n else [None] * n
-    for response, one in zip(responses, values, strict=True):
+    for response, reward in zip(responses, values, strict=True):
         if not isinstance(response, str):
             raise InputError(f"{where}: {response!r:.60}; expected a generated text")
-        yield plain | {"response": response, **reward_fields(one)}
+        yield plain | {"response": response, **reward_fields(reward)}
 
 
-def _authors(row: Row, where: str, source: Source) -> Iterator[Row]:
+def authors_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """`task_name`, `gt`, `model_output`, `reward`: texts, or lists of one entry a sample.
 
     Problems are numbered by their order.
@@ -178,8 +178,11 @@ def _is_authors(row: Row) -> bool:
 
 
 LM_EVAL = Schema(
-    "samples of lm-evaluation-harness", has("doc_id", "resps", "doc"), _lm_eval, files="samples_"
+    "samples of lm-evaluation-harness",
+    has("doc_id", "resps", "doc"),
+    lm_eval_rows,
+    files="samples_",
 )
-LIGHTEVAL = Schema("lighteval's details", _is_lighteval, _lighteval, files="details_")
-OLD_LIGHTEVAL = Schema("lighteval's details (before 0.10)", _is_old_lighteval, _old_lighteval)
-AUTHORS = Schema("the outputs of the KTAE authors", _is_authors, _authors)
+LIGHTEVAL = Schema("lighteval's details", _is_lighteval, lighteval_rows, files="details_")
+OLD_LIGHTEVAL = Schema("lighteval's details (before 0.10)", _is_old_lighteval, old_lighteval_rows)
+AUTHORS = Schema("the outputs of the KTAE authors", _is_authors, authors_rows)

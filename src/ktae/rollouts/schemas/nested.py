@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ktae.errors import InputError, quoted
-from ktae.rollouts.rows import PARSERS, as_label, is_null
+from ktae.rollouts.rows import PARSERS, as_label, is_label, is_null
 from ktae.rollouts.schemas.base import (
     Row,
     Schema,
@@ -17,6 +17,7 @@ from ktae.rollouts.schemas.base import (
     reward_fields,
     without,
 )
+from ktae.rollouts.suggestion import leaves
 
 LISTS = ("rollouts", "samples", "responses", "completions", "generations", "outputs")
 """Fields that hold a row's rollouts, as objects with `response` or `token_ids` and the rest."""
@@ -43,14 +44,14 @@ LONGEST_LABEL = 80
 _MISSING = object()
 
 
-def parse_fields(given: Sequence[str]) -> dict[str, str]:
+def parse_fields(options: Sequence[str]) -> dict[str, str]:
     """`["response=output"]` as {"response": "output"}.
 
     Raises:
         InputError: no name, no path, or a name that is none of a rollout's fields.
     """
-    found = {}
-    for text in given:
+    fields = {}
+    for text in options:
         name, equals, path = text.partition("=")
         if not equals or not path:
             raise InputError(f"--field {text}: expected NAME=PATH, such as response=output")
@@ -58,8 +59,8 @@ def parse_fields(given: Sequence[str]) -> dict[str, str]:
             raise InputError(
                 f"--field {text}: no field {name!r}; expected one of {', '.join(NAMES)}"
             )
-        found[name] = path
-    return found
+        fields[name] = path
+    return fields
 
 
 def at(value: Any, path: str) -> Any:
@@ -75,8 +76,8 @@ def at(value: Any, path: str) -> Any:
         if name == "-1" or (name.isascii() and name.isdigit()):
             inside = value[int(name)] if int(name) < len(value) and value else _MISSING
             return at(inside, rest) if rest else inside
-        found = [at(entry, path) for entry in value]
-        return _MISSING if _MISSING in found else found
+        entries = [at(entry, path) for entry in value]
+        return _MISSING if _MISSING in entries else entries
     return _MISSING
 
 
@@ -101,19 +102,9 @@ def require_fields(rows: Iterable[tuple[Any, str]], fields: Mapping[str, str]) -
 
 
 def _nothing_at(path: str, name: str, where: str, row: Row) -> str:
-    """The error of a path that leads to nothing, with the names that there are where it ends."""
-    start = f"{where}: nothing at {path!r} for {name};"
-    above = path.rpartition(".")[0]
-    while above:
-        found, below = at(row, above), path[len(above) + 1 :]
-        if isinstance(found, list) and found:
-            if below.partition(".")[0].lstrip("-").isdigit():
-                return f"{start} {above!r} is a list of {len(found)}"
-            found = next((entry for entry in found if at(entry, below) is _MISSING), found[0])
-        if isinstance(found, dict):
-            return f"{start} the fields of {above!r} are {quoted(found)}"
-        above = above.rpartition(".")[0]
-    return f"{start} its fields are {quoted(row)}"
+    """The error of a path that leads to nothing, with the paths that lead to something."""
+    there = quoted(path for path, _ in leaves(row))
+    return f"{where}: nothing at {path!r} for {name}; there are {there}"
 
 
 def by_fields(row: Row, fields: Mapping[str, str], where: str) -> Iterable[Row]:
@@ -122,53 +113,34 @@ def by_fields(row: Row, fields: Mapping[str, str], where: str) -> Iterable[Row]:
     Raises:
         InputError: a path leads nowhere, or one reward stands beside several responses.
     """
-    found = {name: at(row, path) for name, path in fields.items()}
-    for name, value in found.items():
+    named = {name: at(row, path) for name, path in fields.items()}
+    for name, value in named.items():
         if value is _MISSING and name in ("response", "token_ids", "group"):
             raise InputError(_nothing_at(fields[name], name, where, row))
-    found = {name: value for name, value in found.items() if value is not _MISSING}
-    roots = {fields[name] if fields[name] in row else fields[name].partition(".")[0]
-             for name in found}  # fmt: skip
-    rest = without(row, [*roots, *fields])
-    if "group" in found:
-        found["group"] = _label(found["group"])
-    inside = {name for name in found if _root(fields, name) == _root(fields, "response")}
-    whole = _asked(row, fields) | rest | found
-    _require_rewards_of_each(row, whole, fields, where)
-    return (_typed(one) for one in _spread(whole, (*EACH, *inside), where))
-
-
-def _asked(row: Row, fields: Mapping[str, str]) -> Row:
-    """The prompt of a response that is the last message of a conversation: the ones before it."""
+    named = {name: value for name, value in named.items() if value is not _MISSING}
+    if "group" in named:
+        named["group"] = _label(named["group"])
+    # What the named fields are taken from is no field of the rollout any more.
+    roots = [x if (x := fields[name]) in row else x.partition(".")[0] for name in named]
+    plain = without(row, [*roots, *fields]) | named
+    # Of a response that is a conversation's last message, the ones before it are the prompt.
     path, last, _ = fields.get("response", "").rpartition(".-1.content")
     messages = at(row, path) if last else None
-    if not (isinstance(messages, list) and len(messages) > 1 and _is_conversation(messages)):
-        return {}
-    return {"prompt": messages[:-1]}
-
-
-def _require_rewards_of_each(row: Row, whole: Row, fields: Mapping[str, str], where: str) -> None:
-    """Raise an InputError where one reward or verdict stands beside several responses."""
-    n = _n_rollouts(whole) or 1
+    if messages is not None and _is_conversation(messages) and len(messages) > 1:
+        plain = {"prompt": messages[:-1]} | plain
+    n = _n_rollouts(plain) or 1
     for name in ("reward", "correct"):
-        value = whole.get(name)
+        value = plain.get(name)
         if n > 1 and value is not None and not isinstance(value, list):
-            of = "response" if isinstance(whole.get("response"), list) else "token_ids"
+            of = "response" if isinstance(plain.get("response"), list) else "token_ids"
             raise InputError(
                 f"{where}: {name} is {value!r:.60}, one for the {n} entries of "
-                f"{of}={fields.get(of, of)}; name one of them, such as "
-                f"{of}={_last_of(row, fields.get(of, of))}, or as {name} a list of {n}"
+                f"{of}={fields.get(of, of)}; name one of them, or as {name} a list of {n}"
             )
-
-
-def _last_of(row: Row, path: str) -> str:
-    """`path` with its first list replaced by the list's last entry: messages.1.content."""
-    parts = [path] if path in row else path.split(".")
-    for i in range(1, len(parts) + 1):
-        start = ".".join(parts[:i])
-        if isinstance(inside := at(row, start), list) and inside:
-            return ".".join([start, str(len(inside) - 1), *parts[i:]])
-    return path
+    # Whatever lies in the same list of objects as the response has one value a rollout, too.
+    response = fields.get("response", fields.get("token_ids", "")).partition(".")[0]
+    inside = [name for name in named if fields[name].partition(".")[0] == response]
+    return (_typed(rollout) for rollout in _spread(plain, (*EACH, *inside), where))
 
 
 def override(row: Row, rollouts: Sequence[Row], fields: Mapping[str, str], where: str) -> list[Row]:
@@ -180,34 +152,25 @@ def override(row: Row, rollouts: Sequence[Row], fields: Mapping[str, str], where
     Raises:
         InputError: there are more or fewer rewards than rollouts.
     """
-    found = {name: at(row, path) for name, path in fields.items()}
-    found = {name: None if value is _MISSING else value for name, value in found.items()}
-    if "group" in found:
-        found["group"] = _label(found["group"])
-    if "reward" in found and "correct" not in found:
-        rollouts = [without(one, ["correct"]) for one in rollouts]
-    values = [found] * len(rollouts)
+    named = {name: at(row, path) for name, path in fields.items()}
+    named = {name: None if value is _MISSING else value for name, value in named.items()}
+    if "group" in named:
+        named["group"] = _label(named["group"])
+    if "reward" in named and "correct" not in named:
+        rollouts = [without(rollout, ["correct"]) for rollout in rollouts]
+    values = [named] * len(rollouts)
     if _is_nested(row):
-        placeholder = {"response": [None] * len(rollouts)}
-        values = [
-            {name: one[name] for name in found} for one in _spread(placeholder | found, EACH, where)
-        ]
-    return [_typed(one | named) for one, named in zip(rollouts, values, strict=True)]
-
-
-def _root(fields: Mapping[str, str], name: str) -> str:
-    return fields.get(name, fields.get("token_ids", "")).partition(".")[0]
+        spread = _spread({"response": [None] * len(rollouts)} | named, EACH, where)
+        values = [{name: each[name] for name in named} for each in spread]
+    return [_typed(rollout | each) for rollout, each in zip(rollouts, values, strict=True)]
 
 
 def _label(value: Any) -> Any:
     """What may be a group's label: conversations and long texts get a short one."""
     if is_null(value):
         return None
-    value = as_label(value)
-    is_short = isinstance(value, str) and len(value) <= LONGEST_LABEL
-    if is_short or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    return prompt_label(value)
+    is_long = isinstance(value, str) and len(value) > LONGEST_LABEL
+    return as_label(value) if is_label(value) and not is_long else prompt_label(value)
 
 
 def _typed(plain: Row) -> Row:
@@ -215,14 +178,16 @@ def _typed(plain: Row) -> Row:
     if isinstance(plain.get("reward"), bool):
         plain = plain | {"correct": plain.get("correct", plain["reward"])}
         plain["reward"] = float(plain["reward"])
-    return plain | {name: messages_text(plain[name]) for name in ("response", "prompt")
-                    if _is_conversation(plain.get(name))}  # fmt: skip
+    talks = [name for name in ("response", "prompt") if _is_conversation(plain.get(name))]
+    return plain | {name: messages_text(plain[name]) for name in talks}
 
 
 def _is_conversation(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and all(
-        isinstance(message, dict) and "content" in message for message in value
-    )  # fmt: skip
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(message, dict) and "content" in message for message in value)
+    )
 
 
 def _spread(row: Row, names: Iterable[str], where: str) -> Iterator[Row]:
@@ -249,45 +214,38 @@ def _n_rollouts(row: Row) -> int | None:
     responses, ids = row.get("response"), row.get("token_ids")
     if isinstance(responses, list) and not _is_conversation(responses):
         return len(responses)
-    if isinstance(ids, list) and ids and all(isinstance(one, list) for one in ids):
+    if isinstance(ids, list) and ids and all(isinstance(x, list) for x in ids):
         return len(ids)
     return None
 
 
-def _nested(row: Row, where: str, source: Source) -> Iterator[Row]:
+def nested_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """Objects in a list, each with what stands beside the list; or lists of one value a rollout."""
     name = _list_of_rollouts(row)
-    if name is not None:
-        beside = _beside(row, name)
-        shared = {
-            key: value
-            for key, value in row.items()
-            if key != name and (key in PARSERS or not isinstance(value, dict | list))
-        }
-        for i, entry in enumerate(row[name]):
-            own = entry if "score" not in entry else {"reward": None} | entry
-            each = {key: values[i] for key, values in beside.items() if key not in own}
-            yield _with_reward(shared | each | entry)
+    if name is None:
+        for plural, singular in PLURALS.items():
+            if isinstance(row.get(plural), list) and singular not in row:
+                row = without(row, [plural]) | {singular: row[plural]}
+        yield from map(_with_reward, _spread(row, EACH, where))
         return
-    for plural, singular in PLURALS.items():
-        if isinstance(row.get(plural), list) and singular not in row:
-            row = without(row, [plural]) | {singular: row[plural]}
-    yield from map(_with_reward, _spread(row, EACH, where))
-
-
-def _beside(row: Row, name: str) -> Row:
-    """Lists of one number a rollout, rewards or verdicts, that stand beside the list of rollouts.
-
-    What a rollout has of its own comes before them.
-    """
-    found: Row = {}
-    for key, own in VERDICTS.items():
+    # Lists of one reward or verdict a rollout may stand beside the list of rollouts. What a rollout
+    # has of its own comes before them.
+    beside: Row = {}
+    for key, verdict in VERDICTS.items():
         values = row.get(key)
         if not isinstance(values, list) or len(values) != len(row[name]):
             continue
         if all(is_number(x) or isinstance(x, bool) or is_null(x) for x in values):
-            found.setdefault(own, values)
-    return found
+            beside.setdefault(verdict, values)
+    shared = {
+        key: value
+        for key, value in row.items()
+        if key != name and (key in PARSERS or not isinstance(value, dict | list))
+    }
+    for i, entry in enumerate(row[name]):
+        of_entry = entry if "score" not in entry else {"reward": None} | entry
+        each = {key: values[i] for key, values in beside.items() if key not in of_entry}
+        yield _with_reward(shared | each | entry)
 
 
 def _with_reward(row: Row) -> Row:
@@ -297,13 +255,13 @@ def _with_reward(row: Row) -> Row:
 
 
 def _list_of_rollouts(row: Row) -> str | None:
-    return next((name for name in LISTS if _are_rollouts(row.get(name))), None)
-
-
-def _are_rollouts(entries: Any) -> bool:
-    return isinstance(entries, list) and bool(entries) and all(
-        isinstance(x, dict) and ("response" in x or "token_ids" in x) for x in entries
-    )  # fmt: skip
+    for name in LISTS:
+        entries = row.get(name)
+        if isinstance(entries, list) and entries:
+            kinds = (isinstance(x, dict) and ("response" in x or "token_ids" in x) for x in entries)
+            if all(kinds):
+                return name
+    return None
 
 
 def _is_nested(row: Row) -> bool:
@@ -318,18 +276,18 @@ def _is_nested(row: Row) -> bool:
     )
 
 
-PLAIN = Schema(
-    "plain rollouts",
-    lambda row: "group" in row and _is_plain(row),
-    lambda row, *_: [_with_text(row) if _is_conversation(row.get("response")) else row],
-)
-NESTED = Schema("rollouts nested in rows", _is_nested, _nested)
-
-
-def _with_text(row: Row) -> Row:
-    return row | {"response": messages_text(row["response"])}
-
-
 def _is_plain(row: Row) -> bool:
     response = row.get("response")
-    return isinstance(response, str) or _is_conversation(response) or "token_ids" in row
+    is_text = isinstance(response, str) or _is_conversation(response)
+    return "group" in row and (is_text or "token_ids" in row)
+
+
+def plain_row(row: Row, where: str, source: Source) -> list[Row]:
+    """The row itself, with the text of a response that is a conversation."""
+    if _is_conversation(row.get("response")):
+        row = row | {"response": messages_text(row["response"])}
+    return [row]
+
+
+PLAIN = Schema("plain rollouts", _is_plain, plain_row)
+NESTED = Schema("rollouts nested in rows", _is_nested, nested_rows)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 from ktae.errors import InputError
 from ktae.rollouts.rows import as_label, is_label, is_null
@@ -30,6 +29,12 @@ from ktae.rollouts.schemas.base import (
 
 TRL_FIELDS = ("step", "prompt", "completion", "advantage")
 VERL_FIELDS = ("step", "input", "output", "score")
+
+NEMO_RL_FIELDS = (
+    *("content", "rewards", "filtered_rewards", "idx", "token_ids", "token_loss_mask"),
+    *("input_lengths", "advantages", "generation_logprobs", "prev_logprobs"),
+)
+"""Fields of NeMo-RL's that are no fields of a rollout as they are."""
 
 VERL_KEY = re.compile(r"(.+)_\d+_\d+", re.DOTALL)
 """verl's default trainer writes each rollout's key as `uid`: "{sample}_{rollout}_{output}"."""
@@ -58,21 +63,22 @@ def is_padding(row: object) -> bool:
 
 
 def goes_on(row: object, following: object) -> bool:
-    """Whether the next row of verl's dump is a later output of the same session: of several, only
-    the last is a rollout. verl writes them one after another, numbered from 0 on."""
-    first, second = _session_and_output(row), _session_and_output(following)
-    if first is None or second is None:
-        return False
-    return first[0] == second[0] and second[1] == first[1] + 1
+    """Whether the next row of verl's dump is a later output of the same session.
 
-
-def _session_and_output(row: object) -> tuple[tuple[Any, str], int] | None:
-    """The step and session of a row of verl's dump, and the output's number."""
-    if not isinstance(row, dict) or not row.keys() >= set(VERL_FIELDS):
-        return None
-    key = str(row.get("uid", ""))
-    session, _, output = key.rpartition("_")
-    return ((row["step"], session), int(output)) if VERL_KEY.fullmatch(key) else None
+    Of several outputs only the last is a rollout. verl writes them one after another, numbered from
+    0 on.
+    """
+    sessions, numbers = [], []
+    for x in (row, following):
+        if not isinstance(x, dict) or not x.keys() >= set(VERL_FIELDS):
+            return False
+        key = str(x.get("uid", ""))
+        if not VERL_KEY.fullmatch(key):
+            return False
+        session, _, output = key.rpartition("_")
+        sessions.append((x["step"], session))
+        numbers.append(int(output))
+    return sessions[0] == sessions[1] and numbers[1] == numbers[0] + 1
 
 
 def step_of(path: Path) -> int | None:
@@ -89,7 +95,7 @@ def trl_step(row: object) -> float | None:
     return float(step) if is_number(step) and not is_null(step) else None
 
 
-def _trl(row: Row, where: str, source: Source) -> Iterator[Row]:
+def trl_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """`step`, `prompt`, `completion`, one column a reward function, whatever else was logged."""
     rest = without(row, TRL_FIELDS)
     rewards = {name: x for name, x in rest.items() if x is None or is_number(x)}
@@ -109,7 +115,7 @@ def _trl(row: Row, where: str, source: Source) -> Iterator[Row]:
     }
 
 
-def _verl(row: Row, where: str, source: Source) -> Iterator[Row]:
+def verl_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """`input`, `output`, `gts`, `score`, `step`, the reward function's fields, perhaps `uid`."""
     rest = without(row, (*VERL_FIELDS, "gts"))
     sample = VERL_KEY.fullmatch(str(rest.get("uid", "")))
@@ -121,35 +127,36 @@ def _verl(row: Row, where: str, source: Source) -> Iterator[Row]:
         "answer": row.get("gts"),
         "reward": row["score"],
     }
-    if rest.get("undecided") == 1 or ("acc" in rest and is_null(rest["acc"])):
+    acc = rest.get("acc")
+    if rest.get("undecided") == 1 or ("acc" in rest and is_null(acc)):
         plain["correct"] = None  # `acc` is 0 where the verifier could not tell
-    elif "acc" in rest:  # the verifier's verdict, free of length penalties
-        plain["correct"] = _is_above_0(rest["acc"], where)
+    elif isinstance(acc, str) and acc.lower() in ("true", "false"):
+        plain["correct"] = acc.lower() == "true"
+    elif isinstance(acc, bool | int | float | Decimal):
+        plain["correct"] = acc > 0  # the verifier's verdict, free of length penalties
+    elif "acc" in rest:
+        raise InputError(f"{where}: acc is {acc!r:.60}; expected a number, true, false or null")
     yield plain
 
 
-def _is_above_0(acc: object, where: str) -> bool:
-    """Whether verl's `acc` says that a rollout is correct, as its training with ktae takes it."""
-    if isinstance(acc, str) and acc.lower() in ("true", "false"):
-        return acc.lower() == "true"
-    if isinstance(acc, bool | int | float | Decimal):
-        return acc > 0
-    raise InputError(f"{where}: acc is {acc!r:.60}; expected a number, true, false or null")
-
-
-def _openrlhf(row: Row, where: str, source: Source) -> Iterator[Row]:
+def openrlhf_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """`input`, `output`, `reward`, and `label` where the data set has a reference answer.
 
     Other tools write these names, too, some of them beside a `group`. It may be no problem's label
     but a topic's, so it never holds two inputs of one step.
     """
-    rest = without(row, ("input", "output", "reward", "label"))
-    answer = {"answer": row["label"]} if "label" in row else {}
+    group = by_input = prompt_label(row["input"])
+    if is_label(row.get("group")):
+        group = as_label(row["group"])
+        first = source.state.setdefault(f"{group} {row.get('step')}", by_input)
+        if first != by_input:
+            source.split += 1
+            group = f"{group}, {by_input}"
     yield (
-        rest
-        | answer
+        without(row, ("input", "output", "reward", "label"))
+        | ({"answer": row["label"]} if "label" in row else {})
         | {
-            "group": _group_of_one_input(row, source),
+            "group": group,
             "prompt": messages_text(row["input"]),
             "response": row["output"],
             **reward_fields(row["reward"]),
@@ -157,23 +164,7 @@ def _openrlhf(row: Row, where: str, source: Source) -> Iterator[Row]:
     )
 
 
-def _names_group(row: Row) -> bool:
-    return is_label(row.get("group"))
-
-
-def _group_of_one_input(row: Row, source: Source) -> object:
-    by_input = prompt_label(row["input"])
-    if not _names_group(row):
-        return by_input
-    group = as_label(row["group"])
-    first = source.state.setdefault(f"{group} {row.get('step')}", by_input)
-    if first == by_input:
-        return group
-    source.split += 1
-    return f"{group}, {by_input}"
-
-
-def _slime(row: Row, where: str, source: Source) -> Iterator[Row]:
+def slime_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """A `Sample`: `tokens` are the prompt's and the response's, `label` is the reference answer."""
     used = ("tokens", "response_length", "loss_mask", "label", "prompt", "reward", "group_index")
     reward = row.get("reward")
@@ -195,29 +186,38 @@ def _slime(row: Row, where: str, source: Source) -> Iterator[Row]:
     yield plain
 
 
-def _nemo_rl(row: Row, where: str, source: Source) -> Iterator[Row]:
+def nemo_rl_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """A batch of one: each field is a list of one value. Tokens are the prompt's and the rest.
 
     The response begins with the first token that is trained on; `input_lengths` says where padding
     begins. Without token ids `content` holds the messages' texts, the response last.
     """
-    values = {name: _only(value) for name, value in row.items()}
+    values = {
+        name: value[0] if isinstance(value, list) and len(value) == 1 else value
+        for name, value in row.items()
+    }
     content = values.get("content")
     texts = [content] if isinstance(content, str) else content or []
-    reward = values.get("filtered_rewards", values.get("rewards"))
-    used = ("content", "rewards", "filtered_rewards", "idx", "token_ids", "token_loss_mask",
-            "input_lengths", "advantages", "generation_logprobs", "prev_logprobs")  # fmt: skip
-    plain = without(values, used) | {
+    plain = without(values, NEMO_RL_FIELDS) | {
         "step": step_of(source.path),
         "response": texts[-1] if texts else None,
-        **reward_fields(reward),
+        **reward_fields(values.get("filtered_rewards", values.get("rewards"))),
     }
     if len(texts) > 1:
         plain["prompt"] = messages_text(texts[:-1])
     ids, mask = values.get("token_ids"), values.get("token_loss_mask")
     if isinstance(ids, list) and isinstance(mask, list) and any(mask):
+        first = next(i for i, trained in enumerate(mask) if trained)
         length = values.get("input_lengths")
-        plain |= _nemo_rl_tokens(ids, mask, length if isinstance(length, int) else len(ids), values)
+        response = slice(first, length if isinstance(length, int) else len(ids))
+        plain |= {
+            "group": prompt_label(ids[:first]),
+            "token_ids": ids[response],
+            "mask": mask[response],
+        }
+        log_probs = values.get("generation_logprobs")
+        if isinstance(log_probs, list) and len(log_probs) == len(ids):
+            plain["log_probs"] = log_probs[response]
     elif "prompt" in plain:
         plain["group"] = prompt_label(plain["prompt"])
     advantages = values.get("advantages")
@@ -226,35 +226,23 @@ def _nemo_rl(row: Row, where: str, source: Source) -> Iterator[Row]:
     yield plain | {"advantage": constant(advantages)}
 
 
-def _nemo_rl_tokens(ids: list[Any], mask: list[Any], length: int, values: Row) -> Row:
-    first = next(i for i, trained in enumerate(mask) if trained)
-    response = slice(first, length)
-    found: Row = {
-        "group": prompt_label(ids[:first]),
-        "token_ids": ids[response],
-        "mask": mask[response],
-    }
-    log_probs = values.get("generation_logprobs")
-    if isinstance(log_probs, list) and len(log_probs) == len(ids):
-        found["log_probs"] = log_probs[response]
-    return found
-
-
-def _only(value: Any) -> Any:
-    return value[0] if isinstance(value, list) and len(value) == 1 else value
-
-
-TRL = Schema("TRL's logged completions", has(*TRL_FIELDS), _trl, by_prompt=True)
-VERL = Schema("verl's rollout dump", has(*VERL_FIELDS), _verl, by_prompt=True)
-OPENRLHF = Schema("OpenRLHF's outputs", has("input", "output", "reward"), _openrlhf, by_prompt=True)
+TRL = Schema("TRL's logged completions", has(*TRL_FIELDS), trl_rows, by_prompt=True)
+VERL = Schema("verl's rollout dump", has(*VERL_FIELDS), verl_rows, by_prompt=True)
+OPENRLHF = Schema(
+    "OpenRLHF's outputs", has("input", "output", "reward"), openrlhf_rows, by_prompt=True
+)
 GROUPED = dataclasses.replace(
-    OPENRLHF, detects=lambda row: _names_group(row) and OPENRLHF.detects(row), by_prompt=False
+    OPENRLHF,
+    detects=lambda row: is_label(row.get("group")) and OPENRLHF.detects(row),
+    by_prompt=False,
 )
 """The same with a group's label in each row."""
-SLIME = Schema("slime's samples", has("tokens", "response_length", "prompt", "response"), _slime)
+SLIME = Schema(
+    "slime's samples", has("tokens", "response_length", "prompt", "response"), slime_rows
+)
 NEMO_RL = Schema(
     "NeMo-RL's training data",
     has("content", "rewards", "idx"),
-    _nemo_rl,
+    nemo_rl_rows,
     files="train_data_step",
 )

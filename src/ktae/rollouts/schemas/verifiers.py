@@ -24,7 +24,7 @@ from ktae.rollouts.schemas.base import (
 from ktae.rollouts.schemas.training import CORRECTNESS_NAMES, step_of
 
 
-def _episode(row: Row, where: str, source: Source) -> Iterator[Row]:
+def episode_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """Each trainable agent's trace is a rollout; its group is the task's, or the trainer's, with
     the agent's name."""
     for trace, plain in trace_rows(row, where, source):
@@ -36,10 +36,17 @@ def trace_rows(row: Row, where: str, source: Source) -> Iterator[tuple[Row, Row]
 
     prime-rl wrote single traces before it wrote episodes; such a row is its own trace.
     """
-    for trace in filter(_trainable, _list(row.get("traces", [row]))):
+    names = (("env", "name"), ("env", "id"), ("info", "prime_rl", "env_name"))
+    env = next(filter(None, (_at(row, *path) for path in names)), None)
+    for trace in _list(row.get("traces", [row])):
+        if not isinstance(trace, dict) or _at(trace, "agent", "trainable") is False:
+            continue
         task = trace.get("task") if isinstance(trace.get("task"), dict) else row["task"]
-        name, env = _at(trace, "agent", "name"), _environment(row)
-        label = _task_label(task)
+        data = task.get("data") or task  # the fields of the task itself, in single traces
+        keys = (task.get("key"), task.get("hash"), data.get("id"), data.get("idx"))
+        key = next((key for key in keys if key is not None), None)
+        label = prompt_label(data.get("prompt")) if key is None else str(key)
+        name = _at(trace, "agent", "name")
         group = _at(row, "group", "id")
         if group in (None, ""):
             group = f"{env}/{label}" if env else label
@@ -57,23 +64,6 @@ def trace_rows(row: Row, where: str, source: Source) -> Iterator[tuple[Row, Row]
             **reward_fields(_reward(trace, where, source)),
         }
         yield trace, plain
-
-
-def _trainable(trace: object) -> bool:
-    return isinstance(trace, dict) and _at(trace, "agent", "trainable") is not False
-
-
-def _environment(row: Row) -> str | None:
-    names = (("env", "name"), ("env", "id"), ("info", "prime_rl", "env_name"))
-    return next(filter(None, (_at(row, *path) for path in names)), None)
-
-
-def _task_label(task: Row) -> str:
-    """The task's key, or whatever else tells it apart."""
-    data = task.get("data") or task  # the fields of the task itself, in single traces
-    names = (task.get("key"), task.get("hash"), data.get("id"), data.get("idx"))
-    found = next((name for name in names if name is not None), None)
-    return prompt_label(data.get("prompt")) if found is None else str(found)
 
 
 def named_scores(trace: Row) -> Row:
@@ -132,7 +122,7 @@ def _message_text(message: Any) -> str:
     return "\n".join(part for part in parts if isinstance(part, str) and part)
 
 
-def _result(row: Row, where: str, source: Source) -> Iterator[Row]:
+def result_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """`example_id`, `prompt`, `completion`, `answer`, `reward`, `task`; tokens of a single turn."""
     used = ("example_id", "prompt", "completion", "reward", "task", "trajectory")
     metrics = {name: x for name, x in row.items() if is_number(x) and name not in used}
@@ -171,10 +161,10 @@ def _is_episode(row: Row) -> bool:
     return isinstance(row.get("task"), dict) and (has_traces or is_trace)
 
 
-TRACES = Schema("verifiers' traces", _is_episode, _episode, files="traces")
+TRACES = Schema("verifiers' traces", _is_episode, episode_rows, files="traces")
 RESULTS = Schema(
     "the results of verifiers or prime-rl",
     has("example_id", "completion", "reward"),
-    _result,
+    result_rows,
     files="train_rollouts",
 )
