@@ -29,7 +29,7 @@ from ktae.rollouts.labels import series
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.readers import files_in, plain_rows
 from ktae.rollouts.rows import as_label, is_null
-from ktae.rollouts.suggestion import UnknownRowsError, template_for
+from ktae.rollouts.suggestion import UNKNOWN, UnknownRowsError, options_for
 from ktae.rollouts.tolerance import Tolerance
 
 FIELDS = {
@@ -221,7 +221,8 @@ def _field(row: dict[str, Any], name: str, needed_at: str | None = None) -> Any:
             return row[key]
     if needed_at is not None:
         message = f"{needed_at}: no {' or '.join(FIELDS[name])}; its fields are {quoted(row)}"
-        raise UnknownRowsError(message, template_for(row, (name,)))
+        named = options_for(row, (name,)) or ["--field", f"{name}={UNKNOWN}"]
+        raise UnknownRowsError(message, named)
     return None
 
 

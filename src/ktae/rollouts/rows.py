@@ -121,9 +121,8 @@ def _as_text(value: object, where: str) -> str | None:
 
 def _answer(value: object, where: str) -> str | None:
     """Text; of a list of accepted answers the texts, which numbers become as they are written."""
-    kinds = set(map(type, value)) if isinstance(value, list) else set()
-    if kinds and kinds <= {str, int, float, Decimal}:  # no booleans
-        value = [str(as_label(x)) for x in value]
+    if isinstance(value, list) and value and set(map(type, value)) <= {str, int, float, Decimal}:
+        value = [str(as_label(x)) for x in value]  # no booleans among them
     return _as_text(value, where)
 
 

@@ -44,7 +44,7 @@ def rows_once(path: Path, reject: Reject, tolerance: Tolerance) -> Iterator[tupl
     # What is wrong with a line is said when it is read again.
     for row, _ in iterate_rows(path, lambda error: None):
         step = trl_step(row)
-        if step is not None:
+        if isinstance(row, dict) and step is not None:
             # What TRL knows of a rollout, without its step; a sum of many forgets their order.
             content = [row["prompt"], row["completion"], row["advantage"]]
             text = json.dumps(content, sort_keys=True, default=str)

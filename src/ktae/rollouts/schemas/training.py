@@ -145,7 +145,8 @@ def openrlhf_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     Other tools write these names, too, some of them beside a `group`. It may be no problem's label
     but a topic's, so it never holds two inputs of one step.
     """
-    group = by_input = prompt_label(row["input"])
+    by_input = prompt_label(row["input"])
+    group: object = by_input
     if is_label(row.get("group")):
         group = as_label(row["group"])
         first = source.state.setdefault(f"{group} {row.get('step')}", by_input)

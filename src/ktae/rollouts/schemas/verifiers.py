@@ -41,7 +41,7 @@ def trace_rows(row: Row, where: str, source: Source) -> Iterator[tuple[Row, Row]
     for trace in _list(row.get("traces", [row])):
         if not isinstance(trace, dict) or _at(trace, "agent", "trainable") is False:
             continue
-        task = trace.get("task") if isinstance(trace.get("task"), dict) else row["task"]
+        task: Row = trace["task"] if isinstance(trace.get("task"), dict) else row["task"]
         data = task.get("data") or task  # the fields of the task itself, in single traces
         keys = (task.get("key"), task.get("hash"), data.get("id"), data.get("idx"))
         key = next((key for key in keys if key is not None), None)
