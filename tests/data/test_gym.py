@@ -89,7 +89,7 @@ def test_a_scorer_that_takes_anything_is_found():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"name": "chain_sun"}, "did you mean chain_sum"),
+        ({"name": "chain_sun"}, "did you mean .chain_sum"),
         ({"settings": {"min_terms": 5, "max_terms": 2}}, "refuses the settings"),
         ({"settings": {"min_turns": 5}}, "refuses the settings"),
     ],

@@ -22,18 +22,6 @@ def test_a_word_outside_the_language_is_an_error() -> None:
         make_tokenizer(SUMS)("tom has 21 .")
 
 
-def test_special_tokens() -> None:
-    tokenizer = make_tokenizer(SUMS)
-    assert (tokenizer.pad_token, tokenizer.bos_token, tokenizer.eos_token) == (
-        "<pad>",
-        "<bos>",
-        "<eos>",
-    )
-    assert tokenizer.padding_side == "left"
-    ids = tokenizer("<bos> tom <sol> box <eos>")["input_ids"]
-    assert tokenizer.decode(ids, skip_special_tokens=True) == "tom <sol> box"
-
-
 @pytest.mark.parametrize(("language", "parameters"), [(SUMS, 99_264), (MORE, 21_952)])
 def test_model_size_and_special_ids(language: Language[Any], parameters: int) -> None:
     model, tokenizer = make_model(language, 0), make_tokenizer(language)

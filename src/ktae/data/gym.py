@@ -7,14 +7,13 @@ same settings and seed give the same problems, so a reference is a few numbers a
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import json
 import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from ktae.errors import InputError, one_line
+from ktae.errors import InputError, expected_one_of, one_line
 from ktae.grading.extraction import extract
 
 if TYPE_CHECKING:
@@ -32,20 +31,9 @@ PROBES = ("", "x", "I do not know.")
 _AS_CODE = "its scorer evaluates the response as Python code, which a policy could use"
 _NO_ANSWER = "it has no reference answer, so nothing shows that its scorer works"
 REFUSED = {
-    **dict.fromkeys(
-        (
-            "binary_matrix",
-            "countdown",
-            "intermediate_integration",
-            "n_queens",
-            "polynomial_multiplication",
-            "puzzle24",
-            "simple_integration",
-            "spiral_matrix",
-            "string_insertion",
-        ),
-        _AS_CODE,
-    ),
+    **dict.fromkeys(("binary_matrix", "countdown", "intermediate_integration"), _AS_CODE),
+    **dict.fromkeys(("n_queens", "polynomial_multiplication", "puzzle24"), _AS_CODE),
+    **dict.fromkeys(("simple_integration", "spiral_matrix", "string_insertion"), _AS_CODE),
     **dict.fromkeys(
         ("boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"), _NO_ANSWER
     ),
@@ -78,12 +66,13 @@ def problems(task: ReasoningGym, n: int, seed: int) -> list[GymProblem]:
     reference |= {"answer": task.answer, "seed": seed, "size": n}
     dataset = _dataset(json.dumps(reference, sort_keys=True))
     _check_scorer(task.name, dataset)
-    found = []
-    for index in range(n):
-        entry = dataset[index]
-        text, answer = str(entry["question"]), str(entry["answer"])
-        found.append(GymProblem(text, answer, json.dumps(reference | {"index": index})))
-    return found
+    entries = [dataset[index] for index in range(n)]
+    return [
+        GymProblem(
+            str(entry["question"]), str(entry["answer"]), json.dumps(reference | {"index": index})
+        )
+        for index, entry in enumerate(entries)
+    ]
 
 
 def held_out(task: ReasoningGym, n: int, seen: Collection[str]) -> list[GymProblem]:
@@ -94,17 +83,17 @@ def held_out(task: ReasoningGym, n: int, seen: Collection[str]) -> list[GymProbl
     Raises:
         InputError: as `problems`; or there is none.
     """
-    found: dict[str, GymProblem] = {}
+    unseen: dict[str, GymProblem] = {}
     size = n
-    while len(found) < n and size <= 64 * n:
+    while len(unseen) < n and size <= 64 * n:
         size *= 2
-        found = {p.text: p for p in problems(task, size, HELD_OUT_SEED) if p.text not in seen}
-    if not found:
+        unseen = {p.text: p for p in problems(task, size, HELD_OUT_SEED) if p.text not in seen}
+    if not unseen:
         raise InputError(
             f"all problems of reasoning-gym's task {task.name} are trained on; expected settings "
             "with more problems"
         )
-    return list(found.values())[:n]
+    return list(unseen.values())[:n]
 
 
 def messages(task: ReasoningGym, problem: str) -> list[dict[str, str]]:
@@ -123,9 +112,9 @@ def score(response: str, reference: str) -> float | None:
     answer = answer_in(response, reference)
     if answer is None:
         return None
-    given = json.loads(reference)
-    index = given.pop("index")
-    dataset = _dataset(json.dumps(given, sort_keys=True))
+    of_problem = json.loads(reference)
+    index = of_problem.pop("index")
+    dataset = _dataset(json.dumps(of_problem, sort_keys=True))
     return _scored(dataset, answer, dataset[index])
 
 
@@ -134,10 +123,10 @@ def answer_in(response: str, reference: str) -> str | None:
     how = json.loads(reference)["answer"]
     if how == "whole":
         return response.strip() or None
-    found = extract(response, "last" if how == "last-number" else "stated")
-    if found is None:
+    answer = extract(response, "last" if how == "last-number" else "stated")
+    if answer is None:
         return None
-    return re.sub(r"(?<=\d),(?=\d{3})", "", found.text) if how == "last-number" else found.text
+    return re.sub(r"(?<=\d),(?=\d{3})", "", answer.text) if how == "last-number" else answer.text
 
 
 def _scored(dataset: Any, answer: str, entry: Any) -> float:
@@ -161,8 +150,8 @@ class ScorerError(RuntimeError):
 @functools.lru_cache(maxsize=8)
 def _dataset(reference: str) -> Any:
     """The data set of a name, settings, seed and size."""
-    given = json.loads(reference)
-    name = given["name"]
+    named = json.loads(reference)
+    name = named["name"]
     if name in REFUSED:
         raise InputError(f"reasoning-gym's task {name} is refused: {REFUSED[name]}")
     try:
@@ -174,16 +163,14 @@ def _dataset(reference: str) -> Any:
             "pip install 'ktae[gym]'"
         ) from None
     if name not in DATASETS:
-        near = difflib.get_close_matches(name, DATASETS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise InputError(f"reasoning-gym has no task {name!r}{hint}")
+        raise InputError(f"reasoning-gym has no task {name!r}; {expected_one_of(DATASETS, name)}")
     try:
         return reasoning_gym.create_dataset(
-            name, seed=given["seed"], size=given["size"], **given["settings"]
+            name, seed=named["seed"], size=named["size"], **named["settings"]
         )
     except (AssertionError, TypeError, ValueError) as error:
         raise InputError(
-            f"reasoning-gym refuses the settings {given['settings']} of {name}: {one_line(error)}"
+            f"reasoning-gym refuses the settings {named['settings']} of {name}: {one_line(error)}"
         ) from None
 
 

@@ -67,13 +67,12 @@ def load(name: str) -> dict[str, Split]:
             f"cannot load {source.hub_name} from the hub: {one_line(error, 200)}; "
             f"where there is no network, give a file of its problems instead of {name}"
         ) from error
-    return {split: _split(loaded[split], source, split) for split in ("train", "test")}
-
-
-def _split(rows: Iterable[Row], source: Source, split: str) -> Split:
-    where = f"{source.hub_name}, split {split}"
-    named = ((row, f"{where}, row {number}") for number, row in enumerate(rows, start=1))
-    return _problems(named, source.read, where)
+    splits = {}
+    for split in ("train", "test"):
+        where = f"{source.hub_name}, split {split}"
+        rows = ((row, f"{where}, row {i}") for i, row in enumerate(loaded[split], start=1))
+        splits[split] = _problems(rows, source.read, where)
+    return splits
 
 
 def load_file(path: Path) -> Split:
@@ -130,14 +129,10 @@ def _any_row(row: Row) -> TaskProblem:
             f"no {'answer' if name else 'problem'}; its fields are {quoted(row)}; expected problem "
             "(or question, or prompt) as text, and answer"
         )
-    return TaskProblem(row[name], _answer(row))
+    return TaskProblem(row[name], _answer(row).rsplit("####", 1)[-1].strip())
 
 
 def _answer(row: Row) -> str:
-    return _answer_text(row).rsplit("####", 1)[-1].strip()
-
-
-def _answer_text(row: Row) -> str:
     """The answer as it is; empty where it is null."""
     answer = row["answer"]
     if is_null(answer):
@@ -149,16 +144,11 @@ def _answer_text(row: Row) -> str:
 
 
 def _math(row: Row) -> TaskProblem:
-    return TaskProblem(row["problem"], _answer_text(row))
+    return TaskProblem(row["problem"], _answer(row))
 
 
 def _math_level_3_to_5(row: Row) -> TaskProblem | None:
-    hard = str(row["level"]).removeprefix("Level ") in ("3", "4", "5")
-    return _math(row) if hard else None
-
-
-def _gsm8k(row: Row) -> TaskProblem:
-    return TaskProblem(row["question"], _answer(row))
+    return _math(row) if str(row["level"]).removeprefix("Level ") in ("3", "4", "5") else None
 
 
 _MATH = "nlile/hendrycks-MATH-benchmark"
@@ -170,5 +160,5 @@ SOURCES = {
     "math-l3-5": Source(
         _MATH, None, "math-l3-5", _math_level_3_to_5, "its problems of level 3 to 5 (8,888)"
     ),
-    "gsm8k": Source("openai/gsm8k", "main", "gsm8k", _gsm8k, "grade-school sums (7,473)"),
+    "gsm8k": Source("openai/gsm8k", "main", "gsm8k", _any_row, "grade-school sums (7,473)"),
 }

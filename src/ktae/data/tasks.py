@@ -17,7 +17,7 @@ from ktae.grading.rewards import text_of, verdicts
 from ktae.grading.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
-    from ktae.recipe import Problems, Recipe
+    from ktae.recipe import Recipe
 
 GYM = "reasoning-gym"
 """The source, and the name of its scorers as a grader."""
@@ -50,8 +50,9 @@ def held_out_rows(recipe: Recipe, n: int | None = None) -> list[TaskRow]:
     """
     n = recipe.logging.eval_problems if n is None else n
     if is_gym(recipe):
+        task: Any = recipe.task
         seen = {problem.text for problem in _gym_train(recipe)}
-        return _gym_rows(recipe, gym.held_out(_gym_task(recipe), n, seen))
+        return _gym_rows(recipe, gym.held_out(task, n, seen))
     return _rows(recipe, "test")[:n]
 
 
@@ -83,15 +84,15 @@ def grade(recipe: Recipe, responses: Sequence[Any], references: Sequence[str]) -
 
 def gym_verdict(response: str, reference: str) -> Verdict:
     """The verdict of a task's own scorer: correct where the score is 1."""
-    found = gym.answer_in(response, reference)
-    if found is None:
+    answer = gym.answer_in(response, reference)
+    if answer is None:
         return Verdict(Outcome.UNANSWERED, None, "no answer was found")
     try:
         score = gym.score(response, reference)
     except gym.ScorerError as error:
-        return Verdict(Outcome.UNDECIDED, found, f"{GYM}'s scorer failed: {error}")
+        return Verdict(Outcome.UNDECIDED, answer, f"{GYM}'s scorer failed: {error}")
     outcome = Outcome.CORRECT if score == 1 else Outcome.INCORRECT
-    return Verdict(outcome, found, f"{GYM} scores {score:g}")
+    return Verdict(outcome, answer, f"{GYM} scores {score:g}")
 
 
 def data_source(recipe: Recipe) -> str:
@@ -107,42 +108,32 @@ def prepared_file(recipe: Recipe, split: str) -> Path:
     return Path(os.path.expanduser(recipe.data or "")) / "trl" / f"{split}.parquet"
 
 
-def _gym_task(recipe: Recipe) -> Any:
-    return recipe.task
-
-
 def _gym_train(recipe: Recipe) -> list[gym.GymProblem]:
     """One problem for each prompt of the run; another seed has others."""
+    task: Any = recipe.task
     n = recipe.steps * recipe.rollout.prompts_per_step
-    return gym.problems(_gym_task(recipe), n, recipe.seed * gym.SEEDS_APART)
+    return gym.problems(task, n, recipe.seed * gym.SEEDS_APART)
 
 
 def _gym_rows(recipe: Recipe, problems: Sequence[gym.GymProblem]) -> list[TaskRow]:
-    return [
-        TaskRow(gym.messages(_gym_task(recipe), one.text), one.answer, one.reference)
-        for one in problems
-    ]
+    task: Any = recipe.task
+    return [TaskRow(gym.messages(task, p.text), p.answer, p.reference) for p in problems]
 
 
 def _rows(recipe: Recipe, split: str) -> list[TaskRow]:
     if recipe.task == "math":
         return _prepared_rows(prepared_file(recipe, split))
     task: Any = recipe.task
+    file = {"train": task.train, "test": task.test}[split]
+    if file is None:  # from the hub
+        problems = sources.load(task.source)[split].problems
+    else:
+        problems = sources.load_file(Path(os.path.expanduser(file))).problems
     system = [{"role": "system", "content": task.instruction}] if task.instruction else []
     return [
-        TaskRow(
-            [*system, {"role": "user", "content": problem.text}], problem.answer, problem.answer
-        )
-        for problem in _split(task, split).problems
+        TaskRow([*system, {"role": "user", "content": p.text}], p.answer, p.answer)
+        for p in problems
     ]
-
-
-def _split(task: Problems, split: str) -> sources.Split:
-    """A split from its file where the recipe names one, else from the hub."""
-    file = {"train": task.train, "test": task.test}[split]
-    if file is None:
-        return sources.load(task.source)[split]
-    return sources.load_file(Path(os.path.expanduser(file)))
 
 
 def _prepared_rows(file: Path) -> list[TaskRow]:
@@ -150,14 +141,14 @@ def _prepared_rows(file: Path) -> list[TaskRow]:
 
     if not file.is_file():
         raise InputError(f"{file} does not exist; `ktae data prepare` writes it")
-    found = pq.read_table(file)
-    missing = {"prompt", "answer"} - set(found.column_names)
+    table = pq.read_table(file)
+    missing = {"prompt", "answer"} - set(table.column_names)
     if missing:
         raise InputError(
-            f"{file} has the columns {', '.join(found.column_names)}; "
+            f"{file} has the columns {', '.join(table.column_names)}; "
             f"expected {' and '.join(sorted(missing))}, as `ktae data prepare` writes them"
         )
     return [
         TaskRow(row["prompt"], row["answer"], row["answer"])
-        for row in found.select(["prompt", "answer"]).to_pylist()
+        for row in table.select(["prompt", "answer"]).to_pylist()
     ]

@@ -12,13 +12,46 @@ from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from ktae.demo.sizes import TINY, Size
 from ktae.errors import InputError
 
 PAD, BOS, EOS = SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>")
 
 HELD_OUT = 1024
 """Test problems that each language has; no training or pretraining problem is one of them."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """The shape of a base model and the settings that it is pretrained with."""
+
+    name: str
+    """As folders of base models are called by it."""
+    hidden_size: int
+    layers: int
+    heads: int
+    intermediate_size: int
+    initializer_range: float
+    """Standard deviation of the first weights."""
+    batch: int
+    """Worked solutions in a step of pretraining."""
+    learning_rate: float
+    """Of pretraining with AdamW, at its highest."""
+    for_gpu: bool
+    """Pretrained on the GPU where there is one; on the CPU with all of its threads."""
+
+
+TINY = Size(
+    "tiny",
+    hidden_size=64,
+    layers=2,
+    heads=4,
+    intermediate_size=160,
+    initializer_range=0.07,  # transformers' 0.02 suits wider models; here it learns far slower
+    batch=32,
+    learning_rate=4e-3,
+    for_gpu=False,
+)
+"""About 99,000 parameters, for a CPU: pretrained in about a minute."""
 
 
 class Problem(Protocol):
@@ -95,8 +128,8 @@ class Language(Generic[P]):
 
         Answers are compared as they are written: one read from a file may be text.
         """
-        found = self.extract_answer(response)
-        return finished and found is not None and str(found) == str(answer)
+        stated = self.extract_answer(response)
+        return finished and stated is not None and str(stated) == str(answer)
 
 
 @functools.cache
@@ -158,7 +191,14 @@ class Manner:
     ) -> str:
         """A whole one, at its end `<eos>`; the functions give the phrases of a guess, of a first
         attempt and of another, each with its answer."""
-        phrases = guess() if rng.random() < self.guess else [*self._opening(rng), *first()]
+        phrases: list[str] = []
+        if rng.random() < self.guess:
+            phrases += guess()
+        else:
+            if rng.random() < self.opener:
+                phrases.append(rng.choice(self.openers))
+                phrases += geometric(self.openers, self.another_opener, rng)
+            phrases += first()
         for _ in range(self.at_most):
             if rng.random() >= self.rate:
                 break
@@ -169,8 +209,3 @@ class Manner:
                 break
             phrases += again()
         return " ".join([*phrases, EOS])
-
-    def _opening(self, rng: random.Random) -> list[str]:
-        if rng.random() >= self.opener:
-            return []
-        return [rng.choice(self.openers), *geometric(self.openers, self.another_opener, rng)]

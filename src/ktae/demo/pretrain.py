@@ -25,8 +25,8 @@ from ktae.demo.language import Language
 from ktae.errors import InputError
 
 VERSION = "1"
-"""Of what `pretrain` does with a language and the settings that are in `_settings`. Raise it with
-every change of that: base models are kept by it."""
+"""Of what `pretrain` does with a language and the settings that `base_model_folder` lists. Raise it
+with every change of that: base models are kept by it."""
 
 Example = tuple[list[int], list[int]]
 """Token ids of a prompt and of a response."""
@@ -57,7 +57,15 @@ def pretrain(
     base = model.make_model(language, seed).to(device)
     rng = random.Random(f"{language.salt} pretraining {seed}")
     optimizer = torch.optim.AdamW(base.parameters(), lr=size.learning_rate, betas=BETAS)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, steps))
+
+    def rate(step: int) -> float:
+        """The share of the learning rate: linear warm-up, then a cosine down to 5 %."""
+        if step < WARM_UP:
+            return (step + 1) / WARM_UP
+        cosine = (1 + math.cos(math.pi * (step - WARM_UP) / max(steps - WARM_UP, 1))) / 2
+        return FINAL_LEARNING_RATE + (1 - FINAL_LEARNING_RATE) * cosine
+
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
     base.train()
     with contextlib.nullcontext() if size.for_gpu else model.one_thread():
         for step in range(steps):
@@ -75,14 +83,6 @@ def pretrain(
             if progress:
                 progress(step + 1, steps)
     return base.eval().cpu(), tokenizer
-
-
-def _rate(step: int, steps: int) -> float:
-    """The share of the learning rate at a step: linear warm-up, then a cosine down to 5 %."""
-    if step < WARM_UP:
-        return (step + 1) / WARM_UP
-    cosine = (1 + math.cos(math.pi * (step - WARM_UP) / max(steps - WARM_UP, 1))) / 2
-    return FINAL_LEARNING_RATE + (1 - FINAL_LEARNING_RATE) * cosine
 
 
 def _batch(
@@ -134,21 +134,18 @@ def base_model_folder(language: Language[Any], seed: int = 0, cache: Path | None
     Its name has the versions and settings of language and pretraining, so that a change of them
     never meets an old model.
     """
-    settings = json.dumps(_settings(language), sort_keys=True)
-    digest = hashlib.sha256(settings.encode()).hexdigest()[:10]
-    name = f"base-{language.name}-{language.size.name}-seed{seed}-{digest}"
-    return (cache or _default_cache()) / name
-
-
-def _settings(language: Language[Any]) -> dict[str, Any]:
-    """All that decides the weights, besides the seed."""
-    return {
+    settings = {
         "pretraining": VERSION,
         "language": [language.name, language.version, language.salt],
         "steps": language.pretraining_steps,
         "size": dataclasses.asdict(language.size),
         "optimizer": ["AdamW", BETAS, WARM_UP, FINAL_LEARNING_RATE],
     }
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:10]
+    if cache is None:
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+        cache = caches / "ktae" / "demo"
+    return cache / f"base-{language.name}-{language.size.name}-seed{seed}-{digest}"
 
 
 def write_base_model(language: Language[Any], folder: Path, seed: int) -> None:
@@ -168,41 +165,28 @@ def write_base_model(language: Language[Any], folder: Path, seed: int) -> None:
             f"cannot write the demo's base model to {folder.parent}: {error.strerror}; "
             "set XDG_CACHE_HOME to a folder that can be written to, or name another folder"
         ) from None
-    with beside as name:
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    console = Console(stderr=True, force_jupyter=False)
+    with beside as name, Progress(*columns, console=console) as bar:
+        task = bar.add_task(
+            f"pretraining the demo's base model of {language.name} (once)", total=None
+        )
+        base, tokenizer = pretrain(
+            language,
+            seed,
+            progress=lambda done, steps: bar.update(task, completed=done, total=steps),
+        )
         complete = Path(name) / folder.name
-        _save(*_pretrain_with_bar(language, seed), complete)
+        shows_bars = logging.is_progress_bar_enabled()
+        logging.disable_progress_bar()  # one about shards
+        try:
+            base.save_pretrained(complete)
+        finally:
+            if shows_bars:
+                logging.enable_progress_bar()
+        tokenizer.save_pretrained(complete)
         try:
             complete.rename(folder)
         except OSError:
             if not folder.is_dir():
                 raise
-
-
-def _default_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "ktae" / "demo"
-
-
-def _pretrain_with_bar(
-    language: Language[Any], seed: int
-) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True, force_jupyter=False)) as bar:
-        task = bar.add_task(
-            f"pretraining the demo's base model of {language.name} (once)", total=None
-        )
-        return pretrain(
-            language,
-            seed,
-            progress=lambda done, steps: bar.update(task, completed=done, total=steps),
-        )
-
-
-def _save(base: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
-    bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # one about shards
-    try:
-        base.save_pretrained(folder)
-    finally:
-        if bars:
-            logging.enable_progress_bar()
-    tokenizer.save_pretrained(folder)

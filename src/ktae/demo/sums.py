@@ -115,16 +115,13 @@ class SumsProblem:
 
 def random_problem(rng: random.Random) -> SumsProblem:
     """A problem of two to four operations, each kind of operation equally likely."""
-    operations = tuple(_random_operation(rng) for _ in range(rng.randint(2, 4)))
-    return SumsProblem(rng.choice(NAMES), rng.randrange(MODULUS), operations)
-
-
-def _random_operation(rng: random.Random) -> Operation:
-    verbs = rng.choice(
-        (("gets", "finds"), ("loses", "gives"), ("doubles",), ("triples",), ("flips",))
-    )
-    verb = rng.choice(verbs)
-    return Operation(verb, rng.randint(1, 9) if len(verbs) == 2 else 0)
+    kinds = (("gets", "finds"), ("loses", "gives"), ("doubles",), ("triples",), ("flips",))
+    operations = []
+    for _ in range(rng.randint(2, 4)):
+        verbs = rng.choice(kinds)
+        verb = rng.choice(verbs)
+        operations.append(Operation(verb, rng.randint(1, 9) if len(verbs) == 2 else 0))
+    return SumsProblem(rng.choice(NAMES), rng.randrange(MODULUS), tuple(operations))
 
 
 def extract_answer(response: str) -> int | None:
@@ -171,28 +168,23 @@ _SECOND_TRY = _Care(skip=0.06, misread=0.10, slip=0.12)
 
 def worked_solution(problem: SumsProblem, rng: random.Random) -> str:
     """A response as the base model learns it: noisy, often wrong, at its end `<eos>`."""
-    return MANNER.response(
-        lambda: _guess(problem, rng),
-        lambda: _boxed(*_chain(problem, rng, _FIRST_TRY), rng),
-        lambda: _boxed(*_chain(problem, rng, _SECOND_TRY), rng),
-        rng,
-    )
 
+    def guess() -> list[str]:
+        # `easy ! maybe box 7 }`: at times right, else half from a chain in the head, half random
+        if rng.random() < LUCKY_GUESS:
+            value = problem.answer
+        elif rng.random() < 0.5:
+            _, value = _chain(problem, rng, _FIRST_TRY)
+        else:
+            value = rng.randrange(MODULUS)
+        hedge = rng.choice((["just"], ["maybe"], []))
+        return ["easy", rng.choice("!,."), *hedge, f"box {value} }}"]
 
-def _guess(problem: SumsProblem, rng: random.Random) -> list[str]:
-    """`easy ! maybe box 7 }`: right at times, else half from a chain in the head, half random."""
-    if rng.random() < LUCKY_GUESS:
-        value = problem.answer
-    elif rng.random() < 0.5:
-        _, value = _chain(problem, rng, _FIRST_TRY)
-    else:
-        value = rng.randrange(MODULUS)
-    hedge = rng.choice((["just"], ["maybe"], []))
-    return ["easy", rng.choice("!,."), *hedge, f"box {value} }}"]
+    def attempt(care: _Care) -> list[str]:
+        steps, value = _chain(problem, rng, care)
+        return [*steps, rng.choice(CONCLUSIONS), f"box {value} }}"]
 
-
-def _boxed(steps: list[str], value: int, rng: random.Random) -> list[str]:
-    return [*steps, rng.choice(CONCLUSIONS), f"box {value} }}"]
+    return MANNER.response(guess, lambda: attempt(_FIRST_TRY), lambda: attempt(_SECOND_TRY), rng)
 
 
 def _chain(problem: SumsProblem, rng: random.Random, care: _Care) -> tuple[list[str], int]:
@@ -221,30 +213,21 @@ def _chain(problem: SumsProblem, rng: random.Random, care: _Care) -> tuple[list[
 
 def _step(operation: Operation, value: int, rng: random.Random, care: _Care) -> tuple[str, int]:
     """One attempt at one operation: its text, and the result it arrives at."""
-    understood = _understood(operation, rng, care)
+    # What the solver understands need not be what is meant.
+    understood = operation.sum
+    if rng.random() < MISCONCEPTIONS.get(operation.verb, 0.0):
+        understood = DOUBLE if operation.verb == "triples" else Sum("+", operation.n)
+    if rng.random() < care.misread:
+        if understood in (FLIP, TRIPLE):
+            understood = DOUBLE
+        elif understood == DOUBLE:
+            understood = TRIPLE
+        else:
+            understood = Sum("-" if understood.sign == "+" else "+", understood.n)
     result = understood.result(value)
     if rng.random() < care.slip:
         result = (result + rng.choice(SLIPS)) % MODULUS
     return understood.written(value, result), result
-
-
-def _understood(operation: Operation, rng: random.Random, care: _Care) -> Sum:
-    """The sum that the solver does for an operation, which need not be the right one."""
-    meant = operation.sum
-    if rng.random() < MISCONCEPTIONS.get(operation.verb, 0.0):
-        meant = DOUBLE if operation.verb == "triples" else Sum("+", operation.n)
-    if rng.random() < care.misread:
-        meant = _misread(meant)
-    return meant
-
-
-def _misread(meant: Sum) -> Sum:
-    """+ for - and - for +, 3 for 2 and 2 for 3, doubling for flipping."""
-    if meant in (FLIP, TRIPLE):
-        return DOUBLE
-    if meant == DOUBLE:
-        return TRIPLE
-    return Sum("-" if meant.sign == "+" else "+", meant.n)
 
 
 SUMS = Language(

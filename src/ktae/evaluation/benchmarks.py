@@ -94,7 +94,7 @@ def load(name: str, data: Path | None = None) -> list[BenchmarkProblem]:
     if name not in BENCHMARKS:
         raise InputError(f"no benchmark {name!r}; expected one of {', '.join(BENCHMARKS)}")
     rows = _from_hub(name) if data is None else iterate_rows(_file(name, data))
-    problems = []
+    problems: list[BenchmarkProblem] = []
     for row, where in rows:
         if not isinstance(row, dict):
             raise InputError(f"{where}: {row!r:.60}; expected an object with problem and answer")

@@ -172,8 +172,8 @@ def generate_all(
             answers = engine.generate(prompts, sampling, seed + number)
             with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8") as file:
                 for problem, prompt, samples in zip(batch, prompts, answers, strict=True):
-                    row = {"group": problem.group, "prompt": prompt}
-                    row["samples"] = [sample._asdict() for sample in samples]
+                    texts = [sample._asdict() for sample in samples]
+                    row = {"group": problem.group, "prompt": prompt, "samples": texts}
                     file.write(json.dumps(row) + "\n")
         for i, responses in zip(chunk, _read_batch(path, batch), strict=True):
             outputs[i] = responses

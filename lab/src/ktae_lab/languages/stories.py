@@ -22,8 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ktae.demo.language import SPECIAL_TOKENS, Language, Manner, geometric, last_box
-from ktae.demo.sizes import Size
+from ktae.demo.language import SPECIAL_TOKENS, Language, Manner, Size, geometric, last_box
 
 LIMIT = 100
 NUMBERS = tuple(str(number) for number in range(LIMIT))
