@@ -17,22 +17,6 @@ def rows(command):
     return "r.jsonl"
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["--top", "0"], "--top 0: expected greater than or equal to 1"),
-        (["--threshold=abc"], "--threshold abc: expected a valid number"),
-        (["--backend", "torch"], "--backend torch: 'torch' is not one of"),
-        (["--top", "one", "--top", "two"], "--top is given 2 times; expected it once"),
-        (["-e", "paper", "--estimator=trigrams"], "--estimator is given 2 times"),
-    ],
-)
-def test_a_bad_value_is_named(command, rows, given, message):
-    result = command("score", rows, *given)
-    assert (result.status, result.out) == (2, "")
-    assert result.err.startswith(f"ktae: {message}")
-
-
 def test_what_can_be_given_several_times_is(command, rows):
     result = command("score", rows, "-s", "h3=0", "-s", "h2=1", "--field", "group=group")
     assert result.status == 0
@@ -47,29 +31,22 @@ def test_an_estimator_may_be_a_section_everywhere(command, rows, more):
     assert outs[0] == outs[1]
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
+def test_what_plays_no_part_is_refused(command, rows):
+    for option in (
         ["--samples", 1], ["--temperature", 0], ["--seed", 0], ["--engine", "vllm"],
         ["--template", "chat"], ["--data", "."], ["--max-new-tokens", 3], ["--batch-size", 2],
         ["--problems", 3], ["--set", "a=1"], ["--recipe", "r.yaml"],
-    ],
-)  # fmt: skip
-def test_what_is_for_a_model_is_refused_with_regrade(command, rows, given):
-    result = command("eval", "--regrade", rows, *given)
-    assert (result.status, result.out) == (2, "")
-    assert result.err.startswith(f"ktae: {given[0]} is for a model that answers")
-
-
-@pytest.mark.parametrize(
-    "given",
-    [["--partial"], ["--tokenizer", "t"], ["--field", "a=b"], ["--correctness", "x"],
-     ["--pool-models"], ["--max-response", 9]],
-)  # fmt: skip
-def test_what_is_for_saved_outputs_is_refused_with_a_model(command, given):
-    result = command("eval", "no/such/model", *given)
-    assert result.status == 2
-    assert result.err == f"ktae: {given[0]} is for saved outputs; give it with --regrade\n"
+    ):  # fmt: skip
+        result = command("eval", "--regrade", rows, *option)
+        assert (result.status, result.out) == (2, "")
+        assert result.err.startswith(f"ktae: {option[0]} is for a model that answers")
+    for option in (
+        ["--partial"], ["--tokenizer", "t"], ["--field", "a=b"], ["--correctness", "x"],
+        ["--pool-models"], ["--max-response", 9],
+    ):  # fmt: skip
+        result = command("eval", "no/such/model", *option)
+        assert result.status == 2
+        assert result.err == f"ktae: {option[0]} is for saved outputs; give it with --regrade\n"
 
 
 @pytest.mark.parametrize("name", ["forest.pdf", "forest"])

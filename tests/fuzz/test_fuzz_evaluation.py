@@ -1,5 +1,6 @@
 """What `ktae eval --regrade`, `ktae compare`, `ktae data prepare` and `--data` read."""
 
+import contextlib
 import io
 import json
 
@@ -20,9 +21,9 @@ from fuzzing import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from ktae.cli import eval_tables
+from ktae.cli.printing import Screen
 from ktae.data import prepare, sources
 from ktae.evaluation import benchmarks, comparison, outputs
 from ktae.evaluation.scores import score
@@ -103,10 +104,10 @@ def test_saved_outputs(file, scratch):
     with only_input_errors():
         found = outputs.read(path)
         scores = score(found, graded(found))
-        console = Console(file=io.StringIO(), markup=False, highlight=False)
-        eval_tables.print_scores(console, scores, eval_tables.stored_accuracies(found))
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            eval_tables.print_scores(Screen(), scores, eval_tables.stored_accuracies(found))
         eval_tables.differences(found, eval_tables.stored_verdicts(found))
-        assert "\x1b" not in console.file.getvalue()
+        assert "\x1b" not in printed.getvalue()
 
 
 @fuzz(60)

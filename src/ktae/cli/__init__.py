@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ktae._version import __version__
 from ktae.cli import (
     compare,
@@ -18,7 +16,7 @@ from ktae.cli import (
     validate,
 )
 from ktae.cli import eval as evaluate
-from ktae.cli.command import Command, application, run
+from ktae.cli.command import application, run
 
 app = application(
     "ktae",
@@ -27,25 +25,21 @@ app = application(
     __version__,
 )
 # In the order in which a newcomer meets them.
-LOOK, TRAIN, CHECK = "Look at rollouts", "Train and evaluate", "Check and measure"
-PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    LOOK: {
-        "show": show.show,
-        "report": report.report,
-        "score": score.score,
-        "validate": validate.validate,
-        "permutation-test": permutation_test.permutation_test,
-    },
-    TRAIN: {"train": train.train, "eval": evaluate.eval_, "compare": compare.compare},
-    CHECK: {"doctor": doctor.doctor},
-}
-for panel, commands in PANELS.items():
-    for name, command in commands.items():
-        app.command(name, cls=Command, rich_help_panel=panel)(command)
-app.add_typer(data.app, name="data", rich_help_panel=TRAIN)
-app.add_typer(demo.app, name="demo", rich_help_panel=TRAIN)
+app.command(rich_help_panel="Look at rollouts")(show.show)
+app.command(rich_help_panel="Look at rollouts")(report.report)
+app.command(rich_help_panel="Look at rollouts")(score.score)
+app.command(rich_help_panel="Look at rollouts")(validate.validate)
+app.command("permutation-test", rich_help_panel="Look at rollouts")(
+    permutation_test.permutation_test
+)
+app.command(rich_help_panel="Train and evaluate")(train.train)
+app.command("eval", rich_help_panel="Train and evaluate")(evaluate.eval_)
+app.command(rich_help_panel="Train and evaluate")(compare.compare)
+app.command(rich_help_panel="Check")(doctor.doctor)
+app.add_typer(data.app, name="data", hidden=True)
+app.add_typer(demo.app, name="demo", hidden=True)
 
 
 def main() -> None:
-    """Run the command line; see `ktae.cli.command.run`."""
+    """Run the command line and end the process."""
     run(app, "ktae")

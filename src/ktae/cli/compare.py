@@ -9,23 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ktae.cli.eval_options import TimeLimit, Workers
-from ktae.cli.options import (
-    Correctness,
-    Fields,
-    JsonFile,
-    MaxResponse,
-    PoolModelsOfSaved,
-    require_outputs,
-    require_picture,
-)
+from ktae.cli import options
 from ktae.cli.printing import AsJson, Screen
 from ktae.errors import InputError
+from ktae.rollouts.options import MAX_RESPONSE
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from ktae.evaluation.comparison import Comparison
+    from ktae.evaluation.outputs import Output
 
 
 def compare(
@@ -43,92 +33,86 @@ def compare(
             help="Compare on the problems that both have, where each lacks some of the other's.",
         ),
     ] = False,
-    correctness: Correctness = None,
-    field: Fields = None,
-    pool_models: PoolModelsOfSaved = False,
-    max_response: MaxResponse = None,
-    time_limit: TimeLimit = 5.0,
-    workers: Workers = None,
-    output: JsonFile = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw a forest plot into this .png or .svg file."),
-    ] = None,
+    output: options.JsonFile = None,
+    plot: options.Plot = None,
     as_json: AsJson = False,
+    field: options.Fields = None,
+    correctness: options.Correctness = None,
+    pool_models: options.PoolModelsOfSaved = False,
+    max_response: options.MaxResponse = MAX_RESPONSE,
+    time_limit: options.TimeLimit = 5.0,
+    workers: options.Workers = None,
 ) -> None:
     """Compare two models on the same problems: exact paired tests, with 95 % intervals."""
-    from ktae.cli.eval import grade_outputs, graders_of, read_saved
+    from ktae.cli.eval import grade_outputs, read_saved
     from ktae.cli.eval_tables import print_unanswered
     from ktae.evaluation import comparison, forest, outputs
     from ktae.grading import GradingPool
 
-    require_outputs((a, b), ("--plot", plot), ("--output", output))
-    require_picture("--plot", plot)
+    how = options.read_options(field, None, None, correctness, pool_models, max_response)
+    options.require_outputs((a, b), ("--plot", plot), ("--output", output))
     screen = Screen(as_json)
-    console = screen.console
-    sides = [
-        read_saved(path, correctness, field, pool_models, max_response, partial) for path in (a, b)
-    ]
+    sides = [read_saved(path, how, partial=partial) for path in (a, b)]
     if not partial:
         for path, side in zip((a, b), sides, strict=True):
             outputs.check_complete(side, str(path))
-    graders = [graders_of(side) for side in sides]
-    _require_one_grader((a, b), graders)
+    graders = _require_one_grader((a, b), sides)
     with GradingPool(workers, time_limit=time_limit) as pool:
-        graded = [(side, grade_outputs(screen.progress, pool, side)) for side in sides]
-    found = comparison.compare(*graded, partial=partial)
-    name_a, name_b = map(_name, (a, b))
-    if name_a == name_b:
-        name_a, name_b = "A", "B"
-    console.print(_table(f"A: {a}   B: {b}", found))
-    for path, (side, verdicts), by in zip((a, b), graded, graders, strict=True):
-        print_unanswered(console, side, verdicts, " and ".join(sorted(by)), str(path))
-    for row in found:
-        words = comparison.in_words(row, name_a, name_b)
-        console.print(f"{comparison.title(row.name)}: {words}", soft_wrap=True)
-    if plot is not None:
-        forest.draw(found, plot, name_a=name_a, name_b=name_b)
-        console.print(f"wrote {plot}", soft_wrap=True)
-    screen.end(
-        {"a": a, "b": b, "comparisons": [row._asdict() | {"shown": row.shown} for row in found]},
-        output,
-    )
-
-
-def _table(title: str, found: Sequence[Comparison]) -> Table:
-    from ktae.cli.tables import make_table
-    from ktae.evaluation import comparison
-
-    columns = ("n", "A", "B", "B - A", "95 %", "up/down", "p", "Holm")
-    table = make_table(title, columns)
-    for row in found:
+        graded = [(side, grade_outputs(screen, pool, side)) for side in sides]
+    comparisons = comparison.compare(*graded, partial=partial)
+    rows = []
+    for row in comparisons:
         difference, low, high = (100 * x for x in row.difference)
-        table.add_row(
-            comparison.title(row.name),
-            f"{row.problems:,}",
-            f"{100 * row.accuracy_a:.1f}",
-            f"{100 * row.accuracy_b:.1f}",
-            f"{difference:+.1f}",
-            f"{low:+.1f} to {high:+.1f}",
-            f"{row.better}/{row.worse}",
-            f"{row.p_value:.2g}",
-            f"{row.corrected:.2g}",
+        rows.append(
+            (
+                comparison.title(row.name),
+                f"{row.problems:,}",
+                f"{100 * row.accuracy_a:.1f}",
+                f"{100 * row.accuracy_b:.1f}",
+                f"{difference:+.1f}",
+                f"{low:+.1f} to {high:+.1f}",
+                f"{row.better}/{row.worse}",
+                f"{row.p_value:.2g}",
+                f"{row.corrected:.2g}",
+            )
         )
-    return table
+    columns = ("n", "A", "B", "B - A", "95 %", "up/down", "p", "Holm")
+    screen.table(f"A: {a}   B: {b}", columns, rows)
+    for path, (side, verdicts) in zip((a, b), graded, strict=True):
+        print_unanswered(screen, side, verdicts, graders, str(path))
+    names = [_name(path) for path in (a, b)]
+    name_a, name_b = names if names[0] != names[1] else ("A", "B")
+    for row in comparisons:
+        words = comparison.in_words(row, name_a, name_b)
+        screen.print(f"{comparison.title(row.name)}: {words}")
+    if plot is not None:
+        forest.draw(comparisons, plot, name_a=name_a, name_b=name_b)
+        screen.print(f"wrote {plot}")
+    shown = [row._asdict() | {"shown": row.shown} for row in comparisons]
+    screen.end({"a": a, "b": b, "comparisons": shown}, output)
 
 
-def _require_one_grader(paths: Sequence[Path], graders: Sequence[set[str]]) -> None:
-    """A difference of graders would be taken for one of models."""
+def _require_one_grader(paths: Sequence[Path], sides: Sequence[Sequence[Output]]) -> str:
+    """Whose verdicts are compared.
+
+    Raises:
+        InputError: they are by several: a difference of graders would be taken for one of models.
+    """
     from ktae.grading.graders import DEFAULT, GRADERS
 
-    found = sorted(set.union(*graders))
-    if len(found) == 1:
-        return
-    grader = next((name for name in found if name in GRADERS), DEFAULT)
-    again = next(path for path, by in zip(paths, graders, strict=True) if by != {grader})
+    by_side = []
+    for side in sides:
+        stored = {output.grader or "a grader that is not named" for output in side}
+        graded = all(output.verdict is not None for output in side)
+        by_side.append(stored if graded else {DEFAULT})
+    names = sorted(set.union(*by_side))
+    if len(names) == 1:
+        return names[0]
+    grader = next((name for name in names if name in GRADERS), DEFAULT)
+    again = next(path for path, by in zip(paths, by_side, strict=True) if by != {grader})
     of_a, of_b = (
         f"those of {path} by {' and '.join(sorted(by))}"
-        for path, by in zip(paths, graders, strict=True)
+        for path, by in zip(paths, by_side, strict=True)
     )
     raise InputError(
         f"the verdicts are by different graders: {of_a}, {of_b}; grade one again: "

@@ -7,13 +7,11 @@ from typing import Annotated
 
 import typer
 
-from ktae.cli.command import Command, Group
 from ktae.cli.options import one_of
-from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import note
+from ktae.cli.printing import AsJson, Screen, note
 from ktae.errors import InputError
 
-app = typer.Typer(cls=Group, help="Make training data for the engines.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
@@ -21,41 +19,32 @@ def _data() -> None:
     """Make training data for the engines."""
 
 
-@app.command(cls=Command)
+@app.command()
 def prepare(
     source: Annotated[
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="The problems: math12k, math-l3-5 or gsm8k from the hub, or a file of them.",
+            help="math12k, math-l3-5 or gsm8k of the hub, or a file.",
         ),
     ],
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FOLDER",
-            help="Write to this folder [default: data/SOURCE].",
-        ),
+        typer.Option("--output", "-o", metavar="FOLDER", help="[default: data/SOURCE]"),
     ] = None,
     test: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Validate on the problems of this file, instead of SOURCE's own."
-        ),
+        typer.Option(metavar="FILE", help="Problems to validate on, instead of SOURCE's own."),
     ] = None,
     template: Annotated[
         str,
         typer.Option(
-            metavar="NAME",
             autocompletion=one_of(("qwen-math", "plain")),
-            help="Write the prompts in this form: qwen-math or plain.",
+            help="The form of the prompts: qwen-math or plain.",
         ),
     ] = "qwen-math",
     name: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Call verl's data_source this [default: SOURCE's name]."),
+        str | None, typer.Option(help="verl's data_source [default: SOURCE's name].")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -78,11 +67,11 @@ def prepare(
     folder = output or Path("data") / stem
     problems = {kind: split.problems for kind, split in splits.items()}
     counts = prepared.write(problems, folder, data_source=data_source, template=template)
-    for kind, split in splits.items():
-        if split.without_answer:
-            note(f"warning: {split.without_answer} {kind} problems have no answer and are left out")
+    without = {kind: split.without_answer for kind, split in splits.items()}
+    for kind, n in without.items():
+        if n:
+            note(f"warning: {n} {kind} problems have no answer and are left out")
     shown = ", ".join(f"{count:,} {split}" for split, count in counts.items())
     screen = Screen(as_json)
-    screen.console.print(f"{folder}: {shown} problems, in verl/ and trl/", soft_wrap=True)
-    without = {kind: split.without_answer for kind, split in splits.items()}
+    screen.print(f"{folder}: {shown} problems, in verl/ and trl/")
     screen.end({"output": folder, "problems": counts, "without_answer": without})

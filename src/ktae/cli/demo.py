@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ktae.cli.command import Command, Group
+from ktae.cli import options
 from ktae.cli.printing import AsJson, Screen
 from ktae.errors import InputError
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ktae.demo import Language
 
 app = typer.Typer(
-    cls=Group,
     help="Look at the embedded demo: a tiny language, and base models that solve some problems.",
     no_args_is_help=True,
 )
@@ -27,22 +26,19 @@ LanguageName = Annotated[
     typer.Option(
         "--language",
         metavar="NAME",
-        help="Take this language: sums (numbers), or lists and stories, which come with ktae-lab.",
+        help="sums (numbers), or lists and stories, which come with ktae-lab.",
     ),
 ]
 
 
-@app.command(cls=Command)
+@app.command()
 def pretrain(
     language: LanguageName = "sums",
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Pretrain with this seed.")] = 0,
+    seed: Annotated[int, options.number(min=0, help="Of the pretraining.")] = 0,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output",
-            "-o",
-            metavar="FOLDER",
-            help="Write the model to this new folder [default: in the cache].",
+            "--output", "-o", metavar="FOLDER", help="A new folder [default: in the cache]."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -62,22 +58,18 @@ def pretrain(
     screen = Screen(as_json)
     started = time.perf_counter()
     with screen.others_aside():
-        if output is None:
-            folder = base_model(speaks, seed)
-        else:
-            folder = output
-            write_base_model(speaks, folder, seed)
+        folder = output or base_model(speaks, seed)
+        if output is not None:
+            write_base_model(speaks, output, seed)
         seconds = time.perf_counter() - started
-        screen.console.print(f"base model  {folder}  ({seconds:.0f} s)", soft_wrap=True)
+        screen.print(f"base model  {folder}  ({seconds:.0f} s)")
         started = time.perf_counter()
         scores = _scores(speaks, folder)
     n = len(speaks.test_problems())
     for way in ("greedy", "sampled"):
         accuracy, length = getattr(scores, f"{way}_accuracy"), getattr(scores, f"{way}_length")
-        screen.console.print(
-            f"{way:10s}  {accuracy:.1%} of {n} test problems, {length:.0f} tokens each"
-        )
-    screen.console.print(f"scored in   {time.perf_counter() - started:.0f} s")
+        screen.print(f"{way:10s}  {accuracy:.1%} of {n} test problems, {length:.0f} tokens each")
+    screen.print(f"scored in   {time.perf_counter() - started:.0f} s")
     screen.end({"output": folder, "seconds": seconds, "problems": n, "scores": scores})
 
 
@@ -96,13 +88,11 @@ def _scores(language: Language[Any], folder: Path) -> Any:
     return evaluate(language, model, tokenizer, language.test_problems(), seed=0)
 
 
-@app.command(cls=Command)
+@app.command()
 def sample(
     language: LanguageName = "sums",
-    n: Annotated[int, typer.Option("-n", min=1, metavar="N", help="Show so many problems.")] = 3,
-    seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Draw the problems with this seed.")
-    ] = 0,
+    n: Annotated[int, options.number("-n", min=1, help="Problems shown.")] = 3,
+    seed: Annotated[int, options.number(min=0, help="Of the problems.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Show problems and worked solutions as the base model learns them, mistakes included."""
@@ -111,20 +101,18 @@ def sample(
     speaks = language_named(language)
     screen = Screen(as_json)
     rng = random.Random(seed)
-    found = []
+    samples = []
     for problem in speaks.train_problems(n, seed):
         solution = speaks.worked_solution(problem, rng)
         verdict = _verdict(speaks, solution, problem.answer)
-        screen.console.print(f"problem   {problem.prompt}", soft_wrap=True)
-        screen.console.print(f"solution  {solution}", soft_wrap=True)
-        screen.console.print(
-            f"answer    {problem.answer}, so the solution is {verdict}\n", soft_wrap=True
-        )
-        found.append(
+        screen.print(f"problem   {problem.prompt}")
+        screen.print(f"solution  {solution}")
+        screen.print(f"answer    {problem.answer}, so the solution is {verdict}\n")
+        samples.append(
             {"problem": problem.prompt, "solution": solution, "answer": problem.answer}
             | {"verdict": verdict}
         )
-    screen.end(found)
+    screen.end(samples)
 
 
 def _verdict(language: Language[Any], solution: str, answer: int | str) -> str:
@@ -135,5 +123,5 @@ def _verdict(language: Language[Any], solution: str, answer: int | str) -> str:
         return "right"
     if language.is_correct(solution, answer, finished=True):
         return f"wrong: {n_tokens} tokens, of at most {language.max_response_length}"
-    found = language.extract_answer(solution)
-    return "wrong: it has no answer" if found is None else f"wrong: it says {found}"
+    stated = language.extract_answer(solution)
+    return "wrong: it has no answer" if stated is None else f"wrong: it says {stated}"

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from ktae._version import __version__
-from ktae.cli import eval_options as options
-from ktae.cli.options import Correctness, Fields, MaxResponse, PoolModelsOfSaved, fields_of
-from ktae.cli.printing import AsJson, Screen
+from ktae.cli import options
+from ktae.cli.printing import AsJson, Screen, note, plain
 from ktae.cli.reading import note_reading
 from ktae.errors import InputError
-from ktae.files.text import printable
+from ktae.rollouts.options import MAX_RESPONSE
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from ktae.cli.eval_problems import Asked, OwnVerdicts
+    from ktae.evaluation.benchmarks import BenchmarkProblem
+    from ktae.evaluation.engines import Sampling
     from ktae.evaluation.outputs import Output
     from ktae.evaluation.run import EvaluationFolder
     from ktae.grading import GradingPool, Verdict
+    from ktae.rollouts.options import ReadOptions
 
+ENGINES = ("transformers", "vllm")
+TEMPLATES = ("chat", "qwen-math", "plain")
+OF_RECIPE = "recipe"
+"""Stands for a template where the prompts are a recipe's."""
+MAX_NEW_TOKENS = 3000
+"""As in the paper's evaluation."""
+
+OwnVerdicts = Callable[["Sequence[Output]"], "list[Verdict]"]
 
 OF_A_MODEL = (
     "recipe", "settings", "problems", "data", "samples", "temperature", "max_new_tokens",
@@ -37,54 +43,135 @@ OF_SAVED = ("tokenizer", "partial", "correctness", "field", "pool_models", "max_
 """Those that say how saved outputs are read."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Grading:
-    """How outputs are graded and shown."""
+class Graded(NamedTuple):
+    """What is graded, and where it belongs."""
 
-    time_limit: float
-    workers: int | None
-    graders: list[str]
-    show: int
+    outputs: list[Output]
+    settings: dict[str, Any]
+    """Where the outputs are from."""
+    folder: EvaluationFolder | None
+    own_verdicts: OwnVerdicts | None = None
+    """Of a task that grades itself."""
 
 
 def eval_(
     context: typer.Context,
-    model: options.Model = None,
-    regrade: options.Regrade = None,
-    benchmarks: options.Benchmarks = None,
-    data: options.Data = None,
-    recipe: options.RecipeFile = None,
-    settings: options.RecipeSettings = None,
-    problems: options.Problems = None,
-    samples: options.Samples = 1,
-    temperature: options.Temperature = 0.0,
-    max_new_tokens: options.MaxNewTokens = None,
-    template: options.Template = None,
-    engine: options.EngineName = "transformers",
-    batch_size: options.BatchSize = None,
-    seed: options.Seed = 0,
-    output: options.Output = None,
-    tokenizer: options.TokenizerName = None,
-    graders: options.Graders = None,
-    partial: options.Partial = False,
-    correctness: Correctness = None,
-    field: Fields = None,
-    pool_models: PoolModelsOfSaved = False,
-    max_response: MaxResponse = None,
+    model: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help="A folder or the name of a hub's model.")
+    ] = None,
+    regrade: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="INPUT",
+            help="Saved outputs to grade instead: a folder of ktae eval, or whatever ktae report "
+            "reads, with reference answers.",
+        ),
+    ] = None,
+    benchmarks: Annotated[
+        str | None,
+        typer.Option(
+            help="With commas between: aime24, aime25, math500, amc, amc23, minerva, "
+            "olympiadbench, gsm8k [default: the paper's five; with --regrade all in the file].",
+        ),
+    ] = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A recipe whose held-out problems, prompts and grader are taken."
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Keys of --recipe."),
+    ] = None,
+    samples: Annotated[int, options.number(min=1, help="Responses to each problem.")] = 1,
+    temperature: Annotated[
+        float, typer.Option(min=0, metavar="T", help="Of sampling; 0 is greedy.")
+    ] = 0.0,
+    max_new_tokens: Annotated[
+        int | None,
+        options.number(min=1, help="Longest response [default: 3000; with --recipe the recipe's]."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="Where everything is written; an unfinished evaluation there is continued "
+            "[default: evals/MODEL; with --regrade nothing is written].",
+        ),
+    ] = None,
+    graders: Annotated[
+        str | None,
+        typer.Option(
+            help="With commas between: ktae, ktae-boxed, ktae-last, math-verify, strict-boxed, "
+            "stored. The first one's verdicts count; of several, a table shows where they disagree "
+            "[default: ktae; with --recipe the task's own].",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    problems: Annotated[
+        int | None,
+        options.rare_number(min=1, help="Problems of --recipe [default: the recipe's]."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        options.rare(metavar="FOLDER", help="With the benchmarks' files [default: the hub]."),
+    ] = None,
+    template: Annotated[
+        str | None,
+        options.rare(
+            autocompletion=options.one_of(TEMPLATES),
+            help="chat (the tokenizer's own), qwen-math (the paper's) or plain [default: chat; "
+            "with --recipe the recipe's prompts].",
+        ),
+    ] = None,
+    engine: Annotated[
+        str, options.rare(autocompletion=options.one_of(ENGINES), help="transformers or vllm.")
+    ] = "transformers",
+    batch_size: Annotated[
+        int | None,
+        options.rare_number(
+            min=1, help="Responses generated at once [default: 32, with vllm 512]."
+        ),
+    ] = None,
+    seed: Annotated[int, options.rare_number(min=0, help="Of sampling.")] = 0,
+    tokenizer: Annotated[
+        str | None,
+        options.rare(help="With --regrade, counts the lengths that the file does not hold."),
+    ] = None,
+    partial: Annotated[
+        bool, options.rare("--partial", help="With --regrade, problems may be missing.")
+    ] = False,
+    show: Annotated[
+        int, options.rare_number(min=0, help="Differing verdicts shown, at most.")
+    ] = 20,
     time_limit: options.TimeLimit = 5.0,
     workers: options.Workers = None,
-    show: options.Show = 20,
-    as_json: AsJson = False,
+    field: options.Fields = None,
+    correctness: options.Correctness = None,
+    pool_models: options.PoolModelsOfSaved = False,
+    max_response: options.MaxResponse = MAX_RESPONSE,
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or, with --regrade, saved outputs."""
     screen = Screen(as_json)
+    regrading = regrade is not None
     names = None if benchmarks is None else [name.strip() for name in benchmarks.split(",")]
     asked_graders = [] if graders is None else [name.strip() for name in graders.split(",")]
-    how = _Grading(time_limit, workers, asked_graders, show)
-    _check_graders(how, regrading=regrade is not None)
+    _check_graders(asked_graders, time_limit, regrading=regrading)
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade INPUT")
-    _refuse(context, OF_A_MODEL if regrade is not None else OF_SAVED, regrading=regrade is not None)
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        plays_no_part = parameter.name in (OF_A_MODEL if regrading else OF_SAVED)
+        if plays_no_part and source is not None and source.name == "COMMANDLINE":
+            option = parameter.opts[0]
+            raise InputError(
+                f"{option} is for a model that answers; with --regrade the answers are there"
+                if regrading
+                else f"{option} is for saved outputs; give it with --regrade"
+            )
     if recipe is not None and (names or data):
         raise InputError("--recipe names the problems; expected no --benchmarks, --data")
     if recipe is not None and template is not None:
@@ -94,94 +181,103 @@ def eval_(
     if problems is not None and recipe is None:
         raise InputError("--problems is for --recipe; benchmarks are taken whole")
     if regrade is not None:
-        outputs = read_saved(regrade, correctness, field, pool_models, max_response, partial)
-        _regrade(screen, regrade, outputs, names, output, tokenizer, partial, how)
+        how = options.read_options(field, tokenizer, None, correctness, pool_models, max_response)
+        saved = read_saved(regrade, how, partial=partial)
+        graded = _saved(regrade, saved, names, output, how, partial)
+        _finish(screen, graded, asked_graders, time_limit, workers, show)
         return
     assert model is not None
-    from ktae.cli import eval_problems
+    from ktae.evaluation import benchmarks as known
     from ktae.evaluation.engines import Sampling
-    from ktae.evaluation.templates import TEMPLATES
+    from ktae.files.hub import local_or_hub
 
-    if recipe is None:
-        asked = eval_problems.of_benchmarks(names, data)
+    model = local_or_hub("model", model)
+    for what, name, names_of in (("engine", engine, ENGINES), ("template", template, TEMPLATES)):
+        if name is not None and name not in names_of:
+            raise InputError(f"no {what} {name!r}; expected one of {', '.join(names_of)}")
+    if samples > 1 and temperature == 0:
+        raise InputError("--samples above 1 needs --temperature above 0: greedy ones are all alike")
+    if recipe is not None:
+        asked, longest, own_verdicts = _of_recipe(recipe, problems, settings or ())
     else:
-        asked = eval_problems.of_recipe(recipe, problems, settings or ())
-    sampling = Sampling(samples, temperature, max_new_tokens or asked.max_new_tokens)
-    if template is not None and template not in TEMPLATES:
-        raise InputError(f"no template {template!r}; expected one of {', '.join(TEMPLATES)}")
-    template = template or asked.template
-    _evaluate(screen, model, asked, template, engine, sampling, batch_size, seed, output, how)
+        asked = [problem for name in names or known.PAPER for problem in known.load(name, data)]
+        longest, own_verdicts = MAX_NEW_TOKENS, None
+    template = OF_RECIPE if recipe is not None else template or "chat"
+    sampling = Sampling(samples, temperature, max_new_tokens or longest)
+    graded = _answer(screen, model, asked, template, engine, sampling, batch_size, seed, output)
+    graded = graded._replace(own_verdicts=own_verdicts)
+    _finish(screen, graded, asked_graders, time_limit, workers, show)
 
 
-def _refuse(context: typer.Context, names: Sequence[str], *, regrading: bool) -> None:
-    """Raise an InputError for an option that would play no part."""
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        if parameter.name in names and source is not None and source.name == "COMMANDLINE":
-            option = parameter.opts[0]
-            raise InputError(
-                f"{option} is for a model that answers; with --regrade the answers are there"
-                if regrading
-                else f"{option} is for saved outputs; give it with --regrade"
-            )
-
-
-def grade_outputs(console: Console, pool: GradingPool, outputs: Sequence[Output]) -> list[Verdict]:
-    """The verdict of each output: the file's own if it is a graded record, else a new one."""
-    stored = [output.verdict for output in outputs]
-    if all(verdict is not None for verdict in stored):
-        return [verdict for verdict in stored if verdict is not None]
-    return _grade(console, pool, outputs)
-
-
-def graders_of(outputs: Sequence[Output]) -> set[str]:
-    """By whom the verdicts are that `grade_outputs` gives with the default grader."""
-    from ktae.grading.graders import DEFAULT
-
-    if any(output.verdict is None for output in outputs):
-        return {DEFAULT}
-    return {output.grader or "a grader that is not named" for output in outputs}
-
-
-def _check_graders(how: _Grading, *, regrading: bool) -> None:
+def _check_graders(names: Sequence[str], time_limit: float, *, regrading: bool) -> None:
     from ktae.evaluation.outputs import STORED
     from ktae.grading.graders import GRADERS
 
     known = [*GRADERS, STORED] if regrading else list(GRADERS)
-    for name in how.graders:
+    for name in names:
         if name not in known:
             raise InputError(f"no grader {name!r}; expected one of {', '.join(known)}")
-    if len(set(how.graders)) < len(how.graders):
+    if len(set(names)) < len(names):
         raise InputError("--graders names one twice")
-    if not 0 < how.time_limit < 1e6:
-        raise InputError(f"--time-limit is {how.time_limit}; expected seconds, above 0")
+    if not 0 < time_limit < 1e6:
+        raise InputError(f"--time-limit is {time_limit}; expected seconds, above 0")
 
 
-def _evaluate(
+def _of_recipe(
+    file: Path, n: int | None, settings: Sequence[str]
+) -> tuple[list[BenchmarkProblem], int, OwnVerdicts | None]:
+    """The first n held-out problems of a recipe's task, its longest response, and its grader.
+
+    Raises:
+        InputError: the recipe cannot be read, or its task is the demo's.
+    """
+    from ktae import recipe as recipes
+    from ktae.data import tasks
+    from ktae.evaluation.benchmarks import BenchmarkProblem
+
+    recipe = recipes.load(file, settings)
+    if recipe.task == "demo":
+        raise InputError(
+            f"recipe {file}: task is demo, which `ktae train` evaluates itself; expected math or a "
+            "mapping with a source"
+        )
+    rows = tasks.held_out_rows(recipe, n)
+    name = tasks.name_of(recipe)
+    problems = [
+        BenchmarkProblem(name, i, row.prompt[-1]["content"], (row.answer,), row.prompt)
+        for i, row in enumerate(rows)
+    ]
+
+    def own_verdicts(outputs: Sequence[Output]) -> list[Verdict]:
+        references = [rows[int(output.problem)].reference for output in outputs]
+        return tasks.grade(recipe, [output.response for output in outputs], references)
+
+    longest = recipe.rollout.max_response_length
+    return problems, longest, own_verdicts if tasks.is_gym(recipe) else None
+
+
+def _answer(
     screen: Screen,
     model: str,
-    asked: Asked,
+    problems: list[BenchmarkProblem],
     template: str,
     engine: str,
-    sampling: Any,
+    sampling: Sampling,
     batch_size: int | None,
     seed: int,
     output: Path | None,
-    how: _Grading,
-) -> None:
+) -> Graded:
+    """Let the model answer the problems, or go on where an earlier evaluation was cut short."""
     from ktae.cli.progress import Bars
     from ktae.evaluation import run
-    from ktae.evaluation.engines import ENGINES
-    from ktae.files.hub import local_or_hub
+    from ktae.evaluation.engines import ENGINES as engines
+    from ktae.runs import RunFolder
 
-    model = local_or_hub("model", model)
-    if engine not in ENGINES:
-        raise InputError(f"no engine {engine!r}; expected one of {', '.join(ENGINES)}")
-    if sampling.samples > 1 and sampling.temperature == 0:
-        raise InputError("--samples above 1 needs --temperature above 0: greedy ones are all alike")
-    problems = asked.load()
-    size = batch_size or ENGINES[engine].batch_size
-    folder = run.EvaluationFolder(output or Path("evals") / _name_of(model))
+    path = Path(os.path.abspath(model))  # `.` and `..` have a name, too
+    of_run = RunFolder(path.parent)  # `runs/a/model` is the model of a run
+    name = path.parent.name if path == of_run.model and of_run.recipe.is_file() else path.name
+    folder = run.EvaluationFolder(output or Path("evals") / name)
+    size = batch_size or engines[engine].batch_size
     with screen.progress.status(f"looking at {model}"):  # all of its weights are read
         settings = run.settings_of(
             model, engine, template, problems, sampling, batch_size=size, seed=seed
@@ -190,7 +286,7 @@ def _evaluate(
 
     def load_engine() -> Any:
         with screen.progress.status(f"loading {model}"):
-            loaded = ENGINES[engine](model)
+            loaded = engines[engine](model)
         loaded.batch_size = size
         return loaded
 
@@ -199,105 +295,74 @@ def _evaluate(
             folder, load_engine, problems, template, sampling,
             batch_size=size, seed=seed, progress=functools.partial(bars.show, "generating"),
         )  # fmt: skip
-    _finish(screen, outputs, folder, settings, how, asked.own_verdicts)
+    return Graded(outputs, settings, folder)
 
 
 def _claim(folder: EvaluationFolder, settings: dict[str, Any]) -> None:
     """Take the folder, and remove what a killed evaluation left half written there."""
     folder.claim(settings)
     if removed := folder.remove_leftovers():
-        size = f"{removed / 1e6:,.1f} MB"
-        typer.echo(f"ktae: removed {size} of unfinished files that a killed run left", err=True)
+        note(f"removed {removed / 1e6:,.1f} MB of unfinished files that a killed run left")
 
 
-def _name_of(model: str) -> str:
-    """What the folder of its evaluation is called; `runs/a/model` is the model of a run."""
-    from ktae.runs import RunFolder
-
-    path = Path(os.path.abspath(model))  # `.` and `..` have a name, too
-    run = RunFolder(path.parent)
-    return path.parent.name if path == run.model and run.recipe.is_file() else path.name
-
-
-def read_saved(
-    path: Path,
-    correctness: str | None,
-    field: list[str] | None,
-    pool_models: bool,
-    max_response: int | None,
-    partial: bool,
-) -> list[Output]:
+def read_saved(path: Path, how: ReadOptions, *, partial: bool) -> list[Output]:
     """The outputs that are there already; what they were read as is said on stderr.
 
     Raises:
         InputError: also for a problem without outputs, unless `partial`.
     """
     from ktae.evaluation import outputs as saved
-    from ktae.rollouts.options import MAX_RESPONSE, ReadOptions
     from ktae.rollouts.tolerance import Tolerance
 
-    found = Tolerance(strict=True)
-    options = ReadOptions(
-        correctness=correctness,
-        fields=fields_of(field),
-        pool_models=pool_models,
-        max_response=max_response or MAX_RESPONSE,
-    )
-    outputs = saved.read(path, options, tolerance=found)
-    if found.empty and not partial:
+    tolerance = Tolerance(strict=True)
+    outputs = saved.read(path, how, tolerance=tolerance)
+    if tolerance.empty and not partial:
         raise InputError(
-            f"{found.empty[0]}: an empty list of rollouts; expected one or more of each problem; "
-            "--partial accepts that"
+            f"{tolerance.empty[0]}: an empty list of rollouts; expected one or more of each "
+            "problem; --partial accepts that"
         )
-    if not pool_models:
-        models = len(saved.by_model(outputs))
-        found.models = models if models > 1 else 0
-    note_reading(found, len(outputs))
+    models = 0 if how.pool_models else len(saved.by_model(outputs))
+    tolerance.models = models if models > 1 else 0
+    note_reading(tolerance, len(outputs))
     return outputs
 
 
-def _regrade(
-    screen: Screen,
+def _saved(
     file: Path,
-    found: list[Output],
+    outputs: list[Output],
     names: list[str] | None,
     output: Path | None,
-    tokenizer: str | None,
+    how: ReadOptions,
     partial: bool,
-    how: _Grading,
-) -> None:
+) -> Graded:
+    """Of the outputs that are there those of the benchmarks that are named, with their lengths."""
     from ktae.evaluation import outputs as saved
     from ktae.evaluation.run import EvaluationFolder
-    from ktae.files.hub import check_local_or_hub
     from ktae.rollouts.tokens import load_tokenizer
 
-    if tokenizer is not None:
-        check_local_or_hub("tokenizer", tokenizer)
     if names is not None:
-        unknown = sorted(set(names) - {x.benchmark for x in found})
-        if unknown:
-            there = ", ".join(saved.by_benchmark(found))
-            raise InputError(f"no {unknown[0]} in {file}; it holds {there}")
-        found = [x for x in found if x.benchmark in names]
+        there = saved.by_benchmark(outputs)
+        if unknown := sorted(set(names) - set(there)):
+            raise InputError(f"no {unknown[0]} in {file}; it holds {', '.join(there)}")
+        outputs = [x for x in outputs if x.benchmark in names]
     if not partial:
-        saved.check_complete(found, str(file))
-    if tokenizer is not None:
-        found = saved.with_tokens(found, load_tokenizer(tokenizer))
-    folder = None
-    settings = {"regraded": str(file), "outputs": len(found)}
-    if output is not None:
-        folder = EvaluationFolder(output)
+        saved.check_complete(outputs, str(file))
+    if how.tokenizer is not None:
+        outputs = saved.with_tokens(outputs, load_tokenizer(how.tokenizer))
+    folder = None if output is None else EvaluationFolder(output)
+    settings = {"regraded": str(file), "outputs": len(outputs)}
+    if folder is not None:
         _claim(folder, settings)
-    _finish(screen, found, folder, settings, how)
+    return Graded(outputs, settings, folder)
 
 
 def _finish(
     screen: Screen,
-    outputs: list[Output],
-    folder: EvaluationFolder | None,
-    settings: dict[str, Any],
-    how: _Grading,
-    own: OwnVerdicts | None = None,
+    graded: Graded,
+    graders: list[str],
+    time_limit: float,
+    workers: int | None,
+    show: int,
 ) -> None:
     """Grade, print the tables, and write the record and the results.
 
@@ -311,71 +376,49 @@ def _finish(
     from ktae.rollouts import record
     from ktae.runs import write_json
 
+    outputs, folder = graded.outputs, graded.folder
     verdicts = {}
-    if own is not None:
-        how = dataclasses.replace(how, graders=[GYM, *how.graders])
-        verdicts[GYM] = own(outputs)
-    elif not how.graders:
-        how = dataclasses.replace(how, graders=[DEFAULT])
-    for name in how.graders:
-        if name in verdicts:
-            continue
+    if graded.own_verdicts is not None:
+        verdicts[GYM] = graded.own_verdicts(outputs)
+    for name in graders or ([] if verdicts else [DEFAULT]):
         if name == STORED:
             verdicts[name] = tables.stored_verdicts(outputs)
             continue
-        with GradingPool(how.workers, time_limit=how.time_limit, grader=name) as pool:
-            verdicts[name] = _grade(screen.progress, pool, outputs)
-    by = how.graders[0]
+        with GradingPool(workers, time_limit=time_limit, grader=name) as pool:
+            verdicts[name] = _grade(screen, pool, outputs)
+    first = next(iter(verdicts))
     content: dict[str, Any] = {
-        "settings": settings,
+        "settings": graded.settings,
         "grading": {
-            "grader": by,
-            "time_limit": None if by in (STORED, GYM) else how.time_limit,
+            "grader": first,
+            "time_limit": None if first in (STORED, GYM) else time_limit,
             "ktae": __version__,
         },
-        **_results(screen.console, outputs, verdicts[by], how),
+        **tables.print_models(screen, outputs, verdicts[first], first, show),
     }
     if len(verdicts) > 1:
-        tables.print_disagreement(screen.console, outputs, verdicts)
+        tables.print_disagreement(screen, outputs, verdicts)
         content["disagreements"] = tables.disagreements(verdicts)
     if folder is not None:
-        record.write(to_record(outputs, verdicts[by], settings.get("model"), by), folder.outputs)
-        write_json(folder.results, content)
-        screen.console.print(f"wrote {folder.results} and {folder.outputs}", soft_wrap=True)
+        model = graded.settings.get("model")
+        record.write(to_record(outputs, verdicts[first], model, first), folder.outputs)
+        write_json(folder.results, plain(content))
+        screen.print(f"wrote {folder.results} and {folder.outputs}")
     screen.end(content | {"output": folder.path if folder is not None else None})
 
 
-def _results(
-    console: Console, outputs: list[Output], verdicts: Sequence[Verdict], how: _Grading
-) -> dict[str, Any]:
-    """Print the tables of each model, and return them as JSON; `models` where there are several."""
-    from ktae.cli import eval_tables as tables
-    from ktae.evaluation.outputs import by_model
-    from ktae.evaluation.scores import score
-
-    found = {}
-    models = by_model(outputs)
-    for model, places in models.items():
-        of_model = [outputs[place] for place in places]
-        given = [verdicts[place] for place in places]
-        scores, stored = score(of_model, given), tables.stored_accuracies(of_model)
-        if len(models) > 1:
-            console.print(f"\nmodel {printable(model or 'not named')}", soft_wrap=True)
-        tables.print_scores(console, scores, stored)
-        tables.print_unanswered(console, of_model, given, how.graders[0])
-        differences = tables.differences(of_model, given)
-        if stored:
-            tables.print_differences(console, differences, how.show)
-        found[model or "not named"] = tables.as_json(scores, stored, differences)
-    return found.popitem()[1] if len(found) == 1 else {"models": found}
+def grade_outputs(screen: Screen, pool: GradingPool, outputs: Sequence[Output]) -> list[Verdict]:
+    """The verdict of each output: the file's own if it is a graded record, else a new one."""
+    stored = [output.verdict for output in outputs if output.verdict is not None]
+    return stored if len(stored) == len(outputs) else _grade(screen, pool, outputs)
 
 
-def _grade(console: Console, pool: GradingPool, outputs: Sequence[Output]) -> list[Verdict]:
+def _grade(screen: Screen, pool: GradingPool, outputs: Sequence[Output]) -> list[Verdict]:
     from ktae.cli.progress import Bars
     from ktae.grading import Task
 
     verdicts = []
-    with Bars(console, lines=0, transient=True) as bars:
+    with Bars(screen.progress, lines=0, transient=True) as bars:
         for verdict in pool.grade_all(Task(o.response, o.answers) for o in outputs):
             verdicts.append(verdict)
             bars.show(f"grading ({pool.grader})", len(verdicts), len(outputs))

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.cli.tables import make_table
+from ktae.cli.printing import Screen
 from ktae.errors import InputError
 from ktae.evaluation.comparison import title
-from ktae.evaluation.outputs import STORED, Output, by_benchmark
-from ktae.evaluation.scores import Estimate, Score, Scores
+from ktae.evaluation.outputs import STORED, Output, by_benchmark, by_model
+from ktae.evaluation.scores import Estimate, Score, Scores, score
 from ktae.files.text import counted, printable
 from ktae.grading import Outcome, Verdict
 from ktae.inference import Interval
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
 
 MANY = 0.2
 """Share of unanswered responses above which `print_unanswered` speaks."""
@@ -36,11 +31,20 @@ WIDER = {
 class Difference(NamedTuple):
     """An output on which our verdict is not the file's."""
 
-    group: str
-    sample: int
-    stored: float
+    output: Output
     verdict: Verdict
-    answers: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "problem": self.output.group,
+            "sample": self.output.sample,
+            "stored": self.output.reward,
+            "outcome": self.verdict.outcome.value,
+            "extracted": self.verdict.extracted,
+            "reason": self.verdict.reason,
+            "answers": list(self.output.answers),
+        }
 
 
 def stored_verdicts(outputs: Sequence[Output]) -> list[Verdict]:
@@ -56,8 +60,8 @@ def stored_verdicts(outputs: Sequence[Output]) -> list[Verdict]:
             continue
         if output.reward is None:
             raise InputError(f"grader stored: {output.group} has no reward in the file")
-        right = output.reward > 0
-        verdicts.append(Verdict(Outcome.CORRECT if right else Outcome.INCORRECT, None, STORED))
+        outcome = Outcome.CORRECT if output.reward > 0 else Outcome.INCORRECT
+        verdicts.append(Verdict(outcome, None, STORED))
     return verdicts
 
 
@@ -68,44 +72,85 @@ def stored_accuracies(outputs: Sequence[Output]) -> dict[str, float]:
 
 def _means(outputs: Sequence[Output], values: Sequence[float | None]) -> dict[str, float]:
     """By benchmark, the mean over problems of what is known, as of `Score.accuracy`."""
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    known: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for output, value in zip(outputs, values, strict=True):
         if value is not None:
-            found[output.benchmark][output.group].append(value)
+            known[output.benchmark][output.group].append(value)
     return {
-        name: float(np.mean([np.mean(own) for own in problems.values()]))
-        for name, problems in found.items()
+        name: float(np.mean([np.mean(of_problem) for of_problem in problems.values()]))
+        for name, problems in known.items()
     }
 
 
 def differences(outputs: Sequence[Output], verdicts: Sequence[Verdict]) -> list[Difference]:
     """Where the file's reward, taken as correct above 0, is not ours; undecided ones included."""
     return [
-        Difference(output.group, output.sample, output.reward, verdict, output.answers)
+        Difference(output, verdict)
         for output, verdict in zip(outputs, verdicts, strict=True)
         if output.reward is not None and float(output.reward > 0) != verdict.correct
     ]
 
 
-def print_scores(console: Console, scores: Scores, stored: Mapping[str, float]) -> None:
+def print_models(
+    screen: Screen, outputs: list[Output], verdicts: Sequence[Verdict], grader: str, show: int
+) -> dict[str, Any]:
+    """Print the tables of each model, and return them as JSON; `models` where there are several."""
+    content = {}
+    models = by_model(outputs)
+    for model, places in models.items():
+        of_model = [outputs[place] for place in places]
+        verdicts_of_model = [verdicts[place] for place in places]
+        scores, stored = score(of_model, verdicts_of_model), stored_accuracies(of_model)
+        if len(models) > 1:
+            screen.print(f"\nmodel {printable(model or 'not named')}")
+        print_scores(screen, scores, stored)
+        print_unanswered(screen, of_model, verdicts_of_model, grader)
+        differing = differences(of_model, verdicts_of_model)
+        if stored:
+            _print_differences(screen, differing, show)
+        content[model or "not named"] = {
+            "intervals": "95 %, percentile bootstrap over problems",
+            "benchmarks": {
+                x.benchmark: {k: v for k, v in x._asdict().items() if k != "benchmark"}
+                for x in scores.scores
+            },
+            "mean": scores.mean,
+            "stored": stored or None,
+            "differences": [difference.as_dict() for difference in differing],
+        }
+    return content.popitem()[1] if len(content) == 1 else {"models": content}
+
+
+def print_scores(screen: Screen, scores: Scores, stored: Mapping[str, float]) -> None:
     """The paper's two tables, accuracy and length, and what the accuracy leaves out."""
-    columns = [*(title(score.benchmark) for score in scores.scores), "mean"]
-    table = make_table("accuracy in percent, 95 % interval below", columns)
+    of = scores.scores
+    columns = [*(title(x.benchmark) for x in of), "mean"]
+    accuracies = [*(x.accuracy for x in of), scores.mean]
+    k = max(x.samples for x in of)
+    rows = [
+        (f"avg@{k}" if k > 1 else "pass@1", *(_cell(x.value, _points) for x in accuracies)),
+        ("", *map(_span, accuracies)),
+    ]
     if stored:
-        means = [stored.get(score.benchmark) for score in scores.scores]
-        table.add_row("in the file", *_cells(means, _points))
-    accuracies = [*(score.accuracy for score in scores.scores), scores.mean]
-    k = max(score.samples for score in scores.scores)
-    shown = [_cell(x.value, _points) for x in accuracies]
-    table.add_row(f"avg@{k}" if k > 1 else "pass@1", *shown)
-    table.add_row("", *map(_span, accuracies), style="dim")
-    for name, estimates in _sampled(scores.scores):
-        table.add_row(name, *_cells([x.value if x else None for x in estimates], _points))
-        table.add_row("", *map(_span, estimates), "", style="dim")
-    console.print(table)
-    for note in _over_fewer(scores.scores):
-        console.print(note, soft_wrap=True)
-    console.print(_lengths(scores.scores, columns))
+        rows.insert(0, ("in the file", *_cells([stored.get(x.benchmark) for x in of], _points)))
+    sampled = {
+        f"pass@{n}": [x.pass_at.get(n) for x in of]
+        for n in sorted({n for x in of for n in x.pass_at if n > 1})
+    }
+    if any(x.majority for x in of):
+        sampled["maj@k"] = [x.majority for x in of]
+    for name, estimates in sampled.items():
+        rows.append((name, *_cells([x.value if x else None for x in estimates], _points)))
+        rows.append(("", *map(_span, estimates), ""))
+    screen.table("accuracy in percent, 95 % interval below", columns, rows)
+    for x in of:
+        _print_over_fewer(screen, x)
+    rows = [("problems", *(f"{x.problems:,}" for x in of), "")]
+    lengths = _cells([x.length for x in of], "{:,.0f}".format, "{:,.1f}".format)
+    rows.append(("mean tokens", *lengths))
+    for name in ("unanswered", "undecided", "truncated"):
+        rows.append((name, *_cells([getattr(x, name) for x in of], "{:.1%}".format)))
+    screen.table("responses", columns, rows)
 
 
 def _cells(
@@ -129,49 +174,27 @@ def _points(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-def _span(found: Interval | Estimate | None) -> str:
-    if found is None or math.isnan(found.value):
+def _span(estimate: Interval | Estimate | None) -> str:
+    if estimate is None or math.isnan(estimate.value):
         return ""
-    return f"{_points(found.low)}-{_points(found.high)}"
+    return f"{_points(estimate.low)}-{_points(estimate.high)}"
 
 
-def _over_fewer(scores: Sequence[Score]) -> Iterator[str]:
+def _print_over_fewer(screen: Screen, of: Score) -> None:
     """Which figures leave out problems, and how many are left."""
-    for score in scores:
-        found = [
-            (f"pass@{k}", f"{k} decided samples", x) for k, x in score.pass_at.items() if k > 1
-        ]
-        if score.majority is not None:
-            found.append(("maj@k", "a decided sample", score.majority))
-        for name, needed, estimate in found:
-            if estimate.problems < score.problems:
-                yield (
-                    f"{title(score.benchmark)}: {name} is over {estimate.problems:,} of "
-                    f"{score.problems:,} problems, those with {needed}"
-                )
-
-
-def _sampled(scores: Sequence[Score]) -> list[tuple[str, list[Estimate | None]]]:
-    ks = sorted({k for score in scores for k in score.pass_at if k > 1})
-    rows = [(f"pass@{k}", [score.pass_at.get(k) for score in scores]) for k in ks]
-    if any(score.majority for score in scores):
-        rows.append(("maj@k", [score.majority for score in scores]))
-    return rows
-
-
-def _lengths(scores: Sequence[Score], columns: Sequence[str]) -> Table:
-    table = make_table("responses", columns)
-    table.add_row("problems", *(f"{score.problems:,}" for score in scores), "")
-    lengths = [score.length for score in scores]
-    table.add_row("mean tokens", *_cells(lengths, "{:,.0f}".format, "{:,.1f}".format))
-    for name in ("unanswered", "undecided", "truncated"):
-        shares = [getattr(score, name) for score in scores]
-        table.add_row(name, *_cells(shares, "{:.1%}".format))
-    return table
+    figures = [(f"pass@{k}", f"{k} decided samples", x) for k, x in of.pass_at.items() if k > 1]
+    if of.majority is not None:
+        figures.append(("maj@k", "a decided sample", of.majority))
+    for name, needed, estimate in figures:
+        if estimate.problems < of.problems:
+            screen.print(
+                f"{title(of.benchmark)}: {name} is over {estimate.problems:,} of "
+                f"{of.problems:,} problems, those with {needed}"
+            )
 
 
 def print_unanswered(
-    console: Console,
+    screen: Screen,
     outputs: Sequence[Output],
     verdicts: Sequence[Verdict],
     grader: str,
@@ -180,7 +203,7 @@ def print_unanswered(
     """Say loudly where more than `MANY` of the responses are unanswered, and what may help.
 
     Args:
-        console: where to.
+        screen: where to.
         outputs: the responses.
         verdicts: one for each.
         grader: whose verdicts they are.
@@ -208,47 +231,44 @@ def print_unanswered(
         parts.append(f"{again}--graders {wider} {what}")
     else:
         parts.append("look at some of them before you trust the accuracy")
-    console.print("; ".join(parts), style="bold red", soft_wrap=True)
+    screen.print("; ".join(parts), style="bold red")
 
 
-def print_differences(console: Console, found: Sequence[Difference], show: int) -> None:
+def _print_differences(screen: Screen, differing: Sequence[Difference], show: int) -> None:
     """The outputs on which the file and we differ."""
-    console.print(
-        f"{counted(len(found), 'output')} on which the file's reward and our verdict differ"
+    screen.print(
+        f"{counted(len(differing), 'output')} on which the file's reward and our verdict differ"
     )
-    for difference in found[:show]:
-        verdict = difference.verdict
-        answer = printable(" or ".join(dict.fromkeys(x.strip() for x in difference.answers)))
-        given = printable(verdict.extracted or "nothing")
-        console.print(
-            f"  {difference.group}: {difference.stored:g} in the file, ours {verdict.outcome} "
-            f"({printable(verdict.reason)}); given {given:.80}, accepted {answer:.80}",
-            soft_wrap=True,
+    for output, verdict in differing[:show]:
+        accepted = printable(" or ".join(dict.fromkeys(x.strip() for x in output.answers)))
+        extracted = printable(verdict.extracted or "nothing")
+        screen.print(
+            f"  {output.group}: {output.reward:g} in the file, ours {verdict.outcome} "
+            f"({printable(verdict.reason)}); given {extracted:.80}, accepted {accepted:.80}"
         )
-    if len(found) > show:
-        console.print(
-            f"  ... and {len(found) - show} more: --show {len(found)}, or --output FOLDER",
-            soft_wrap=True,
-        )
+    if len(differing) > show:
+        n = len(differing)
+        screen.print(f"  ... and {n - show} more: --show {n}, or --output FOLDER")
 
 
 def print_disagreement(
-    console: Console, outputs: Sequence[Output], verdicts: Mapping[str, Sequence[Verdict]]
+    screen: Screen, outputs: Sequence[Output], verdicts: Mapping[str, Sequence[Verdict]]
 ) -> None:
     """Each grader's outcomes, and how often each two of them differ in what is correct."""
-    outcomes = make_table("outputs by grader", [outcome.value for outcome in Outcome])
-    names = by_benchmark(outputs)
-    accuracies = make_table("accuracy in percent by grader", [title(name) for name in names])
-    for name, of_one in verdicts.items():
-        counts = Counter(verdict.outcome for verdict in of_one)
-        outcomes.add_row(name, *(f"{counts[outcome]:,}" for outcome in Outcome))
-        accuracies.add_row(name, *_accuracies(outputs, of_one))
-    console.print(outcomes)
-    console.print(accuracies)
-    pairs = make_table("outputs on which two graders differ", list(verdicts))
-    for name, row in disagreements(verdicts).items():
-        pairs.add_row(name, *(f"{n:,}" if n else "-" for n in row.values()))
-    console.print(pairs)
+    benchmarks = by_benchmark(outputs)
+    outcomes, accuracies = [], []
+    for name, of_grader in verdicts.items():
+        counts = Counter(verdict.outcome for verdict in of_grader)
+        outcomes.append((name, *(f"{counts[outcome]:,}" for outcome in Outcome)))
+        means = _means(outputs, [verdict.correct for verdict in of_grader])
+        accuracies.append((name, *(_cell(means.get(x), _points) for x in benchmarks)))
+    screen.table("outputs by grader", [outcome.value for outcome in Outcome], outcomes)
+    screen.table("accuracy in percent by grader", [title(x) for x in benchmarks], accuracies)
+    pairs = [
+        (name, *(f"{n:,}" if n else "-" for n in row.values()))
+        for name, row in disagreements(verdicts).items()
+    ]
+    screen.table("outputs on which two graders differ", list(verdicts), pairs)
 
 
 def disagreements(verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, dict[str, int]]:
@@ -259,46 +279,4 @@ def disagreements(verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, dict[s
             for b, of_b in verdicts.items()
         }
         for a, of_a in verdicts.items()
-    }
-
-
-def _accuracies(outputs: Sequence[Output], verdicts: Sequence[Verdict]) -> list[str]:
-    means = _means(outputs, [verdict.correct for verdict in verdicts])
-    return [_cell(means.get(name), _points) for name in by_benchmark(outputs)]
-
-
-def as_json(
-    scores: Scores, stored: Mapping[str, float], found: Sequence[Difference]
-) -> dict[str, Any]:
-    """The same for programs. Shares are between 0 and 1."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, Interval | Estimate):
-            return {key: plain(x) for key, x in value._asdict().items()}
-        if isinstance(value, dict):
-            return {str(key): plain(entry) for key, entry in value.items()}
-        return None if isinstance(value, float) and math.isnan(value) else value
-
-    return {
-        "intervals": "95 %, percentile bootstrap over problems",
-        "benchmarks": {
-            score.benchmark: {
-                key: plain(value) for key, value in score._asdict().items() if key != "benchmark"
-            }
-            for score in scores.scores
-        },
-        "mean": plain(scores.mean),
-        "stored": dict(stored) or None,
-        "differences": [
-            {
-                "problem": difference.group,
-                "sample": difference.sample,
-                "stored": difference.stored,
-                "outcome": difference.verdict.outcome.value,
-                "extracted": difference.verdict.extracted,
-                "reason": difference.verdict.reason,
-                "answers": list(difference.answers),
-            }
-            for difference in found
-        ],
     }

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from ktae.cli.options import (
-    EstimatorName,
-    JsonFile,
-    Settings,
-    estimator_of,
-    require_outputs,
-)
+from ktae.cli import options, reading
 from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import Reading, note_single_tokens, note_unit, reads_rollouts
-from ktae.cli.tables import make_table
 from ktae.estimators import preset
 from ktae.files.text import counted
+from ktae.rollouts.options import MAX_RESPONSE
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from ktae.validity.permutation import PermutationTest
 
 LEGEND = """\
@@ -38,75 +26,62 @@ evidence.
 """
 
 
-@reads_rollouts
 def permutation_test(
-    reading: Reading,
-    estimator: EstimatorName = None,
-    settings: Settings = None,
-    permutations: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Permute the labels so many times.")
-    ] = 20,
-    seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Draw the permutations with this seed.")
-    ] = 0,
-    output: JsonFile = None,
+    inputs: options.Inputs,
+    estimator: options.EstimatorName = None,
+    settings: options.Settings = None,
+    tokenizer: options.TokenizerName = None,
+    permutations: Annotated[int, options.number(min=1, help="Permutations of the labels.")] = 20,
+    output: options.JsonFile = None,
     as_json: AsJson = False,
+    seed: Annotated[int, options.rare_number(min=0, help="Of the permutations.")] = 0,
+    field: options.Fields = None,
+    threshold: options.Threshold = None,
+    correctness: options.Correctness = None,
+    pool_models: options.PoolModels = None,
+    max_response: options.MaxResponse = MAX_RESPONSE,
 ) -> None:
     """Compare credit with what permuted labels give: how much of it needs no evidence?"""
     from rich.console import Console
 
-    from ktae.validity import permutation
+    from ktae.validity import permutation, repeats
 
-    asked = estimator_of(estimator, settings, reading.inputs)
-    require_outputs(reading.inputs, ("--output", output))
+    how = options.read_options(field, tokenizer, threshold, correctness, pool_models, max_response)
+    asked = options.estimator_of(estimator, settings, inputs)
+    options.require_outputs(inputs, ("--output", output))
     screen = Screen(as_json)
-    dump = reading.load()
+    dump = reading.load(inputs, how)
     chosen = asked or dump.estimator or preset("paper")
     with Console(stderr=True).status("permuting"):
-        found = permutation.permutation_test(
+        result = permutation.permutation_test(
             dump.rollouts, chosen, permutations=permutations, seed=seed
         )
-    note_unit(dump)
-    note_single_tokens(chosen)
-    _print(screen.console, found, dump.unit)
-    screen.end(found.as_dict() | {"unit": dump.unit}, output)
-
-
-def _print(console: Console, found: PermutationTest, unit: str) -> None:
-    from ktae.validity import repeats
-
-    what = "word" if unit == "words" else "token"
-    console.print(
-        f"{counted(found.groups, 'mixed group')}, {counted(found.rollouts, 'rollout')}, "
-        f"{counted(found.tokens, what)}, {counted(found.pairs, 'pair')}, "
-        f"{counted(len(found.permuted), 'permutation')}",
-        soft_wrap=True,
+    reading.note_unit(dump)
+    reading.note_single_tokens(chosen)
+    what = "word" if dump.unit == "words" else "token"
+    screen.print(
+        f"{counted(result.groups, 'mixed group')}, {counted(result.rollouts, 'rollout')}, "
+        f"{counted(result.tokens, what)}, {counted(result.pairs, 'pair')}, "
+        f"{counted(len(result.permuted), 'permutation')}"
     )
-    for line in repeats.in_words(found.left_out):
-        console.print(line, soft_wrap=True)
-    console.print(_beside(found))
-    console.print(LEGEND, style="dim", soft_wrap=True)
-    console.print(_possible(found) + "\n", soft_wrap=True)
-    for table in _bias(found):
-        console.print(table)
-    console.print(BIAS_LEGEND, style="dim", soft_wrap=True)
-
-
-def _possible(found: PermutationTest) -> str:
-    """What the tests could show at best."""
+    for line in repeats.in_words(result.left_out):
+        screen.print(line)
+    _print_beside(screen, result)
+    screen.print(LEGEND, style="dim")
     where = "At these group sizes, accuracies and frequencies"
-    if not found.testable:
-        return f"{where} no pair can have p below .05: the smallest is {found.smallest_p:.2g}."
-    return (
-        f"{where} {100 * found.testable:.1f} % of pairs could have p below .05; "
-        f"the smallest that there can be is {found.smallest_p:.2g}."
+    screen.print(
+        f"{where} {100 * result.testable:.1f} % of pairs could have p below .05; the smallest that "
+        f"there can be is {result.smallest_p:.2g}.\n"
+        if result.testable
+        else f"{where} no pair can have p below .05: the smallest is {result.smallest_p:.2g}.\n"
     )
+    _print_bias(screen, result)
+    screen.print(BIAS_LEGEND, style="dim")
+    screen.end(result.as_dict() | {"unit": dump.unit}, output)
 
 
-def _beside(found: PermutationTest) -> Table:
-    table = make_table(
-        "Real beside permuted labels", ("real", "permuted", "5 %", "95 %", "real / permuted")
-    )
+def _print_beside(screen: Screen, result: PermutationTest) -> None:
+    rows = []
     for name, title, decimals, unit in (
         ("credit_abs", "mean |credit|", 4, ""),
         ("saturated", "saturated tokens", 1, " %"),
@@ -115,31 +90,30 @@ def _beside(found: PermutationTest) -> Table:
         ("discoveries", "pairs at an FDR of 5 %", 1, ""),
     ):
         scale = 100 if unit else 1
-        real = getattr(found.real, name)
-        mean, low, high = found.quantiles(name)
-        numbers = [f"{scale * x:,.{decimals}f}{unit}" for x in (mean, low, high)]
+        real = getattr(result.real, name)
+        mean, low, high = result.quantiles(name)
         digits = 0 if name == "discoveries" else decimals
-        shown = f"{scale * real:,.{digits}f}{unit}"
-        table.add_row(title, shown, *numbers, f"{real / mean:.2f}" if mean > 0 else "")
-    return table
+        numbers = [f"{scale * x:,.{decimals}f}{unit}" for x in (mean, low, high)]
+        ratio = f"{real / mean:.2f}" if mean > 0 else ""
+        rows.append((title, f"{scale * real:,.{digits}f}{unit}", *numbers, ratio))
+    columns = ("real", "permuted", "5 %", "95 %", "real / permuted")
+    screen.table("Real beside permuted labels", columns, rows)
 
 
-def _bias(found: PermutationTest) -> list[Table]:
+def _print_bias(screen: Screen, result: PermutationTest) -> None:
     """Two tables: rows are accuracies of the group, columns are frequencies of the token."""
     from ktae.validity.permutation import FREQUENCIES
 
     titles = {"1": "in 1 rollout", "to 1/4": "to 1/4", "to 3/4": "to 3/4", "above": "more"}
     columns = [titles.get(name, f"in {name}") for name in FREQUENCIES]
-    cells = {(one.accuracy, one.frequency): one for one in found.bins}
-    tables = []
-    for title, field in (
+    bins = {(bin_.accuracy, bin_.frequency): bin_ for bin_ in result.bins}
+    for heading, field in (
         ("Credit, real", "credit"),
         ("Credit, permuted labels", "credit_permuted"),
     ):
-        table = make_table(title, columns, first="correct in the group")
-        for accuracy in sorted({accuracy for accuracy, _ in cells}):
-            ones = [cells.get((accuracy, name)) for name in FREQUENCIES]
-            means = [f"{getattr(one, field):+.3f}" if one else "" for one in ones]
-            table.add_row(f"{100 * accuracy[0]:.0f} to {100 * accuracy[1]:.0f} %", *means)
-        tables.append(table)
-    return tables
+        rows = []
+        for low, high in sorted({accuracy for accuracy, _ in bins}):
+            in_row = [bins.get(((low, high), name)) for name in FREQUENCIES]
+            means = [f"{getattr(bin_, field):+.3f}" if bin_ else "" for bin_ in in_row]
+            rows.append((f"{100 * low:.0f} to {100 * high:.0f} %", *means))
+        screen.table(heading, columns, rows, first="correct in the group")

@@ -1,4 +1,4 @@
-"""What a command prints: tables for people, or with `--json` one JSON document and nothing else."""
+"""What a command prints: lines and tables for people, or with `--json` one JSON document alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,11 +15,17 @@ import numpy as np
 import typer
 
 from ktae.files.atomic import atomic_write
+from ktae.files.text import printable
 
 AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print the numbers as JSON on stdout, and nothing else there."),
 ]
+
+
+def note(text: str) -> None:
+    """Say something on stderr; it may quote a file."""
+    typer.echo(f"ktae: {printable(text)}", err=True)
 
 
 class Screen:
@@ -37,23 +43,61 @@ class Screen:
         self.progress = Console(stderr=True, highlight=False) if as_json else self.console
         """For bars, and for lines in their place."""
 
+    def print(self, text: str, style: str | None = None) -> None:
+        """Print text, which only the terminal breaks into lines."""
+        self.console.print(text, style=style, soft_wrap=True)
+
+    def table(
+        self,
+        heading: str,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[str] | None],
+        first: str = "",
+    ) -> None:
+        """Print a table that fits 80 characters: one column of names, the others of numbers.
+
+        Args:
+            heading: above it.
+            columns: the headings of the numbers.
+            rows: each with its name first; None is a blank line.
+            first: the heading of the names.
+        """
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(
+            title=Text(printable(heading)),
+            title_justify="left",
+            title_style="bold",
+            box=box.SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+            min_width=len(heading),  # which rich would wrap
+        )
+        table.add_column(first, overflow="fold")  # a recipe's section, for one, may be long
+        for column in columns:
+            table.add_column(column, justify="right", no_wrap=True)
+        for row in rows:
+            if row is None:
+                table.add_section()
+            else:
+                table.add_row(*map(Text, row))
+        self.console.print(table)
+
     def end(self, content: object, output: Path | None = None) -> None:
         """Print the command's numbers, with `--json`, and write them to `output`."""
         text = as_text(content)
         if output is not None:
             with atomic_write(output) as temporary:
                 temporary.write_text(text + "\n", encoding="utf-8")
-            self.console.print(f"wrote {output}", soft_wrap=True)
+            self.print(f"wrote {output}")
         if self.as_json:
             typer.echo(text)
 
     @contextlib.contextmanager
     def others_aside(self) -> Iterator[None]:
         """With `--json`, what libraries print on stdout goes to stderr."""
-        if not self.as_json:
-            yield
-            return
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr if self.as_json else sys.stdout):
             yield
 
 
@@ -69,11 +113,11 @@ def plain(value: Any) -> Any:
     if hasattr(value, "_asdict"):
         return plain(value._asdict())
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(one) for one in value]
+        return [plain(entry) for entry in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return str(value) if isinstance(value, Path) else value

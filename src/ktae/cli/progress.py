@@ -46,18 +46,16 @@ class Bars:
         self.bars.start()  # not before: loading a model has displays of its own
         if phase not in self.tasks:
             self.tasks[phase] = self.bars.add_task(phase, text="")
+            self.began[phase] = time.monotonic(), done
         self.bars.update(self.tasks[phase], completed=done, total=total, text=text)
         part = self.lines * done // max(1, total)
-        due = self.lines and part > self.printed.get(phase, -1)
-        if due and not self.console.is_terminal:
-            self.printed[phase] = part
-            line = f"{phase} {done}/{total}{self._left(phase, done, total)}  {text}"
-            self.console.print(line.rstrip(), highlight=False, soft_wrap=True)
-
-    def _left(self, phase: str, done: int, total: int) -> str:
-        """The minutes that are left, at the pace since the phase was first shown."""
-        began, first = self.began.setdefault(phase, (time.monotonic(), done))
-        if done == first:
-            return ""
-        minutes = (time.monotonic() - began) / (done - first) * (total - done) / 60
-        return f", {minutes:.0f} min left" if minutes >= 1 else ""
+        if self.console.is_terminal or not self.lines or part <= self.printed.get(phase, -1):
+            return
+        self.printed[phase] = part
+        began, first = self.began[phase]
+        left = ""
+        if done > first:  # at the pace since the phase was first shown
+            minutes = (time.monotonic() - began) / (done - first) * (total - done) / 60
+            left = f", {minutes:.0f} min left" if minutes >= 1 else ""
+        line = f"{phase} {done}/{total}{left}  {text}"
+        self.console.print(line.rstrip(), highlight=False, soft_wrap=True)

@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ktae.cli.options import (
-    EstimatorName,
-    Settings,
-    estimator_of,
-    require_outputs,
-)
-from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import (
-    Reading,
-    note,
-    note_single_tokens,
-    note_unit,
-    note_unmixed,
-    reads_rollouts,
-)
+from ktae.cli import options, reading
+from ktae.cli.printing import AsJson, Screen, note
 from ktae.errors import InputError
-from ktae.estimators import Estimator, preset
-from ktae.files.text import counted, printable, visible
+from ktae.estimators import preset
+from ktae.files.text import counted, visible
+from ktae.rollouts.options import MAX_RESPONSE
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from ktae.report.inputs import Dump
     from ktae.report.scoring import Scores, Strongest
 
@@ -46,88 +31,90 @@ OF_SINGLE = """\
 """
 
 
-class Backend(StrEnum):
-    """What scores rollouts that lie in files; the other backends are for tensors on a GPU."""
-
-    AUTO = "auto"
-    CPU = "cpu"
-    NAIVE = "naive"
-
-
-Output = Annotated[
-    Path,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Write one row a rollout to this Parquet file, and the credit table beside it, to "
-        "*.tokens.parquet.",
-    ),
-]
-
-
-@reads_rollouts
 def score(
-    reading: Reading,
-    estimator: EstimatorName = None,
-    settings: Settings = None,
-    output: Output = Path("scores.parquet"),
-    top: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Show so many tokens for, and so many against.")
-    ] = 10,
-    groups: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Show so many mixed groups, from the first on.")
-    ] = 3,
-    backend: Annotated[
-        Backend,
+    inputs: options.Inputs,
+    output: Annotated[
+        Path,
         typer.Option(
-            metavar="NAME", help="Compute with auto, cpu (the same) or naive (slow, the reference)."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="A .parquet file for one row a rollout. The credit table goes beside it, to "
+            "*.tokens.parquet.",
         ),
-    ] = Backend.AUTO,
+    ] = Path("scores.parquet"),
+    estimator: options.EstimatorName = None,
+    settings: options.Settings = None,
+    tokenizer: options.TokenizerName = None,
+    top: Annotated[int, options.number(min=1, help="Tokens shown for, and against.")] = 10,
+    groups: Annotated[int, options.number(min=0, help="Mixed groups shown, from the first.")] = 3,
     as_json: AsJson = False,
+    field: options.Fields = None,
+    threshold: options.Threshold = None,
+    correctness: options.Correctness = None,
+    pool_models: options.PoolModels = None,
+    max_response: options.MaxResponse = MAX_RESPONSE,
 ) -> None:
     """Score rollouts: which tokens speak for a correct answer, and which against it."""
     from rich.console import Console
 
     from ktae.report import scoring
     from ktae.report.inputs import own_tokenizer
-    from ktae.rollouts import tokens
+    from ktae.rollouts.tokens import load_tokenizer
 
-    asked = estimator_of(estimator, settings, reading.inputs)
-    tokens_out = _output_paths(output, reading.inputs)
-    screen = Screen(as_json)
-    started = time.perf_counter()
-    named = reading.tokenizer or own_tokenizer(reading.inputs)
-    loaded = tokens.load_tokenizer(str(named)) if named else None
-    dump = reading.load(tokenizer=loaded, strict=True)
-    chosen = asked or dump.estimator or preset("paper")
-    words = _words(dump)
-    with Console(stderr=True).status("scoring"):
-        scores = scoring.score(dump.rollouts, loaded, chosen, backend=backend.value, words=words)
-        scoring.write(scores, output, tokens_out)
-    seconds = time.perf_counter() - started
-    counts = _counts(scores)
-    _print_header(screen.console, counts, dump.unit, seconds)
-    _warn(scores, chosen, named)
-    note_unit(dump)
-    note_single_tokens(chosen)
-    _print_strongest(screen.console, scores, top, groups, own=chosen.in_tables() == chosen)
-    screen.console.print(f"wrote {output} and {tokens_out}", soft_wrap=True)
-    screen.end(
-        counts
-        | {"unit": dump.unit, "estimator": scoring.described(chosen), "seconds": seconds}
-        | {"output": {"rollouts": output, "tokens": tokens_out}}
-        | _strongest_as_dict(scores, top, groups)
-    )
-
-
-def _output_paths(output: Path, inputs: list[Path]) -> Path:
-    """Where the credit table goes; an InputError, before any work, if it cannot be written."""
+    how = options.read_options(field, tokenizer, threshold, correctness, pool_models, max_response)
+    asked = options.estimator_of(estimator, settings, inputs)
     if output.suffix != ".parquet":
         raise InputError(f"--output {output}: expected a name that ends in .parquet")
     tokens_out = output.with_suffix(".tokens.parquet")
-    require_outputs(inputs, ("--output", output), ("--output", tokens_out))
-    return tokens_out
+    options.require_outputs(inputs, ("--output", output), ("--output", tokens_out))
+    screen = Screen(as_json)
+    started = time.perf_counter()
+    named = tokenizer or own_tokenizer(inputs)
+    loaded = load_tokenizer(str(named)) if named else None
+    dump = reading.load(inputs, dataclasses.replace(how, tokenizer=loaded), strict=True)
+    chosen = asked or dump.estimator or preset("paper")
+    with Console(stderr=True).status("scoring"):
+        scores = scoring.score(dump.rollouts, loaded, chosen, words=_words(dump))
+        scoring.write(scores, output, tokens_out)
+    seconds = time.perf_counter() - started
+    counts = _counts(scores)
+    _print_counts(screen, counts, dump.unit, seconds)
+    if single := sum(group.rollouts == 1 for group in scores.groups):
+        of = counted(len(scores.groups), "group")
+        note(f"warning: {single:,} of {of} have one rollout; its credit is 0")
+    if not counts["groups"]["mixed"]:
+        reading.note_unmixed(chosen)
+    if named and scores.tokens["token"].null_count:
+        note(f"warning: {named} does not know all token ids: did it make them?")
+    reading.note_unit(dump)
+    reading.note_single_tokens(chosen)
+    mixed = [group for group in scores.groups if group.mixed]
+    is_single = chosen.in_tables() == chosen
+    columns = ("id", "impact", f"credit{'' if is_single else '*'}", "right (a)", "wrong (b)", "p")
+    over_file = scoring.strongest(scores.tokens, top)
+    by_group = [
+        (group, scoring.strongest(scores.tokens[group.rows], top)) for group in mixed[:groups]
+    ]
+    if mixed:
+        heading = f"Over the file: {counted(len(mixed), 'mixed group')}"
+        _print_strongest(screen, heading, over_file, (*columns, "groups"))
+        screen.print(LEGEND + ("" if is_single else OF_SINGLE), style="dim")
+    for group, strongest in by_group:
+        step = "" if group.step is None else f", step {group.step}"
+        _print_strongest(screen, f"Group {group.label}{step}", strongest, columns)
+    screen.print(f"wrote {output} and {tokens_out}")
+    screen.end(
+        counts
+        | {"unit": dump.unit, "estimator": scoring.described(chosen), "seconds": seconds}
+        | {"output": {"rollouts": output, "tokens": tokens_out}, "strongest": over_file}
+        | {
+            "by_group": [
+                {"group": group.label, "step": group.step} | strongest._asdict()
+                for group, strongest in by_group
+            ]
+        }
+    )
 
 
 def _words(dump: Dump) -> dict[int, str] | None:
@@ -165,119 +152,40 @@ def _counts(scores: Scores) -> dict[str, Any]:
     }
 
 
-def _print_header(console: Console, counts: dict[str, Any], unit: str, seconds: float) -> None:
-    groups, unknown = counts["groups"], counts["unknown_correctness"]
-    what = "words" if unit == "words" else "tokens"
-    split = ", ".join(
-        f"{n:,} {kind.replace('_', ' ')}"
-        for kind, n in groups.items()
-        if kind != "all" and (n or kind != "undecided")
-    )
-    console.print(
+def _print_counts(screen: Screen, counts: dict[str, Any], unit: str, seconds: float) -> None:
+    unknown, split = counts["unknown_correctness"], dict(counts["groups"])
+    n_groups = counted(split.pop("all"), "group")
+    if not split["undecided"]:
+        del split["undecided"]
+    kinds = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in split.items())
+    screen.print(
         counted(counts["rollouts"], "rollout")
         + (f" ({unknown:,} of unknown correctness)" if unknown else "")
-        + f", {counted(groups['all'], 'group')} ({split}), "
-        f"{counts['tokens']:,} {what}, {seconds:.1f} s",
-        soft_wrap=True,
+        + f", {n_groups} ({kinds}), {counts['tokens']:,} "
+        f"{'words' if unit == 'words' else 'tokens'}, {seconds:.1f} s"
     )
-
-
-def _strongest_as_dict(scores: Scores, top: int, n_groups: int) -> dict[str, Any]:
-    from ktae.report.scoring import strongest
-
-    mixed = [group for group in scores.groups if group.mixed]
-    return {
-        "strongest": strongest(scores.tokens, top),
-        "by_group": [
-            {"group": group.label, "step": group.step}
-            | strongest(scores.tokens[group.rows], top)._asdict()
-            for group in mixed[:n_groups]
-        ],
-    }
-
-
-def _warn(scores: Scores, estimator: Estimator, tokenizer: object) -> None:
-    groups = scores.groups
-    single = sum(group.rollouts == 1 for group in groups)
-    if single:
-        _warning(f"{single:,} of {counted(len(groups), 'group')} have one rollout; its credit is 0")
-    if not any(group.mixed for group in groups):
-        note_unmixed(estimator)
-    if tokenizer and scores.tokens["token"].null_count:
-        _warning(f"{tokenizer} does not know all token ids: did it make them?")
-
-
-def _warning(text: str) -> None:
-    note(f"warning: {text}")
 
 
 def _print_strongest(
-    console: Console, scores: Scores, top: int, n_groups: int, *, own: bool
+    screen: Screen, heading: str, strongest: Strongest, columns: tuple[str, ...]
 ) -> None:
-    """Tables of single tokens; `own`: their credit is the estimator's."""
-    from ktae.report.scoring import strongest
+    """The tokens in favour, a blank line, and those against."""
+    from ktae.inference import P_VALUE_FLOOR
 
-    mixed = [group for group in scores.groups if group.mixed]
-    if not mixed:
-        return
-    title = f"Over the file: {counted(len(mixed), 'mixed group')}"
-    over_file = _table(console, title, with_groups=True, own=own)
-    _fill(console, over_file, strongest(scores.tokens, top), with_groups=True)
-    console.print(over_file)
-    console.print(LEGEND + ("" if own else OF_SINGLE), style="dim", soft_wrap=True)
-    for group in mixed[:n_groups]:
-        step = "" if group.step is None else f", step {group.step}"
-        table = _table(console, f"Group {group.label}{step}", with_groups=False, own=own)
-        _fill(console, table, strongest(scores.tokens[group.rows], top), with_groups=False)
-        console.print(table)
-
-
-def _table(console: Console, title: str, *, with_groups: bool, own: bool) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(
-        title=Text(_encodable(console, printable(title))),
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
-    table.add_column("token", overflow="fold", max_width=24)
-    for name in ("id", "impact", "credit" if own else "credit*", "right (a)", "wrong (b)", "p"):
-        table.add_column(name, justify="right", no_wrap=True)
-    if with_groups:
-        table.add_column("groups", justify="right")
-    return table
-
-
-def _fill(console: Console, table: Table, shown: Strongest, *, with_groups: bool) -> None:
-    """Rows for the tokens in favour, a line, rows for those against."""
-    from rich.text import Text
-
-    for tokens in shown:
+    rows: list[tuple[str, ...] | None] = []
+    for tokens in strongest:
         for token in tokens:
+            p = f"{token.p_value:.3f}" if token.p_value >= 0.001 else f"{token.p_value:.0e}"
             cells = (
+                visible(token.token or ""),
                 str(token.token_id),
                 f"{token.impact:+.2f}",
                 f"{token.credit:+.3f}",
                 f"{token.a}/{token.n_true}",
                 f"{token.b}/{token.n_false}",
-                _p(token.p_value),
-                *([str(token.groups)] if with_groups else []),
+                f"<{P_VALUE_FLOOR:.0e}" if token.p_value <= P_VALUE_FLOOR else p,
+                str(token.groups),
             )
-            table.add_row(Text(_encodable(console, visible(token.token or ""))), *cells)
-        table.add_section()
-
-
-def _encodable(console: Console, text: str) -> str:
-    return text.encode(console.encoding, "backslashreplace").decode(console.encoding)
-
-
-def _p(p: float) -> str:
-    from ktae.inference import P_VALUE_FLOOR
-
-    if p <= P_VALUE_FLOOR:
-        return f"<{P_VALUE_FLOOR:.0e}"
-    return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}"
+            rows.append(cells[: 1 + len(columns)])
+        rows.append(None)
+    screen.table(heading, columns, rows, first="token")

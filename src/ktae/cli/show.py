@@ -6,35 +6,30 @@ from typing import Annotated
 
 import typer
 
-from ktae.cli.options import (
-    EstimatorName,
-    Settings,
-    estimator_of,
-)
+from ktae.cli import options, reading
 from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import Reading, note_single_tokens, note_unit, reads_rollouts
+from ktae.rollouts.options import MAX_RESPONSE
 
 
-@reads_rollouts
 def show(
-    reading: Reading,
+    inputs: options.Inputs,
     group: Annotated[
         str | None,
-        typer.Option(
-            metavar="LABEL",
-            help="Show this group, by its label or its prompt's beginning [default: the first "
-            "mixed one].",
-        ),
+        typer.Option(help="Its label or its prompt's beginning [default: the first mixed one]."),
     ] = None,
     step: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", help="Show the group at this training step [default: the first]."
-        ),
+        options.number(help="The training step of the group [default: the first]."),
     ] = None,
-    estimator: EstimatorName = None,
-    settings: Settings = None,
+    estimator: options.EstimatorName = None,
+    settings: options.Settings = None,
+    tokenizer: options.TokenizerName = None,
     as_json: AsJson = False,
+    field: options.Fields = None,
+    threshold: options.Threshold = None,
+    correctness: options.Correctness = None,
+    pool_models: options.PoolModels = None,
+    max_response: options.MaxResponse = MAX_RESPONSE,
 ) -> None:
     """Show one group: every token coloured by its credit, or with its credit beside it.
 
@@ -43,12 +38,13 @@ def show(
     """
     from ktae.report import terminal
 
-    chosen = estimator_of(estimator, settings, reading.inputs)
+    how = options.read_options(field, tokenizer, threshold, correctness, pool_models, max_response)
+    chosen = options.estimator_of(estimator, settings, inputs)
     screen = Screen(as_json)
-    dump = reading.load()
+    dump = reading.load(inputs, how)
     shown = terminal.scored_group(dump, group, step, chosen)
-    note_unit(dump)
+    reading.note_unit(dump)
     terminal.show_group(screen.console, shown)
     if (used := chosen or dump.estimator) not in (None, shown.estimator):
-        note_single_tokens(used)
+        reading.note_single_tokens(used)
     screen.end(terminal.as_dict(shown))

@@ -9,36 +9,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ktae.cli.options import RecipeKeys, RecipeSettings, one_of
-from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import note
+from ktae.cli import options
+from ktae.cli.printing import AsJson, Screen, note
 from ktae.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ktae.recipe import Recipe
     from ktae.runs import RunFolder
 
 ENGINES = ("trl", "verl")
+SHOWN = {
+    "reward": "reward",
+    "length": "completions/mean_length",
+    "entropy": "entropy",
+    "|credit|": "credit/mean_abs",
+}
+"""Of a step's metrics, what stands behind the bar."""
 
 
 def train(
     recipe: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RECIPE", help="The recipe: a YAML file, such as those in recipes/."
-        ),
+        Path, typer.Argument(metavar="RECIPE", help="A YAML file, such as those in recipes/.")
     ],
-    keys: RecipeKeys = None,
-    settings: RecipeSettings = None,
+    keys: options.RecipeKeys = None,
+    settings: options.RecipeSettings = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output",
-            "-o",
-            metavar="FOLDER",
-            help="Write the run to this folder [default: runs/NAME-seedSEED].",
+            "--output", "-o", metavar="FOLDER", help="The run's [default: runs/NAME-seedSEED]."
         ),
     ] = None,
     resume: Annotated[
@@ -53,14 +51,16 @@ def train(
     engine: Annotated[
         str,
         typer.Option(
-            metavar="NAME",
-            autocompletion=one_of(ENGINES),
-            help="Train with trl (on this machine) or verl (on Ray, a cluster).",
+            autocompletion=options.one_of(ENGINES),
+            help="trl (on this machine) or verl (on Ray, a cluster).",
         ),
     ] = "trl",
     as_json: AsJson = False,
 ) -> None:
-    """Train a recipe through TRL, or through verl on Ray."""
+    """Train a recipe through TRL, or through verl on Ray.
+
+    `ktae data prepare` writes training data for it, and `ktae demo` shows its embedded task.
+    """
     from ktae import recipe as recipes
     from ktae.runs import RunFolder
 
@@ -72,25 +72,23 @@ def train(
         raise InputError("--dry-run prints a recipe or a command, and no numbers; leave out --json")
     if as_json and engine == "verl":
         raise InputError("--json is for --engine trl; verl prints what it likes on stdout")
-    if engine == "verl":
-        _train_with_verl(checked, folder, resume, dry_run)
+    if engine == "trl":
+        _train_with_trl(Screen(as_json), checked, folder, resume, dry_run)
         return
-    _train(Screen(as_json), checked, folder, resume, dry_run)
-
-
-def _train_with_verl(recipe: Recipe, folder: RunFolder, resume: bool, dry_run: bool) -> None:
     from ktae.trainers.verl import run, versions
 
     versions.require()
     if dry_run:
-        typer.echo(run.dry_run(recipe, folder))
+        typer.echo(run.dry_run(checked, folder))
         return
-    if status := run.run(recipe, folder, resume=resume):
+    if status := run.run(checked, folder, resume=resume):
         raise typer.Exit(status)
     typer.echo(f"run folder: {folder.path}")
 
 
-def _train(screen: Screen, recipe: Recipe, folder: RunFolder, resume: bool, dry: bool) -> None:
+def _train_with_trl(
+    screen: Screen, recipe: Recipe, folder: RunFolder, resume: bool, dry: bool
+) -> None:
     from ktae.cli.progress import Bars
 
     # Under torchrun or accelerate launch, the first process speaks for all.
@@ -110,7 +108,12 @@ def _train(screen: Screen, recipe: Recipe, folder: RunFolder, resume: bool, dry:
     with screen.others_aside(), Bars(screen.progress, lines=20) as bars:
 
         def on_step(line: dict[str, Any]) -> None:
-            bars.show("training", line["step"], recipe.steps, _shown(line))
+            shown = [
+                f"{name} {line[key]:.3g}"
+                for name, key in SHOWN.items()
+                if line.get(key) is not None
+            ]
+            bars.show("training", line["step"], recipe.steps, "  ".join(shown))
 
         stopped_by = run(recipe, folder, resume=resume, on_step=on_step, note=note)
     if stopped_by:
@@ -119,41 +122,21 @@ def _train(screen: Screen, recipe: Recipe, folder: RunFolder, resume: bool, dry:
         )
         raise typer.Exit(128 + stopped_by)
     summary = json.loads(folder.summary.read_text(encoding="utf-8"))
-    _print_summary(screen.console, summary, folder)
-    if is_first:
-        screen.end(summary | {"output": folder.path})
-
-
-def _shown(line: dict[str, Any]) -> str:
-    """What of a step's metrics stands behind the bar."""
-    names = {
-        "reward": "reward",
-        "length": "completions/mean_length",
-        "entropy": "entropy",
-        "|credit|": "credit/mean_abs",
-    }
-    return "  ".join(
-        f"{name} {line[key]:.3g}" for name, key in names.items() if line.get(key) is not None
+    before, after = summary["before"], summary["after"]
+    screen.table(
+        f"{summary['recipe']}, seed {summary['seed']}, held-out problems",
+        ("before", "after", "change"),
+        [
+            (key.replace("_", " "), f"{x:.3f}", f"{after[key]:.3f}", f"{after[key] - x:+.3f}")
+            for key, x in before.items()
+        ],
     )
-
-
-def _print_summary(console: Console, summary: dict[str, Any], folder: RunFolder) -> None:
-    from rich.table import Table
-
-    table = Table(title=f"{summary['recipe']}, seed {summary['seed']}, held-out problems")
-    for column in ("", "before", "after", "change"):
-        table.add_column(column, justify="left" if not column else "right")
-    for key, before in summary["before"].items():
-        after = summary["after"][key]
-        table.add_row(
-            key.replace("_", " "), f"{before:.3f}", f"{after:.3f}", f"{after - before:+.3f}"
-        )
-    console.print(table)
     if summary["credit_seconds_per_step"] is not None:
         step, credit = summary["seconds_per_step"], summary["credit_seconds_per_step"]
-        console.print(
+        screen.print(
             f"a step took {step:.2f} s, of which the estimator {credit * 1000:.1f} ms "
-            f"({credit / step:.2%})",
-            soft_wrap=True,
+            f"({credit / step:.2%})"
         )
-    console.print(f"run folder: {folder.path}", soft_wrap=True)
+    screen.print(f"run folder: {folder.path}")
+    if is_first:
+        screen.end(summary | {"output": folder.path})

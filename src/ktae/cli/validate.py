@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ktae.cli.options import (
-    JsonFile,
-    Settings,
-    estimator_of,
-    one_of,
-    require_outputs,
-    require_picture,
-    section_of,
-    with_settings,
-)
-from ktae.cli.printing import AsJson, Screen
-from ktae.cli.reading import Reading, note, note_unit, reads_rollouts
-from ktae.cli.tables import make_table
+from ktae.cli import options, reading
+from ktae.cli.printing import AsJson, Screen, note
 from ktae.errors import InputError
-from ktae.estimators import PRESETS, Estimator, preset
+from ktae.estimators import PRESETS, preset
+from ktae.rollouts.options import MAX_RESPONSE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
-    from rich.table import Table
 
-    from ktae.batch import Vocabulary
     from ktae.report.inputs import Dump
-    from ktae.validity.scores import HeldOut
 
 LEGEND = """\
 held-out      share of pairs whose correct rollout gets more credit, mean over groups (chance: .50)
@@ -41,46 +25,40 @@ majority      a baseline: the answer that more of the other rollouts give
 """
 
 
-@reads_rollouts
 def validate(
-    reading: Reading,
+    inputs: options.Inputs,
     estimators: Annotated[
         list[str] | None,
         typer.Option(
             "--estimator",
             "-e",
             metavar="NAME",
-            autocompletion=one_of(PRESETS),
-            help=f"Compare this estimator: {', '.join(PRESETS)}, or a recipe's section such as "
-            "'{estimator: ktae, h3: 0}'. Can be given several times [default: all of these; with "
-            "--set the run's, or else paper].",
+            autocompletion=options.one_of(PRESETS),
+            help=f"{', '.join(PRESETS)}, or a recipe's section such as '{{estimator: ktae, h3: "
+            "0}'. Can be given several times [default: all of these; with --set the run's, or else "
+            "paper].",
         ),
     ] = None,
-    settings: Settings = None,
+    settings: options.Settings = None,
+    tokenizer: options.TokenizerName = None,
     until: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE", help="Look at this first share of each rollout only, such as 0.5."
-        ),
+        float | None, typer.Option(help="The first share of each rollout to look at, such as 0.5.")
     ] = None,
     before_answer: Annotated[
-        bool,
-        typer.Option(
-            "--before-answer", help="Look only at what stands before the answer is first stated."
-        ),
+        bool, typer.Option("--before-answer", help="Look at what stands before the answer alone.")
     ] = False,
-    pairs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Hold out at most so many pairs of a group.")
-    ] = 16,
-    seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Draw pairs and permutations with this seed.")
-    ] = 0,
-    output: JsonFile = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw a forest plot into this .png or .svg file."),
-    ] = None,
+    output: options.JsonFile = None,
+    plot: options.Plot = None,
     as_json: AsJson = False,
+    pairs: Annotated[
+        int, options.rare_number(min=1, help="Held-out pairs of a group, at most.")
+    ] = 16,
+    seed: Annotated[int, options.rare_number(min=0, help="Of the pairs and permutations.")] = 0,
+    field: options.Fields = None,
+    threshold: options.Threshold = None,
+    correctness: options.Correctness = None,
+    pool_models: options.PoolModels = None,
+    max_response: options.MaxResponse = MAX_RESPONSE,
 ) -> None:
     """Which estimator tells correct rollouts from incorrect ones that it has not seen?
 
@@ -89,81 +67,72 @@ def validate(
     """
     from rich.console import Console
 
+    from ktae.report.inputs import own_tokenizer
+    from ktae.rollouts.tokens import load_tokenizer, vocabulary
     from ktae.validity import held_out
     from ktae.validity.advice import advice
+    from ktae.validity.prefixes import AskedAnswers
+    from ktae.validity.scores import COLUMNS
 
+    how = options.read_options(field, tokenizer, threshold, correctness, pool_models, max_response)
     if until is not None and before_answer:
         raise InputError("--until and --before-answer exclude each other; give one")
     if until is not None and not 0 < until <= 1:
         raise InputError(f"--until is {until:g}; expected a number above 0, at most 1")
-    chosen = _estimators(estimators, settings, reading.inputs)
-    _check_outputs(reading.inputs, output, plot)
+    # By the name under which each is shown; the settings are of every one that is named.
+    chosen = {
+        ", ".join([text, *(settings or ())]): options.with_settings(text, settings)
+        for text in estimators or ()
+    }
+    if not estimators:
+        of_run = options.estimator_of(None, settings, inputs)
+        chosen = {str(of_run): of_run} if of_run else {name: preset(name) for name in PRESETS}
+    options.require_outputs(inputs, ("--output", output), ("--plot", plot))
     screen = Screen(as_json)
-    dump = reading.load()
-    keep, answers = _looked_at(dump, until, before_answer)
+    dump = reading.load(inputs, how)
+    words = None
+    if needing := [name for name, estimator in chosen.items() if estimator.needs_vocabulary]:
+        named = tokenizer or own_tokenizer(inputs)
+        if named is None:
+            raise InputError(
+                f"--estimator {needing[0]} is made of words or lines; give --tokenizer"
+            )
+        words = vocabulary(load_tokenizer(str(named)))
+    keep = _lengths(dump, until, before_answer)
     with Console(stderr=True).status("holding out"):
-        found = held_out.held_out_pairs(
-            dump.rollouts, chosen, keep=keep, answers=answers, pairs=pairs, seed=seed,
-            vocabulary=_vocabulary(reading, chosen),
+        result = held_out.held_out_pairs(
+            dump.rollouts, chosen, keep=keep, answers=AskedAnswers(dump.rollouts), pairs=pairs,
+            seed=seed, vocabulary=words,
         )  # fmt: skip
-    note_unit(dump)
-    advised = advice(found)
-    _print(screen.console, found, until, before_answer)
-    screen.console.print("\n".join(advised.lines), soft_wrap=True)
+    reading.note_unit(dump)
+    part = f"the first {100 * until:g} % of each rollout" if until is not None else "whole rollouts"
+    looked_at, *left_out = result.counts()
+    screen.print(f"{looked_at}; {'what stands before the answer' if before_answer else part}")
+    for line in left_out:
+        screen.print(line)
+    rows = [(score.name, *score.cells()) for score in result.ranked()]
+    baselines = [(score.name, *score.cells()) for score in result.baselines]
+    screen.table("Held-out pairs", COLUMNS, [*rows, None, *baselines])
+    screen.print(LEGEND, style="dim")
+    advised = advice(result)
+    screen.print("\n".join(advised.lines))
     if plot is not None:
         from ktae.validity.forest import write_forest
 
-        write_forest(found, plot)
-        screen.console.print(f"wrote {plot}", soft_wrap=True)
+        write_forest(result, plot)
+        screen.print(f"wrote {plot}")
     of = {"until": until, "before_answer": before_answer, "unit": dump.unit}
-    screen.end(found.as_dict() | of | {"advice": advised.as_dict()}, output)
+    screen.end(result.as_dict() | of | {"advice": advised.as_dict()}, output)
 
 
-def _estimators(
-    given: list[str] | None, settings: list[str] | None, inputs: list[Path]
-) -> dict[str, Estimator]:
-    """By the name under which each is shown; the settings are of every one that is named."""
-    if settings and not given:
-        one = estimator_of(None, settings, inputs)
-        return {} if one is None else {str(one): one}
-    if not given:
-        return {name: preset(name) for name in PRESETS}
-    return {
-        ", ".join([text, *(settings or ())]): with_settings(section_of(text), settings)
-        for text in given
-    }
-
-
-def _check_outputs(inputs: list[Path], output: Path | None, plot: Path | None) -> None:
-    """Before anything is computed."""
-    require_outputs(inputs, ("--output", output), ("--plot", plot))
-    require_picture("--plot", plot)
-
-
-def _vocabulary(reading: Reading, chosen: dict[str, Estimator]) -> Vocabulary | None:
-    """The tokens' texts, where an estimator is of words, lines or steps."""
-    from ktae.report.inputs import own_tokenizer
-    from ktae.rollouts.tokens import load_tokenizer, vocabulary
-
-    needed = [name for name, one in chosen.items() if one.needs_vocabulary]
-    if not needed:
-        return None
-    named = reading.tokenizer or own_tokenizer(reading.inputs)
-    if named is None:
-        raise InputError(f"--estimator {needed[0]} is made of words or lines; give --tokenizer")
-    return vocabulary(load_tokenizer(str(named)))
-
-
-def _looked_at(
-    dump: Dump, until: float | None, before_answer: bool
-) -> tuple[np.ndarray | None, Sequence[str | None]]:
-    """How many tokens of each rollout, and the answers that the rollouts give."""
+def _lengths(dump: Dump, until: float | None, before_answer: bool) -> np.ndarray | None:
+    """How many tokens of each rollout are looked at; None: all."""
     from ktae.validity import prefixes
 
     if until is not None:
-        return prefixes.first_share(dump.rollouts, until), prefixes.AskedAnswers(dump.rollouts)
+        return prefixes.first_share(dump.rollouts, until)
     if not before_answer:
-        return None, prefixes.AskedAnswers(dump.rollouts)
+        return None
     stated = prefixes.stated_answers(dump.rollouts)
     before = prefixes.before_answer(dump.rollouts, dump.token_ids, dump.texts, stated)
     if before.unanswered:
@@ -171,29 +140,4 @@ def _looked_at(
             f"{before.unanswered:,} of {len(stated):,} responses state no answer; they are "
             f"cut after {100 * before.share:.0f} %, the median of the others"
         )
-    return before.keep, prefixes.AskedAnswers(dump.rollouts)
-
-
-def _print(console: Any, found: HeldOut, until: float | None, before_answer: bool) -> None:
-    part = f"the first {100 * until:g} % of each rollout" if until is not None else "whole rollouts"
-    part = "what stands before the answer" if before_answer else part
-    looked_at, *left_out = found.counts()
-    console.print(f"{looked_at}; {part}", soft_wrap=True)
-    for line in left_out:
-        console.print(line, soft_wrap=True)
-    console.print(_table(found))
-    console.print(LEGEND, style="dim", soft_wrap=True)
-
-
-def _table(found: HeldOut) -> Table:
-    from ktae.validity.scores import COLUMNS
-
-    table = make_table("Held-out pairs", COLUMNS)
-    table.columns[0].no_wrap = False  # a recipe's section may be long
-    table.columns[0].overflow = "fold"
-    for score in found.ranked():
-        table.add_row(score.name, *score.cells())
-    table.add_section()
-    for score in found.baselines:
-        table.add_row(score.name, *score.cells(), style="dim")
-    return table
+    return before.keep

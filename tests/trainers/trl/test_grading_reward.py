@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from datasets import Dataset
-from rich.console import Console
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 pytest.importorskip("math_verify", reason="needs the extra 'eval'")
 
 from ktae.cli.eval import grade_outputs
+from ktae.cli.printing import Screen
 from ktae.evaluation.outputs import Output
 from ktae.grading import GradingPool, Outcome, accuracy
 from ktae.trainers.trl import KTAETrainer
@@ -55,7 +55,7 @@ def test_the_reward_in_training_is_the_verdict_of_evaluation(trainer, monkeypatc
     trainer.train()
     outputs = [Output("x", str(i), 0, text, tuple(a)) for i, (text, a, _) in enumerate(seen)]
     with GradingPool(1) as pool:
-        verdicts = grade_outputs(Console(), pool, outputs)
+        verdicts = grade_outputs(Screen(), pool, outputs)
     assert [reward for *_, reward in seen] == [verdict.correct for verdict in verdicts]
     outcomes = {verdict.outcome for verdict in verdicts}
     assert outcomes >= {Outcome.CORRECT, Outcome.INCORRECT, Outcome.UNDECIDED}

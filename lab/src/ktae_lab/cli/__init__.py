@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from ktae.cli.command import Command, application, run
+from ktae.cli.command import application, run
 from ktae_lab import __version__
 from ktae_lab.cli import align, study, tables, temperatures
 
 app = application(
     "ktae-lab", "The laboratory of ktae: studies over seeds, and what they gave.", __version__
 )
-app.command("study", cls=Command)(study.study)
-app.command("temperatures", cls=Command)(temperatures.temperatures)
-app.command("align", cls=Command)(align.align)
-app.command("tables", cls=Command)(tables.tables)
+app.command()(study.study)
+app.command()(temperatures.temperatures)
+app.command()(align.align)
+app.command()(tables.tables)
 
 
 def main() -> None:
-    """Run the command line; see `ktae.cli.command.run`."""
+    """Run the command line and end the process."""
     run(app, "ktae-lab")
