@@ -213,14 +213,15 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             check_scores(verdict, self.credit, self.reward_func_names[self._correctness_column])
             evidence = verdict
         entropies, self._entropies = self._entropies, None  # the next round's are others
+        none: list[Any] = [None] * n
         rollouts = zip(
             inputs,
             map(list, completion_ids_list),
-            self._tool_mask or [None] * n,
+            self._tool_mask or none,
             self._total_rewards[own],
             correct,
             evidence,
-            [None] * n if entropies is None else entropies,
+            none if entropies is None else entropies,
             strict=True,
         )
         self._scored.append([_Scored(*rollout) for rollout in rollouts])

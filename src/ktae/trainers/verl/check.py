@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError, one_line
 from ktae.trainers.verl import names, options, versions
-from ktae.trainers.verl.overrides import IGNORED, Overrides, arguments, number_in
+from ktae.trainers.verl.overrides import IGNORED, Overrides, arguments, number_in, with_sections
 
 
 def compose(settings: Overrides) -> Any:
@@ -24,16 +24,13 @@ def compose(settings: Overrides) -> Any:
             averages advantages, or the old trainer lacks what the estimator needs.
     """
     versions.require()
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
     from hydra.errors import HydraException
 
     _refuse_unknown(settings)
-    with initialize_config_dir(str(_folder()), version_base=None):
-        try:
-            config = hydra_compose("ppo_trainer", overrides=arguments(settings))
-        except HydraException as error:
-            raise InputError(f"verl refuses an override: {one_line(error, 2000)}") from None
+    try:
+        config = _configuration(arguments(settings))
+    except HydraException as error:
+        raise InputError(f"verl refuses an override: {one_line(error, 2000)}") from None
     if config.algorithm.adv_estimator != names.ESTIMATOR:
         options.from_algorithm(config.algorithm)
         return config
@@ -44,29 +41,24 @@ def compose(settings: Overrides) -> Any:
     return config
 
 
-def _folder() -> Path:
+def _configuration(overrides: Sequence[str]) -> Any:
+    """verl's own, with these overrides applied."""
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+
     spec = importlib.util.find_spec("verl")
     assert spec is not None and spec.submodule_search_locations is not None
-    return Path(next(iter(spec.submodule_search_locations))) / "trainer" / "config"
+    folder = Path(next(iter(spec.submodule_search_locations)), "trainer", "config")
+    with initialize_config_dir(str(folder), version_base=None):
+        return hydra_compose("ppo_trainer", overrides=list(overrides))
 
 
 @functools.cache
 def _stock() -> dict[str, Any]:
     """All dotted keys of the installed verl's configuration, of sections too, and their values."""
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
     from omegaconf import OmegaConf
 
-    with initialize_config_dir(str(_folder()), version_base=None):
-        stock = hydra_compose("ppo_trainer")
-    return dict(_dotted(OmegaConf.to_container(stock, resolve=False)))
-
-
-def _dotted(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in content.items():
-        yield f"{prefix}{key}", value
-        if isinstance(value, dict):
-            yield from _dotted(value, f"{prefix}{key}.")
+    return dict(with_sections(OmegaConf.to_container(_configuration(()), resolve=False)))
 
 
 def typed(settings: Overrides) -> Overrides:
@@ -78,14 +70,13 @@ def typed(settings: Overrides) -> Overrides:
         InputError: verl is absent or of another version.
     """
     versions.require()
-    return {key: _typed(value, _stock().get(key)) for key, value in settings.items()}
-
-
-def _typed(value: Any, own: Any) -> Any:
-    number = number_in(value) if isinstance(value, str) else None
-    if number is None or isinstance(own, bool) or not isinstance(own, int | float):
-        return value
-    return int(number) if isinstance(own, int) and number.is_integer() else number
+    numbers = {}
+    for key, value in settings.items():
+        number, stock = number_in(value) if isinstance(value, str) else None, _stock().get(key)
+        if number is not None and isinstance(stock, int | float) and not isinstance(stock, bool):
+            is_integer = isinstance(stock, int) and number.is_integer()
+            numbers[key] = int(number) if is_integer else number
+    return settings | numbers
 
 
 def _refuse_unknown(settings: Overrides) -> None:
@@ -99,27 +90,19 @@ def _refuse_unknown(settings: Overrides) -> None:
 
 
 def _hint(name: str, known: dict[str, Any]) -> str:
-    """What may be meant by a key that verl does not have: first, a setting of its own section."""
-    section = name
-    while section and not isinstance(known.get(section), dict):
-        section = section.rpartition(".")[0]
-    prefix = f"{section}." if section else ""
-    settings = [key for key, value in known.items() if not value or not isinstance(value, dict)]
-    settings = [key for key in settings if not key.startswith(IGNORED)]
-    inside = [key.removeprefix(prefix) for key in settings if key.startswith(prefix)]
-    if nearest := _nearest(name.removeprefix(prefix), inside):
-        return f"did you mean {prefix}{nearest}?"
-    last = name.rpartition(".")[2]
-    if elsewhere := [key for key in settings if key.endswith(f".{last}")]:
-        return f"did you mean {elsewhere[0]}?"
+    """A setting that is spelt like it, or one of its own section whose last part is; or else what
+    that section has."""
+    settings = [
+        key for key in known if not isinstance(known[key], dict) and not key.startswith(IGNORED)
+    ]
+    section, _, last = name.rpartition(".")
+    close = difflib.get_close_matches(name, settings, n=1, cutoff=0.9)
+    by_last = {key.rpartition(".")[2]: key for key in settings if key.startswith(f"{section}.")}
+    for near in difflib.get_close_matches(last, by_last, n=1):
+        close.append(by_last[near])
+    close += [key for key in settings if key.endswith(f".{last}")]
+    if close:
+        return f"did you mean {close[0]}?"
     to_add = f"to add a new one: +{name}"
-    return f"{section} has {', '.join(known[section])}; {to_add}" if section else to_add
-
-
-def _nearest(name: str, keys: list[str]) -> str | None:
-    """The key that is spelt most like it, or else the one whose last part is."""
-    if close := difflib.get_close_matches(name, keys, n=1):
-        return close[0]
-    by_last = {key.rpartition(".")[2]: key for key in keys}
-    close = difflib.get_close_matches(name.rpartition(".")[2], by_last, n=1)
-    return by_last[close[0]] if close else None
+    has = known.get(section)
+    return f"{section} has {', '.join(has)}; {to_add}" if isinstance(has, dict) else to_add

@@ -72,12 +72,10 @@ def rollouts_for(mask: torch.Tensor) -> Rollouts:
 def rollouts_of_batch(data: Any) -> Rollouts:
     """From a batch of verl's old trainer, which holds everything already."""
     extra, tensors = data.non_tensor_batch, data.batch
-    acc = extra.get("acc")
-    if acc is not None:
-        acc = np.array(acc, dtype=np.float64)
+    acc = undecided = None
+    if "acc" in extra:
+        acc = np.array(extra["acc"], dtype=np.float64)
         undecided = np.isnan(acc) | np.array(extra.get("undecided", np.zeros(len(acc))), dtype=bool)
-    else:
-        undecided = None
     # Of the entropies it has kept nothing but their mean.
     policy = {"log_probs": tensors["old_log_probs"]} if "old_log_probs" in tensors else {}
     return Rollouts(tensors["responses"], acc, undecided, policy=policy)

@@ -70,48 +70,39 @@ def overrides(
         InputError: the recipe asks for something that verl cannot do, or sets a key that verl
             would ignore.
     """
-    _refuse_patience(recipe)
-    settings = (
-        _algorithm(recipe, paths)
-        | _data(recipe, paths)
-        | _model(recipe, paths)
-        | _actor(recipe)
-        | _rollout(recipe)
-        | _reward(recipe)
-        | _trainer(recipe, paths, resume)
-        | {
-            f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}": value
-            for name, value in (environment or {}).items()
-        }
-    )
-    given = dict(_flat(recipe.verl.overrides))
-    for key in given:
-        if key.lstrip("+").startswith(IGNORED):
-            raise InputError(f"verl.overrides has {key}, which verl ignores; use reward.{key}")
-    for key in given:
-        # `+key` and `key` are the same setting: what the recipe gives replaces ours.
-        settings = {ours: v for ours, v in settings.items() if ours.lstrip("+") != key.lstrip("+")}
-    return settings | given
-
-
-def _refuse_patience(recipe: Recipe) -> None:
-    """verl cannot stop early. The default is let through: a run folder's recipe spells it out."""
-    patience, default = recipe.algorithm.patience, type(recipe.algorithm)().patience
-    if patience != default:
+    # The default is let through: a run folder's recipe spells it out.
+    if recipe.algorithm.patience != type(recipe.algorithm)().patience:
         raise InputError(
-            f"algorithm.patience is {patience}, and verl cannot stop early: it runs all "
-            f"{recipe.steps} steps, whether or not there is something to learn; leave "
+            f"algorithm.patience is {recipe.algorithm.patience}, and verl cannot stop early: it "
+            f"runs all {recipe.steps} steps, whether or not there is something to learn; leave "
             "algorithm.patience out, or train with --engine trl"
         )
+    settings = (
+        _algorithm(recipe, paths)
+        | _data_and_model(recipe, paths)
+        | _actor(recipe)
+        | _rollout_and_reward(recipe)
+        | _trainer(recipe, paths, resume)
+    )
+    for name, value in (environment or {}).items():
+        settings[f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}"] = value
+    every = with_sections(recipe.verl.overrides)  # given dotted or as sections
+    of_recipe = {k: value for k, value in every if not (value and isinstance(value, dict))}
+    for key in of_recipe:
+        if key.lstrip("+").startswith(IGNORED):
+            raise InputError(f"verl.overrides has {key}, which verl ignores; use reward.{key}")
+    # `+key` and `key` are the same setting: what the recipe gives replaces ours.
+    replaced = {key.lstrip("+") for key in of_recipe}
+    ours = {key: value for key, value in settings.items() if key.lstrip("+") not in replaced}
+    return ours | of_recipe
 
 
-def _flat(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys, whether they were given dotted or as sections."""
+def with_sections(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and their values, the sections' own among them."""
     for key, value in content.items():
-        if isinstance(value, dict) and value:
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+        yield f"{prefix}{key}", value
+        if isinstance(value, dict):
+            yield from with_sections(value, f"{prefix}{key}.")
 
 
 def _algorithm(recipe: Recipe, paths: Paths) -> Overrides:
@@ -137,8 +128,8 @@ def _algorithm(recipe: Recipe, paths: Paths) -> Overrides:
     return settings
 
 
-def _data(recipe: Recipe, paths: Paths) -> Overrides:
-    return {
+def _data_and_model(recipe: Recipe, paths: Paths) -> Overrides:
+    settings: Overrides = {
         "data.train_files": str(paths.train),
         "data.val_files": str(paths.test),
         "data.prompt_key": "prompt",
@@ -149,11 +140,6 @@ def _data(recipe: Recipe, paths: Paths) -> Overrides:
         "data.truncation": "left",
         "data.val_max_samples": recipe.logging.eval_problems,
         "data.seed": recipe.seed,
-    }
-
-
-def _model(recipe: Recipe, paths: Paths) -> Overrides:
-    settings: Overrides = {
         "actor_rollout_ref.model.path": paths.model,
         "actor_rollout_ref.model.use_remove_padding": True,
         "actor_rollout_ref.model.enable_gradient_checkpointing": True,
@@ -203,8 +189,8 @@ def _actor(recipe: Recipe) -> Overrides:
     return {f"actor_rollout_ref.actor.{name}": value for name, value in actor.items()}
 
 
-def _rollout(recipe: Recipe) -> Overrides:
-    rollout = {
+def _rollout_and_reward(recipe: Recipe) -> Overrides:
+    rollout: Overrides = {
         "name": recipe.verl.rollout_engine,
         "n": recipe.rollout.group_size,
         "temperature": recipe.rollout.temperature,
@@ -219,14 +205,9 @@ def _rollout(recipe: Recipe) -> Overrides:
         "val_kwargs.temperature": 0,
         "val_kwargs.n": 1,
     }
-    return {f"actor_rollout_ref.rollout.{name}": value for name, value in rollout.items()}
-
-
-def _reward(recipe: Recipe) -> Overrides:
-    settings: Overrides = {
-        "reward.custom_reward_function.path": REWARD,
-        "reward.custom_reward_function.name": "compute_score",
-    }
+    settings = {f"actor_rollout_ref.rollout.{name}": value for name, value in rollout.items()}
+    settings["reward.custom_reward_function.path"] = REWARD
+    settings["reward.custom_reward_function.name"] = "compute_score"
     longest = recipe.rollout.max_response_length
     kwargs = "+reward.custom_reward_function.reward_kwargs"
     if recipe.task == "demo":
@@ -247,6 +228,12 @@ def _reward(recipe: Recipe) -> Overrides:
 
 
 def _trainer(recipe: Recipe, paths: Paths, resume: bool) -> Overrides:
+    for name in recipe.logging.report_to:
+        if name not in TRACKERS:
+            raise InputError(
+                f"logging.report_to has {name!r}, which verl cannot report to; "
+                f"expected some of {', '.join(TRACKERS)}"
+            )
     mode = recipe.verl.mode
     return {
         "trainer.use_v1": True,
@@ -259,28 +246,13 @@ def _trainer(recipe: Recipe, paths: Paths, resume: bool) -> Overrides:
         "trainer.max_actor_ckpt_to_keep": recipe.logging.keep_checkpoints,
         "trainer.test_freq": recipe.verl.validate_every,
         "trainer.val_before_train": True,
-        "trainer.logger": _trackers(recipe),
+        "trainer.logger": list(dict.fromkeys(["console", "file", *recipe.logging.report_to])),
         "trainer.project_name": "ktae",
         "trainer.experiment_name": f"{recipe.name}-seed{recipe.seed}",
         "trainer.default_local_dir": str(paths.output / "checkpoints"),
         "trainer.rollout_data_dir": str(paths.output / "rollouts"),
         "trainer.resume_mode": "auto" if resume else "disable",
     }
-
-
-def _trackers(recipe: Recipe) -> list[str]:
-    for name in recipe.logging.report_to:
-        if name not in TRACKERS:
-            raise InputError(
-                f"logging.report_to has {name!r}, which verl cannot report to; "
-                f"expected some of {', '.join(TRACKERS)}"
-            )
-    return list(dict.fromkeys(["console", "file", *recipe.logging.report_to]))
-
-
-def starting(settings: Overrides, paths: Paths) -> Overrides:
-    """The overrides and, which are Hydra's own and no keys of verl's, where its logs go."""
-    return settings | {"hydra.run.dir": str(paths.output / "hydra")}
 
 
 def arguments(settings: Overrides) -> list[str]:
@@ -290,63 +262,56 @@ def arguments(settings: Overrides) -> list[str]:
         InputError: a key is one that Hydra's grammar cannot spell, or a value is one that OmegaConf
             would replace by another.
     """
-    for key, value in settings.items():
+    for key in settings:
         if not KEY.fullmatch(key):
             raise InputError(
                 f"verl.overrides has the key {key!r:.60}; expected ASCII letters, digits, dots, _ "
                 "and -, and a + in front where the key is new"
             )
-        _refuse_replaced(key, value)
-    return [f"{key}={_hydra(value)}" for key, value in settings.items()]
+    return [f"{key}={_hydra(value, key)}" for key, value in settings.items()]
 
 
 KEY = re.compile(r"\+{0,2}[A-Za-z0-9_][A-Za-z0-9_.-]*")
 """Hydra gives a meaning of their own to `=`, `~`, `@`, `/` and `,` in a key."""
 
 
-def _refuse_replaced(key: str, value: Any) -> None:
-    """Raise an InputError for `${...}`, an environment variable or another key's value to
-    OmegaConf, and for `???`, no value at all. An escape would not do: verl resolves its
-    configuration more than once, and each time takes one escape away."""
+WORD = re.compile(r"[A-Za-z0-9_./:@%+-]+")
+"""Of Hydra's unquoted text only what a shell leaves alone, too."""
+
+
+def _hydra(value: Any, key: str) -> str:
+    """A value in Hydra's grammar; `key` is what errors name.
+
+    `${...}` is refused, an environment variable or another key's value to OmegaConf, and `???`, no
+    value at all. An escape would not do: verl resolves its configuration more than once, and each
+    time takes one escape away.
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(_hydra(item, key) for item in value) + "]"
     if isinstance(value, dict):
-        for name, item in value.items():
-            _refuse_replaced(key, name)
-            _refuse_replaced(key, item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _refuse_replaced(key, item)
-    elif isinstance(value, str) and ("${" in value or value == "???"):
+        items = [f"{_hydra_key(name, key)}:{_hydra(item, key)}" for name, item in value.items()]
+        return "{" + ",".join(items) + "}"
+    if not isinstance(value, str):
+        return str(value)
+    if "${" in value or value == "???":
         raise InputError(
             f"{key} is {value!r:.60}, which OmegaConf would replace by another value; expected "
             "text without ${, and not ???: write the value itself"
         )
+    return value if _is_word(value) else _quoted(value)
 
 
-def _hydra(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(map(_hydra, value)) + "]"
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{_hydra_key(k)}:{_hydra(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, str) and not _is_word(value):
-        return _quoted(value)
-    return str(value)
-
-
-def _hydra_key(key: Any) -> str:
+def _hydra_key(name: Any, key: str) -> str:
     """Hydra takes no quotes around the keys of a mapping."""
-    if isinstance(key, str) and (":" in key or not _is_word(key)):
+    if isinstance(name, str) and (":" in name or not _is_word(name)):
         raise InputError(
-            f"verl.overrides has a mapping in a list with the key {key!r}, which Hydra cannot "
+            f"verl.overrides has a mapping in a list with the key {name!r}, which Hydra cannot "
             "read; expected ASCII letters, digits and _./@%+-, and text that is not a number, "
             "true, false or null"
         )
-    return _hydra(key)
-
-
-WORD = re.compile(r"[A-Za-z0-9_./:@%+-]+")
-"""Of Hydra's unquoted text only what a shell leaves alone, too."""
+    return _hydra(name, key)
 
 
 def _is_word(text: str) -> bool:
@@ -365,12 +330,12 @@ def number_in(text: str) -> float | None:
 
 def _quoted(text: str) -> str:
     """In double quotes, where a backslash stands for itself unless a quote comes after it."""
-    return '"' + re.sub(r'(\\*)("|\Z)', _escaped, text) + '"'
 
+    def escaped(before_quote: re.Match[str]) -> str:
+        backslashes, quote = before_quote.groups()
+        return 2 * backslashes + ('\\"' if quote else "")
 
-def _escaped(before_quote: re.Match[str]) -> str:
-    backslashes, quote = before_quote.groups()
-    return 2 * backslashes + ('\\"' if quote else "")
+    return '"' + re.sub(r'(\\*)("|\Z)', escaped, text) + '"'
 
 
 def command(settings: Overrides, environment: dict[str, str]) -> str:

@@ -26,22 +26,17 @@ def install() -> None:
     Raises:
         InputError: the verl that is being imported is of a version that is not supported.
     """
-    verl = sys.modules.get("verl")
-    if verl is not None:
-        _check_version(verl)
+    if (verl := sys.modules.get("verl")) is not None:
+        try:
+            versions.check(verl.__version__)
+        except InputError as error:
+            # verl hides what a plug-in raises, and would only say later that it knows no "ktae".
+            logging.getLogger(__name__).warning("algorithm.adv_estimator=ktae is off: %s", error)
+            raise
     when_imported("verl.utils.import_utils", _hide_trl_without_value_head)
     when_imported("verl.trainer.ppo.core_algos", _add_estimator)
     when_imported("verl.trainer.ppo.v1", _add_trainers)
     when_imported("verl.trainer.ppo.ray_trainer", _wrap_old_trainer)
-
-
-def _check_version(verl: ModuleType) -> None:
-    try:
-        versions.check(verl.__version__)
-    except InputError as error:
-        # verl hides what a plug-in raises, and would only say later that it knows no "ktae".
-        logging.getLogger(__name__).warning("algorithm.adv_estimator=ktae is off: %s", error)
-        raise
 
 
 def _hide_trl_without_value_head(import_utils: Any) -> None:

@@ -16,20 +16,18 @@ def demo_source(language: str) -> str:
 
     The sums have the name that rows had before there was another language.
     """
-    return _SUMS if language == SUMS.name else f"{_OTHERS}{language}"
+    return DEMO if language == SUMS.name else f"{DEMO}-{language}"
 
 
-_SUMS, _OTHERS = "ktae/demo", "ktae/demo-"
+DEMO = "ktae/demo"
 
 
 @functools.cache
 def _language(data_source: str) -> Language[Any] | None:
     """The language whose rows have that `data_source`; None for those of other data."""
-    if data_source == _SUMS:
-        return SUMS
-    if data_source.startswith(_OTHERS):
-        return language_named(data_source.removeprefix(_OTHERS))
-    return None
+    if data_source.startswith(f"{DEMO}-"):
+        return language_named(data_source.removeprefix(f"{DEMO}-"))
+    return SUMS if data_source == DEMO else None
 
 
 def compute_score(
@@ -70,27 +68,17 @@ def compute_score(
         return _scores(correct=correct, unanswered=score is None)
     language = _language(data_source)
     if language is not None:
-        return _demo(language, solution_str, ground_truth, max_response_length)
-    return _math(solution_str, ground_truth)
-
-
-def _demo(
-    language: Language[Any], response: str, answer: Any, limit: int | None
-) -> dict[str, float]:
-    if limit is None:
-        raise InputError(
-            "the demo's reward needs "
-            "+reward.custom_reward_function.reward_kwargs.max_response_length"
-        )
-    # verl strips the <eos> that says whether the response came to its end. A word is a token, so a
-    # response that did is at least one word short of the limit.
-    finished = len(response.split()) < limit
-    correct = language.is_correct(response, answer, finished)
-    return _scores(correct=correct, unanswered=language.extract_answer(response) is None)
-
-
-def _math(response: str, answer: Any) -> dict[str, float]:
-    outcome = math_grader().grade(response, _accepted(answer)).outcome
+        if max_response_length is None:
+            raise InputError(
+                "the demo's reward needs "
+                "+reward.custom_reward_function.reward_kwargs.max_response_length"
+            )
+        # verl strips the <eos> that says whether the response came to its end. A word is a token,
+        # so a response that did is at least one word short of the limit.
+        finished = len(solution_str.split()) < max_response_length
+        correct = language.is_correct(solution_str, ground_truth, finished)
+        return _scores(correct=correct, unanswered=language.extract_answer(solution_str) is None)
+    outcome = math_grader().grade(solution_str, _accepted(ground_truth)).outcome
     return _scores(
         correct=outcome == "correct",
         unanswered=outcome == "unanswered",

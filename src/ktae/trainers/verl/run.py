@@ -13,14 +13,7 @@ from ktae.files.hub import local_or_hub
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder
 from ktae.trainers.verl.check import compose, typed
-from ktae.trainers.verl.overrides import (
-    Overrides,
-    Paths,
-    arguments,
-    command,
-    overrides,
-    starting,
-)
+from ktae.trainers.verl.overrides import Overrides, Paths, arguments, command, overrides
 from ktae.trainers.verl.reward import demo_source, math_grader
 
 MODULES = "VERL_USE_EXTERNAL_MODULES"
@@ -28,7 +21,7 @@ ONEDNN_ISA = "ONEDNN_MAX_CPU_ISA"
 
 
 def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> Overrides:
-    """The checked overrides of a run.
+    """The checked overrides of a run, and Hydra's own of where its logs go.
 
     Raises:
         InputError: verl is absent or of another version, a key is unknown to it, or the recipe
@@ -37,21 +30,20 @@ def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> Override
     paths = Paths(_model(recipe), *_data(recipe, folder), folder.path.absolute())
     settings = typed(overrides(recipe, paths, resume=resume, environment=_environment(folder)))
     compose(settings)
-    return starting(settings, paths)
+    return settings | {"hydra.run.dir": str(paths.output / "hydra")}
 
 
 def dry_run(recipe: Recipe, folder: RunFolder) -> str:
     """The command that the run would start, to copy, after what there is to know of it."""
     settings = plan(recipe, folder)
     writer = "ktae data prepare" if recipe.task == "math" else "ktae train"
-    missing = [
-        f"{path} does not exist yet; `{writer}` writes it" for path in _absent(recipe, folder)
+    absent = dict.fromkeys(_data(recipe, folder), f"`{writer}` writes it")
+    if recipe.model.path == "demo":
+        absent[Path(_model(recipe))] = "`ktae train` pretrains it"
+    lines = [
+        f"# {path} does not exist yet; {how}" for path, how in absent.items() if not path.exists()
     ]
-    model = _model(recipe)
-    if recipe.model.path == "demo" and not Path(model).is_dir():
-        missing.append(f"{model} does not exist yet; `ktae train` pretrains it")
-    comments = [f"# {line}\n" for line in missing]
-    return "".join(comments) + command(settings, _environment(folder))
+    return "\n".join([*lines, command(settings, _environment(folder))])
 
 
 def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
@@ -62,18 +54,27 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
     """
     if resume:
         recipes.require_same(recipe, folder.recipe)
-        _require_verl_s(folder)
+        if checkpoints := folder.all_checkpoints():
+            # verl would overlook them and start from the beginning.
+            raise InputError(
+                f"{checkpoints[0]} is TRL's, so verl cannot continue from it; "
+                "resume with --engine trl, or give another --output"
+            )
     else:
         folder.require_free()
     settings = plan(recipe, folder, resume=resume)
     if recipe.task == "math":
-        _require_inputs(recipe, folder)
+        for path in _data(recipe, folder):
+            if not path.is_file():
+                raise InputError(f"{path} does not exist; `ktae data prepare` writes it")
+        math_grader()
     if recipe.model.path == "demo":
         _demo_model(recipe, pretrain=True)
-    if resume:
-        _keep_metrics(folder)
-    else:
+    if not resume:
         folder.create(recipes.dump(recipe))
+    elif folder.metrics.exists():  # verl begins the file anew; the one of before gets a number
+        earlier = len(list(folder.path.glob("metrics-*.jsonl")))
+        folder.metrics.rename(folder.path / f"metrics-{earlier + 1}.jsonl")
     if recipe.task == "demo":
         _write_demo(recipe, folder)
     elif recipe.task != "math":
@@ -125,16 +126,6 @@ def _data(recipe: Recipe, folder: RunFolder) -> tuple[Path, Path]:
     return files / "train.parquet", files / "test.parquet"
 
 
-def _absent(recipe: Recipe, folder: RunFolder) -> list[Path]:
-    return [path for path in _data(recipe, folder) if not path.is_file()]
-
-
-def _require_inputs(recipe: Recipe, folder: RunFolder) -> None:
-    if absent := _absent(recipe, folder):
-        raise InputError(f"{absent[0]} does not exist; `ktae data prepare` writes it")
-    math_grader()
-
-
 def _write_demo(recipe: Recipe, folder: RunFolder) -> None:
     """The demo's problems: one for each prompt of the run, and the held-out ones."""
     from ktae.data.prepare import write
@@ -162,19 +153,3 @@ def _write_rows(recipe: Recipe, folder: RunFolder) -> None:
     splits = {"train": tasks.train_rows(recipe), "test": tasks.held_out_rows(recipe)}
     rows = {split: [(row.prompt, row.reference) for row in some] for split, some in splits.items()}
     write_rows(rows, folder.path / "data", data_source=tasks.data_source(recipe))
-
-
-def _require_verl_s(folder: RunFolder) -> None:
-    """verl would overlook TRL's checkpoints and start from the beginning."""
-    if checkpoints := folder.all_checkpoints():
-        raise InputError(
-            f"{checkpoints[0]} is TRL's, so verl cannot continue from it; "
-            "resume with --engine trl, or give another --output"
-        )
-
-
-def _keep_metrics(folder: RunFolder) -> None:
-    """verl begins its metrics file anew; the one of before gets a number."""
-    if folder.metrics.exists():
-        earlier = len(list(folder.path.glob("metrics-*.jsonl")))
-        folder.metrics.rename(folder.path / f"metrics-{earlier + 1}.jsonl")
