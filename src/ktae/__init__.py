@@ -8,15 +8,11 @@ from ktae.errors import InputError
 from ktae.estimators import Estimator, preset
 from ktae.outcomes import class_credit
 
-# Last: importing anything below `ktae.backends` for the first time binds the module to that name.
-from ktae.backends import available as backends  # isort: skip
-
 __all__ = [
     "CreditTable",
     "Estimator",
     "InputError",
     "__version__",
-    "backends",
     "class_credit",
     "credit_table",
     "preset",

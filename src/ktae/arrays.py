@@ -87,6 +87,12 @@ def device_type(array: ArrayLike) -> str:
     return str(getattr(getattr(array, "device", None), "type", "cpu"))
 
 
+def computes_there(array: ArrayLike) -> bool:
+    """Whether it is a tensor on a device that ktae computes on: not the host, and not Apple's GPU,
+    which has no float64 and so cannot compute Fisher's test as exactly as it has to be."""
+    return is_tensor(array) and device_type(array) not in ("cpu", "mps")
+
+
 def above(values: ArrayLike, threshold: float) -> Array:
     """Which values are above the threshold, both as numbers of the values' own dtype.
 

@@ -7,16 +7,21 @@ by themselves: `unit_keys` and `ktae.estimators.controls`, whose transforms call
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array, ArrayLike, as_array, describe, kind
+from ktae.arrays import (
+    LARGEST,
+    MAX_TOKEN_ID,
+    Array,
+    ArrayLike,
+    as_array,
+    describe,
+    is_tensor,
+    kind,
+)
 from ktae.errors import InputError
-
-UNKNOWN = -1
 
 CHECKED_AT_ONCE = 1 << 20
 """Positions that are looked at in one go: some ten megabytes of extra memory."""
@@ -35,114 +40,82 @@ class Vocabulary(NamedTuple):
     V + 1 entries: one for each token id from 0, and a last one for every id above."""
 
     looks: np.ndarray
-    """(V + 1,) uint8: see `ktae.backends.unit_kernels`."""
+    """(V + 1,) uint8: see `ktae.backends.units`."""
     hashes: np.ndarray
     """(V + 1, 2) uint64: the hash of the token's text without blanks, and what another hash is
     multiplied by when that text is appended to its own."""
 
 
-class Context(NamedTuple):
-    """What an estimator may use beside the rollouts."""
-
-    contingency: Callable[..., Array]
-    """Computes the credit of a batch by the statistics of its contingency tables, on the chosen
-    backend: of (batch, `ktae.statistics.Formula`), and see `ngrams`."""
-    vocabulary: Vocabulary | None = None
-    """The texts of the token ids, for units that are made of text."""
-    step: int | None = None
-    """Training steps done before these rollouts were sampled; None outside of a training."""
-    compiled: bool = True
-    """Whether the keys of units and the credit that follows the order of tokens
-    (`ktae.backends.units`, `.sequences`) are computed by compiled loops."""
-    ngrams: bool = False
-    """Whether `contingency` takes a third argument: sizes of n-grams, whose credit it adds up."""
-    policy: Mapping[str, np.ndarray] = MappingProxyType({})
-    """What is known of the policy that sampled: `log_probs` and `entropies`, (B, T)."""
-
-
 class Batch(NamedTuple):
-    """Rollouts of many groups in the host's memory, checked. Only the token ids' range is left to
-    the backends, which see every token anyway.
+    """Rollouts of many groups, checked: what an estimator gets.
 
-    `ktae.backends.tensors.Tensors` is the same on a device. Wrappers of estimators use what both
-    have: the fields of these names, `group_b`, `counted` and `_replace`.
+    All arrays are NumPy's, or all are torch's on one device. Only the token ids' range is left to
+    whoever looks at every token anyway; on a device nobody looks.
     """
 
-    token_ids: np.ndarray
+    token_ids: Array
     """(B, T) integers."""
-    mask: np.ndarray
+    mask: Array
     """(B, T); a position counts where it is not 0."""
-    correct: np.ndarray
-    """(B,) int8: 1 correct, 0 incorrect, -1 unknown. With `scores`: 0 known, -1 unknown."""
-    scores: np.ndarray | None
-    """(B,) float64 graded scores, 0 where unknown. None where every known one is 0 or 1, and
-    `correct` says it all."""
-    group_ids: np.ndarray
-    """(n_groups,) the caller's distinct group labels, sorted."""
-    rows: np.ndarray
-    """(B,) row numbers, group by group."""
-    starts: np.ndarray
-    """(n_groups + 1,) where in `rows` each group begins."""
-    base: np.ndarray
-    """(B,) float64, added to the credit of each unmasked token of the rollout: its advantage, or 0.
-    Backends add it in passing."""
-    context: Context
+    evidence: Array
+    """(B,) float64 verdicts, 1 correct and 0 incorrect, or graded scores; NaN where unknown."""
+    group_b: Array
+    """(B,) int64: each row's group, counted from 0."""
+    graded: bool = False
+    """Whether `evidence` may hold other numbers than 0, 1 and NaN."""
+    labels: np.ndarray | None = None
+    """(n_groups,) the caller's label of each group; None on a device."""
     ignored: tuple[int, ...] = ()
     """Token ids that are not counted and get no credit, as if they were masked."""
     look_up_unknown: bool = False
     """Give the tokens of rollouts of unknown correctness the credit that equal tokens of the known
     ones have, 0 where there is none; they are left out of the statistics in any case. Where credit
     follows the order of tokens, equal ones are in equal places, too. This is how held-out rollouts
-    are scored (`ktae.validity.held_out`). Host backends alone know it."""
+    are scored (`ktae.validity.held_out`), of arrays alone."""
+    vocabulary: Vocabulary | None = None
+    """The tokens' texts, for units that are made of text."""
+    step: int | None = None
+    """Training steps done before these rollouts were sampled; None outside of a training."""
+    log_probs: np.ndarray | None = None
+    """(B, T) the log-probability that the policy gave each token when it sampled it."""
+    entropies: np.ndarray | None = None
+    """(B, T) the entropy of the policy's distribution there, in nats."""
 
-    @property
-    def group_b(self) -> np.ndarray:
-        """(B,) int64: each row's group, counted from 0."""
-        group_b = np.empty(len(self.rows), dtype=np.int64)
-        group_b[self.rows] = np.repeat(np.arange(len(self.group_ids)), np.diff(self.starts))
-        return group_b
-
-    def counted(self) -> np.ndarray:
+    def counted(self) -> Array:
         """(B, T) bool: unmasked, and not an ignored token."""
-        counted_bt: np.ndarray = np.not_equal(self.mask, 0)
+        counted_bt = self.mask != 0
         for token_id in self.ignored:
             counted_bt &= self.token_ids != token_id
         return counted_bt
 
+    def known(self) -> Array:
+        """(B,) bool: rollouts of known correctness."""
+        known_b: Array = self.evidence == self.evidence  # NaN is not
+        return known_b
+
+    def by_group(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of arrays: (B,) row numbers, group by group, and (n_groups + 1,) where in them each group
+        begins."""
+        rows = np.argsort(self.group_b, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(np.bincount(self.group_b))])
+        return rows, starts.astype(np.int64)
+
+    def score_bounds(self) -> tuple[Array, Array]:
+        """(B,) the lowest and the highest evidence in each row's group; inf and -inf in one without
+        known rollouts that have a token."""
+        is_evidence_b = self.known() & self.counted().any(1)
+        return (
+            group_extreme(self.evidence, is_evidence_b, self.group_b, "min"),
+            group_extreme(self.evidence, is_evidence_b, self.group_b, "max"),
+        )
+
     def check_token_ids(self) -> None:
-        """Raise an InputError for the first id out of range, where no backend looks at them."""
-        inside = self.token_ids[np.not_equal(self.mask, 0)]
+        """Raise an InputError for the first id out of range, where nobody else looks at them."""
+        inside = self.token_ids[self.mask != 0]
         if not inside.size or (inside.min() >= 0 and inside.max() <= MAX_TOKEN_ID):
             return
         bad_bt = (self.token_ids < 0) | (self.token_ids > MAX_TOKEN_ID)
-        bad = np.argwhere(np.not_equal(self.mask, 0) & bad_bt)
-        if len(bad):
-            raise bad_token_id(self.token_ids, *bad[0])
-
-    def evidence(self) -> np.ndarray:
-        """(B,) float64 verdicts or scores, NaN for unknown."""
-        values_b = self.correct if self.scores is None else self.scores
-        return np.where(self.correct == UNKNOWN, np.nan, values_b)
-
-    def with_evidence(self, evidence_b: np.ndarray) -> Batch:
-        """The same rollouts with other verdicts or scores, as `evidence` gives them."""
-        unknown_b = np.isnan(evidence_b)
-        if self.scores is not None:
-            return self._replace(scores=np.where(unknown_b, 0.0, evidence_b))
-        return self._replace(correct=np.where(unknown_b, UNKNOWN, evidence_b).astype(np.int8))
-
-    def with_scores_from_0_to_1(self) -> Batch:
-        """Graded scores by where they are between the group's lowest and highest."""
-        if self.scores is None:
-            return self
-        group_b = self.group_b
-        counted_b = (self.correct != UNKNOWN) & np.any(self.mask, axis=1)
-        low_g, high_g = np.full((2, len(self.group_ids)), [[np.inf], [-np.inf]])
-        np.minimum.at(low_g, group_b[counted_b], self.scores[counted_b])
-        np.maximum.at(high_g, group_b[counted_b], self.scores[counted_b])
-        scores_b = from_0_to_1(self.scores, low_g[group_b], high_g[group_b], np)
-        scores_b[~counted_b] = 0.0
-        return self._replace(scores=scores_b)
+        raise bad_token_id(self.token_ids, *np.argwhere((self.mask != 0) & bad_bt)[0])
 
 
 def make_batch(
@@ -150,11 +123,18 @@ def make_batch(
     mask: ArrayLike,
     correct: ArrayLike,
     groups: ArrayLike,
-    *,
-    score_range: ScoreRange,
-    context: Context,
+    score_range: ScoreRange = None,
+    **optional: Any,
 ) -> Batch:
-    """Check the four arrays and sort out the groups.
+    """Check the four arrays, in the host's memory, and number the groups.
+
+    Args:
+        token_ids: as in `ktae.token_credit`, and so are the next three.
+        mask: (B, T)
+        correct: (B,)
+        groups: (B,)
+        score_range: what graded scores may be.
+        **optional: fields of the batch beside the rollouts, such as `vocabulary`.
 
     Raises:
         InputError: shapes or dtypes do not fit, or `correct` holds what the range does not allow.
@@ -163,13 +143,11 @@ def make_batch(
     check_tokens(token_ids, mask)
     check_mask(mask)
     n_rows = token_ids.shape[0]
-    group_ids, group_of_row = np.unique(group_labels(groups, n_rows), return_inverse=True)
-    starts = np.zeros(len(group_ids) + 1, dtype=np.int64)
-    np.cumsum(np.bincount(group_of_row, minlength=len(group_ids)), out=starts[1:])
-    rows = np.argsort(group_of_row, kind="stable").astype(np.int64, copy=False)
-    verdicts, scores = correctness(correct, n_rows, score_range)
-    base = np.zeros(n_rows)
-    return Batch(token_ids, mask, verdicts, scores, group_ids, rows, starts, base, context)
+    labels, group_b = np.unique(group_labels(groups, n_rows), return_inverse=True)
+    evidence, graded = correctness(correct, n_rows, score_range)
+    return Batch(
+        token_ids, mask, evidence, group_b.astype(np.int64), graded, labels, **optional
+    )
 
 
 def check_tokens(token_ids: Array, mask: Array) -> None:
@@ -266,11 +244,11 @@ def _label_kind(label: object) -> type | None:
 
 def correctness(
     correct: ArrayLike, n_rows: int, score_range: ScoreRange
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """`Batch.correct` and `Batch.scores` of what the caller gave."""
+) -> tuple[np.ndarray, bool]:
+    """`Batch.evidence` and `Batch.graded` of what the caller gave."""
     array = as_array("correct", correct)
     check_per_rollout("correct", array, n_rows, "biuf", "bool, or 0, 1 and NaN (unknown)")
-    values = array.astype(np.float64)
+    values: np.ndarray = array.astype(np.float64)
     known = ~np.isnan(values)
     is_verdict = (values == 0) | (values == 1)
     allowed = is_verdict
@@ -282,26 +260,34 @@ def correctness(
     bad = np.flatnonzero(known & ~allowed)
     if bad.size:
         raise InputError(f"correct[{bad[0]}] is {array[bad[0]]}; expected {expected}")
-    if np.all(is_verdict | ~known):
-        return np.where(known, values, UNKNOWN).astype(np.int8), None
-    return np.where(known, 0, UNKNOWN).astype(np.int8), np.where(known, values, 0.0)
+    return values, not np.all(is_verdict | ~known)
 
 
-def from_0_to_1(scores_b: Array, low_b: Array, high_b: Array, xp: Any) -> Array:
-    """Scores by where they are between their group's lowest and highest.
-
-    A z-score is the same for them, and no large or nearly equal numbers are left to lose digits.
-    Groups whose scores differ by no more than rounding has left of them have 0 throughout. `xp` is
-    NumPy or torch; empty groups have low = inf.
-    """
-    differ_b = differ(low_b, high_b, xp)
-    span_b = xp.where(differ_b, high_b - low_b, 1.0)
-    return xp.where(differ_b, (scores_b - low_b) / span_b, 0.0)
+def group_total(values_b: Array, group_b: Array) -> Array:
+    """(B,) the sum over each row's group."""
+    if is_tensor(values_b):
+        return values_b.new_zeros(len(values_b)).index_add_(0, group_b, values_b)[group_b]
+    return np.bincount(group_b, values_b)[group_b]
 
 
-def differ(low: Array, high: Array, xp: Any) -> Array:
-    """Whether lowest and highest scores differ by more than rounding; false for inf and NaN."""
-    return high - low > EQUAL * xp.maximum(abs(low), abs(high))
+def group_extreme(
+    values_b: Array, some_b: Array, group_b: Array, which: Literal["min", "max"]
+) -> Array:
+    """(B,) the least or the greatest of some values of each row's group; inf or -inf of none."""
+    start = np.inf if which == "min" else -np.inf
+    if is_tensor(values_b):
+        extreme_b = values_b.new_full((len(values_b),), start)
+        values_b = values_b.masked_fill(~some_b, start)
+        return extreme_b.scatter_reduce_(0, group_b, values_b, f"a{which}")[group_b]
+    extreme_b = np.full(len(values_b), start)
+    better = np.minimum if which == "min" else np.maximum
+    better.at(extreme_b, group_b[some_b], values_b[some_b])
+    return extreme_b[group_b]
+
+
+def differ(low: Array, high: Array) -> Array:
+    """Whether lowest and highest scores differ by more than rounding; false for inf."""
+    return high - low > EQUAL * high.clip(min=-low)  # the larger of |low| and |high|
 
 
 def in_words(score_range: tuple[float, float]) -> str:

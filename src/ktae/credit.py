@@ -7,25 +7,25 @@ import numbers
 import operator
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
+from typing_extensions import TypedDict, Unpack
 
 from ktae.arrays import (
     Array,
     ArrayLike,
     above,
     as_array,
-    device_type,
+    computes_there,
     is_tensor,
     on_host,
     require_dense,
 )
-from ktae.backends import BACKENDS, Backend, compiles, resolve
 from ktae.backends.table import CreditTable
 from ktae.batch import (
     Batch,
-    Context,
+    Vocabulary,
     finite_per_rollout,
     in_words,
     make_batch,
@@ -36,10 +36,7 @@ from ktae.errors import InputError
 from ktae.estimators import CreditFunction, Estimator, as_estimator
 from ktae.estimators.transforms import require_scale
 from ktae.rollout_advantages import SCALED, rollout_advantages
-from ktae.statistics import Formula
-
-if TYPE_CHECKING:
-    from ktae.batch import Vocabulary
+from ktae.tables import in_tables, tabulate
 
 Base = Literal["grpo", "dr_grpo", "rloo"]
 
@@ -47,21 +44,16 @@ AnEstimator = Estimator | str | Mapping[str, Any] | CreditFunction
 """An estimator, the name of a preset, a recipe's section `credit`, or a function from rollouts to
 credit."""
 
-
 POLICY = {"log_probs": "log-probability", "entropies": "entropy"}
 """What an estimator may need of the policy, in words."""
 
 
-class _How(NamedTuple):
-    """The arguments that say how to compute, and not what."""
+class Options(TypedDict, total=False):
+    """What `token_credit` takes beside the rollouts and the estimator."""
 
-    backend: str
-    validate: bool | None
-    memory_bytes: int
     vocabulary: Vocabulary | None
     step: int | None
-    log_probs: ArrayLike | None
-    entropies: ArrayLike | None
+    policy: Mapping[str, ArrayLike] | None
 
 
 def token_credit(
@@ -71,15 +63,15 @@ def token_credit(
     groups: ArrayLike,
     estimator: AnEstimator = "paper",
     *,
-    backend: str = "auto",
-    validate: bool | None = None,
-    memory_bytes: int = 2**30,
     vocabulary: Vocabulary | None = None,
     step: int | None = None,
-    log_probs: ArrayLike | None = None,
-    entropies: ArrayLike | None = None,
+    policy: Mapping[str, ArrayLike] | None = None,
 ) -> Array:
     """How much credit each token of each rollout gets beside its rollout's advantage.
+
+    It is computed where the token ids are. What is in a GPU's memory stays there, and its values
+    are not looked at, since the host would have to wait: token ids out of range count as some
+    token, and what is neither 0 nor NaN in `correct` as correct.
 
     Args:
         token_ids: (B, T) integers, 0 to 2^31 - 1 where unmasked, anything elsewhere.
@@ -91,24 +83,12 @@ def token_credit(
             need not be adjacent, sizes may differ.
         estimator: one of `ktae.estimators`, the name of a preset, a mapping as in a recipe, or a
             function of your own.
-        backend: `auto`, by the arrays' device, or a name in `ktae.backends()`.
-        validate: look at values too and not at shapes and dtypes alone. None, the default: yes on
-            the CPU, no on a GPU, where the host would have to wait. False saves that wait and
-            nothing else: whatever is in the host's memory is looked at in any case, since that
-            costs next to nothing. Unchecked ids count as some token, and what is neither 0 nor
-            NaN in `correct` as correct.
-        memory_bytes: bound on the memory beyond the output in the torch and triton backends, as
-            far as the largest group allows. The CPU backend needs for each thread at most
-            48 bytes for eight times the distinct tokens or n-grams of the largest group (or eight
-            times the padded length, if that is more), 8 bytes for each of its tokens, and some
-            megabytes to convert arrays. With other units, or a control, a few arrays of the
-            output's size come on top.
         vocabulary: the tokens' texts, for units that are made of text
             (`ktae.rollouts.tokens.vocabulary`).
         step: training steps done before these rollouts were sampled, for credit that decays.
-        log_probs: (B, T) the log-probability that the policy gave each token when it sampled it,
-            for estimators that weigh by it (`Estimator.needs_policy`).
-        entropies: (B, T) the entropy of the policy's distribution there, in nats, likewise.
+        policy: for estimators that weigh by it (`Estimator.needs_policy`), (B, T) numbers of the
+            policy that sampled: `log_probs`, the log-probability that it gave each token, and
+            `entropies`, the entropy of its distribution there, in nats.
 
     Returns:
         (B, T) float32, 0 where masked. With `paper` it is σ(v) - 0.5 of each token's value v, and 0
@@ -120,10 +100,9 @@ def token_credit(
 
     Source: the KTAE paper, Algorithm 1 and the equations of its section 3.
     """
-    require_dense(token_ids=token_ids, mask=mask, correct=correct, groups=groups)
-    arrays = (token_ids, mask, correct, groups)
-    how = _How(backend, validate, memory_bytes, vocabulary, step, log_probs, entropies)
-    return _estimate(arrays, as_estimator(estimator), None, how)
+    chosen, arrays = as_estimator(estimator), (token_ids, mask, correct, groups)
+    batch = _batch(arrays, chosen, vocabulary=vocabulary, step=step, policy=policy)
+    return _as_given(chosen.credit(batch), token_ids)
 
 
 def token_advantages(
@@ -136,13 +115,7 @@ def token_advantages(
     correct: ArrayLike | None = None,
     threshold: float = 0.0,
     base: Base | ArrayLike = "grpo",
-    backend: str = "auto",
-    validate: bool | None = None,
-    memory_bytes: int = 2**30,
-    vocabulary: Vocabulary | None = None,
-    step: int | None = None,
-    log_probs: ArrayLike | None = None,
-    entropies: ArrayLike | None = None,
+    **options: Unpack[Options],
 ) -> Array:
     """Token advantages: the rollout advantage plus the credit (paper, eq. "advantage").
 
@@ -159,13 +132,7 @@ def token_advantages(
         threshold: used only without `correct`.
         base: the rollout advantage. `grpo`: (R - mean) / (std + 1e-6) in the group; `dr_grpo`:
             R - mean; `rloo`: R - mean of the group's others; or (B,) numbers of your own.
-        backend: as in `token_credit`.
-        validate: as in `token_credit`.
-        memory_bytes: as in `token_credit`.
-        vocabulary: as in `token_credit`.
-        step: as in `token_credit`.
-        log_probs: as in `token_credit`.
-        entropies: as in `token_credit`.
+        **options: `vocabulary`, `step` and `policy`, as in `token_credit`.
 
     Returns:
         (B, T) float32, 0 where masked, of the type and on the device of `token_ids`.
@@ -174,22 +141,26 @@ def token_advantages(
         InputError: (a ValueError) shapes, dtypes or values do not fit; a reward is NaN or infinite.
     """
     check_threshold(threshold)
-    require_dense(token_ids=token_ids, mask=mask, correct=correct, groups=groups)
-    require_dense(rewards=rewards, base=base)
-    estimator = as_estimator(estimator)
+    require_dense(rewards=rewards, base=base, token_ids=token_ids)
+    chosen = as_estimator(estimator)
     if isinstance(base, str):
-        require_scale(estimator, SCALED.get(base), f"base is {base!r}")
-    given = rewards
-    stay = _stays_on_device(token_ids) and _stays_on_device(rewards) and not estimator.on_host
-    if not (stay and resolve(backend, token_ids).arrays == "torch"):
-        rewards = on_host(rewards)
-        shape = getattr(token_ids, "shape", None) or as_array("token_ids", token_ids).shape
-        rewards = finite_per_rollout("rewards", rewards, shape[0] if shape else 0)
+        require_scale(chosen, SCALED.get(base), f"base is {base!r}")
     if correct is None:
-        correct = _correct_by(given, rewards, threshold, estimator)
+        correct = above(rewards, threshold)
+        if chosen.score_range is not None:
+            correct = rewards
+            _check_scores(rewards, chosen)
     arrays = (token_ids, mask, correct, groups)
-    how = _How(backend, validate, memory_bytes, vocabulary, step, log_probs, entropies)
-    return _estimate(arrays, estimator, (rewards, base), how)
+    batch = _batch(arrays, chosen, **options)
+    base_b = _rollout_advantages(batch, rewards, base)
+    credit_bt = chosen.credit(batch)
+    if is_tensor(credit_bt):
+        credit_bt += base_b[:, None].float() * (batch.mask != 0)
+    else:
+        # In double precision, so that it is rounded once.
+        unmasked_bt = np.not_equal(batch.mask, 0)
+        np.add(credit_bt, base_b[:, None], credit_bt, where=unmasked_bt, casting="same_kind")
+    return _as_given(credit_bt, token_ids)
 
 
 def credit_table(
@@ -198,29 +169,19 @@ def credit_table(
     correct: ArrayLike,
     groups: ArrayLike,
     estimator: AnEstimator = "paper",
-    *,
-    backend: Literal["auto", "cpu", "numpy", "naive"] = "auto",
 ) -> CreditTable:
     """One row for each group and token: the counts, every statistic, the value and the credit.
 
     Arguments and errors as in `token_credit`; the columns are NumPy arrays whatever came. The
     table is for people and files, so it is made on the host. It is of single tokens: the
-    estimator's larger units and controls play no part (`Estimator.in_tables`).
+    estimator's larger units and controls play no part (`ktae.tables.in_tables`).
     """
-    if backend not in ("auto", "cpu", "numpy", "naive"):
-        raise InputError(
-            f"backend is {backend!r}; a table is made by 'auto', 'cpu', 'numpy' or 'naive'"
-        )
-    estimator = as_estimator(estimator)
-    of_tokens = estimator.in_tables()
+    chosen = as_estimator(estimator)
+    of_tokens = in_tables(chosen)
     if of_tokens is None:
-        raise InputError(f"{estimator} rests on no contingency tables, so it has no credit table")
+        raise InputError(f"{chosen} rests on no contingency tables, so it has no credit table")
     require_dense(token_ids=token_ids, mask=mask, correct=correct, groups=groups)
-    arrays = [on_host(array) for array in (token_ids, mask, correct, groups)]
-    chosen = _for_arrays(BACKENDS["cpu" if backend == "auto" else backend], backend, arrays[1])
-    module = chosen.load()
-    batch = make_batch(*arrays, score_range=estimator.score_range, context=Context(module.credit))
-    return of_tokens.table(batch, module.table)
+    return tabulate(make_batch(*map(on_host, (token_ids, mask, correct, groups))), of_tokens)
 
 
 def check_threshold(threshold: Any, name: str = "threshold") -> None:
@@ -231,139 +192,69 @@ def check_threshold(threshold: Any, name: str = "threshold") -> None:
         raise InputError(f"{name} is {threshold!r}; expected a finite number")
 
 
-def _correct_by(given: ArrayLike, rewards: Array, threshold: float, estimator: Estimator) -> Array:
-    """What stands for `correct` where there are rewards alone: as they were given, and checked."""
-    score_range = estimator.score_range
-    if score_range is None:
-        return above(given, threshold)
-    if isinstance(rewards, np.ndarray):
-        for i in out_of_range(rewards, score_range)[:1]:
-            raise InputError(
-                f"rewards[{i}] is {rewards[i]}; with {estimator} and no `correct` they are the "
-                f"scores, {in_words(score_range)}: give `correct`, or "
-                "PresenceZ(graded_rewards=True)"
-            )
-    return rewards
+def _check_scores(rewards: ArrayLike, estimator: Estimator) -> None:
+    """Raise an InputError for rewards in the host's memory that are no scores."""
+    low_high = estimator.score_range
+    if low_high is None or computes_there(rewards):
+        return
+    rewards_b = as_array("rewards", on_host(rewards))
+    for i in out_of_range(rewards_b, low_high)[:1]:
+        raise InputError(
+            f"rewards[{i}] is {rewards_b[i]}; with {estimator} and no `correct` they are the "
+            f"scores, {in_words(low_high)}: give `correct`, or PresenceZ(graded_rewards=True)"
+        )
 
 
-def _estimate(
+def _batch(
     arrays: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike],
     estimator: Estimator,
-    rewards_and_base: tuple[ArrayLike, ArrayLike] | None,
-    how: _How,
-) -> Array:
-    """Credit, plus the rollout advantages if there are rewards."""
-    _check_how(how)
-    token_ids = arrays[0]
-    chosen = resolve(how.backend, token_ids)
-    if chosen.arrays == "torch" and _stays_on_device(token_ids) and not estimator.on_host:
-        return _on_device(chosen, arrays, estimator, rewards_and_base, how)
-    own = [on_host(array) for array in arrays]
-    chosen = _for_arrays(chosen, how.backend, own[1])
-    context = Context(
-        _on_arrays(chosen, how.memory_bytes), how.vocabulary, how.step,
-        compiled=chosen.name not in ("naive", "numpy"),
-        ngrams=chosen.ngrams,
-        policy=_of_policy(estimator, how, token_ids),
-    )  # fmt: skip
-    batch = make_batch(*own, score_range=estimator.score_range, context=context)
-    if rewards_and_base:
-        batch = batch._replace(base=_base(batch, *map(on_host, rewards_and_base)))
-    credit_bt = estimator.credit(batch)
-    if is_tensor(token_ids):
-        return sys.modules["torch"].from_numpy(credit_bt).to(token_ids.device)
-    return credit_bt
+    **options: Unpack[Options],
+) -> Batch:
+    """The checked batch: on the device of the token ids, or in the host's memory."""
+    token_ids, mask, correct, groups = arrays
+    require_dense(token_ids=token_ids, mask=mask, correct=correct, groups=groups)
+    step = options.get("step")
+    is_count = hasattr(step, "__index__") and not isinstance(step, bool)
+    if step is not None and not (is_count and operator.index(step) >= 0):
+        raise InputError(f"step is {step!r}; expected an integer from 0")
+    optional: dict[str, Any] = {"vocabulary": options.get("vocabulary"), "step": step}
+    if computes_there(token_ids) and not estimator.on_host:
+        from ktae.backends.torch import batch_on_device
 
-
-def _for_arrays(chosen: Backend, asked_for: str, mask: ArrayLike) -> Backend:
-    """The backend, or `numpy` for few tokens if `cpu` was not asked for by name."""
-    few = asked_for == "auto" and chosen.name == "cpu" and not compiles(as_array("mask", mask))
-    return BACKENDS["numpy"] if few else chosen
-
-
-def _on_arrays(chosen: Backend, memory_bytes: int) -> Any:
-    """`Context.contingency` for arrays."""
-    module = chosen.load()
-    if chosen.arrays == "numpy":
-        return module.credit
-
-    def contingency(batch: Batch, formula: Formula) -> np.ndarray:
-        from ktae.backends.tensors import from_batch
-
-        credit = module.credit(from_batch(batch), formula, memory_bytes=memory_bytes)
-        credit_bt: np.ndarray = credit.numpy()
-        return credit_bt
-
-    return contingency
-
-
-def _on_device(
-    chosen: Backend,
-    arrays: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike],
-    estimator: Estimator,
-    rewards_and_base: tuple[ArrayLike, ArrayLike] | None,
-    how: _How,
-) -> Array:
-    """The same, all of it on the device of the token ids."""
-    from ktae.backends import tensors
-
-    module, validate = chosen.load(), bool(how.validate)
-
-    def contingency(batch: Any, formula: Formula) -> Array:
-        return module.credit(batch, formula, memory_bytes=how.memory_bytes)
-
-    context = Context(contingency, how.vocabulary, how.step)
-    batch = tensors.on_device(
-        *arrays, score_range=estimator.score_range, context=context, validate=validate
-    )
-    if rewards_and_base:
-        base_b = tensors.base_on_device(batch, *rewards_and_base, validate=validate)
-        batch = batch._replace(base=base_b)
-    return estimator.credit(batch)
-
-
-def _of_policy(estimator: Estimator, how: _How, token_ids: ArrayLike) -> dict[str, np.ndarray]:
-    """`Context.policy`: what the estimator needs, and nothing else."""
-    found = {}
+        return batch_on_device(*arrays, estimator.score_range, **optional)
+    policy = options.get("policy") or {}
     for name in sorted(estimator.needs_policy):
-        given = getattr(how, name)
-        if given is None:
+        if policy.get(name) is None:
             raise InputError(
                 f"{estimator} needs the {POLICY[name]} of each token, and there is none; give "
-                f"{name}= (dumps of rollouts hold none)"
+                f"policy={{{name!r}: ...}} (dumps of rollouts hold none)"
             )
-        require_dense(**{name: given})
+        require_dense(**{name: policy[name]})
         shape = as_array("token_ids", on_host(token_ids)).shape
-        found[name] = numbers_per_token(name, on_host(given), shape)
-    return found
+        optional[name] = numbers_per_token(name, on_host(policy[name]), shape)
+    return make_batch(*map(on_host, arrays), estimator.score_range, **optional)
 
 
-def _check_how(how: _How) -> None:
-    if how.validate is not None and not isinstance(how.validate, bool):
-        raise InputError(f"validate is {how.validate!r}; expected true, false or None")
-    _check_count("memory_bytes", how.memory_bytes)
-    if how.step is not None:
-        _check_count("step", how.step)
+def _rollout_advantages(batch: Batch, rewards: ArrayLike, base: ArrayLike) -> Array:
+    """(B,) float64, where the batch is."""
+    n_rows = len(batch.evidence)
+    if is_tensor(batch.evidence):
+        from ktae.backends.torch import numbers_on_device
+
+        rewards_b = numbers_on_device("rewards", rewards, batch)
+        base_b = base if isinstance(base, str) else numbers_on_device("base", base, batch)
+        has_token_b = (batch.mask != 0).any(1).double()
+    else:
+        rewards_b = finite_per_rollout("rewards", on_host(rewards), n_rows)
+        base_b = base if isinstance(base, str) else finite_per_rollout("base", on_host(base), n_rows)
+        has_token_b = np.any(batch.mask, axis=1).astype(np.float64)
+    if not isinstance(base_b, str):
+        return base_b
+    return rollout_advantages(base_b, rewards_b, has_token_b, batch.group_b)
 
 
-def _check_count(name: str, value: Any) -> None:
-    is_integer = hasattr(value, "__index__") and not isinstance(value, bool)
-    if not is_integer or operator.index(value) < 0:
-        raise InputError(f"{name} is {value!r}; expected an integer from 0")
-
-
-def _base(batch: Batch, rewards_b: np.ndarray, base: ArrayLike) -> np.ndarray:
-    """(B,) float64 rollout advantages."""
-    if not isinstance(base, str):
-        return finite_per_rollout("base", base, len(batch.correct))
-    group_b = batch.group_b
-    counted_b = np.any(batch.mask, axis=1).astype(np.float64)
-    advantages_b: np.ndarray = rollout_advantages(
-        base, rewards_b, counted_b, lambda x: np.bincount(group_b, x)[group_b]
-    )
-    return advantages_b
-
-
-def _stays_on_device(array: ArrayLike) -> bool:
-    """Whether it is a tensor in other memory than the host's: a GPU's, of whatever make."""
-    return is_tensor(array) and device_type(array) != "cpu"
+def _as_given(credit_bt: Array, token_ids: ArrayLike) -> Array:
+    """An array as it is; beside tensors, a tensor on their device."""
+    if is_tensor(token_ids) and not is_tensor(credit_bt):
+        return sys.modules["torch"].from_numpy(credit_bt).to(token_ids.device)
+    return credit_bt

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from typing_extensions import Unpack
 
 from ktae.arrays import Array, ArrayLike, as_array, on_host, require_dense
 from ktae.batch import check_per_rollout, check_tokens, finite_per_rollout, group_labels
-from ktae.credit import AnEstimator, token_credit
+from ktae.credit import AnEstimator, Options, token_credit
 from ktae.errors import InputError
 from ktae.estimators import as_estimator
 
@@ -20,7 +19,7 @@ def class_credit(
     class_rewards: ArrayLike,
     groups: ArrayLike,
     estimator: AnEstimator = "paper",
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Array:
     """Credit of rollouts with more than two outcomes.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ktae.arrays import Array
+from ktae.batch import group_total
 from ktae.errors import InputError
 
 EPSILON = 1e-6
@@ -15,7 +14,7 @@ SCALED = {"grpo": True, "dr_grpo": False}
 
 
 def rollout_advantages(
-    base: str, rewards_b: Array, counted_b: Array, group_total: Callable[[Array], Array]
+    base: str, rewards_b: Array, counted_b: Array, group_b: Array
 ) -> Array:
     """(B,) rollout advantages over each group's rollouts that have a token; 0 for the others.
 
@@ -26,7 +25,7 @@ def rollout_advantages(
         base: `grpo`, `dr_grpo` or `rloo`.
         rewards_b: (B,) float64, an array or a tensor.
         counted_b: (B,) 1.0 for rollouts with a token, else 0.0.
-        group_total: from (B,) to (B,), each group's sum in its every row.
+        group_b: (B,) int64, each row's group, counted from 0.
 
     Raises:
         InputError: no such base.
@@ -35,11 +34,11 @@ def rollout_advantages(
         raise InputError(
             f"base is {base!r}; expected 'grpo', 'dr_grpo', 'rloo' or numbers of shape (B,)"
         )
-    n_b = group_total(counted_b)
-    mean_b = group_total(rewards_b * counted_b) / n_b.clip(1)
+    n_b = group_total(counted_b, group_b)
+    mean_b = group_total(rewards_b * counted_b, group_b) / n_b.clip(1)
     centred_b = (rewards_b - mean_b) * counted_b
     if base == "grpo":
-        variance_b = group_total(centred_b**2) / (n_b - 1).clip(1)
+        variance_b = group_total(centred_b**2, group_b) / (n_b - 1).clip(1)
         return centred_b / (variance_b**0.5 + EPSILON)
     if base == "rloo":
         return centred_b * n_b / (n_b - 1).clip(1)

@@ -1,317 +1,517 @@
-"""The CPU backend: one hash table a group, compiled by numba, threads over chunks of groups.
+"""The CPU backend: one hash table a group, compiled by numba, threads over groups.
 
-Each group takes three passes, all linear in its tokens: count (every token finds its key's index in
-the hash table, and the index is written down), compute (each used index gets its credit) and spread
-(each token gets that of its index). Threads are Python's own, since the compiled
-code releases the GIL: safe to call from any thread and across forks, unlike numba's thread pools.
+Each group takes three passes, all linear in its tokens. *Count*: every token finds its key's number
+in the hash table, and the number is written down. *Compute*: each number gets its credit. *Spread*:
+each token gets the credit of its number. The numbers are written where the credit goes, into the
+output, so that they take no memory of their own.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 
+from ktae import statistics
 from ktae.arrays import MAX_TOKEN_ID
-from ktae.backends import _cpu_kernels as kernels
-from ktae.backends import _cpu_statistics as statistics
-from ktae.backends._cpu_kernels import score_groups, tabulate_group
-from ktae.backends._cpu_workspace import GROWTH_BITS, INITIAL_BITS, Workspace, workspace
-from ktae.backends.table import CreditTable
-from ktae.backends.unit_kernels import NO_ERROR
+from ktae.backends._compiled import (
+    NO_ERROR,
+    POSITIONS_AT_ONCE,
+    end_of,
+    in_threads,
+    jit,
+    kept,
+    plain_ids,
+    plain_mask,
+)
 from ktae.batch import Batch, bad_token_id
 from ktae.statistics import Formula
+from ktae.backends.table import CreditTable
 
-POSITIONS_PER_CHUNK = 1 << 20
-"""Padded positions that a thread takes at a time: enough to keep it busy for milliseconds, few
-enough that converting a chunk's dtype stays within a few megabytes."""
+NO_CREDIT = 0
+"""The number of all tokens that are not counted: masked, ignored, of unknown correctness."""
+
+FEWEST_BITS, GROWTH_BITS = 10, 2
+"""A group's hash table begins with 2**10 slots. One that is half full is replaced by one of four
+times the slots and the group is counted again: what is counted in vain is a third of what counts.
+Small tables stay in the processor's cache, which matters more."""
+
+TOKEN_BITS = 31
+LOW = 0xFFFFFFFF
+MOST_PAIRS = 1 << 16
+"""Pairs (a, b) of one group whose statistics are remembered: a group of 510 rollouts has so many."""
 
 
 class Chunk(NamedTuple):
-    """Some consecutive groups of a batch, as the kernels take them."""
+    """Consecutive groups of a batch. In a group are rollouts `starts[g]` to `starts[g + 1]`."""
 
     ids: np.ndarray
-    mask: np.ndarray
     id_rows: np.ndarray
-    """(n,) where in `ids` each of the chunk's rollouts lies."""
+    """(n,) where in `ids` each rollout lies."""
+    mask: np.ndarray
     mask_rows: np.ndarray
     """(n,) where in `mask`."""
     rows: np.ndarray
-    """(n,) where in the batch and the output."""
+    """(n,) where in the output."""
     starts: np.ndarray
-    """(n_groups + 1,) bounds of the groups within the n rollouts."""
-    correct: np.ndarray
-    """(n,)"""
-    scores: np.ndarray | None
-    """(n,)"""
+    scores: np.ndarray
+    """(n,) float64, NaN where unknown."""
 
 
-def credit(batch: Batch, formula: Formula, sizes: tuple[int, ...] = (1,)) -> np.ndarray:
-    """(B, T) float32: each unmasked token's credit plus its rollout's base.
+class Workspace(NamedTuple):
+    """What a group is counted in. Most of it is never touched, and so takes no memory."""
 
-    `sizes` are those of the n-grams whose credit is added up, each rounded by itself: 1 for the
-    token, 2 for its bigram, 3 for its trigram.
+    index_bits: int
+    table: np.ndarray
+    """(2**index_bits,) uint64, a hash table. From the top: the number of the filling that wrote the
+    slot (so that slots of earlier groups count as free and nothing has to be cleared), the key (31
+    bits), and its number (index_bits)."""
+    state: np.ndarray
+    """(2,) int64: slots in use are the first 2**state[0]; state[1] is the number of the filling."""
+    last: np.ndarray
+    """(n_keys,) int32, by a key's number: the last rollout that holds it, counted from 1."""
+    counts: np.ndarray
+    """(2 n_keys,) int64. At 2 i: how many rollouts hold key i. At 2 i + 1: how often it occurs again
+    in a rollout that holds it already. Incorrect rollouts count in the lower half of the integer
+    and correct ones in the upper. With graded scores all count in the lower one."""
+    sums: np.ndarray
+    """(n_keys, 2) float64: the scores' sum over the rollouts that hold the key, and over its
+    occurrences. Without graded scores it has no rows."""
+    credit: np.ndarray
+    """(n_keys,) float32"""
+    memo: np.ndarray
+    """(n, 3) float64, by pair (a, b): strength, effect, and the whole credit of a key that no
+    rollout holds twice; NaN where not computed yet."""
+    tokens: np.ndarray
+    """(n,) int64: how many tokens of each rollout of the group count."""
+
+
+class Totals(NamedTuple):
+    """The margins of all of a group's contingency tables. With graded scores n_true is their sum,
+    and a rollout of score r adds the share r of its tokens to the correct ones'."""
+
+    n: float
+    n_true: float
+    n_false: float
+    length_true: float
+    length_false: float
+    variance: float
+    """Of the scores, divided by n. Exactly 0 where there is nothing to compare."""
+
+
+def credit(batch: Batch, formula: Formula) -> np.ndarray:
+    """(B, T) float32 credit.
+
+    Raises:
+        InputError: a token id is out of range at an unmasked position.
     """
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
-    ignored, sizes_u = ignored_ids(batch), np.array(sizes, dtype=np.int64)
-    with_cells = max(sizes) > 1
-    spaces: list[Workspace] = []  # a thread takes one and lays it back
+    rows, starts = batch.by_group()
+    ignored = np.array(batch.ignored, dtype=np.int64)
 
-    def score(groups: slice) -> tuple[int, int]:
-        if _is_large(batch, groups) and _must_convert(batch):
-            return _score_in_slices(batch, groups, formula, ignored, sizes, out)
-        chunk, done = chunk_of(batch, groups), 0
-        try:
-            space = spaces.pop()
-        except IndexError:
-            space = _workspace(batch, INITIAL_BITS, with_cells)
-        while True:
-            row, column, done = score_groups(
-                *chunk, ignored, batch.look_up_unknown, formula, sizes_u, batch.base, done, space,
-                out,
-            )  # fmt: skip
-            if row != NO_ERROR or done == (groups.stop - groups.start) * len(sizes):
-                break
-            space = _workspace(batch, space.bits + GROWTH_BITS, with_cells)
-        spaces.append(space)
-        return row, column
+    def fill(groups: slice) -> tuple[int, int]:
+        chunk, space = _chunk(batch, rows, starts[groups.start : groups.stop + 1])
+        error: tuple[int, int] = credit_groups(
+            chunk, ignored, batch.look_up_unknown, formula, space, out, out.view(np.int32)
+        )
+        return error
 
-    in_threads(batch, score)
+    _raise_first(batch, in_threads(fill, _bounds(starts, batch.token_ids.shape[1])))
     return out
 
 
-def _workspace(batch: Batch, bits: int, with_cells: bool) -> Workspace:
-    largest = int(np.diff(batch.starts).max(initial=0))
-    graded, width = batch.scores is not None, batch.token_ids.shape[1]
-    return workspace(len(batch.group_ids), largest, width, bits, graded, with_cells)
-
-
-def in_threads(batch: Batch, score: Callable[[slice], tuple[int, int]]) -> None:
-    """Call `score` on consecutive groups of the batch, so that all are scored.
-
-    Raises:
-        InputError: for the first (row, column) of a bad token id that it gave.
-    """
-    import numba  # not before something is computed
-
-    chunks = list(_chunks(batch))
-    # Not numba.get_num_threads(), which would start numba's own pool of threads.
-    n_threads = numba.config.NUMBA_NUM_THREADS
-    if len(chunks) > 1 and n_threads > 1:
-        with ThreadPoolExecutor(n_threads) as pool:
-            errors = list(pool.map(score, chunks))
-    else:
-        errors = [score(chunk) for chunk in chunks]
-    _raise_first(batch, errors)
-
-
 def table(batch: Batch, formula: Formula) -> CreditTable:
-    """The credit table of the whole batch."""
-    ignored = ignored_ids(batch)
-    ids, found = [np.empty(0, dtype=np.int64)], [np.empty((0, 12))]
-    sizes, errors = [], []
-    for group in range(len(batch.group_ids)):
-        chunk = chunk_of(batch, slice(group, group + 1))
-        bits, fits = INITIAL_BITS, False
-        while not fits:
-            space = _workspace(batch, bits, with_cells=False)
-            token_ids, n_by_12, error, fits = tabulate_group(
-                *chunk[:5], chunk.correct, chunk.scores, ignored, formula, space
-            )
-            bits = space.bits + GROWTH_BITS
-        order = np.argsort(token_ids)
-        ids.append(token_ids[order])
-        found.append(n_by_12[order])
-        sizes.append(len(order))
+    """The credit table of the batch."""
+    rows, starts = batch.by_group()
+    ignored = np.array(batch.ignored, dtype=np.int64)
+    errors, token_ids, columns = [], [np.empty(0, dtype=np.int64)], [np.empty((0, 12))]
+    for group in range(len(starts) - 1):
+        chunk, space = _chunk(batch, rows, starts[group : group + 2])
+        error, ids_n, columns_n = tabulate_group(chunk, ignored, formula, space)
+        order = np.argsort(ids_n)
         errors.append(error)
+        token_ids.append(ids_n[order])
+        columns.append(columns_n[order])
     _raise_first(batch, errors)
-    labels = np.repeat(batch.group_ids, sizes)
-    columns = np.concatenate(found).T
-    cells = columns[:4] if batch.scores is not None else columns[:4].astype(np.int64)
-    return CreditTable(labels, np.concatenate(ids), *cells, *columns[4:])
+    labels = np.repeat(batch.labels, [len(ids) for ids in token_ids[1:]])
+    joined = np.concatenate(columns).T
+    cells = joined[:4] if batch.graded else joined[:4].astype(np.int64)
+    return CreditTable(labels, np.concatenate(token_ids), *cells, *joined[4:])
 
 
-def fisher_p_values(a: np.ndarray, b: np.ndarray, n_true: int, n_false: int) -> np.ndarray:
-    """(n,) two-sided p-values of Fisher's test of [[a, b], [n_true - a, n_false - b]].
-
-    Args:
-        a: (n,) counts.
-        b: (n,) counts.
-        n_true: correct rollouts of the group.
-        n_false: incorrect ones.
-    """
-    cells = (np.ascontiguousarray(x, dtype=np.float64) for x in (a, b))
-    p: np.ndarray = statistics.fisher_p_values(*cells, float(n_true), float(n_false))
-    return p
+def _bounds(starts: np.ndarray, width: int) -> list[int]:
+    """Where chunks of consecutive groups begin, and the last ends, in numbers of groups."""
+    rows_at_once = max(1, POSITIONS_AT_ONCE // max(1, width))
+    targets = np.arange(0, starts[-1], rows_at_once)
+    return np.unique([*np.searchsorted(starts[:-1], targets), len(starts) - 1]).tolist()
 
 
-def _score_in_slices(
-    batch: Batch,
-    groups: slice,
-    formula: Formula,
-    ignored: np.ndarray,
-    sizes: tuple[int, ...],
-    out: np.ndarray,
-) -> tuple[int, int]:
-    """What `score_groups` does, for groups too large to be converted at once: slice by slice."""
-    first = NO_ERROR, 0
-    for group in range(groups.start, groups.stop):
-        rows = batch.rows[batch.starts[group] : batch.starts[group + 1]]
-        verdicts = batch.correct[rows]
-        scores = None if batch.scores is None else batch.scores[rows]
-        if scores is None and not (np.any(verdicts == 0) and np.any(verdicts == 1)):
-            verdicts = np.full_like(verdicts, -1)  # nothing to compare: only check the token ids
-        tokens = np.empty(len(rows), dtype=np.int64)
-        for unit, size in enumerate(sizes):
-            counts = _count_slices(batch, rows, verdicts, scores, ignored, size, tokens)
-            if counts.bad_row != NO_ERROR:
-                first = min(first, (counts.bad_row, counts.bad_column))
-                break
-            totals = statistics.group_totals(tokens, verdicts, scores)
-            statistics.fill_credit(counts.n_used, totals, counts.space, formula, scores)
-            for part, chunk, bounds, lengths, keys, _ in _slices(batch, rows, size):
-                kernels.spread_keys(
-                    chunk.mask, chunk.mask_rows, chunk.rows, verdicts[part], batch.look_up_unknown,
-                    False, np.uint64(1), counts.space, batch.base, unit > 0, lengths, bounds, keys,
-                    out,
-                )  # fmt: skip
-    return first
-
-
-class SliceCounts(NamedTuple):
-    """How counting a group slice by slice ended."""
-
-    n_used: int
-    space: Workspace
-    bad_row: int
-    bad_column: int
-
-
-def _count_slices(
-    batch: Batch,
-    rows: np.ndarray,
-    verdicts: np.ndarray,
-    scores: np.ndarray | None,
-    ignored: np.ndarray,
-    size: int,
-    tokens: np.ndarray,
-) -> SliceCounts:
-    """Count one group, slice by slice, in a table that is large enough for it."""
-    bits = INITIAL_BITS
-    while True:
-        space = _workspace(batch, bits, with_cells=False)
-        n_used = statistics.IGNORED + 1
-        for part, _, bounds, _, keys, error in _slices(batch, rows, size):
-            if error[0] != NO_ERROR:
-                return SliceCounts(n_used, space, *error)
-            n_used = kernels.count_keys(
-                keys, bounds, part.start, verdicts[part], None if scores is None else scores[part],
-                ignored, np.uint64(1), space, n_used, tokens[part],
-            )  # fmt: skip
-            if n_used == kernels.TOO_SMALL:
-                break
-        if n_used != kernels.TOO_SMALL:
-            return SliceCounts(n_used, space, NO_ERROR, 0)
-        bits = space.bits + GROWTH_BITS
-
-
-class Slice(NamedTuple):
-    """Some of a group's rollouts, and the keys of their n-grams."""
-
-    part: slice
-    chunk: Chunk
-    bounds: np.ndarray
-    lengths: np.ndarray
-    keys: np.ndarray
-    error: tuple[int, int]
-    """See `_cpu_kernels.read_keys`, which fills the last four."""
-
-
-def _slices(batch: Batch, rows: np.ndarray, size: int) -> Iterator[Slice]:
-    width = batch.token_ids.shape[1]
-    rows_at_once = max(1, POSITIONS_PER_CHUNK // max(1, width))
-    for start in range(0, len(rows), rows_at_once):
-        part = slice(start, start + rows_at_once)
-        chunk = _convert(batch, rows[part], np.empty(0))
-        lengths, bounds = (np.empty(len(chunk.rows) + n, dtype=np.int64) for n in (0, 1))
-        keys = np.empty(len(chunk.rows) * width, dtype=np.int32)
-        error = kernels.read_keys(*chunk[:5], size, lengths, bounds, keys)
-        yield Slice(part, chunk, bounds, lengths, keys, error)
-
-
-def ignored_ids(batch: Batch) -> np.ndarray:
-    """The ignored token ids as the kernels take them."""
-    return np.array(batch.ignored, dtype=np.int64)
+def _chunk(batch: Batch, rows: np.ndarray, starts: np.ndarray) -> tuple[Chunk, Workspace]:
+    """The groups with these bounds within the batch's `rows`, and what to count them in."""
+    rows = rows[starts[0] : starts[-1]]
+    ids, id_rows = plain_ids(batch.token_ids, rows)
+    mask, mask_rows = plain_mask(batch.mask, rows)
+    scores = batch.evidence[rows]
+    chunk = Chunk(ids, id_rows, mask, mask_rows, rows, starts - starts[0], scores)
+    largest = int(np.diff(starts).max(initial=0))
+    n_keys = largest * ids.shape[1] + 1
+    # Before each rollout at most half of the slots are used. So with four times a rollout's length
+    # the table cannot fill up within one.
+    fewest = max(FEWEST_BITS, (4 * ids.shape[1]).bit_length())
+    bits = max(fewest, (2 * n_keys).bit_length())
+    space = Workspace(
+        index_bits=bits,
+        table=np.zeros(1 << bits, dtype=np.uint64),
+        state=np.array([fewest, 0]),
+        last=np.empty(n_keys, dtype=np.int32),
+        counts=np.zeros(2 * n_keys, dtype=np.int64),
+        sums=np.zeros((n_keys if batch.graded else 0, 2)),
+        credit=np.empty(n_keys, dtype=np.float32),
+        memo=np.empty((min(MOST_PAIRS, (largest // 2 + 1) * ((largest + 1) // 2 + 1)), 3)),
+        tokens=np.empty(largest, dtype=np.int64),
+    )
+    return chunk, space
 
 
 def _raise_first(batch: Batch, errors: list[tuple[int, int]]) -> None:
-    first = min(errors, default=(NO_ERROR, 0))
-    if first[0] != NO_ERROR:
-        raise bad_token_id(batch.token_ids, *first)
+    row, column = min(errors, default=(NO_ERROR, 0))
+    if row != NO_ERROR:
+        raise bad_token_id(batch.token_ids, row, column)
 
 
-def _chunks(batch: Batch) -> Iterator[slice]:
-    """Consecutive groups of about POSITIONS_PER_CHUNK padded positions."""
-    n_groups, n_rows = len(batch.group_ids), len(batch.rows)
-    rows_per_chunk = max(1, POSITIONS_PER_CHUNK // max(1, batch.token_ids.shape[1]))
-    n_chunks = min(n_groups, math.ceil(n_rows / rows_per_chunk))
-    targets = np.linspace(0, n_rows, n_chunks + 1)[:-1] if n_chunks else np.empty(0)
-    bounds = np.unique(np.append(np.searchsorted(batch.starts[:-1], targets), n_groups))
-    for start, stop in itertools.pairwise(bounds.tolist()):
-        yield slice(start, stop)
+# Compiled from here on. Types of arguments are inferred by numba.
 
 
-def chunk_of(batch: Batch, groups: slice) -> Chunk:
-    """The rows of some consecutive groups in the form that the kernels are compiled for."""
-    starts = batch.starts[groups.start : groups.stop + 1]
-    return _convert(batch, batch.rows[starts[0] : starts[-1]], starts - starts[0])
+_fisher_p_value = jit(statistics.fisher_p_value)
+_fisher_score = jit(statistics.fisher_score)
+_information_gain = jit(statistics.information_gain)
+_saturated_term_frequency = jit(statistics.saturated_term_frequency)
+_effect_size = jit(statistics.effect_size)
+_frequency_contrast = jit(statistics.frequency_contrast)
+_presence_z = jit(statistics.presence_z)
+_sharpened = jit(statistics.sharpened)
+_squashed = jit(statistics.squashed)
 
 
-def _convert(batch: Batch, rows: np.ndarray, starts: np.ndarray) -> Chunk:
-    """These rows as contiguous int32 or int64 ids with a one-byte mask.
+@kept
+def credit_groups(chunk, ignored, look_up, formula, space, out, numbers):
+    """Write the credit of a chunk's groups to `out`, of which `numbers` is the memory as int32.
 
-    Arrays of that form are used where they lie; of others only these rows are converted, so
-    nothing is copied whole.
+    With `look_up`, rollouts of unknown correctness get the credit of the group's keys, too. Returns
+    (row, column) of the bad token id with the smallest row, or (NO_ERROR, 0).
     """
-    # A run of rows is taken as a view; anything else as a copy.
-    selection = slice(rows[0], rows[-1] + 1) if np.all(np.diff(rows) == 1) else rows
-    ids, mask, id_rows, mask_rows = batch.token_ids, batch.mask, rows, rows
-    if not _fitting_ids(ids):
-        ids, id_rows = _as_int64(ids[selection]), np.arange(len(rows))
-    if not _fitting_mask(mask):
-        mask, mask_rows = np.not_equal(mask[selection], 0, order="C"), np.arange(len(rows))
-    # All read-only: numba would compile the kernels once more for arrays of the other kind.
-    ids, mask = ids.view(), mask.view(np.uint8)
-    ids.flags.writeable = mask.flags.writeable = False
-    scores = None if batch.scores is None else batch.scores[rows]
-    return Chunk(ids, mask, id_rows, mask_rows, rows, starts, batch.correct[rows], scores)
+    ends = np.empty(len(chunk.rows), dtype=np.int64)
+    error = _look_at_rows(chunk, ends)
+    if error[0] != NO_ERROR:
+        return error
+    for g in range(len(chunk.starts) - 1):
+        begin, end = chunk.starts[g], chunk.starts[g + 1]
+        # Where all scores are equal there is nothing to compare: all credit stays 0.
+        if not _differ(chunk.scores[begin:end]):
+            continue
+        n_used = _count_group(chunk, begin, end, ends, ignored, space, numbers, chunk.rows)
+        totals = _group_totals(space.tokens, chunk.scores[begin:end])
+        if totals.variance > 0.0:
+            _fill_credit(n_used, totals, formula, space)
+        else:
+            space.credit[:n_used] = 0.0
+        space.credit[NO_CREDIT] = 0.0
+        for i in range(begin, end):
+            row = chunk.rows[i]
+            if look_up and np.isnan(chunk.scores[i]):
+                mask = chunk.mask[chunk.mask_rows[i], : ends[i]]
+                _find_keys(chunk.ids[chunk.id_rows[i]], mask, space, numbers[row])
+            _spread(space.credit, numbers[row, : ends[i]], out[row])
+        space.counts[: 2 * n_used] = 0
+        space.sums[:n_used] = 0.0
+    return error
 
 
-def _fitting_ids(ids: np.ndarray) -> bool:
-    known = ids.dtype in (np.int32, np.int64)
-    return known and ids.flags.c_contiguous and ids.flags.aligned
+@kept
+def tabulate_group(chunk, ignored, formula, space):
+    """(row, column) of a bad token id, a group's (n,) token ids and (n, 12) columns of its table.
+
+    The columns are a, b, c, d, tf_true, tf_false, p, F, IG, direction, value and credit; their
+    order is that of the hash table.
+    """
+    ends = np.empty(len(chunk.rows), dtype=np.int64)
+    error = _look_at_rows(chunk, ends)
+    if error[0] != NO_ERROR:
+        return error, np.empty(0, dtype=np.int64), np.empty((0, 12))
+    numbers = np.zeros((len(chunk.rows), chunk.ids.shape[1]), dtype=np.int32)
+    places = np.arange(len(chunk.rows))
+    n_used = _count_group(chunk, 0, len(chunk.rows), ends, ignored, space, numbers, places)
+    totals = _group_totals(space.tokens, chunk.scores)
+    token_ids, columns = np.empty(n_used - 1, dtype=np.int64), np.empty((n_used - 1, 12))
+    n = 0
+    for slot in range(1 << space.state[0]):
+        entry = space.table[slot]
+        if np.int64(entry >> np.uint64(space.index_bits + TOKEN_BITS)) == space.state[1]:
+            key = np.int64(entry >> np.uint64(space.index_bits)) & MAX_TOKEN_ID
+            index = np.int64(entry) & (len(space.table) - 1)
+            token_ids[n] = key
+            row = _table_row(_counts_of(index, space), totals, formula, len(space.sums) > 0)
+            for k in range(12):
+                columns[n, k] = row[k]
+            n += 1
+    return error, token_ids, columns
 
 
-def _fitting_mask(mask: np.ndarray) -> bool:
-    # The kernels look at eight bytes at a time.
-    return mask.flags.c_contiguous and mask.itemsize == 1 and mask.ctypes.data % 8 == 0
+@jit
+def _look_at_rows(chunk, ends):
+    """One past each rollout's last unmasked position; (row, column) of the first bad token id."""
+    bad_row, bad_column = NO_ERROR, 0
+    for i in range(len(chunk.rows)):
+        ids, mask = chunk.ids[chunk.id_rows[i]], chunk.mask[chunk.mask_rows[i]]
+        ends[i], bad = end_of(mask), False
+        for t in range(ends[i]):  # no branch here either
+            bad |= (mask[t] != 0) & ((ids[t] < 0) | (ids[t] > MAX_TOKEN_ID))
+        if bad and chunk.rows[i] < bad_row:
+            bad_row = chunk.rows[i]
+            for t in range(ends[i] - 1, -1, -1):
+                if mask[t] != 0 and (ids[t] < 0 or ids[t] > MAX_TOKEN_ID):
+                    bad_column = t
+    return bad_row, bad_column
 
 
-def _must_convert(batch: Batch) -> bool:
-    return not (_fitting_ids(batch.token_ids) and _fitting_mask(batch.mask))
+@jit
+def _differ(scores):
+    """Whether two known scores differ."""
+    low, high = np.inf, -np.inf
+    for score in scores:
+        if not np.isnan(score):
+            low, high = min(low, score), max(high, score)
+    return low < high
 
 
-def _is_large(batch: Batch, groups: slice) -> bool:
-    """Whether converting all rows of these groups at once would take more than a chunk should."""
-    n_rows = batch.starts[groups.stop] - batch.starts[groups.start]
-    return bool(n_rows * batch.token_ids.shape[1] > 2 * POSITIONS_PER_CHUNK)
+@jit
+def _count_group(chunk, begin, end, ends, ignored, space, numbers, places):
+    """Fill the table with the known rollouts from `begin` to `end`, and number their tokens.
+
+    Rollout i's numbers go to row `places[i]`. Returns one more than the largest number.
+    """
+    while True:
+        # Another filling of the table. When their numbers are used up, the table is cleared.
+        space.state[1] += 1
+        if space.state[1] >> (64 - TOKEN_BITS - space.index_bits) > 0:
+            space.table[:] = 0
+            space.state[1] = 1
+        n_used, half = NO_CREDIT + 1, 1 << (space.state[0] - 1)
+        for i in range(begin, end):
+            space.tokens[i - begin] = 0
+            if not np.isnan(chunk.scores[i]) and n_used <= half:
+                n_used = _count_rollout(
+                    chunk.ids[chunk.id_rows[i]], chunk.mask[chunk.mask_rows[i], : ends[i]], ignored,
+                    i - begin, chunk.scores[i], space, n_used, numbers[places[i]],
+                )  # fmt: skip
+        if n_used <= half:
+            return n_used
+        space.counts[: 2 * n_used] = 0
+        space.sums[:n_used] = 0.0
+        space.state[0] = min(space.state[0] + GROWTH_BITS, space.index_bits)
 
 
-def _as_int64(ids: np.ndarray) -> np.ndarray:
-    if ids.dtype == np.uint64:  # would wrap to a negative number, which the error would then name
-        ids = np.minimum(ids, np.uint64(MAX_TOKEN_ID + 1))
-    return np.ascontiguousarray(ids, dtype=np.int64)
+@jit
+def _slot_of(table, entry, key, bits, index_bits):
+    """Where `entry`, a filling and a key with number 0, stands in the table, or would stand.
+
+    About every second token of a rollout is new to its group, so no branch may depend on which of
+    the two it is. What the slot differs by from the entry, without its number, is 0 where it holds
+    the key, below 2**31 where it holds another key of this filling, and above where it is free. The
+    hash's top bits spread small numbers evenly, and frequent tokens have small ids.
+    """
+    one, last_slot = np.uint64(1), (np.uint64(1) << bits) - np.uint64(1)
+    slot = (key * np.uint64(0x9E3779B97F4A7C15)) >> (np.uint64(64) - bits)
+    while ((table[slot] ^ entry) >> index_bits) - one < np.uint64(MAX_TOKEN_ID):
+        slot = slot + one & last_slot
+    return slot
+
+
+@jit
+def _count_rollout(ids, mask, ignored, place, score, space, n_used, numbers):
+    """Count one rollout's tokens, and write the number of each token's key to `numbers`.
+
+    Returns one more than the largest number that the group uses.
+    """
+    # A field read within the loop would be counted as a reference each time.
+    table, last, counts, sums = space.table, space.last, space.counts, space.sums
+    bits, index_bits = np.uint64(space.state[0]), np.uint64(space.index_bits)
+    stamp, index_mask = np.uint64(space.state[1]) << TOKEN_BITS, np.uint64(len(table) - 1)
+    graded, holder = len(sums) > 0, np.int32(place + 1)
+    # Correct rollouts count in the upper half of the integers, incorrect and graded ones below.
+    step = np.int64(1) << (np.int64(0) if graded else 32 * np.int64(score))
+    n_tokens = 0
+    for t in range(len(mask)):
+        key = np.uint64(ids[t])
+        if mask[t] == 0 or (len(ignored) > 0 and _is_ignored(key, ignored)):
+            continue
+        n_tokens += 1
+        entry = (stamp | key) << index_bits
+        slot = _slot_of(table, entry, key, bits, index_bits)
+        is_new = (table[slot] ^ entry) >> index_bits != 0
+        index = np.uint64(n_used) if is_new else table[slot] & index_mask
+        n_used += is_new
+        table[slot] = entry | index
+        numbers[t] = np.int32(index)
+        again = (last[index] == holder) & (not is_new)
+        last[index] = holder
+        counts[index << np.uint64(1) | np.uint64(again)] += step
+        if graded:
+            sums[index, 0] += (not again) * score
+            sums[index, 1] += score
+    space.tokens[place] = n_tokens
+    return n_used
+
+
+@jit
+def _is_ignored(key, ignored):
+    for ignored_id in ignored:  # noqa: SIM110  # numba compiles no generator
+        if key == np.uint64(ignored_id):
+            return True
+    return False
+
+
+@jit
+def _find_keys(ids, mask, space, numbers):
+    """Write the numbers of a held-out rollout's tokens; NO_CREDIT for what the group lacks."""
+    bits, index_bits = np.uint64(space.state[0]), np.uint64(space.index_bits)
+    for t in range(len(mask)):
+        if mask[t] != 0:
+            key = np.uint64(ids[t])
+            entry = (np.uint64(space.state[1]) << TOKEN_BITS | key) << index_bits
+            found = space.table[_slot_of(space.table, entry, key, bits, index_bits)]
+            is_held = (found ^ entry) >> index_bits == 0
+            numbers[t] = np.int32(found & np.uint64(len(space.table) - 1)) if is_held else NO_CREDIT
+
+
+@jit
+def _spread(credit, numbers, out):
+    """Replace each number by its credit. Masked positions have number 0, and so no credit."""
+    for t in range(len(numbers)):
+        out[t] = credit[numbers[t]]
+
+
+@jit
+def _group_totals(tokens, scores):
+    """The totals over the rollouts of known correctness that have a token."""
+    n, mean, squares, n_true, length_true, length_false = 0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(len(scores)):
+        score = scores[i]
+        if tokens[i] == 0 or np.isnan(score):
+            continue
+        n += 1
+        deviation = score - mean  # Welford's algorithm: exactly 0 for equal scores
+        mean += deviation / n
+        squares += deviation * (score - mean)
+        n_true += score
+        length_true += score * tokens[i]
+        length_false += (1.0 - score) * tokens[i]
+    variance = squares / n if n > 0 else 0.0
+    return Totals(float(n), n_true, n - n_true, length_true, length_false, variance)
+
+
+@jit
+def _counts_of(index, space):
+    """A, m, and the occurrences in correct and in incorrect rollouts of key number `index`."""
+    pair, again = space.counts[2 * index], space.counts[2 * index + 1]
+    if len(space.sums) > 0:
+        a, occur_true = space.sums[index, 0], space.sums[index, 1]
+        return a, float(pair), occur_true, pair + again - occur_true
+    a, b = pair >> 32, pair & LOW
+    return float(a), float(a + b), float(a + (again >> 32)), float(b + (again & LOW))
+
+
+@jit
+def _strength_and_effect(a, m, totals, formula):
+    """What depends on the rollouts alone; m of them hold the token, of total score a."""
+    if formula.z:
+        mean = totals.n_true / totals.n
+        z = _presence_z(a, m, totals.n, mean, totals.variance)
+        if formula.sharp:
+            z = _sharpened(z, m, totals.n, mean, totals.variance)
+        return 1.0, z
+    n_true, n_false = totals.n_true, totals.n_false
+    fisher = _fisher_score(_fisher_p_value(a, m - a, n_true, n_false, formula.point))
+    gain = _information_gain(a, m - a, n_true, n_false)
+    # The released code divides by h1 + h2, the paper does not: value_scale.
+    strength = (formula.h1 * fisher + formula.h2 * gain) * formula.value_scale
+    return strength, _effect_size(a, m - a, n_true, n_false)
+
+
+@jit
+def _direction(effect, occur_true, occur_false, totals, formula):
+    """The effect plus what the frequencies of the token in the two classes add to it."""
+    if formula.h3 == 0.0:
+        return effect
+    mean_length = (totals.length_true + totals.length_false) / 2
+    frequency_true = _saturated_term_frequency(
+        occur_true / totals.length_true, totals.length_true / mean_length, formula.k1, formula.b_len
+    )
+    frequency_false = _saturated_term_frequency(
+        occur_false / totals.length_false, totals.length_false / mean_length, formula.k1,
+        formula.b_len,
+    )  # fmt: skip
+    return effect + formula.h3 * _frequency_contrast(frequency_true, frequency_false, formula.eps)
+
+
+@jit
+def _fill_credit(n_used, totals, formula, space):
+    """Compute the credit of every number.
+
+    A group of verdicts has few pairs (a, b) and many keys. So strength and effect are computed once
+    for each pair, and the whole credit of keys that no rollout holds twice, which most are.
+    """
+    counts, credit, memo = space.counts, space.credit, space.memo
+    columns = int(totals.n_false) + 1
+    n_pairs = (int(totals.n_true) + 1) * columns
+    remembers = len(space.sums) == 0 and n_pairs <= min(len(memo), 4 * n_used)
+    if remembers:
+        memo[:n_pairs] = np.nan
+    for index in range(NO_CREDIT + 1, n_used):
+        pair, is_single = counts[2 * index], counts[2 * index + 1] == 0
+        entry = (pair >> 32) * columns + (pair & LOW) if remembers else 0
+        if remembers and is_single and not np.isnan(memo[entry, 2]):
+            credit[index] = memo[entry, 2]
+            continue
+        a, m, occur_true, occur_false = _counts_of(index, space)
+        if remembers and not np.isnan(memo[entry, 0]):
+            strength, effect = memo[entry, 0], memo[entry, 1]
+        else:
+            strength, effect = _strength_and_effect(a, m, totals, formula)
+        value = 0.0
+        if strength > 0.0:
+            value = strength * _direction(effect, occur_true, occur_false, totals, formula)
+        scaled = formula.credit_scale * value
+        credit[index] = scaled if formula.z else _squashed(value, formula.credit_scale)
+        if remembers:
+            memo[entry, 0], memo[entry, 1] = strength, effect
+            if is_single:
+                memo[entry, 2] = credit[index]
+
+
+@jit
+def _table_row(counts, totals, formula, graded):
+    """A, b, c, d, tf_true, tf_false, p, F, IG, direction, value and credit."""
+    a, m, occur_true, occur_false = counts
+    b = m - a
+    tf_true = occur_true / totals.length_true if totals.length_true != 0.0 else occur_true
+    tf_false = occur_false / totals.length_false if totals.length_false != 0.0 else occur_false
+    p, fisher, gain, direction, value, credit = 1.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    if totals.variance > 0.0:
+        if not (formula.z and graded):  # graded scores of a z-score may be anything
+            p = _fisher_p_value(a, b, totals.n_true, totals.n_false, formula.point)
+            fisher = _fisher_score(p)
+            gain = _information_gain(a, b, totals.n_true, totals.n_false)
+        strength, effect = _strength_and_effect(a, m, totals, formula)
+        direction = _direction(effect, occur_true, occur_false, totals, formula)
+        value = strength * direction
+        scaled = formula.credit_scale * value
+        credit = scaled if formula.z else _squashed(value, formula.credit_scale)
+    c, d = totals.n_true - a, totals.n_false - b
+    return a, b, c, d, tf_true, tf_false, p, fisher, gain, direction, value, credit
+
+
+@kept
+def fisher_p_value(a, b, n_true, n_false):
+    """The two-sided p-value of Fisher's test of [[a, b], [n_true - a, n_false - b]]."""
+    return _fisher_p_value(a, b, n_true, n_false, False)

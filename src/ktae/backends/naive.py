@@ -3,6 +3,7 @@ that every other backend is tested against."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from ktae import statistics
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.backends.table import CreditTable
-from ktae.batch import UNKNOWN, Batch, bad_token_id
+from ktae.batch import Batch, bad_token_id
 from ktae.statistics import Formula
 
 Row = tuple[int, float, float, float, float, float, float, float, float, float, float, float, float]
@@ -18,15 +19,15 @@ Row = tuple[int, float, float, float, float, float, float, float, float, float, 
 
 
 def credit(batch: Batch, formula: Formula) -> np.ndarray:
-    """(B, T) float32: each unmasked token's credit plus its rollout's base."""
+    """(B, T) float32 credit."""
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
     tokens_of = tokens_of_rows(batch)
     for rows in groups_of(batch):
         credit_of = {row[0]: row[-1] for row in _rows_of_table(batch, rows, tokens_of, formula)}
         for i in rows:
-            has_credit = batch.correct[i] != UNKNOWN or batch.look_up_unknown
-            for t, token in tokens_of[i]:
-                out[i, t] = batch.base[i] + (credit_of.get(token, 0.0) if has_credit else 0.0)
+            if not math.isnan(batch.evidence[i]) or batch.look_up_unknown:
+                for t, token in tokens_of[i]:
+                    out[i, t] = credit_of.get(token, 0.0)
     return out
 
 
@@ -35,23 +36,24 @@ def table(batch: Batch, formula: Formula) -> CreditTable:
     tokens_of = tokens_of_rows(batch)
     labels: list[object] = []
     found: list[Row] = []
-    for label, rows in zip(batch.group_ids, groups_of(batch), strict=True):
+    assert batch.labels is not None
+    for label, rows in zip(batch.labels, groups_of(batch), strict=True):
         own = _rows_of_table(batch, rows, tokens_of, formula)
         found += own
         labels += [label] * len(own)
     columns = zip(*found, strict=True) if found else [()] * 13
-    cells = np.int64 if batch.scores is None else np.float64
+    cells = np.float64 if batch.graded else np.int64
     kinds = [np.int64] + [cells] * 4 + [np.float64] * 8
     arrays = [np.array(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)]
-    return CreditTable(np.array(labels, dtype=batch.group_ids.dtype), *arrays)
+    return CreditTable(np.array(labels, dtype=batch.labels.dtype), *arrays)
 
 
 def groups_of(batch: Batch) -> list[list[int]]:
     """Each group's row numbers."""
-    return [
-        batch.rows[start:stop].tolist()
-        for start, stop in zip(batch.starts[:-1], batch.starts[1:], strict=True)
-    ]
+    rows: defaultdict[int, list[int]] = defaultdict(list)
+    for i, group in enumerate(batch.group_b.tolist()):
+        rows[group].append(i)
+    return [rows[group] for group in sorted(rows)]
 
 
 def tokens_of_rows(batch: Batch) -> list[list[tuple[int, int]]]:
@@ -80,9 +82,9 @@ def _rows_of_table(
     occur: defaultdict[int, list[float]] = defaultdict(list)  # the same once an occurrence
     for i in rows:
         tokens = [token for _, token in tokens_of[i] if token not in batch.ignored]
-        if batch.correct[i] == UNKNOWN or not tokens:
+        score = float(batch.evidence[i])
+        if math.isnan(score) or not tokens:
             continue
-        score = float(batch.correct[i] if batch.scores is None else batch.scores[i])
         scores.append(score)
         length[0] += (1 - score) * len(tokens)
         length[1] += score * len(tokens)
@@ -109,7 +111,7 @@ def _rows_of_table(
             if formula.sharp:
                 z = statistics.sharpened(z, *moments)
             tests = (1.0, 0.0, 0.0)  # of verdicts only: other scores may be anything
-            if batch.scores is None:
+            if not batch.graded:
                 tests = _value(row, length, formula)[:3]
             found.append((*row, *tests, z, z, formula.credit_scale * z))
         else:

@@ -1,6 +1,6 @@
 """The reference of credit that follows the order of tokens, as plain loops and dicts.
 
-Slow and short: every number of the compiled kernels is compared with these, bit for bit.
+Slow and short: what `ktae.estimators.Tempo` and `ConflictTokens` give is compared with these.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ktae.backends.naive import groups_of, tokens_of_rows
-from ktae.batch import EQUAL, UNKNOWN, Batch
+from ktae.batch import EQUAL, Batch
 from ktae.rollout_advantages import EPSILON
 
 Tokens = list[tuple[int, int]]
@@ -35,17 +35,17 @@ class Group(NamedTuple):
     """What differences of rewards are divided by: the sample's standard deviation, or 1."""
 
 
-def tempo(batch: Batch, weight: float, scale_by_std: bool) -> np.ndarray:
-    """(B, T) float32: see `ktae.estimators.Tempo`, times `weight`, plus each rollout's base."""
-    return _over_groups(batch, scale_by_std, lambda group: _tempo(group, weight))
+def tempo(batch: Batch, *, scale_by_std: bool) -> np.ndarray:
+    """(B, T) float32 credit, as `ktae.estimators.Tempo` has it."""
+    return _over_groups(batch, scale_by_std, _tempo)
 
 
 def conflict_tokens(
-    batch: Batch, weight: float, scale_by_std: bool, amplify: float, runs: bool
+    batch: Batch, *, scale_by_std: bool, amplify: float, runs: bool
 ) -> np.ndarray:
-    """(B, T) float32: see `ktae.estimators.ConflictTokens`, times `weight`, plus the base."""
+    """(B, T) float32 credit, as `ktae.estimators.ConflictTokens` has it."""
     return _over_groups(
-        batch, scale_by_std, lambda group: _conflict_tokens(group, weight, amplify, runs)
+        batch, scale_by_std, lambda group: _conflict_tokens(group, amplify, runs)
     )
 
 
@@ -57,9 +57,8 @@ def _over_groups(
     for rows in groups_of(batch):
         group = _group(batch, rows, tokens_of, scale_by_std)
         credit = {} if group is None else credit_of(group)
-        for i in rows:
-            for t, _ in tokens_of[i]:
-                out[i, t] = batch.base[i] + credit.get((i, t), 0.0)
+        for (i, t), own in credit.items():
+            out[i, t] = own
     return out
 
 
@@ -70,11 +69,11 @@ def _group(
     reward, tokens = {}, {}
     for i in rows:
         own = [(t, token) for t, token in tokens_of[i] if token not in batch.ignored]
-        known = batch.correct[i] != UNKNOWN
+        known = not math.isnan(batch.evidence[i])
         if own and (known or batch.look_up_unknown):
             tokens[i] = own
         if own and known:
-            reward[i] = float(batch.correct[i] if batch.scores is None else batch.scores[i])
+            reward[i] = float(batch.evidence[i])
     if not reward:
         return None
     low, high = min(reward.values()), max(reward.values())
@@ -87,7 +86,7 @@ def _group(
     return Group(tokens, reward, mean, scale)
 
 
-def _tempo(group: Group, weight: float) -> Credit:
+def _tempo(group: Group) -> Credit:
     """Each rollout in turn is followed down the tree, among those that share its prefix so far."""
     credit = {}
     for i, own in group.tokens.items():
@@ -99,16 +98,16 @@ def _tempo(group: Group, weight: float) -> Credit:
             if not sharing:  # a held-out rollout has left the tree
                 break
             after = _total(group.reward[k] for k in sharing) / len(sharing)
-            credit[i, t] = weight * (after - value) / group.scale
+            credit[i, t] = (after - value) / group.scale
             value = after
     return credit
 
 
-def _conflict_tokens(group: Group, weight: float, amplify: float, runs: bool) -> Credit:
+def _conflict_tokens(group: Group, amplify: float, runs: bool) -> Credit:
     """From both ends of each rollout: its first tokens, and its last ones, that are in conflict."""
     advantage = {i: (reward - group.mean) / group.scale for i, reward in group.reward.items()}
     own_credit = {
-        i: weight * ((amplify - 1.0) * a if a > 0 else -a) for i, a in advantage.items() if a != 0
+        i: (amplify - 1.0) * a if a > 0 else -a for i, a in advantage.items() if a != 0
     }
     positive = {i for i in own_credit if advantage[i] > 0}
     credit = {}

@@ -1,138 +1,89 @@
-"""Keys of larger units: by compiled loops for arrays, by whole-array operations for tensors."""
+"""Keys of larger units: by compiled loops for arrays, by whole-array operations for tensors.
+
+`ktae.estimators.unit_keys` says what the keys are.
+"""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ktae.arrays import MAX_TOKEN_ID
-from ktae.backends import unit_kernels
-from ktae.backends._kernel import interpreted
-from ktae.batch import bad_token_id
+from ktae.backends._compiled import (
+    NO_ERROR,
+    POSITIONS_AT_ONCE,
+    end_of,
+    in_threads,
+    jit,
+    kept,
+    plain_ids,
+    plain_mask,
+)
+from ktae.batch import Vocabulary, bad_token_id
 
 if TYPE_CHECKING:
     import torch
 
-    from ktae.batch import Vocabulary
-
 POSITION_BUCKET = 8
 """Tokens in a bucket of the unit `position`."""
 
-POSITIONS_PER_CHUNK = 1 << 20
-"""Padded positions that a thread takes at a time."""
+N_TOKENS = {"position": 0, "bigram": 2, "trigram": 3}
+"""How many tokens units of ids alone are of; 0: of the place of one."""
 
-NGRAMS = {"token": 1, "bigram": 2, "trigram": 3}
-"""How many tokens these units are of."""
+BREAKS = {"word": 0, "line": 1, "step": 2}
+"""How many line breaks units of text lie between; 0: words lie between other characters."""
+
+FIRST_IS_WORD = 1 << 0
+LAST_IS_WORD = 1 << 1
+BLANK = 1 << 2
+LEAD_SHIFT = 3
+TAIL_SHIFT = 5
+MANY = 3
+"""In a token's byte of looks: does its text begin, end with a word character; is it blank; and two
+bits each for the line breaks before its first other character and, at most, within a later run of
+blanks. For a blank token all of its line breaks are before. Counts go up to `MANY`."""
+
+MIX = 0x9E3779B97F4A7C15
+FINISH = 0xD6E8FEB86659FD93
+"""Odd, so that multiplying by them modulo 2**64 loses nothing."""
 
 
 def array_keys(
-    unit: str,
-    ids_bt: np.ndarray,
-    mask_bt: np.ndarray,
-    vocabulary: Vocabulary | None,
-    *,
-    compiled: bool,
+    unit: str, ids_bt: np.ndarray, mask_bt: np.ndarray, vocabulary: Vocabulary | None
 ) -> np.ndarray:
     """(B, T) int32 keys of a unit larger than a token, of arrays; 0 where masked.
-
-    The compiled loops, over some rows at a time, in threads as the CPU backend does; or for few
-    tokens, with equal results, whole-array operations and loops that are interpreted.
-    `ktae.estimators.unit_keys` says what the keys are; `vocabulary` is for units of text.
 
     Raises:
         InputError: an id is out of range at an unmasked position.
     """
-    if not compiled and (unit == "position" or unit in NGRAMS):
-        return _keys_at_once(unit, ids_bt, mask_bt)
-    kernel = _kernel(unit, vocabulary, compiled=compiled)
-    keys = np.zeros(ids_bt.shape, dtype=np.int32)
-
-    def fill(rows: slice) -> tuple[int, int]:
-        row, column = kernel(*_plain(ids_bt[rows], mask_bt[rows]), keys[rows])
-        return row + rows.start, column
-
+    keys_bt = np.zeros(ids_bt.shape, dtype=np.int32)
     n_rows, width = ids_bt.shape
-    step = max(1, POSITIONS_PER_CHUNK // max(1, width))
-    bounds = [*range(0, n_rows, step), n_rows]
-    chunks = [slice(*pair) for pair in itertools.pairwise(bounds)]
-    n_threads = _n_threads() if compiled and len(chunks) > 1 else 1
-    if n_threads > 1:
-        with ThreadPoolExecutor(n_threads) as pool:
-            errors = list(pool.map(fill, chunks))
-    else:
-        with np.errstate(over="ignore"):  # of loops that are interpreted
-            errors = [fill(chunk) for chunk in chunks]
-    row, column = min(errors, default=(n_rows, 0))
+
+    def fill(part: slice) -> tuple[int, int]:
+        rows = np.arange(part.start, part.stop)
+        ids, id_rows = plain_ids(ids_bt, rows)
+        mask, mask_rows = plain_mask(mask_bt, rows)
+        arrays, out = (ids, id_rows, mask, mask_rows), keys_bt[part]
+        if unit in N_TOKENS:
+            row, column = id_keys(*arrays, N_TOKENS[unit], POSITION_BUCKET, out)
+        else:
+            assert vocabulary is not None
+            row, column = text_keys(*arrays, *vocabulary, BREAKS[unit], out)
+        return (n_rows if row == NO_ERROR else part.start + row), column
+
+    step = max(1, POSITIONS_AT_ONCE // max(1, width))
+    row, column = min(in_threads(fill, [*range(0, n_rows, step), n_rows]), default=(n_rows, 0))
     if row < n_rows:
         raise bad_token_id(ids_bt, row, column)
-    return keys
-
-
-def _n_threads() -> int:
-    import numba
-
-    return int(numba.config.NUMBA_NUM_THREADS)  # not get_num_threads(), which starts numba's pool
-
-
-def _keys_at_once(unit: str, ids_bt: np.ndarray, mask_bt: np.ndarray) -> np.ndarray:
-    """`array_keys` of ids alone, by operations on all unmasked positions at once."""
-    rows, columns = np.nonzero(mask_bt)
-    ids = ids_bt[rows, columns]
-    bad = np.flatnonzero((ids < 0) | (ids > MAX_TOKEN_ID))
-    if bad.size:
-        raise bad_token_id(ids_bt, int(rows[bad[0]]), int(columns[bad[0]]))
-    ids = ids.astype(np.int64)
-    places = np.arange(len(rows)) - np.searchsorted(rows, rows)  # within the rollout
-    parts = [places // POSITION_BUCKET, ids]
-    if unit in NGRAMS:
-        earlier = range(NGRAMS[unit] - 1, -1, -1)
-        parts = [np.where(places < back, -1, np.roll(ids, back)) for back in earlier]
-    state = np.zeros(len(ids), dtype=np.uint64)
-    for part in parts:
-        state = unit_kernels.mix.py_func(state, part)
-    keys = np.zeros(ids_bt.shape, dtype=np.int32)
-    keys[rows, columns] = unit_kernels.finish.py_func(state)
-    return keys
-
-
-def _kernel(
-    unit: str, vocabulary: Vocabulary | None, *, compiled: bool
-) -> Callable[..., tuple[int, int]]:
-    kernels: Any = unit_kernels if compiled else interpreted(unit_kernels)
-    if unit == "position":
-        return lambda ids, mask, out: kernels.position_rows(ids, mask, POSITION_BUCKET, out)
-    if unit in NGRAMS:
-        n = NGRAMS[unit]
-        return lambda ids, mask, out: kernels.ngram_rows(ids, mask, n, out)
-    assert vocabulary is not None
-    breaks = {"word": kernels.WORD_BREAKS, "line": 1, "step": 2}[unit]
-    return lambda ids, mask, out: kernels.text_rows(ids, mask, *vocabulary, breaks, out)
-
-
-def _plain(ids: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Contiguous int32 or int64 ids and a mask of bytes, aligned to 8, without a copy if they are
-    so already; read-only, since numba would compile once more for arrays of the other kind."""
-    if ids.dtype not in (np.int32, np.int64):
-        if ids.dtype == np.uint64:  # would wrap
-            ids = np.minimum(ids, np.uint64(MAX_TOKEN_ID + 1))
-        ids = ids.astype(np.int64)
-    ids = np.require(ids, requirements=("C", "A")).view()
-    if mask.itemsize != 1 or not mask.flags.c_contiguous or mask.ctypes.data % 8:
-        mask = np.not_equal(mask, 0, order="C")
-    mask = mask.view(np.uint8)
-    ids.flags.writeable = mask.flags.writeable = False
-    return ids, mask
+    return keys_bt
 
 
 def tensor_keys(unit: str, ids_bt: torch.Tensor, mask_bt: torch.Tensor) -> torch.Tensor:
     """(B, T) int32 keys of `bigram`, `trigram` or `position`, on the device of the tensors.
 
-    What `ktae.estimators.unit_keys` computes for tensors in a GPU's memory: the same numbers as the
-    compiled loops, by whole-array operations that the host need not wait for. `mask_bt` is bool.
+    The same numbers as the compiled loops, by operations that the host need not wait for. `mask_bt`
+    is bool.
     """
     import torch
 
@@ -140,7 +91,7 @@ def tensor_keys(unit: str, ids_bt: torch.Tensor, mask_bt: torch.Tensor) -> torch
     nothing = torch.full_like(ids_bt[:, :1], -1)
     if unit == "position":
         bucket = (mask_bt.long().cumsum(1) - 1).div(POSITION_BUCKET, rounding_mode="floor")
-        state = _mix(_mix(torch.zeros_like(ids_bt), bucket), ids_bt)
+        state = _mix_tensor(_mix_tensor(torch.zeros_like(ids_bt), bucket), ids_bt)
     else:
         # Where the last unmasked position before each one is, from 1; 0: there is none.
         columns = torch.arange(1, ids_bt.shape[1] + 1, device=ids_bt.device)
@@ -154,18 +105,102 @@ def tensor_keys(unit: str, ids_bt: torch.Tensor, mask_bt: torch.Tensor) -> torch
             earlier = before.gather(1, (places - 1).clamp(min=0)) * (places > 0)
             previous.insert(0, tokens.gather(1, earlier))
         for tokens_before in [*previous, ids_bt]:
-            state = _mix(state, tokens_before)
-    return torch.where(mask_bt, _finish(state), 0).int()
+            state = _mix_tensor(state, tokens_before)
+    keys = (state * _signed(FINISH)) >> 33 & MAX_TOKEN_ID
+    return torch.where(mask_bt, keys, 0).int()
 
 
-def _mix(state: torch.Tensor, number: torch.Tensor) -> torch.Tensor:
-    state = (state ^ (number + 1)) * _signed(unit_kernels.MIX)
+def _mix_tensor(state: torch.Tensor, number: torch.Tensor) -> torch.Tensor:
+    state = (state ^ (number + 1)) * _signed(MIX)
     return state ^ (state >> 32 & 0xFFFFFFFF)  # torch's shift keeps the sign
-
-
-def _finish(state: torch.Tensor) -> torch.Tensor:
-    return (state * _signed(unit_kernels.FINISH)) >> 33 & MAX_TOKEN_ID
 
 
 def _signed(number: int) -> int:
     return number - 2**64 if number >= 2**63 else number
+
+
+# Compiled from here on: the loops fill in the keys of some rollouts, and return (row, column) of the
+# first bad token id, or (NO_ERROR, 0).
+
+
+@jit
+def _mix(state, number):
+    """The state after one more number from -1 on; mix(0, -1) is 0."""
+    state = (state ^ np.uint64(number + 1)) * np.uint64(MIX)
+    return state ^ state >> np.uint64(32)
+
+
+@jit
+def _finish(state):
+    """31 bits of a state, as a token id."""
+    return np.int32((state * np.uint64(FINISH)) >> np.uint64(33))
+
+
+@kept
+def id_keys(ids, id_rows, mask, mask_rows, n, bucket, out):
+    """Write the keys of bigrams (`n` 2), trigrams (3), or of (number of the bucket, token) (0)."""
+    for i in range(len(out)):
+        one = two = np.uint64(0)  # the states of the last token, and of the last two
+        place = 0
+        for t in range(end_of(mask[mask_rows[i]])):
+            if mask[mask_rows[i], t] == 0:
+                continue
+            token = np.int64(ids[id_rows[i], t])
+            if token < 0 or token > MAX_TOKEN_ID:
+                return i, t
+            three = _mix(two, token)
+            two = _mix(one, token)
+            one = _mix(np.uint64(0), token)
+            if n == 0:
+                state = _mix(_mix(np.uint64(0), place // bucket), token)
+            else:
+                state = two if n == 2 else three
+            out[i, t] = _finish(state)
+            place += 1
+    return NO_ERROR, 0
+
+
+@kept
+def text_keys(ids, id_rows, mask, mask_rows, looks, hashes, breaks, out):
+    """Write the keys of words (`breaks` 0), or of what lies between so many line breaks.
+
+    A unit's hash is that of its text without blanks, as a polynomial over its bytes, whatever
+    tokens it is made of. `looks` and `hashes` are those of a `Vocabulary`.
+    """
+    unknown = len(looks) - 1
+    for i in range(len(out)):
+        pending = last = seen = np.int64(0)
+        state = np.uint64(0)
+        end = end_of(mask[mask_rows[i]])
+        for t in range(end):
+            if mask[mask_rows[i], t] == 0:
+                continue
+            token = np.int64(ids[id_rows[i], t])
+            if token < 0 or token > MAX_TOKEN_ID:
+                return i, t
+            known = min(token, unknown)
+            look = np.int64(looks[known])
+            # Where units begin cannot be predicted, so no branch may depend on it.
+            if breaks == 0:
+                begins = 1 - (last >> 1 & look & 1)
+                last = look
+            else:
+                pending += look >> LEAD_SHIFT & MANY
+                is_text = 1 - (look >> 2 & 1)
+                begins = seen & is_text & (pending >= breaks)
+                seen |= is_text
+                pending = look >> TAIL_SHIFT if is_text else pending
+            state = (state if begins == 0 else np.uint64(0)) * hashes[known, 1] + hashes[known, 0]
+            if known == unknown:
+                state = _mix(state, token)
+            # The key of the unit so far; a negative number where a unit begins.
+            out[i, t] = _finish(state) | np.int32(-begins) << np.int32(31)
+        # Every position gets the key that its unit has at its last one.
+        key, ends = np.int32(0), True
+        for t in range(end - 1, -1, -1):
+            if mask[mask_rows[i], t] != 0:
+                here = out[i, t]
+                key = here & np.int32(MAX_TOKEN_ID) if ends else key
+                ends = here < 0
+                out[i, t] = key
+    return NO_ERROR, 0

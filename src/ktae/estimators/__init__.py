@@ -31,7 +31,6 @@ from ktae.estimators.section import (
     as_estimator,
     from_section,
     preset,
-    table_estimator,
     to_section,
 )
 from ktae.estimators.tempo import Tempo
@@ -79,7 +78,6 @@ __all__ = [
     "as_estimator",
     "from_section",
     "preset",
-    "table_estimator",
     "to_section",
     "unit_keys",
 ]

@@ -1,26 +1,20 @@
-"""What an estimator is: settings that turn checked rollouts into credit."""
+"""What an estimator is: settings that turn a checked batch into credit."""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
 import numbers
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
+from ktae import backends
 from ktae.arrays import LARGEST, Array
+from ktae.batch import Batch, ScoreRange
 from ktae.errors import InputError
 from ktae.statistics import Formula
-
-if TYPE_CHECKING:
-    from ktae.backends.table import CreditTable
-    from ktae.backends.tensors import Tensors
-    from ktae.batch import Batch, ScoreRange
-
-    AnyBatch = Batch | Tensors
-    MakeTable = Callable[[Batch, Formula], CreditTable]
 
 
 class Estimator(abc.ABC):
@@ -42,17 +36,12 @@ class Estimator(abc.ABC):
         return f"{type(self).__name__}({', '.join([inner, *settings] if inner else settings)})"
 
     @abc.abstractmethod
-    def credit(self, batch: AnyBatch, weight: float = 1.0) -> Array:
-        """The credit of every token, times `weight`, plus the `base` of its rollout.
+    def credit(self, batch: Batch) -> Array:
+        """(B, T) float32 credit of every token, in memory that nobody else has.
 
-        Args:
-            batch: a `ktae.batch.Batch`, or a `ktae.backends.tensors.Tensors` on a device (unless
-                `on_host`).
-            weight: multiplies the credit before it is rounded to float32.
-
-        Returns:
-            (B, T) float32, 0 where `batch.mask` is 0. Without credit (not `batch.counted()`, or a
-            rollout of unknown correctness) a token has the base alone.
+        It is 0 where `batch.mask` is 0, at ignored tokens, and in rollouts of unknown correctness
+        (unless the batch has them looked up). A batch of tensors on a device comes to those alone
+        that are not `on_host`.
         """
 
     @property
@@ -85,28 +74,6 @@ class Estimator(abc.ABC):
         """Whether a token has the same credit wherever it is in a group."""
         return True
 
-    def in_tables(self) -> Estimator | None:
-        """The statistic of single tokens and verdicts that it rests on: what a table shows.
-
-        Larger units, controls and whatever moves credit between tokens are left out; scales and
-        ignored tokens stay. None: it rests on none.
-        """
-        return None
-
-    def table(self, batch: Batch, make: MakeTable, weight: float = 1.0) -> CreditTable:
-        """The credit table of the batch, for what `in_tables` gives.
-
-        Args:
-            batch: of arrays.
-            make: a backend's `table`.
-            weight: multiplies the credit.
-        """
-        raise TypeError(f"{self} has no table; its in_tables() may have one")
-
-    def largest_credit(self, n: Array) -> Array:
-        """What no |credit| in a group of n rollouts exceeds, for what `in_tables` gives."""
-        raise TypeError(f"{self} has no bound; its in_tables() may have one")
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class AdvantageEstimator(Estimator):
@@ -114,8 +81,7 @@ class AdvantageEstimator(Estimator):
 
     Verdicts, 1 and 0, are its rewards. It does not see the trainer's rewards, in
     which there may be penalties of length or format; so its own rollout advantage is that of the
-    verdicts, over the rollouts of known correctness. It is computed in the host's memory, whatever
-    the backend.
+    verdicts, over the rollouts of known correctness. It is computed in the host's memory.
     """
 
     scale_by_std: bool = True
@@ -127,19 +93,19 @@ class AdvantageEstimator(Estimator):
         require_bool("scale_by_std", self.scale_by_std)
 
     @property
+    @override
     def on_host(self) -> bool:
-        """It has no kernels for a GPU."""
         return True
 
     @property
+    @override
     def one_value_a_token(self) -> bool:
-        """What a token gets depends on where it is."""
         return False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class GradedAdvantageEstimator(AdvantageEstimator):
-    """One whose rewards may be graded scores."""
+    """An advantage estimator whose rewards may be graded scores."""
 
     graded_rewards: bool = False
     """Take correctness as a number and not as a verdict. Without it, anything but 0, 1 and NaN is
@@ -150,8 +116,8 @@ class GradedAdvantageEstimator(AdvantageEstimator):
         require_bool("graded_rewards", self.graded_rewards)
 
     @property
+    @override
     def score_range(self) -> ScoreRange:
-        """Any number far from float32's limit."""
         return (-LARGEST, LARGEST) if self.graded_rewards else None
 
 
@@ -171,24 +137,16 @@ class ContingencyEstimator(Estimator):
         require_bool("graded_rewards", self.graded_rewards)
 
     @abc.abstractmethod
-    def formula(self, weight: float) -> Formula:
+    def formula(self) -> Formula:
         """The numbers that a backend computes with."""
 
-    def prepared(self, batch: AnyBatch) -> AnyBatch:
+    def prepared(self, batch: Batch) -> Batch:
         """The batch with graded scores as the formula takes them."""
         return batch
 
-    def credit(self, batch: AnyBatch, weight: float = 1.0) -> Array:
-        """See `Estimator.credit`."""
-        return batch.context.contingency(self.prepared(batch), self.formula(weight))
-
-    def in_tables(self) -> Estimator:
-        """Itself, of verdicts."""
-        return dataclasses.replace(self, graded_rewards=False)
-
-    def table(self, batch: Batch, make: MakeTable, weight: float = 1.0) -> CreditTable:
-        """See `Estimator.table`."""
-        return make(cast("Batch", self.prepared(batch)), self.formula(weight))
+    @override
+    def credit(self, batch: Batch) -> Array:
+        return backends.credit(self.prepared(batch), self.formula())
 
 
 def require_number(name: str, value: Any, low: float, high: float = LARGEST) -> float:

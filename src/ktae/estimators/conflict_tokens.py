@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from ktae.arrays import Array
-from ktae.backends import sequences
+import numpy as np
+from typing_extensions import override
+
+from ktae.arrays import MAX_TOKEN_ID, Array
 from ktae.batch import Batch
 from ktae.estimators.base import GradedAdvantageEstimator, require_bool, require_number
+from ktae.estimators.sequences import Packed, moments, packed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -59,10 +62,46 @@ class ConflictTokens(GradedAdvantageEstimator):
         object.__setattr__(self, "amplify", require_number("amplify", self.amplify, 0))
         require_bool("runs", self.runs)
 
-    # Not of tensors: it is `on_host`.
-    def credit(self, batch: Batch, weight: float = 1.0) -> Array:  # type: ignore[override]
-        """See `Estimator.credit`."""
-        return sequences.conflict_tokens(
-            batch, weight,
-            scale_by_std=self.scale_by_std, amplify=self.amplify, runs=self.runs,
-        )  # fmt: skip
+    @override
+    def credit(self, batch: Batch) -> Array:
+        batch.check_token_ids()
+        credit_bt = np.zeros(batch.token_ids.shape, dtype=np.float32)
+        mean_b, scale_b = moments(batch, self.scale_by_std)
+        advantage_b = (batch.evidence - mean_b) / scale_b
+        for part in packed(batch, mean_b):
+            for from_end in (False, True):
+                self._from_one_end(part, advantage_b[part.rows], from_end, credit_bt)
+        return credit_bt
+
+    def _from_one_end(
+        self, part: Packed, advantage: np.ndarray, from_end: bool, credit_bt: np.ndarray
+    ) -> None:
+        """Write the credit of conflict tokens, place by place from the start or from the end."""
+        rows, group, ids, columns, length = part
+        # NaN for held-out rollouts, which only look up. Advantages of 0 are of neither class.
+        credit = np.where(advantage > 0, (self.amplify - 1) * advantage, -advantage)
+        is_held_out, sign = np.isnan(advantage), np.sign(np.nan_to_num(advantage))
+        within = is_held_out | (sign != 0)  # their run of conflict tokens goes on
+        there = np.arange(len(rows))
+        for place in range(ids.shape[1]):
+            # A rollout whose run has ended still bears witness, if another one's in its group goes
+            # on; and that ends with its own last token.
+            within[there] &= length[there] > place
+            goes_on = np.bincount(group, within) > 0
+            there = there[(length[there] > place) & goes_on[group[there]]]
+            if not len(there):
+                break
+            at = (length[there] - 1 - place) if from_end else np.full(len(there), place)
+            key = group[there] * (MAX_TOKEN_ID + 1) + ids[there, at]
+            number = np.unique(key, return_inverse=True)[1]
+            n_positive = np.bincount(number, sign[there] > 0)
+            n_negative = np.bincount(number, sign[there] < 0)
+            conflict = (n_positive > 0) & (n_negative > 0)
+            hit = within[there] & conflict[number]
+            # A held-out rollout's token gets what equal ones have on average.
+            total = np.bincount(number, np.where(sign[there] != 0, credit[there], 0.0))
+            mean = (total / (n_positive + n_negative).clip(1))[number]
+            own = np.where(is_held_out[there], mean, credit[there])
+            credit_bt[rows[there[hit]], columns[there[hit], at[hit]]] = own[hit]
+            if self.runs:
+                within[there[~hit]] = False

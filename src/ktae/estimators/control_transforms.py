@@ -6,16 +6,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing_extensions import override
 
+from ktae.arrays import Array
+from ktae.batch import Batch
 from ktae.errors import InputError
 from ktae.estimators import controls
 from ktae.estimators.base import require_integer
 from ktae.estimators.transforms import Moved, OfGroups, OverUnits, Transform
-
-if TYPE_CHECKING:
-    from ktae.arrays import Array
-    from ktae.estimators.base import AnyBatch
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -26,8 +24,8 @@ class GroupMean(OfGroups):
     is told from another.
     """
 
-    def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:
-        """See `controls.group_means`."""
+    @override
+    def moved(self, credit_bt: Array, batch: Batch) -> Array:
         return self.shared(credit_bt, batch)
 
 
@@ -35,8 +33,8 @@ class GroupMean(OfGroups):
 class RolloutMean(Moved):
     """A control: every token of a rollout gets the mean credit of the rollout's tokens."""
 
-    def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:
-        """See `controls.rollout_means`."""
+    @override
+    def moved(self, credit_bt: Array, batch: Batch) -> Array:
         return controls.rollout_means(credit_bt, batch.counted())
 
 
@@ -44,8 +42,8 @@ class RolloutMean(Moved):
 class WithinRollout(Moved):
     """A control: the credit less its mean over the rollout, whose own advantage stays as it was."""
 
-    def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:
-        """See `controls.within_rollouts`."""
+    @override
+    def moved(self, credit_bt: Array, batch: Batch) -> Array:
         return controls.within_rollouts(credit_bt, batch.counted())
 
 
@@ -65,12 +63,12 @@ class _Seeded(Transform):
 class PermutedLabels(_Seeded):
     """A control: the estimator sees correctness permuted among the rollouts of each group."""
 
-    def credit(self, batch: AnyBatch, weight: float = 1.0) -> Array:
-        """See `Estimator.credit` and `controls.permuted_labels`."""
+    @override
+    def credit(self, batch: Batch) -> Array:
         permuted_b = controls.permuted_labels(
-            batch.token_ids, batch.counted(), batch.evidence(), batch.group_b, seed=self.seed
+            batch.token_ids, batch.counted(), batch.evidence, batch.group_b, seed=self.seed
         )
-        return self.inner.credit(batch.with_evidence(permuted_b), weight)
+        return self.inner.credit(batch._replace(evidence=permuted_b))
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -98,13 +96,13 @@ class ShuffledValues(_Seeded, Moved):
                 "and PermutedLabels are controls of it"
             )
 
-    def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:
-        """See `controls.shuffled_values`."""
+    @override
+    def moved(self, credit_bt: Array, batch: Batch) -> Array:
         return controls.shuffled_values(
             credit_bt,
             batch.token_ids,
             batch.counted(),
-            batch.evidence(),
+            batch.evidence,
             batch.group_b,
             seed=self.seed,
         )
@@ -114,8 +112,8 @@ class ShuffledValues(_Seeded, Moved):
 class RandomPlaces(_Seeded, Moved):
     """A control: each rollout's credit, on random tokens of the same rollout."""
 
-    def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:
-        """See `controls.random_places`."""
+    @override
+    def moved(self, credit_bt: Array, batch: Batch) -> Array:
         return controls.random_places(
             credit_bt, batch.counted(), token_ids=batch.token_ids, seed=self.seed
         )

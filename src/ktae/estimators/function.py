@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array, as_array, describe, on_host
-from ktae.batch import UNKNOWN, Batch
+from ktae.batch import Batch
 from ktae.errors import InputError
 from ktae.estimators.base import Estimator
 
@@ -60,34 +61,25 @@ class Function(Estimator):
         return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
 
     @property
+    @override
     def on_host(self) -> bool:
-        """Functions are of arrays."""
         return True
 
-    # Not of tensors: it is `on_host`.
-    def credit(self, batch: Batch, weight: float = 1.0) -> Array:  # type: ignore[override]
-        """See `Estimator.credit`.
-
-        Raises:
-            InputError: a token id is out of range, or what the function gave does not fit.
-        """
+    @override
+    def credit(self, batch: Batch) -> Array:
         credit_bt: np.ndarray = np.zeros(batch.token_ids.shape)
-        mask_bt = np.not_equal(batch.mask, 0)
         batch.check_token_ids()
         counted_bt = batch.counted()
-        rows = np.flatnonzero((batch.correct != UNKNOWN) & counted_bt.any(axis=1))
+        rows = np.flatnonzero(batch.known() & counted_bt.any(axis=1))
         if len(rows):
             credit_bt[rows] = self._called(batch, rows, counted_bt[rows])
             if batch.look_up_unknown:
                 _look_up(credit_bt, batch, counted_bt)
-        credit_bt = credit_bt.astype(np.float32) * np.float32(weight)
-        credit_bt += batch.base[:, None]
-        credit_bt *= mask_bt
-        return credit_bt
+        return credit_bt.astype(np.float32)
 
     def _called(self, batch: Batch, rows: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """(n, T) float64 for the rows that can be evidence, 0 where masked."""
-        ids, correct = batch.token_ids[rows].astype(np.int64), batch.correct[rows] == 1
+        ids, correct = batch.token_ids[rows].astype(np.int64), batch.evidence[rows] == 1
         group_b = batch.group_b[rows]
         groups = np.unique(group_b, return_inverse=True)[1]
         # Copies: a function that writes into its arguments spoils nothing.
@@ -103,9 +95,10 @@ class Function(Estimator):
         if len(bad):
             row, column = bad[0]
             own = group_b == group_b[row]
+            label = group_b[row] if batch.labels is None else batch.labels[group_b[row]]
             raise InputError(
                 f"{self.name} gave {credit[row, column]} for token {ids[row, column]} of rollout "
-                f"{rows[row]} in group {batch.group_ids[group_b[row]]} ({correct[own].sum()} of "
+                f"{rows[row]} in group {label} ({correct[own].sum()} of "
                 f"{own.sum()} correct); expected a finite number within ±{LARGEST:g}"
             )
         return credit
@@ -114,7 +107,7 @@ class Function(Estimator):
 def _look_up(credit_bt: np.ndarray, batch: Batch, counted_bt: np.ndarray) -> None:
     """Give tokens of rollouts of unknown correctness the mean credit of equal tokens in the group's
     known ones, in place."""
-    known_b = batch.correct != UNKNOWN
+    known_b = batch.known()
     keys_bt = batch.group_b[:, None] * (MAX_TOKEN_ID + 1) + batch.token_ids
     known_bt, unknown_bt = counted_bt & known_b[:, None], counted_bt & ~known_b[:, None]
     keys, of_token = np.unique(keys_bt[known_bt], return_inverse=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-from ktae.arrays import LARGEST, Array
+from typing_extensions import override
+
+from ktae.arrays import LARGEST
 from ktae.batch import ScoreRange
 from ktae.errors import InputError
 from ktae.estimators.base import ContingencyEstimator, require_bool, require_number
@@ -74,12 +76,8 @@ class KTAE(ContingencyEstimator):
         """A rollout of graded score r counts as r correct and 1 - r incorrect ones."""
         return (0.0, 1.0) if self.graded_rewards else None
 
-    def largest_credit(self, n: Array) -> Array:
-        """See `Estimator.largest_credit`."""
-        return 0 * n + 0.5
-
-    def formula(self, weight: float) -> Formula:
-        """See `ContingencyEstimator.formula`."""
+    @override
+    def formula(self) -> Formula:
         return Formula(
             h1=self.h1,
             h2=self.h2,
@@ -88,7 +86,7 @@ class KTAE(ContingencyEstimator):
             b_len=self.b_len,
             eps=self.eps,
             value_scale=1.0 / (self.h1 + self.h2) if self.normalize else 1.0,
-            credit_scale=weight,
+            credit_scale=1.0,
             point=self.fisher == "point",
             z=False,
         )

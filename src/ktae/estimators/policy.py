@@ -1,18 +1,20 @@
 """Weights by what the policy itself said of a token: its probability, or its entropy there.
 
 They look at no other rollout's tokens, only at the group's verdicts, and need arrays that a dump
-does not hold: `token_credit(..., log_probs=)` or `entropies=`. TRL and verl have them at hand.
+does not hold: `token_credit(..., policy={"log_probs": ..., "entropies": ...})`. TRL and verl have them at hand.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Literal
 
 import numpy as np
+from typing_extensions import override
 
 from ktae.arrays import Array
-from ktae.batch import UNKNOWN, Batch, differ
+from ktae.batch import Batch, differ
 from ktae.errors import InputError
 from ktae.estimators.base import (
     AdvantageEstimator,
@@ -48,18 +50,18 @@ class AdvantageReweighting(GradedAdvantageEstimator):
         object.__setattr__(self, "alpha", require_number("alpha", self.alpha, 0, 1))
 
     @property
+    @override
     def needs_policy(self) -> frozenset[str]:
-        """Probabilities."""
         return frozenset({"log_probs"})
 
-    # Not of tensors: it is `on_host`.
-    def credit(self, batch: Batch, weight: float = 1.0) -> Array:  # type: ignore[override]
-        """See `Estimator.credit`."""
-        known_bt, out = _prepared(batch)
+    @override
+    def credit(self, batch: Batch) -> Array:
+        known_bt = _known_tokens(batch)
+        out = np.zeros(known_bt.shape, dtype=np.float32)
         advantage_b = _advantages(batch, known_bt, self.scale_by_std)
         log_probs_n = _of_policy(batch, "log_probs", known_bt)
         advantage_n = np.repeat(advantage_b, known_bt.sum(axis=1))  # row by row, as the others
-        out[known_bt] += weight * self.alpha * (np.exp(log_probs_n) - 1) * advantage_n
+        out[known_bt] = self.alpha * (np.exp(log_probs_n) - 1) * advantage_n
         return out
 
 
@@ -110,21 +112,22 @@ class EntropyWeights(AdvantageEstimator):
             raise InputError(f"normalize is {self.normalize!r}; expected 'group' or 'class'")
 
     @property
+    @override
     def needs_policy(self) -> frozenset[str]:
-        """Entropies."""
         return frozenset({"entropies"})
 
-    # Not of tensors: it is `on_host`.
-    def credit(self, batch: Batch, weight: float = 1.0) -> Array:  # type: ignore[override]
-        """See `Estimator.credit`."""
-        known_bt, out = _prepared(batch)
+    @override
+    def credit(self, batch: Batch) -> Array:
+        known_bt = _known_tokens(batch)
+        out = np.zeros(known_bt.shape, dtype=np.float32)
         advantage_b = _advantages(batch, known_bt, self.scale_by_std)
         entropy_n = _of_policy(batch, "entropies", known_bt)
         ends_b = np.cumsum(known_bt.sum(axis=1))
-        for start, stop in zip(batch.starts[:-1], batch.starts[1:], strict=True):
-            rows = batch.rows[start:stop]
+        rows_of_groups, starts = batch.by_group()
+        for start, stop in itertools.pairwise(starts):
+            rows = rows_of_groups[start:stop]
             rows = rows[known_bt[rows].any(axis=1)]
-            right_n = batch.correct[rows] == 1
+            right_n = batch.evidence[rows] == 1
             if not right_n.any() or right_n.all():  # there is nothing to compare
                 continue
             lengths_n = known_bt[rows].sum(axis=1)
@@ -137,8 +140,8 @@ class EntropyWeights(AdvantageEstimator):
                 ]
             )
             shaped = self._of_group(packed, inside, right_n) - advantage_b[rows, None]
-            for row, own in zip(rows, weight * shaped, strict=True):
-                out[row, known_bt[row]] += own[: known_bt[row].sum()]
+            for row, credit in zip(rows, shaped, strict=True):
+                out[row, known_bt[row]] = credit[: known_bt[row].sum()]
         return out
 
     def _of_group(self, packed: np.ndarray, inside: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -163,22 +166,21 @@ class EntropyWeights(AdvantageEstimator):
         return np.broadcast_to(shaped, (len(shaped), width))
 
 
-def _prepared(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """(B, T) the tokens that get credit; (B, T) float32 the bases, to which it is added."""
+def _known_tokens(batch: Batch) -> np.ndarray:
+    """(B, T) bool: the tokens that get credit."""
     if batch.look_up_unknown:
         raise InputError("weights by the policy tell nothing of held-out rollouts' verdicts")
     batch.check_token_ids()
-    known_bt = batch.counted()
-    known_bt &= (batch.correct != UNKNOWN)[:, None]
-    base_b = batch.base.astype(np.float32)
-    return known_bt, base_b[:, None] * np.not_equal(batch.mask, 0)
+    known_bt: np.ndarray = batch.counted() & batch.known()[:, None]
+    return known_bt
 
 
 def _of_policy(batch: Batch, name: str, known_bt: np.ndarray) -> np.ndarray:
     """(n,) float64 of the tokens that get credit, row by row."""
-    if name not in batch.context.policy:
+    given = getattr(batch, name)
+    if given is None:
         raise InputError(f"this estimator needs {name}, and there is none")
-    values_n: np.ndarray = batch.context.policy[name][known_bt].astype(np.float64)
+    values_n: np.ndarray = given[known_bt].astype(np.float64)
     good_n = values_n <= 0  # the logarithm of a probability of 0 is -inf
     if name == "entropies":
         good_n = (values_n >= 0) & np.isfinite(values_n)
@@ -196,13 +198,7 @@ def _of_policy(batch: Batch, name: str, known_bt: np.ndarray) -> np.ndarray:
 def _advantages(batch: Batch, known_bt: np.ndarray, scale_by_std: bool) -> np.ndarray:
     """(B,) float64 rollout advantages of the verdicts; 0 for unknown ones, and without contrast."""
     known_b = np.asarray(known_bt.any(axis=1))
-    reward_b = np.where(known_b, np.nan_to_num(batch.evidence()), 0.0)
-    group_b = batch.group_b
-    advantage_b: np.ndarray = rollout_advantages(
-        "grpo" if scale_by_std else "dr_grpo", reward_b, known_b.astype(np.float64),
-        lambda x: np.bincount(group_b, x)[group_b],
-    )  # fmt: skip
-    low_g, high_g = np.full((2, len(batch.group_ids)), [[np.inf], [-np.inf]])
-    np.minimum.at(low_g, group_b[known_b], reward_b[known_b])
-    np.maximum.at(high_g, group_b[known_b], reward_b[known_b])
-    return np.where(differ(low_g, high_g, np)[group_b], advantage_b, 0.0)
+    reward_b = np.where(known_b, batch.evidence, 0.0)
+    base = "grpo" if scale_by_std else "dr_grpo"
+    advantage_b = rollout_advantages(base, reward_b, known_b.astype(np.float64), batch.group_b)
+    return np.where(differ(*batch.score_bounds()), advantage_b, 0.0)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ktae.arrays import LARGEST, Array
-from ktae.batch import ScoreRange
+from typing_extensions import override
+
+from ktae.arrays import LARGEST
+from ktae.batch import Batch, ScoreRange, differ
 from ktae.errors import InputError
 from ktae.estimators.base import ContingencyEstimator, require_bool
 from ktae.estimators.transforms import OverUnits, Scaled
 from ktae.statistics import Formula
-
-if TYPE_CHECKING:
-    from ktae.estimators.base import AnyBatch
 
 SCALE = 0.3
 """Weight of the presets' credit beside the rollout advantage."""
@@ -45,22 +44,31 @@ class PresenceZ(ContingencyEstimator):
         """Any number far from float32's limit: z does not change with the scores' scale."""
         return (-LARGEST, LARGEST) if self.graded_rewards else None
 
-    def largest_credit(self, n: Array) -> Array:
-        """See `Estimator.largest_credit`."""
-        return (n - 1) ** 0.5
+    @override
+    def prepared(self, batch: Batch) -> Batch:
+        """Scores by where they are between their group's lowest and highest: z is the same.
 
-    def prepared(self, batch: AnyBatch) -> AnyBatch:
-        """Scores by where they are between their group's lowest and highest: z is the same."""
-        return batch.with_scores_from_0_to_1()
+        So no large or nearly equal numbers are left to lose digits. Groups whose scores differ by
+        no more than rounding has left of them have 0 throughout.
+        """
+        if not batch.graded:
+            return batch
+        low_b, high_b = batch.score_bounds()
+        differ_b = differ(low_b, high_b)
+        span_b = high_b - low_b
+        span_b[~differ_b] = 1.0
+        scores_b = (batch.evidence - low_b) / span_b
+        scores_b[~differ_b & batch.known()] = 0.0
+        return batch._replace(evidence=scores_b)
 
-    def formula(self, weight: float) -> Formula:
-        """See `ContingencyEstimator.formula`."""
+    @override
+    def formula(self) -> Formula:
         # One tuple for both statistics, since the compiled kernels of every backend take one type.
         # For z, `point` is of the p-value that a table shows, h3=0 leaves out the contrast of
         # frequencies, and the other numbers from h1 to eps, here the paper's, are not looked at.
         return Formula(
             h1=1.0, h2=2.0, h3=0.0, k1=2.0, b_len=0.5, eps=1e-5,
-            value_scale=1.0, credit_scale=weight, point=False, z=True, sharp=self.sharp,
+            value_scale=1.0, credit_scale=1.0, point=False, z=True, sharp=self.sharp,
         )  # fmt: skip
 
 

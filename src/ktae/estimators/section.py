@@ -165,11 +165,6 @@ def to_section(estimator: Estimator) -> str | dict[str, Any]:
     return section | ({"transforms": wrappers} if wrappers else {})
 
 
-def table_estimator(estimator: Any) -> Estimator:
-    """What tables of single tokens are made with: the paper's beside one that rests on none."""
-    return as_estimator(estimator).in_tables() or ktae.paper()
-
-
 def changed(estimator: Any) -> dict[str, Any]:
     """The settings that are not at their defaults, by name."""
     return {

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from ktae.arrays import Array
-from ktae.backends import sequences
+import numpy as np
+from typing_extensions import override
+
+from ktae.arrays import Array, MAX_TOKEN_ID
 from ktae.batch import Batch
 from ktae.estimators.base import GradedAdvantageEstimator
+from ktae.estimators.sequences import moments, packed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -39,7 +42,33 @@ class Tempo(GradedAdvantageEstimator):
     #   advantage. Here the prefix is of the policy's own tokens, and the tree goes on after it.
     # - A group of one has mean 0 and std 1 in the code; here, as everywhere, its credit is 0.
 
-    # Not of tensors: it is `on_host`.
-    def credit(self, batch: Batch, weight: float = 1.0) -> Array:  # type: ignore[override]
-        """See `Estimator.credit`."""
-        return sequences.tempo(batch, weight, scale_by_std=self.scale_by_std)
+    @override
+    def credit(self, batch: Batch) -> Array:
+        batch.check_token_ids()
+        credit_bt = np.zeros(batch.token_ids.shape, dtype=np.float32)
+        mean_b, scale_b = moments(batch, self.scale_by_std)
+        for rows, group, ids, columns, length in packed(batch, mean_b):
+            # The rollouts that are still in the tree, the node that each has come to, and its V.
+            alive = np.arange(len(rows))
+            node, value = group.copy(), mean_b[rows]
+            for depth in range(ids.shape[1]):
+                alive = alive[length[alive] > depth]
+                if not len(alive):
+                    break
+                # A child is a node with one more token.
+                edge = node[alive] * (MAX_TOKEN_ID + 1) + ids[alive, depth]
+                child = np.unique(edge, return_inverse=True)[1]
+                reward = batch.evidence[rows[alive]]
+                known = ~np.isnan(reward)
+                n_known = np.bincount(child, known)[child]
+                total = np.bincount(child, np.where(known, reward, 0.0))[child]
+                after = total / n_known.clip(1)
+                change = (after - value[alive]) / scale_b[rows[alive]]
+                # A held-out rollout that has left the tree gets nothing, there or later.
+                inside = n_known > 0
+                places = rows[alive[inside]], columns[alive[inside], depth]
+                credit_bt[places] = change[inside]
+                value[alive], node[alive] = after, child
+                # From where one known rollout is left, V does not change any more.
+                alive = alive[n_known > 1]
+        return credit_bt

@@ -1,8 +1,7 @@
 """What wraps an estimator and is one again: scales, units, centring, decay.
 
 Wrappers compose as in optax: each holds one estimator, passes it the rollouts (perhaps changed)
-and gives back its credit (perhaps changed). A wrapper that moves credit between tokens takes it
-without the rollout advantage, which it adds at the end.
+and gives back its credit (perhaps changed).
 """
 
 from __future__ import annotations
@@ -10,25 +9,21 @@ from __future__ import annotations
 import abc
 import dataclasses
 import operator
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
+
+from typing_extensions import override
 
 from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array
-from ktae.backends.units import NGRAMS
+from ktae.batch import Batch, ScoreRange
 from ktae.errors import InputError
 from ktae.estimators import controls
 from ktae.estimators.base import (
     AdvantageEstimator,
-    ContingencyEstimator,
     Estimator,
     require_integer,
     require_number,
 )
-from ktae.estimators.units import UNITS, keys_of
-
-if TYPE_CHECKING:
-    from ktae.backends.table import CreditTable
-    from ktae.batch import Batch, ScoreRange
-    from ktae.estimators.base import AnyBatch, MakeTable
+from ktae.estimators.units import UNITS, unit_keys
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -46,33 +41,30 @@ class Transform(Estimator):
             )
 
     @property
+    @override
     def score_range(self) -> ScoreRange:
-        """The wrapped estimator's."""
         return self.inner.score_range
 
     @property
+    @override
     def needs_vocabulary(self) -> bool:
-        """The wrapped estimator's."""
         return self.inner.needs_vocabulary
 
     @property
+    @override
     def needs_policy(self) -> frozenset[str]:
-        """The wrapped estimator's."""
         return self.inner.needs_policy
 
     @property
+    @override
     def needs_step(self) -> bool:
-        """The wrapped estimator's."""
         return self.inner.needs_step
 
     @property
+    @override
     def on_host(self) -> bool:
-        """The wrapped estimator's."""
         return self.inner.on_host
 
-    def in_tables(self) -> Estimator | None:
-        """The wrapped estimator's."""
-        return self.inner.in_tables()
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -87,22 +79,12 @@ class Scaled(Transform):
         factor = require_number("factor", self.factor, 1 / LARGEST)
         object.__setattr__(self, "factor", factor)
 
-    def credit(self, batch: AnyBatch, weight: float = 1.0) -> Array:
-        """See `Estimator.credit`."""
-        return self.inner.credit(batch, weight * self.factor)
+    @override
+    def credit(self, batch: Batch) -> Array:
+        credit_bt = self.inner.credit(batch)
+        credit_bt *= self.factor
+        return credit_bt
 
-    def in_tables(self) -> Estimator | None:
-        """The wrapped estimator's, times the factor."""
-        inner = self.inner.in_tables()
-        return None if inner is None else Scaled(inner, self.factor)
-
-    def table(self, batch: Batch, make: MakeTable, weight: float = 1.0) -> CreditTable:
-        """See `Estimator.table`."""
-        return self.inner.table(batch, make, weight * self.factor)
-
-    def largest_credit(self, n: Array) -> Array:
-        """See `Estimator.largest_credit`."""
-        return self.factor * self.inner.largest_credit(n)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -120,25 +102,11 @@ class Ignoring(Transform):
         super().__post_init__()
         object.__setattr__(self, "token_ids", _token_ids(self.token_ids))
 
-    def credit(self, batch: AnyBatch, weight: float = 1.0) -> Array:
-        """See `Estimator.credit`."""
-        return self.inner.credit(self._without(batch), weight)
+    @override
+    def credit(self, batch: Batch) -> Array:
+        ignored = tuple(sorted({*batch.ignored, *self.token_ids}))
+        return self.inner.credit(batch._replace(ignored=ignored))
 
-    def in_tables(self) -> Estimator | None:
-        """The wrapped estimator's, without these tokens."""
-        inner = self.inner.in_tables()
-        return None if inner is None else Ignoring(inner, self.token_ids)
-
-    def table(self, batch: Batch, make: MakeTable, weight: float = 1.0) -> CreditTable:
-        """See `Estimator.table`."""
-        return self.inner.table(cast("Batch", self._without(batch)), make, weight)
-
-    def largest_credit(self, n: Array) -> Array:
-        """See `Estimator.largest_credit`."""
-        return self.inner.largest_credit(n)
-
-    def _without(self, batch: AnyBatch) -> AnyBatch:
-        return batch._replace(ignored=tuple(sorted({*batch.ignored, *self.token_ids})))
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -160,34 +128,21 @@ class OverUnits(Transform):
         """Whether a unit is made of text."""
         return self.inner.needs_vocabulary or any(UNITS[x].needs_vocabulary for x in self.units)
 
-    def credit(self, batch: AnyBatch, weight: float = 1.0) -> Array:
-        """See `Estimator.credit`; each unit's share of the weight is rounded by itself."""
-        ignored = tuple(sorted({*batch.ignored, *ignored_by(self.inner)}))
-        weight /= len(self.units)
-        if not ignored:
-            return self._total(self.inner, batch, weight)
-        # They are no part of any unit. Beside keys of units their ids would mean nothing.
-        counted_bt = batch._replace(ignored=ignored).counted()
-        own = batch._replace(mask=counted_bt, ignored=(), base=0 * batch.base)
-        return _plus_base(self._total(_ignoring_nothing(self.inner), own, weight), batch)
-
-    def _total(self, inner: Estimator, batch: AnyBatch, weight: float) -> Array:
-        """The credit of all units, each times `weight`; the base goes with the first."""
-        sizes = tuple(NGRAMS[x] for x in self.units if x in NGRAMS)
-        at_once = batch.context.ngrams and len(sizes) == len(self.units)
-        if at_once and isinstance(inner, ContingencyEstimator):
-            formula = inner.formula(weight)
-            return batch.context.contingency(inner.prepared(batch), formula, sizes)
-        total_bt: Array | None = None
+    @override
+    def credit(self, batch: Batch) -> Array:
+        inner, ignored = self.inner, {*batch.ignored, *ignored_by(self.inner)}
+        if ignored:
+            # They are no part of any unit. Beside keys of units their ids would mean nothing.
+            inner = _ignoring_nothing(inner)
+            mask_bt = batch._replace(ignored=tuple(sorted(ignored))).counted()
+            batch = batch._replace(mask=mask_bt, ignored=())
+        total_bt: Array = 0
         for unit in self.units:
-            keys_bt = keys_of(unit, batch)
-            base_b = batch.base if total_bt is None else 0 * batch.base
-            of_unit = batch._replace(token_ids=keys_bt, base=base_b)
-            credit_bt = inner.credit(of_unit, weight)
-            if total_bt is None:
-                total_bt = credit_bt
-            else:
-                total_bt += credit_bt
+            keys_bt = unit_keys(unit, batch.token_ids, batch.mask, vocabulary=batch.vocabulary)
+            credit_bt = inner.credit(batch._replace(token_ids=keys_bt))
+            credit_bt += total_bt
+            total_bt = credit_bt
+        total_bt /= len(self.units)
         return total_bt
 
 
@@ -210,29 +165,28 @@ class Decayed(Transform):
         """The weight of a step follows from its number."""
         return True
 
-    def credit(self, batch: AnyBatch, weight: float = 1.0) -> Array:
-        """See `Estimator.credit`."""
-        done = batch.context.step
-        if done is None:
+    @override
+    def credit(self, batch: Batch) -> Array:
+        if batch.step is None:
             raise InputError(
                 f"the credit decays over {self.steps} training steps, and the step is not known; "
                 "give step="
             )
-        credit_bt = _without_base(self.inner, batch, weight)
-        credit_bt *= max(0.0, 1.0 - done / self.steps)
-        return _plus_base(credit_bt, batch)
+        credit_bt = self.inner.credit(batch)
+        credit_bt *= max(0.0, 1.0 - batch.step / self.steps)
+        return credit_bt
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Moved(Transform):
     """Credit, changed after it was computed; a subclass says how."""
 
-    def credit(self, batch: AnyBatch, weight: float = 1.0) -> Array:
-        """See `Estimator.credit`."""
-        return _plus_base(self.moved(_without_base(self.inner, batch, weight), batch), batch)
+    @override
+    def credit(self, batch: Batch) -> Array:
+        return self.moved(self.inner.credit(batch), batch)
 
     @abc.abstractmethod
-    def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:
+    def moved(self, credit_bt: Array, batch: Batch) -> Array:
         """(B, T) the changed credit, 0 where a token is not counted."""
 
 
@@ -249,11 +203,10 @@ class OfGroups(Moved):
         super().__post_init__()
         controls.require_over(self.over)
 
-    def shared(self, credit_bt: Array, batch: AnyBatch) -> Array:
+    def shared(self, credit_bt: Array, batch: Batch) -> Array:
         """(B, T) the group's mean."""
-        correct_b = batch.evidence()
         return controls.group_means(
-            credit_bt, batch.counted(), correct_b, batch.group_b, over=self.over
+            credit_bt, batch.counted(), batch.evidence, batch.group_b, over=self.over
         )
 
 
@@ -264,8 +217,8 @@ class Centred(OfGroups):
     With `GroupMean` it adds up to the wrapped estimator's credit.
     """
 
-    def moved(self, credit_bt: Array, batch: AnyBatch) -> Array:
-        """See `controls.group_means`."""
+    @override
+    def moved(self, credit_bt: Array, batch: Batch) -> Array:
         return credit_bt - self.shared(credit_bt, batch)
 
 
@@ -315,17 +268,6 @@ def _ignoring_nothing(estimator: Estimator) -> Estimator:
     if isinstance(estimator, Ignoring):
         return inner
     return dataclasses.replace(estimator, inner=inner)
-
-
-def _without_base(estimator: Estimator, batch: AnyBatch, weight: float) -> Array:
-    return estimator.credit(batch._replace(base=0 * batch.base), weight)
-
-
-def _plus_base(credit_bt: Array, batch: AnyBatch) -> Array:
-    """The credit plus each rollout's base, in place; 0 where masked."""
-    credit_bt += batch.base[:, None]
-    credit_bt *= batch.mask != 0
-    return credit_bt
 
 
 def _units(names: Any) -> tuple[str, ...]:

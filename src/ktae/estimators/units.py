@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ktae.arrays import Array, ArrayLike, as_array, is_tensor, on_host
-from ktae.backends import compiles
-from ktae.backends.units import POSITION_BUCKET, array_keys, tensor_keys
-from ktae.batch import check_tokens
+from ktae.batch import Vocabulary, check_tokens
 from ktae.errors import InputError
-
-if TYPE_CHECKING:
-    from ktae.batch import Vocabulary
-    from ktae.estimators.base import AnyBatch
 
 
 class Unit(NamedTuple):
@@ -29,21 +23,12 @@ UNITS = {
     "token": Unit("the token itself"),
     "bigram": Unit("the token before and this one"),
     "trigram": Unit("the two tokens before and this one"),
-    "position": Unit(f"the token, and in which {POSITION_BUCKET} tokens of the rollout it is"),
+    "position": Unit("the token, and in which 8 tokens of the rollout it is"),
     "word": Unit("a run of letters and digits, or a token that is none", needs_vocabulary=True),
     "line": Unit("the text between line breaks", needs_vocabulary=True),
     "step": Unit("the text between blank lines", needs_vocabulary=True),
 }
 """What there is, by name."""
-
-
-def keys_of(unit: str, batch: AnyBatch) -> Array:
-    """`unit_keys` of a batch, by compiled loops or not, as its context says."""
-    ids_bt, mask_bt, context = batch.token_ids, batch.mask, batch.context
-    if unit == "token" or not (isinstance(ids_bt, np.ndarray) and isinstance(mask_bt, np.ndarray)):
-        return unit_keys(unit, ids_bt, mask_bt, vocabulary=context.vocabulary)
-    _check(unit, context.vocabulary)
-    return array_keys(unit, ids_bt, mask_bt, context.vocabulary, compiled=context.compiled)
 
 
 def unit_keys(
@@ -95,11 +80,15 @@ def unit_keys(
             do not fit; an id is out of range at an unmasked position. (In a GPU's memory nobody
             looks for that, as the host would have to wait.)
     """
+    from ktae.backends.units import array_keys, tensor_keys  # imports numba
+
     _check(unit, vocabulary)
     if not is_tensor(token_ids):
         ids_bt, mask_bt = as_array("token_ids", token_ids), as_array("mask", on_host(mask))
         check_tokens(ids_bt, mask_bt)
-        return token_ids if unit == "token" else _of_arrays(unit, ids_bt, mask_bt, vocabulary)
+        if unit == "token":
+            return token_ids
+        return array_keys(unit, ids_bt, mask_bt, vocabulary)
     torch = sys.modules["torch"]
     if not is_tensor(mask):
         mask = torch.from_numpy(np.not_equal(as_array("mask", mask), 0))
@@ -109,8 +98,7 @@ def unit_keys(
     device, token_ids, mask = token_ids.device, token_ids.detach(), mask.detach() != 0
     if device.type == "cpu" or UNITS[unit].needs_vocabulary:
         ids_bt, mask_bt = token_ids.cpu().numpy(), mask.cpu().numpy()
-        keys = _of_arrays(unit, ids_bt, mask_bt, vocabulary)
-        return torch.from_numpy(keys).to(device)
+        return torch.from_numpy(array_keys(unit, ids_bt, mask_bt, vocabulary)).to(device)
     return tensor_keys(unit, token_ids, mask.to(device))
 
 
@@ -123,9 +111,3 @@ def _check(unit: str, vocabulary: Vocabulary | None) -> None:
             "(ktae.rollouts.tokens.vocabulary makes one of a tokenizer). Without it there are "
             + ", ".join(name for name, u in UNITS.items() if not u.needs_vocabulary)
         )
-
-
-def _of_arrays(
-    unit: str, ids_bt: np.ndarray, mask_bt: np.ndarray, vocabulary: Vocabulary | None
-) -> np.ndarray:
-    return array_keys(unit, ids_bt, mask_bt, vocabulary, compiled=compiles(mask_bt))

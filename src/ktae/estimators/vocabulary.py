@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ktae.backends.unit_kernels import (
+from ktae.backends.units import (
     BLANK,
     FIRST_IS_WORD,
     LAST_IS_WORD,

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktae.backends import BACKENDS
-from ktae.batch import Context, Vocabulary, make_batch
+from ktae.batch import Vocabulary, make_batch
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator
@@ -101,10 +100,9 @@ def held_out_pairs(
     own, left_out, too_small = _groups(record.conform(rollouts), tokenizer, keep, max_groups, seed)
     permutations = max(1, math.ceil(SETTLED / len(own)))
     sides = _sides(own, pairs, permutations, seed)
-    context = _context(vocabulary)
     return HeldOut(
         tuple(
-            _score(name, [list(side.by(estimator, context, max_positions)) for side in sides])
+            _score(name, [list(side.by(estimator, vocabulary, max_positions)) for side in sides])
             for name, estimator in chosen.items()
         ),
         tuple(
@@ -127,7 +125,7 @@ def wins(
     pairs: np.ndarray,
     estimator: AnEstimator,
     *,
-    context: Context | None = None,
+    vocabulary: Vocabulary | None = None,
 ) -> np.ndarray:
     """Whether the first rollout of each held-out pair of one group scores above the second.
 
@@ -137,13 +135,12 @@ def wins(
         correct: (n,) bool.
         pairs: (P, 2) rows; each pair in turn is left out of the statistics.
         estimator: as in `ktae.token_credit`.
-        context: what the estimator may use beside the rollouts.
+        vocabulary: the tokens' texts, for estimators of words, lines and steps.
 
     Returns:
         (P,) 1 where the first scores higher, 0 where the second does, and .5 for a tie. A score is
         the mean credit of a rollout's tokens, where a token that the others lack has none.
     """
-    context = context or _context()
     n, n_pairs = len(token_ids), len(pairs)
     labels_pn = np.tile(correct.astype(np.float64), (n_pairs, 1))
     np.put_along_axis(labels_pn, pairs, np.nan, axis=1)
@@ -151,17 +148,12 @@ def wins(
     held = (np.arange(n_pairs)[:, None] * n + pairs).ravel()
     batch = make_batch(
         token_ids[rows], mask[rows], labels_pn.ravel(), np.repeat(np.arange(n_pairs), n),
-        score_range=None, context=context,
+        vocabulary=vocabulary, step=0,
     )  # fmt: skip
     credit_bt = as_estimator(estimator).credit(batch._replace(look_up_unknown=True))
     lengths = mask[pairs.ravel()].sum(axis=1).clip(1)
     means = credit_bt[held].sum(axis=1, dtype=np.float64) / lengths
     return _first_wins(means.reshape(n_pairs, 2))
-
-
-def _context(vocabulary: Vocabulary | None = None) -> Context:
-    cpu = BACKENDS["cpu"]
-    return Context(cpu.load().credit, vocabulary, step=0, ngrams=cpu.ngrams)
 
 
 def _first_wins(scores_p2: np.ndarray) -> np.ndarray:
@@ -175,7 +167,9 @@ class _Side(NamedTuple):
     groups: list[Group]
     pairs: list[np.ndarray]
 
-    def by(self, estimator: Estimator, context: Context, max_positions: int) -> Iterator[float]:
+    def by(
+        self, estimator: Estimator, vocabulary: Vocabulary | None, max_positions: int
+    ) -> Iterator[float]:
         """Each group's share of pairs that an estimator orders rightly."""
         for group, pairs_p2 in zip(self.groups, self.pairs, strict=True):
             ids_nt, mask_nt = record.pad(group.ids)
@@ -185,7 +179,7 @@ class _Side(NamedTuple):
             at_once = max(1, max_positions // max(1, ids_nt.size))
             parts = [
                 wins(ids_nt, mask_nt, group.correct, pairs_p2[i : i + at_once], estimator,
-                     context=context)
+                     vocabulary=vocabulary)
                 for i in range(0, len(pairs_p2), at_once)
             ]  # fmt: skip
             yield float(np.concatenate(parts).mean())

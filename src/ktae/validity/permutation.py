@@ -18,6 +18,7 @@ from ktae.files.text import counted
 from ktae.inference import LEVEL, n_discoveries
 from ktae.rollouts import groups as grouping
 from ktae.rollouts import record
+from ktae.tables import in_tables, largest_credit
 from ktae.validity import repeats
 from ktae.validity.mean_credit import mean_abs_credit
 
@@ -148,7 +149,7 @@ def permutation_test(
     Args:
         rollouts: a record (`ktae.rollouts.record`, `ktae.rollouts.readers.read`).
         estimator: tokens are tested one by one, so its larger units, graded scores and controls
-            are left out (`Estimator.in_tables`).
+            are left out (`ktae.tables.in_tables`).
         tokenizer: needed where a rollout has no token ids.
         permutations: how often the labels are permuted, from 1. Means settle after a few.
         seed: see `ktae.estimators.controls.permuted_labels`.
@@ -159,7 +160,7 @@ def permutation_test(
             null, a rollout has no token ids and there is no tokenizer, or `permutations` is not a
             number from 1.
     """
-    of_tokens = as_estimator(estimator).in_tables()
+    of_tokens = in_tables(as_estimator(estimator))
     if of_tokens is None:
         raise InputError(
             f"{estimator} rests on no contingency tables, which this test is of; expected an "
@@ -232,7 +233,7 @@ class _Sums:
         )
         self.tokens += occurs.sum()
         self.tokens_abs += (occurs * absolute).sum()
-        largest = self.estimator.largest_credit(n_true + n_false)
+        largest = largest_credit(self.estimator, n_true + n_false)
         self.saturated += occurs[absolute > SATURATED * largest].sum()
 
     def statistics(self) -> Statistics:
@@ -293,7 +294,7 @@ def _margins(correct_b: np.ndarray, codes_b: np.ndarray) -> np.ndarray:
 
 
 def _all_cells(margins: np.ndarray) -> _Cells:
-    from ktae.backends.cpu import fisher_p_values
+    from ktae.backends.cpu import fisher_p_value  # imports numba
 
     first: dict[tuple[int, int], int] = {}
     p: list[np.ndarray] = []
@@ -301,7 +302,8 @@ def _all_cells(margins: np.ndarray) -> _Cells:
     for n_true, n_false in margins.tolist():
         first[n_true, n_false] = sum(len(done) for done in p)
         a, b = (x.ravel() for x in np.mgrid[: n_true + 1, : n_false + 1])
-        p.append(fisher_p_values(a, b, n_true, n_false))
+        tables = zip(a.tolist(), b.tolist(), strict=True)
+        p.append(np.array([fisher_p_value(x, y, n_true, n_false) for x, y in tables]))
         best_of = np.ones(n_true + n_false + 1)
         np.minimum.at(best_of, a + b, p[-1])
         best.append(best_of[a + b])

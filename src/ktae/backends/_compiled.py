@@ -1,0 +1,143 @@
+"""What all compiled code shares: how it is compiled and kept, and the arrays that it takes."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import caching
+from typing_extensions import override
+
+from ktae.arrays import MAX_TOKEN_ID
+
+logger = logging.getLogger(__name__)
+
+POSITIONS_AT_ONCE = 1 << 20
+"""Padded positions that a thread takes at a time: enough to keep it busy for milliseconds, few
+enough that converting their dtype takes no more than some megabytes."""
+
+NO_ERROR = 2**62
+"""In the row of a (row, column) of the first bad token id: there is none."""
+
+_SOURCES = sorted(Path(__file__).parent.glob("*.py")) + [Path(__file__).parents[1] / "statistics.py"]
+_warned = False
+
+
+class _Cache(caching.FunctionCache):
+    """numba's cache of a function, without which everything works as well, only later.
+
+    numba compares the text of one file; this compares all that is compiled, and so never serves a
+    kernel with an older `statistics.py` in it.
+    """
+
+    @override
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        return (*super()._index_key(sig, codegen), _digest())
+
+    @override
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception as error:  # whatever unpickling a damaged file stumbles over
+            _warn(f"{self.cache_path} cannot be read ({type(error).__name__}: {error})")
+            return None
+
+    @override
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except Exception as error:
+            _warn(f"{self.cache_path} cannot be written ({type(error).__name__}: {error})")
+
+
+def _digest() -> str:
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in _SOURCES)).hexdigest()
+
+
+def _warn(what: str) -> None:
+    global _warned
+    if not _warned:
+        logger.warning(
+            "the cache of compiled code %s; it is compiled in memory, which takes some seconds in "
+            "each process. Set NUMBA_CACHE_DIR to a folder that can be written",
+            what,
+        )
+    _warned = True
+
+
+def jit(function: Callable[..., Any]) -> Any:
+    """Compile a function that other compiled functions call."""
+    return numba.njit(nogil=True, error_model="numpy")(function)
+
+
+def kept(function: Callable[..., Any]) -> Any:
+    """Compile a function that Python calls, and keep it in numba's cache where that can be done."""
+    dispatcher = jit(function)
+    try:
+        dispatcher._cache = _Cache(function)
+    except (RuntimeError, OSError) as error:
+        _warn(f"has no place ({error})")
+    return dispatcher
+
+
+@jit
+def end_of(mask):
+    """One past the last unmasked position of a rollout."""
+    end = np.int32(0)
+    for t in range(len(mask)):  # no branch, so that many positions are looked at in one step
+        end = max(end, np.int32(t + 1 if mask[t] != 0 else 0))
+    return end
+
+
+def plain_ids(ids: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """These rows of token ids as compiled code takes them: int32 or int64, and contiguous.
+
+    Returns:
+        An array, the ids themselves if they are so already, and where in it each row lies.
+    """
+    if ids.dtype not in (np.int32, np.int64) or not (ids.flags.c_contiguous and ids.flags.aligned):
+        ids = ids[_as_slice(rows)]
+        if ids.dtype == np.uint64:  # would wrap to a negative number, which an error would name
+            ids = np.minimum(ids, np.uint64(MAX_TOKEN_ID + 1))
+        ids, rows = np.ascontiguousarray(ids, dtype=np.int64), np.arange(len(rows))
+    return _read_only(ids), rows
+
+
+def plain_mask(mask: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """These rows of a mask, likewise: one byte a position, not 0 where it counts."""
+    if mask.itemsize != 1 or not mask.flags.c_contiguous:
+        mask, rows = np.not_equal(mask[_as_slice(rows)], 0, order="C"), np.arange(len(rows))
+    return _read_only(mask.view(np.uint8)), rows
+
+
+def _as_slice(rows: np.ndarray) -> slice | np.ndarray:
+    """A run of rows as a slice, which copies nothing."""
+    return slice(rows[0], rows[-1] + 1) if len(rows) and np.all(np.diff(rows) == 1) else rows
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """A view that nothing writes to; numba would compile once more for arrays of the other kind."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def in_threads(work: Callable[[slice], Any], bounds: Sequence[int]) -> list[Any]:
+    """What `work` returns for each slice between two bounds, computed in Python's own threads.
+
+    Compiled code releases the GIL; unlike numba's threads these work after a fork, too.
+    """
+    parts = [slice(*pair) for pair in itertools.pairwise(bounds)]
+    # Not numba.get_num_threads(), which would start numba's own pool of threads.
+    n_threads = min(len(parts), numba.config.NUMBA_NUM_THREADS)
+    if n_threads < 2:
+        return [work(part) for part in parts]
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(work, parts))

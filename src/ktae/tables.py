@@ -1,0 +1,59 @@
+"""What of an estimator a table of single tokens shows, and the table itself.
+
+A table shows the statistic of single tokens and verdicts that an estimator rests on. Larger units,
+controls and whatever moves credit between tokens are left out; scales and ignored tokens stay.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, cast
+
+from ktae.arrays import Array
+from ktae.backends.table import CreditTable
+from ktae.batch import Batch
+from ktae.estimators import Estimator, as_estimator, preset
+from ktae.estimators.base import ContingencyEstimator
+from ktae.estimators.transforms import Ignoring, Scaled, Transform, ignored_by, innermost
+
+
+def in_tables(estimator: Estimator) -> Estimator | None:
+    """What a table shows of the estimator: a statistic in `Scaled` and `Ignoring` alone.
+
+    None: it rests on no contingency tables.
+    """
+    if isinstance(estimator, ContingencyEstimator):
+        return dataclasses.replace(estimator, graded_rewards=False)
+    inner = in_tables(estimator.inner) if isinstance(estimator, Transform) else None
+    if inner is None or not isinstance(estimator, Scaled | Ignoring):
+        return inner
+    return dataclasses.replace(estimator, inner=inner)
+
+
+def table_estimator(estimator: Any) -> Estimator:
+    """What tables of single tokens are made with: the paper's beside one that rests on none."""
+    return in_tables(as_estimator(estimator)) or preset("paper")
+
+
+def credit_scale(estimator: Estimator) -> float:
+    """The product of all factors of `Scaled` in an estimator."""
+    factor = 1.0
+    while isinstance(estimator, Transform):
+        factor *= estimator.factor if isinstance(estimator, Scaled) else 1.0
+        estimator = estimator.inner
+    return factor
+
+
+def largest_credit(estimator: Estimator, n: Array) -> Array:
+    """What no |credit| in a group of n rollouts exceeds, for what `in_tables` gives."""
+    is_z = cast("ContingencyEstimator", innermost(estimator)).formula().z
+    return credit_scale(estimator) * ((n - 1) ** 0.5 if is_z else 0 * n + 0.5)
+
+
+def tabulate(batch: Batch, estimator: Estimator) -> CreditTable:
+    """The credit table of a batch of arrays, for what `in_tables` gives."""
+    from ktae.backends import cpu  # imports numba
+
+    statistic = cast("ContingencyEstimator", innermost(estimator))
+    batch = statistic.prepared(batch._replace(ignored=ignored_by(estimator)))
+    return cpu.table(batch, statistic.formula()._replace(credit_scale=credit_scale(estimator)))
