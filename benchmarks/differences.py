@@ -28,6 +28,7 @@ from ktae.rollouts import record
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.readers import read
 from ktae.rollouts.tokens import load_tokenizer, tokenize
+from ktae.tables import largest_credit
 
 PAPER = KTAE()
 CHANGES: dict[str, Estimator] = {
@@ -150,7 +151,7 @@ def compare(name: str, rollouts: Rollouts) -> list[dict[str, str]]:
             "groups": str(len(np.unique(counted.table.group))),
             "tokens": f"{weights.sum():.0f}",
             "mean_abs_credit": f"{np.average(abs(credit), weights=weights):.4f}",
-            "saturated": share(abs(credit) > SATURATED * estimator.largest_credit(n), weights),
+            "saturated": share(abs(credit) > SATURATED * largest_credit(estimator, n), weights),
             "mean_abs_difference": f"{np.average(abs(credit - paper), weights=weights):.4f}",
             "moved": share(abs(credit - paper) > MOVED, weights),
             "other_sign": share(np.sign(credit) * np.sign(paper) < 0, weights),

@@ -145,7 +145,7 @@ def contender(name: str, batch: Rollouts) -> tuple[Callable[[], Any] | None, str
     if name != "torch":
         estimator = preset("paper" if name == "cpu" else name)
         policy: Any = {need: np.zeros(batch.mask.shape) for need in estimator.needs_policy}
-        return lambda: token_credit(*batch, estimator, **policy), str(estimator)
+        return lambda: token_credit(*batch, estimator, policy=policy), str(estimator)
     if gpu() == "none":
         return None, "there is no CUDA device"
     import torch

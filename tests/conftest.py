@@ -26,7 +26,6 @@ gc.set_threshold(50_000, 20, 50)
 
 
 NIGHTLY = (
-    "tests/backends/test_triton.py",
     "tests/engines",
     "tests/notebooks",
     "tests/fuzz/test_long_inputs.py",
@@ -73,33 +72,22 @@ settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
-def _backend_names() -> list[str]:
-    """The backends that may run here. `test_every_backend` skips, with the reason, for the others.
-
-    Whether there is a GPU is told without importing torch, which takes seconds.
-    """
-    from ktae.backends import BACKENDS  # imports NumPy, so only after the environment is set
-
-    gpu = Path("/dev/nvidiactl").exists() or os.environ.get("TRITON_INTERPRET") == "1"
-    return [name for name, b in BACKENDS.items() if (gpu or not b.needs_gpu) and not b.missing()]
-
-
-@pytest.fixture(scope="session", params=_backend_names())
+@pytest.fixture(scope="session", params=["naive", "cpu", "torch"])
 def backend(request: pytest.FixtureRequest) -> str:
-    """The name of every backend that runs here, in turn."""
+    """Each backend in turn; `by_backend` computes with it."""
     return request.param
 
 
-@pytest.fixture(scope="session", params=[name for name in _backend_names() if name != "naive"])
+@pytest.fixture(scope="session", params=["cpu", "torch"])
 def fast_backend(request: pytest.FixtureRequest) -> str:
     """Every backend but the oracle, which the others are compared with."""
     return request.param
 
 
-@pytest.fixture(scope="session")
-def table_backend(backend: str) -> str:
-    """The backend itself if it makes tables; `auto` for those that leave tables to the host."""
-    return backend if backend in ("naive", "numpy", "cpu") else "auto"
+@pytest.fixture(scope="session", params=["naive", "cpu"])
+def table_backend(request: pytest.FixtureRequest) -> str:
+    """The backends that make tables."""
+    return request.param
 
 
 @pytest.fixture

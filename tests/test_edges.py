@@ -8,8 +8,8 @@ import warnings
 
 import numpy as np
 import pytest
+from by_backend import credit_table, token_advantages, token_credit
 
-from ktae import credit_table, token_advantages, token_credit
 from ktae.estimators import KTAE, Estimator, Ignoring, Scaled, preset
 
 PAPER, RELEASED = preset("paper"), preset("released")

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from by_backend import credit_table, token_advantages, token_credit
 
-from ktae import InputError, class_credit, credit_table, token_advantages, token_credit
+from ktae import InputError, class_credit
 
 IDS = np.array([[1, 2], [1, 3], [1, 2], [1, 3]])
 MASK = np.ones((4, 2), dtype=bool)

@@ -35,7 +35,6 @@ def test_public_names() -> None:
         "Estimator",
         "InputError",
         "__version__",
-        "backends",
         "class_credit",
         "credit_table",
         "preset",
@@ -45,34 +44,22 @@ def test_public_names() -> None:
     assert all(hasattr(ktae, name) for name in ktae.__all__)
 
 
-@pytest.mark.parametrize("first", ["import ktae.backends.cpu", "import ktae.backends.torch"])
-def test_backends_is_a_function_whatever_is_imported_first(first: str) -> None:
-    """A function to type checkers too, although the package that it comes from has that name."""
-    if "torch" in first:
-        pytest.importorskip("torch")
-    code = f"{first}; import ktae, types; assert isinstance(ktae.backends, types.FunctionType)"
-    run(f"{code}; print(ktae.backends()['cpu'])")
-
-
 COMPUTE = """
 import sys
 for name in {absent}:
     sys.modules[name] = None  # importing it raises ModuleNotFoundError
 import ktae
 ids, mask, correct, groups = [[1, 2], [1, 3]], [[1, 1], [1, 1]], [1, 0], [0, 0]
-print(ktae.token_credit(ids, mask, correct, groups, backend={backend!r}).tolist())
-print(ktae.token_advantages(correct, ids, mask, groups, base=[0, 0], backend={backend!r}).tolist())
-print(len(ktae.credit_table(ids, mask, correct, groups, backend={backend!r}).credit))
+print(ktae.token_credit(ids, mask, correct, groups).tolist())
+print(ktae.token_advantages(correct, ids, mask, groups, base=[0, 0]).tolist())
+print(len(ktae.credit_table(ids, mask, correct, groups).credit))
 """
 
 WITHOUT_TORCH = ["torch", "trl", "verl", "transformers", "pandas", "scipy", "pyarrow"]
 
 
-@pytest.mark.parametrize(
-    ("backend", "absent"), [("naive", [*WITHOUT_TORCH, "numba"]), ("auto", WITHOUT_TORCH)]
-)
-def test_core_computes_without_torch(backend: str, absent: list[str]) -> None:
+def test_core_computes_without_torch() -> None:
     """A token of the one correct rollout gets 0.5, one of the one incorrect rollout -0.5."""
     expected = "[[0.0, 0.5], [0.0, -0.5]]"
-    printed = run(COMPUTE.format(backend=backend, absent=absent))
+    printed = run(COMPUTE.format(absent=WITHOUT_TORCH))
     assert printed.split("\n") == [expected, expected, "3"]

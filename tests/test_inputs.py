@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from by_backend import credit_table, token_advantages, token_credit
 
-from ktae import InputError, credit_table, token_advantages, token_credit
 from ktae.estimators import KTAE
 
 IDS = np.array([[1, 2, 3, 4], [1, 2, 2, 5], [1, 6, 5, 5], [1, 6, 7, 3], [2, 6, 0, 0]])
@@ -164,28 +164,6 @@ def test_layouts(backend: str, expected: np.ndarray, layout: str, of: str) -> No
     )
     got = token_credit(ids, mask, CORRECT, GROUPS, backend=backend)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
-
-
-# --- settings of a call
-
-
-@pytest.mark.parametrize("memory_bytes", [None, -1, 1e9, True, "1G"])
-def test_memory_bytes_is_a_number_of_bytes(backend: str, memory_bytes: Any) -> None:
-    with pytest.raises(InputError, match=r"memory_bytes is .*; expected an integer from 0"):
-        token_credit(IDS, MASK, CORRECT, GROUPS, backend=backend, memory_bytes=memory_bytes)
-
-
-def test_validate_is_a_switch(backend: str) -> None:
-    with pytest.raises(InputError, match="validate is 'no'; expected true, false or None"):
-        token_credit(IDS, MASK, CORRECT, GROUPS, backend=backend, validate="no")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("validate", [None, True, False])
-def test_the_hosts_values_are_looked_at_in_any_case(backend: str, validate: bool | None) -> None:
-    with pytest.raises(InputError, match=r"token_ids\[0, 0\] is -1;"):
-        token_credit(-IDS, MASK, CORRECT, GROUPS, backend=backend, validate=validate)
-    with pytest.raises(InputError, match=r"correct\[0\] is 2;"):
-        token_credit(IDS, MASK, 2 * CORRECT, GROUPS, backend=backend, validate=validate)
 
 
 # --- inputs are left alone

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from by_backend import credit_table, token_advantages, token_credit
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ktae import credit_table, token_advantages, token_credit
 from ktae.estimators import KTAE, Estimator, Ignoring, Scaled, preset
 from ktae.estimators.transforms import ignored_by
 

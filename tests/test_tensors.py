@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from ktae import credit_table, token_advantages, token_credit
+from by_backend import credit_table, token_advantages, token_credit
 
 torch = pytest.importorskip("torch")
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from by_backend import credit_table, token_advantages, token_credit
 
-from ktae import credit_table, token_advantages, token_credit
 from ktae.estimators import KTAE, preset
 
 EXPECTED = Path(__file__).parent / "expected" / "worked_example.json"

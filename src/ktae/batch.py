@@ -145,9 +145,7 @@ def make_batch(
     n_rows = token_ids.shape[0]
     labels, group_b = np.unique(group_labels(groups, n_rows), return_inverse=True)
     evidence, graded = correctness(correct, n_rows, score_range)
-    return Batch(
-        token_ids, mask, evidence, group_b.astype(np.int64), graded, labels, **optional
-    )
+    return Batch(token_ids, mask, evidence, group_b.astype(np.int64), graded, labels, **optional)
 
 
 def check_tokens(token_ids: Array, mask: Array) -> None:
@@ -266,6 +264,7 @@ def correctness(
 def group_total(values_b: Array, group_b: Array) -> Array:
     """(B,) the sum over each row's group."""
     if is_tensor(values_b):
+        values_b = values_b.double()
         return values_b.new_zeros(len(values_b)).index_add_(0, group_b, values_b)[group_b]
     return np.bincount(group_b, values_b)[group_b]
 

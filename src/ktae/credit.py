@@ -146,10 +146,8 @@ def token_advantages(
     if isinstance(base, str):
         require_scale(chosen, SCALED.get(base), f"base is {base!r}")
     if correct is None:
-        correct = above(rewards, threshold)
-        if chosen.score_range is not None:
-            correct = rewards
-            _check_scores(rewards, chosen)
+        _check_rewards(rewards, token_ids, chosen)
+        correct = rewards if chosen.score_range else above(rewards, threshold)
     arrays = (token_ids, mask, correct, groups)
     batch = _batch(arrays, chosen, **options)
     base_b = _rollout_advantages(batch, rewards, base)
@@ -181,7 +179,8 @@ def credit_table(
     if of_tokens is None:
         raise InputError(f"{chosen} rests on no contingency tables, so it has no credit table")
     require_dense(token_ids=token_ids, mask=mask, correct=correct, groups=groups)
-    return tabulate(make_batch(*map(on_host, (token_ids, mask, correct, groups))), of_tokens)
+    arrays = map(on_host, (token_ids, mask, correct, groups))
+    return tabulate(make_batch(*arrays, chosen.score_range), of_tokens)
 
 
 def check_threshold(threshold: Any, name: str = "threshold") -> None:
@@ -192,16 +191,19 @@ def check_threshold(threshold: Any, name: str = "threshold") -> None:
         raise InputError(f"{name} is {threshold!r}; expected a finite number")
 
 
-def _check_scores(rewards: ArrayLike, estimator: Estimator) -> None:
-    """Raise an InputError for rewards in the host's memory that are no scores."""
-    low_high = estimator.score_range
-    if low_high is None or computes_there(rewards):
+def _check_rewards(rewards: ArrayLike, token_ids: ArrayLike, estimator: Estimator) -> None:
+    """Raise an InputError for rewards in the host's memory that tell nothing of correctness."""
+    if computes_there(rewards):
         return
-    rewards_b = as_array("rewards", on_host(rewards))
-    for i in out_of_range(rewards_b, low_high)[:1]:
+    shape = getattr(token_ids, "shape", None) or as_array("token_ids", token_ids).shape
+    rewards_b = finite_per_rollout("rewards", on_host(rewards), shape[0] if shape else 0)
+    if estimator.score_range is None:
+        return
+    for i in out_of_range(rewards_b, estimator.score_range)[:1]:
         raise InputError(
             f"rewards[{i}] is {rewards_b[i]}; with {estimator} and no `correct` they are the "
-            f"scores, {in_words(low_high)}: give `correct`, or PresenceZ(graded_rewards=True)"
+            f"scores, {in_words(estimator.score_range)}: give `correct`, or "
+            "PresenceZ(graded_rewards=True)"
         )
 
 
@@ -237,20 +239,18 @@ def _batch(
 
 def _rollout_advantages(batch: Batch, rewards: ArrayLike, base: ArrayLike) -> Array:
     """(B,) float64, where the batch is."""
-    n_rows = len(batch.evidence)
-    if is_tensor(batch.evidence):
+
+    def numbers_of(name: str, values: ArrayLike) -> Array:
+        if not is_tensor(batch.evidence):
+            return finite_per_rollout(name, on_host(values), len(batch.evidence))
         from ktae.backends.torch import numbers_on_device
 
-        rewards_b = numbers_on_device("rewards", rewards, batch)
-        base_b = base if isinstance(base, str) else numbers_on_device("base", base, batch)
-        has_token_b = (batch.mask != 0).any(1).double()
-    else:
-        rewards_b = finite_per_rollout("rewards", on_host(rewards), n_rows)
-        base_b = base if isinstance(base, str) else finite_per_rollout("base", on_host(base), n_rows)
-        has_token_b = np.any(batch.mask, axis=1).astype(np.float64)
-    if not isinstance(base_b, str):
-        return base_b
-    return rollout_advantages(base_b, rewards_b, has_token_b, batch.group_b)
+        return numbers_on_device(name, values, batch)
+
+    rewards_b = numbers_of("rewards", rewards)
+    if not isinstance(base, str):
+        return numbers_of("base", base)
+    return rollout_advantages(base, rewards_b, (batch.mask != 0).any(1), batch.group_b)
 
 
 def _as_given(credit_bt: Array, token_ids: ArrayLike) -> Array:

@@ -13,9 +13,7 @@ SCALED = {"grpo": True, "dr_grpo": False}
 """Whether these are divided by their group's standard deviation; others are of another scale."""
 
 
-def rollout_advantages(
-    base: str, rewards_b: Array, counted_b: Array, group_b: Array
-) -> Array:
+def rollout_advantages(base: str, rewards_b: Array, counted_b: Array, group_b: Array) -> Array:
     """(B,) rollout advantages over each group's rollouts that have a token; 0 for the others.
 
     The standard deviation is the sample's (n - 1), as in verl, on which the paper trained, and in
@@ -24,7 +22,7 @@ def rollout_advantages(
     Args:
         base: `grpo`, `dr_grpo` or `rloo`.
         rewards_b: (B,) float64, an array or a tensor.
-        counted_b: (B,) 1.0 for rollouts with a token, else 0.0.
+        counted_b: (B,) bool, rollouts with a token.
         group_b: (B,) int64, each row's group, counted from 0.
 
     Raises:

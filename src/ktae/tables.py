@@ -15,6 +15,7 @@ from ktae.batch import Batch
 from ktae.estimators import Estimator, as_estimator, preset
 from ktae.estimators.base import ContingencyEstimator
 from ktae.estimators.transforms import Ignoring, Scaled, Transform, ignored_by, innermost
+from ktae.statistics import Formula
 
 
 def in_tables(estimator: Estimator) -> Estimator | None:
@@ -35,19 +36,20 @@ def table_estimator(estimator: Any) -> Estimator:
     return in_tables(as_estimator(estimator)) or preset("paper")
 
 
-def credit_scale(estimator: Estimator) -> float:
-    """The product of all factors of `Scaled` in an estimator."""
+def formula_of(estimator: Estimator) -> Formula:
+    """The formula of what `in_tables` gives, with the factors of all `Scaled` in it."""
     factor = 1.0
     while isinstance(estimator, Transform):
         factor *= estimator.factor if isinstance(estimator, Scaled) else 1.0
         estimator = estimator.inner
-    return factor
+    formula = cast("ContingencyEstimator", estimator).formula()
+    return formula._replace(credit_scale=factor * formula.credit_scale)
 
 
 def largest_credit(estimator: Estimator, n: Array) -> Array:
     """What no |credit| in a group of n rollouts exceeds, for what `in_tables` gives."""
-    is_z = cast("ContingencyEstimator", innermost(estimator)).formula().z
-    return credit_scale(estimator) * ((n - 1) ** 0.5 if is_z else 0 * n + 0.5)
+    formula = formula_of(estimator)
+    return formula.credit_scale * ((n - 1) ** 0.5 if formula.z else 0 * n + 0.5)
 
 
 def tabulate(batch: Batch, estimator: Estimator) -> CreditTable:
@@ -56,4 +58,4 @@ def tabulate(batch: Batch, estimator: Estimator) -> CreditTable:
 
     statistic = cast("ContingencyEstimator", innermost(estimator))
     batch = statistic.prepared(batch._replace(ignored=ignored_by(estimator)))
-    return cpu.table(batch, statistic.formula()._replace(credit_scale=credit_scale(estimator)))
+    return cpu.table(batch, formula_of(estimator))

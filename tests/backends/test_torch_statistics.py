@@ -9,7 +9,7 @@ from ktae import statistics
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from ktae.backends._torch_statistics import strength_and_effect  # noqa: E402
+from ktae.backends import torch as backend  # noqa: E402
 from ktae.estimators import KTAE  # noqa: E402
 
 SMALL = [
@@ -22,23 +22,27 @@ SMALL = [
 LARGE = [(0, 1, 500, 500), (300, 2, 500, 500), (250, 250, 500, 500), (1, 999, 1, 999), (7, 1, 8, 2)]
 
 
-def computed(
-    tables: list[tuple[int, int, int, int]], estimator: KTAE, *, memory: int
-) -> np.ndarray:
+def computed(tables: list[tuple[int, int, int, int]], estimator: KTAE) -> np.ndarray:
     columns = torch.tensor(tables, dtype=torch.int64).unbind(1)
-    return strength_and_effect(*columns, estimator.formula(1.0), memory_bytes=memory).numpy()
+    return backend.strength_and_effect(*columns, estimator.formula()).numpy()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tables", [SMALL, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("point", [False, True], ids=["two-sided", "point"])
 @pytest.mark.parametrize("memory", [1, 2**18, 2**30])
-def test_every_table(tables: list[tuple[int, int, int, int]], point: bool, memory: int) -> None:
+def test_every_table(
+    tables: list[tuple[int, int, int, int]],
+    point: bool,
+    memory: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backend, "MEMORY_BYTES", memory)
     if memory == 1:
         tables = tables[::97]  # one table at a time
     fisher = "point" if point else "two-sided"
-    got_fisher = computed(tables, KTAE(h2=0, fisher=fisher), memory=memory)
-    got_gain = computed(tables, KTAE(h1=0, h2=1, fisher=fisher), memory=memory)
+    got_fisher = computed(tables, KTAE(h2=0, fisher=fisher))
+    got_gain = computed(tables, KTAE(h1=0, h2=1, fisher=fisher))
     p = [statistics.fisher_p_value(*table, point) for table in tables]
     scores = [statistics.fisher_score(x) for x in p]
     np.testing.assert_allclose(got_fisher[:, 0], scores, rtol=1e-11, atol=0)
@@ -49,16 +53,15 @@ def test_every_table(tables: list[tuple[int, int, int, int]], point: bool, memor
 
 
 def test_weights_and_the_released_division() -> None:
-    paper = computed(SMALL, KTAE(), memory=2**30)
-    released = computed(SMALL, KTAE(normalize=True), memory=2**30)
+    paper = computed(SMALL, KTAE())
+    released = computed(SMALL, KTAE(normalize=True))
     np.testing.assert_allclose(released[:, 0], paper[:, 0] / 3, rtol=1e-15)
 
 
 def test_a_class_without_rollouts_has_no_strength() -> None:
-    assert computed([(0, 2, 0, 5), (3, 0, 4, 0)], KTAE(), memory=2**20).tolist() == [
+    assert computed([(0, 2, 0, 5), (3, 0, 4, 0)], KTAE()).tolist() == [
         [0.0, 0.0],
         [0.0, 0.0],
     ]
-    assert strength_and_effect(
-        *[torch.zeros(0, dtype=torch.int64)] * 4, KTAE().formula(1.0), memory_bytes=1
-    ).shape == (0, 2)
+    nothing = [torch.zeros(0, dtype=torch.int64)] * 4
+    assert backend.strength_and_effect(*nothing, KTAE().formula()).shape == (0, 2)

@@ -7,6 +7,7 @@ import shlex
 import time
 
 import numpy as np
+import oracle
 import pyarrow.parquet as pq
 import pytest
 from small_group import GROUP
@@ -38,7 +39,7 @@ def test_tokens_in_both_files_out(run, tmp_path):
     assert last == "wrote scores.parquet and scores.tokens.parquet"
     scored = record.read_record(tmp_path / "scores.parquet")
     ids_bt, mask_bt = record.pad(scored["token_ids"].to_pylist())
-    expected = ktae.token_credit(ids_bt, mask_bt, [1, 0, 1, 0], ["g"] * 4, backend="naive")
+    expected = oracle.token_credit(ids_bt, mask_bt, [1, 0, 1, 0], ["g"] * 4)
     for credit, expected_t, mask in zip(scored["credit"], expected, mask_bt, strict=True):
         np.testing.assert_allclose(credit.as_py(), expected_t[mask], atol=1e-6)
     table = pq.read_table(tmp_path / "scores.tokens.parquet")
@@ -276,8 +277,8 @@ def test_real_rollouts_take_seconds(run, tmp_path, shared_data):
     assert scored["prompt"].to_pylist() == [row["problem"] for row in rows]
     first_mixed = [i for i, row in enumerate(rows) if row["group"] == "math_cot_100/6"]
     ids_bt, mask_bt = record.pad(scored["token_ids"].take(first_mixed).to_pylist())
-    expected_bt = ktae.token_credit(
-        ids_bt, mask_bt, [rows[i]["reward"] for i in first_mixed], [0] * 8, backend="naive"
+    expected_bt = oracle.token_credit(
+        ids_bt, mask_bt, [rows[i]["reward"] for i in first_mixed], [0] * 8
     )
     for i, expected_t, mask in zip(first_mixed, expected_bt, mask_bt, strict=True):
         np.testing.assert_allclose(scored["credit"][i].as_py(), expected_t[mask], atol=1e-6)

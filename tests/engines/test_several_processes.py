@@ -6,11 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import oracle
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-import ktae
 from ktae.rollouts import record
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
@@ -48,7 +48,7 @@ def check_step(parts):
     groups = np.arange(len(token_ids)) // GROUP_SIZE
     assert len(set(zip(groups, prompts, strict=True))) == len(set(groups)), "not TRL's groups"
     ids_bt, mask_bt = record.pad(token_ids)
-    expected = ktae.token_credit(ids_bt, mask_bt, correct, groups, backend="naive")
+    expected = oracle.token_credit(ids_bt, mask_bt, correct, groups)
     assert np.abs(expected).max() > 0
     credit = [row for part in parts for row in part["credit"]]
     for row, ids in enumerate(token_ids):

@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import oracle
 import torch
 import yaml
 from training import ktae, metrics
 
-from ktae.credit import token_advantages
 from ktae.rollouts import record
 
 HERE = Path(__file__).parent
@@ -187,8 +187,12 @@ def check_updates(updates):
         correct = np.array(
             [np.nan if info["undecided"] else info["acc"] for info in update["infos"]]
         )
-        expected = token_advantages(
-            rewards, ids_bt, mask_bt, update["uid"], correct=correct, backend="naive"
+        expected = oracle.token_advantages(
+            rewards,
+            ids_bt,
+            mask_bt,
+            update["uid"],
+            correct=correct,
         )
         for row, used in enumerate(update["advantages"]):
             np.testing.assert_allclose(used, expected[row, : len(used)], atol=2e-5)

@@ -4,10 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
+from by_backend import token_advantages, token_credit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktae import InputError, token_advantages, token_credit
+from ktae import InputError
 from ktae.estimators import ConflictTokens, Ignoring, Scaled, from_section, preset, to_section
 
 ROLLOUTS = [[1, 2, 3, 9], [1, 4, 3, 9], [1, 2, 8], [5, 2, 3, 9]]

@@ -32,7 +32,7 @@ ENTROPIES = RNG.uniform(0.1, 3, (N, T))
 
 def credit(estimator, correct=RIGHT, **options):
     given = {"log_probs": LOG_PROBS, "entropies": ENTROPIES} | options
-    return token_credit(IDS, MASK, correct, GROUPS, estimator, **given)
+    return token_credit(IDS, MASK, correct, GROUPS, estimator, policy=given)
 
 
 def advantages(correct, scaled=True):
@@ -50,7 +50,7 @@ def test_improbable_tokens_have_less_of_the_advantage(scaled):
             assert got[i, t] == pytest.approx(expected, abs=1e-6)
     base = "grpo" if scaled else "dr_grpo"
     whole = token_advantages(
-        RIGHT, IDS, MASK, GROUPS, estimator=estimator, base=base, log_probs=LOG_PROBS
+        RIGHT, IDS, MASK, GROUPS, estimator=estimator, base=base, policy={"log_probs": LOG_PROBS}
     )
     weights = 0.7 + 0.3 * np.exp(LOG_PROBS)
     expected = weights * np.array(advantages(RIGHT, scaled))[:, None] * MASK
@@ -98,7 +98,9 @@ def test_entropy_weights_are_the_papers_in_loops(level, normalize, alpha2):
     expected = np.zeros((N, T))
     for (i, t), value in plain_entropy_weights(level, normalize, alpha2).items():
         expected[i, t] = value
-    whole = token_advantages(RIGHT, IDS, MASK, GROUPS, estimator=estimator, entropies=ENTROPIES)
+    whole = token_advantages(
+        RIGHT, IDS, MASK, GROUPS, estimator=estimator, policy={"entropies": ENTROPIES}
+    )
     np.testing.assert_allclose(whole, expected, atol=1e-5)
 
 
@@ -106,14 +108,21 @@ def test_uncertain_tokens_of_correct_rollouts_gain_and_certain_ones_of_incorrect
     ids, mask, groups = np.zeros((4, 2), int), np.ones((4, 2)), np.zeros(4, int)
     correct = np.array([1, 1, 0, 0])
     entropies = np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0], [2.0, 1.0]])
-    got = token_credit(ids, mask, correct, groups, EntropyWeights(), entropies=entropies)
+    got = token_credit(
+        ids, mask, correct, groups, EntropyWeights(), policy={"entropies": entropies}
+    )
     assert got[0, 1] > got[0, 0] and got[1, 0] > got[1, 1]
     assert got[2, 0] < got[2, 1] and got[3, 1] < got[3, 0]
 
 
 def test_without_the_entropys_weight_correct_ones_are_above_incorrect_ones():
     whole = token_advantages(
-        RIGHT, IDS, MASK, GROUPS, estimator=EntropyWeights(alpha2=0), entropies=ENTROPIES
+        RIGHT,
+        IDS,
+        MASK,
+        GROUPS,
+        estimator=EntropyWeights(alpha2=0),
+        policy={"entropies": ENTROPIES},
     )
     assert np.all((whole > 0) == (MASK & (RIGHT == 1)[:, None]))
 
@@ -132,7 +141,7 @@ def test_what_wraps_them_and_edges(estimator):
 
 
 def test_what_is_missing_or_wrong_is_named():
-    with pytest.raises(InputError, match=r"needs the log-probability of each token.*log_probs="):
+    with pytest.raises(InputError, match=r"needs the log-probability of each token.*give policy="):
         credit(AdvantageReweighting(), log_probs=None)
     with pytest.raises(InputError, match=r"log_probs\[0, 0\] is .*; expected a log-probability"):
         credit(AdvantageReweighting(), log_probs=-LOG_PROBS)
@@ -143,16 +152,20 @@ def test_what_is_missing_or_wrong_is_named():
     ids = IDS.copy()
     ids[1, 2] = -1
     with pytest.raises(InputError, match=r"token_ids\[1, 2\] is -1"):
-        token_credit(ids, MASK, RIGHT, GROUPS, AdvantageReweighting(), log_probs=LOG_PROBS)
+        token_credit(
+            ids, MASK, RIGHT, GROUPS, AdvantageReweighting(), policy={"log_probs": LOG_PROBS}
+        )
 
 
 def test_an_entropy_is_finite_and_a_probability_may_be_0():
     entropies = np.zeros(IDS.shape)
     entropies[1, 2] = np.inf
     with pytest.raises(InputError, match=r"entropies\[1, 2\] is inf; expected a finite entropy"):
-        token_credit(IDS, MASK, RIGHT, GROUPS, EntropyWeights(), entropies=entropies)
+        token_credit(IDS, MASK, RIGHT, GROUPS, EntropyWeights(), policy={"entropies": entropies})
     log_probs = np.where(entropies > 0, -np.inf, LOG_PROBS)
-    found = token_credit(IDS, MASK, RIGHT, GROUPS, AdvantageReweighting(), log_probs=log_probs)
+    found = token_credit(
+        IDS, MASK, RIGHT, GROUPS, AdvantageReweighting(), policy={"log_probs": log_probs}
+    )
     assert np.isfinite(found).all()
 
 

@@ -5,9 +5,10 @@ import math
 
 import numpy as np
 import pytest
+from by_backend import credit_table, token_advantages, token_credit
 from scipy.special import gammaln
 
-from ktae import InputError, credit_table, statistics, token_advantages, token_credit
+from ktae import InputError, statistics
 from ktae.estimators import KTAE, Estimator, Ignoring, PresenceZ, preset
 
 Z = PresenceZ()

@@ -5,10 +5,11 @@ import math
 
 import numpy as np
 import pytest
+from by_backend import token_advantages, token_credit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktae import InputError, token_advantages, token_credit
+from ktae import InputError
 from ktae.estimators import OverUnits, Scaled, Tempo, from_section, preset, to_section
 
 ROLLOUTS = [[1, 2, 3], [1, 2, 4], [1, 5], [6, 6], [1, 2]]

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from by_backend import token_advantages, token_credit
 
-from ktae import InputError, token_advantages, token_credit
+from ktae import InputError
 from ktae.batch import Batch
 from ktae.estimators import (
     KTAE,
@@ -245,9 +246,9 @@ def test_rollouts_of_ignored_tokens_take_no_label_away() -> None:
 class Ones(Estimator):
     """An estimator of one's own: one method."""
 
-    def credit(self, batch: Batch, weight: float = 1.0) -> np.ndarray:
-        ones: np.ndarray = (weight + batch.base[:, None]) * (batch.mask != 0)
-        return ones.astype(np.float32)
+    def credit(self, batch: Batch) -> np.ndarray:
+        ones: np.ndarray = (batch.mask != 0).astype(np.float32)
+        return ones
 
 
 def test_an_estimator_of_ones_own_composes() -> None:

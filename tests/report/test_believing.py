@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dumps import ROLLOUTS, write_lines
 
-from ktae.estimators import KTAE, preset, table_estimator
+from ktae.estimators import KTAE, preset
 from ktae.inference import n_discoveries
 from ktae.report import believing, inputs, summary, write_report
 from ktae.report.columns import columns_of
@@ -16,6 +16,7 @@ from ktae.report.contents import contents
 from ktae.report.files import files_of
 from ktae.report.scoring import strongest
 from ktae.report.totals import token_totals
+from ktae.tables import table_estimator
 from ktae.validity.advice import advice
 from ktae.validity.held_out import held_out_pairs
 from ktae.validity.mean_credit import mean_abs_credit

@@ -12,6 +12,7 @@ from ktae.estimators import preset
 from ktae.report import inputs, scoring, write_report
 from ktae.report.columns import columns_of
 from ktae.rollouts import record
+from ktae.tables import in_tables
 
 VIEWS = ("rollouts", "tokens", "groups", "training")
 
@@ -40,7 +41,7 @@ def test_every_number_is_the_estimators(run_folder, run_page, open_page):
     presets = (
         preset("paper"),
         preset("released"),
-        preset("calibrated").in_tables(),
+        in_tables(preset("calibrated")),
     )
     for number, estimator in enumerate(presets):
         found = page.evaluate(

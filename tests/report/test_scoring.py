@@ -1,6 +1,7 @@
 import json
 
 import numpy as np
+import oracle
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -10,7 +11,7 @@ pytest.importorskip("tokenizers", reason="needs the extra 'report'")
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from ktae import CreditTable, InputError, credit_table, token_credit
+from ktae import CreditTable, InputError
 from ktae.estimators import KTAE, OverUnits, PresenceZ, preset
 from ktae.report.scoring import mixed_rows, score, strongest, write
 from ktae.report.totals import token_totals
@@ -54,7 +55,7 @@ def arrays(rollouts):
 def test_credit_is_the_oracles_however_the_file_is_cut(estimator, max_positions):
     rollouts = random_rollouts()
     scores = score(rollouts, estimator=estimator, max_positions=max_positions)
-    expected_bt = token_credit(*arrays(rollouts), estimator, backend="naive")
+    expected_bt = oracle.token_credit(*arrays(rollouts), estimator)
     for ids, credit, expected_t in zip(
         rollouts["token_ids"], scores.record["credit"], expected_bt, strict=True
     ):
@@ -73,7 +74,7 @@ def test_graded_credit_is_of_the_rewards_and_the_table_of_verdicts(kind):
     scores = score(rollouts, estimator=estimator)
     ids_bt, mask_bt, correct, groups = arrays(rollouts)
     evidence = np.where(np.isnan(correct), np.nan, rewards)
-    expected_bt = token_credit(ids_bt, mask_bt, evidence, groups, estimator, backend="naive")
+    expected_bt = oracle.token_credit(ids_bt, mask_bt, evidence, groups, estimator)
     for credit, expected_t in zip(scores.record["credit"], expected_bt, strict=True):
         credit = credit.as_py()
         np.testing.assert_allclose(credit, expected_t[: len(credit)], rtol=0, atol=1e-6)
@@ -111,7 +112,7 @@ def test_no_more_is_padded_at_a_time_than_was_asked(monkeypatch):
 def test_the_table_is_the_oracles(max_positions):
     rollouts = random_rollouts()
     tokens = score(rollouts, max_positions=max_positions).tokens
-    expected = credit_table(*arrays(rollouts), backend="naive")
+    expected = oracle.credit_table(*arrays(rollouts))
     order = np.lexsort((tokens["token_id"], tokens["group"].to_pylist()))
     assert tokens["group"].take(order).to_pylist() == expected.group.tolist()
     for name in CreditTable._fields[1:]:

@@ -25,23 +25,21 @@ def scored(ids: NDArray[np.int64], mask: NDArray[np.bool_], rewards: list[float]
     assert_type(estimator.h1, float)
     table = ktae.credit_table(ids, mask, [r > 0 for r in rewards], groups, estimator)
     assert_type(table, CreditTable)
-    assert_type(ktae.backends(), dict[str, str])
     assert_type(ktae.__version__, str)
     # NumPy in, NumPy out; torch in, torch out: which of them a checker cannot know.
     assert_type(ktae.token_advantages(rewards, ids, mask, groups), Any)
     assert_type(ktae.token_credit(ids, mask, rewards, groups, {"estimator": "paper"}), Any)
     try:
-        ktae.token_credit(ids, mask, rewards, groups, backend="cpu")
+        ktae.token_credit(ids, mask, rewards, groups, step=0)
     except InputError as error:
         raise SystemExit(str(error)) from error
     return float(table.credit.max())
 
 
 def wrong(ids: NDArray[np.int64], mask: NDArray[np.bool_]) -> None:
-    ktae.token_credit(ids, mask, [1.0], [0], backend=3)  # type: ignore[arg-type]
+    ktae.token_credit(ids, mask, [1.0], [0], step="one")  # type: ignore[arg-type]
     ktae.token_credit(ids, mask, [1.0], [0], 3)  # type: ignore[arg-type]
     ktae.token_advantages([1.0], ids, mask)  # type: ignore[call-arg]
     KTAE(h1="one")  # type: ignore[arg-type]
     KTAE().h1 = 2.0  # type: ignore[misc]
     print(ktae.credit_tables)  # type: ignore[attr-defined]
-    print(ktae.backends().nothing)  # type: ignore[attr-defined]

@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
+from by_backend import computed_by
 
-from ktae.backends import BACKENDS
-from ktae.batch import Context, make_batch
+from ktae.batch import make_batch
 from ktae.estimators import KTAE, Function, Ignoring, OverUnits, PresenceZ
 
 
 def credit_of(estimator, arrays, backend, **changes):
-    context = Context(BACKENDS[backend].load().credit, step=0)
-    batch = make_batch(*arrays, score_range=None, context=context)
-    return estimator.credit(batch._replace(**changes))
+    batch = make_batch(*arrays, step=0)
+    with computed_by(backend):
+        return estimator.credit(batch._replace(**changes))
 
 
 @pytest.fixture
@@ -62,17 +62,6 @@ def test_equal_tokens_of_a_group_get_equal_credit(arrays):
             values = set(credit[own & (ids == token)].tolist())
             assert len(values) == 1
             assert (ids[known] == token).any() or values == {0.0}
-
-
-def test_large_groups_that_are_converted_slice_by_slice(arrays, monkeypatch):
-    """Ids of a dtype that no kernel takes, in a group above the size of a chunk."""
-    from ktae.backends import cpu
-
-    expected = credit_of(KTAE(), arrays, "cpu", look_up_unknown=True)
-    monkeypatch.setattr(cpu, "POSITIONS_PER_CHUNK", 16)
-    short = (arrays[0].astype(np.int16), *arrays[1:])
-    found = credit_of(KTAE(), short, "cpu", look_up_unknown=True)
-    np.testing.assert_array_equal(found, expected)
 
 
 def test_a_function_gives_unknown_rollouts_the_mean_of_equal_tokens():

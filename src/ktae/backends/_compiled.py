@@ -26,7 +26,8 @@ enough that converting their dtype takes no more than some megabytes."""
 NO_ERROR = 2**62
 """In the row of a (row, column) of the first bad token id: there is none."""
 
-_SOURCES = sorted(Path(__file__).parent.glob("*.py")) + [Path(__file__).parents[1] / "statistics.py"]
+_BACKENDS = Path(__file__).parent
+_SOURCES = (*sorted(_BACKENDS.glob("*.py")), _BACKENDS.parent / "statistics.py")
 _warned = False
 
 

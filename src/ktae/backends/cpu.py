@@ -24,9 +24,9 @@ from ktae.backends._compiled import (
     plain_ids,
     plain_mask,
 )
+from ktae.backends.table import CreditTable
 from ktae.batch import Batch, bad_token_id
 from ktae.statistics import Formula
-from ktae.backends.table import CreditTable
 
 NO_CREDIT = 0
 """The number of all tokens that are not counted: masked, ignored, of unknown correctness."""
@@ -39,7 +39,7 @@ Small tables stay in the processor's cache, which matters more."""
 TOKEN_BITS = 31
 LOW = 0xFFFFFFFF
 MOST_PAIRS = 1 << 16
-"""Pairs (a, b) of one group whose statistics are remembered: a group of 510 rollouts has so many."""
+"""Pairs (a, b) of a group whose statistics are remembered: a group of 510 rollouts has so many."""
 
 
 class Chunk(NamedTuple):
@@ -71,9 +71,9 @@ class Workspace(NamedTuple):
     last: np.ndarray
     """(n_keys,) int32, by a key's number: the last rollout that holds it, counted from 1."""
     counts: np.ndarray
-    """(2 n_keys,) int64. At 2 i: how many rollouts hold key i. At 2 i + 1: how often it occurs again
-    in a rollout that holds it already. Incorrect rollouts count in the lower half of the integer
-    and correct ones in the upper. With graded scores all count in the lower one."""
+    """(2 n_keys,) int64. At 2 i: how many rollouts hold key i. At 2 i + 1: how often it occurs
+    again in a rollout that holds it already. Incorrect rollouts count in the lower half of the
+    integer and correct ones in the upper. With graded scores all count in the lower one."""
     sums: np.ndarray
     """(n_keys, 2) float64: the scores' sum over the rollouts that hold the key, and over its
     occurrences. Without graded scores it has no rows."""

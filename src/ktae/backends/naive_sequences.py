@@ -40,13 +40,9 @@ def tempo(batch: Batch, *, scale_by_std: bool) -> np.ndarray:
     return _over_groups(batch, scale_by_std, _tempo)
 
 
-def conflict_tokens(
-    batch: Batch, *, scale_by_std: bool, amplify: float, runs: bool
-) -> np.ndarray:
+def conflict_tokens(batch: Batch, *, scale_by_std: bool, amplify: float, runs: bool) -> np.ndarray:
     """(B, T) float32 credit, as `ktae.estimators.ConflictTokens` has it."""
-    return _over_groups(
-        batch, scale_by_std, lambda group: _conflict_tokens(group, amplify, runs)
-    )
+    return _over_groups(batch, scale_by_std, lambda group: _conflict_tokens(group, amplify, runs))
 
 
 def _over_groups(
@@ -106,9 +102,7 @@ def _tempo(group: Group) -> Credit:
 def _conflict_tokens(group: Group, amplify: float, runs: bool) -> Credit:
     """From both ends of each rollout: its first tokens, and its last ones, that are in conflict."""
     advantage = {i: (reward - group.mean) / group.scale for i, reward in group.reward.items()}
-    own_credit = {
-        i: (amplify - 1.0) * a if a > 0 else -a for i, a in advantage.items() if a != 0
-    }
+    own_credit = {i: (amplify - 1.0) * a if a > 0 else -a for i, a in advantage.items() if a != 0}
     positive = {i for i in own_credit if advantage[i] > 0}
     credit = {}
     for tokens in (group.tokens, {i: own[::-1] for i, own in group.tokens.items()}):

@@ -95,9 +95,9 @@ def batch_on_device(
     Raises:
         InputError: shapes, dtypes or values in the host's memory do not fit.
     """
-    device, ids, n_rows = token_ids.device, token_ids.detach(), token_ids.shape[0]
-    mask = _on_host_or_tensor("mask", mask)
+    device, ids, mask = token_ids.device, token_ids.detach(), _on_host_or_tensor("mask", mask)
     check_tokens(ids, mask)
+    n_rows = len(ids)
     if not isinstance(mask, torch.Tensor):
         check_mask(mask)
         mask = torch.from_numpy(np.not_equal(mask, 0))  # torch does not know every dtype

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -119,8 +119,8 @@ def _signed(number: int) -> int:
     return number - 2**64 if number >= 2**63 else number
 
 
-# Compiled from here on: the loops fill in the keys of some rollouts, and return (row, column) of the
-# first bad token id, or (NO_ERROR, 0).
+# Compiled from here on: the loops fill in the keys of some rollouts, and return (row, column) of
+# the first bad token id, or (NO_ERROR, 0).
 
 
 @jit

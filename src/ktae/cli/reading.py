@@ -11,6 +11,7 @@ from ktae.cli.printing import note
 from ktae.estimators import Estimator
 from ktae.files.text import counted
 from ktae.rollouts.options import ReadOptions
+from ktae.tables import in_tables
 
 if TYPE_CHECKING:
     from ktae.report.inputs import Dump
@@ -117,7 +118,7 @@ def note_unmixed(estimator: Estimator) -> None:
 
 def note_single_tokens(estimator: Estimator) -> None:
     """Say on stderr that a table of single tokens does not show the whole of the estimator."""
-    shown = estimator.in_tables()
+    shown = in_tables(estimator)
     if shown is None:
         note("tables are of the paper's statistic; this estimator's own credit is in none")
     elif estimator != shown:

@@ -61,6 +61,7 @@ def score(
     from ktae.report import scoring
     from ktae.report.inputs import own_tokenizer
     from ktae.rollouts.tokens import load_tokenizer
+    from ktae.tables import in_tables
 
     how = options.read_options(field, tokenizer, threshold, correctness, pool_models, max_response)
     asked = options.estimator_of(estimator, settings, inputs)
@@ -90,7 +91,7 @@ def score(
     reading.note_unit(dump)
     reading.note_single_tokens(chosen)
     mixed = [group for group in scores.groups if group.mixed]
-    is_single = chosen.in_tables() == chosen
+    is_single = in_tables(chosen) == chosen
     columns = ("id", "impact", f"credit{'' if is_single else '*'}", "right (a)", "wrong (b)", "p")
     over_file = scoring.strongest(scores.tokens, top)
     by_group = [

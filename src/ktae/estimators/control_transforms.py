@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+
 from typing_extensions import override
 
 from ktae.arrays import Array

@@ -1,7 +1,7 @@
 """Weights by what the policy itself said of a token: its probability, or its entropy there.
 
 They look at no other rollout's tokens, only at the group's verdicts, and need arrays that a dump
-does not hold: `token_credit(..., policy={"log_probs": ..., "entropies": ...})`. TRL and verl have them at hand.
+does not hold, and that TRL and verl have at hand: `token_credit(..., policy={"log_probs": ...})`.
 """
 
 from __future__ import annotations
@@ -200,5 +200,5 @@ def _advantages(batch: Batch, known_bt: np.ndarray, scale_by_std: bool) -> np.nd
     known_b = np.asarray(known_bt.any(axis=1))
     reward_b = np.where(known_b, batch.evidence, 0.0)
     base = "grpo" if scale_by_std else "dr_grpo"
-    advantage_b = rollout_advantages(base, reward_b, known_b.astype(np.float64), batch.group_b)
+    advantage_b = rollout_advantages(base, reward_b, known_b, batch.group_b)
     return np.where(differ(*batch.score_bounds()), advantage_b, 0.0)

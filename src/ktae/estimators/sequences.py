@@ -1,4 +1,4 @@
-"""What estimators that follow the order of tokens share: rollouts packed from the left, and moments.
+"""What estimators that follow the order of tokens share: packed rollouts, and their moments.
 
 They compute in NumPy, one place of all rollouts after the other, and stop where rollouts have
 nothing in common any more: as a rule that is soon.
@@ -81,7 +81,5 @@ def packed(batch: Batch, mean_b: np.ndarray) -> Iterator[Packed]:
         ids, columns = np.zeros((2, *inside.shape), dtype=np.int32)
         ids[inside], columns[inside] = part.token_ids[counted], np.nonzero(counted)[1]
         kept = length > 0
-        yield Packed(
-            some[kept], batch.group_b[some[kept]], ids[kept], columns[kept], length[kept]
-        )
+        yield Packed(some[kept], batch.group_b[some[kept]], ids[kept], columns[kept], length[kept])
         begin = end

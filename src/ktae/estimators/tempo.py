@@ -13,7 +13,7 @@ import dataclasses
 import numpy as np
 from typing_extensions import override
 
-from ktae.arrays import Array, MAX_TOKEN_ID
+from ktae.arrays import MAX_TOKEN_ID, Array
 from ktae.batch import Batch
 from ktae.estimators.base import GradedAdvantageEstimator
 from ktae.estimators.sequences import moments, packed

@@ -66,7 +66,6 @@ class Transform(Estimator):
         return self.inner.on_host
 
 
-
 @dataclasses.dataclass(frozen=True, repr=False)
 class Scaled(Transform):
     """The credit times a factor."""
@@ -84,7 +83,6 @@ class Scaled(Transform):
         credit_bt = self.inner.credit(batch)
         credit_bt *= self.factor
         return credit_bt
-
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -106,7 +104,6 @@ class Ignoring(Transform):
     def credit(self, batch: Batch) -> Array:
         ignored = tuple(sorted({*batch.ignored, *self.token_ids}))
         return self.inner.credit(batch._replace(ignored=ignored))
-
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -220,10 +220,7 @@ def _grpo(reward_b: np.ndarray, counted_b: np.ndarray, group_b: np.ndarray) -> n
     the others."""
     has_reward_b = ~np.isnan(reward_b)
     advantages_b = rollout_advantages(
-        "grpo",
-        np.nan_to_num(reward_b),
-        (counted_b & has_reward_b).astype(float),
-        lambda x: np.bincount(group_b, x)[group_b],
+        "grpo", np.nan_to_num(reward_b), counted_b & has_reward_b, group_b
     )
     known_b: np.ndarray = np.where(has_reward_b, advantages_b, np.nan)
     return known_b

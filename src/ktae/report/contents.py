@@ -27,6 +27,7 @@ from ktae.report.notes import Note, notes_of
 from ktae.report.summary import Scored
 from ktae.report.totals import AllScored, TokenTotals, score_all, tokens_over_steps
 from ktae.rollouts.groups import take_rows
+from ktae.tables import in_tables
 
 LONGEST_PROMPT = 20_000
 """Characters of a prompt that are in the page."""
@@ -152,9 +153,9 @@ def _grading_note(columns: Frame, regrade: bool) -> list[Note]:
 
 
 def _settings_note(estimator: Estimator | None) -> list[Note]:
-    if estimator is None or estimator == estimator.in_tables():
+    if estimator is None or estimator == in_tables(estimator):
         return []
-    by = "" if estimator.in_tables() else ", with the paper's statistic"
+    by = "" if in_tables(estimator) else ", with the paper's statistic"
     text = (
         f"The page explains single tokens by verdicts{by}. The credit that a trainer uses is that "
         f"of {estimator}."

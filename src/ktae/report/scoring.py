@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from ktae.arrays import MAX_TOKEN_ID
 from ktae.backends.table import CreditTable
 from ktae.credit import AnEstimator, credit_table, token_credit
 from ktae.errors import InputError
-from ktae.estimators import Estimator, as_estimator, table_estimator, to_section
+from ktae.estimators import Estimator, as_estimator, to_section
 from ktae.files.atomic import atomic_write
 from ktae.inference import stratified_p_value
 from ktae.report.credit_columns import DISTINCT, InOrder, Tables, list_column
@@ -32,6 +32,7 @@ from ktae.rollouts.groups import (
 )
 from ktae.rollouts.spool import Spool
 from ktae.rollouts.tokens import token_texts, vocabulary
+from ktae.tables import in_tables, table_estimator
 from ktae.validity import repeats
 
 TOKENS_VERSION_KEY = b"ktae.tokens.version"
@@ -109,7 +110,6 @@ def score(
     tokenizer: Any = None,
     estimator: AnEstimator = "paper",
     *,
-    backend: Literal["auto", "cpu", "naive"] = "auto",
     max_positions: int = MAX_POSITIONS,
     words: Mapping[int, str] | None = None,
 ) -> Scores:
@@ -125,7 +125,6 @@ def score(
             write the tokens' texts into the table.
         estimator: one of `ktae.estimators`, the name of a preset, or a function. One that decays
             is taken at its full weight. The credit table of one that rests on none is the paper's.
-        backend: as in `ktae.credit_table`.
         max_positions: see `ktae.rollouts.groups`.
         words: the texts of the token ids, where these number words (`ktae.report.inputs`).
 
@@ -144,13 +143,13 @@ def score(
     to_table = Tables(labels, *_texts(ids, tokenizer, words))
     credit, tokens, groups = InOrder("credit"), Spool(to_table.schema), list[Group]()
     for rows, credit_bt, table, distinct in chunks(
-        rollouts, ids, codes_b, estimator, backend=backend, max_positions=max_positions,
+        rollouts, ids, codes_b, estimator, max_positions=max_positions,
         texts=texts,
     ):  # fmt: skip
         credit.put(rows, [x[: len(ids[row])] for row, x in zip(rows, credit_bt, strict=True)])
         groups += _groups(table, labels, sizes, np.unique(codes_b[rows]), tokens.rows)
         tokens.add(to_table(table, distinct))
-    written = estimator if estimator.in_tables() else table_estimator(estimator)
+    written = estimator if in_tables(estimator) else table_estimator(estimator)
     metadata = {TOKENS_VERSION_KEY: TOKENS_VERSION, record.CREDIT_KEY: _as_json(written)}
     return Scores(
         _scored(rollouts, ids, credit.column(), estimator, of_words=words is not None),
@@ -165,7 +164,6 @@ def chunks(
     codes_b: np.ndarray,
     estimator: Estimator,
     *,
-    backend: Literal["auto", "cpu", "naive"] = "auto",
     max_positions: int = MAX_POSITIONS,
     texts: Any = None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, CreditTable, np.ndarray]]:
@@ -177,7 +175,6 @@ def chunks(
         ids: its B rollouts' token ids.
         codes_b: (B,) int64 the group of each.
         estimator: as in `score`.
-        backend: as in `score`.
         max_positions: as in `score`.
         texts: the vocabulary, for units that are made of text.
     """
@@ -188,9 +185,9 @@ def chunks(
         batch = record.pad([ids[row] for row in rows], masks_of(take_rows(masks, rows)))
         groups, correct = codes_b[rows], correct_b[rows]
         credit_bt = token_credit(
-            *batch, evidence_b[rows], groups, estimator, backend=backend, vocabulary=texts, step=0
+            *batch, evidence_b[rows], groups, estimator, vocabulary=texts, step=0
         )
-        table = credit_table(*batch, correct, groups, of_tokens, backend=backend)
+        table = credit_table(*batch, correct, groups, of_tokens)
         yield rows, credit_bt, table, _distinct_counts(table, of_tokens, *batch, correct, groups)
 
 

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ktae.estimators import Estimator, Scaled, Transform, preset, table_estimator
-from ktae.estimators.base import ContingencyEstimator
+from ktae.estimators import Estimator, preset
 from ktae.estimators.transforms import ignored_by
 from ktae.report import scoring
 from ktae.report.columns import Columns, Frame
 from ktae.report.credit_columns import Tables
 from ktae.rollouts.groups import Lists
+from ktae.tables import formula_of, table_estimator
 from ktae.validity.mean_credit import mean_abs_credit
 
 
@@ -166,9 +166,4 @@ def presets_of(estimator: Estimator | None, name: str) -> list[tuple[str, Estima
 
 def as_dict(estimator: Estimator) -> dict[str, Any]:
     """The numbers of the formula, and the ignored tokens, as the page's script reads them."""
-    weight, inner = 1.0, estimator
-    while isinstance(inner, Transform):
-        weight *= inner.factor if isinstance(inner, Scaled) else 1.0
-        inner = inner.inner
-    assert isinstance(inner, ContingencyEstimator)  # as `table_estimator` gives them
-    return inner.formula(weight)._asdict() | {"ignored": ignored_by(estimator)}
+    return formula_of(estimator)._asdict() | {"ignored": ignored_by(estimator)}

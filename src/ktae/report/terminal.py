@@ -10,11 +10,12 @@ import numpy as np
 
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
-from ktae.estimators import Estimator, as_estimator, table_estimator
+from ktae.estimators import Estimator, as_estimator
 from ktae.files.text import counted, printable, visible
 from ktae.report import scoring, summary
 from ktae.report.columns import Columns, Frame, frame_of
 from ktae.report.inputs import Dump, require_rollouts
+from ktae.tables import in_tables, largest_credit, table_estimator
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -96,8 +97,8 @@ def _shown_here(estimator: Estimator, asked: AnEstimator | None) -> Estimator:
 
 def _largest(estimator: Estimator, n: int, credit_n: np.ndarray) -> float:
     """The |credit| of the full shade: what n rollouts may reach, or else what these do."""
-    if estimator.in_tables() == estimator:
-        return float(estimator.largest_credit(n))
+    if in_tables(estimator) == estimator:
+        return float(largest_credit(estimator, n))
     return float(np.abs(credit_n).max(initial=0)) or 1.0
 
 

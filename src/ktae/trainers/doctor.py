@@ -7,13 +7,14 @@ import importlib.util
 import os
 import time
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ktae.backends import BACKENDS, Backend
-from ktae.credit import token_credit
+from ktae.backends import naive
+from ktae.batch import Batch, make_batch
 from ktae.errors import one_line
+from ktae.estimators import KTAE
 
 TOLERANCE = 1e-6
 """Of credit and, relatively, of gradients; both are computed in float32."""
@@ -56,41 +57,39 @@ def diagnose() -> Iterator[Finding]:
 
 
 def _backends() -> Iterator[Finding]:
-    """Each backend that can run here, against `naive` on a batch of awkward shape."""
+    """Each backend against the reference, on a batch of awkward shape."""
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 40, (24, 31))
     mask = np.arange(31) < rng.integers(0, 32, (24, 1))
-    batch = (ids, mask, rng.integers(0, 2, 24), np.repeat([7, 3, 5], 8))
-    expected = token_credit(*batch, backend="naive")
-    for name, backend in BACKENDS.items():
-        if reason := backend.missing():
-            package = reason.partition(" ")[0]
-            remedy = "not needed on a CPU" if "CUDA" in reason else ""
-            if "not installed" in reason or "needed" in reason:
-                remedy = f"pip install -U {package}"
-            yield Finding(f"backend {name}", "absent", reason, remedy)
+    arrays = (ids, mask, rng.integers(0, 2, 24), np.repeat([7, 3, 5], 8))
+    formula = KTAE().formula()
+    expected = naive.credit(make_batch(*arrays), formula)
+    for name in ("cpu", "torch"):
+        if importlib.util.find_spec("torch" if name == "torch" else "numba") is None:
+            remedy = "pip install -U torch"
+            yield Finding(f"backend {name}", "absent", "torch is not installed", remedy)
             continue
         started = time.perf_counter()
         try:
-            ids_, mask_, correct_, groups_ = _on_its_device(backend, *batch)
-            credit = token_credit(ids_, mask_, correct_, groups_, backend=name)
+            batch = _on_the_gpu(*arrays) if name == "torch" else make_batch(*arrays)
+            credit = importlib.import_module(f"ktae.backends.{name}").credit(batch, formula)
             error = float(np.abs(np.asarray(credit.tolist()) - expected).max())
         except Exception as failure:  # a compiler, a driver, a version: it is the finding
             yield Finding(f"backend {name}", "wrong", _said(failure), BUG)
             continue
         seconds = time.perf_counter() - started
-        detail = f"largest difference to naive {error:.1e}; first call {seconds:.1f} s"
+        detail = f"largest difference to the reference {error:.1e}; first call {seconds:.1f} s"
         yield _judged(f"backend {name}", error, detail)
 
 
-def _on_its_device(backend: Backend, *arrays: np.ndarray) -> tuple[Any, ...]:
-    """The arrays where the backend works: on the GPU, if it needs one and there is one."""
-    if not backend.needs_gpu:
-        return arrays
+def _on_the_gpu(*arrays: np.ndarray) -> Batch:
+    """A batch of tensors on the GPU, if there is one."""
     import torch
 
+    from ktae.backends.torch import batch_on_device
+
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return tuple(torch.from_numpy(array).to(device) for array in arrays)
+    return batch_on_device(*(torch.from_numpy(array).to(device) for array in arrays), None)
 
 
 def _extra(extra: str, packages: tuple[str, ...]) -> Finding:

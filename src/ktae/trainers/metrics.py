@@ -8,8 +8,9 @@ from typing import NamedTuple
 import torch
 
 from ktae.credit import credit_table
-from ktae.estimators import Estimator, table_estimator
+from ktae.estimators import Estimator
 from ktae.inference import LEVEL
+from ktae.tables import table_estimator
 
 PREFIX = "credit/"
 """Begins the name of each metric in a tracker and in `metrics.jsonl`."""

@@ -138,8 +138,8 @@ def _rollout_advantages(args: Any, own: Settings, rewards: Any, groups: list[Any
     base = base if args.rewards_normalization else "rewards"
     own.beside(SCALED.get(base), f"slime's rollout advantages are {base}")
     if base in SCALED:
-        label, every = np.unique(groups, return_inverse=True)[1], np.ones(len(rewards))
-        rewards = rollout_advantages(base, rewards, every, lambda x: np.bincount(label, x)[label])
+        label, every = np.unique(groups, return_inverse=True)[1], np.ones(len(rewards), dtype=bool)
+        rewards = rollout_advantages(base, rewards, every, label)
     return [float(advantage) for advantage in rewards]
 
 

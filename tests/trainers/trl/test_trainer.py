@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import oracle
 import pytest
 from trl import GRPOTrainer
 
@@ -42,7 +43,7 @@ def train(arguments, **more):
 def expected_credit(batch, correct, estimator="paper"):
     ids_bt, mask_bt = record.pad(batch.token_ids)
     groups = np.arange(len(ids_bt)) // 4
-    return ktae.token_credit(ids_bt, mask_bt, correct, groups, estimator, backend="naive")
+    return oracle.token_credit(ids_bt, mask_bt, correct, groups, estimator)
 
 
 def test_correctness_is_the_named_reward_not_the_sum(trainer_arguments):
@@ -149,7 +150,7 @@ def test_a_tools_tokens_are_no_evidence_even_of_truncated_rollouts(trainer_argum
     ids_bt, mask_bt = record.pad(batch.token_ids)
     mask_bt = mask_bt & (np.arange(ids_bt.shape[1]) % 3 > 0)
     correct = [float(ids[0] % 2 == 0) for ids in batch.token_ids]
-    expected = ktae.token_credit(ids_bt, mask_bt, correct, np.arange(16) // 4, backend="naive")
+    expected = oracle.token_credit(ids_bt, mask_bt, correct, np.arange(16) // 4)
     assert np.abs(expected).max() > 0
     np.testing.assert_allclose(batch.credit, expected, atol=1e-6)
 
@@ -204,7 +205,7 @@ def test_metrics_are_those_of_the_rollouts(trainer_arguments):
 
     ids_bt, mask_bt = record.pad(batch.token_ids)
     groups = np.arange(16) // 4
-    table = ktae.credit_table(ids_bt, mask_bt, correct, groups, backend="naive")
+    table = oracle.credit_table(ids_bt, mask_bt, correct, groups)
     assert logged["credit/significant_tokens_sampled"] == pytest.approx(
         np.mean(table.p_value < 0.05)
     )
@@ -286,7 +287,7 @@ def test_the_credit_decays_evenly_where_an_epoch_ends_within_an_optimizer_step(t
 
     class Seen(Decayed):
         def credit(self, batch):
-            steps.append(batch.context.step)
+            steps.append(batch.step)
             return super().credit(batch)
 
     KTAETrainer(**arguments, credit=Seen(KTAE(), 30)).train()

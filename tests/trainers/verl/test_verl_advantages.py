@@ -1,9 +1,9 @@
 """The estimator inside verl's own `compute_advantage`."""
 
 import numpy as np
+import oracle
 import pytest
 
-import ktae
 from ktae.errors import InputError
 from ktae.estimators import Ignoring, from_section, preset
 from ktae.rollouts.tokens import vocabulary
@@ -55,12 +55,11 @@ def compute(data, **settings):
 
 def expected(data, **settings):
     tensors, rows = data.batch, data.non_tensor_batch
-    return ktae.token_advantages(
+    return oracle.token_advantages(
         tensors["token_level_rewards"].sum(-1).numpy(),
         tensors["responses"].numpy(),
         tensors["response_mask"].numpy(),
         rows["uid"].astype(str),
-        backend="naive",
         **({"correct": rows.get("acc")} | settings),
     )
 
@@ -154,12 +153,11 @@ def test_a_mask_shrunk_by_rejection_sampling():
     data.batch["token_level_rewards"][0] = 0
     used = compute(data)
     mask = data.batch["response_mask"].numpy() > 0
-    credit = ktae.token_credit(
+    credit = oracle.token_credit(
         data.batch["responses"].numpy(),
         mask,
         data.non_tensor_batch["acc"],
         data.non_tensor_batch["uid"].astype(str),
-        backend="naive",
     )
     assert not used[~mask].any()
     # verl's own advantages count a rejected rollout in its group; the credit do not
@@ -389,7 +387,7 @@ def test_log_probabilities_are_verl_s_own():
     log_probs = torch.rand(data.batch["responses"].shape).log()
     data.batch["old_log_probs"] = log_probs
     used = compute(data, credit={"estimator": "advantage-reweighting"})
-    wanted = expected(data, estimator=estimator, log_probs=log_probs.numpy())
+    wanted = expected(data, estimator=estimator, policy={"log_probs": log_probs.numpy()})
     np.testing.assert_allclose(used, wanted, atol=1e-5)
     assert not np.allclose(used, expected(data, estimator="tempo"), atol=0.01)
 

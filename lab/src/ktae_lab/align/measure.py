@@ -199,8 +199,8 @@ def _rollout_advantages(base: str, rollouts: Rollouts) -> np.ndarray:
     advantages_b: np.ndarray = rollout_advantages(
         base,
         np.where(known_b, rollouts.reward_b + rollouts.penalty_b, 0.0),
-        known_b.astype(np.float64),
-        lambda x: np.bincount(rollouts.group_b, x)[rollouts.group_b],
+        known_b,
+        rollouts.group_b,
     )
     return advantages_b
 

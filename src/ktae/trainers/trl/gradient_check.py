@@ -194,7 +194,6 @@ def naive_advantages(batch: RolloutBatch, correct: Sequence[float] | None = None
         np.arange(len(ids)) // GROUP_SIZE,
         correct=even_start(batch.token_ids) if correct is None else correct,
         base=batch.advantages.numpy(),
-        backend="naive",
     )
     return advantages
 

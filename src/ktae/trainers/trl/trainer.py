@@ -10,11 +10,11 @@ import torch
 from accelerate.utils import gather, gather_object
 from trl import GRPOTrainer
 
-from ktae.backends import take_compiled
 from ktae.credit import AnEstimator, check_threshold, credit_table, token_credit
 from ktae.errors import InputError
-from ktae.estimators import Estimator, as_estimator, table_estimator
+from ktae.estimators import Estimator, as_estimator
 from ktae.rollouts.tokens import vocabulary
+from ktae.tables import table_estimator
 from ktae.trainers import strongest
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics, verdict_metrics
 from ktae.trainers.trl.checks import (
@@ -127,7 +127,6 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
 
         A function of the user's that gives something else than credit shows it here.
         """
-        take_compiled()
         ids = torch.tensor([[0], [1]], device=self.accelerator.device)
         mask, correct, groups = torch.ones_like(ids, dtype=torch.uint8), ids[:, 0], ids[:, 0] * 0
         policy = {name: torch.zeros(ids.shape) for name in estimator.needs_policy}
@@ -147,7 +146,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         texts = vocabulary(self._tokenizer) if estimator.needs_vocabulary else None
         step = self._training_step()
         credit: torch.Tensor = token_credit(
-            ids, mask, correct, groups, estimator, vocabulary=texts, step=step, **policy
+            ids, mask, correct, groups, estimator, vocabulary=texts, step=step, policy=policy
         )
         return credit
 

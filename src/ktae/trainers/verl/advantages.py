@@ -121,7 +121,7 @@ def _base_and_credit(
         estimator,
         vocabulary=settings.vocabulary(),
         step=rollouts.step,
-        **{name: rollouts.policy[name] for name in estimator.needs_policy},
+        policy={name: rollouts.policy[name] for name in estimator.needs_policy},
     )
     seconds = time.perf_counter() - started
     seen = Seen(
