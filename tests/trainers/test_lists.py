@@ -79,9 +79,9 @@ def test_scores_by_name():
         Settings(correctness="wrong").scores([9, 9, 9], named)
 
 
-def test_a_group_may_be_without_any_score_whatever_was_asked_before(monkeypatch, logged):
+def test_a_group_may_be_without_any_score_whatever_was_asked_before(logged):
     """prime-rl and Trinity ask one group at a time. A wrong name is an error there, too."""
-    monkeypatch.setattr(lists, "_warned", set())
+    lists._warn_of_missing.cache_clear()
     settings = Settings(correctness="right")
     assert math.isnan(settings.scores([9], [{"right": None}])[0])  # the name is known
     assert settings.scores([], []) == []

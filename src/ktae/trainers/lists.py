@@ -7,8 +7,8 @@ where the engine keeps the advantage of token i. Everything between is here.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import functools
 import itertools
 import logging
 import math
@@ -122,16 +122,17 @@ class Settings:
         """
         values = list(rewards)
         if self.correctness is not None:
-            values = [names.get(self.correctness) for names in named]
-            there = ", ".join(sorted({repr(name) for names in named for name in names}))
-            if not all(self.correctness in names for names in named):
-                if whole and there and not any(self.correctness in names for names in named):
-                    raise InputError(
-                        f"correctness is {self.correctness!r}; expected a reward or metric that "
-                        f"the rollouts have: {there}"
-                    )
-                _warn_of_missing(self.correctness, there)
-        return [float("nan") if value is None else float(value) for value in values]
+            values = [scores.get(self.correctness) for scores in named]
+            have = [self.correctness in scores for scores in named]
+            there = ", ".join(sorted({repr(name) for scores in named for name in scores}))
+            if whole and there and not any(have):
+                raise InputError(
+                    f"correctness is {self.correctness!r}; expected a reward or metric that the "
+                    f"rollouts have: {there}"
+                )
+            if not all(have):
+                _warn_of_missing(self.correctness)
+        return [math.nan if value is None else float(value) for value in values]
 
     def vocabulary(self) -> Vocabulary | None:
         """The tokens' texts, where the estimator looks at them."""
@@ -139,22 +140,15 @@ class Settings:
             return None
         from ktae.rollouts.tokens import kept_tokenizer, vocabulary
 
-        given = self.tokenizer
-        return vocabulary(kept_tokenizer(given) if isinstance(given, str) else given)
+        by_name = isinstance(self.tokenizer, str)
+        return vocabulary(kept_tokenizer(self.tokenizer) if by_name else self.tokenizer)
 
 
-_warned: set[str] = set()
-
-
-def _warn_of_missing(correctness: str, there: str) -> None:
-    """Say, once a process, that rollouts lack the score that says whether they are correct."""
-    if correctness not in _warned:
-        _warned.add(correctness)
-        logging.getLogger(__name__).warning(
-            "rollouts without a score %r get no credit; those of this call have %s",
-            correctness,
-            there or "none",
-        )
+@functools.cache  # once a process
+def _warn_of_missing(correctness: str) -> None:
+    logging.getLogger(__name__).warning(
+        "rollouts without a score %r get no credit, and some have none", correctness
+    )
 
 
 class Rollout(NamedTuple):
@@ -190,8 +184,8 @@ class Credited:
 
         seen = Seen(*map(torch.from_numpy, self.arrays), own=slice(None))  # type: ignore[misc]
         advantages = torch.tensor([rollout.advantage for rollout in self.rollouts])
-        found = step_metrics(seen, advantages, self.estimator)
-        return found | {f"{PREFIX}seconds": self.seconds}
+        metrics = step_metrics(seen, advantages, self.estimator)
+        return metrics | {f"{PREFIX}seconds": self.seconds}
 
 
 def credit_of(
@@ -230,20 +224,6 @@ def credit_of(
     return Credited(lists, rollouts, arrays, settings.estimator, seconds)
 
 
-def number_of(place: int, reward: Any) -> float:
-    """The reward of the sample with that number.
-
-    Raises:
-        InputError: it is no number, NaN or infinite.
-    """
-    number = math.nan
-    with contextlib.suppress(TypeError, ValueError):
-        number = float(reward)
-    if isinstance(reward, str) or not math.isfinite(number):
-        raise InputError(f"sample {place} has the reward {reward!r}; expected a finite number")
-    return number
-
-
 def cut(values: Sequence[float], lengths: Iterable[int]) -> list[list[float]]:
     """The values in consecutive parts of these lengths, which make up all of them."""
     ends = list(itertools.accumulate(lengths, initial=0))
@@ -256,13 +236,13 @@ def spread(values: Iterable[float], mask: Sequence[Any]) -> list[float]:
     Raises:
         InputError: there is not one value for each of those positions.
     """
-    given, n = list(values), sum(map(bool, mask))
-    if len(given) != n:
+    values, n = list(values), sum(map(bool, mask))
+    if len(values) != n:
         raise InputError(
             f"expected one credit for each of the {n} tokens that the policy wrote, and there are "
-            f"{len(given)}; the mask is not that of the rollout the credit was computed for"
+            f"{len(values)}; the mask is not that of the rollout the credit was computed for"
         )
-    rest = iter(given)
+    rest = iter(values)
     return [next(rest) if counts else 0.0 for counts in mask]
 
 

@@ -12,6 +12,8 @@ Tested with the `Sample` and the split of slime 0.3.1: not run in slime itself.
 from __future__ import annotations
 
 import dataclasses
+import math
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +21,7 @@ import numpy as np
 
 from ktae.errors import InputError
 from ktae.rollout_advantages import SCALED, rollout_advantages
-from ktae.trainers.lists import Rollout, Settings, credit_of, cut, number_of, one_of, spread
+from ktae.trainers.lists import Rollout, Settings, credit_of, cut, one_of, spread
 
 HOOK = "ktae.trainers.slime.token_advantages"
 ESTIMATORS = ("grpo", "cispo")
@@ -51,7 +53,11 @@ def post_process_rewards(
     """
     settings = Settings.of(getattr(args, "ktae", None) or {}).tried()
     _check(args)
-    raw = [number_of(place, sample.get_reward_value(args)) for place, sample in enumerate(samples)]
+    raw = [sample.get_reward_value(args) for sample in samples]
+    for place, reward in enumerate(raw):
+        if not isinstance(reward, numbers.Real) or not math.isfinite(reward):
+            raise InputError(f"sample {place} has the reward {reward!r}; expected a finite number")
+    raw = [float(reward) for reward in raw]
     masks = [_mask(place, sample) for place, sample in enumerate(samples)]
     rollouts: dict[Any, list[int]] = {}  # the places of each rollout's samples
     for place, sample in enumerate(samples):
@@ -64,16 +70,20 @@ def post_process_rewards(
     scores = settings.scores([raw[i] for i in last], [_named(samples[i]) for i in last])
     groups = [samples[i].group_index for i in last]
     base = _rollout_advantages(args, settings, np.array([raw[i] for i in last]), groups)
-    own = [_written(sample, mask) for sample, mask in zip(samples, masks, strict=True)]
-    written = [[x for i in places for x in own[i]] for places in rollouts.values()]
+    responses = [sample.tokens[len(sample.tokens) - sample.response_length :] for sample in samples]
+    tokens = [
+        [int(x) for x, counts in zip(response, mask, strict=True) if counts]
+        for response, mask in zip(responses, masks, strict=True)
+    ]
+    written = [[x for i in places for x in tokens[i]] for places in rollouts.values()]
     credited = credit_of(list(map(Rollout, written, groups, scores, base)), settings)
     metrics = credited.metrics() if samples else {}
-    found: dict[int, TokenAdvantages] = {}
+    by_place: dict[int, TokenAdvantages] = {}
     for places, values, advantage in zip(rollouts.values(), credited.lists, base, strict=True):
-        parts = cut([advantage + value for value in values], [len(own[i]) for i in places])
+        parts = cut([advantage + value for value in values], [len(tokens[i]) for i in places])
         for i, part in zip(places, parts, strict=True):
-            found[i] = TokenAdvantages(advantage, spread(part, masks[i]), metrics)
-    return raw, [found[i] for i in range(len(samples))]
+            by_place[i] = TokenAdvantages(advantage, spread(part, masks[i]), metrics)
+    return raw, [by_place[i] for i in range(len(samples))]
 
 
 def token_advantages(args: Any, rollout_data: dict[str, Any]) -> None:
@@ -122,11 +132,6 @@ def _mask(place: int, sample: Any) -> list[int]:
     if len(mask) != n:
         raise InputError(f"sample {place} has a loss_mask of {len(mask)}; expected {n} values")
     return mask
-
-
-def _written(sample: Any, mask: list[int]) -> list[int]:
-    response = sample.tokens[len(sample.tokens) - sample.response_length :]
-    return [int(x) for x, counts in zip(response, mask, strict=True) if counts]
 
 
 def _named(sample: Any) -> dict[str, Any]:

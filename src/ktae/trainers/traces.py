@@ -60,7 +60,10 @@ def write_advantages(source: str | Path, path: str | Path, **options: Any) -> in
             f"the new file is {path}; expected a name that ends in .jsonl or .jsonl.gz"
         )
     settings = Settings.of(options).beside(False, "the rollout advantages are R - mean")
-    rows = list(_rows(Path(source)))
+    rows = list(iterate_rows(Path(source)))
+    for row, where in rows:
+        if not isinstance(row, dict) or not TRACES.detects(row):
+            raise InputError(f"{where}: {str(row)[:60]}; expected an episode or a trace")
     scored = [trace for row, where in rows for trace in _scored(row, where, Path(source))]
     scores = settings.scores([one.reward for one in scored], [one.named for one in scored])
     rollouts = [
@@ -81,22 +84,13 @@ def write_advantages(source: str | Path, path: str | Path, **options: Any) -> in
     return len(scored)
 
 
-def _rows(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
-    for row, where in iterate_rows(path):
-        if not isinstance(row, dict) or not TRACES.detects(row):
-            raise InputError(f"{where}: {str(row)[:60]}; expected an episode or a trace")
-        yield row, where
-
-
-def _require_finite(reward: Any, where: str) -> None:
-    if not math.isfinite(reward):
-        raise InputError(f"{where}: the reward is {reward}; expected a finite number")
-
-
 def _scored(row: dict[str, Any], where: str, path: Path) -> Iterator[_Scored]:
     for trace, plain in trace_rows(row, where, Source(path)):
         if trace.get("ok", True) and plain["reward"] is not None:
-            _require_finite(plain["reward"], where)
+            if not math.isfinite(plain["reward"]):
+                raise InputError(
+                    f"{where}: the reward is {plain['reward']}; expected a finite number"
+                )
             group = (plain["step"], plain["group"])
             unknown = dict.fromkeys(trace.get("rewards") or {})
             named = unknown | named_scores(trace)

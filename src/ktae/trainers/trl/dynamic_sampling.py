@@ -102,7 +102,8 @@ class DynamicSampling(_Trainer):
         size = self.num_generations
         equal = self._equal_groups(len(inputs))
         rounds, tables = [output], [self._completions_table()]
-        while len(rounds) <= self.resampling_rounds and self._any(equal):
+        # As many rounds on every process, whichever of them holds such a group.
+        while len(rounds) <= self.resampling_rounds and self._total(torch.tensor(equal.sum())):
             fresh = self._draw_inputs(len(inputs))
             rounds.append(super()._generate_and_score_completions(fresh))
             tables.append(self._completions_table())
@@ -140,10 +141,10 @@ class DynamicSampling(_Trainer):
         equal: np.ndarray = _equal(own, self.num_generations).cpu().numpy()
         return equal
 
-    def _any(self, flags: np.ndarray) -> bool:
-        """Whether a flag is set on any process: they have to take as many rounds."""
-        count = torch.tensor([int(flags.sum())], device=self.accelerator.device)
-        return bool(gather(count).sum() > 0)
+    def _total(self, count: torch.Tensor) -> torch.Tensor:
+        """Over all processes."""
+        total: torch.Tensor = gather(count.to(self.accelerator.device)).sum()
+        return total
 
     def _draw_inputs(self, n_rows: int) -> list[dict[str, Any]]:
         """This process's part of prompts drawn for all, each repeated for its group."""
@@ -160,8 +161,7 @@ class DynamicSampling(_Trainer):
     def _drop(self, output: dict[str, Any], dropped: torch.Tensor) -> None:
         """Take rollouts out of the loss and out of what the loss is divided by."""
         mask = output["completion_mask"]
-        dropped = dropped.to(mask.device)
-        kept = (~dropped).unsqueeze(1)
+        kept = (~dropped).unsqueeze(1).to(mask.device)
         output["completion_mask"] = mask * kept.to(mask.dtype)
         # A model that sees only masked tokens gives log-probabilities of 0: the ratio has to be 1.
         for key in ("old_per_token_logps", "ref_per_token_logps", "sampling_per_token_logps"):
@@ -170,8 +170,8 @@ class DynamicSampling(_Trainer):
         loss_mask = output["completion_mask"]
         if "tool_mask" in output:
             loss_mask = loss_mask * output["tool_mask"]
-        output["num_items_in_batch"] = gather(loss_mask.sum()).sum()
-        n_dropped = int(gather(dropped.sum()).sum())
+        output["num_items_in_batch"] = self._total(loss_mask.sum())
+        n_dropped = int(self._total(dropped.sum()))
         n_rows = len(dropped) * self.accelerator.num_processes
         by_row = self.loss_type in ROW_MEAN_LOSSES and n_dropped < n_rows
         self._loss_scale = n_rows / (n_rows - n_dropped) if by_row else 1.0
@@ -238,15 +238,15 @@ def merge(
             is_ids = key in ("prompt_ids", "completion_ids")
             value = pad_token_id if is_ids else FILL.get(key, 0)
             width = max(part.shape[1] for part in parts)
-            parts = [_pad(part, width, value, left=key.startswith("prompt_")) for part in parts]
+            missing = [width - part.shape[1] for part in parts]
+            sides = [(m, 0) if key.startswith("prompt_") else (0, m) for m in missing]
+            parts = [
+                torch.nn.functional.pad(part, side, value=value)
+                for part, side in zip(parts, sides, strict=True)
+            ]
         rows = [parts[r][row] for r, row in sources]
         merged[key] = torch.stack(rows) if isinstance(first, torch.Tensor) else rows
     return merged
-
-
-def _pad(part: torch.Tensor, width: int, value: int, *, left: bool) -> torch.Tensor:
-    missing = width - part.shape[1]
-    return torch.nn.functional.pad(part, (missing, 0) if left else (0, missing), value=value)
 
 
 def _check(trainer: Any) -> None:

@@ -99,7 +99,7 @@ def tiny_trainer(output: str, **settings: Any) -> dict[str, Any]:
         "gradient_checkpointing": False,
     }
     if settings.get("loss_type") == "cispo":
-        defaults["epsilon_high"] = 5.0
+        defaults["epsilon_high"] = 5.0  # it clips the weights themselves
     prompts = [problem.prompt for problem in SUMS.train_problems(64, seed=0)]
     return {
         "model": make_model(SUMS, seed=0),
