@@ -26,7 +26,7 @@ LanguageName = Annotated[
     typer.Option(
         "--language",
         metavar="NAME",
-        help="sums (numbers), or lists and stories, which come with ktae-lab.",
+        help="sums (numbers), or lists, which comes with ktae-lab.",
     ),
 ]
 

@@ -30,8 +30,8 @@ def language_named(name: str) -> Language[Any]:
         return SUMS
     if name not in _offered():
         raise InputError(
-            f"no demo language {name!r}; expected one of {', '.join(language_names())} (lists and "
-            "stories come with the distribution ktae-lab)"
+            f"no demo language {name!r}; expected one of {', '.join(language_names())} (lists "
+            "comes with the distribution ktae-lab)"
         )
     point = _offered()[name]
     try:
