@@ -97,9 +97,3 @@ def test_a_scorer_that_takes_anything_is_found():
 def test_what_there_is_not(changes, message):
     with pytest.raises(InputError, match=message):
         gym.problems(SUMS.model_copy(update=changes), 2, 0)
-
-
-def test_messages():
-    task = SUMS.model_copy(update={"instruction": "Be brief."})
-    assert [m["role"] for m in gym.messages(task, "1 + 1")] == ["system", "user"]
-    assert [m["role"] for m in gym.messages(SUMS, "1 + 1")] == ["user"]

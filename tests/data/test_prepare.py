@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import sys
 import types
 
@@ -93,23 +94,18 @@ def test_named_sources_come_from_the_hub(tmp_path, monkeypatch):
         asked.append((name, config))
         levels = [1, 3, 5, "Level 4", "Level ?"]
         rows = [{"problem": f"p{level}", "answer": "1", "level": level} for level in levels]
+        rows += [{"problem": "none", "answer": answer, "level": 5} for answer in ("", None)]
         return {"train": rows, "test": rows[:2]}
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
     everything, hard = sources.load("math12k"), sources.load("math-l3-5")
     assert [p.text for p in everything["train"].problems] == [
-        "p1",
-        "p3",
-        "p5",
-        "pLevel 4",
-        "pLevel ?",
+        f"p{level}" for level in (1, 3, 5, "Level 4", "Level ?")
     ]
+    assert everything["train"].without_answer == hard["train"].without_answer == 2
     assert [p.text for p in hard["train"].problems] == ["p3", "p5", "pLevel 4"]
     assert [p.text for p in hard["test"].problems] == ["p3"]
     assert len({name for name, _ in asked}) == 1, "both are cut from one data set"
-
-
-def test_gsm8k_keeps_the_last_number_as_answer(monkeypatch):
     row = {"question": "q", "answer": "1 + 1 = <<1+1=2>>2\n#### 1,002"}
     hub = types.SimpleNamespace(load_dataset=lambda *_: {"train": [row], "test": [row]})
     monkeypatch.setitem(sys.modules, "datasets", hub)
@@ -138,15 +134,6 @@ def test_problems_without_an_answer_are_left_out_and_counted(tmp_path, monkeypat
     assert pq.read_table("data/p/trl/train.parquet")["answer"].to_pylist() == ["1"]
 
 
-@pytest.mark.parametrize("none", ["", None, float("nan")])
-def test_named_sources_without_an_answer(monkeypatch, none):
-    rows = [{"problem": "p", "answer": answer, "level": 5} for answer in ("1", none)]
-    hub = types.SimpleNamespace(load_dataset=lambda *_: {"train": rows, "test": rows})
-    monkeypatch.setitem(sys.modules, "datasets", hub)
-    for name in ("math12k", "math-l3-5"):
-        assert sources.load(name)["train"] == ([TaskProblem("p", "1")], 1)
-
-
 def test_a_hub_that_cannot_be_reached(monkeypatch):
     def load_dataset(*_):
         raise ConnectionError("no\nroute")
@@ -156,56 +143,26 @@ def test_a_hub_that_cannot_be_reached(monkeypatch):
         sources.load("gsm8k")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "is empty"),
-        ("\n", "holds no problem with an answer"),
-        ('{"problem": "x", "answer": "1"}\n{broken', "line 2: broken JSON"),
-        ("[1]\n", r"line 1: expected an object, found \[1\]"),
-        (
-            '\n{"answer": "1"}\n',
-            r"line 2: no problem; its fields are 'answer'; expected problem \(or",
-        ),
-        ('{"problem": "x"}\n', r"line 1: no answer; .* 'problem'; expected problem .*, and answer"),
-        ('{"problem": "x", "answer": true}\n', "line 1: answer is True; expected one text or f"),
-        (
-            '{"problem": "x", "answer": ["1", "2"]}\n',
-            r"line 1: answer is \['1', '2'\]; expected one",
-        ),
-        (
-            '{"problem": "x", "answer": 1e400}\n',
-            "line 1: answer is inf; expected one text or finite",
-        ),
-        ('{"problem": "x", "answer": null}\n', "holds no problem with an answer"),
-        ('{"problem": "x", "answer": " "}\n', "holds no problem with an answer"),
-        ('{"problem": "", "answer": "1"}\n', "line 1: the problem is empty"),
-        ('{"problem": "\\ud800", "answer": "1"}\n', "line 1: problem holds .* half a surrogate"),
-        ('{"problem": "x", "answer": "\\ud800"}\n', "line 1: answer holds .* half a surrogate"),
-    ],
-)
-def test_bad_files(tmp_path, content, message):
-    path = tmp_path / "p.jsonl"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(InputError, match=message):
-        sources.load_file(path)
+ROW = {"problem": "x", "answer": "1"}
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("row", "message"),
     [
-        ("p.jsonl.gz", "broken gzip"),
-        ("p.parquet", "broken Parquet"),
-        ("p.jsonl", "line 1: broken JSON"),
-        (
-            "p.csv",
-            r"cannot tell the format; expected a name that ends in \.jsonl, \.json, \.parquet",
-        ),
+        ([1], r"line 1: expected an object, found \[1\]"),
+        ({"answer": "1"}, r"line 1: no problem; its fields are 'answer'; expected problem \(or"),
+        ({"problem": "x"}, r"line 1: no answer; .* 'problem'; expected problem .*, and answer"),
+        (ROW | {"answer": True}, "line 1: answer is True; expected one text or f"),
+        (ROW | {"answer": ["1", "2"]}, r"line 1: answer is \['1', '2'\]; expected one"),
+        (ROW | {"answer": math.inf}, "line 1: answer is inf; expected one text or finite"),
+        (ROW | {"answer": None}, "holds no problem with an answer"),
+        (ROW | {"answer": " "}, "holds no problem with an answer"),
+        (ROW | {"problem": ""}, "line 1: the problem is empty"),
+        (ROW | {"problem": "\ud800"}, "line 1: problem holds .* half a surrogate"),
     ],
 )
-def test_files_that_cannot_be_read(tmp_path, name, message):
-    path = tmp_path / name
-    path.write_bytes(b"\xff\xfe\x00garbage")
+def test_bad_rows(tmp_path, row, message):
+    path = lines(tmp_path / "p.jsonl", [row])
     with pytest.raises(InputError, match=message):
         sources.load_file(path)
 

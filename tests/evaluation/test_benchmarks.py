@@ -16,19 +16,8 @@ def test_the_papers_suite(name: str, shared_data: Path) -> None:
     assert len(problems) == BENCHMARKS[name].size
     assert len({problem.group for problem in problems}) == len(problems)
     assert all(problem.text and problem.answers for problem in problems)
-
-
-def test_gsm8k(shared_data: Path) -> None:
-    problems = load("gsm8k", shared_data / "train")
-    assert len(problems) == 1319
-    assert problems[0].answers == ("18",)
-
-
-def test_the_papers_amc_is_not_amc23(shared_data: Path) -> None:
-    assert (BENCHMARKS["amc"].size, BENCHMARKS["amc23"].size) == (83, 40)
-    assert load("amc", shared_data / "benchmarks")[0].answers == ("142",)
-    with pytest.raises(InputError, match=r"no amc23 with .jsonl"):
-        load("amc23", shared_data / "benchmarks")
+    if name == "amc":  # and not AMC23, which others report
+        assert problems[0].answers == ("142",) and BENCHMARKS["amc23"].size == 40
 
 
 @pytest.mark.parametrize(

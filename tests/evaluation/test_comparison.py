@@ -77,6 +77,8 @@ def test_other_problems_are_an_error() -> None:
     sets = [([b[0][0]._replace(answers=answers)], b[1]) for answers in (("2", "1"), ("1", "3"))]
     with pytest.raises(InputError, match="has the answer '1' or '2' in A and '1' or '3' in B: "):
         compare(*sets)
+    with pytest.raises(InputError, match="A and B have no problem in common: x/0 is one of A, y/0"):
+        compare(b, side({"y": [[1]]}), partial=True)
     unknown = side({"x": [[None]]})
     with pytest.raises(InputError, match="nothing to compare"):
         compare(unknown, unknown)
@@ -112,11 +114,6 @@ def test_unnamed_problems_are_none_of_a_named_benchmark_in_the_same_file() -> No
         sides.append((outputs + more, verdicts + others))
     found = {one.name: one.problems for one in compare(*sides)}
     assert found == {"problems": 9, "x": 5, "pooled": 14}
-
-
-def test_nothing_in_common_is_not_to_be_had_with_partial() -> None:
-    with pytest.raises(InputError, match="A and B have no problem in common: x/0 is one of A, y/0"):
-        compare(side({"x": [[1]]}), side({"y": [[1]]}))
 
 
 @pytest.mark.parametrize(("n_a", "n_b"), [(16, 1), (1, 16), (8, 4)])

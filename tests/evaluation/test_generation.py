@@ -161,11 +161,14 @@ def test_samples_follow_the_tempered_distribution(model: Any, run: Run, temperat
 def test_the_seed_alone_decides_the_samples(run: Run) -> None:
     torch.manual_seed(1)
     state = torch.get_rng_state()
-    first = run(seed=3)
+    calls: list[tuple[int, int]] = []
+    first = run(seed=3, progress=lambda *call: calls.append(call))
+    assert calls == [(3, 7), (6, 7), (7, 7)]
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(2)
     assert run(seed=3) == first
     assert run(seed=4).token_ids != first.token_ids
+    assert run([])[:3] == ([], [], [])
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -240,18 +243,6 @@ def test_bos_is_added_once(model: Any) -> None:
     plain, spelt = generate(model, tokenizer, ["w3 w4", "w1 w3 w4"], **settings).token_ids
     assert plain == spelt
     assert plain[0] == int(logits_after(model, [BOS, 3, 4]).argmax())
-
-
-def test_progress_and_order(run: Run) -> None:
-    calls: list[tuple[int, int]] = []
-    run(progress=lambda *call: calls.append(call))
-    assert calls == [(3, 7), (6, 7), (7, 7)]
-
-
-def test_no_prompts(run: Run) -> None:
-    found = run([])
-    assert found[:3] == ([], [], [])
-    assert math.isnan(found.mean_entropy)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Saved outputs in all the forms that are read."""
 
-import gzip
 import json
+import math
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -45,9 +45,12 @@ def test_the_authors_json(tmp_path: Path) -> None:
     assert len(outputs) == 31
     assert outputs[7] == Output("aime24", "7", 0, "\\boxed{7}", ("7",), "p7", None, None, 1.0)
     assert outputs[30].answers == ("9.6", "9.7")
-    compressed = tmp_path / "GRPO.json.gz"
-    compressed.write_bytes(gzip.compress((tmp_path / "GRPO.json").read_bytes()))
-    assert read(compressed) == outputs
+    entry = {"task_name": "x", "gt": ["7", "7"], "model_output": ["a", "b"], "reward": [0, 1]}
+    outputs = read(write_json(tmp_path / "x.json", [entry]))
+    assert [(o.problem, o.sample, o.response, o.reward) for o in outputs] == [
+        ("0", 0, "a", 0.0),
+        ("0", 1, "b", 1.0),
+    ]
 
 
 def written(folder: Path, **files: list[dict[str, Any]]) -> Path:
@@ -69,21 +72,6 @@ def test_files_of_one_benchmark_have_its_problems_in_common(tmp_path: Path) -> N
     assert [(o.prompt, o.benchmark, o.problem, o.sample) for o in outputs] == [
         ("a", "m", "0", 0), ("b", "m", "1", 0), ("c", "m", "2", 0), ("a", "m", "0", 1),
     ]  # fmt: skip
-
-
-def test_files_are_told_apart_by_all_of_their_names(tmp_path: Path) -> None:
-    files = {"qwen2DOT5_aime": [row("a", "2")], "qwen2DOT5_math": [row("b", "18")]}
-    outputs = read(written(tmp_path, **files))
-    assert [o.benchmark for o in outputs] == ["qwen2.5_aime", "qwen2.5_math"]
-
-
-def test_several_samples_in_the_authors_json(tmp_path: Path) -> None:
-    entry = {"task_name": "x", "gt": ["7", "7"], "model_output": ["a", "b"], "reward": [0, 1]}
-    outputs = read(write_json(tmp_path / "x.json", [entry]))
-    assert [(o.problem, o.sample, o.response, o.reward) for o in outputs] == [
-        ("0", 0, "a", 0.0),
-        ("0", 1, "b", 1.0),
-    ]
 
 
 def test_trl_completions(tmp_path: Path) -> None:
@@ -276,66 +264,36 @@ def test_complete_files_pass(shared_data: Path) -> None:
     assert all(o.reward in (0, 1) for o in outputs)
 
 
+ROW = {"response": "1", "answer": 1, "group": 1}
+
+
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("row", "message"),
     [
-        ("a.json", b"{", r"a.json, entry 1: broken JSON"),
-        ("a.json", b"{}", r"a.json, entry 1: no field 'response'"),
-        ("a.json", b"[5]", r"a.json, entry 1: 5; expected an object"),
+        ({"answer": "1"}, "line 1: no field 'response'; its fields"),
+        ({"response": "1"}, "line 1: no answer or answers or gts"),
+        ({"response": 1, "answer": 1}, "line 1: response is no text"),
+        ({"response": "1", "answer": 1}, "line 1: neither group nor prompt"),
+        (ROW | {"reward": "good"}, "line 1: reward is 'good'; expected a finite number"),
+        (ROW | {"reward": 10**400}, r"line 1: reward is 10+; expected a finite number"),
+        (ROW | {"answer": math.inf}, "line 1: answer is inf; expected text, a number"),
+        (ROW | {"answer": "\ud800"}, "line 1: answer holds '"),
+        (ROW | {"extra": "{"}, "line 1: extra is '{'; expected a JSON object"),
         (
-            "a.json",
-            b'[{"group": 1, "response": "1", "answer": 1}',
-            r"a.json, entry 1: broken JSON: expected a comma or",
+            ROW | {"extra": '{"outcome": "correct", "extracted": "\\ud800"}'},
+            "line 1: extra.extracted holds '",
         ),
-        ("a.json", b"[", r"a.json: broken JSON: the list does not end"),
-        ("a.json", b"[" * 200 + b"]" * 200, r"entry 1: lists and objects .* more than 100 deep"),
-        ("a.json", b"[]", r"a.json is empty"),
-        ("a.json", b'["\xff"]', r"a.json: not UTF-8"),
-        ("a.json", b'[{"model_output": ["a"], "gt": "1", "reward": [1, 2]}]', "2 rewards for 1"),
-        ("a.jsonl", b'{"response": "\xff"}\n', r"a.jsonl, line 1: not UTF-8"),
-        ("a.jsonl", b"5\n", r"a.jsonl, line 1: 5; expected an object"),
-        ("a.jsonl", b'{"answer": "1"}\n', r"a.jsonl, line 1: no field 'response'; its fields"),
-        ("a.jsonl", b'{"response": "1"}\n', r"a.jsonl, line 1: no answer or answers or gts"),
-        ("a.jsonl", b'{"response": 1, "answer": 1}\n', r"a.jsonl, line 1: response is no text"),
-        ("a.jsonl", b'{"response": "1", "answer": 1}\n', r"line 1: neither group nor prompt"),
-        (
-            "a.jsonl",
-            b'{"response": "1", "answer": 1, "group": 1, "reward": "good"}\n',
-            r"line 1: reward is 'good'; expected a finite number",
-        ),
-        (
-            "a.jsonl",
-            b'{"response": "1", "answer": 1, "group": 1, "reward": 1' + b"0" * 400 + b"}\n",
-            r"line 1: reward is 10+; expected a finite number",
-        ),
-        (
-            "a.jsonl",
-            b'{"response": "1", "answer": Infinity, "group": 1}\n',
-            r"line 1: answer is inf; expected text, a number",
-        ),
-        (
-            "a.jsonl",
-            b'{"response": "\\ud800", "answer": "1"}\n',
-            r"response holds .* half a sur",
-        ),
-        ("a.jsonl", b'{"response": "1", "answer": "\\ud800", "group": 1}\n', r"answer holds '"),
-        ("a.jsonl", b'{"response": "1", "answer": "1", "group": "\\ud800"}\n', r"group holds '"),
-        (
-            "a.jsonl",
-            b'{"response": "1", "answer": "1", "group": 1, "extra": '
-            b'"{\\"outcome\\": \\"correct\\", \\"extracted\\": \\"\\\\ud800\\"}"}\n',
-            r"line 1: extra.extracted holds '",
-        ),
-        ("a.jsonl", b"[" * 200 + b"]" * 200, r"line 1: lists and objects .* more than 100 deep"),
-        ("a.parquet", b"PAR1", r"a.parquet: broken Parquet"),
-        ("a.txt", b"x", r"a.txt: cannot tell the format"),
-        ("a.jsonl.gz", b"x", r"a.jsonl.gz: broken gzip"),
     ],
 )
-def test_broken_files(name: str, content: bytes, message: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(content)
+def test_rows_that_cannot_be_graded(row: dict[str, Any], message: str, tmp_path: Path) -> None:
+    """What is wrong with a file as such, the reader's tests have."""
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
     with pytest.raises(InputError, match=message):
-        read(tmp_path / name)
+        read(path)
+    path.write_text("")
+    with pytest.raises(InputError, match=r"a.jsonl is empty"):
+        read(path)
 
 
 def test_what_another_tool_put_where_ours_would_be(tmp_path: Path) -> None:
@@ -347,13 +305,6 @@ def test_what_another_tool_put_where_ours_would_be(tmp_path: Path) -> None:
     (output,) = read(path)
     assert (output.tokens, output.finished, output.reward) == (None, None, None)
     assert output.verdict == Verdict(Outcome.CORRECT, None, "")
-
-
-def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"x\.json"):
-        read(tmp_path / "x.json")
-    with pytest.raises(InputError, match="holds no rollouts"):
-        read(tmp_path)
 
 
 def test_only_the_name_of_a_benchmark_splits_a_label(tmp_path: Path) -> None:
@@ -376,11 +327,11 @@ def write_answers(path: Path, *answers: str) -> None:
 
 
 def test_each_file_of_a_folder_is_a_benchmark(tmp_path: Path) -> None:
-    """AIME's problems are labelled 0 to 29 in both years, with other answers."""
+    """Called after all of the file's name: labels and answers of two files are not the same."""
     write_answers(tmp_path / "ev" / "aime24.jsonl", "1", "2")
-    write_answers(tmp_path / "ev" / "aime25.jsonl", "3", "4")
+    write_answers(tmp_path / "ev" / "qwen2.5_math.jsonl", "3", "4")
     found = read(tmp_path / "ev")
-    expected = ["aime24/0", "aime24/1", "aime25/0", "aime25/1"]
+    expected = ["aime24/0", "aime24/1", "qwen2.5_math/0", "qwen2.5_math/1"]
     assert [(x.group, x.sample) for x in found] == [(group, 0) for group in expected]
     verdicts = [Verdict(Outcome.CORRECT)] * 4
     record.write(to_record(found, verdicts, "m"), tmp_path / "outputs.parquet")
@@ -420,11 +371,3 @@ def test_numbers_as_databases_and_pandas_have_them(tmp_path: Path) -> None:
     rows = [{"group": "0", "step": i, "response": "a", "answer": 3, "reward": 0} for i in (0, 1)]
     lines.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     assert {o.problem for o in read(lines)} == {o.problem for o in found if o.answers == ("3",)}
-
-
-def test_a_benchmark_is_called_after_all_of_its_file_s_name(tmp_path: Path) -> None:
-    row = {"group": "0", "response": "a", "answer": "3", "reward": 0}
-    for name in ("math.level5.jsonl", "Qwen2.5-Math-7B.jsonl"):
-        path = tmp_path / name
-        path.write_text(json.dumps(row) + "\n", encoding="utf-8")
-        assert read(path)[0].benchmark == name.removesuffix(".jsonl")

@@ -1,9 +1,6 @@
 """Generation on disk, batch by batch, and what a kill leaves."""
 
 import json
-import multiprocessing
-import os
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -106,39 +103,17 @@ def test_a_folder_of_an_evaluation_that_was_killed_before_it_had_its_settings(
         claimed(tmp_path / "b")
 
 
-class KilledEngine(FakeEngine):
-    """Is killed while its third batch is generated."""
-
-    def generate(self, prompts: Sequence[str], sampling: Sampling, seed: int) -> list[list[Sample]]:
-        if self.calls == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().generate(prompts, sampling, seed)
-
-
-def test_kill_9_loses_the_batch_in_flight_only(tmp_path: Path) -> None:
-    whole = run(claimed(tmp_path / "whole"), FakeEngine())
-    child = multiprocessing.get_context("fork").Process(
-        target=lambda: run(claimed(tmp_path / "cut"), KilledEngine())
-    )
-    child.start()
-    child.join(timeout=60)
-    assert child.exitcode == -signal.SIGKILL
-    second = FakeEngine()
-    assert run(claimed(tmp_path / "cut"), second) == whole
-    assert second.calls == 1  # of three batches
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"seed": 8}, "an evaluation with seed = 7, not 8; give another --output"),
-        ({"batch_size": 8}, "an evaluation with batch_size = 4, not 8"),
-    ],
-)
-def test_other_settings_are_refused(changed: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_other_settings_and_other_problems_are_refused(tmp_path: Path) -> None:
     begun(claimed(tmp_path / "a"))
-    with pytest.raises(InputError, match=message):
-        EvaluationFolder(tmp_path / "a").claim(settings(**changed))
+    with pytest.raises(InputError, match="with seed = 7, not 8; give another --output"):
+        EvaluationFolder(tmp_path / "a").claim(settings(seed=8))
+    other = [PROBLEMS[0]._replace(answers=("5",)), *PROBLEMS[1:]]
+    changed = settings_of("m", "fake", "plain", other, Sampling(), batch_size=4, seed=7)
+    with pytest.raises(InputError, match="an evaluation with problems = '10, sha256"):
+        EvaluationFolder(tmp_path / "a").claim(changed)
+    (tmp_path / "a/settings.json").write_text("[]")
+    with pytest.raises(InputError, match=r"settings.json holds \[\]; expected settings"):
+        claimed(tmp_path / "a")
 
 
 def begun(folder: EvaluationFolder) -> None:
@@ -159,14 +134,6 @@ def test_settings_of_something_else_are_left_alone(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds an evaluation with model = None"):
         claimed(tmp_path)
     assert "fontSize" in (tmp_path / "settings.json").read_text()
-
-
-def test_other_problems_are_refused(tmp_path: Path) -> None:
-    begun(claimed(tmp_path / "a"))
-    other = [PROBLEMS[0]._replace(answers=("5",)), *PROBLEMS[1:]]
-    changed = settings_of("m", "fake", "plain", other, Sampling(), batch_size=4, seed=7)
-    with pytest.raises(InputError, match="an evaluation with problems = '10, sha256"):
-        EvaluationFolder(tmp_path / "a").claim(changed)
 
 
 def of_model(model: Path | str) -> dict[str, Any]:
@@ -235,11 +202,3 @@ def test_a_broken_batch(content: str, message: str, tmp_path: Path) -> None:
     folder.batch(0).write_text(content)
     with pytest.raises(InputError, match=message):
         run(folder, FakeEngine())
-
-
-def test_settings_that_are_none(tmp_path: Path) -> None:
-    folder = claimed(tmp_path / "a")
-    begun(folder)
-    folder.settings.write_text("[]")
-    with pytest.raises(InputError, match=r"settings.json holds \[\]; expected settings"):
-        claimed(tmp_path / "a")

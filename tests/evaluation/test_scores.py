@@ -73,6 +73,8 @@ def test_a_k_without_any_problem_is_said_to_have_none() -> None:
     verdicts = [RIGHT, WRONG, UNKNOWN] * 2 + [UNKNOWN] * 3
     (found,) = score(outputs("x", [3, 3, 3]), verdicts).scores
     assert {k: x.problems for k, x in found.pass_at.items()} == {1: 2, 2: 2, 3: 0}
+    (nothing,) = score(outputs("x", [1, 1]), [UNKNOWN, UNKNOWN]).scores
+    assert math.isnan(nothing.accuracy.value) and nothing.undecided == 1
     assert math.isnan(found.pass_at[3].value)
     assert found.majority is not None and found.majority.problems == 2
 
@@ -118,12 +120,6 @@ def test_the_interval_covers_as_often_as_it_says() -> None:
         low, high = score(outputs("x", [1] * 60), verdicts, seed=seed).mean[1:]
         covered += low <= 0.4 <= high
     assert 88 <= covered < 100
-
-
-def test_nothing_decided() -> None:
-    (found,) = score(outputs("x", [1, 1]), [UNKNOWN, UNKNOWN]).scores
-    assert math.isnan(found.accuracy.value)
-    assert found.undecided == 1
 
 
 def test_no_majority_where_no_answer_is_known() -> None:
