@@ -84,7 +84,7 @@ def test_an_estimator_without_tables_is_held_out_and_the_papers_is_explained(tmp
 
 def test_held_out_pairs_are_bounded(tmp_path, monkeypatch):
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", random_rows(12))])
-    monkeypatch.setattr(believing, "MAX_GROUPS", 5)
+    monkeypatch.setattr(believing, "MAX_HELD_OUT", 5)
     assert meta_of(dump)["held_out"]["groups"] == 5
     monkeypatch.setattr(believing, "MAX_TOKENS", 3 * 6 * 9)
     assert meta_of(dump)["held_out"]["groups"] == 3

@@ -7,7 +7,7 @@ import pytest
 from dumps import ROLLOUTS, write_lines
 
 from ktae.estimators import KTAE, Ignoring, preset
-from ktae.report import inputs, permuted, summary, write_report
+from ktae.report import believing, inputs, summary, write_report
 from ktae.report.columns import columns_of
 from ktae.validity.permutation import permutation_test
 
@@ -19,7 +19,7 @@ def beside(rows, tmp_path, presets=PAPER):
     columns = columns_of(dump)
     scored = summary.score(columns, presets[0])
     mixed_g = (scored.n_true_g > 0) & (scored.n_false_g > 0)
-    return dump, permuted.beside_permuted(columns, mixed_g, list(presets))
+    return dump, believing.beside_permuted(columns, mixed_g, list(presets))
 
 
 def random_rows(groups, seed=0):
@@ -55,10 +55,10 @@ def test_numbers_are_those_of_null(tmp_path):
 
 
 def test_of_many_groups_some_are_taken(tmp_path, monkeypatch):
-    monkeypatch.setattr(permuted, "MAX_GROUPS", 3)
+    monkeypatch.setattr(believing, "MAX_PERMUTED", 3)
     _, found = beside(random_rows(8), tmp_path)
     assert (found["groups"], found["mixed"]) == (3, 8)
-    monkeypatch.setattr(permuted, "MAX_TOKENS", 2 * 6 * 9)
+    monkeypatch.setattr(believing, "MAX_TOKENS", 2 * 6 * 9)
     _, found = beside(random_rows(8), tmp_path)
     assert (found["groups"], found["mixed"]) == (2, 8)
 

@@ -1,7 +1,9 @@
-"""How far credit can be believed on this dump: held-out pairs, on some of its groups."""
+"""How far to believe credit on this dump: held-out pairs and permuted labels, on some groups."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -13,19 +15,23 @@ from ktae.report.columns import Frame
 from ktae.validity import prefixes
 from ktae.validity.advice import advice
 from ktae.validity.held_out import held_out_pairs
+from ktae.validity.permutation import Statistics, permutation_test
 
 BESIDE = ("paper", "calibrated", "trigrams", "sharp-trigrams")
 """Presets that stand beside the report's own estimator."""
 
-MAX_GROUPS = 200
 MAX_TOKENS = 2_000_000
+MAX_HELD_OUT = 200
 """Bounds on what is held out of; groups are drawn at random."""
+
+MAX_PERMUTED = 250
+"""Groups that are permuted; above, every second, third, ... mixed group is taken."""
+PERMUTATIONS = 5
+"""Enough for means to two digits, few enough that a report waits for seconds."""
 
 
 def held_out(
-    columns: Frame,
-    mixed_g: np.ndarray,
-    own: tuple[str, Estimator] | None,
+    columns: Frame, mixed_g: np.ndarray, own: tuple[str, Estimator] | None
 ) -> dict[str, Any]:
     """Held-out pairs of the report's estimator and of `BESIDE`, and what they advise.
 
@@ -45,18 +51,64 @@ def held_out(
     if own is not None and not (own[1].needs_vocabulary or own[1].needs_policy):
         known = own[1] in estimators.values()
         estimators = estimators if known else {own[0]: own[1]} | estimators
-    some = sampling.evenly(np.flatnonzero(mixed_g))[: 2 * MAX_GROUPS]
+    some = sampling.evenly(np.flatnonzero(mixed_g))[: 2 * MAX_HELD_OUT]
     rollouts = columns.record_of(np.flatnonzero(np.isin(columns.group_b, some)))
     tokens = columns.sum_rollouts(columns.lengths_b)[some].mean()
-    most = int(min(MAX_GROUPS, max(1, MAX_TOKENS // max(1.0, tokens))))
+    most = int(min(MAX_HELD_OUT, max(1, MAX_TOKENS // max(1.0, tokens))))
     try:
-        found = held_out_pairs(
-            rollouts,
-            estimators,
-            answers=prefixes.AskedAnswers(rollouts),
-            max_groups=most,
+        pairs = held_out_pairs(
+            rollouts, estimators, answers=prefixes.AskedAnswers(rollouts), max_groups=most
         )
     except InputError as error:
         return {"none": f"{error}."[0].upper() + f"{error}."[1:]}
-    advised = advice(found)
-    return found.as_dict() | {"take": advised.take, "lines": advised.lines}
+    advised = advice(pairs)
+    return pairs.as_dict() | {"take": advised.take, "lines": advised.lines}
+
+
+def beside_permuted(
+    columns: Frame, mixed_g: np.ndarray, presets: list[Estimator]
+) -> dict[str, Any] | None:
+    """Statistics under the real and under permuted labels, for each preset.
+
+    Args:
+        columns: the dump.
+        mixed_g: (G,) bool: which groups have both correct and incorrect rollouts.
+        presets: the estimators that the page switches between.
+
+    Returns:
+        `groups` that were looked at of `mixed` ones, `permutations`, and in `presets` one dict a
+        preset (null where it leaves nothing to compare): `pairs`, `testable` (the share of them
+        that could be significant), and by statistic `real`, and under permuted labels `mean`,
+        `low` and `high`.
+        None where no group is mixed.
+    """
+    groups = np.flatnonzero(mixed_g)
+    if not len(groups):
+        return None
+    tokens = int(columns.sum_rollouts(columns.lengths_b)[groups].sum())
+    stride = max(math.ceil(len(groups) / MAX_PERMUTED), math.ceil(tokens / MAX_TOKENS))
+    some = groups[::stride]
+    rollouts = columns.record_of(np.flatnonzero(np.isin(columns.group_b, some)))
+    of_presets: list[dict[str, Any] | None] = []
+    for estimator in presets:
+        try:
+            test = permutation_test(rollouts, estimator, permutations=PERMUTATIONS)
+        except InputError:  # the preset ignores all tokens of all rollouts of one kind
+            of_presets.append(None)
+            continue
+        numbers: dict[str, Any] = {"pairs": test.pairs, "testable": test.testable}
+        for field in dataclasses.fields(Statistics):
+            values = [getattr(x, field.name) for x in test.permuted]
+            numbers[field.name] = {
+                "real": getattr(test.real, field.name),
+                "mean": float(np.mean(values)),
+                "low": float(np.min(values)),
+                "high": float(np.max(values)),
+            }
+        of_presets.append(numbers)
+    return {
+        "groups": len(some),
+        "mixed": len(groups),
+        "permutations": PERMUTATIONS,
+        "presets": of_presets,
+    }

@@ -21,6 +21,7 @@ from ktae.files.text import path_text
 from ktae.rollouts import readers, record
 from ktae.rollouts.groups import LARGEST_ID, Lists, distinct_ids, filled_ids
 from ktae.rollouts.options import DEFAULT, ReadOptions
+from ktae.rollouts.spelling import Spelling, spell
 from ktae.rollouts.spool import Spool
 from ktae.rollouts.tokens import load_tokenizer, token_bytes
 from ktae.rollouts.tolerance import Tolerance
@@ -75,6 +76,10 @@ class Dump:
             return np.searchsorted(self.token_ids, ids_n)
         places_n: np.ndarray = self._place[ids_n]
         return places_n
+
+    def spell(self, ids_t: np.ndarray) -> Spelling:
+        """The bytes of one rollout's tokens; a token without text has none."""
+        return spell(self.texts, self.which(ids_t))
 
     @functools.cached_property
     def _place(self) -> np.ndarray | None:

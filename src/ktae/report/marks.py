@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from ktae.report import sampling
 from ktae.report.columns import Frame
 from ktae.report.inputs import Dump
-from ktae.report.spelling import spell
 
 END, FORMAT = 1, 2
 
@@ -68,13 +67,9 @@ def find(frame: Frame, dump: Dump) -> Marks:
     mark_v[_of_format(frame, dump)] = FORMAT
     ends = _ends(dump.texts, occurs_v, np.bincount(last_b[some], minlength=len(occurs_v)))
     mark_v[ends] = END
-    sure = [which for which in ends if _is_special(dump.texts[which])]
+    # What looks like a special token, or has no text at all, is an end beyond doubt.
+    sure = [i for i in ends if (text := dump.texts[i]) is None or SPECIAL.fullmatch(text)]
     return Marks(mark_v, *_finished(frame, dump, mark_v, last_b, sure))
-
-
-def _is_special(text: bytes | None) -> bool:
-    """Whether a token looks like a special one, or has no text at all."""
-    return text is None or SPECIAL.fullmatch(text) is not None
 
 
 def _ends(texts: list[bytes | None], occurs_v: np.ndarray, last_v: np.ndarray) -> list[int]:
@@ -104,7 +99,7 @@ def _of_format(frame: Frame, dump: Dump) -> np.ndarray:
     rows = sampling.evenly(np.arange(len(frame.group_b)))[:MAX_ROLLOUTS]
     inside, every = (np.zeros(len(texts), dtype=np.int64) for _ in range(2))
     for row in rows:
-        spelling = spell(frame, dump, row)
+        spelling = dump.spell(frame.ids(row))
         which_t = dump.which(frame.ids(row))
         inside_t = np.zeros(len(which_t), dtype=bool)
         for match in FORMATS.finditer(spelling.text):

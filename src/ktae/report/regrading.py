@@ -8,9 +8,9 @@ does not know.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from collections import Counter
-from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,6 @@ from ktae.grading.pool import Task, default_pool
 from ktae.report import sampling
 from ktae.report.columns import Frame
 from ktae.report.inputs import Dump
-from ktae.report.spelling import spell
 
 MAX_GRADED = 10_000
 """Rollouts that are graded; above, whole groups are left out, evenly over the dump."""
@@ -102,9 +101,26 @@ def regrade(columns: Frame, dump: Dump, most: int = MAX_GRADED) -> Regraded | No
         None where nothing can be graded: no rollout has a reference answer and a verdict, or
         math-verify is not installed.
     """
-    if not can_grade() or not (gradable := _gradable(columns, dump)):
+    accepted = references(columns)
+    if not can_grade() or not any(accepted):
         return None
-    verdicts, stopped = _verdicts(_tasks(columns, dump, _some(columns, gradable, most)))
+    has_text_b = pc.is_valid(columns.rollouts["response"]).to_numpy()[columns.order_b]
+    gradable = [
+        row
+        for row in np.flatnonzero(~np.isnan(columns.correct_b)).tolist()
+        # Where there is no text, the tokens spell it, if there is a tokenizer.
+        if accepted[row] and (has_text_b[row] or dump.spell(columns.ids(row)).text)
+    ]
+    if not gradable:
+        return None
+    rows = _some(columns, gradable, most)
+    responses = columns.record_of(np.array(rows, dtype=np.int64))["response"].to_pylist()
+    tasks = {}
+    for row, text in zip(rows, responses, strict=True):
+        if text is None:
+            text = dump.spell(columns.ids(row)).text.decode(errors="replace")
+        tasks[row] = Task(text, accepted[row])
+    verdicts, stopped = _verdicts(tasks)
     unanswered = [row for row, v in verdicts.items() if v.outcome is Outcome.UNANSWERED]
     n_right = sum(columns.correct_b[row] == 1 for row in verdicts)
     rare = sum(columns.correct_b[row] == 1 for row in unanswered) <= RARE * n_right
@@ -115,9 +131,9 @@ def regrade(columns: Frame, dump: Dump, most: int = MAX_GRADED) -> Regraded | No
         and (rare or verdict.outcome is not Outcome.UNANSWERED)
     ]
     times = Counter(difference.reason for difference in differences)
-    differences.sort(key=lambda one: (-times[one.reason], one.reason, one.rollout))
+    differences.sort(key=lambda x: (-times[x.reason], x.reason, x.rollout))
     n_wrong = sum(columns.correct_b[row] == 0 for row in verdicts)
-    n_missed = sum(one.stored == 0 for one in differences)
+    n_missed = sum(x.stored == 0 for x in differences)
     return Regraded(
         differences,
         gradable=len(gradable),
@@ -139,20 +155,15 @@ def references(columns: Frame) -> list[tuple[str, ...]]:
 
     Of a worked solution what follows `####` is the answer, and a printed list holds several.
     """
-    found: dict[str | None, tuple[str, ...]] = {None: ()}
+    accepted: dict[str | None, tuple[str, ...]] = {None: ()}
     answers = columns.texts_of("answer")
     for answer in answers:
-        if answer not in found:
-            found[answer] = _accepted(answer or "")
-    return [found[answer] for answer in answers]
-
-
-def _accepted(answer: str) -> tuple[str, ...]:
-    try:
-        parts = parse_answers(answer, "answer")
-    except InputError:  # an empty list, or a list of something else than answers
-        return ()
-    return tuple(part for part in parts if part.strip())
+        if answer not in accepted:
+            accepted[answer] = ()
+            with contextlib.suppress(InputError):  # an empty list, or one of something else
+                parts = parse_answers(answer or "", "answer")
+                accepted[answer] = tuple(part for part in parts if part.strip())
+    return [accepted[answer] for answer in answers]
 
 
 def as_dict(
@@ -169,19 +180,21 @@ def as_dict(
         dump: where they come from.
         place_b: (B,) each rollout's place in the page, -1 for none.
     """
-    reasons = list(regraded.reasons())
-    rows = [
-        {
-            "reason": reasons.index(one.reason),
-            "group": int(columns.group_b[one.rollout]),
-            "rollout": int(place_b[one.rollout]),
-            "number": int(one.rollout - columns.starts_g[columns.group_b[one.rollout]]),
-            "token": _answer_at(columns, dump, one),
-            "answer": (one.verdict.extracted or "")[:LONGEST_ANSWER],
-        }
-        for one in regraded.differences[:MAX_LISTED]
-    ]
     counts = regraded.reasons()
+    reasons = list(counts)
+    rows = []
+    for difference in regraded.differences[:MAX_LISTED]:
+        group = int(columns.group_b[difference.rollout])
+        rows.append(
+            {
+                "reason": reasons.index(difference.reason),
+                "group": group,
+                "rollout": int(place_b[difference.rollout]),
+                "number": int(difference.rollout - columns.starts_g[group]),
+                "token": _answer_at(columns, dump, difference),
+                "answer": (difference.verdict.extracted or "")[:LONGEST_ANSWER],
+            }
+        )
     return regraded._asdict() | {
         "reasons": [{"name": name, "times": counts[name]} for name in reasons],
         "differences": rows,
@@ -189,40 +202,14 @@ def as_dict(
     }
 
 
-def _answer_at(columns: Frame, dump: Dump, one: Difference) -> int:
+def _answer_at(columns: Frame, dump: Dump, difference: Difference) -> int:
     """The token at which the answer that was graded last stands; else the last token."""
-    spelling = spell(columns, dump, one.rollout)
-    answer = (one.verdict.extracted or "").encode(errors="replace")
+    spelling = dump.spell(columns.ids(difference.rollout))
+    answer = (difference.verdict.extracted or "").encode(errors="replace")
     begin = spelling.text.rfind(answer) if answer else -1
     if begin < 0:
         return max(0, len(spelling.ends_t) - 1)
     return spelling.tokens(begin, begin + len(answer))[0]
-
-
-def _gradable(columns: Frame, dump: Dump) -> list[int]:
-    """Rollouts with a reference answer, a verdict, and a text."""
-    accepted = references(columns)
-    if not any(accepted):
-        return []
-    has_text = pc.is_valid(columns.rollouts["response"]).to_numpy()[columns.order_b]
-    return [
-        row
-        for row in np.flatnonzero(~np.isnan(columns.correct_b)).tolist()
-        if accepted[row] and (has_text[row] or _spelt(columns, dump, row))
-    ]
-
-
-def _spelt(columns: Frame, dump: Dump, row: int) -> str:
-    return spell(columns, dump, row).text.decode(errors="replace")
-
-
-def _tasks(columns: Frame, dump: Dump, rows: list[int]) -> dict[int, Task]:
-    accepted = references(columns)
-    responses = columns.record_of(np.array(rows, dtype=np.int64))["response"].to_pylist()
-    return {
-        row: Task(_spelt(columns, dump, row) if text is None else text, accepted[row])
-        for row, text in zip(rows, responses, strict=True)
-    }
 
 
 def _some(columns: Frame, rows: list[int], most: int) -> list[int]:
@@ -242,18 +229,16 @@ def _some(columns: Frame, rows: list[int], most: int) -> list[int]:
 
 def _verdicts(tasks: dict[int, Task]) -> tuple[dict[int, Verdict], bool]:
     """Each row's verdict, and whether grading ended early; then the last rows have none."""
-    distinct = {(task.response, tuple(task.answers)): task for task in tasks.values()}
-    found: dict[tuple[str, tuple[str, ...]], Verdict] = {}
+    # Equal responses to equal answers are graded once.
+    key_of = {row: (task.response, tuple(task.answers)) for row, task in tasks.items()}
+    distinct = {key_of[row]: task for row, task in tasks.items()}
+    verdicts: dict[tuple[str, tuple[str, ...]], Verdict] = {}
     timeouts = 0
-    with closing(default_pool().grade_all(distinct.values())) as verdicts:  # type: ignore[type-var]
-        for key, verdict in zip(distinct, verdicts, strict=True):
-            found[key] = verdict
+    with contextlib.closing(default_pool().grade_all(distinct.values())) as graded:  # type: ignore[type-var]
+        for key, verdict in zip(distinct, graded, strict=True):
+            verdicts[key] = verdict
             timeouts += verdict.reason.startswith("time limit")
             if timeouts >= MAX_TIMEOUTS:
                 break
-    of_row = {
-        row: found[key]
-        for row, task in tasks.items()
-        if (key := (task.response, tuple(task.answers))) in found
-    }
-    return of_row, len(found) < len(distinct)
+    of_rows = {row: verdicts[key] for row, key in key_of.items() if key in verdicts}
+    return of_rows, len(verdicts) < len(distinct)

@@ -21,7 +21,6 @@ All are leads to look at, not verdicts. `ktae.report.regrading` gives verdicts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +28,6 @@ import numpy as np
 from ktae.report.columns import Frame
 from ktae.report.inputs import Dump
 from ktae.report.regrading import references
-from ktae.report.spelling import spell
 from ktae.report.summary import Scored
 from ktae.rollouts.spelling import standing_alone
 
@@ -125,51 +123,31 @@ def _reads_right(columns: Frame, mean_b: np.ndarray, rows: np.ndarray, row: int)
     median = float(np.median(mean_b[right]))
     if mean < median:
         return None
-    why = _why_reads_right(columns, row, mean, median, _usual_last_token(columns, right))
-    return Flag(row, 0, "reads right", mean - median, 0, why)
-
-
-def _why_reads_right(
-    columns: Frame,
-    row: int,
-    mean: float,
-    median: float,
-    last: int | None,
-) -> str:
     why = (
         f"Its tokens' mean credit is {_signed(mean, 3)}, although its own verdict counts against "
         f"them; the median of the group's correct rollouts is {_signed(median, 3)}."
     )
-    if last is not None and columns.ids(row)[-1] != last:
+    usual = {int(columns.ids(other)[-1]) for other in right.tolist()}
+    if len(usual) == 1 and columns.ids(row)[-1] not in usual:
         why += " It does not end as the correct rollouts do: was it cut off at the length limit?"
-    return why
+    return Flag(row, 0, "reads right", mean - median, 0, why)
 
 
 def _signed(number: float, digits: int) -> str:
     return f"{number:+.{digits}f}".replace("-", "−")
 
 
-def _usual_last_token(columns: Frame, right: np.ndarray) -> int | None:
-    """The token that all correct rollouts of a group end with, if there is one."""
-    last = {int(columns.ids(row)[-1]) for row in right.tolist()}
-    return last.pop() if len(last) == 1 else None
-
-
 def answer_places(columns: Frame, dump: Dump) -> dict[int, tuple[int, int]]:
     """Where each incorrect rollout last states its answer: the first token, the one after it."""
-    places = {}
-    for row, answer in _short_answers(columns):
-        spelling = spell(columns, dump, row)
-        pattern = STATED + rb"(" + standing_alone(answer) + rb")"
-        found = [match.span(1) for match in re.finditer(pattern, spelling.text)]
-        if found:
-            places[row] = spelling.tokens(*found[-1])
-    return places
-
-
-def _short_answers(columns: Frame) -> Iterator[tuple[int, str]]:
     accepted = references(columns)
+    places = {}
     for row in np.flatnonzero(columns.correct_b == 0).tolist():
         answer = accepted[row][0].strip() if len(accepted[row]) == 1 else ""
-        if 0 < len(answer) <= LONGEST_ANSWER:
-            yield row, answer
+        if not 0 < len(answer) <= LONGEST_ANSWER:
+            continue
+        spelling = dump.spell(columns.ids(row))
+        pattern = STATED + rb"(" + standing_alone(answer) + rb")"
+        spans = [match.span(1) for match in re.finditer(pattern, spelling.text)]
+        if spans:
+            places[row] = spelling.tokens(*spans[-1])
+    return places

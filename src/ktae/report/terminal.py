@@ -49,9 +49,11 @@ class ScoredGroup(NamedTuple):
 
     def rollouts(self) -> Iterator[tuple[int, str, slice]]:
         """Each rollout's row, verdict, and place among the tokens; the correct ones first."""
-        for verdict, name in ((1.0, "correct"), (0.0, "incorrect"), (np.nan, "unknown")):
-            for row in np.flatnonzero(_equal(self.columns.correct_b, verdict)).tolist():
-                yield row, name, slice(*self.columns.offsets_b[row : row + 2].tolist())
+        correct_b, offsets_b = self.columns.correct_b, self.columns.offsets_b
+        kinds = (correct_b == 1, correct_b == 0, np.isnan(correct_b))
+        for name, rows in zip(("correct", "incorrect", "unknown"), kinds, strict=True):
+            for row in np.flatnonzero(rows).tolist():
+                yield row, name, slice(*offsets_b[row : row + 2].tolist())
 
 
 def scored_group(
@@ -73,33 +75,27 @@ def scored_group(
             log-probabilities or entropies.
     """
     require_rollouts(dump)
-    shown = _shown_here(as_estimator(estimator or dump.estimator or "paper"), asked=estimator)
+    shown = as_estimator(estimator or dump.estimator or "paper")
+    # A dump of rollouts lacks what some estimators need; then their tables are shown.
+    if shown.needs_vocabulary or (estimator is None and shown.needs_policy):
+        shown = table_estimator(shown)
     frame = frame_of(dump)
     columns = frame.columns(np.array([_find(frame, label, step)]))
     scored = summary.score(columns, shown)
     n_true, n_false = int(scored.n_true_g[0]), int(scored.n_false_g[0])
+    # The full shade: what n rollouts may reach, or else what these do.
+    largest = float(np.abs(scored.credit_n).max(initial=0)) or 1.0
+    if in_tables(shown) == shown:
+        largest = float(largest_credit(shown, max(2, n_true + n_false)))
     return ScoredGroup(
         columns,
         scored.credit_n,
-        _largest(shown, max(2, n_true + n_false), scored.credit_n),
+        largest,
         bool(n_true and n_false),
         dict(zip(dump.token_ids.tolist(), dump.texts, strict=True)),
         dump.unit,
         shown,
     )
-
-
-def _shown_here(estimator: Estimator, asked: AnEstimator | None) -> Estimator:
-    """The estimator, or that of its tables where a dump of rollouts lacks what it needs."""
-    needs_more = estimator.needs_vocabulary or (asked is None and estimator.needs_policy)
-    return table_estimator(estimator) if needs_more else estimator
-
-
-def _largest(estimator: Estimator, n: int, credit_n: np.ndarray) -> float:
-    """The |credit| of the full shade: what n rollouts may reach, or else what these do."""
-    if in_tables(estimator) == estimator:
-        return float(largest_credit(estimator, n))
-    return float(np.abs(credit_n).max(initial=0)) or 1.0
 
 
 def show_group(console: Console, shown: ScoredGroup) -> None:
@@ -132,10 +128,12 @@ def show_group(console: Console, shown: ScoredGroup) -> None:
         if in_colour:
             console.print(_shaded(ids_t, credit_t, shown.texts, shown.largest), soft_wrap=False)
             continue
-        lines = (
-            f"{credit:+.4f}  {_alone(token_id, shown.texts)}"
-            for token_id, credit in zip(ids_t, credit_t.tolist(), strict=True)
-        )
+        lines = []
+        for token_id, credit in zip(ids_t, credit_t.tolist(), strict=True):
+            piece = shown.texts[token_id]
+            # Blanks and line ends are signs, so that a token has one line.
+            text = f"⟨{token_id}⟩" if piece is None else visible(piece.decode(errors="replace"))
+            lines.append(f"{credit:+.4f}  {text}")
         console.out("\n".join(lines), highlight=False)
 
 
@@ -168,76 +166,48 @@ def as_dict(shown: ScoredGroup) -> dict[str, Any]:
     }
 
 
-def _find(columns: Frame, label: str | None, step: int | None) -> int:
-    if label is not None and label not in columns.labels:
-        found = _by_prompt(columns, label, step)
-        if found is not None:
-            return found
-    for group, (name, when) in enumerate(zip(columns.labels, columns.steps, strict=True)):
-        rows = slice(columns.starts_g[group], columns.starts_g[group + 1])
-        verdicts = set(columns.correct_b[rows].tolist())
-        wanted = {0.0, 1.0} <= verdicts if label is None else name == label
-        if wanted and step in (None, when):
-            return group
-    if label is None and step is None:
-        return 0
-    near = difflib.get_close_matches(label or "", dict.fromkeys(columns.labels), n=3)
-    prompts = dict(zip(reversed(columns.labels), reversed(_prompts(columns)), strict=True))
-    there = ", ".join(
-        f"{one!r} ({prompts[one]!r:.60})" if prompts.get(one) else repr(one)
-        for one in near or dict.fromkeys(columns.labels[:5])
-    )
-    where = "" if step is None else f" at step {step}"
-    if step is not None and step not in columns.steps:
-        known = sorted({when for when in columns.steps if when is not None})
+def _find(frame: Frame, label: str | None, step: int | None) -> int:
+    """The group that is asked for, at the first step that has it.
+
+    Raises:
+        InputError: there is no such step, group or prompt, or several prompts begin so.
+    """
+    groups = [i for i, when in enumerate(frame.steps) if step in (None, when)]
+    if not groups:
+        known = sorted({when for when in frame.steps if when is not None})
         steps = ", ".join(map(str, known[:10])) + (", …" if len(known) > 10 else "")
         raise InputError(
             f"--step is {step}; " + (f"the steps are {steps}" if known else "there are no steps")
         )
-    wanted_text = "no mixed group" if label is None else f"no group {label!r}"
-    which = "there is" if near else "the first groups are"
-    raise InputError(f"{wanted_text}{where}; {which} {there}")
-
-
-def _by_prompt(columns: Frame, wanted: str, step: int | None) -> int | None:
-    """The first group with this prompt, or with the only one that begins so, at that step; None if
-    there is none.
-
-    Raises:
-        InputError: several prompts begin so.
-    """
-    groups: dict[str, int] = {}
-    for group, (prompt, when) in enumerate(zip(_prompts(columns), columns.steps, strict=True)):
-        if prompt is not None and step in (None, when):
-            groups.setdefault(prompt, group)
-    if wanted in groups:
-        return groups[wanted]
-    found = [prompt for prompt in groups if wanted and prompt.startswith(wanted)]
-    if len(found) > 1:
-        some = ", ".join(f"{columns.labels[groups[x]]!r} ({x!r:.60})" for x in found[:5])
+    if label is None:
+        right_g, wrong_g = (frame.sum_rollouts(frame.correct_b == x) for x in (1, 0))
+        return next((i for i in groups if right_g[i] and wrong_g[i]), groups[0])
+    by_label = {frame.labels[i]: i for i in reversed(groups)}
+    if label in by_label:
+        return by_label[label]
+    # Each group's prompt is that of its first rollout.
+    rows = frame.order_b[frame.starts_g[:-1]]
+    prompts = frame.rollouts["prompt"].take(rows).to_pylist()
+    by_prompt = {prompts[i]: i for i in reversed(groups) if prompts[i] is not None}
+    if label in by_prompt:
+        return by_prompt[label]
+    begun = sorted(i for prompt, i in by_prompt.items() if label and prompt.startswith(label))
+    if len(begun) == 1:
+        return begun[0]
+    near = [by_label[x] for x in difflib.get_close_matches(label, by_label)]
+    some = begun or near or sorted(by_label.values())
+    there = ", ".join(
+        f"{frame.labels[i]!r} ({prompts[i]!r:.60})" if prompts[i] else repr(frame.labels[i])
+        for i in some[:5]
+    )
+    if begun:
         raise InputError(
-            f"--group {wanted!r:.60} begins the prompts of {len(found):,} groups; expected one of "
-            f"them: {some}"
+            f"--group {label!r:.60} begins the prompts of {len(begun):,} groups; expected one of "
+            f"them: {there}"
         )
-    return groups[found[0]] if found else None
-
-
-def _prompts(columns: Frame) -> list[str | None]:
-    """Each group's prompt: that of its first rollout."""
-    first = columns.order_b[columns.starts_g[:-1]]
-    prompts: list[str | None] = columns.rollouts["prompt"].take(first).to_pylist()
-    return prompts
-
-
-def _equal(values: np.ndarray, wanted: float) -> np.ndarray:
-    equal: np.ndarray = np.isnan(values) if np.isnan(wanted) else values == wanted
-    return equal
-
-
-def _alone(token_id: int, texts: dict[int, bytes | None]) -> str:
-    """A token on a line of its own: blanks and line ends are signs, so that columns stay."""
-    piece = texts[token_id]
-    return f"⟨{token_id}⟩" if piece is None else visible(piece.decode(errors="replace"))
+    where = "" if step is None else f" at step {step}"
+    which = "there is" if near else "the first groups are"
+    raise InputError(f"no group {label!r}{where}; {which} {there}")
 
 
 def _shaded(
