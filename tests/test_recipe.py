@@ -145,11 +145,6 @@ def test_a_merged_key_may_be_given_again(write):
     assert recipe.load(write(text)).verl.overrides["b"] == {"x": 3, "y": 2}
 
 
-def test_a_key_given_twice_in_an_override(write):
-    with pytest.raises(InputError, match=r"override 'credit=.*' is not YAML.* key 'h1' twice"):
-        recipe.load(write(MINIMAL), ["credit={estimator: ktae, h1: 1, h1: 2}"])
-
-
 def test_names_that_no_file_system_takes(write):
     assert recipe.load(write(MINIMAL | {"name": "n" * 200})).name == "n" * 200
     with pytest.raises(InputError, match=r"run folder nnn.* has a name of 300 bytes; .* 255"):

@@ -51,13 +51,10 @@ def test_a_report_of_some_groups_says_of_how_many(run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["report", "none.jsonl"], "none.jsonl does not exist"),
         (["report", "r.jsonl", "--output", "r.jsonl"], "would overwrite r.jsonl"),
-        (["report", "r.jsonl", "--output", "no/r.html"], "folder no does not exist"),
+        (["report", "r.jsonl", "--output", "r.txt"], "expected a name that ends in .html"),
         (["report", "r.jsonl", "--threshold", "nan"], "expected a finite number"),
         (["report", "r.jsonl", "--estimator", "nope"], "no estimator 'nope'"),
-        (["report", "r.jsonl", "-s", "h9=1"], "estimator paper has no setting 'h9'"),
-        (["report", "r.jsonl", "--tokenizer", "./none"], "none"),
         (["report", "."], "r.jsonl"),
         (["show", "r.jsonl", "--group", "nope"], "no group 'nope'; the first groups are 'g', 'h'"),
         (["show", "r.jsonl", "--group", "gg"], "no group 'gg'; there is 'g'"),
@@ -113,13 +110,10 @@ def test_a_file_of_a_folder_that_holds_no_row_yet_is_left_alone(run, tmp_path, c
     assert run("report", "d")[0] == 2
 
 
-def test_a_character_that_is_cut_by_an_unknown_token_stays_in_its_place():
+def test_what_an_unknown_token_cuts_stays_in_its_place_and_lets_no_escape_through():
     shaded = terminal._shaded([1, 2, 3], np.zeros(3), {1: b"\xe2\x82", 2: None, 3: b"a"}, 1.0)
     assert shaded.plain == "\N{REPLACEMENT CHARACTER}⟨2⟩ a"
-
-
-def test_no_escape_gets_through_before_an_unknown_token():
-    shaded = terminal._shaded([1, 2], np.zeros(2), {1: b"\xe2\x1b[31m"[:6], 2: None}, 1.0)
+    shaded = terminal._shaded([1, 2], np.zeros(2), {1: b"\xe2\x1b[31m", 2: None}, 1.0)
     assert "\x1b" not in shaded.plain
 
 
@@ -150,17 +144,6 @@ def test_a_prompt_finds_its_own_group_where_labels_come_again_at_each_step(run, 
         found = json.loads(run("show", "s.jsonl", "--group", prompt, "--json").out)
         assert (found["prompt"], found["step"]) == (prompt, step)
     assert run("show", "s.jsonl", "--group", "first?", "--step", 2).status == 2
-
-
-def test_groups_without_both_verdicts_are_said(run, tmp_path):
-    rows = [{"group": "g", "response": f"it is {i}", "reward": 1} for i in (0, 1)]
-    (tmp_path / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for command in ("score", "report"):
-        assert "so all credit is 0" in run(command, "all.jsonl").err
-    assert "2 rollouts, 1 group (" in run("score", "all.jsonl").out
-    (tmp_path / "mixed.jsonl").write_text("".join(
-        json.dumps(row | {"reward": i}) + "\n" for i, row in enumerate(rows)))  # fmt: skip
-    assert "all credit is 0" not in run("report", "mixed.jsonl").err
 
 
 @pytest.fixture
@@ -255,9 +238,8 @@ def test_show_shows_the_credit_that_training_gets(run, tmp_path, name):
         np.testing.assert_allclose(one["credit"], expected_t[mask], atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["show", "report", "score", "permutation-test"])
-def test_what_no_dump_holds_is_refused_by_all(run, name):
-    result = run(name, "r.jsonl", "--estimator", "entropy-weights")
+def test_what_no_dump_holds_is_refused(run):
+    result = run("show", "r.jsonl", "--estimator", "entropy-weights")
     assert result.status == 2
     assert "entropy-weights needs the entropy of each token" in result.err
 

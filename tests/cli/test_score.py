@@ -4,7 +4,6 @@ import functools
 import gzip
 import json
 import shlex
-import time
 
 import numpy as np
 import oracle
@@ -70,18 +69,9 @@ def test_the_strongest_tokens_over_the_file_and_per_group(run, tmp_path):
 
 def test_estimator_settings_threshold_and_out(run, tmp_path):
     write_lines(tmp_path / "r.jsonl", [row | {"reward": row["reward"] - 5} for row in GROUP])
-    options = (
-        "--estimator",
-        "released",
-        "-s",
-        "h3=0",
-        "--set",
-        "fisher=point",
-        "--threshold",
-        -4.5,
-    )
-    transforms = ("-s", "transforms=[{ignoring: [1]}]")
-    result = run("r.jsonl", *options, *transforms, "--output", "deep.parquet")
+    options = ("--estimator", "released", "-s", "h3=0", "--set", "fisher=point")
+    options += ("-s", "transforms=[{ignoring: [1]}]", "--threshold", -4.5)
+    result = run("r.jsonl", *options, "--output", "deep.parquet")
     assert result.status == 0
     scored = record.read_record(tmp_path / "deep.parquet")
     section = json.loads(scored.schema.metadata[b"ktae.credit"])
@@ -110,13 +100,6 @@ def test_beside_credit_without_tables_the_papers_are_shown(run, tmp_path, name):
         table["credit"].to_pylist()
         == ktae.credit_table(ids_bt, mask_bt, [1, 0, 1, 0], ["g"] * 4).credit.tolist()
     )
-
-
-def test_what_a_dump_does_not_hold_is_named(run, tmp_path):
-    write_lines(tmp_path / "r.jsonl", GROUP)
-    result = run("r.jsonl", "--estimator", "entropy-weights")
-    assert result.status == 2
-    assert "needs the entropy of each token" in result.err
 
 
 def test_the_reward_that_says_correct_in_a_trl_dump(run, tmp_path):
@@ -174,30 +157,17 @@ TEXT = '{"group": "g", "response": "a", "reward": 1}\n'
     [
         (None, [], "r.jsonl does not exist"),
         ("", [], "r.jsonl is empty"),
-        (LINE, ["."], "the same file is given twice"),
         (
             LINE + LINE[:-2] + "\n",
             [],
             f"r.jsonl, line 2: broken JSON: Expecting ',' delimiter at column {len(LINE) - 1}",
         ),
-        (LINE + "{broken\n", [], "r.jsonl, line 2: broken JSON"),
-        (LINE + '{"group": 1, "reward": 1}\n', [], "r.jsonl, line 2: no field 'response'"),
-        (LINE + '{"response": "a", "reward": 1}\n', [], "r.jsonl, line 2: no field 'group'"),
-        (LINE + '{"group": 1, "response": "a"}\n', [], "r.jsonl, line 2: no field 'reward'"),
-        (LINE + TEXT.replace("1", '"good"'), [], 'r.jsonl, line 2: reward is "good"; expected'),
-        (LINE, [], "every group has one rollout (1 group)"),
         (LINE + TEXT, [], "1 of 2 rollouts have token_ids and no response"),
         (TEXT * 2, ["--tokenizer", "./nowhere"], "tokenizer path './nowhere' does not exist"),
         (TEXT * 2, ["--tokenizer", "."], "no tokenizer in ."),
-        (LINE * 2, ["--estimator", "papers"], "no estimator 'papers'; did you mean 'paper'"),
         (LINE * 2, ["-s", "h4=1"], "estimator paper has no setting 'h4'; did you mean 'h"),
         (LINE * 2, ["-s", "h3"], "--set h3: expected KEY=VALUE"),
-        (LINE * 2, ["-s", "h3=much"], "h3 is 'much'; expected a number from 0"),
-        (
-            LINE * 2,
-            ["--output", "no/where.parquet"],
-            "--output no/where.parquet: folder no does not",
-        ),
+        (LINE * 2, ["--output", "no/where.parquet"], "--output no/where.parquet: folder no does"),
         (LINE * 2, ["--output", "scores.csv"], "--output scores.csv: expected a name that ends in"),
         (LINE * 2, ["r.jsonl"], "the same file is given twice"),
     ],
@@ -260,13 +230,11 @@ def test_hostile_tokens_are_shown_and_not_obeyed(hostile_tokenizer, run, tmp_pat
 
 
 @pytest.mark.slow
-def test_real_rollouts_take_seconds(run, tmp_path, shared_data):
+def test_real_rollouts(run, tmp_path, shared_data):
     pytest.importorskip("transformers")
     file = shared_data / "rollouts" / "qwen25math_math_cot_100_k8.jsonl.gz"
-    started = time.perf_counter()
     result = run(file, "--tokenizer", shared_data / "tokenizer_qwen2", "--groups", 1)
     assert (result.status, result.err) == (0, "")
-    assert time.perf_counter() - started < 60  # a few seconds on an idle machine
     assert result.out.startswith(
         "800 rollouts, 100 groups (10 mixed, 86 all right, 4 all wrong), 312,402 tokens, "
     )

@@ -172,7 +172,6 @@ def test_bad_rows(tmp_path, row, message):
     [
         (["nothing-there"], "no data set of that name; expected math12k, math-l3-5, gsm8k"),
         (["p.jsonl"], "has no problems to validate on"),
-        (["p.jsonl", "--test", "p.jsonl", "--template", "x"], "no template 'x'"),
         (["p.jsonl", "--test", "p.jsonl", "--output", "p.jsonl"], "cannot make folder"),
     ],
 )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from ktae.cli.options import one_of
 from ktae.cli.printing import AsJson, Screen, note
 from ktae.errors import InputError
 
@@ -37,11 +36,7 @@ def prepare(
         typer.Option(metavar="FILE", help="Problems to validate on, instead of SOURCE's own."),
     ] = None,
     template: Annotated[
-        str,
-        typer.Option(
-            autocompletion=one_of(("qwen-math", "plain")),
-            help="The form of the prompts: qwen-math or plain.",
-        ),
+        Literal["qwen-math", "plain"], typer.Option(help="The form of the prompts.")
     ] = "qwen-math",
     name: Annotated[
         str | None, typer.Option(help="verl's data_source [default: SOURCE's name].")

@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ktae.grading import GradingPool, Verdict
     from ktae.rollouts.options import ReadOptions
 
-ENGINES = ("transformers", "vllm")
-TEMPLATES = ("chat", "qwen-math", "plain")
 OF_RECIPE = "recipe"
 """Stands for a template where the prompts are a recipe's."""
 MAX_NEW_TOKENS = 3000
@@ -120,15 +118,16 @@ def eval_(
         options.rare(metavar="FOLDER", help="With the benchmarks' files [default: the hub]."),
     ] = None,
     template: Annotated[
-        str | None,
+        Literal["chat", "qwen-math", "plain"] | None,
         options.rare(
-            autocompletion=options.one_of(TEMPLATES),
+            metavar="NAME",
             help="chat (the tokenizer's own), qwen-math (the paper's) or plain [default: chat; "
             "with --recipe the recipe's prompts].",
         ),
     ] = None,
     engine: Annotated[
-        str, options.rare(autocompletion=options.one_of(ENGINES), help="transformers or vllm.")
+        Literal["transformers", "vllm"],
+        options.rare(metavar="NAME", help="What generates: transformers or vllm."),
     ] = "transformers",
     batch_size: Annotated[
         int | None,
@@ -155,11 +154,21 @@ def eval_(
     max_response: options.MaxResponse = MAX_RESPONSE,
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or, with --regrade, saved outputs."""
+    from ktae.evaluation.outputs import STORED
+    from ktae.grading.graders import GRADERS
+
     screen = Screen(as_json)
     regrading = regrade is not None
     names = None if benchmarks is None else [name.strip() for name in benchmarks.split(",")]
-    asked_graders = [] if graders is None else [name.strip() for name in graders.split(",")]
-    _check_graders(asked_graders, time_limit, regrading=regrading)
+    by = [] if graders is None else [name.strip() for name in graders.split(",")]
+    known = [*GRADERS, STORED] if regrading else list(GRADERS)
+    for name in by:
+        if name not in known:
+            raise InputError(f"no grader {name!r}; expected one of {', '.join(known)}")
+    if len(set(by)) < len(by):
+        raise InputError("--graders names one twice")
+    if not 0 < time_limit < 1e6:
+        raise InputError(f"--time-limit is {time_limit}; expected seconds, above 0")
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade INPUT")
     for parameter in context.command.params:
@@ -184,43 +193,26 @@ def eval_(
         how = options.read_options(field, tokenizer, None, correctness, pool_models, max_response)
         saved = read_saved(regrade, how, partial=partial)
         graded = _saved(regrade, saved, names, output, how, partial)
-        _finish(screen, graded, asked_graders, time_limit, workers, show)
+        _finish(screen, graded, by, time_limit, workers, show)
         return
     assert model is not None
-    from ktae.evaluation import benchmarks as known
+    from ktae.evaluation.benchmarks import PAPER, load
     from ktae.evaluation.engines import Sampling
     from ktae.files.hub import local_or_hub
 
     model = local_or_hub("model", model)
-    for what, name, names_of in (("engine", engine, ENGINES), ("template", template, TEMPLATES)):
-        if name is not None and name not in names_of:
-            raise InputError(f"no {what} {name!r}; expected one of {', '.join(names_of)}")
     if samples > 1 and temperature == 0:
         raise InputError("--samples above 1 needs --temperature above 0: greedy ones are all alike")
     if recipe is not None:
         asked, longest, own_verdicts = _of_recipe(recipe, problems, settings or ())
     else:
-        asked = [problem for name in names or known.PAPER for problem in known.load(name, data)]
+        asked = [problem for name in names or PAPER for problem in load(name, data)]
         longest, own_verdicts = MAX_NEW_TOKENS, None
-    template = OF_RECIPE if recipe is not None else template or "chat"
+    form = OF_RECIPE if recipe is not None else template or "chat"
     sampling = Sampling(samples, temperature, max_new_tokens or longest)
-    graded = _answer(screen, model, asked, template, engine, sampling, batch_size, seed, output)
+    graded = _answer(screen, model, asked, form, engine, sampling, batch_size, seed, output)
     graded = graded._replace(own_verdicts=own_verdicts)
-    _finish(screen, graded, asked_graders, time_limit, workers, show)
-
-
-def _check_graders(names: Sequence[str], time_limit: float, *, regrading: bool) -> None:
-    from ktae.evaluation.outputs import STORED
-    from ktae.grading.graders import GRADERS
-
-    known = [*GRADERS, STORED] if regrading else list(GRADERS)
-    for name in names:
-        if name not in known:
-            raise InputError(f"no grader {name!r}; expected one of {', '.join(known)}")
-    if len(set(names)) < len(names):
-        raise InputError("--graders names one twice")
-    if not 0 < time_limit < 1e6:
-        raise InputError(f"--time-limit is {time_limit}; expected seconds, above 0")
+    _finish(screen, graded, by, time_limit, workers, show)
 
 
 def _of_recipe(
@@ -270,14 +262,14 @@ def _answer(
     """Let the model answer the problems, or go on where an earlier evaluation was cut short."""
     from ktae.cli.progress import Bars
     from ktae.evaluation import run
-    from ktae.evaluation.engines import ENGINES as engines
+    from ktae.evaluation.engines import ENGINES
     from ktae.runs import RunFolder
 
     path = Path(os.path.abspath(model))  # `.` and `..` have a name, too
     of_run = RunFolder(path.parent)  # `runs/a/model` is the model of a run
     name = path.parent.name if path == of_run.model and of_run.recipe.is_file() else path.name
     folder = run.EvaluationFolder(output or Path("evals") / name)
-    size = batch_size or engines[engine].batch_size
+    size = batch_size or ENGINES[engine].batch_size
     with screen.progress.status(f"looking at {model}"):  # all of its weights are read
         settings = run.settings_of(
             model, engine, template, problems, sampling, batch_size=size, seed=seed
@@ -286,7 +278,7 @@ def _answer(
 
     def load_engine() -> Any:
         with screen.progress.status(f"loading {model}"):
-            loaded = engines[engine](model)
+            loaded = ENGINES[engine](model)
         loaded.batch_size = size
         return loaded
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ktae.cli.printing import Screen
 from ktae.errors import InputError
 from ktae.evaluation.comparison import title
 from ktae.evaluation.outputs import STORED, Output, by_benchmark, by_model
-from ktae.evaluation.scores import Estimate, Score, Scores, score
+from ktae.evaluation.scores import Estimate, Scores, score
 from ktae.files.text import counted, printable
 from ktae.grading import Outcome, Verdict
 from ktae.inference import Interval
@@ -28,25 +28,6 @@ WIDER = {
 """By grader: the one that finds answers in more places, and in which."""
 
 
-class Difference(NamedTuple):
-    """An output on which our verdict is not the file's."""
-
-    output: Output
-    verdict: Verdict
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "problem": self.output.group,
-            "sample": self.output.sample,
-            "stored": self.output.reward,
-            "outcome": self.verdict.outcome.value,
-            "extracted": self.verdict.extracted,
-            "reason": self.verdict.reason,
-            "answers": list(self.output.answers),
-        }
-
-
 def stored_verdicts(outputs: Sequence[Output]) -> list[Verdict]:
     """The file's own verdicts, or else its rewards as such: above 0 is correct.
 
@@ -55,13 +36,10 @@ def stored_verdicts(outputs: Sequence[Output]) -> list[Verdict]:
     """
     verdicts = []
     for output in outputs:
-        if output.verdict is not None:
-            verdicts.append(output.verdict)
-            continue
-        if output.reward is None:
+        if output.verdict is None and output.reward is None:
             raise InputError(f"grader stored: {output.group} has no reward in the file")
-        outcome = Outcome.CORRECT if output.reward > 0 else Outcome.INCORRECT
-        verdicts.append(Verdict(outcome, None, STORED))
+        outcome = Outcome.CORRECT if (output.reward or 0) > 0 else Outcome.INCORRECT
+        verdicts.append(output.verdict or Verdict(outcome, None, STORED))
     return verdicts
 
 
@@ -82,10 +60,18 @@ def _means(outputs: Sequence[Output], values: Sequence[float | None]) -> dict[st
     }
 
 
-def differences(outputs: Sequence[Output], verdicts: Sequence[Verdict]) -> list[Difference]:
+def differences(outputs: Sequence[Output], verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     """Where the file's reward, taken as correct above 0, is not ours; undecided ones included."""
     return [
-        Difference(output, verdict)
+        {
+            "problem": output.group,
+            "sample": output.sample,
+            "stored": output.reward,
+            "outcome": verdict.outcome.value,
+            "extracted": verdict.extracted,
+            "reason": verdict.reason,
+            "answers": list(output.answers),
+        }
         for output, verdict in zip(outputs, verdicts, strict=True)
         if output.reward is not None and float(output.reward > 0) != verdict.correct
     ]
@@ -116,7 +102,7 @@ def print_models(
             },
             "mean": scores.mean,
             "stored": stored or None,
-            "differences": [difference.as_dict() for difference in differing],
+            "differences": differing,
         }
     return content.popitem()[1] if len(content) == 1 else {"models": content}
 
@@ -133,37 +119,38 @@ def print_scores(screen: Screen, scores: Scores, stored: Mapping[str, float]) ->
     ]
     if stored:
         rows.insert(0, ("in the file", *_cells([stored.get(x.benchmark) for x in of], _points)))
-    sampled = {
+    sampled: dict[str, list[Estimate | None]] = {
         f"pass@{n}": [x.pass_at.get(n) for x in of]
         for n in sorted({n for x in of for n in x.pass_at if n > 1})
     }
     if any(x.majority for x in of):
         sampled["maj@k"] = [x.majority for x in of]
+    fewer = []
     for name, estimates in sampled.items():
         rows.append((name, *_cells([x.value if x else None for x in estimates], _points)))
         rows.append(("", *map(_span, estimates), ""))
+        needed = "a decided sample" if name == "maj@k" else f"{name[5:]} decided samples"
+        fewer += [
+            f"{title(x.benchmark)}: {name} is over {estimate.problems:,} of {x.problems:,} "
+            f"problems, those with {needed}"
+            for x, estimate in zip(of, estimates, strict=True)
+            if estimate is not None and estimate.problems < x.problems
+        ]
     screen.table("accuracy in percent, 95 % interval below", columns, rows)
-    for x in of:
-        _print_over_fewer(screen, x)
-    rows = [("problems", *(f"{x.problems:,}" for x in of), "")]
-    lengths = _cells([x.length for x in of], "{:,.0f}".format, "{:,.1f}".format)
-    rows.append(("mean tokens", *lengths))
+    for line in fewer:
+        screen.print(line)
+    lengths = _cells([x.length for x in of], "{:,.0f}".format)
+    rows = [("problems", *(f"{x.problems:,}" for x in of), ""), ("mean tokens", *lengths)]
     for name in ("unanswered", "undecided", "truncated"):
         rows.append((name, *_cells([getattr(x, name) for x in of], "{:.1%}".format)))
     screen.table("responses", columns, rows)
 
 
-def _cells(
-    values: Sequence[float | None],
-    text: Callable[[float], str],
-    text_of_mean: Callable[[float], str] | None = None,
-) -> list[str]:
+def _cells(values: Sequence[float | None], text: Callable[[float], str]) -> list[str]:
     """One for each benchmark, and their mean, blank where a benchmark has no value."""
     cells = [_cell(x, text) for x in values]
     known = [x for x in values if x is not None and not math.isnan(x)]
-    if len(known) < len(values):
-        return [*cells, ""]
-    return [*cells, (text_of_mean or text)(float(np.mean(known)))]
+    return [*cells, text(float(np.mean(known))) if len(known) == len(values) else ""]
 
 
 def _cell(value: float | None, text: Callable[[float], str]) -> str:
@@ -178,19 +165,6 @@ def _span(estimate: Interval | Estimate | None) -> str:
     if estimate is None or math.isnan(estimate.value):
         return ""
     return f"{_points(estimate.low)}-{_points(estimate.high)}"
-
-
-def _print_over_fewer(screen: Screen, of: Score) -> None:
-    """Which figures leave out problems, and how many are left."""
-    figures = [(f"pass@{k}", f"{k} decided samples", x) for k, x in of.pass_at.items() if k > 1]
-    if of.majority is not None:
-        figures.append(("maj@k", "a decided sample", of.majority))
-    for name, needed, estimate in figures:
-        if estimate.problems < of.problems:
-            screen.print(
-                f"{title(of.benchmark)}: {name} is over {estimate.problems:,} of "
-                f"{of.problems:,} problems, those with {needed}"
-            )
 
 
 def print_unanswered(
@@ -214,15 +188,15 @@ def print_unanswered(
         for output, verdict in zip(outputs, verdicts, strict=True)
         if verdict.outcome is Outcome.UNANSWERED
     ]
-    if len(unanswered) <= MANY * len(outputs):
+    share = len(unanswered) / len(outputs)
+    if share <= MANY:
         return
-    cut = sum(output.finished is False for output in unanswered)
     where = f" of {file}" if file else ""
     parts = [
-        f"WARNING: {len(unanswered):,} of {len(outputs):,} responses{where} "
-        f"({len(unanswered) / len(outputs):.0%}) are unanswered and count as incorrect: grader "
-        f"{grader} finds no answer in them"
+        f"WARNING: {len(unanswered):,} of {len(outputs):,} responses{where} ({share:.0%}) are "
+        f"unanswered and count as incorrect: grader {grader} finds no answer in them"
     ]
+    cut = sum(output.finished is False for output in unanswered)
     if 2 * cut > len(unanswered):
         parts.append(f"{cut:,} of them were cut off at the longest length: --max-new-tokens")
     if grader in WIDER:
@@ -234,20 +208,17 @@ def print_unanswered(
     screen.print("; ".join(parts), style="bold red")
 
 
-def _print_differences(screen: Screen, differing: Sequence[Difference], show: int) -> None:
-    """The outputs on which the file and we differ."""
-    screen.print(
-        f"{counted(len(differing), 'output')} on which the file's reward and our verdict differ"
-    )
-    for output, verdict in differing[:show]:
-        accepted = printable(" or ".join(dict.fromkeys(x.strip() for x in output.answers)))
-        extracted = printable(verdict.extracted or "nothing")
+def _print_differences(screen: Screen, differing: Sequence[dict[str, Any]], show: int) -> None:
+    n = len(differing)
+    screen.print(f"{counted(n, 'output')} on which the file's reward and our verdict differ")
+    for x in differing[:show]:
+        accepted = printable(" or ".join(dict.fromkeys(answer.strip() for answer in x["answers"])))
+        extracted = printable(x["extracted"] or "nothing")
         screen.print(
-            f"  {output.group}: {output.reward:g} in the file, ours {verdict.outcome} "
-            f"({printable(verdict.reason)}); given {extracted:.80}, accepted {accepted:.80}"
+            f"  {x['problem']}: {x['stored']:g} in the file, ours {x['outcome']} "
+            f"({printable(x['reason'])}); given {extracted:.80}, accepted {accepted:.80}"
         )
-    if len(differing) > show:
-        n = len(differing)
+    if n > show:
         screen.print(f"  ... and {n - show} more: --show {n}, or --output FOLDER")
 
 

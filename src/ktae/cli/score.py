@@ -79,8 +79,7 @@ def score(
         scores = scoring.score(dump.rollouts, loaded, chosen, words=_words(dump))
         scoring.write(scores, output, tokens_out)
     seconds = time.perf_counter() - started
-    counts = _counts(scores)
-    _print_counts(screen, counts, dump.unit, seconds)
+    counts = _print_counts(screen, scores, dump.unit, seconds)
     if single := sum(group.rollouts == 1 for group in scores.groups):
         of = counted(len(scores.groups), "group")
         note(f"warning: {single:,} of {of} have one rollout; its credit is 0")
@@ -106,14 +105,17 @@ def score(
         _print_strongest(screen, f"Group {group.label}{step}", strongest, columns)
     screen.print(f"wrote {output} and {tokens_out}")
     screen.end(
-        counts
-        | {"unit": dump.unit, "estimator": scoring.described(chosen), "seconds": seconds}
-        | {"output": {"rollouts": output, "tokens": tokens_out}, "strongest": over_file}
-        | {
+        {
+            **counts,
+            "unit": dump.unit,
+            "estimator": scoring.described(chosen),
+            "seconds": seconds,
+            "output": {"rollouts": output, "tokens": tokens_out},
+            "strongest": over_file,
             "by_group": [
                 {"group": group.label, "step": group.step} | strongest._asdict()
                 for group, strongest in by_group
-            ]
+            ],
         }
     )
 
@@ -135,36 +137,34 @@ def _words(dump: Dump) -> dict[int, str] | None:
     return dict(zip(dump.token_ids.tolist(), texts, strict=True))
 
 
-def _counts(scores: Scores) -> dict[str, Any]:
+def _print_counts(screen: Screen, scores: Scores, unit: str, seconds: float) -> dict[str, Any]:
+    """Say how many rollouts, groups and tokens there are, and return it as JSON."""
     import pyarrow.compute as pc
 
-    groups = scores.groups
-    return {
-        "rollouts": len(scores.record),
-        "unknown_correctness": scores.record["correct"].null_count,
-        "groups": {
-            "all": len(groups),
-            "mixed": sum(group.mixed for group in groups),
-            "all_right": sum(group.n_true > 0 and group.n_false == 0 for group in groups),
-            "all_wrong": sum(group.n_false > 0 and group.n_true == 0 for group in groups),
-            "undecided": sum(group.n_true == group.n_false == 0 for group in groups),
-        },
-        "tokens": pc.sum(pc.list_value_length(scores.record["token_ids"])).as_py(),
+    unknown = scores.record["correct"].null_count
+    tokens = pc.sum(pc.list_value_length(scores.record["token_ids"])).as_py()
+    sides = [(group.n_true > 0, group.n_false > 0) for group in scores.groups]
+    split = {
+        "mixed": sides.count((True, True)),
+        "all_right": sides.count((True, False)),
+        "all_wrong": sides.count((False, True)),
+        "undecided": sides.count((False, False)),
     }
-
-
-def _print_counts(screen: Screen, counts: dict[str, Any], unit: str, seconds: float) -> None:
-    unknown, split = counts["unknown_correctness"], dict(counts["groups"])
-    n_groups = counted(split.pop("all"), "group")
-    if not split["undecided"]:
-        del split["undecided"]
-    kinds = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in split.items())
+    kinds = [
+        f"{n:,} {kind.replace('_', ' ')}" for kind, n in split.items() if n or kind != "undecided"
+    ]
     screen.print(
-        counted(counts["rollouts"], "rollout")
+        counted(len(scores.record), "rollout")
         + (f" ({unknown:,} of unknown correctness)" if unknown else "")
-        + f", {n_groups} ({kinds}), {counts['tokens']:,} "
+        + f", {counted(len(sides), 'group')} ({', '.join(kinds)}), {tokens:,} "
         f"{'words' if unit == 'words' else 'tokens'}, {seconds:.1f} s"
     )
+    return {
+        "rollouts": len(scores.record),
+        "unknown_correctness": unknown,
+        "groups": {"all": len(sides)} | split,
+        "tokens": tokens,
+    }
 
 
 def _print_strongest(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ktae.recipe import Recipe
     from ktae.runs import RunFolder
 
-ENGINES = ("trl", "verl")
 SHOWN = {
     "reward": "reward",
     "length": "completions/mean_length",
@@ -49,11 +48,7 @@ def train(
         ),
     ] = False,
     engine: Annotated[
-        str,
-        typer.Option(
-            autocompletion=options.one_of(ENGINES),
-            help="trl (on this machine) or verl (on Ray, a cluster).",
-        ),
+        Literal["trl", "verl"], typer.Option(help="TRL on this machine, or verl on Ray.")
     ] = "trl",
     as_json: AsJson = False,
 ) -> None:
@@ -64,8 +59,6 @@ def train(
     from ktae import recipe as recipes
     from ktae.runs import RunFolder
 
-    if engine not in ENGINES:
-        raise InputError(f"--engine is {engine!r}; expected {' or '.join(ENGINES)}")
     checked = recipes.load(recipe, [*(keys or ()), *(settings or ())])
     folder = RunFolder(output or Path("runs") / f"{checked.name}-seed{checked.seed}")
     if as_json and dry_run:

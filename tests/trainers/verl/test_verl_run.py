@@ -135,7 +135,6 @@ def test_without_verl_it_says_what_to_install(recipe_file, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--engine", "ray"], "--engine is 'ray'; expected trl or verl"),
         (["task=math"], "task is math and data is None"),
         (["data=x"], "task is demo and data is 'x'"),
     ],
