@@ -30,7 +30,7 @@ def choice(answer: str) -> Choice | None:
     alone = _ALONE.fullmatch(text)
     if alone:
         return Choice(alone[1] or alone[2] or alone[3])
-    found = _WITH_VALUE.fullmatch(text)
-    if found is None or _ANOTHER.search(found[3]):
+    with_value = _WITH_VALUE.fullmatch(text)
+    if with_value is None or _ANOTHER.search(with_value[3]):
         return None
-    return Choice(found[1] or found[2], found[3])
+    return Choice(with_value[1] or with_value[2], with_value[3])

@@ -38,21 +38,25 @@ _OF_NUMBERS = re.compile(r"\\mathbb\s*([A-Z])")
 _NUMERATOR = re.compile(r"\\frac(?![a-zA-Z])\s*(\\(?!sqrt|frac)[a-zA-Z]+|\w)")
 _DENOMINATOR = re.compile(r"(\\frac\s*\{(?:[^{}]|\{[^{}]*\})*\})\s*(\\(?!sqrt|frac)[a-zA-Z]+|\w)")
 _SUBSCRIPT = re.compile(r"_\{((?:[^{}]|\{[^{}]*\})*)\}")
+_FONT = re.compile(r"\\(?:text|mathrm|rm|textbf|mathbf|operatorname)(?![a-z])")
 _EULER = re.compile(r"(?<![A-Za-z\\])E_(?:\{(\w+)\}|(\w))")
 
 
 def agree(answer: str, given: str) -> bool:
     """Whether math-verify, corrected, takes `given` for the accepted `answer`."""
     from math_verify import verify
+    from sympy import Expr, Float, nan, zoo
 
     gold, target = parsed(answer), parsed(given)
     if gold is None or target is None:
         return False
-    if _is_not_finite(target):
+    if target in (nan, zoo):
         return bool(gold == target)
-    a, b = _constant(gold), _constant(target)
+    a, b = (
+        _value(x) if isinstance(x, Expr) and not x.free_symbols else None for x in (gold, target)
+    )
     if a is not None and b is not None:
-        if _has_decimal(gold) or _has_decimal(target) or not values.close(a, b):
+        if gold.has(Float) or target.has(Float) or not values.close(a, b):
             return values.close(a, b)
         if a == b:
             return _agree_exactly(gold, target)
@@ -66,28 +70,25 @@ def agree(answer: str, given: str) -> bool:
     )
 
 
-def is_union(parts: Sequence[str], whole: str) -> bool:
+def is_union(parts: Sequence[str], union: str) -> bool:
     """Whether a set consists of such parts: (-oo, 2) and (3, oo) of `x < 2` and `x > 3`."""
-    from sympy import Union
-
-    sets = [_as_set(part) for part in (*parts, whole)]
-    return None not in sets and bool(Union(*sets[:-1]) == sets[-1])
-
-
-def _as_set(text: str) -> Any:
-    """The set of numbers that an answer is, also by an inequality; None if it is none."""
-    from sympy import And, Set
+    from sympy import And, Set, Union
     from sympy.core.relational import _Inequality
 
-    found = parsed(text)
-    if isinstance(found, And | _Inequality) and len(found.free_symbols) == 1:
-        try:
-            return found.as_set()
-        except MemoryError:
-            raise
-        except Exception:
-            return None
-    return found if isinstance(found, Set) else None
+    sets = []
+    for text in (*parts, union):
+        numbers = parsed(text)
+        if isinstance(numbers, And | _Inequality) and len(numbers.free_symbols) == 1:
+            try:
+                numbers = numbers.as_set()
+            except MemoryError:
+                raise
+            except Exception:
+                return False
+        if not isinstance(numbers, Set):
+            return False
+        sets.append(numbers)
+    return bool(Union(*sets[:-1]) == sets[-1])
 
 
 @functools.lru_cache(maxsize=512)
@@ -100,7 +101,7 @@ def parsed(text: str) -> Any:
     if not prepared or not values.braces_match(prepared):
         return None
     try:
-        found = parse(
+        expressions = parse(
             f"${prepared}$",
             extraction_config=[LatexExtractionConfig()],
             fallback_mode="no_fallback",
@@ -111,7 +112,7 @@ def parsed(text: str) -> Any:
         raise
     except Exception:
         return None
-    return found[0] if found else None
+    return expressions[0] if expressions else None
 
 
 def _prepared(text: str) -> str:
@@ -123,22 +124,13 @@ def _prepared(text: str) -> str:
     prepared = _MEMBER.sub("", prepared) if _MEMBER.match(prepared) else prepared
     prepared = _OF_NUMBERS.sub(r"\\mathbb{\1}", prepared).replace(r"\varnothing", r"\emptyset")
     prepared = _DENOMINATOR.sub(r"\1{\2}", _NUMERATOR.sub(r"\\frac{\1}", prepared))
-    prepared = _SUBSCRIPT.sub(lambda m: f"_{{{_alphanumeric(m.group(1))}}}", prepared)
+
+    def in_letters(subscript: re.Match[str]) -> str:
+        letters = re.sub(r"\W", "", _FONT.sub("", subscript[1]))
+        return f"_{{{letters or 'x'}}}"
+
+    prepared = _SUBSCRIPT.sub(in_letters, prepared)
     return _EULER.sub(lambda m: f"X_{{E{m.group(1) or m.group(2)}}}", prepared)
-
-
-def _alphanumeric(subscript: str) -> str:
-    plain = re.sub(r"\\(?:text|mathrm|rm|textbf|mathbf|operatorname)(?![a-z])", "", subscript)
-    return re.sub(r"\W", "", plain) or "x"
-
-
-def _constant(expression: Any) -> Fraction | None:
-    """The value of a real constant without free symbols, or None."""
-    from sympy import Expr
-
-    if not isinstance(expression, Expr) or expression.free_symbols:
-        return None
-    return _value(expression)
 
 
 def _agree_exactly(gold: Any, target: Any) -> bool:
@@ -147,7 +139,7 @@ def _agree_exactly(gold: Any, target: Any) -> bool:
     In thirty digits 2^2024 is 2^2024 - 1. Where the value has n digits before the point, 2 n are
     taken after it: enough to tell the root of 10^2n + 1 from 10^n. More take minutes.
     """
-    if _is_rational(gold) and _is_rational(target):
+    if gold.doit().is_Rational and target.doit().is_Rational:
         return _value(gold) == _value(target)
     size = _value(gold) or Fraction(0)
     before_the_point = max(0, size.numerator.bit_length() - size.denominator.bit_length()) * 3 // 10
@@ -156,10 +148,6 @@ def _agree_exactly(gold: Any, target: Any) -> bool:
     if a is None or b is None:
         return False
     return abs(a - b) <= max(abs(a), abs(b)) * Fraction(1, 10 ** (digits - 10))
-
-
-def _is_rational(expression: Any) -> bool:
-    return bool(expression.doit().is_Rational)
 
 
 def _value(expression: Any, digits: int = DIGITS) -> Fraction | None:
@@ -199,15 +187,3 @@ def _differ_at_a_point(gold: Any, target: Any) -> bool:
             return False
         differences += 1
     return differences >= 2
-
-
-def _has_decimal(expression: Any) -> bool:
-    from sympy import Float
-
-    return bool(expression.has(Float))
-
-
-def _is_not_finite(expression: Any) -> bool:
-    from sympy import nan, zoo
-
-    return bool(expression in (nan, zoo))

@@ -41,6 +41,7 @@ _SPECIAL = re.compile(r"(?:<[|｜][^|｜<>\s]{1,40}[|｜]>|</?s>|<eos>|<pad>|<en
 _LONGEST_SPECIAL = 44
 """Characters of a match of `_SPECIAL`."""
 _BRACES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
+_INNER_BOX = re.compile(r"\\(?:boxed|fbox)(?=\s*\{)")
 _BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$\\]+)")
 _GOES_ON = re.compile(r"\n[^\S\n]*\n|\n####|</?(?:think|answer)>", re.IGNORECASE)
 _TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
@@ -104,24 +105,25 @@ def extract(response: str, fallback: Fallback = "stated") -> Extracted | None:
         return Extracted(boxed, "boxed")
     if fallback == "none":
         return None
-    whole, response = response, _before_a_cut_off_box(response)
-    for rule, found in (
-        ("tag", _last_tag(response)),
-        ("hashes", _after_hashes(response)),
-        ("json", _unescaped(_last(_JSON, response))),
+    complete = _before_a_cut_off_box(response)
+    hashes = _HASHES.match(complete.rstrip().rpartition("\n")[2])  # of the last line with text
+    for rule, statement in (
+        ("tag", _last_tag(complete)),
+        ("hashes", hashes[1] if hashes else ""),
+        ("json", _last_in_json(complete)),
     ):
-        text = answer_in(found)
+        text = answer_in(statement)
         if text:
             return Extracted(text, rule)
-    end = max(0, len(whole) - _CONCLUSION_LENGTH)
-    text = _stated(response, end)
+    end = max(0, len(response) - _CONCLUSION_LENGTH)
+    text = _stated(complete, end)
     if text:
         return Extracted(text, "stated")
-    text = _closing(response[end:]) if response == whole else ""
+    text = _closing(complete[end:]) if complete == response else ""
     if text:
         return Extracted(text, "closing")
     if fallback == "last":
-        text = last_number(response)
+        text = last_number(complete)
         if text:
             return Extracted(text, "last")
     return None
@@ -131,8 +133,8 @@ def _without_special(response: str) -> str:
     """The response without the special tokens at its end; as it stands where there are none."""
     kept = response.rstrip()
     end = len(kept)
-    while found := _SPECIAL.search(kept, max(0, end - _LONGEST_SPECIAL), end):
-        end = found.start()
+    while token := _SPECIAL.search(kept, max(0, end - _LONGEST_SPECIAL), end):
+        end = token.start()
         while end and kept[end - 1].isspace():
             end -= 1
     return response if end == len(kept) else kept[:end]
@@ -144,19 +146,19 @@ def last_boxed(response: str) -> str | None:
     A box around boxes is one box; its content comes without the inner ones' `\boxed`. A box that
     the response's end cuts off is none.
     """
-    found, _ = _boxes(response)
+    box, _ = _boxes(response)
     bare = None
     for match in _BARE_BOX.finditer(response):
         bare = match
-    if bare is not None and (found is None or bare.start() > found[1]):
+    if bare is not None and (box is None or bare.start() > box[1]):
         return bare.group(1).rstrip(".,;:") or None
-    return None if found is None else _without_boxes(response[found[0] : found[1]]).strip()
+    return None if box is None else _INNER_BOX.sub("", response[box[0] : box[1]]).strip()
 
 
 def _boxes(response: str) -> tuple[tuple[int, int] | None, int | None]:
     """Where the content of the last complete, non-empty box is, and the first cut-off box."""
     opened: list[re.Match[str] | None] = []  # for each open brace its box, None if it is no box
-    found = None
+    last = None
     for match in _BRACES.finditer(response):
         token = match.group()
         if token.endswith("{") and len(token) != 2:
@@ -164,8 +166,8 @@ def _boxes(response: str) -> tuple[tuple[int, int] | None, int | None]:
         elif token == "}" and opened:
             box = opened.pop()
             if box and _NOT_BLANK.search(response, box.end(), match.start()):
-                found = (box.end(), match.start())
-    return found, next((box.start() for box in opened if box), None)
+                last = (box.end(), match.start())
+    return last, next((box.start() for box in opened if box), None)
 
 
 def _before_a_cut_off_box(response: str) -> str:
@@ -179,17 +181,15 @@ def _before_a_cut_off_box(response: str) -> str:
     return response[:cut].rstrip(" \t$\\([")
 
 
-def _without_boxes(text: str) -> str:
-    return re.sub(r"\\(?:boxed|fbox)(?=\s*\{)", "", text)
-
-
-def _last(pattern: re.Pattern[str], text: str) -> str:
-    groups: tuple[str | None, ...] = ()
-    for match in pattern.finditer(text):
-        found = match.groups() or (match.group(),)
-        if any(group and group.strip(" \t*_.") for group in found):
-            groups = found
-    return next((group.strip() for group in groups if group), "")
+def _last_in_json(response: str) -> str:
+    """The last `"answer"` in JSON that holds anything."""
+    last = ""
+    for match in _JSON.finditer(response):
+        content = match[1] or match[2] or ""
+        last = content.strip() if content.strip(" \t*_.") else last
+    with contextlib.suppress(ValueError):  # a model may have written its backslashes bare
+        return str(json.loads(f'"{last}"'))
+    return last
 
 
 def _stated(response: str, end: int) -> str:
@@ -201,11 +201,11 @@ def _stated(response: str, end: int) -> str:
     ]
     judgement = ""  # "... so the answer is correct." may refer to "Answer: 12" above
     for head in sorted(heads, key=re.Match.end, reverse=True):
-        found = _STATEMENT.match(response, head.end())
-        if found and found[1].strip(" \t*_."):
-            text = _in_block(response, found.start(1))
-            text = answer_in(found[1]) if text is None else text
-            if text and (head.re is _LABEL or not _JUDGEMENT.fullmatch(found[1])):
+        line = _STATEMENT.match(response, head.end())
+        if line and line[1].strip(" \t*_."):
+            text = _in_block(response, line.start(1))
+            text = answer_in(line[1]) if text is None else text
+            if text and (head.re is _LABEL or not _JUDGEMENT.fullmatch(line[1])):
                 return text
             judgement = judgement or text
     return judgement
@@ -237,15 +237,15 @@ def _in_block(response: str, start: int) -> str | None:
 
 def _last_tag(response: str) -> str:
     """What stands between the last two tags that belong together and have something in them."""
-    start, found = -1, ""
+    start, last = -1, ""
     for match in _TAG.finditer(response):
         if not match[1]:
             start = match.end()
         elif start >= 0:
             content = response[start : match.start()].strip()
-            found = content if content.strip(" \t*_.") else found
+            last = content if content.strip(" \t*_.") else last
             start = -1
-    return found
+    return last
 
 
 def _closing(end: str) -> str:
@@ -255,18 +255,5 @@ def _closing(end: str) -> str:
     if bold:
         value = bold[2].strip()
         return answer_in(value) if _VALUE.fullmatch(value) else ""
-    found = _CLOSING.search(line)
-    return answer_in(found[1]) if found else ""
-
-
-def _after_hashes(response: str) -> str:
-    """What follows `####` in the last line that is not blank, if it begins so."""
-    found = _HASHES.match(response.rstrip().rpartition("\n")[2])
-    return found.group(1) if found else ""
-
-
-def _unescaped(text: str) -> str:
-    """The content of a JSON string; as it stands where a model wrote its backslashes bare."""
-    with contextlib.suppress(ValueError):
-        return str(json.loads(f'"{text}"'))
-    return text
+    sentence = _CLOSING.search(line)
+    return answer_in(sentence[1]) if sentence else ""

@@ -61,7 +61,7 @@ def grade_in_steps(
     it, for a verdict that the time limit cuts off."""
     if grader not in FALLBACKS:
         return GRADERS[grader](response, answers)
-    found = extract(response, FALLBACKS[grader])
-    if found is not None:
-        tell(found.text)
-    return decide(found, answers)
+    extracted = extract(response, FALLBACKS[grader])
+    if extracted is not None:
+        tell(extracted.text)
+    return decide(extracted, answers)

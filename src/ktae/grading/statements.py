@@ -59,7 +59,7 @@ _BEFORE = 30
 """Characters before a number in which the verb is looked for."""
 
 
-class _Found(NamedTuple):
+class _Part(NamedTuple):
     start: int
     end: int
     text: str
@@ -71,27 +71,20 @@ def answer_in(statement: str) -> str:
     statement = _ASIDE.sub("", _BEGINS_WITH_ADVERB.sub("", statement)).rstrip()
     reason = _WORD_AND_REASON.fullmatch(statement)
     statement = reason[1] if reason else statement
-    mark = _CHOICE.match(statement)
-    if mark:  # both count: "(C) 12" of "(C) $12$ because ..."
-        return mark.group() + _said_in(statement[mark.end() :])
-    return _said_in(statement)
-
-
-def _said_in(statement: str) -> str:
-    """All of a statement, or the formula or number of a sentence."""
+    mark = ""
+    if choice := _CHOICE.match(statement):  # both count: "(C) 12" of "(C) $12$ because ..."
+        mark, statement = choice.group(), statement[choice.end() :]
     said = _CONTRAST.sub("", statement)
-    found = (_formulas(said) or _numbers(said)) if is_sentence(said) else []
-    if found:
-        return _most_likely(said, found).text
-    return (said if _NUMBER.fullmatch(said) else statement).strip("*_` \t")
+    if is_sentence(said):
+        numbers = [_Part(*m.span(), m.group()) for m in _NUMBER.finditer(said)]
+        if parts := _formulas(said) or numbers:
+            return mark + _most_likely(said, parts).text
+    return mark + (said if _NUMBER.fullmatch(said) else statement).strip("*_` \t")
 
 
 def last_number(text: str) -> str:
     """The last number, date or time in a text; empty if there is none."""
-    found = ""
-    for match in _NUMBER.finditer(text):
-        found = match.group()
-    return found
+    return next((match.group() for match in reversed([*_NUMBER.finditer(text)])), "")
 
 
 def is_sentence(statement: str) -> bool:
@@ -108,33 +101,28 @@ def is_sentence(statement: str) -> bool:
     return _BLANK.search(statement, first.end(), last.start()) is not None
 
 
-def _most_likely(statement: str, found: Sequence[_Found]) -> _Found:
-    """What a sentence says the answer is, among what it names: see the module."""
+def _most_likely(statement: str, parts: Sequence[_Part]) -> _Part:
+    """What a sentence says the answer is, among the numbers or formulas that it names."""
     likely = [
-        one
-        for one in found
-        if _SAYS_SO.search(statement, max(0, one.start - _BEFORE), one.start)
-        and not _GOES_ON.match(statement, one.end)
+        part
+        for part in parts
+        if _SAYS_SO.search(statement, max(0, part.start - _BEFORE), part.start)
+        and not _GOES_ON.match(statement, part.end)
     ]
     if not likely:
-        return found[-1]
+        return parts[-1]
     reason = _REASON.search(statement, likely[0].end)
-    before = [one for one in likely if reason is None or one.start < reason.start()]
-    return before[-1]
+    return [part for part in likely if reason is None or part.start < reason.start()][-1]
 
 
-def _numbers(statement: str) -> list[_Found]:
-    return [_Found(m.start(), m.end(), m.group()) for m in _NUMBER.finditer(statement)]
-
-
-def _formulas(statement: str) -> list[_Found]:
+def _formulas(statement: str) -> list[_Part]:
     """The formulas, by where they end; those within another one are left out.
 
     Each kind of delimiter is followed on its own, in one pass. What opens within a formula that has
     ended is forgotten; of two that open alike, the later one counts.
     """
     opened: dict[str, tuple[int, int]] = {}  # where each kind's delimiter and content begin
-    found: list[_Found] = []
+    formulas: list[_Part] = []
     for match in _DELIMITER.finditer(statement):
         token = match.group()
         kind = _CLOSED_BY.get(token)
@@ -144,9 +132,9 @@ def _formulas(statement: str) -> list[_Found]:
             opened = {other: at for other, at in opened.items() if at[0] < begin}
             content = statement[start : match.start()].strip()
             if content.strip(" \t*_."):
-                while found and found[-1].start > begin:
-                    found.pop()
-                found.append(_Found(begin, match.end(), content))
+                while formulas and formulas[-1].start > begin:
+                    formulas.pop()
+                formulas.append(_Part(begin, match.end(), content))
         elif token in (r"\(", r"\[") or kind == "$":
             opened[kind or token] = match.span()
-    return found
+    return formulas

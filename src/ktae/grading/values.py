@@ -122,8 +122,8 @@ def tidy(answer: str, *, thousands: bool = True) -> str:
         if text.startswith("{") and text.endswith("}") and braces_match(text[1:-1]):
             text = text[1:-1]
         text = _ABOUT.sub("", text)
-        whole = _WHOLE_TEXT.fullmatch(text)
-        text = whole[1] if whole else text
+        inside = _WHOLE_TEXT.fullmatch(text)
+        text = inside[1] if inside else text
         changed = text != before
     text = _GROUPED.sub(_joined, text)
     if thousands and _THOUSANDS.fullmatch(text):  # "27,54,108" is a list
@@ -231,8 +231,8 @@ def base(answer: str) -> int | None:
 def scale(answer: str) -> str:
     r"""The word at the end that makes a number another one (`3 \text{ million}`), or nothing."""
     unit = _UNIT.search(tidy(answer))
-    found = _SCALE.search(_word(unit)) if unit else None
-    return found.group().strip().casefold() if found else ""
+    word = _SCALE.search(_word(unit)) if unit else None
+    return word.group().strip().casefold() if word else ""
 
 
 def _word(unit: re.Match[str]) -> str:

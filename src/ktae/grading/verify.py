@@ -25,6 +25,7 @@ from ktae.grading.verdict import Outcome, Verdict
 _NAME = r"\\?[A-Za-z]\w*(?:_\{[^{}]*\})?(?:\([A-Za-z]\w*\))?"
 _ASSIGNMENT = re.compile(rf"^\s*{_NAME}\s*=(?!=)\s*")
 _TUPLE_NAME = re.compile(r"^\([\w\\, ]+\)\s*=\s*(?=\()")
+_PLUS_MINUS = re.compile(r"^(?:\\pm(?![a-z])|±)\s*")
 _OR = re.compile(r"\bor\b")
 _AND = re.compile(r"\s*,?\s*\\text\s*\{\s*(?:and|or)\s*\}\s*|\s*,?\s+(?:and|or)\s+")
 
@@ -40,30 +41,33 @@ def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated")
     return decide(extract(response, fallback), answers)
 
 
-def decide(found: Extracted | None, answers: Sequence[str]) -> Verdict:
+def decide(extracted: Extracted | None, answers: Sequence[str]) -> Verdict:
     """The verdict on what was found in a response. Raises nothing but MemoryError."""
-    if found is None:
-        unparsable = [answer for answer in answers if not is_answer(answer)]
-        if len(unparsable) == len(answers):
-            return Verdict(Outcome.UNDECIDED, None, _does_not_parse(unparsable))
+    if extracted is None:
+        if not any(map(is_answer, answers)):
+            return _unparsable(None, answers)
         return Verdict(Outcome.UNANSWERED, None, "no answer found")
     errors = []
     for answer in answers:
         try:
-            how = agree(answer, found.text)
+            how = agree(answer, extracted.text)
         except MemoryError:
             raise
         except Exception as error:
             errors.append(f"internal error: {type(error).__name__}: {error}"[:200])
             continue
         if how:
-            return Verdict(Outcome.CORRECT, found.text, f"{found.rule}, {how}")
-    unparsable = [answer for answer in answers if not is_answer(answer)]
-    if unparsable:
-        return Verdict(Outcome.UNDECIDED, found.text, _does_not_parse(unparsable))
+            return Verdict(Outcome.CORRECT, extracted.text, f"{extracted.rule}, {how}")
+    if unparsable := [answer for answer in answers if not is_answer(answer)]:
+        return _unparsable(extracted.text, unparsable)
     if errors:
-        return Verdict(Outcome.UNDECIDED, found.text, errors[0])
-    return Verdict(Outcome.INCORRECT, found.text, found.rule)
+        return Verdict(Outcome.UNDECIDED, extracted.text, errors[0])
+    return Verdict(Outcome.INCORRECT, extracted.text, extracted.rule)
+
+
+def _unparsable(text: str | None, answers: Sequence[str]) -> Verdict:
+    reason = f"the accepted answer does not parse: {answers[0][:100]!r}" if answers else "no answer"
+    return Verdict(Outcome.UNDECIDED, text, reason)
 
 
 def is_answer(answer: str) -> bool:
@@ -91,8 +95,8 @@ def agree(answer: str, given: str) -> str:
         return "same elements" if all(map(agree, *in_order)) else ""
     if len(parts) > 1 and len(given_parts) > 1:
         return "same elements" if _agree_in_some_order(parts, given_parts) else ""
-    many, whole = (parts, given) if len(parts) > 1 else (given_parts, answer)
-    if len(many) > 1 and _OR.search(f"{answer} {given}") and expressions.is_union(many, whole):
+    many, union = (parts, given) if len(parts) > 1 else (given_parts, answer)
+    if len(many) > 1 and _OR.search(f"{answer} {given}") and expressions.is_union(many, union):
         return "same expression"
     how = _agree_as_one(answer, given) or _agree_as_choice(answer, given)
     if how:
@@ -109,22 +113,18 @@ def elements(answer: str, *, thousands: bool = True) -> list[str]:
     `thousands` as in `ktae.grading.values.tidy`.
     """
     text = _AND.sub(", ", values.tidy(answer, thousands=thousands))
-    depth, start, found = 0, 0, []
+    depth, start, parts = 0, 0, []
     for position, character in enumerate(text):
         depth += (character in "([{") - (character in ")]}")
         if character == "," and depth == 0:
-            found.append(text[start:position].strip())
+            parts.append(text[start:position].strip())
             start = position + 1
-    found.append(text[start:].strip())
-    return [signed for element in found for signed in _signs(element)]
-
-
-def _signs(element: str) -> list[str]:
-    r"""`\pm 7` as `7` and `-7`."""
-    if not re.match(r"\\pm(?![a-z])|±", element):
-        return [element]
-    unsigned = element.removeprefix(r"\pm").removeprefix("±").strip()
-    return [unsigned, f"-{unsigned}"]
+    parts.append(text[start:].strip())
+    signed = []
+    for part in parts:
+        both = _PLUS_MINUS.sub("", part)
+        signed += [part] if both == part else [both, f"-{both}"]  # `7` and `-7` of `\pm 7`
+    return signed
 
 
 def _agree_as_one(answer: str, given: str) -> str:
@@ -213,7 +213,3 @@ def _agree_in_some_order(parts: list[str], given_parts: list[str]) -> bool:
             return False
         open_parts.remove(match)
     return True
-
-
-def _does_not_parse(answers: Sequence[str]) -> str:
-    return f"the accepted answer does not parse: {answers[0][:100]!r}" if answers else "no answer"
