@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ktae.backends import naive
-from ktae.batch import Batch, make_batch
+from ktae.batch import make_batch
 from ktae.errors import one_line
 from ktae.estimators import KTAE
 
@@ -62,18 +62,14 @@ def _backends() -> Iterator[Finding]:
     ids = rng.integers(0, 40, (24, 31))
     mask = np.arange(31) < rng.integers(0, 32, (24, 1))
     arrays = (ids, mask, rng.integers(0, 2, 24), np.repeat([7, 3, 5], 8))
-    formula = KTAE().formula()
-    expected = naive.credit(make_batch(*arrays), formula)
+    expected = naive.credit(make_batch(*arrays), KTAE().formula())
     for name in ("cpu", "torch"):
-        if importlib.util.find_spec("torch" if name == "torch" else "numba") is None:
-            remedy = "pip install -U torch"
-            yield Finding(f"backend {name}", "absent", "torch is not installed", remedy)
+        if name == "torch" and importlib.util.find_spec("torch") is None:
+            yield Finding("backend torch", "absent", "not installed", "pip install -U torch")
             continue
         started = time.perf_counter()
         try:
-            batch = _on_the_gpu(*arrays) if name == "torch" else make_batch(*arrays)
-            credit = importlib.import_module(f"ktae.backends.{name}").credit(batch, formula)
-            error = float(np.abs(np.asarray(credit.tolist()) - expected).max())
+            error = float(np.abs(_credit_by(name, *arrays) - expected).max())
         except Exception as failure:  # a compiler, a driver, a version: it is the finding
             yield Finding(f"backend {name}", "wrong", _said(failure), BUG)
             continue
@@ -82,14 +78,23 @@ def _backends() -> Iterator[Finding]:
         yield _judged(f"backend {name}", error, detail)
 
 
-def _on_the_gpu(*arrays: np.ndarray) -> Batch:
-    """A batch of tensors on the GPU, if there is one."""
+def _credit_by(
+    name: str, token_ids: np.ndarray, mask: np.ndarray, correct: np.ndarray, groups: np.ndarray
+) -> np.ndarray:
+    """Of a backend; that of tensors computes on the GPU, if there is one."""
+    formula = KTAE().formula()
+    if name == "cpu":
+        from ktae.backends import cpu
+
+        return np.asarray(cpu.credit(make_batch(token_ids, mask, correct, groups), formula))
     import torch
 
-    from ktae.backends.torch import batch_on_device
+    from ktae.backends import torch as of_tensors
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return batch_on_device(*(torch.from_numpy(array).to(device) for array in arrays), None)
+    ids = torch.from_numpy(token_ids).to(device)
+    batch = of_tensors.batch_on_device(ids, mask, correct, groups, score_range=None)
+    return of_tensors.credit(batch, formula).cpu().numpy()
 
 
 def _extra(extra: str, packages: tuple[str, ...]) -> Finding:

@@ -60,7 +60,7 @@ def write_advantages(source: str | Path, path: str | Path, **options: Any) -> in
             f"the new file is {path}; expected a name that ends in .jsonl or .jsonl.gz"
         )
     settings = Settings.of(options).beside(False, "the rollout advantages are R - mean")
-    rows = list(iterate_rows(Path(source)))
+    rows: list[tuple[Any, str]] = list(iterate_rows(Path(source)))
     for row, where in rows:
         if not isinstance(row, dict) or not TRACES.detects(row):
             raise InputError(f"{where}: {str(row)[:60]}; expected an episode or a trace")

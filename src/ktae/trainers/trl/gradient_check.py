@@ -19,9 +19,11 @@ from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOConfig
 
-from ktae.credit import token_advantages
+from ktae.backends import naive
+from ktae.batch import make_batch
 from ktae.demo import SUMS
 from ktae.demo.model import make_model, make_tokenizer
+from ktae.estimators import KTAE
 from ktae.rollouts import record
 from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
 
@@ -185,17 +187,14 @@ def expected_gradient(
 
 
 def naive_advantages(batch: RolloutBatch, correct: Sequence[float] | None = None) -> np.ndarray:
-    """(n, T) from the unpadded rollouts, with TRL's rollout advantages as the base."""
+    """(n, T) of the preset `paper` from the unpadded rollouts by the reference, with TRL's rollout
+    advantages as the base."""
     ids, mask = record.pad(batch.token_ids)
-    advantages: np.ndarray = token_advantages(
-        batch.rewards.numpy(),
-        ids,
-        mask,
-        np.arange(len(ids)) // GROUP_SIZE,
-        correct=even_start(batch.token_ids) if correct is None else correct,
-        base=batch.advantages.numpy(),
-    )
-    return advantages
+    correct = even_start(batch.token_ids) if correct is None else correct
+    arrays = make_batch(ids, mask, np.array(correct), np.arange(len(ids)) // GROUP_SIZE)
+    base: np.ndarray = batch.advantages.numpy()[:, None] * mask
+    advantages: np.ndarray = base + naive.credit(arrays, KTAE().formula())
+    return advantages.astype(np.float32)
 
 
 def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
