@@ -9,7 +9,7 @@ import pytest
 
 from ktae import InputError
 from ktae.evaluation import outputs
-from ktae.evaluation.labels import label_of
+from ktae.evaluation.benchmarks import label_of
 from ktae.rollouts import readers, record
 from ktae.rollouts.options import ReadOptions
 from ktae.rollouts.schemas.nested import parse_fields

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ktae.demo.model import one_thread
 from ktae.errors import InputError, one_line
-from ktae.evaluation.weights import weights_digest
+from ktae.evaluation.run import weights_digest
 from ktae.recipe import Recipe
 from ktae_lab.csv_files import read_csv, write_csv
 from ktae_lab.study import cells as expansion

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -16,9 +16,6 @@ from transformers import (
 )
 
 from ktae.errors import InputError, one_line
-
-Progress = Callable[[int, int], None]
-"""Called with the prompts done and the prompts in all."""
 
 
 class Generations(NamedTuple):
@@ -43,7 +40,6 @@ def generate(
     temperature: float,
     batch_size: int,
     seed: int,
-    progress: Progress | None = None,
 ) -> Generations:
     """Let a causal language model answer each prompt once.
 
@@ -60,14 +56,14 @@ def generate(
         temperature: 0 is greedy.
         batch_size: prompts at once. Another batch size samples other responses.
         seed: of the sampling.
-        progress: called after each batch.
 
     Raises:
         InputError: a setting is out of range, or a prompt has no token.
     """
-    for name, value in (("max_new_tokens", max_new_tokens), ("batch_size", batch_size)):
-        if value < 1:
-            raise InputError(f"{name} is {value}; expected at least 1")
+    if min(max_new_tokens, batch_size) < 1:
+        raise InputError(
+            f"max_new_tokens is {max_new_tokens}, batch_size {batch_size}; expected at least 1"
+        )
     if not (math.isfinite(temperature) and temperature >= 0):
         raise InputError(f"temperature is {temperature}; expected a finite number, at least 0")
     prompt_ids = encode(tokenizer, prompts)
@@ -89,8 +85,6 @@ def generate(
             answers, entropy = _generate_batch(model, batch, settings)
             token_ids += answers
             entropy_sum += entropy
-            if progress:
-                progress(len(token_ids), len(prompts))
     n_tokens = sum(map(len, token_ids))
     return Generations(
         token_ids=token_ids,

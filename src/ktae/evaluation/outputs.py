@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ktae.errors import InputError, quoted
-from ktae.evaluation.benchmarks import BENCHMARKS, canonical, parse_answers
-from ktae.evaluation.labels import label_of
+from ktae.evaluation.benchmarks import BENCHMARKS, canonical, label_of, parse_answers
 from ktae.files.text import path_text, require_text
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record

@@ -24,12 +24,16 @@ from ktae.evaluation.benchmarks import BenchmarkProblem
 from ktae.evaluation.engines import Engine, Sampling
 from ktae.evaluation.outputs import Output
 from ktae.evaluation.templates import TEMPLATES, written_out
-from ktae.evaluation.weights import weights_digest
 from ktae.files.atomic import atomic_write, make_folder, remove_unfinished, unfinished
 from ktae.runs import write_json
 
 Progress = Callable[[int, int], None]
 """Called with the problems done and the problems in all."""
+
+
+WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
+"""Files of weights, in the order in which transformers and vLLM look: each only without those
+before it."""
 
 
 class EvaluationFolder:
@@ -124,6 +128,25 @@ def settings_of(
         "batch_size": batch_size,
         "seed": seed,
     }
+
+
+def weights_digest(folder: Path) -> str:
+    """16 hexadecimal digits of a model's weights: those of a model trained again are others.
+
+    Raises:
+        InputError: the folder holds no weights, or they cannot be read.
+    """
+    files = next(filter(None, (sorted(folder.glob(x)) for x in WEIGHTS)), None)
+    if files is None:
+        raise InputError(f"no weights ({' or '.join(WEIGHTS)}) in {folder}")
+    digest = hashlib.sha256()
+    for file in files:
+        try:
+            with file.open("rb") as content:
+                hashlib.file_digest(content, lambda: digest)  # goes on with it
+        except OSError as error:
+            raise InputError(f"cannot read {file}: {error.strerror}") from None
+    return digest.hexdigest()[:16]
 
 
 def generate_all(
