@@ -2,10 +2,21 @@
 
 import json
 
+import numpy as np
+
 
 def write_lines(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def token_totals(columns, token_ids):
+    """Totals over groups of the columns of a credit table (`ktae.report.scoring.as_columns`)."""
+    from ktae.report.totals import TokenSums
+
+    sums = TokenSums(len(token_ids))
+    sums.add(columns, np.searchsorted(token_ids, columns["token_id"]))
+    return sums.totals()
 
 
 # Two correct and two incorrect rollouts; the last states the right answer and goes on.

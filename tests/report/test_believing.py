@@ -6,7 +6,7 @@ from base64 import b64decode
 
 import numpy as np
 import pytest
-from dumps import ROLLOUTS, write_lines
+from dumps import ROLLOUTS, token_totals, write_lines
 
 from ktae.estimators import KTAE, preset
 from ktae.inference import n_discoveries
@@ -14,8 +14,7 @@ from ktae.report import believing, inputs, summary, write_report
 from ktae.report.columns import columns_of
 from ktae.report.contents import contents
 from ktae.report.files import files_of
-from ktae.report.scoring import strongest
-from ktae.report.totals import token_totals
+from ktae.report.scoring import as_columns, score, strongest
 from ktae.tables import table_estimator
 from ktae.validity.advice import advice
 from ktae.validity.held_out import held_out_pairs
@@ -54,8 +53,8 @@ def test_held_out_pairs_are_those_of_validate(tmp_path):
     found = meta_of(dump)["held_out"]
     expected = held_out_pairs(dump.rollouts, {name: preset(name) for name in believing.BESIDE})
     assert [one["name"] for one in found["estimators"]] == list(believing.BESIDE)
-    for one, score in zip(found["estimators"], expected.estimators, strict=True):
-        assert one["auc"] == pytest.approx(score.auc.value, rel=1e-5)
+    for one, estimate in zip(found["estimators"], expected.estimators, strict=True):
+        assert one["auc"] == pytest.approx(estimate.auc.value, rel=1e-5)
     assert [one["name"] for one in found["baselines"]] == ["shorter"]
     advised = advice(expected)
     assert (found["take"], found["lines"]) == (advised.take, advised.lines)
@@ -134,12 +133,12 @@ def test_a_mean_goes_over_the_groups_that_are_counted(tmp_path):
         )
     ]
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
-    scored = summary.score(columns_of(dump), preset("paper"))
-    totals = token_totals(scored.table, dump.token_ids)
-    (token,) = strongest(scored.table).supporting
+    tokens = score(dump.rollouts).tokens
+    totals = token_totals(as_columns(tokens), dump.token_ids)
+    (token,) = strongest(tokens).supporting
     assert (token.token_id, token.groups, token.a, token.n_true) == (1, 2, 3, 3)
     assert totals.groups.tolist() == [2, 1]
-    credit = [x[0] for x in scored.table.to_pandas()[["credit"]].to_numpy()[[1, 3]]]
+    credit = tokens["credit"].to_numpy()[[1, 3]]
     assert totals.credit[0] == pytest.approx(np.mean(credit)) == pytest.approx(token.credit)
     assert totals.impact[0] == pytest.approx(np.sum(credit) / 2)  # |a - E| = 1/2 in both
 
@@ -152,8 +151,7 @@ def test_p_over_groups(tmp_path):
         for i in range(10)
     ]
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
-    scored = summary.score(columns_of(dump), preset("paper"))
-    totals = token_totals(scored.table, dump.token_ids)
+    totals = token_totals(as_columns(score(dump.rollouts).tokens), dump.token_ids)
     # (5 - 1 / 2)² / (2 · 625 / 900) = 14.58, chi-squared with one degree of freedom
     assert totals.p[:3] == pytest.approx([1.343e-4, 1.343e-4, 1.0], rel=1e-3)
 
@@ -214,7 +212,7 @@ def test_sharp_numbers_are_the_estimators(tmp_path, open_page):
     )
     dump = inputs.load([path])
     of_tokens = table_estimator("sharp-trigrams")
-    table = summary.score(columns_of(dump), of_tokens).table.to_pydict()
+    table = summary.score(columns_of(dump), of_tokens).table
     names = ("token_id", "credit", "direction", "value")
     expected = sorted(zip(*(table[name] for name in names), strict=True))
     np.testing.assert_allclose(sorted(found), expected, atol=1e-12)

@@ -91,7 +91,7 @@ def test_p_counts_identical_rollouts_once_in_any_order(tmp_path, open_page):
         path = write_lines(tmp_path / "r.jsonl", ordered)
         dump = write_report(path, tmp_path / "r.html", estimator="calibrated")
         tokens = scoring.score(dump.rollouts).tokens
-        counts = scoring.mixed_rows(tokens).distinct.T.tolist()
+        counts = scoring.mixed_rows(scoring.as_columns(tokens)).distinct.T.tolist()
         expected = dict(zip(tokens["token_id"].to_pylist(), counts, strict=True))
         page = open_page(tmp_path / "r.html")
         found = page.evaluate(

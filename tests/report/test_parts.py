@@ -4,9 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ktae.report import columns, inputs, scoring
+from ktae.report import columns, inputs
 from ktae.report.contents import contents
-from ktae.rollouts import spool
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +37,6 @@ def test_a_page_is_the_same_from_parts_as_at_once(dump, monkeypatch):
     assert len(list(parts)) == 1
     for tokens in (1, 400):
         monkeypatch.setattr(columns, "TOKENS_AT_ONCE", tokens)
-        monkeypatch.setattr(spool, "IN_MEMORY", 5_000)
         assert len(list(columns.frame_of(dump).parts())) > 3
         assert contents(dump, regrade=False) == at_once
 
@@ -56,13 +54,3 @@ def test_parts_are_whole_groups_and_all_of_them(dump, monkeypatch):
         np.testing.assert_array_equal(part.ids_n, np.concatenate(own))
         ids.append(part.ids_n)
     np.testing.assert_array_equal(np.concatenate(ids), of_all.ids_n)
-
-
-def test_scores_are_the_same_from_the_temporary_folder(dump, monkeypatch):
-    expected = scoring.score(dump.rollouts)
-    monkeypatch.setattr(spool, "IN_MEMORY", 5_000)
-    found = scoring.score(dump.rollouts, max_positions=500)
-    assert found.record.equals(expected.record, check_metadata=True)
-    assert found.tokens.equals(expected.tokens, check_metadata=True)
-    assert found.groups == expected.groups
-    assert scoring.strongest(found.tokens) == scoring.strongest(expected.tokens.combine_chunks())

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.stats
+from dumps import token_totals
 
 pytest.importorskip("tokenizers", reason="needs the extra 'report'")
 
@@ -13,8 +14,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from ktae import CreditTable, InputError
 from ktae.estimators import KTAE, OverUnits, PresenceZ, preset
-from ktae.report.scoring import mixed_rows, score, strongest, write
-from ktae.report.totals import token_totals
+from ktae.report.scoring import as_columns, mixed_rows, score, strongest, write
 from ktae.rollouts import record
 
 
@@ -233,10 +233,10 @@ def test_p_counts_identical_rollouts_once():
         n = len(columns["token_ids"])
         given = columns | {"group": ["g"] * n, "correct": columns["reward"]}
         tokens = score(pa.table(given)).tokens
-        _, _, _, _, counts = mixed_rows(tokens)
+        _, _, _, _, counts = mixed_rows(as_columns(tokens))
         found = [token for side in strongest(tokens) for token in side]
         p = {token.token_id: token.p_value for token in found}
-        totals = token_totals(tokens, np.unique(tokens["token_id"]))
+        totals = token_totals(as_columns(tokens), np.unique(tokens["token_id"]))
         return p, totals.p.tolist(), counts.tolist()
 
     expected, over_groups, counts = p_values(alone)
@@ -261,10 +261,10 @@ def test_no_rollout_is_evidence_where_all_verdicts_contradict():
         "reward": [1.0, 0, 1, 1, 0, 0, 1, 0],
     }
     tokens = score(pa.table(columns | {"correct": columns["reward"]})).tokens
-    *_, counts = mixed_rows(tokens)
+    *_, counts = mixed_rows(as_columns(tokens))
     assert tokens["token_id"].to_pylist() == [1, 2, 4, 1]
     assert counts.T.tolist() == [[2, 0, 0, 2], [0, 2, 2, 0], [0] * 4, [0] * 4]
-    totals = token_totals(tokens, np.array([1, 2, 4]))
+    totals = token_totals(as_columns(tokens), np.array([1, 2, 4]))
     assert totals.p[2] == 1
     assert np.isfinite(np.array(totals)).all()
 

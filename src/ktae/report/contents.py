@@ -75,7 +75,7 @@ def contents(
     which_n = dump.which(shown.ids_n)
     rank, by_rank = _ranks(which_n, len(dump.texts))
     curves = summary.steps_of(frame, scored[0], dump.metrics)
-    over_steps = tokens_over_steps(found.all.rows, totals[0], curves["steps"])
+    over_steps = tokens_over_steps(found.all.over_steps, totals[0], curves["steps"])
     notes = _sampling_note(shown_g, shown_b, max_tokens, max_groups)
     notes += notes_of(dump, frame, scored[0]) + _settings_note(chosen)
     notes += _grading_note(frame, regrade)

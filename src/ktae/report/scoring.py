@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.backends.table import CreditTable
@@ -17,10 +18,10 @@ from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator, to_section
 from ktae.files.atomic import atomic_write
 from ktae.inference import stratified_p_value
-from ktae.report.credit_columns import DISTINCT, InOrder, Tables, list_column
 from ktae.rollouts import record
 from ktae.rollouts.groups import (
     MAX_POSITIONS,
+    ROWS_PER_BATCH,
     chunks_of,
     distinct_ids,
     evidence,
@@ -30,13 +31,15 @@ from ktae.rollouts.groups import (
     require_comparable,
     take_rows,
 )
-from ktae.rollouts.spool import Spool
 from ktae.rollouts.tokens import token_texts, vocabulary
 from ktae.tables import in_tables, table_estimator
 from ktae.validity import repeats
 
 TOKENS_VERSION_KEY = b"ktae.tokens.version"
 TOKENS_VERSION = b"2"
+
+DISTINCT = ["distinct_a", "distinct_b", "distinct_c", "distinct_d"]
+"""The counts a, b, c and d with identical rollouts of a group taken once."""
 
 
 class Group(NamedTuple):
@@ -111,7 +114,7 @@ def score(
     estimator: AnEstimator = "paper",
     *,
     max_positions: int = MAX_POSITIONS,
-    words: Mapping[int, str] | None = None,
+    words: Mapping[int, str | None] | None = None,
 ) -> Scores:
     """The credit of all rollouts' tokens, and their credit table.
 
@@ -132,30 +135,56 @@ def score(
         InputError: `rollouts` is not a record, every group has one rollout, a rollout has no token
             ids and there is no tokenizer.
     """
-    estimator = as_estimator(estimator)
+    estimator, has_words = as_estimator(estimator), words is not None
     rollouts = record.conform(rollouts)
     codes_b, first_rows = group_codes(rollouts)
-    sizes = np.bincount(codes_b, minlength=len(first_rows))
     require_comparable(codes_b)
     ids = ids_of(rollouts, tokenizer)
     texts = vocabulary(tokenizer) if estimator.needs_vocabulary and tokenizer else None
+    credit, tables, distinct = [np.zeros(0, np.float32)] * len(ids), [], []
+    for chunk in chunks(rollouts, ids, codes_b, estimator, max_positions, texts):
+        for row, credit_t in zip(chunk.rows.tolist(), chunk.credit_bt, strict=True):
+            credit[row] = credit_t[: len(ids[row])].copy()
+        tables.append(chunk.table)
+        distinct.append(chunk.distinct)
+    table = CreditTable(*map(np.concatenate, zip(*tables, strict=True)))
     labels = take_rows(rollouts.select(["group", "step"]), first_rows)
-    to_table = Tables(labels, *_texts(ids, tokenizer, words))
-    credit, tokens, groups = InOrder("credit"), Spool(to_table.schema), list[Group]()
-    for rows, credit_bt, table, distinct in chunks(
-        rollouts, ids, codes_b, estimator, max_positions=max_positions,
-        texts=texts,
-    ):  # fmt: skip
-        credit.put(rows, [x[: len(ids[row])] for row, x in zip(rows, credit_bt, strict=True)])
-        groups += _groups(table, labels, sizes, np.unique(codes_b[rows]), tokens.rows)
-        tokens.add(to_table(table, distinct))
+    tokens = _arrow_table(table, np.concatenate(distinct, axis=1), labels)
+    if words is None and tokenizer is not None:
+        known = distinct_ids(ids)
+        words = dict(zip(known.tolist(), token_texts(tokenizer, known), strict=True))
+    if words is not None:
+        known = np.array(sorted(words), dtype=np.int64)
+        spelt = pa.array([words[token_id] for token_id in known.tolist()], pa.string())
+        column = spelt.dictionary_encode().take(pa.array(np.searchsorted(known, table.token_id)))
+        tokens = tokens.set_column(tokens.column_names.index("token"), "token", column)
     written = estimator if in_tables(estimator) else table_estimator(estimator)
     metadata = {TOKENS_VERSION_KEY: TOKENS_VERSION, record.CREDIT_KEY: _as_json(written)}
+    columns = {"credit": credit} | ({"token_ids": ids} if rollouts["token_ids"].null_count else {})
+    for name, lists in columns.items():
+        field = record.SCHEMA.field(name)
+        place = rollouts.column_names.index(name)
+        rollouts = rollouts.set_column(place, field, list_column(lists, field.type))
+    of_record = record.SCHEMA.metadata | {record.CREDIT_KEY: _as_json(estimator)}
+    if has_words:
+        of_record[record.UNIT_KEY] = record.WORDS
     return Scores(
-        _scored(rollouts, ids, credit.column(), estimator, of_words=words is not None),
-        tokens.table().replace_schema_metadata(metadata),
-        groups,
+        rollouts.replace_schema_metadata(of_record),
+        tokens.replace_schema_metadata(metadata),
+        _groups(table, labels, np.bincount(codes_b, minlength=len(first_rows))),
     )
+
+
+class Chunk(NamedTuple):
+    """Some groups of a record, scored."""
+
+    rows: np.ndarray
+    """Their rows in the record."""
+    credit_bt: np.ndarray
+    """One row for each of those."""
+    table: CreditTable
+    distinct: np.ndarray
+    """(4, rows of the table) int64: its counts with identical rollouts of a group taken once."""
 
 
 def chunks(
@@ -163,12 +192,10 @@ def chunks(
     ids: Sequence[np.ndarray],
     codes_b: np.ndarray,
     estimator: Estimator,
-    *,
     max_positions: int = MAX_POSITIONS,
     texts: Any = None,
-) -> Iterator[tuple[np.ndarray, np.ndarray, CreditTable, np.ndarray]]:
-    """Some groups at a time: their rows in the record, their credit, their credit table, and its
-    counts (4, rows) with identical rollouts of a group taken once.
+) -> Iterator[Chunk]:
+    """Some groups at a time, in the order of their numbers.
 
     Args:
         rollouts: a record.
@@ -182,44 +209,26 @@ def chunks(
     correct_b, evidence_b = rollouts["correct"].to_numpy(), evidence(rollouts, estimator)
     masks = rollouts.select(["mask"])
     for rows in chunks_of(codes_b, np.array([len(x) for x in ids]), max_positions):
-        batch = record.pad([ids[row] for row in rows], masks_of(take_rows(masks, rows)))
+        ids_bt, mask_bt = record.pad([ids[row] for row in rows], masks_of(take_rows(masks, rows)))
         groups, correct = codes_b[rows], correct_b[rows]
         credit_bt = token_credit(
-            *batch, evidence_b[rows], groups, estimator, vocabulary=texts, step=0
+            ids_bt, mask_bt, evidence_b[rows], groups, estimator, vocabulary=texts, step=0
         )
-        table = credit_table(*batch, correct, groups, of_tokens)
-        yield rows, credit_bt, table, _distinct_counts(table, of_tokens, *batch, correct, groups)
-
-
-def _distinct_counts(
-    table: CreditTable,
-    estimator: Estimator,
-    ids_bt: np.ndarray,
-    mask_bt: np.ndarray,
-    correct_b: np.ndarray,
-    group_b: np.ndarray,
-) -> np.ndarray:
-    """(4, rows) int64: a, b, c and d of the table with identical rollouts of a group taken once.
-
-    0 where no rollout that is evidence has the token.
-    """
-    counts = np.array([table.a, table.b, table.c, table.d])
-    counted = [ids_t[mask_t] for ids_t, mask_t in zip(ids_bt, mask_bt, strict=True)]
-    repeated_b = repeats.repeated(group_b, counted, correct_b)
-    if repeated_b.any():
-        some = np.isin(group_b, group_b[repeated_b])
-        correct_b = np.where(repeated_b, np.nan, correct_b)
-        own = credit_table(ids_bt[some], mask_bt[some], correct_b[some], group_b[some], estimator)
-        counts[:, np.isin(table.group, group_b[repeated_b])] = 0
-        rows = np.searchsorted(_keys(table), _keys(own))
-        counts[:, rows] = [own.a, own.b, own.c, own.d]
-    return counts
-
-
-def _keys(table: CreditTable) -> np.ndarray:
-    """(rows,) int64, ascending: one number for each group and token."""
-    keys: np.ndarray = table.group.astype(np.int64) * (MAX_TOKEN_ID + 1) + table.token_id
-    return keys
+        table = credit_table(ids_bt, mask_bt, correct, groups, of_tokens)
+        # The same counts, of rollouts that are evidence: no repeated ones, and none that have
+        # another verdict than the same rollout elsewhere in the group.
+        distinct = np.array([table.a, table.b, table.c, table.d])
+        counted = [ids_t[mask_t] for ids_t, mask_t in zip(ids_bt, mask_bt, strict=True)]
+        repeated_b = repeats.repeated(groups, counted, correct)
+        if repeated_b.any():
+            evidence_alone = np.where(repeated_b, np.nan, correct)
+            alone = credit_table(ids_bt, mask_bt, evidence_alone, groups, of_tokens)
+            keys = [
+                x.group.astype(np.int64) * (MAX_TOKEN_ID + 1) + x.token_id for x in (table, alone)
+            ]
+            distinct[:] = 0
+            distinct[:, np.searchsorted(*keys)] = [alone.a, alone.b, alone.c, alone.d]
+        yield Chunk(rows, credit_bt, table, distinct)
 
 
 def write(scores: Scores, record_path: Path, tokens_path: Path) -> None:
@@ -241,21 +250,39 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
             was read from a file of `write` gives the same, but p counts identical rollouts each.
         top: how many for, and how many against.
     """
-    parts = [_Part(batch) for batch in tokens.to_batches()]
-    ids = np.unique(np.concatenate([np.zeros(0, dtype=int), *(part.distinct() for part in parts)]))
+    ids = np.sort(pc.unique(tokens["token_id"]).to_numpy())
     total = np.zeros(len(ids))
-    for part in parts:
-        of_mixed = part.read()
-        np.add.at(total, np.searchsorted(ids, of_mixed.token_id), of_mixed.found.impact)
+    for batch in tokens.to_batches():
+        mixed = mixed_rows(as_columns(batch))
+        place = np.searchsorted(ids, batch["token_id"].to_numpy()[mixed.rows])
+        np.add.at(total, place, mixed.impact)
     rising, falling = (np.argsort(x, kind="stable")[:top] for x in (total, -total))
-    supporting = [i for i in falling.tolist() if total[i] > 0]
-    opposing = [i for i in rising.tolist() if total[i] < 0]
-    chosen = ids[[*supporting, *opposing]]
-    rows = [part.read(chosen) for part in parts]
-    return Strongest(
-        [_described(int(ids[i]), float(total[i]), rows) for i in supporting],
-        [_described(int(ids[i]), float(total[i]), rows) for i in opposing],
+    sides = (
+        [i for i in falling.tolist() if total[i] > 0],
+        [i for i in rising.tolist() if total[i] < 0],
     )
+    chosen = tokens.filter(pc.is_in(tokens["token_id"], pa.array(ids[[*sides[0], *sides[1]]])))
+    mixed, token_id = mixed_rows(as_columns(chosen)), chosen["token_id"].to_numpy()
+    described = []
+    for i in (*sides[0], *sides[1]):
+        own = np.flatnonzero(token_id[mixed.rows] == ids[i])
+        a, b, c, d = mixed.cells[:, own].sum(axis=1).tolist()
+        weight = mixed.weight[own]
+        described.append(
+            KeyToken(
+                token_id=int(ids[i]),
+                token=chosen["token"][int(mixed.rows[own[0]])].as_py(),
+                impact=float(total[i]),
+                credit=float(total[i] / weight.sum()),
+                a=a,
+                n_true=a + c,
+                b=b,
+                n_false=b + d,
+                groups=int((weight > 0).sum()),
+                p_value=stratified_p_value(*mixed.distinct[:, own]),
+            )
+        )
+    return Strongest(described[: len(sides[0])], described[len(sides[0]) :])
 
 
 class MixedRows(NamedTuple):
@@ -271,67 +298,23 @@ class MixedRows(NamedTuple):
     """(4, n) int64: the cells with identical rollouts of a group taken once."""
 
 
-def mixed_rows(table: Any, wanted: np.ndarray | bool = True) -> MixedRows:
-    """Select the rows in mixed groups, of those `wanted`, of a credit table or a batch of one.
+def as_columns(table: Any) -> dict[str, np.ndarray]:
+    """The numbers of an Arrow credit table, or of a batch of one, by name."""
+    names = [x for x in table.schema.names if x not in ("group", "step", "token")]
+    return {name: table[name].to_numpy() for name in names}
+
+
+def mixed_rows(columns: Mapping[str, np.ndarray]) -> MixedRows:
+    """Select the rows in mixed groups, of the columns of a credit table.
 
     A file of `write` has no counts of distinct rollouts: there `distinct` is the cells themselves.
     """
-    a, b, c, d = (table[name].to_numpy() for name in "abcd")
-    rows = np.flatnonzero((a + c > 0) & (b + d > 0) & wanted)
+    a, b, c, d = (columns[name] for name in "abcd")
+    rows = np.flatnonzero((a + c > 0) & (b + d > 0))
     cells = np.array([x[rows] for x in (a, b, c, d)], dtype=np.int64)
-    names = DISTINCT if DISTINCT[0] in table.schema.names else "abcd"
-    distinct = np.array([table[name].to_numpy()[rows] for name in names], dtype=np.int64)
-    return MixedRows(rows, cells, *impact(table["credit"].to_numpy()[rows], *cells), distinct)
-
-
-class _Rows(NamedTuple):
-    """Rows of a credit table, in mixed groups."""
-
-    token_id: np.ndarray
-    found: MixedRows
-    text: Any
-    """Arrow, (n,)."""
-
-
-class _Part(NamedTuple):
-    """A batch of a credit table; its columns are arrays only while they are read."""
-
-    batch: Any
-
-    def distinct(self) -> np.ndarray:
-        return np.unique(self.read().token_id)
-
-    def read(self, of: np.ndarray | None = None) -> _Rows:
-        """The rows in mixed groups; `of`: of these tokens."""
-        token_id = self.batch["token_id"].to_numpy()
-        found = mixed_rows(self.batch, True if of is None else np.isin(token_id, of))
-        text = self.batch["token"].take(pa.array(found.rows)) if of is not None else None
-        return _Rows(token_id[found.rows].astype(np.int64), found, text)
-
-
-def _described(token_id: int, total: float, parts: Sequence[_Rows]) -> KeyToken:
-    own = [np.flatnonzero(part.token_id == token_id) for part in parts]
-    cells, distinct = (
-        np.concatenate(
-            [getattr(p.found, name)[:, rows] for p, rows in zip(parts, own, strict=True)], axis=1
-        )
-        for name in ("cells", "distinct")
-    )
-    weights = np.concatenate([p.found.weight[rows] for p, rows in zip(parts, own, strict=True)])
-    text = next(p.text[int(rows[0])] for p, rows in zip(parts, own, strict=True) if len(rows))
-    total_a, total_b, total_c, total_d = (int(cell.sum()) for cell in cells)
-    return KeyToken(
-        token_id=token_id,
-        token=text.as_py(),
-        impact=total,
-        credit=float(total / np.bincount(np.zeros(len(weights), dtype=int), weights)[0]),
-        a=total_a,
-        n_true=total_a + total_c,
-        b=total_b,
-        n_false=total_b + total_d,
-        groups=int((weights > 0).sum()),
-        p_value=stratified_p_value(*distinct),
-    )
+    names = DISTINCT if DISTINCT[0] in columns else "abcd"
+    distinct = np.array([columns[name][rows] for name in names], dtype=np.int64)
+    return MixedRows(rows, cells, *impact(columns["credit"][rows], *cells), distinct)
 
 
 def impact(
@@ -347,45 +330,49 @@ def impact(
     return credit * weight, weight
 
 
-def _scored(
-    rollouts: Any, ids: Sequence[Any], credit: Any, estimator: Estimator, *, of_words: bool
-) -> Any:
-    field = record.SCHEMA.field("token_ids")
-    if rollouts["token_ids"].null_count:
-        column = list_column(ids, field.type)
-        rollouts = rollouts.set_column(rollouts.column_names.index("token_ids"), field, column)
-    field = record.SCHEMA.field("credit")
-    rollouts = rollouts.set_column(rollouts.column_names.index("credit"), field, credit)
-    metadata = record.SCHEMA.metadata | {record.CREDIT_KEY: _as_json(estimator)}
-    if of_words:
-        metadata[record.UNIT_KEY] = record.WORDS
-    return rollouts.replace_schema_metadata(metadata)
+def _arrow_table(table: CreditTable, distinct: np.ndarray, labels: Any) -> Any:
+    """A credit table, whose groups are numbers, in Arrow; without the tokens' texts.
+
+    Args:
+        table: of all groups.
+        distinct: its counts of distinct rollouts, see `Chunk`.
+        labels: group and step of each group.
+    """
+    codes = pa.array(table.group)
+    counts = {name: getattr(table, name).astype(np.int32) for name in "abcd"}
+    return pa.table(
+        {
+            "group": labels["group"].combine_chunks().dictionary_encode().take(codes),
+            "step": labels["step"].combine_chunks().take(codes),
+            "token_id": table.token_id.astype(np.int32),
+            "token": pa.nulls(len(codes), pa.dictionary(pa.int32(), pa.string())),
+            **counts,
+            **dict(zip(DISTINCT, distinct.astype(np.int32), strict=True)),
+            **{name: getattr(table, name) for name in CreditTable._fields[6:]},
+        }
+    )
 
 
-def _texts(
-    ids: Sequence[np.ndarray], tokenizer: Any, words: Mapping[int, str] | None
-) -> tuple[np.ndarray | None, list[str | None]]:
-    """The distinct token ids, ascending, and the text of each; none where no text is known."""
-    if words is not None:
-        known = np.array(sorted(words), dtype=np.int64)
-        return known, [words[token_id] for token_id in known.tolist()]
-    if tokenizer is None:
-        return None, []
-    distinct = distinct_ids(ids)
-    return distinct, token_texts(tokenizer, distinct)
+def list_column(rows: Sequence[np.ndarray], kind: Any) -> Any:
+    """Arrays of different lengths as a column of lists, in chunks whose offsets fit in int32."""
+    lists = []
+    for start in range(0, len(rows), ROWS_PER_BATCH):
+        part = rows[start : start + ROWS_PER_BATCH]
+        offsets = np.cumsum([0, *map(len, part)], dtype=np.int32)
+        values = pa.array(np.concatenate(part), type=kind.value_type)
+        lists.append(pa.ListArray.from_arrays(offsets, values))
+    return pa.chunked_array(lists, type=kind)
 
 
-def _groups(
-    table: CreditTable, labels: Any, sizes: np.ndarray, codes: np.ndarray, offset: int
-) -> Iterator[Group]:
-    """The groups `codes`, whose rows of the whole table begin at `offset`."""
+def _groups(table: CreditTable, labels: Any, sizes: np.ndarray) -> list[Group]:
+    """All groups, whose numbers count from 0 in the table."""
+    codes = np.arange(len(sizes))
     n_true, n_false = (x.tolist() for x in classes(table, codes))
-    begins = (offset + np.searchsorted(table.group, codes)).tolist()
-    ends = (offset + np.searchsorted(table.group, codes, side="right")).tolist()
-    of_codes = labels.take(pa.array(codes)).to_pydict()
-    for i, size in enumerate(sizes[codes].tolist()):
-        label, step = of_codes["group"][i], of_codes["step"][i]
-        yield Group(label, step, size, n_true[i], n_false[i], slice(begins[i], ends[i]))
+    begins = np.searchsorted(table.group, codes).tolist()
+    ends = np.searchsorted(table.group, codes, side="right").tolist()
+    names, steps = labels["group"].to_pylist(), labels["step"].to_pylist()
+    rows = map(slice, begins, ends)
+    return list(map(Group, names, steps, sizes.tolist(), n_true, n_false, rows))
 
 
 def classes(table: CreditTable, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

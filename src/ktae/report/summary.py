@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from ktae.estimators import Estimator, preset
 from ktae.estimators.transforms import ignored_by
 from ktae.report import scoring
 from ktae.report.columns import Columns, Frame
-from ktae.report.credit_columns import Tables
 from ktae.rollouts.groups import Lists
 from ktae.tables import formula_of, table_estimator
 from ktae.validity.mean_credit import mean_abs_credit
@@ -22,8 +20,9 @@ class Scored(NamedTuple):
 
     credit_n: np.ndarray
     """(N,) float32 token credit, 0 where masked."""
-    table: Any
-    """The credit table of `ktae.report.scoring.score`; None where there is nothing to compare."""
+    table: dict[str, np.ndarray] | None
+    """The columns of the credit table, see `ktae.report.scoring.mixed_rows`; its groups are
+    numbers. None where there is nothing to compare."""
     credit_b: np.ndarray
     """(B,) Σ credit of each rollout."""
     credit_abs_b: np.ndarray
@@ -46,18 +45,16 @@ def score(columns: Columns, estimator: Estimator) -> Scored:
         zeros_b = np.zeros(len(columns.group_b), dtype=np.int64)
         none_b = zeros_b.astype(float)
         return Scored(credit_n, None, none_b, none_b, zeros_b, zeros_g, zeros_g)
-    labels = pa.table({"group": columns.labels, "step": pa.array(columns.steps, pa.int32())})
-    to_table, tables = Tables(labels), []
     ids = list(Lists(columns.rollouts["token_ids"]))
     credit_n = np.zeros(len(columns.ids_n), dtype=np.float32)
     n_true_g, n_false_g = np.zeros((2, n_groups), dtype=np.int64)
-    for rows, credit_bt, table, distinct in scoring.chunks(
-        columns.rollouts, ids, columns.group_b, estimator
-    ):
-        tables.append(to_table(table, distinct))
-        codes = np.unique(columns.group_b[rows])
-        n_true_g[codes], n_false_g[codes] = scoring.classes(table, codes)
-        for row, credit_t in zip(rows.tolist(), credit_bt, strict=True):
+    tables = []
+    for chunk in scoring.chunks(columns.rollouts, ids, columns.group_b, estimator):
+        distinct = dict(zip(scoring.DISTINCT, chunk.distinct, strict=True))
+        tables.append(chunk.table._asdict() | distinct)
+        codes = np.unique(columns.group_b[chunk.rows])
+        n_true_g[codes], n_false_g[codes] = scoring.classes(chunk.table, codes)
+        for row, credit_t in zip(chunk.rows.tolist(), chunk.credit_bt, strict=True):
             begin, end = columns.offsets_b[row : row + 2].tolist()
             credit_n[begin:end] = credit_t[: end - begin]
     counted_n = columns.mask_n & ~np.isin(columns.ids_n, ignored_by(estimator))
@@ -65,7 +62,7 @@ def score(columns: Columns, estimator: Estimator) -> Scored:
     compared_b = mixed_g[columns.group_b] & ~np.isnan(columns.correct_b)
     return Scored(
         credit_n,
-        pa.concat_tables(tables),
+        {name: np.concatenate([table[name] for table in tables]) for name in tables[0]},
         columns.sum_tokens(credit_n),
         columns.sum_tokens(np.abs(credit_n)),
         np.where(compared_b, columns.sum_tokens(counted_n), 0).astype(np.int64),
@@ -92,43 +89,32 @@ def steps_of(columns: Frame, scored: Scored, logged: dict[int, dict[str, Any]]) 
     steps = sorted({*step_g[step_g >= 0].tolist(), *logged})
     if len(steps) < 2:
         return {"steps": [], "series": []}
-    series = series_of(columns, scored, step_g, steps)
-    for name, keys in LOGGED.items():
-        series[name] = [first_number(logged.get(step, {}), keys) for step in steps]
-    found = [{"name": n, "values": v} for n, v in series.items() if any(x is not None for x in v)]
-    return {"steps": steps, "series": found}
+    place_g = np.where(step_g >= 0, np.searchsorted(steps, step_g), len(steps))
+    step_b = place_g[columns.group_b]  # groups without a step come after the last one
 
+    def sums(values_b: np.ndarray) -> np.ndarray:
+        return np.bincount(step_b, values_b, len(steps) + 1)[: len(steps)]
 
-def series_of(
-    columns: Frame, scored: Scored, step_g: np.ndarray, steps: list[int]
-) -> dict[str, list[float | None]]:
-    """By name, what the rollouts tell of each of `steps`; None where a step has no value.
+    def means(values_b: np.ndarray) -> list[float | None]:
+        known_b = ~np.isnan(values_b)
+        totals, numbers = sums(np.nan_to_num(values_b)), sums(known_b)
+        return [t / n if n else None for t, n in zip(totals, numbers, strict=True)]
 
-    Args:
-        columns: the rollouts.
-        scored: their scores.
-        step_g: (G,) int64 each group's step; negative for one that has none.
-        steps: the steps, ascending.
-    """
-    place = np.searchsorted(steps, step_g)
-    step_b = np.where(step_g >= 0, place, len(steps))[columns.group_b]
-
-    def mean(values_b: np.ndarray, counted_b: np.ndarray) -> list[float | None]:
-        total = np.bincount(step_b[counted_b], values_b[counted_b], len(steps) + 1)
-        number = np.bincount(step_b[counted_b], minlength=len(steps) + 1)
-        return [t / n if n else None for t, n in zip(total, number, strict=True)][: len(steps)]
-
-    every = np.ones(len(step_b), dtype=bool)
-    lengths_b = columns.lengths_b
-    sums = (scored.credit_abs_b, scored.compared_b)
-    of_steps = (np.bincount(step_b, x, len(steps) + 1)[: len(steps)] for x in sums)
-    abs_of_steps = [None if np.isnan(x) else float(x) for x in mean_abs_credit(*of_steps)]
-    return {
-        "accuracy": mean(columns.correct_b, ~np.isnan(columns.correct_b)),
-        "response length": mean(lengths_b.astype(float), every),
-        "reward": mean(columns.reward_b, ~np.isnan(columns.reward_b)),
-        "mean |credit|": abs_of_steps,
+    credit = mean_abs_credit(sums(scored.credit_abs_b), sums(scored.compared_b))
+    series = {
+        "accuracy": means(columns.correct_b),
+        "response length": means(columns.lengths_b.astype(float)),
+        "reward": means(columns.reward_b),
+        "mean |credit|": [None if np.isnan(x) else float(x) for x in credit],
     }
+    for name, keys in LOGGED.items():
+        values = series[name] = [None] * len(steps)
+        for i, step in enumerate(steps):
+            line = logged.get(step, {})
+            numbers = [line[key] for key in keys if isinstance(line.get(key), int | float)]
+            values[i] = float(numbers[0]) if numbers else None
+    shown = [{"name": n, "values": v} for n, v in series.items() if any(x is not None for x in v)]
+    return {"steps": steps, "series": shown}
 
 
 LOGGED = {
@@ -140,14 +126,6 @@ LOGGED = {
     "loss": ("loss", "actor/pg_loss"),
 }
 """What only the trainer knows, under the names that TRL and verl log it by."""
-
-
-def first_number(line: dict[str, Any], keys: tuple[str, ...]) -> float | None:
-    """The first of `keys` that a line of metrics has a number for; None where it has none."""
-    for key in keys:
-        if isinstance(line.get(key), int | float):
-            return float(line[key])
-    return None
 
 
 def presets_of(estimator: Estimator | None, name: str) -> list[tuple[str, Estimator]]:
