@@ -12,18 +12,7 @@ from ktae.runs import RunFolder
 
 OVERRIDES = st.lists(
     st.builds("{}={}".format, st.sampled_from(KEYS) | texts, texts | st.sampled_from(SPELT))
-    | st.sampled_from(
-        [
-            "credit.h1=2",
-            "credit=null",
-            "ktae.h1=2",
-            "model.path.x=1",
-            "a..b=1",
-            "=",
-            ".=1",
-            "seed=1",
-        ]
-    )
+    | st.sampled_from(["credit.h1=2", "credit=null", "model.path.x=1", "a..b=1", "=", ".=1"])
     | texts,
     max_size=2,
 )

@@ -6,30 +6,8 @@ from hypothesis import strategies as st
 
 from ktae.recipe import Recipe
 
-SECTIONS = [
-    "demo",
-    "model",
-    "rollout",
-    "algorithm",
-    "credit",
-    "optimizer",
-    "trl",
-    "verl",
-    "logging",
-]
-KEYS = sorted(
-    {"name", "task", "data", "seed", "steps", "overrides", "extra", *SECTIONS}
-    | {
-        "path",
-        "language",
-        "group_size",
-        "minibatches",
-        "h1",
-        "estimator",
-        "transforms",
-        "report_to",
-    }
-)
+SECTIONS = ["demo", "model", "rollout", "algorithm", "credit", "optimizer", "trl", "verl"]
+KEYS = sorted({*Recipe.model_fields, "path", "language", "group_size", "h1", "estimator", "extra"})
 NUMBERS = st.integers(-1, 20) | scalars
 SPELT = [
     *("&a [*a]", "&a {b: *a}", "!!binary gIGCgw==", "!!set {a, b}", "2001-13-45", "1e999", ".nan"),
