@@ -14,7 +14,6 @@ from ktae.cli import app
 tokenizers = pytest.importorskip("tokenizers", reason="the page installs the extra 'report'")
 pytest.importorskip("jinja2", reason="the page installs the extra 'report'")
 
-TEXT = pages.page("index")
 HUB_NAME = "Qwen/Qwen2.5-Math-1.5B"
 
 
@@ -31,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the page's script has been run."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    (script,) = pages.blocks(TEXT, "python")
+    (script,) = pages.blocks("index", "python")
     exec(script, {})
     return tmp_path
 
@@ -50,7 +49,7 @@ def tokenizer(tmp_path: Path) -> str:
 
 
 def test_every_command(folder: Path, tokenizer: str) -> None:
-    lines = [line for block in pages.blocks(TEXT, "sh") for line in block.splitlines()]
+    lines = [line for block in pages.blocks("index", "sh") for line in block.splitlines()]
     install = "pip install '.[report]'   # in a checkout: ktae is in no package index yet"
     assert lines[:2] == [install, "python make_dump.py"]
     own = {HUB_NAME: tokenizer, "DUMP": "rollouts.jsonl", "MODEL": tokenizer}
@@ -73,12 +72,12 @@ def test_every_command(folder: Path, tokenizer: str) -> None:
 def test_the_table_that_score_prints(folder: Path, shared_data: Path) -> None:
     command = next(
         line
-        for block in pages.blocks(TEXT, "sh")
+        for block in pages.blocks("index", "sh")
         for line in block.splitlines()
         if HUB_NAME in line
     )
     printed = run(command.replace(HUB_NAME, str(shared_data / "tokenizer_qwen2")))
-    (on_the_page,) = pages.blocks(TEXT, "text")
+    (on_the_page,) = pages.blocks("index", "text")
     found = [line.split() for line in printed.splitlines()]
     for line in on_the_page.splitlines():
         if set(line) - set(" ─"):

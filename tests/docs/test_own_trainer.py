@@ -15,8 +15,7 @@ from ktae import token_advantages
 
 torch = pytest.importorskip("torch", reason="the page's trainer is written in torch")
 
-TEXT = pages.page("own-trainer")
-_, SCRIPT, GATHER = pages.blocks(TEXT, "python")
+_, SCRIPT, GATHER = pages.blocks("own-trainer", "python")
 
 
 @pytest.fixture

@@ -11,11 +11,10 @@ from typer.main import get_command
 from ktae.cli import app
 from ktae_lab.cli import app as lab_app
 
-ROOT = pages.DOCS.parent
 PAGES = [
-    path.relative_to(ROOT).as_posix()
+    path.relative_to(pages.ROOT).as_posix()
     for folder in (".", "docs", "lab", "lab/pages")
-    for path in sorted((ROOT / folder).glob("*.md"))
+    for path in sorted((pages.ROOT / folder).glob("*.md"))
     if path.name not in ("CHANGELOG.md", "notes.md")
 ]
 CODE = re.compile(r"^```sh\n(.*?)^```$|`(ktae(?:-lab)? [^`]*)`", re.DOTALL | re.MULTILINE)
@@ -28,7 +27,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 @pytest.mark.parametrize("name", PAGES)
 def test_commands_and_their_options_exist(name: str) -> None:
     programs = {"ktae": get_command(app).commands, "ktae-lab": get_command(lab_app).commands}
-    text = (ROOT / name).read_text(encoding="utf-8")
+    text = (pages.ROOT / name).read_text(encoding="utf-8")
     code = "\n".join(block or span for block, span in CODE.findall(text))
     for match in COMMAND.finditer(code.replace("\\\n", " ")):
         words = match[2].split()
