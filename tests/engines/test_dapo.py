@@ -101,14 +101,6 @@ def test_passes_of_a_few_rollouts_and_an_adapter(command, tmp_path):
     assert "trl.forward_rollouts is 7; expected a divisor of the 24 rollouts" in done.stderr
 
 
-def test_too_many_processes_for_the_batch_is_one_message(command, tmp_path, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")  # as torchrun does
-    done = run_here(command(tmp_path / "run", "rollout.prompts_per_step=1"))
-    assert done.returncode == 2
-    assert "needs whole groups on each of the 2 processes" in done.stderr
-    assert not (tmp_path / "run").exists()
-
-
 def test_nothing_to_learn_stops_with_what_is_saved(command, tmp_path):
     """No rollout ends within four tokens, so every reward is 0 and the penalty is the same."""
     folder = tmp_path / "run"

@@ -78,12 +78,3 @@ def test_dry_run_shows_the_configuration_without_a_model(request):
     assert "#   use_vllm: True" in done.stdout
     assert "#   num_generations: 16" in done.stdout
     assert "does not exist yet: see ktae data prepare" in done.stdout
-
-
-def test_missing_data_is_one_message(request, qwen, tmp_path):
-    recipe = request.config.rootpath / "recipes/paper/grpo-ktae-1.5b.yaml"
-    paths = [f"data={tmp_path / 'none'}", f"model.path={qwen}", "trl.vllm=false"]
-    done = run_here(ktae("train", recipe, *paths, "--output", tmp_path / "run"))
-    assert done.returncode == 2
-    assert "does not exist; `ktae data prepare` writes it" in done.stderr
-    assert not (tmp_path / "run").exists()

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from training import ktae, metrics, run, run_here
+from training import metrics, run, run_here
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 
@@ -128,28 +128,3 @@ def test_dry_run_refuses_what_training_would(command, tmp_path):
         done = run_here([*command(tmp_path / "run", "--dry-run"), *more])
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["rollout.group_sise=8"], "did you mean 'group_size'?"),
-        (["credit=papre"], "no estimator 'papre'"),
-        (["rollout.group_size=1"], "rollout.group_size"),
-        (["model.path=./no/such/folder"], "model path './no/such/folder' does not exist"),
-        (["logging.report_to=[nonsense]"], "TRL refuses the recipe: nonsense is not supported"),
-    ],
-)
-def test_bad_input_is_one_message_and_status_2(command, tmp_path, more, message):
-    folder = tmp_path / "run"
-    done = run_here([*command(folder), *more])
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not folder.exists()
-
-
-def test_missing_recipe(tmp_path):
-    done = run_here(ktae("train", tmp_path / "none.yaml"))
-    assert done.returncode == 2
-    assert "cannot read recipe" in done.stderr

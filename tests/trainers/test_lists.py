@@ -8,7 +8,7 @@ from placement import by_id, reference
 
 from ktae.errors import InputError
 from ktae.trainers import lists
-from ktae.trainers.lists import Rollout, Settings, credit_of, cut, one_of, spread
+from ktae.trainers.lists import Rollout, Settings, credit_of, cut, spread
 
 IDS = [[5, 6, 6, 7], [5, 8], [6, 7, 9], [5, 8, 8, 8, 4], [1, 2], [2, 1, 1]]
 GROUPS = ["a", ("b", 1), "a", "a", ("b", 1), ("b", 1)]
@@ -157,14 +157,6 @@ def test_spread():
 def test_cut():
     assert cut([1.0, 2.0, 3.0], [1, 0, 2]) == [[1.0], [], [2.0, 3.0]]
     assert cut([], []) == []
-
-
-def test_one_of():
-    one_of("loss", "ppo", ("ppo", "cispo"))
-    with pytest.raises(
-        InputError, match=r"loss is 'gspo', whose ratio .*; expected 'ppo', 'cispo'"
-    ):
-        one_of("loss", "gspo", ("ppo", "cispo"), "whose ratio is the sequence's")
 
 
 def test_where_nothing_is_known_no_share_of_correct_ones_is_logged():

@@ -1,12 +1,11 @@
 """Token credit between slime's two hooks, over its split into data-parallel ranks.
 
-slime itself needs Megatron and SGLang. Here are its `Sample` as documented, and its own one where a
-checkout is on PYTHONPATH; and what its splitter hands on, rebuilt from its source: an allow-list of
-fields, one entry for each sample of the rank's partition.
+slime itself needs Megatron and SGLang. Here are its `Sample` as documented, and what its splitter
+hands on, rebuilt from its source: an allow-list of fields, one entry for each sample of the rank's
+partition.
 """
 
 import dataclasses
-import importlib.util
 import sys
 import types
 
@@ -21,7 +20,7 @@ torch = pytest.importorskip("torch", reason="slime's hooks work on torch tensors
 
 
 @dataclasses.dataclass
-class DocumentedSample:
+class Sample:
     """The fields that the hooks read."""
 
     group_index: int | None = None
@@ -35,27 +34,6 @@ class DocumentedSample:
 
     def get_reward_value(self, args):
         return self.reward[args.reward_key] if args.reward_key else self.reward
-
-
-def slimes_own(name):
-    """A class or function of a checkout of slime; the name on PyPI is another project."""
-    module, _, attribute = name.rpartition(".")
-    try:
-        found = importlib.util.find_spec("slime.utils.types") is not None
-    except ModuleNotFoundError:
-        found = False
-    if not found:
-        pytest.skip("needs a checkout of slime on PYTHONPATH (docs/slime.md)")
-    return getattr(importlib.import_module(module), attribute)
-
-
-@pytest.fixture(params=["documented", "slime's own"])
-def sample_class(request):
-    return (
-        DocumentedSample
-        if request.param == "documented"
-        else slimes_own("slime.utils.types.Sample")
-    )
 
 
 def arguments(**given):
@@ -73,16 +51,14 @@ def arguments(**given):
     )
 
 
-def eight(sample_class):
+def eight():
     """Two groups of four; prompts of three tokens, responses of one to four."""
     lengths = [4, 1, 2, 3, 2, 4, 1, 3]
     found = []
     for i, n in enumerate(lengths):
         response = [20 * (i + 1) + j for j in range(n)]
         found.append(
-            sample_class(
-                group_index=i // 4, tokens=[1, 2, 3, *response], response_length=n, reward=i % 2
-            )
+            Sample(group_index=i // 4, tokens=[1, 2, 3, *response], response_length=n, reward=i % 2)
         )
     found[3].loss_mask = [1, 0, 1]
     return found
@@ -133,50 +109,13 @@ SPLIT = [[1, 2, 4, 7], [0, 3, 5, 6]]
 """What slime's scheduler made of two groups of four: neither rank has a whole one."""
 
 
-@pytest.mark.parametrize(
-    ("credit", "name"),
-    [
-        ({"estimator": "paper", "transforms": [{"decayed": 200}]}, "step"),
-        ("advantage-reweighting", "log_probs"),
-    ],
-)
-def test_what_slime_does_not_hand_over_is_refused(credit, name):
-    with pytest.raises(InputError, match=f"needs {name}, and this trainer hands none over"):
-        post_process_rewards(arguments(ktae={"credit": credit}), [])
-
-
 @pytest.mark.parametrize("partitions", [WHOLE, SPLIT], ids=["one rank", "two ranks"])
-def test_the_credit_of_a_token_is_at_that_token(sample_class, partitions):
-    samples = eight(sample_class)
+def test_the_credit_of_a_token_is_at_that_token(partitions):
+    samples = eight()
     found = trained(samples, arguments(ktae={"credit": by_id}), partitions)
     for sample, values in zip(samples, found, strict=True):
         mask = sample.loss_mask or [1] * sample.response_length
         assert_placed(sample.tokens[3:], mask, values, sample.reward - 0.5)
-
-
-def test_groups_that_cross_ranks_have_the_same_credit():
-    args = arguments()
-    whole, parts = (trained(eight(DocumentedSample), args, p) for p in (WHOLE, SPLIT))
-    for a, b in zip(whole, parts, strict=True):
-        assert torch.equal(a, b)
-    assert max(float(values.abs().max()) for values in whole) > 0.5
-
-
-def test_slimes_own_schedule_splits_groups():
-    schedule = slimes_own("slime.utils.dp_schedule.build_dp_schedule")
-    args = types.SimpleNamespace(
-        use_dynamic_batch_size=True, max_tokens_per_gpu=8, micro_batch_size=None,
-        balance_data=False, balance_by_flops=False,
-    )  # fmt: skip
-    config = {"dp_size": 2, "cp_size": 1, "vpp_size": 1, "microbatch_group_size_per_vp_stage": 1}
-    samples = eight(DocumentedSample)
-    lengths = [len(sample.tokens) for sample in samples]
-    partitions, *_ = schedule(
-        args, config, lengths, global_batch_size=8, rollout_indices=list(range(8))
-    )
-    assert any(len({i // 4 for i in partition}) > 1 for partition in partitions)
-    found = trained(samples, arguments(ktae={"credit": by_id}), partitions)
-    assert_placed(samples[0].tokens[3:], [1] * 4, found[0], -0.5)
 
 
 def test_rollout_advantages_follow_slimes_flags():
@@ -188,12 +127,12 @@ def test_rollout_advantages_follow_slimes_flags():
         ({"grpo_std_normalization": False}, rewards - 0.5),
         ({"rewards_normalization": False}, rewards),
     ):
-        found = trained(eight(DocumentedSample), arguments(**flags, **zero), WHOLE)
+        found = trained(eight(), arguments(**flags, **zero), WHOLE)
         assert [float(values[0]) for values in found[:4]] == pytest.approx(expected.tolist())
 
 
-@pytest.mark.parametrize("name", ["tempo", "conflict-tokens"])
-def test_an_estimator_of_advantages_takes_those_of_slimes_flags(name):
+def test_an_estimator_of_advantages_takes_those_of_slimes_flags():
+    name = "tempo"
     credit = {"estimator": name, "scale_by_std": False}
     for flags, own, fits in (
         ({}, credit, True),
@@ -204,17 +143,17 @@ def test_an_estimator_of_advantages_takes_those_of_slimes_flags(name):
     ):
         args = arguments(**flags, ktae={"credit": own})
         if fits:
-            post_process_rewards(args, eight(DocumentedSample))
+            post_process_rewards(args, eight())
             continue
         with pytest.raises(InputError, match=r"changes the rollout advantage, with scale_by_std="):
-            post_process_rewards(args, eight(DocumentedSample))
+            post_process_rewards(args, eight())
 
 
 def test_samples_of_one_rollout_are_one_rollout():
     """Each as a rollout of its own would be five instead of three."""
 
     def of(rollout, response, reward):
-        return DocumentedSample(0, rollout, [1, *response], len(response), reward)
+        return Sample(0, rollout, [1, *response], len(response), reward)
 
     samples = [of(7, [10, 11], 1), of(8, [10, 13], 0), of(7, [12], 1), of(8, [14], 0),
                of(None, [12, 12], 1)]  # fmt: skip
@@ -229,21 +168,21 @@ def test_samples_of_one_rollout_are_one_rollout():
 
 @pytest.mark.parametrize("reward", [None, float("nan"), float("inf"), {"right": 1}])
 def test_a_sample_without_a_reward_is_named(reward):
-    samples = eight(DocumentedSample)
+    samples = eight()
     samples[5].reward = reward
     with pytest.raises(InputError, match=f"sample 5 has the reward {reward}; expected a finite"):
         post_process_rewards(arguments(), samples)
 
 
 def test_a_mask_of_another_length_is_named():
-    samples = eight(DocumentedSample)
+    samples = eight()
     samples[3].loss_mask = [1]
     with pytest.raises(InputError, match="sample 3 has a loss_mask of 1; expected"):
         post_process_rewards(arguments(), samples)
 
 
 def test_removed_samples_have_no_tokens():
-    samples = eight(DocumentedSample)
+    samples = eight()
     samples[1].remove_sample = True
     found = trained(samples, arguments(ktae={"credit": by_id}), SPLIT)
     assert found[1].tolist() == [0.0]
@@ -254,54 +193,12 @@ def test_correctness_is_in_the_metadata_or_the_reward(place):
     def of(response, shaped, right):
         named = {"right": right}
         reward = {"shaped": shaped} | (named if place == "reward" else {})
-        return DocumentedSample(
-            0, None, response, 2, reward, metadata=named if place == "metadata" else {}
-        )
+        return Sample(0, None, response, 2, reward, metadata=named if place == "metadata" else {})
 
     samples = [of([10, 11], -1.0, 1), of([12, 11], 1.0, 0)]
     args = arguments(reward_key="shaped", ktae={"correctness": "right"})
     found = trained(samples, args, [[0, 1]])
     assert float(found[0][0]) > -1 and float(found[1][0]) < 1
-
-
-def test_context_parallel_ranks_get_their_parts(monkeypatch):
-    """With slime's own slicing, and Megatron's answer to which rank this is."""
-    slimes_own("slime.utils.types.Sample")
-    size = {"size": 2, "rank": 0}
-    mpu = types.ModuleType("mpu")
-    mpu.get_context_parallel_rank = lambda: size["rank"]
-    mpu.get_context_parallel_world_size = lambda: size["size"]
-    core, megatron = types.ModuleType("megatron.core"), types.ModuleType("megatron")
-    core.mpu = mpu
-    for name, module in (("megatron", megatron), ("megatron.core", core)):
-        monkeypatch.setitem(sys.modules, name, module)
-    path = importlib.util.find_spec("slime.backends").submodule_search_locations[0]
-    spec = importlib.util.spec_from_file_location(
-        "slime.backends.megatron_utils.cp_utils", f"{path}/megatron_utils/cp_utils.py"
-    )
-    cp_utils = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(cp_utils)
-    package = types.ModuleType("slime.backends.megatron_utils")
-    monkeypatch.setitem(sys.modules, "slime.backends.megatron_utils", package)
-    monkeypatch.setitem(sys.modules, "slime.backends.megatron_utils.cp_utils", cp_utils)
-    samples = eight(DocumentedSample)
-    args = arguments(ktae={"credit": by_id}, context_parallel_size=2)
-    _, rewards = post_process_rewards(args, samples)
-    (part,) = split(train_data(samples, rewards), WHOLE)
-    slice_ = cp_utils.slice_log_prob_with_cp
-    got = [[] for _ in samples]
-    for size["rank"] in (0, 1):
-        lengths = zip(part["total_lengths"], part["response_lengths"], strict=True)
-        local = [slice_(list(range(n)), total, n) for total, n in lengths]
-        mine = part | {"kl": [torch.zeros(len(own)) for own in local]}
-        token_advantages(args, mine)
-        for i, (own, values) in enumerate(zip(local, mine["advantages"], strict=True)):
-            got[i] += list(zip(own, values.tolist(), strict=True))
-    for i, sample in enumerate(samples):
-        values = [value for _, value in sorted(got[i])]
-        assert_placed(
-            sample.tokens[3:], sample.loss_mask or [1] * len(values), values, sample.reward - 0.5
-        )
 
 
 @pytest.mark.parametrize(
@@ -316,11 +213,11 @@ def test_context_parallel_ranks_get_their_parts(monkeypatch):
 )
 def test_what_would_erase_credit_is_refused(given, message):
     with pytest.raises(InputError, match=message):
-        post_process_rewards(arguments(**given), eight(DocumentedSample))
+        post_process_rewards(arguments(**given), eight())
 
 
 def test_one_hook_without_the_other_is_refused():
-    samples = eight(DocumentedSample)
+    samples = eight()
     (part,) = split(train_data(samples, [0.5] * 8), WHOLE)
     with pytest.raises(InputError, match="--custom-reward-post-process-path"):
         token_advantages(arguments(), part)
@@ -330,8 +227,24 @@ def test_one_hook_without_the_other_is_refused():
 
 
 def test_lengths_that_do_not_fit_are_refused():
-    samples = eight(DocumentedSample)
+    samples = eight()
     (part,) = split(train_data(samples, post_process_rewards(arguments(), samples)[1]), WHOLE)
     part["kl"][0] = torch.zeros(3)
     with pytest.raises(InputError, match="sample 0: 4 advantages; expected 3"):
         token_advantages(arguments(), part)
+
+
+def test_context_parallel_ranks_get_their_parts(monkeypatch):
+    """By slime's own rule; here a rank holds every other token."""
+    cp_utils = types.ModuleType("cp_utils")
+    cp_utils.slice_log_prob_with_cp = lambda values, total_length, response_length: values[::2]
+    for name in ("slime", "slime.backends", "slime.backends.megatron_utils"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, "slime.backends.megatron_utils.cp_utils", cp_utils)
+    samples, args = eight(), arguments(ktae={"credit": by_id}, context_parallel_size=2)
+    whole = trained(eight(), arguments(ktae={"credit": by_id}), WHOLE)
+    (part,) = split(train_data(samples, post_process_rewards(args, samples)[1]), WHOLE)
+    part["kl"] = [kl[::2] for kl in part["kl"]]
+    token_advantages(args, part)
+    for values, every in zip(part["advantages"], whole, strict=True):
+        assert torch.equal(values, every[::2])

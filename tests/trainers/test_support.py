@@ -1,7 +1,6 @@
 """The table of support says what is there: adapters, extras, versions, pages, tests."""
 
 import csv
-import importlib.metadata
 import tomllib
 from pathlib import Path
 
@@ -41,21 +40,3 @@ def test_the_versions_are_those_of_the_extra(row):
     required = {r.name: r.specifier for r in map(Requirement, EXTRAS.get(row["extra"], ()))}
     if row["package"] in required:  # prime-rl and slime are in no index
         assert required[row["package"]] == SpecifierSet(row["versions"])
-
-
-@each_row
-def test_the_installed_version_is_one_of_them(row):
-    if not row["package"]:
-        pytest.skip(f"{row['engine']} is in no index")
-    try:
-        version = importlib.metadata.version(row["package"])
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip(f"{row['package']} is not installed")
-    assert SpecifierSet(row["versions"]).contains(version, prereleases=True)
-
-
-def test_adapters_of_one_file_are_small():
-    for row in ROWS:
-        path = TRAINERS / f"{row['page']}.py"
-        if path.is_file():
-            assert len(path.read_text("utf-8").splitlines()) < 160, path.name

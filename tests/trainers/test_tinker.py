@@ -1,7 +1,6 @@
 """Token credit in tinker-cookbook's own data."""
 
 import asyncio
-import importlib.metadata
 import runpy
 import sys
 import types
@@ -216,23 +215,6 @@ def test_a_loss_without_a_published_formula_warns(logged):
     with token_credit(config):
         [record] = logged
     assert "stable_reinforce" in record.getMessage()
-
-
-def test_the_loops_own_settings_have_the_field_that_is_checked():
-    config = train.Config.__annotations__
-    assert "loss_fn" in config
-
-
-def test_provenance_is_kept():
-    version = importlib.metadata.version("tinker-cookbook")
-    if tuple(map(int, version.split(".")[:2])) < (0, 6):
-        pytest.skip(f"tinker-cookbook {version} gives data no provenance")
-    made = group([turn([1, 2], [10, 11])], [turn([1, 2], [12])], rewards=[1.0, 0.0])
-    for one in made.trajectories_G:
-        for step in one.transitions:
-            object.__setattr__(step.ac, "sequence_id", "s")
-    data, *_ = assembled([made], credit=by_id)
-    assert all(datum.loss_fn_input_spans for datum in data)
 
 
 def test_the_example_goes_as_far_as_the_call_of_the_service(monkeypatch, capsys):

@@ -147,14 +147,6 @@ def config(**algorithm):
     return types.SimpleNamespace(algorithm=own)
 
 
-def test_the_algorithm_is_found_by_its_path():
-    algorithm = ALGORITHM_TYPE.get(ALGORITHM)
-    assert algorithm.default_config()["advantage_fn"] == ADVANTAGE
-    assert ADVANTAGE_FN.get(ADVANTAGE).compute_in_trainer() is False
-    ADVANTAGE_FN.get(ADVANTAGE)(**ADVANTAGE_FN.get(ADVANTAGE).default_args())
-    algorithm.check_config(config(advantage_fn_args={"credit": "calibrated"}))
-
-
 def test_trinitys_own_check_of_a_configuration_takes_it():
     from trinity.common.config import Config
     from trinity.common.config_validator import AlgorithmConfigValidator

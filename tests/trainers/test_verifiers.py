@@ -15,7 +15,7 @@ from placement import UNIT, assert_placed, by_id, reference
 from ktae.errors import InputError
 from ktae.trainers.lists import Settings
 from ktae.trainers.traces import write_advantages
-from ktae.trainers.verifiers import add_credit, by_node, sampled, use_in_prime_rl, with_credit
+from ktae.trainers.verifiers import add_credit, use_in_prime_rl, with_credit
 
 needs_verifiers = pytest.mark.skipif(
     not installed("verifiers"), reason="needs verifiers: make test-trainers"
@@ -273,12 +273,6 @@ def test_a_reward_that_nobody_gave_is_unknown(tmp_path):
     assert found == [[0.5, 0.5], [-0.5, -0.5]]
 
 
-def test_tokens_by_node():
-    nodes = [([1, 2], [False, True]), ([3], [False]), ([4, 5], [True, True])]
-    assert sampled(nodes) == [2, 4, 5]
-    assert by_node([0.1, 0.2, 0.3], nodes) == [[0.1], [], [0.2, 0.3]]
-
-
 def test_a_group_without_any_verdict_gets_no_credit():
     """prime-rl scores one group at a time; stand-ins, so that it runs everywhere."""
 
@@ -326,26 +320,6 @@ def test_prime_rls_own_samples_have_the_credit_at_its_token():
             assert not own & trained  # a shared node is trained in one branch alone
             own |= trained
         assert own == {x for n in one.nodes for x, m in zip(n.token_ids, n.mask, strict=True) if m}
-
-
-@needs_prime_rl
-def test_prime_rls_own_loss_weighs_each_token_by_its_advantage():
-    import torch
-    from prime_rl.configs.trainer import DefaultLossConfig, IPOLossConfig
-    from prime_rl.trainer.rl.loss import LossInputs, default_loss_fn, ipo_loss_fn
-
-    advantages = torch.tensor([0.0, 0.5, -0.25, 1.5])
-    for loss, config in ((default_loss_fn, DefaultLossConfig()), (ipo_loss_fn, IPOLossConfig())):
-        log_probs = torch.full((4,), -1.0, requires_grad=True)
-        inputs = LossInputs(
-            trainer_logprobs=log_probs,
-            inference_logprobs=log_probs.detach(),
-            ref_logprobs=None,
-            advantages=advantages,
-            loss_mask=torch.tensor([False, True, True, True]),
-        )
-        loss(inputs, config).loss.backward()
-        assert log_probs.grad.tolist() == pytest.approx((-advantages).tolist())
 
 
 @needs_prime_rl

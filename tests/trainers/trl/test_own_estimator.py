@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from ktae import InputError
 from ktae.rollouts import record
 from ktae.trainers.trl import KTAETrainer
 from ktae.trainers.trl.gradient_check import (
@@ -70,17 +69,3 @@ def test_metrics_of_credit_without_a_bound(trainer_arguments):
             expected, abs=float(absolute.max()) / 1000
         )
     assert 0 <= logged["credit/significant_tokens_sampled"] <= 1
-
-
-@pytest.mark.parametrize(
-    ("estimate", "message"),
-    [
-        (lambda i, m, c, g: c, r"gave bool of shape \(2,\); expected numbers of shape \(2, 1\)"),
-        (lambda i, m: i, r"<lambda>\(i, m\) does not take four arrays"),
-    ],
-)
-def test_what_gives_no_credit_is_refused_before_anything_is_sampled(
-    trainer_arguments, estimate, message
-):
-    with pytest.raises(InputError, match=message):
-        KTAETrainer(**trainer_arguments(), credit=estimate)

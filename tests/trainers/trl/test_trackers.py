@@ -57,6 +57,7 @@ def check_rows(rows):
         assert row["token"]
 
 
+@pytest.mark.nightly
 def test_trackio(tracked):
     extras.require("trackio")
     with sqlite3.connect(tracked / "trackio/tests.db") as file:
@@ -71,6 +72,7 @@ def test_trackio(tracked):
         check_rows(line[strongest.NAME]["_value"])
 
 
+@pytest.mark.nightly
 def test_wandb(tracked):
     extras.require("wandb")
     (run,) = (tracked / "wandb").glob("offline-run-*")

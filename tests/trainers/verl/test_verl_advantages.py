@@ -254,13 +254,6 @@ def test_bad_options(options, message):
         compute(batch(), credit=options)
 
 
-@pytest.mark.parametrize("number", [np.float32(0.5), np.float64(0.5), np.int64(1), 0.5, 1])
-def test_a_threshold_is_any_number(number):
-    from ktae.trainers.verl.options import from_algorithm
-
-    assert from_algorithm({"credit": {"threshold": number}}).settings.threshold == number
-
-
 @pytest.mark.parametrize("given", [{}, {"config": None}, {"config": {}}])
 def test_without_a_configuration_the_defaults_hold(given):
     from ktae.trainers.verl.advantages import verl_advantages
@@ -276,11 +269,6 @@ def test_without_a_configuration_the_defaults_hold(given):
         )
     np.testing.assert_allclose(used.numpy(), expected(data), atol=1e-5)
     np.testing.assert_array_equal(used, returns)
-
-
-def test_options_that_are_no_options():
-    with pytest.raises(InputError, match=r"algorithm\.credit: credit is 3; expected an estimator"):
-        compute(batch(), credit=3)
 
 
 def test_other_estimators_are_left_alone():

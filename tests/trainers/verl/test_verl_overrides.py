@@ -95,41 +95,6 @@ def test_values_survive_the_command_line():
     assert list(config.trainer.logger) == ["console", "file"]
 
 
-HOSTILE = [
-    *("$", "$$", "$(id)", "`id`", "$HOME", "{", "}", "{a:b}", "[1]", "(", ")", "a,b", "a=b", "a:b"),
-    *("'", '"', "\\", '\\"', "a\\", "\\\\", "\\'", "", " ", "  x ", "\n", "a\tb", "#", "%s", "!"),
-    *(
-        "null",
-        "true",
-        "1",
-        "1e5",
-        "nan",
-        "~x",
-        "@pkg",
-        "+x",
-        "glob(*)",
-        "choice(1,2)",
-        "??",
-        "????",
-    ),
-    *("é漢", "{{ x }}", "{% if %}", "--help", "hydra.run.dir=/", "$ {x}", "x" * 10_000),
-]
-
-
-@pytest.mark.slow
-@needs_verl
-def test_hostile_values_come_out_of_hydra_as_they_went_in():
-    """As a value, in a list and in a mapping in a list."""
-    given = {"trainer.project_name": "", "+new.list": HOSTILE}
-    given["+new.maps"] = [{"k": value} for value in HOSTILE]
-    config = composed(demo(verl={"overrides": given}))
-    assert list(config.new.list) == HOSTILE
-    assert [item.k for item in config.new.maps] == HOSTILE
-    each = {f"+new.k{i}": value for i, value in enumerate(HOSTILE)}
-    config = composed(demo(verl={"overrides": each}))
-    assert [config.new[f"k{i}"] for i in range(len(HOSTILE))] == HOSTILE
-
-
 INTERPOLATED = [
     *("${oc.env:HOME}", "a ${oc.env:HOME} b", r"\${oc.env:HOME}", r"\\${oc.env:HOME}", "${", "${}"),
     *("${trainer.nnodes}", "${now:%Y}", "${oc.decode:'1'}", "${${a}}", "???"),
@@ -159,14 +124,6 @@ def test_hydra_would_have_replaced_them(monkeypatch):
 def test_keys_that_mean_something_else_to_hydra_are_refused(key):
     with pytest.raises(InputError, match=r"verl\.overrides has the key"):
         arguments(overrides(demo(verl={"overrides": {key: 1}}), PATHS))
-
-
-@needs_verl
-def test_every_key_of_verl_s_can_be_given():
-    from ktae.trainers.verl.check import _stock
-    from ktae.trainers.verl.overrides import KEY
-
-    assert [key for key in _stock() if not KEY.fullmatch(key)] == []
 
 
 @pytest.mark.slow
@@ -275,14 +232,6 @@ def test_minibatches_of_whole_prompts():
     recipe = demo(algorithm={"minibatches": 16})
     with pytest.raises(InputError, match=r"minibatches is 16.*divisor.*which is 8"):
         overrides(recipe, PATHS)
-
-
-@pytest.mark.slow
-@needs_verl
-def test_lora():
-    model = composed(demo(model={"lora_rank": 8})).actor_rollout_ref.model
-    assert (model.lora_rank, model.lora_alpha, model.target_modules) == (8, 16, "all-linear")
-    assert composed(demo()).actor_rollout_ref.model.lora_rank == 0
 
 
 def test_the_environment_reaches_every_node():

@@ -37,12 +37,7 @@ def test_importing_the_plug_in_imports_neither_verl_nor_torch():
     assert "verl" not in sys.modules or "verl.trainer.ppo.v1" not in done.stdout
 
 
-def test_verl_finds_the_plug_in_by_its_entry_point():
-    found = importlib.metadata.entry_points(group="verl.plugins")
-    assert [(point.name, point.value) for point in found] == [("ktae", "ktae.trainers.verl")]
-
-
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("verl")
 def test_the_plug_in_adds_no_module_of_verl_to_its_import():
     code = "import sys, verl; print(*sorted(m for m in sys.modules if m.startswith('verl.')))"
@@ -51,6 +46,11 @@ def test_the_plug_in_adds_no_module_of_verl_to_its_import():
     assert with_it.returncode == without.returncode == 0, with_it.stderr
     assert "verl.protocol" in without.stdout
     assert with_it.stdout == without.stdout
+
+
+def test_verl_finds_the_plug_in_by_its_entry_point():
+    found = importlib.metadata.entry_points(group="verl.plugins")
+    assert [(point.name, point.value) for point in found] == [("ktae", "ktae.trainers.verl")]
 
 
 def fake_verl(folder, version):
@@ -70,7 +70,7 @@ def fake_verl(folder, version):
     return os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
 
 
-@pytest.mark.parametrize("version", ["0.8.1", "0.10.0", "1.0", "unknown"])
+@pytest.mark.parametrize("version", ["0.8.1", "0.10.0"])
 def test_an_unsupported_version_is_refused_loudly(tmp_path, version):
     path = fake_verl(tmp_path, version)
     done = python("import verl", PYTHONPATH=path, VERL_USE_EXTERNAL_MODULES="ktae.trainers.verl")
@@ -83,11 +83,6 @@ def test_found_by_entry_point_it_warns_of_an_unsupported_version(tmp_path):
     done = python("import verl", PYTHONPATH=fake_verl(tmp_path, "0.8.1"))
     assert done.returncode == 0
     assert "adv_estimator=ktae is off" in done.stderr and versions.SUPPORTED in done.stderr
-
-
-@pytest.mark.parametrize("version", ["0.9.0", "0.9.1", "0.9.2.dev0"])
-def test_supported_versions(version):
-    versions.check(version)
 
 
 def test_verl_absent(monkeypatch):
@@ -153,13 +148,6 @@ def test_a_mode_refuses_before_it_starts(verl):
         trainer(configuration("grpo", "ktae_sync"))
 
 
-def test_the_old_trainer_refuses_before_it_starts_too(verl):
-    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
-
-    with pytest.raises(InputError, match=r"no setting 'h4'; did you mean 'h"):
-        RayPPOTrainer(configuration("ktae", "sync", h4=1))
-
-
 def test_what_the_driver_cannot_do_is_refused_before_it_starts(verl):
     from verl.trainer.ppo.ray_trainer import RayPPOTrainer
     from verl.trainer.ppo.v1 import get_trainer_cls
@@ -221,20 +209,6 @@ def gradient(loss, advantages):
     mask, weights = torch.ones(2, 3), torch.tensor(advantages)
     get_policy_loss_fn(loss)(old, new, weights, mask, "token-mean", config)[0].backward()
     return new.grad
-
-
-def test_the_plug_in_refuses_that_loss_before_it_starts(verl):
-    from omegaconf import OmegaConf
-    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
-    from verl.trainer.ppo.v1 import get_trainer_cls
-
-    from ktae.trainers.verl.options import LOSS_MODE
-
-    config = configuration("ktae", "ktae_sync")
-    OmegaConf.update(config, LOSS_MODE, "geo_mean", force_add=True)
-    for trainer in (RayPPOTrainer, get_trainer_cls("ktae_sync")):
-        with pytest.raises(InputError, match="geo_mean averages"):
-            trainer(config)
 
 
 @pytest.mark.parametrize("estimator", ["ktae", "grpo"])

@@ -112,16 +112,6 @@ def test_what_verl_cannot_do_is_refused(recipe_file, tmp_path, capsys, started):
     assert not started and not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
-@needs_verl
-def test_resume_with_the_run_folder_s_own_recipe(recipe_file, tmp_path, started):
-    out = tmp_path / "run"
-    assert ktae("train", recipe_file, "--engine", "verl", "--output", out) == 7
-    again = ["train", out / "recipe.yaml", "--engine", "verl", "--output", out, "--resume"]
-    assert ktae(*again) == 7
-    assert "trainer.resume_mode=auto" in started[-1][0]
-
-
 def test_without_verl_it_says_what_to_install(recipe_file, monkeypatch, capsys):
     def absent(name):
         raise importlib.metadata.PackageNotFoundError(name)
@@ -130,19 +120,6 @@ def test_without_verl_it_says_what_to_install(recipe_file, monkeypatch, capsys):
     assert ktae("train", recipe_file, "--engine", "verl", "--dry-run") == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "pip install 'ktae[verl]'" in error
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["task=math"], "task is math and data is None"),
-        (["data=x"], "task is demo and data is 'x'"),
-    ],
-)
-def test_bad_arguments(recipe_file, capsys, arguments, message):
-    assert ktae("train", recipe_file, *arguments, "--dry-run") == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
 
 
 @pytest.fixture
