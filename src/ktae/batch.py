@@ -123,6 +123,7 @@ def make_batch(
     mask: ArrayLike,
     correct: ArrayLike,
     groups: ArrayLike,
+    *,
     score_range: ScoreRange = None,
     **optional: Any,
 ) -> Batch:

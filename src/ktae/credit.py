@@ -180,7 +180,7 @@ def credit_table(
         raise InputError(f"{chosen} rests on no contingency tables, so it has no credit table")
     require_dense(token_ids=token_ids, mask=mask, correct=correct, groups=groups)
     arrays = map(on_host, (token_ids, mask, correct, groups))
-    return tabulate(make_batch(*arrays, chosen.score_range), of_tokens)
+    return tabulate(make_batch(*arrays, score_range=chosen.score_range), of_tokens)
 
 
 def check_threshold(threshold: Any, name: str = "threshold") -> None:
@@ -223,7 +223,7 @@ def _batch(
     if computes_there(token_ids) and not estimator.on_host:
         from ktae.backends.torch import batch_on_device
 
-        return batch_on_device(*arrays, estimator.score_range, **optional)
+        return batch_on_device(*arrays, score_range=estimator.score_range, **optional)
     policy = options.get("policy") or {}
     for name in sorted(estimator.needs_policy):
         if policy.get(name) is None:
@@ -234,7 +234,7 @@ def _batch(
         require_dense(**{name: policy[name]})
         shape = as_array("token_ids", on_host(token_ids)).shape
         optional[name] = numbers_per_token(name, on_host(policy[name]), shape)
-    return make_batch(*map(on_host, arrays), estimator.score_range, **optional)
+    return make_batch(*map(on_host, arrays), score_range=estimator.score_range, **optional)
 
 
 def _rollout_advantages(batch: Batch, rewards: ArrayLike, base: ArrayLike) -> Array:

@@ -14,21 +14,20 @@ from test_agreement import rollouts
 from ktae import token_credit
 from ktae.backends import _compiled, cpu
 from ktae.batch import make_batch
+from ktae.estimators import KTAE
 
 
 def test_fillings_are_numbered_anew_in_a_cleared_table() -> None:
     """With 31 bits for a key and 30 for its number, 3 are left for the filling: 7 of them."""
-    batch = make_batch([[5], [5]], [[1], [1]], [1, 0], [0, 0])
+    batch = make_batch([[5], [6]], [[1], [1]], [1, 0], [0, 0])
     rows, starts = batch.by_group()
-    chunk, space = cpu._chunk(batch, rows, starts)
+    chunk, space = cpu._chunk(batch, batch.evidence, rows, starts)
     space = space._replace(index_bits=30)
-    numbers, ends = np.zeros((2, 1), dtype=np.int32), np.ones(2, dtype=np.int64)
-    stamps = []
+    out, stamps = np.zeros((2, 1), dtype=np.float32), []
     for _ in range(20):
-        space.counts[:] = 0
-        arguments = (chunk, 0, 2, ends, np.empty(0, dtype=np.int64), space, numbers, chunk.rows)
-        assert cpu._count_group(*arguments) == 2
-        assert space.counts[2] == (1 << 32) + 1
+        given = (chunk, np.empty(0, dtype=np.int64), False, KTAE().formula(), space)
+        cpu.credit_groups(*given, np.empty((0, cpu.N_COLUMNS)), out, out.view(np.int32))
+        assert out.tolist() == [[0.5], [-0.5]]
         stamps.append(int(space.state[1]))
     assert stamps == [1 + i % 7 for i in range(20)]
 

@@ -71,7 +71,7 @@ def batches(draw):
 @given(batches(), st.booleans(), st.booleans(), st.booleans())
 def test_agreement_on_whatever_there_is(batch, looked_up, runs, scale_by_std) -> None:
     """With holes, unknown rollouts that are looked up, several groups; with and without runs."""
-    made = make_batch(*batch, (-1.0, 1.0))
+    made = make_batch(*batch, score_range=(-1.0, 1.0))
     made = made._replace(look_up_unknown=looked_up, ignored=(2,))
     both = {"scale_by_std": scale_by_std}
     conflict = both | {"amplify": 1.7, "runs": runs}

@@ -65,7 +65,7 @@ def test_invalid_ids_harm_no_other_group(bad_id: int) -> None:
     ids = IDS.copy()
     row = 5 + int(np.argmax(BATCH.mask[5:8].sum(axis=1)))
     ids[row, np.flatnonzero(BATCH.mask[row])] = bad_id
-    given = backend.batch_on_device(torch.from_numpy(ids), *BATCH[1:], None)
+    given = backend.batch_on_device(torch.from_numpy(ids), *BATCH[1:])
     got = KTAE().credit(given).numpy()
     assert np.isfinite(got).all()
     others = np.r_[0:5, 8:17]

@@ -34,7 +34,8 @@ def by_torch(batch: Batch, formula: Formula) -> np.ndarray:
         )
     }  # fmt: skip
     batch.check_token_ids()
-    return backend.credit(batch._replace(**arrays), formula).numpy()
+    credit_bt: np.ndarray = backend.credit(batch._replace(**arrays), formula).numpy()
+    return credit_bt
 
 
 CREDIT = {"naive": naive.credit, "cpu": cpu.credit, "torch": by_torch}
@@ -47,7 +48,7 @@ def computed_by(backend: str) -> Iterator[None]:
         yield
         return
     with contextlib.ExitStack() as stack:
-        patches = [mock.patch.object(backends, "credit", CREDIT[backend])]
+        patches: list[Any] = [mock.patch.object(backends, "credit", CREDIT[backend])]
         if backend == "naive":
             patches.append(mock.patch.object(cpu, "table", naive.table))
             for kind, reference in (
@@ -63,7 +64,8 @@ def _settings_to(reference: Any) -> Any:
     def credit(estimator: Any, batch: Batch) -> np.ndarray:
         settings = dataclasses.asdict(estimator)
         del settings["graded_rewards"]
-        return reference(batch, **settings)
+        credit_bt: np.ndarray = reference(batch, **settings)
+        return credit_bt
 
     return credit
 

@@ -75,12 +75,13 @@ def _warn(what: str) -> None:
 
 def jit(function: Callable[..., Any]) -> Any:
     """Compile a function that other compiled functions call."""
-    return numba.njit(nogil=True, error_model="numpy")(function)
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(nogil=True, error_model="numpy", **options)(function)
 
 
 def kept(function: Callable[..., Any]) -> Any:
     """Compile a function that Python calls, and keep it in numba's cache where that can be done."""
-    dispatcher = jit(function)
+    dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
     try:
         dispatcher._cache = _Cache(function)
     except (RuntimeError, OSError) as error:
@@ -97,37 +98,28 @@ def end_of(mask):
     return end
 
 
-def plain_ids(ids: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """These rows of token ids as compiled code takes them: int32 or int64, and contiguous.
+def plain(
+    ids: np.ndarray, mask: np.ndarray, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """These rows of token ids and mask as compiled code takes them.
 
     Returns:
-        An array, the ids themselves if they are so already, and where in it each row lies.
+        The ids, int32 or int64, and the mask, one byte a position: the arrays themselves if they
+        are contiguous and of such a dtype; and where in them each row lies.
     """
-    if ids.dtype not in (np.int32, np.int64) or not (ids.flags.c_contiguous and ids.flags.aligned):
-        ids = ids[_as_slice(rows)]
+    fits = ids.dtype in (np.int32, np.int64) and mask.itemsize == 1
+    if not (fits and all(x.flags.c_contiguous and x.flags.aligned for x in (ids, mask))):
+        adjacent = len(rows) and np.all(np.diff(rows) == 1)
+        part = slice(rows[0], rows[-1] + 1) if adjacent else rows  # a slice copies nothing
+        ids, mask, rows = ids[part], np.not_equal(mask[part], 0, order="C"), np.arange(len(rows))
         if ids.dtype == np.uint64:  # would wrap to a negative number, which an error would name
             ids = np.minimum(ids, np.uint64(MAX_TOKEN_ID + 1))
-        ids, rows = np.ascontiguousarray(ids, dtype=np.int64), np.arange(len(rows))
-    return _read_only(ids), rows
-
-
-def plain_mask(mask: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """These rows of a mask, likewise: one byte a position, not 0 where it counts."""
-    if mask.itemsize != 1 or not mask.flags.c_contiguous:
-        mask, rows = np.not_equal(mask[_as_slice(rows)], 0, order="C"), np.arange(len(rows))
-    return _read_only(mask.view(np.uint8)), rows
-
-
-def _as_slice(rows: np.ndarray) -> slice | np.ndarray:
-    """A run of rows as a slice, which copies nothing."""
-    return slice(rows[0], rows[-1] + 1) if len(rows) and np.all(np.diff(rows) == 1) else rows
-
-
-def _read_only(array: np.ndarray) -> np.ndarray:
-    """A view that nothing writes to; numba would compile once more for arrays of the other kind."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
+        dtype = ids.dtype if ids.dtype in (np.int32, np.int64) else np.int64
+        ids = np.require(ids, dtype, ["C", "A"])
+    ids, mask = ids.view(), mask.view(np.uint8)
+    # numba would compile once more for arrays that can be written.
+    ids.flags.writeable = mask.flags.writeable = False
+    return ids, mask, rows
 
 
 def in_threads(work: Callable[[slice], Any], bounds: Sequence[int]) -> list[Any]:

@@ -21,11 +21,10 @@ from ktae.backends._compiled import (
     in_threads,
     jit,
     kept,
-    plain_ids,
-    plain_mask,
+    plain,
 )
 from ktae.backends.table import CreditTable
-from ktae.batch import Batch, bad_token_id
+from ktae.batch import Batch, bad_token_id, group_extreme
 from ktae.statistics import Formula
 
 NO_CREDIT = 0
@@ -38,19 +37,21 @@ Small tables stay in the processor's cache, which matters more."""
 
 TOKEN_BITS = 31
 LOW = 0xFFFFFFFF
+N_COLUMNS = 14
+"""Of a table: group, token id, a, b, c, d, tf_true, tf_false, p, F, IG, direction, value, credit.
+"""
+
 MOST_PAIRS = 1 << 16
 """Pairs (a, b) of a group whose statistics are remembered: a group of 510 rollouts has so many."""
 
 
 class Chunk(NamedTuple):
-    """Consecutive groups of a batch. In a group are rollouts `starts[g]` to `starts[g + 1]`."""
+    """Consecutive groups of a batch. In group g are rollouts `starts[g]` to `starts[g + 1]`."""
 
     ids: np.ndarray
-    id_rows: np.ndarray
-    """(n,) where in `ids` each rollout lies."""
     mask: np.ndarray
-    mask_rows: np.ndarray
-    """(n,) where in `mask`."""
+    places: np.ndarray
+    """(n,) where in `ids` and `mask` each rollout lies."""
     rows: np.ndarray
     """(n,) where in the output."""
     starts: np.ndarray
@@ -105,60 +106,71 @@ def credit(batch: Batch, formula: Formula) -> np.ndarray:
     Raises:
         InputError: a token id is out of range at an unmasked position.
     """
-    out = np.zeros(batch.token_ids.shape, dtype=np.float32)
-    rows, starts = batch.by_group()
-    ignored = np.array(batch.ignored, dtype=np.int64)
-
-    def fill(groups: slice) -> tuple[int, int]:
-        chunk, space = _chunk(batch, rows, starts[groups.start : groups.stop + 1])
-        error: tuple[int, int] = credit_groups(
-            chunk, ignored, batch.look_up_unknown, formula, space, out, out.view(np.int32)
-        )
-        return error
-
-    _raise_first(batch, in_threads(fill, _bounds(starts, batch.token_ids.shape[1])))
-    return out
+    return _computed(batch, formula)[0]
 
 
 def table(batch: Batch, formula: Formula) -> CreditTable:
-    """The credit table of the batch."""
+    """The credit table of the batch.
+
+    Raises:
+        InputError: a token id is out of range at an unmasked position.
+    """
+    group, token_id, *columns = _computed(batch, formula, with_table=True)[1].T
+    order = np.lexsort([token_id, group])
+    cells = [column[order] for column in columns]
+    if not batch.graded:
+        cells[:4] = [column.astype(np.int64) for column in cells[:4]]
+    assert batch.labels is not None
+    labels, token_ids = batch.labels[group[order].astype(np.int64)], token_id[order]
+    return CreditTable(labels, token_ids.astype(np.int64), *cells)
+
+
+def _computed(
+    batch: Batch, formula: Formula, *, with_table: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """(B, T) the credit, and if asked for (n, N_COLUMNS) the table's rows, in no order."""
+    out = np.zeros(batch.token_ids.shape, dtype=np.float32)
     rows, starts = batch.by_group()
     ignored = np.array(batch.ignored, dtype=np.int64)
-    errors, token_ids, columns = [], [np.empty(0, dtype=np.int64)], [np.empty((0, 12))]
-    for group in range(len(starts) - 1):
-        chunk, space = _chunk(batch, rows, starts[group : group + 2])
-        error, ids_n, columns_n = tabulate_group(chunk, ignored, formula, space)
-        order = np.argsort(ids_n)
-        errors.append(error)
-        token_ids.append(ids_n[order])
-        columns.append(columns_n[order])
-    _raise_first(batch, errors)
-    labels = np.repeat(batch.labels, [len(ids) for ids in token_ids[1:]])
-    joined = np.concatenate(columns).T
-    cells = joined[:4] if batch.graded else joined[:4].astype(np.int64)
-    return CreditTable(labels, np.concatenate(token_ids), *cells, *joined[4:])
+    scores_b = batch.evidence
+    if not with_table:
+        # Where all scores are equal there is nothing to compare, and so nothing to count.
+        low_b, high_b = (
+            group_extreme(scores_b, batch.known(), batch.group_b, which) for which in ("min", "max")
+        )
+        scores_b = np.where(low_b < high_b, scores_b, np.nan)
+
+    def fill(groups: slice) -> tuple[int, int, np.ndarray]:
+        chunk, space = _chunk(batch, scores_b, rows, starts[groups.start : groups.stop + 1])
+        found = np.empty((len(chunk.rows) * out.shape[1] * with_table, N_COLUMNS))
+        arguments = (chunk, ignored, batch.look_up_unknown, formula, space, found)
+        row, column, n_rows = credit_groups(*arguments, out, out.view(np.int32))
+        found = found[:n_rows].copy()  # most of it was never touched
+        found[:, 0] += groups.start
+        return row, column, found
+
+    rows_at_once = max(1, POSITIONS_AT_ONCE // max(1, out.shape[1]))
+    begins = np.searchsorted(starts[:-1], np.arange(0, len(rows), rows_at_once))
+    parts = in_threads(fill, sorted({*begins.tolist(), len(starts) - 1}))
+    row, column = min((part[:2] for part in parts), default=(NO_ERROR, 0))
+    if row != NO_ERROR:
+        raise bad_token_id(batch.token_ids, row, column)
+    return out, np.concatenate([np.empty((0, N_COLUMNS)), *(part[2] for part in parts)])
 
 
-def _bounds(starts: np.ndarray, width: int) -> list[int]:
-    """Where chunks of consecutive groups begin, and the last ends, in numbers of groups."""
-    rows_at_once = max(1, POSITIONS_AT_ONCE // max(1, width))
-    targets = np.arange(0, starts[-1], rows_at_once)
-    return np.unique([*np.searchsorted(starts[:-1], targets), len(starts) - 1]).tolist()
-
-
-def _chunk(batch: Batch, rows: np.ndarray, starts: np.ndarray) -> tuple[Chunk, Workspace]:
+def _chunk(
+    batch: Batch, scores_b: np.ndarray, rows: np.ndarray, starts: np.ndarray
+) -> tuple[Chunk, Workspace]:
     """The groups with these bounds within the batch's `rows`, and what to count them in."""
     rows = rows[starts[0] : starts[-1]]
-    ids, id_rows = plain_ids(batch.token_ids, rows)
-    mask, mask_rows = plain_mask(batch.mask, rows)
-    scores = batch.evidence[rows]
-    chunk = Chunk(ids, id_rows, mask, mask_rows, rows, starts - starts[0], scores)
-    largest = int(np.diff(starts).max(initial=0))
-    n_keys = largest * ids.shape[1] + 1
+    arrays = plain(batch.token_ids, batch.mask, rows)
+    chunk = Chunk(*arrays, rows, starts - starts[0], scores_b[rows])
+    largest, width = int(np.diff(starts).max(initial=0)), batch.token_ids.shape[1]
+    n_keys = largest * width + 1  # with NO_CREDIT
     # Before each rollout at most half of the slots are used. So with four times a rollout's length
     # the table cannot fill up within one.
-    fewest = max(FEWEST_BITS, (4 * ids.shape[1]).bit_length())
-    bits = max(fewest, (2 * n_keys).bit_length())
+    fewest = max(FEWEST_BITS, (4 * width).bit_length())
+    bits = max(fewest, (2 * largest * width - 1).bit_length())
     space = Workspace(
         index_bits=bits,
         table=np.zeros(1 << bits, dtype=np.uint64),
@@ -173,16 +185,10 @@ def _chunk(batch: Batch, rows: np.ndarray, starts: np.ndarray) -> tuple[Chunk, W
     return chunk, space
 
 
-def _raise_first(batch: Batch, errors: list[tuple[int, int]]) -> None:
-    row, column = min(errors, default=(NO_ERROR, 0))
-    if row != NO_ERROR:
-        raise bad_token_id(batch.token_ids, row, column)
-
-
 # Compiled from here on. Types of arguments are inferred by numba.
 
 
-_fisher_p_value = jit(statistics.fisher_p_value)
+fisher_p_value = kept(statistics.fisher_p_value)  # for Python, too
 _fisher_score = jit(statistics.fisher_score)
 _information_gain = jit(statistics.information_gain)
 _saturated_term_frequency = jit(statistics.saturated_term_frequency)
@@ -194,67 +200,31 @@ _squashed = jit(statistics.squashed)
 
 
 @kept
-def credit_groups(chunk, ignored, look_up, formula, space, out, numbers):
+def credit_groups(chunk, ignored, look_up, formula, space, table, out, numbers):
     """Write the credit of a chunk's groups to `out`, of which `numbers` is the memory as int32.
 
-    With `look_up`, rollouts of unknown correctness get the credit of the group's keys, too. Returns
-    (row, column) of the bad token id with the smallest row, or (NO_ERROR, 0).
+    With `look_up`, rollouts of unknown correctness get the credit of the group's keys, too. `table`
+    is filled in if it has rows. Returns (row, column) of the bad token id with the smallest row, or
+    (NO_ERROR, 0), and how many rows the table has got.
     """
     ends = np.empty(len(chunk.rows), dtype=np.int64)
-    error = _look_at_rows(chunk, ends)
-    if error[0] != NO_ERROR:
-        return error
-    for g in range(len(chunk.starts) - 1):
+    n_rows = np.int64(0)  # a literal would be another type, and kernels compiled for both
+    bad_row, bad_column = _look_at_rows(chunk, ends)
+    for g in range(len(chunk.starts) - 1 if bad_row == NO_ERROR else 0):
         begin, end = chunk.starts[g], chunk.starts[g + 1]
-        # Where all scores are equal there is nothing to compare: all credit stays 0.
-        if not _differ(chunk.scores[begin:end]):
-            continue
-        n_used = _count_group(chunk, begin, end, ends, ignored, space, numbers, chunk.rows)
+        n_used = _count_group(chunk, begin, end, ends, ignored, space, numbers)
         totals = _group_totals(space.tokens, chunk.scores[begin:end])
-        if totals.variance > 0.0:
-            _fill_credit(n_used, totals, formula, space)
-        else:
-            space.credit[:n_used] = 0.0
-        space.credit[NO_CREDIT] = 0.0
-        for i in range(begin, end):
+        _fill_credit(n_used, totals, formula, space)
+        for i in range(begin, end if n_used > NO_CREDIT + 1 else begin):
             row = chunk.rows[i]
             if look_up and np.isnan(chunk.scores[i]):
-                mask = chunk.mask[chunk.mask_rows[i], : ends[i]]
-                _find_keys(chunk.ids[chunk.id_rows[i]], mask, space, numbers[row])
+                mask = chunk.mask[chunk.places[i], : ends[i]]
+                _find_keys(chunk.ids[chunk.places[i]], mask, space, numbers[row])
             _spread(space.credit, numbers[row, : ends[i]], out[row])
-        space.counts[: 2 * n_used] = 0
-        space.sums[:n_used] = 0.0
-    return error
-
-
-@kept
-def tabulate_group(chunk, ignored, formula, space):
-    """(row, column) of a bad token id, a group's (n,) token ids and (n, 12) columns of its table.
-
-    The columns are a, b, c, d, tf_true, tf_false, p, F, IG, direction, value and credit; their
-    order is that of the hash table.
-    """
-    ends = np.empty(len(chunk.rows), dtype=np.int64)
-    error = _look_at_rows(chunk, ends)
-    if error[0] != NO_ERROR:
-        return error, np.empty(0, dtype=np.int64), np.empty((0, 12))
-    numbers = np.zeros((len(chunk.rows), chunk.ids.shape[1]), dtype=np.int32)
-    places = np.arange(len(chunk.rows))
-    n_used = _count_group(chunk, 0, len(chunk.rows), ends, ignored, space, numbers, places)
-    totals = _group_totals(space.tokens, chunk.scores)
-    token_ids, columns = np.empty(n_used - 1, dtype=np.int64), np.empty((n_used - 1, 12))
-    n = 0
-    for slot in range(1 << space.state[0]):
-        entry = space.table[slot]
-        if np.int64(entry >> np.uint64(space.index_bits + TOKEN_BITS)) == space.state[1]:
-            key = np.int64(entry >> np.uint64(space.index_bits)) & MAX_TOKEN_ID
-            index = np.int64(entry) & (len(space.table) - 1)
-            token_ids[n] = key
-            row = _table_row(_counts_of(index, space), totals, formula, len(space.sums) > 0)
-            for k in range(12):
-                columns[n, k] = row[k]
-            n += 1
-    return error, token_ids, columns
+        if len(table) > 0:
+            n_rows = _fill_table(g, totals, formula, space, table, n_rows)
+        _clear(space, n_used)
+    return bad_row, bad_column, n_rows
 
 
 @jit
@@ -262,7 +232,7 @@ def _look_at_rows(chunk, ends):
     """One past each rollout's last unmasked position; (row, column) of the first bad token id."""
     bad_row, bad_column = NO_ERROR, 0
     for i in range(len(chunk.rows)):
-        ids, mask = chunk.ids[chunk.id_rows[i]], chunk.mask[chunk.mask_rows[i]]
+        ids, mask = chunk.ids[chunk.places[i]], chunk.mask[chunk.places[i]]
         ends[i], bad = end_of(mask), False
         for t in range(ends[i]):  # no branch here either
             bad |= (mask[t] != 0) & ((ids[t] < 0) | (ids[t] > MAX_TOKEN_ID))
@@ -275,39 +245,38 @@ def _look_at_rows(chunk, ends):
 
 
 @jit
-def _differ(scores):
-    """Whether two known scores differ."""
-    low, high = np.inf, -np.inf
-    for score in scores:
-        if not np.isnan(score):
-            low, high = min(low, score), max(high, score)
-    return low < high
+def _clear(space, n_used):
+    """Forget what was counted of a group."""
+    for k in range(2 * n_used):
+        space.counts[k] = 0
+    for k in range(min(n_used, len(space.sums))):
+        space.sums[k, 0] = space.sums[k, 1] = 0.0
 
 
 @jit
-def _count_group(chunk, begin, end, ends, ignored, space, numbers, places):
+def _count_group(chunk, begin, end, ends, ignored, space, numbers):
     """Fill the table with the known rollouts from `begin` to `end`, and number their tokens.
 
-    Rollout i's numbers go to row `places[i]`. Returns one more than the largest number.
+    Returns one more than the largest number.
     """
     while True:
         # Another filling of the table. When their numbers are used up, the table is cleared.
         space.state[1] += 1
         if space.state[1] >> (64 - TOKEN_BITS - space.index_bits) > 0:
-            space.table[:] = 0
+            for slot in range(len(space.table)):
+                space.table[slot] = 0
             space.state[1] = 1
-        n_used, half = NO_CREDIT + 1, 1 << (space.state[0] - 1)
+        n_used, most = NO_CREDIT + 1, NO_CREDIT + 1 + (1 << (space.state[0] - 1))
         for i in range(begin, end):
             space.tokens[i - begin] = 0
-            if not np.isnan(chunk.scores[i]) and n_used <= half:
+            if not np.isnan(chunk.scores[i]) and n_used <= most:
                 n_used = _count_rollout(
-                    chunk.ids[chunk.id_rows[i]], chunk.mask[chunk.mask_rows[i], : ends[i]], ignored,
-                    i - begin, chunk.scores[i], space, n_used, numbers[places[i]],
+                    chunk.ids[chunk.places[i]], chunk.mask[chunk.places[i], : ends[i]], ignored,
+                    i - begin, chunk.scores[i], space, n_used, numbers[chunk.rows[i]],
                 )  # fmt: skip
-        if n_used <= half:
+        if n_used <= most:
             return n_used
-        space.counts[: 2 * n_used] = 0
-        space.sums[:n_used] = 0.0
+        _clear(space, n_used)
         space.state[0] = min(space.state[0] + GROWTH_BITS, space.index_bits)
 
 
@@ -431,7 +400,7 @@ def _strength_and_effect(a, m, totals, formula):
             z = _sharpened(z, m, totals.n, mean, totals.variance)
         return 1.0, z
     n_true, n_false = totals.n_true, totals.n_false
-    fisher = _fisher_score(_fisher_p_value(a, m - a, n_true, n_false, formula.point))
+    fisher = _fisher_score(fisher_p_value(a, m - a, n_true, n_false, formula.point))
     gain = _information_gain(a, m - a, n_true, n_false)
     # The released code divides by h1 + h2, the paper does not: value_scale.
     strength = (formula.h1 * fisher + formula.h2 * gain) * formula.value_scale
@@ -455,18 +424,30 @@ def _direction(effect, occur_true, occur_false, totals, formula):
 
 
 @jit
+def _credit_of_value(value, formula):
+    scaled = formula.credit_scale * value
+    return scaled if formula.z else _squashed(value, formula.credit_scale)
+
+
+@jit
 def _fill_credit(n_used, totals, formula, space):
-    """Compute the credit of every number.
+    """Compute the credit of every number; 0 where there is nothing to compare.
 
     A group of verdicts has few pairs (a, b) and many keys. So strength and effect are computed once
     for each pair, and the whole credit of keys that no rollout holds twice, which most are.
     """
     counts, credit, memo = space.counts, space.credit, space.memo
+    credit[NO_CREDIT] = 0.0
+    if totals.variance == 0.0:
+        for index in range(n_used):
+            credit[index] = 0.0
+        return
     columns = int(totals.n_false) + 1
     n_pairs = (int(totals.n_true) + 1) * columns
     remembers = len(space.sums) == 0 and n_pairs <= min(len(memo), 4 * n_used)
     if remembers:
-        memo[:n_pairs] = np.nan
+        for entry in range(n_pairs):
+            memo[entry, 0] = memo[entry, 2] = np.nan
     for index in range(NO_CREDIT + 1, n_used):
         pair, is_single = counts[2 * index], counts[2 * index + 1] == 0
         entry = (pair >> 32) * columns + (pair & LOW) if remembers else 0
@@ -481,8 +462,7 @@ def _fill_credit(n_used, totals, formula, space):
         value = 0.0
         if strength > 0.0:
             value = strength * _direction(effect, occur_true, occur_false, totals, formula)
-        scaled = formula.credit_scale * value
-        credit[index] = scaled if formula.z else _squashed(value, formula.credit_scale)
+        credit[index] = _credit_of_value(value, formula)
         if remembers:
             memo[entry, 0], memo[entry, 1] = strength, effect
             if is_single:
@@ -490,28 +470,30 @@ def _fill_credit(n_used, totals, formula, space):
 
 
 @jit
-def _table_row(counts, totals, formula, graded):
-    """A, b, c, d, tf_true, tf_false, p, F, IG, direction, value and credit."""
-    a, m, occur_true, occur_false = counts
-    b = m - a
-    tf_true = occur_true / totals.length_true if totals.length_true != 0.0 else occur_true
-    tf_false = occur_false / totals.length_false if totals.length_false != 0.0 else occur_false
-    p, fisher, gain, direction, value, credit = 1.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    if totals.variance > 0.0:
-        if not (formula.z and graded):  # graded scores of a z-score may be anything
-            p = _fisher_p_value(a, b, totals.n_true, totals.n_false, formula.point)
-            fisher = _fisher_score(p)
-            gain = _information_gain(a, b, totals.n_true, totals.n_false)
+def _fill_table(group, totals, formula, space, table, n):
+    """Add one row for each key of the group to the n that are there; how many there are then."""
+    for slot in range(1 << space.state[0]):
+        entry = space.table[slot]
+        if np.int64(entry >> np.uint64(space.index_bits + TOKEN_BITS)) != space.state[1]:
+            continue
+        index = np.int64(entry & np.uint64(len(space.table) - 1))
+        a, m, occur_true, occur_false = _counts_of(index, space)
+        b, row = m - a, table[n]
+        row[0] = group
+        row[1] = np.int64(entry >> np.uint64(space.index_bits)) & MAX_TOKEN_ID
+        row[2], row[3], row[4], row[5] = a, b, totals.n_true - a, totals.n_false - b
+        row[6] = occur_true / (totals.length_true if totals.length_true != 0.0 else 1.0)
+        row[7] = occur_false / (totals.length_false if totals.length_false != 0.0 else 1.0)
+        row[8], row[9], row[10], row[11], row[12], row[13] = 1.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        n += 1
+        if totals.variance == 0.0:
+            continue
+        if not (formula.z and len(space.sums) > 0):  # graded scores of a z-score may be anything
+            row[8] = fisher_p_value(a, b, totals.n_true, totals.n_false, formula.point)
+            row[9] = _fisher_score(row[8])
+            row[10] = _information_gain(a, b, totals.n_true, totals.n_false)
         strength, effect = _strength_and_effect(a, m, totals, formula)
-        direction = _direction(effect, occur_true, occur_false, totals, formula)
-        value = strength * direction
-        scaled = formula.credit_scale * value
-        credit = scaled if formula.z else _squashed(value, formula.credit_scale)
-    c, d = totals.n_true - a, totals.n_false - b
-    return a, b, c, d, tf_true, tf_false, p, fisher, gain, direction, value, credit
-
-
-@kept
-def fisher_p_value(a, b, n_true, n_false):
-    """The two-sided p-value of Fisher's test of [[a, b], [n_true - a, n_false - b]]."""
-    return _fisher_p_value(a, b, n_true, n_false, False)
+        row[11] = _direction(effect, occur_true, occur_false, totals, formula)
+        row[12] = strength * row[11]
+        row[13] = _credit_of_value(row[12], formula)
+    return n

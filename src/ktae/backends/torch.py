@@ -75,7 +75,8 @@ def batch_on_device(
     mask: ArrayLike,
     correct: ArrayLike,
     groups: ArrayLike,
-    score_range: ScoreRange,
+    *,
+    score_range: ScoreRange = None,
     **optional: Any,
 ) -> Batch:
     """A batch on the device of `token_ids`, without the host ever waiting for it.

@@ -17,8 +17,7 @@ from ktae.backends._compiled import (
     in_threads,
     jit,
     kept,
-    plain_ids,
-    plain_mask,
+    plain,
 )
 from ktae.batch import Vocabulary, bad_token_id
 
@@ -61,10 +60,8 @@ def array_keys(
     n_rows, width = ids_bt.shape
 
     def fill(part: slice) -> tuple[int, int]:
-        rows = np.arange(part.start, part.stop)
-        ids, id_rows = plain_ids(ids_bt, rows)
-        mask, mask_rows = plain_mask(mask_bt, rows)
-        arrays, out = (ids, id_rows, mask, mask_rows), keys_bt[part]
+        arrays = plain(ids_bt, mask_bt, np.arange(part.start, part.stop))
+        out = keys_bt[part]
         if unit in N_TOKENS:
             row, column = id_keys(*arrays, N_TOKENS[unit], POSITION_BUCKET, out)
         else:
@@ -137,15 +134,15 @@ def _finish(state):
 
 
 @kept
-def id_keys(ids, id_rows, mask, mask_rows, n, bucket, out):
+def id_keys(ids, mask, rows, n, bucket, out):
     """Write the keys of bigrams (`n` 2), trigrams (3), or of (number of the bucket, token) (0)."""
     for i in range(len(out)):
         one = two = np.uint64(0)  # the states of the last token, and of the last two
         place = 0
-        for t in range(end_of(mask[mask_rows[i]])):
-            if mask[mask_rows[i], t] == 0:
+        for t in range(end_of(mask[rows[i]])):
+            if mask[rows[i], t] == 0:
                 continue
-            token = np.int64(ids[id_rows[i], t])
+            token = np.int64(ids[rows[i], t])
             if token < 0 or token > MAX_TOKEN_ID:
                 return i, t
             three = _mix(two, token)
@@ -161,7 +158,7 @@ def id_keys(ids, id_rows, mask, mask_rows, n, bucket, out):
 
 
 @kept
-def text_keys(ids, id_rows, mask, mask_rows, looks, hashes, breaks, out):
+def text_keys(ids, mask, rows, looks, hashes, breaks, out):
     """Write the keys of words (`breaks` 0), or of what lies between so many line breaks.
 
     A unit's hash is that of its text without blanks, as a polynomial over its bytes, whatever
@@ -171,11 +168,11 @@ def text_keys(ids, id_rows, mask, mask_rows, looks, hashes, breaks, out):
     for i in range(len(out)):
         pending = last = seen = np.int64(0)
         state = np.uint64(0)
-        end = end_of(mask[mask_rows[i]])
+        end = end_of(mask[rows[i]])
         for t in range(end):
-            if mask[mask_rows[i], t] == 0:
+            if mask[rows[i], t] == 0:
                 continue
-            token = np.int64(ids[id_rows[i], t])
+            token = np.int64(ids[rows[i], t])
             if token < 0 or token > MAX_TOKEN_ID:
                 return i, t
             known = min(token, unknown)
@@ -198,7 +195,7 @@ def text_keys(ids, id_rows, mask, mask_rows, looks, hashes, breaks, out):
         # Every position gets the key that its unit has at its last one.
         key, ends = np.int32(0), True
         for t in range(end - 1, -1, -1):
-            if mask[mask_rows[i], t] != 0:
+            if mask[rows[i], t] != 0:
                 here = out[i, t]
                 key = here & np.int32(MAX_TOKEN_ID) if ends else key
                 ends = here < 0

@@ -302,8 +302,9 @@ def _all_cells(margins: np.ndarray) -> _Cells:
     for n_true, n_false in margins.tolist():
         first[n_true, n_false] = sum(len(done) for done in p)
         a, b = (x.ravel() for x in np.mgrid[: n_true + 1, : n_false + 1])
-        tables = zip(a.tolist(), b.tolist(), strict=True)
-        p.append(np.array([fisher_p_value(x, y, n_true, n_false) for x, y in tables]))
+        tables = zip(a.astype(float), b.astype(float), strict=True)
+        margins_of = (float(n_true), float(n_false), False)
+        p.append(np.array([fisher_p_value(*cells, *margins_of) for cells in tables]))
         best_of = np.ones(n_true + n_false + 1)
         np.minimum.at(best_of, a + b, p[-1])
         best.append(best_of[a + b])
