@@ -6,7 +6,7 @@ from base64 import b64decode
 
 import numpy as np
 import pytest
-from dumps import ROLLOUTS, token_totals, write_lines
+from dumps import token_totals, write_lines
 
 from ktae.estimators import KTAE, preset
 from ktae.inference import n_discoveries
@@ -87,16 +87,6 @@ def test_held_out_pairs_are_bounded(tmp_path, monkeypatch):
     assert meta_of(dump)["held_out"]["groups"] == 5
     monkeypatch.setattr(believing, "MAX_TOKENS", 3 * 6 * 9)
     assert meta_of(dump)["held_out"]["groups"] == 3
-
-
-@pytest.mark.parametrize(
-    "rows", [[row | {"reward": 0} for row in ROLLOUTS], [ROLLOUTS[0], ROLLOUTS[2]]]
-)
-def test_where_nothing_can_be_held_out_the_page_says_why(tmp_path, open_page, rows):
-    write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
-    page = open_page(tmp_path / "r.html")
-    why = page.evaluate("ktae.report.held_out.none")
-    assert why and why in page.locator("#believe").inner_text()
 
 
 def test_mean_credit_is_one_number(tmp_path):
@@ -186,20 +176,6 @@ def test_what_chance_explains_is_faint(tmp_path, open_page):
     assert "common by chance" in page.locator("#card").inner_text()
 
 
-def test_faint_goes_by_the_two_sided_p_whatever_the_estimator_takes(tmp_path, open_page):
-    path = write_lines(tmp_path / "r.jsonl", SPLIT)
-    write_report(path, tmp_path / "r.html", estimator=KTAE(fisher="point"))
-    page = open_page(tmp_path / "r.html", "view=rollouts&group=0")
-    found = page.evaluate(
-        """[0, 1].map((preset) => { const group = ktae.groupStatistics(0, preset);
-             return [...group.counts.keys()].map((r) => [group.pOf(r), group.of(r).p]); })"""
-    )
-    point, paper = np.array(found[0]), np.array(found[1])
-    np.testing.assert_allclose(point[:, 0], paper[:, 0])
-    np.testing.assert_allclose(paper[:, 0], paper[:, 1])
-    assert (point[:, 1] < point[:, 0]).any()
-
-
 def test_sharp_numbers_are_the_estimators(tmp_path, open_page):
     rows = [row | {"reward": int(i < 3)} for i, row in enumerate(SPLIT)]
     path = write_lines(tmp_path / "r.jsonl", rows)
@@ -249,65 +225,6 @@ def test_marks_are_tagged(tmp_path, open_page):
     page.click("#to-tokens")
     page.fill("input[type=search]", "boxed")
     assert page.locator(".scroller .token-cell .flag").inner_text() == "format"
-
-
-NO_OBSERVER = """
-window.IntersectionObserver = class { observe() {} unobserve() {} disconnect() {} };
-"""
-
-
-@pytest.mark.parametrize("size", [(1280, 900), (1280, 300), (390, 700)])
-def test_cards_in_sight_are_coloured_at_first_paint(tmp_path, browser, size):
-    """Also where an observer never reports, as before the first frame."""
-    long = "\n".join(f"step {i} of the rule" for i in range(400))
-    rows = [row | {"response": row["response"] + " " + long} for row in SPLIT]
-    write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
-    context = browser.new_context(viewport=dict(zip(("width", "height"), size, strict=True)))
-    context.add_init_script(NO_OBSERVER)
-    page = context.new_page()
-    page.goto(f"{(tmp_path / 'r.html').as_uri()}#view=rollouts&group=0")
-    page.wait_for_selector("html[data-ready]")
-    bare = page.evaluate(
-        """[...document.querySelectorAll('.text')].filter((box) => {
-             const { top } = box.getBoundingClientRect();
-             return top < 2 * innerHeight && !box.querySelector('.p8, .n8'); }).length"""
-    )
-    first = page.evaluate(
-        """[...document.querySelectorAll('.side')].map((side) =>
-             side.querySelector('.text').querySelectorAll('.t').length > 20)"""
-    )
-    context.close()
-    assert bare == 0 and first == [True, True]
-
-
-def test_the_first_page_has_the_panel_and_no_other_has(tmp_path, open_page):
-    write_report(write_lines(tmp_path / "r.jsonl", random_rows(7)), tmp_path / "r.html")
-    page = open_page(tmp_path / "r.html")
-    panel = page.locator("#believe")
-    assert panel.locator(".held-out tbody tr").count() == len(believing.BESIDE) + 1
-    real = page.evaluate("ktae.report.permuted.presets[0].credit_abs.real")
-    assert f"{real:.4f}" in panel.inner_text()
-    before = panel.inner_text()
-    page.select_option("#preset", "2")
-    assert panel.inner_text() != before
-    for view in ("tokens", "groups", "training"):
-        page.click(f"#to-{view}")
-        assert not panel.is_visible()
-
-
-def test_groups_show_file_and_step(tmp_path, open_page):
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        write_lines(tmp_path / name / "r.jsonl", [row | {"step": 3} for row in ROLLOUTS])
-    files = [tmp_path / "one/r.jsonl", tmp_path / "two/r.jsonl"]
-    write_report(files, tmp_path / "r.html")
-    page = open_page(tmp_path / "r.html", "view=groups")
-    assert page.locator(".scroller .name-cell button.link").all_inner_texts() == ["sum", "sum"]
-    cells = page.locator(".scroller td.file-cell").all_inner_texts()
-    assert cells == ["one/r.jsonl", "two/r.jsonl"]
-    assert page.locator(".scroller td.step-cell").all_inner_texts() == ["3", "3"]
-    page.fill("input[type=search]", "two/")
-    assert page.locator("[role=status]").inner_text().startswith("1 of 2")
 
 
 @pytest.mark.parametrize(

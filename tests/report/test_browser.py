@@ -1,11 +1,10 @@
 """The page in a real browser: every view opened, hovered, clicked and filtered."""
 
-import json
 
 import numpy as np
 import pytest
 import scipy.stats
-from dumps import ROLLOUTS, write_lines
+from dumps import write_lines
 
 import ktae
 from ktae.estimators import preset
@@ -132,54 +131,6 @@ def test_rollouts_hover_and_pin(plain_page, open_page):
     assert "Point at a token" in card.inner_text()
 
 
-def test_text_is_whole_and_shaded(plain_page, open_page):
-    page = open_page(plain_page, "view=rollouts&group=0&shade=all")
-    shown = page.locator(".text").all_inner_texts()
-    assert sorted(text.strip() for text in shown) == sorted(row["response"] for row in ROLLOUTS)
-    against = page.locator(".t.n8").all_inner_texts()
-    assert "maybe" in against
-    page.select_option("#signal", "none")
-    assert page.locator(".t[class*=' n']").count() == 0
-
-
-def test_missing_rewards_and_advantages_are_said(tmp_path, open_page):
-    first, *others = ROLLOUTS
-    unknown = {name: value for name, value in first.items() if name != "reward"}
-    for rows, says in (
-        ([*others, unknown], "No reward, so no advantage."),
-        ([row | {"advantage": 1} for row in others] + [unknown], "holds no advantage of this"),
-    ):
-        path = write_lines(
-            tmp_path / "r.jsonl", [row | {"step": s} for row in rows for s in (1, 2)]
-        )
-        write_report(path, tmp_path / "r.html")
-        page = open_page(tmp_path / "r.html", "view=rollouts&group=0&rollout=3&token=0")
-        facts = page.locator(".rollout .facts").all_inner_texts()
-        assert sum("reward none · A –" in text for text in facts) == 1
-        assert says in page.locator("#card").inner_text()
-        page.evaluate("location.hash = 'view=training'")
-        page.wait_for_selector("svg.curve")
-
-
-def test_signals_and_presets_change_the_page(run_page, open_page):
-    page = open_page(run_page, "shade=all")
-    classes = {}
-    for signal in ("credit", "advantage", "p", "gain", "none"):
-        page.select_option("#signal", signal)
-        page.wait_for_selector(".t")
-        classes[signal] = page.eval_on_selector_all(
-            ".t", "all => all.map((t) => t.className).join()"
-        )
-    assert len(set(classes.values())) == 5
-    assert "signal=none" in page.url
-    page.select_option("#signal", "credit")
-    page.locator(".t.p8, .t.n8").first.click()
-    before = page.locator("#card").inner_text()
-    page.select_option("#preset", "1")
-    assert "preset=released" in page.url
-    assert page.locator("#card").inner_text() != before
-
-
 def test_log_probabilities_and_entropy(tmp_path, open_page):
     rows = [
         {"group": 0, "token_ids": [1, 2], "reward": 1, "log_probs": [-0.5, -2.25]},
@@ -195,181 +146,6 @@ def test_log_probabilities_and_entropy(tmp_path, open_page):
     page.select_option("#signal", "entropy")
     page.wait_for_selector(".t.s5")
     assert "1 rollouts without log-prob" in page.locator("#notes").text_content()
-
-
-def test_keys(run_page, open_page):
-    page = open_page(run_page, "view=rollouts&group=0")
-    page.keyboard.press("]")
-    assert "group=0&" not in page.url + "&"
-    page.locator(".text").first.focus()
-    first = page.locator(".active").inner_text()
-    page.keyboard.press("ArrowRight")
-    assert page.locator(".active").inner_text() != first or page.locator(".active").count() == 1
-    page.keyboard.press("End")
-    assert "<eos>" in page.locator(".active").inner_text()
-    page.keyboard.press("Enter")
-    assert "token=" in page.url
-    page.keyboard.press("Escape")
-    for key, view in zip("1234", VIEWS, strict=True):
-        page.keyboard.press(key)
-        assert page.get_attribute("body", "data-view") == view
-    page.keyboard.press("3")
-    page.keyboard.press("/")
-    page.keyboard.type("step 2")
-    assert "4 of 12 groups" in page.locator("[role=status]").inner_text()
-
-
-def test_groups_are_walked_through_where_none_is_mixed(tmp_path, open_page):
-    rows = [{"group": group, "response": f"yes {group}", "reward": 1} for group in range(3)]
-    write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
-    page = open_page(tmp_path / "r.html", "view=rollouts&group=0")
-    assert page.locator(".bar input[type=checkbox]").count() == 0
-    page.click("button[aria-label='Next group']")
-    page.wait_for_selector(".text >> text=yes 1")
-    page.keyboard.press("]")
-    page.wait_for_selector(".text >> text=yes 2")
-
-
-def test_permalinks_lead_back(run_page, open_page):
-    page = open_page(
-        run_page, "view=rollouts&group=5&rollout=2&token=3&signal=gain&preset=released"
-    )
-    card = page.locator("#card").inner_text()
-    assert "token 4 of" in card
-    assert "rollout 3" in card
-    assert page.input_value("#signal") == "gain"
-    again = open_page(run_page, page.url.partition("#")[2])
-    assert again.locator("#card").inner_text() == card
-    page.click("#to-groups")
-    page.go_back()
-    page.wait_for_selector("#card.open")
-    assert page.locator("#card").inner_text() == card
-
-
-@pytest.mark.parametrize(
-    "fragment", ["view=nope&group=-1", "group=999999&rollout=99", "view=tokens&id=abc", "%%%&&="]
-)
-def test_broken_links_show_something(run_page, open_page, fragment):
-    page = open_page(run_page, fragment)
-    assert page.locator("main .pane").count() >= 1
-
-
-def test_tokens_view(plain_page, open_page):
-    page = open_page(plain_page, "view=tokens")
-    page.fill("input[type=search]", "maybe")
-    assert page.locator(".scroller tbody tr:not(.spacer)").count() >= 1
-    page.locator(".scroller tbody button").first.click()
-    assert "id=" in page.url
-    contexts = page.locator("#contexts").inner_text()
-    assert "Correct: 0 rollouts" in contexts and "Incorrect: 2 rollouts" in contexts
-    page.locator("#contexts a").first.click()
-    page.wait_for_selector("#card.open")
-    assert "maybe" in page.locator("#card .token").inner_text()
-
-
-def test_tokens_sort_and_scatter(run_page, open_page):
-    page = open_page(run_page, "view=tokens")
-    page.click("button[data-key=credit]")
-    credit = page.locator(".scroller .pill").all_inner_texts()
-    numbers = [float(text.replace("−", "-")) for text in credit]
-    assert numbers == sorted(numbers, reverse=True) and len(set(numbers)) > 5
-    assert page.locator("th[aria-sort=descending]").inner_text().startswith("credit")
-    box = page.locator(".scatter canvas").bounding_box()
-    painted = page.evaluate(
-        """() => { const c = document.querySelector('canvas');
-             const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
-             const seen = new Set(); for (let i = 0; i < d.length; i += 4)
-               if (d[i + 3] > 100) {
-                 const warmth = d[i] - d[i + 2];
-                 seen.add(warmth > 40 ? 'orange' : warmth < -40 ? 'blue' : 'grey');
-               }
-             return [...seen].sort(); }"""
-    )
-    assert painted == ["blue", "grey", "orange"]
-    for x in range(int(box["x"]) + 62, int(box["x"] + box["width"]) - 30, 3):
-        y = (
-            box["y"]
-            + box["height"]
-            - 58
-            - (x - box["x"] - 58) * (box["height"] - 86) / (box["width"] - 86)
-        )
-        page.mouse.click(x, y)
-        if "id=" in page.url:
-            break
-    assert "id=" in page.url
-    assert page.locator("#contexts .contexts li").count() > 0
-
-
-def test_groups_view(run_page, open_page):
-    page = open_page(run_page, "view=groups")
-    assert page.locator(".facts-row").inner_text().split()[:2] == ["72", "rollouts"]
-    page.select_option("select[aria-label='Which groups']", "mixed")
-    n = int(page.locator("[role=status]").inner_text().split()[0])
-    assert 0 < n <= 12
-    page.click("button[data-key=accuracy]")
-    page.locator(".scroller tbody button").first.click()
-    assert page.get_attribute("body", "data-view") == "rollouts"
-
-
-def test_suspicious_rollout_is_found_and_explained(plain_page, open_page):
-    page = open_page(plain_page, "view=groups")
-    assert "Did later text overwrite a right answer?" in page.locator(".suspicious").inner_text()
-    page.locator(".suspicious a").first.click()
-    assert page.locator(".rollout .flag").inner_text() == "overwritten"
-    assert "4" in page.locator("#card .token").inner_text()
-
-
-def test_training_view(run_page, open_page):
-    page = open_page(run_page, "view=training")
-    assert page.locator("figure .curve").count() >= 6
-    captions = page.locator(".charts figcaption").all_inner_texts()
-    for name in ("accuracy", "response length", "reward", "entropy", "KL", "mean |credit|"):
-        assert any(caption.startswith(name) for caption in captions), name
-    assert "Not in this dump: clip share" in page.locator("main").inner_text()
-    # three steps: their running mean would be a flat line
-    assert page.locator(".charts .thin").count() == 0
-    assert "running mean" not in page.locator("main").inner_text()
-    before = page.locator(".bars").inner_text()
-    page.locator("#step").fill("0")
-    assert page.locator(".slider output").inner_text() == "1"
-    assert page.locator(".bars").inner_text() != before
-    page.locator(".bar-list button").nth(1).click()
-    assert "step=1" in page.url and "id=" in page.url
-
-
-@pytest.mark.parametrize("width", [380, 1280, 2560])
-def test_nothing_is_wider_than_the_page(run_page, open_page, width):
-    page = open_page(run_page, "view=rollouts&rollout=0&token=0", width=width)
-    for view in VIEWS:
-        page.evaluate(f"location.hash = 'view={view}'")
-        page.wait_for_selector(f"body[data-view={view}]")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("view", VIEWS)
-def test_axe_finds_nothing(run_page, open_page, axe, view, scheme):
-    page = open_page(run_page, f"view={view}&rollout=1&token=3", scheme=scheme)
-    for palette in ("safe", "paper"):
-        page.select_option("#palette", palette)
-        page.evaluate(axe)
-        found = page.evaluate(
-            "axe.run().then((r) => r.violations.map((v) => [v.id, v.help, v.nodes[0].html]))"
-        )
-        assert found == []
-
-
-def test_many_rows_are_virtual(tmp_path, open_page):
-    rows = [
-        {"group": group, "response": f"{'yes' if reward else 'no'} {group}", "reward": reward}
-        for group in range(3000)
-        for reward in (0, 1)
-    ]
-    write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
-    page = open_page(tmp_path / "r.html", "view=groups")
-    assert page.locator(".scroller tbody tr").count() < 100
-    page.eval_on_selector(".scroller", "(s) => s.scrollTo(0, s.scrollHeight)")
-    page.wait_for_selector("text=2999")
 
 
 def test_inside_a_notebook(dump_file, tmp_path, browser):
@@ -391,10 +167,77 @@ def test_inside_a_notebook(dump_file, tmp_path, browser):
     assert errors == []
 
 
-def test_json_of_the_page_is_the_dumps(plain_page, open_page):
-    page = open_page(plain_page)
-    assert page.evaluate("ktae.report.texts.prompt[0]") == "2 + 2?"
-    assert json.loads(page.evaluate("JSON.stringify(ktae.report.rollouts.correct)")) == [
-        *[1, 1, 0, 0],
-        *[0, 0],
-    ]
+def test_keys_and_links_lead_back(run_page, open_page):
+    page = open_page(run_page, "view=rollouts&group=5&rollout=2&token=3&signal=gain&preset=1")
+    card = page.locator("#card").inner_text()
+    assert "token 4 of" in card and "rollout 3" in card
+    assert page.input_value("#signal") == "gain"
+    again = open_page(run_page, page.url.partition("#")[2])
+    assert again.locator("#card").inner_text() == card
+    for key, view in zip("2341", (*VIEWS[1:], VIEWS[0]), strict=True):
+        page.keyboard.press(key)
+        assert page.get_attribute("body", "data-view") == view
+    page.keyboard.press("]")
+    assert "group=5&" not in page.url
+    page.locator(".text").first.focus()
+    page.keyboard.press("End")
+    assert "<eos>" in page.locator(".active").inner_text()
+    page.keyboard.press("Enter")
+    assert "token=" in page.url
+    page.go_back()
+    page.evaluate("location.hash = 'view=nope&group=-1&rollout=99&id=abc&%%%'")
+    assert page.locator("main .pane").count() >= 1
+
+
+def test_tokens_and_groups_lead_to_rollouts(plain_page, open_page):
+    page = open_page(plain_page, "view=tokens")
+    page.fill("input[type=search]", "maybe")
+    page.locator(".scroller tbody button").first.click()
+    contexts = page.locator("#contexts").inner_text()
+    assert "Correct: 0 rollouts" in contexts and "Incorrect: 2 rollouts" in contexts
+    page.locator("#contexts a").first.click()
+    page.wait_for_selector("#card.open")
+    assert "maybe" in page.locator("#card .token").inner_text()
+    page.click("#to-groups")
+    assert page.locator(".facts-row").inner_text().split()[:2] == ["6", "rollouts"]
+    assert "Did later text overwrite a right answer?" in page.locator(".suspicious").inner_text()
+    page.locator(".suspicious a").first.click()
+    assert page.locator(".rollout .flag").inner_text() == "overwritten"
+    assert "4" in page.locator("#card .token").inner_text()
+
+
+def test_training_view(run_page, open_page):
+    page = open_page(run_page, "view=training")
+    captions = page.locator(".charts figcaption").all_inner_texts()
+    for name in ("accuracy", "response length", "reward", "entropy", "KL", "mean |credit|"):
+        assert any(caption.startswith(name) for caption in captions), name
+    assert page.locator("figure .curve").count() >= len(captions)
+    before = page.locator(".bars").inner_text()
+    page.locator("#step").fill("0")
+    assert page.locator(".slider output").inner_text() == "1"
+    assert page.locator(".bars").inner_text() != before
+    page.locator(".bar-list button").nth(1).click()
+    assert "step=1" in page.url and "id=" in page.url
+
+
+def test_nothing_is_wider_than_the_page(run_page, open_page):
+    for width in (380, 2560):
+        page = open_page(run_page, "view=rollouts&rollout=0&token=0", width=width)
+        for view in VIEWS:
+            page.evaluate(f"location.hash = 'view={view}'")
+            page.wait_for_selector(f"body[data-view={view}]")
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(run_page, open_page, axe, scheme):
+    page = open_page(run_page, "view=rollouts&rollout=1&token=3", scheme=scheme)
+    page.evaluate(axe)
+    for view in VIEWS:
+        page.click(f"#to-{view}")
+        for palette in ("safe", "paper"):
+            page.select_option("#palette", palette)
+            violations = page.evaluate(
+                "axe.run().then((r) => r.violations.map((v) => [v.id, v.help, v.nodes[0].html]))"
+            )
+            assert violations == []

@@ -3,8 +3,6 @@
 import json
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from dumps import ROLLOUTS, write_lines
 from extras import require
@@ -64,7 +62,7 @@ def test_of_a_session_of_verl_s_the_last_output_is_the_rollout(tmp_path):
     assert inputs.load([path]).tolerance.intermediate == 3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_the_real_verl_writes(tmp_path):
     require("verl")
     from verl.trainer.ppo.ray_trainer import RayPPOTrainer
@@ -89,11 +87,6 @@ def test_verl_folder_is_read_by_step(tmp_path):
     assert len({row["group"] for row in rows}) == 1
 
 
-def test_verl_without_verdict_goes_by_the_score(tmp_path):
-    row = {name: value for name, value in VERL.items() if name != "acc"} | {"score": -1.0}
-    assert read(write_lines(tmp_path / "1.jsonl", [row]))[0]["correct"] == 0.0
-
-
 def test_verl_s_acc_is_the_verdict_above_0_whatever_the_score(tmp_path):
     """As in training, in the report, and in what a grader is compared with."""
     given = [0.5, 0.0, -1.0, 1, True, False, "True", "False"]
@@ -102,12 +95,6 @@ def test_verl_s_acc_is_the_verdict_above_0_whatever_the_score(tmp_path):
     expected = [1, 0, 0, 1, 1, 0, 1, 0]
     assert [row["correct"] for row in read(path)] == expected
     assert [output.reward for output in outputs.read(path)] == expected
-
-
-def test_verl_s_acc_that_is_no_verdict(tmp_path):
-    path = write_lines(tmp_path / "1.jsonl", [VERL | {"acc": "yes"}])
-    with pytest.raises(InputError, match="line 1: acc is 'yes'; expected a number"):
-        readers.read([path])
 
 
 @pytest.mark.parametrize("unknown", [{"undecided": 1.0, "acc": 0.0}, {"acc": None}])
@@ -159,7 +146,7 @@ def test_trl_reward_of_the_name_correct(tmp_path):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_the_real_trl_writes(tmp_path):
     """A step of the real trainer, and the same rollouts through the trainer's own callback."""
     require("trl")
@@ -211,12 +198,6 @@ def test_what_the_real_trl_writes(tmp_path):
     assert len(set(labels[:4])) == 1 and len(set(labels)) == 2
 
 
-def test_trl_parquet_through_the_score_command_too(tmp_path):
-    pq.write_table(pa.Table.from_pylist([TRL, TRL | {"accuracy": 0.0}]), tmp_path / "c.parquet")
-    table = readers.read([tmp_path / "c.parquet"])
-    assert table["correct"].to_pylist() == [1.0, 0.0]
-
-
 def test_folders(tmp_path):
     with pytest.raises(InputError, match="holds no rollouts"):
         read(tmp_path)
@@ -226,22 +207,6 @@ def test_folders(tmp_path):
     assert [row["step"] for row in read(tmp_path)] == [2, 10]
     with pytest.raises(InputError, match="does not exist"):
         read(tmp_path / "nope")
-
-
-def test_files_without_steps_do_not_share_groups(tmp_path):
-    for name in "ab":
-        write_lines(tmp_path / f"{name}.jsonl", ROLLOUTS)
-    assert len({row["group"] for row in read(tmp_path)}) == 2
-    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
-    assert len({row["group"] for row in readers.read(files).to_pylist()}) == 2
-
-
-def test_a_file_does_not_count_twice(tmp_path):
-    file = write_lines(tmp_path / "a.jsonl", ROLLOUTS)
-    (tmp_path / "link.jsonl").symlink_to(file)
-    for again in (file, tmp_path / "." / "a.jsonl", tmp_path):
-        with pytest.raises(InputError, match=r"the same file is given twice: .*\.jsonl; its"):
-            readers.read([file, again])
 
 
 def test_a_run_s_tokenizer_that_cannot_spell_another_input_is_named(tmp_path, run_folder):
@@ -274,16 +239,3 @@ def test_gaps_are_counted(tmp_path):
     assert [row["reward"] for row in kept] == [None, 1.0, 1.0, 1.0]
     assert kept[0]["group"] == kept[1]["group"]
     assert kept[3]["response"] == "half \ufffd"
-
-
-def test_nothing_usable_is_an_error(tmp_path):
-    rows = [{"prompt": "p", "completion": "x"}]
-    with pytest.raises(InputError, match="line 1: no field 'response'; its fields are") as caught:
-        inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
-    expected = ["response=completion", "group=prompt", "reward=..."]
-    assert caught.value.options[1::2] == expected
-
-
-def test_words_give_the_text_back():
-    text = "\n two  words, and (3.5) é漢字\t!"
-    assert "".join(inputs.WORD.findall(text)) == text

@@ -1,6 +1,5 @@
 """Rollouts are written by models, so a page may hold anything; none of it may run or hide."""
 
-import html
 import json
 
 import pytest
@@ -128,16 +127,6 @@ def test_the_policy_stops_what_would_run(hostile_page, open_page, tmp_path, brow
     )
     assert blocked == "img-src"
     page.close()
-
-
-def test_policy_names_hashes_only(hostile_page):
-    head = html.unescape(hostile_page.read_text(encoding="utf-8").split("</head>")[0])
-    policy = head.split('http-equiv="Content-Security-Policy" content="')[1].split('"')[0]
-    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
-    assert rules["default-src"] == "'none'"
-    assert rules["connect-src"] == "'none'"
-    assert "unsafe" not in policy
-    assert rules["script-src"].count("sha256-") == 1
 
 
 def test_numbers_that_are_no_json(tmp_path):

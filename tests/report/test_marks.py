@@ -87,13 +87,3 @@ def test_rollouts_of_the_limits_length_are_cut_off(tmp_path):
     ]
     _, found = marks_of(tmp_path / "r.jsonl", rows)
     assert found.finished_b.tolist() == [0.0] * 10 + [1.0] * (len(lengths) - 10)
-
-
-def test_lengths_without_a_peak_say_nothing(tmp_path):
-    rows = [
-        {"group": 0, "token_ids": [1, 2] * (n // 2), "reward": 0}
-        for n in range(20, 100, 2)
-        for _ in range(3)
-    ]
-    _, found = marks_of(tmp_path / "r.jsonl", rows)
-    assert np.isnan(found.finished_b).all() and found.rule == ""

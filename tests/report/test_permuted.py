@@ -1,13 +1,12 @@
 """The permutation test, on the page."""
 
-import json
 
 import numpy as np
 import pytest
 from dumps import ROLLOUTS, write_lines
 
-from ktae.estimators import KTAE, Ignoring, preset
-from ktae.report import believing, inputs, summary, write_report
+from ktae.estimators import preset
+from ktae.report import believing, inputs, summary
 from ktae.report.columns import columns_of
 from ktae.validity.permutation import permutation_test
 
@@ -66,35 +65,3 @@ def test_of_many_groups_some_are_taken(tmp_path, monkeypatch):
 def test_nothing_without_a_mixed_group(tmp_path):
     assert beside([row | {"reward": 1} for row in ROLLOUTS], tmp_path)[1] is None
     assert beside([row | {"group": n} for n, row in enumerate(ROLLOUTS)], tmp_path)[1] is None
-
-
-def test_a_preset_that_ignores_every_token_has_no_numbers(tmp_path):
-    presets = (preset("paper"), Ignoring(KTAE(), range(40)))
-    _, found = beside(random_rows(2), tmp_path, presets)
-    assert found["presets"][0] is not None and found["presets"][1] is None
-
-
-def test_the_groups_view_shows_them(tmp_path, open_page):
-    path = write_lines(tmp_path / "r.jsonl", random_rows(7))
-    write_report(path, tmp_path / "r.html")
-    page = open_page(tmp_path / "r.html", "view=groups")
-    pane = page.locator("section[aria-label='Beside permuted labels']")
-    assert "permuted within each group, 5 times" in pane.inner_text()
-    assert "all mixed groups" in pane.inner_text()
-    expected = permutation_test(inputs.load([path]).rollouts, permutations=5)
-    mean = np.mean([one.credit_abs for one in expected.permuted])
-    row = pane.locator("tbody tr").first.inner_text().split()
-    assert f"{expected.real.credit_abs:.3f}" in row and f"{mean:.3f}" in row
-    assert f"with permuted labels {mean:.3f}" in page.locator(".facts-row").inner_text()
-    paper = pane.inner_text()
-    page.select_option("#preset", "1")
-    assert pane.inner_text() != paper
-
-
-def test_the_groups_view_without_them(tmp_path, open_page):
-    rows = [row | {"reward": 1} for row in ROLLOUTS]
-    write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
-    page = open_page(tmp_path / "r.html", "view=groups")
-    assert page.locator("section[aria-label='Beside permuted labels']").count() == 0
-    assert "null" not in page.locator("main").inner_text()
-    assert json.loads(page.evaluate("JSON.stringify(ktae.report.permuted)")) is None

@@ -6,9 +6,7 @@ from base64 import b64decode
 
 import pytest
 from dumps import ROLLOUTS, write_lines
-from typer.testing import CliRunner
 
-from ktae.cli import app
 from ktae.grading import Outcome, Verdict
 from ktae.report import inputs, regrading, write_report
 from ktae.report.columns import columns_of
@@ -84,13 +82,6 @@ def test_references_of_other_forms(tmp_path, answer):
     assert [one.verdict.outcome for one in found.differences] == [Outcome.CORRECT]
 
 
-def test_a_reference_that_does_not_parse_is_no_difference(tmp_path):
-    _, found = regraded(
-        tmp_path / "r.jsonl", [row("g", "the answer is 4", 1, "see the figure ???")]
-    )
-    assert (found.undecided, found.differences) == (1, [])
-
-
 def test_responses_without_an_answer_are_listed_where_they_are_rare(tmp_path):
     silent = [row("silent", "I do not know", 1)]
     cut = [row("cut", f"well {i}", 0) for i in range(9)]  # incorrect here as in the dump
@@ -146,20 +137,6 @@ def test_without_math_verify_the_page_says_so(tmp_path, monkeypatch):
     assert "Not graded again" in [note["title"] for note in found["notes"]]
 
 
-def test_no_regrade(tmp_path):
-    path = write_lines(tmp_path / "r.jsonl", DUMP)
-    command = ["report", str(path), "--no-regrade", "--output", str(tmp_path / "r.html")]
-    assert CliRunner().invoke(app, command).exit_code == 0
-    found = meta_of(tmp_path / "r.jsonl", DUMP, regrade=False)
-    assert found["regraded"] is None
-
-
-def test_groups_with_differing_verdicts_come_first_in_a_sample(tmp_path):
-    filler = [row(f"filler {i}", "the answer is 4 " * 9, 1) for i in range(30)]
-    found = meta_of(tmp_path / "r.jsonl", [*filler, *DUMP], max_tokens=200)
-    assert [one["rollout"] >= 0 for one in found["regraded"]["differences"]] == [True] * 4
-
-
 def test_the_page_lists_them_and_leads_there(tmp_path, open_page):
     write_report(write_lines(tmp_path / "r.jsonl", DUMP), tmp_path / "r.html")
     page = open_page(tmp_path / "r.html", "view=groups")
@@ -174,12 +151,3 @@ def test_the_page_lists_them_and_leads_there(tmp_path, open_page):
     assert page.locator("#card .token").inner_text() == "4"
     assert page.locator(".rollout .flag").all_inner_texts() == ["verdict differs"] * 3
     assert page.locator("#believe a").count() == 1
-
-
-def test_hostile_answers_are_text(tmp_path, open_page):
-    evil = "\\boxed{<img src=x onerror='window.owned = 1'>}"
-    rows = [row("g", evil, 1, "<script>window.owned = 1</script>"), row("g", "the answer is 5", 1)]
-    write_report(write_lines(tmp_path / "r.jsonl", rows), tmp_path / "r.html")
-    page = open_page(tmp_path / "r.html", "view=groups")
-    assert page.evaluate("window.owned") is None
-    assert page.locator("main img, main script").count() == 0

@@ -43,12 +43,6 @@ def test_what_is_written_is_read(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["r.parquet"]
 
 
-def test_every_column_says_what_it_is_in_the_file(tmp_path):
-    record.write(rows({}), tmp_path / "r.parquet")
-    schema = pq.read_schema(tmp_path / "r.parquet")
-    assert all(field.metadata[b"description"] for field in schema)
-
-
 def test_absent_columns_are_null_and_nan_is_unknown():
     nan = float("nan")
     bare = {"group": ["a"] * 2, "token_ids": [[1, 2]] * 2, "reward": [1, nan], "correct": [nan, 0]}

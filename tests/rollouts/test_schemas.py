@@ -501,27 +501,6 @@ def test_a_path_to_nothing_in_a_whole_file_is_an_error(name, more, strict, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("response", "expected NAME=PATH"),
-        ("respons=x", "no field 'respons'; expected one of group"),
-    ],
-)
-def test_a_bad_option(given, message):
-    with pytest.raises(InputError, match=message):
-        parse_fields([given])
-
-
-def test_a_named_field_that_is_not_there(tmp_path):
-    path = write(tmp_path / "r.jsonl", {"text": "4"})
-    with pytest.raises(InputError, match=r"line 1: nothing at 'output' for response; .* 'text'"):
-        read(path, fields={"response": "output"})
-    path = write(tmp_path / "r.jsonl", {"texts": ["4", "5"], "oks": [1]})
-    with pytest.raises(InputError, match="line 1: 1 of reward for 2 rollouts"):
-        read(path, fields={"response": "texts", "reward": "oks", "group": "oks.0"})
-
-
-@pytest.mark.parametrize(
     "row",
     [
         {"question": "2 + 2?", "meta": {"prompt_id": 3}, "completion": "4", "scores": {"acc": 1}},
@@ -539,13 +518,6 @@ def test_what_is_suggested_reads_the_file(row, tmp_path):
     rows, _ = read(path, fields=parse_fields(options[1::2]))
     assert rows[0]["response"] == "4"
     assert rows[0]["correct"] == 1
-
-
-def test_what_would_not_read_the_file_is_not_suggested(tmp_path):
-    path = write(tmp_path / "r.jsonl", {"prompt": "p", "completions": ["4", "5"], "reward": 1.0})
-    with pytest.raises(InputError, match="one for the 2 entries") as caught:
-        read(path)
-    assert not isinstance(caught.value, UnknownRowsError)
 
 
 CHAT = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
@@ -765,12 +737,6 @@ def saved_outputs_of(folder):
     return outputs.read(answered)
 
 
-def test_steps_of_one_file_in_any_order(tmp_path):
-    one, two = trl_step(1, "45"), trl_step(2, "45")
-    path = write(tmp_path / "all.jsonl", two[0], one[0], one[1], two[1])
-    assert counted_once(path)[:2] == ([1, 1], [(1, 2)])
-
-
 def test_a_step_that_is_not_the_whole_of_the_one_before_counts(tmp_path):
     for name, rows in {
         "other advantages": trl_step(2, "45", (0.5, -0.5)),
@@ -789,11 +755,6 @@ def test_the_same_step_of_two_runs_counts_twice(tmp_path):
     assert counted_once(*paths)[:2] == ([1] * 4 + [2] * 2, [])
 
 
-def test_trl_s_rows_without_a_step_that_is_a_number(tmp_path):
-    rows = trl_step(None, "45") + trl_step(None, "45")
-    assert counted_once(write(tmp_path / "none.jsonl", *rows))[:2] == ([None] * 4, [])
-
-
 def test_a_reward_of_true_or_false_is_a_verdict(tmp_path):
     row = {"group": 1, "response": "x", "prompt": "p", "answer": "x"}
     rows = [row | {"reward": True}, row | {"reward": False}, row | {"reward": True, "correct": 0}]
@@ -801,14 +762,6 @@ def test_a_reward_of_true_or_false_is_a_verdict(tmp_path):
     found = read(path, threshold=2.0)[0]
     assert [(x["reward"], x["correct"]) for x in found] == [(1, 1), (0, 0), (1, 0)]
     assert [x.reward for x in outputs.read(path)] == [1, 0, 0]
-
-
-def test_a_folder_s_files_that_are_packed_otherwise_are_named(tmp_path):
-    write(tmp_path / "a.jsonl", {"group": 1, "response": "x", "reward": 1})
-    (tmp_path / "b.jsonl.zst").write_bytes(b"?")
-    found = Tolerance()
-    assert len(readers.read([tmp_path], tolerance=found)) == 1
-    assert found.left_alone == ["b.jsonl.zst"]
 
 
 def test_a_problem_without_rollouts_is_noted(tmp_path):
@@ -820,14 +773,6 @@ def test_a_problem_without_rollouts_is_noted(tmp_path):
         assert [x.endswith("line 2") for x in found.empty] == [True]
 
 
-def test_a_reward_that_is_an_object_is_named_by_a_path(tmp_path):
-    row = {"group": 1, "response": "x", "reward": {"acc": 1, "fmt": 0.1}}
-    path = write(tmp_path / "a.jsonl", row)
-    with pytest.raises(InputError, match=r"--field reward=reward\.acc"):
-        read(path)
-    assert read(path, fields={"reward": "reward.acc"})[0][0]["correct"] == 1
-
-
 def test_a_list_of_rewards_that_are_objects_is_named_by_a_path(tmp_path):
     rewards = [{"acc": 0, "fmt": 1}, {"acc": 1, "fmt": 1}]
     lists = {"prompt": "p", "responses": ["x", "y"], "rewards": rewards}
@@ -836,17 +781,6 @@ def test_a_list_of_rewards_that_are_objects_is_named_by_a_path(tmp_path):
         file = write(tmp_path / "a.jsonl", row | {"group": 1})
         found = read(file, fields={"reward": path})[0]
         assert [(x["response"], x["correct"]) for x in found] == [("x", 0), ("y", 1)]
-
-
-def test_no_field_is_suggested_for_an_object_of_problems(tmp_path):
-    one, two = ({"response": x, "reward": y} for x, y in (("x", 1), ("y", 0)))
-    path = tmp_path / "a.json"
-    for content in ({"0": [one, two], "1": [one]}, {"0": one, "1": two}):
-        path.write_text(json.dumps(content))
-        with pytest.raises(InputError, match="expected one row a rollout") as caught:
-            read(path)
-        assert not isinstance(caught.value, UnknownRowsError)
-        assert "--field" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["rewards", "scores", "reward", "correct"])
