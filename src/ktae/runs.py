@@ -62,8 +62,10 @@ class RunFolder:
 
     def _is_unused(self) -> bool:
         """Whether nothing is here but what `create` makes before it keeps the recipe."""
-        found = self.path.rglob("*")
-        return all(path == self.rollouts or path.name.startswith(".recipe-") for path in found)
+        return all(
+            path == self.rollouts or path.name.startswith(".recipe-")
+            for path in self.path.rglob("*")
+        )
 
     @property
     def _taken(self) -> str:
@@ -100,20 +102,20 @@ class RunFolder:
 
     def all_checkpoints(self) -> list[Path]:
         """Those that were written to their end, the newest first."""
-        found = {
+        by_step = {
             int(step): path
             for path in self.checkpoints.glob("checkpoint-*")
             if (step := path.name.removeprefix("checkpoint-")).isdecimal()
             and (path / "trainer_state.json").is_file()  # written last, so the rest is there
         }
-        return [found[step] for step in sorted(found, reverse=True)]
+        return [by_step[step] for step in sorted(by_step, reverse=True)]
 
     def remove_leftovers(self) -> int:
         """Remove what a killed run was writing at that moment; how many bytes that was."""
         written = (self.recipe, self.metrics, self.before, self.summary, self.model)
-        found = [path for one in written for path in unfinished(one)]
-        found += [*self.path.glob(".recipe-*"), *self.rollouts.glob(".step-*")]
-        return remove_unfinished(found)
+        leftovers = [left for path in written for left in unfinished(path)]
+        leftovers += [*self.path.glob(".recipe-*"), *self.rollouts.glob(".step-*")]
+        return remove_unfinished(leftovers)
 
     def append_metrics(self, metrics: dict[str, Any]) -> None:
         """Add one training step's line."""

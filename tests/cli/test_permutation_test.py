@@ -43,18 +43,6 @@ def test_json(run, dump):
     assert {one["frequency"] for one in found["bins"]} == {"1", "to 3/4", "all"}
 
 
-@pytest.mark.slow
-def test_settings_are_the_estimators(run, dump):
-    def credit_abs(*arguments):
-        assert run("r.jsonl", "-o", "test.json", "--permutations", 1, *arguments).status == 0
-        return json.loads((dump.parent / "test.json").read_text())["real"]["credit_abs"]
-
-    paper = credit_abs()
-    assert credit_abs("--estimator", "released") > paper
-    assert credit_abs("--set", "h3=0") < paper
-    assert credit_abs("--set", "transforms=[{ignoring: [1]}]") != paper
-
-
 def test_settings_are_yaml_as_in_a_recipe(run, dump):
     transforms = "transforms=[{over-units: [token, trigram]}]"
     result = run("r.jsonl", "--set", transforms, "--set", "h3=1e-3")

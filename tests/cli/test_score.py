@@ -294,26 +294,6 @@ def test_its_own_output_is_no_input_of_the_next_command(run, tmp_path):
     assert "scores.parquet" in second.err
 
 
-def test_models_are_told_apart_or_pooled(run, tmp_path):
-    rows = [row | {"model": "ab"[i % 2]} for i, row in enumerate(GROUP)]
-    write_lines(tmp_path / "r.jsonl", rows)
-    result = run("r.jsonl")
-    assert "2 models are told apart" in result.err
-    assert result.out.startswith("4 rollouts, 2 groups")
-    assert run("r.jsonl", "--pool-models").out.startswith("4 rollouts, 1 group")
-
-
-def test_a_folder_and_what_it_was_read_as(run, tmp_path):
-    (tmp_path / "dump").mkdir()
-    row = {"input": "2 + 2?", "output": "4", "score": 1.0, "step": 1}
-    for step in (1, 2):
-        rows = [row | {"step": step}, row | {"step": step, "score": 0.0, "output": "5"}]
-        write_lines(tmp_path / "dump" / f"{step}.jsonl", rows)
-    result = run("dump")
-    assert result.status == 0
-    assert result.err.startswith("ktae: read as verl's rollout dump (2 files)\n")
-
-
 def test_texts_need_no_tokenizer(run, command, tmp_path):
     rows = [{"group": "g", "response": f"so it is {i % 2}", "reward": i % 2} for i in range(4)]
     write_lines(tmp_path / "r.jsonl", rows)

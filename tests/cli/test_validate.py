@@ -108,11 +108,3 @@ def test_what_cannot_be_meant(run, dump, arguments, message):
     result = run("r.jsonl", *arguments)
     assert result.status == 2
     assert message in result.err
-
-
-def test_groups_that_are_too_small(run, dump):
-    lines = dump.read_text(encoding="utf-8").splitlines(keepends=True)
-    dump.write_text("".join(lines[:3]), encoding="utf-8")
-    result = run("r.jsonl")
-    assert result.status == 2
-    assert "two distinct correct and two distinct incorrect" in result.err

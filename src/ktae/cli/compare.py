@@ -60,22 +60,20 @@ def compare(
     with GradingPool(workers, time_limit=time_limit) as pool:
         graded = [(side, grade_outputs(screen, pool, side)) for side in sides]
     comparisons = comparison.compare(*graded, partial=partial)
-    rows = []
-    for row in comparisons:
-        difference, low, high = (100 * x for x in row.difference)
-        rows.append(
-            (
-                comparison.title(row.name),
-                f"{row.problems:,}",
-                f"{100 * row.accuracy_a:.1f}",
-                f"{100 * row.accuracy_b:.1f}",
-                f"{difference:+.1f}",
-                f"{low:+.1f} to {high:+.1f}",
-                f"{row.better}/{row.worse}",
-                f"{row.p_value:.2g}",
-                f"{row.corrected:.2g}",
-            )
+    rows = [
+        (
+            comparison.title(row.name),
+            f"{row.problems:,}",
+            f"{100 * row.accuracy_a:.1f}",
+            f"{100 * row.accuracy_b:.1f}",
+            f"{100 * row.difference.value:+.1f}",
+            f"{100 * row.difference.low:+.1f} to {100 * row.difference.high:+.1f}",
+            f"{row.better}/{row.worse}",
+            f"{row.p_value:.2g}",
+            f"{row.corrected:.2g}",
         )
+        for row in comparisons
+    ]
     columns = ("n", "A", "B", "B - A", "95 %", "up/down", "p", "Holm")
     screen.table(f"A: {a}   B: {b}", columns, rows)
     for path, (side, verdicts) in zip((a, b), graded, strict=True):
@@ -100,11 +98,12 @@ def _require_one_grader(paths: Sequence[Path], sides: Sequence[Sequence[Output]]
     """
     from ktae.grading.graders import DEFAULT, GRADERS
 
-    by_side = []
-    for side in sides:
-        stored = {output.grader or "a grader that is not named" for output in side}
-        graded = all(output.verdict is not None for output in side)
-        by_side.append(stored if graded else {DEFAULT})
+    by_side = [
+        {output.grader or "a grader that is not named" for output in side}
+        if all(output.verdict is not None for output in side)
+        else {DEFAULT}
+        for side in sides
+    ]
     names = sorted(set.union(*by_side))
     if len(names) == 1:
         return names[0]

@@ -60,16 +60,14 @@ def eval_(
     regrade: Annotated[
         Path | None,
         typer.Option(
-            metavar="INPUT",
-            help="Saved outputs to grade instead: a folder of ktae eval, or whatever ktae report "
-            "reads, with reference answers.",
+            metavar="INPUT", help="Saved outputs to grade instead, with reference answers."
         ),
     ] = None,
     benchmarks: Annotated[
         str | None,
         typer.Option(
-            help="With commas between: aime24, aime25, math500, amc, amc23, minerva, "
-            "olympiadbench, gsm8k [default: the paper's five; with --regrade all in the file].",
+            help="aime24, aime25, math500, amc, amc23, minerva, olympiadbench, gsm8k, with commas "
+            "between [default: the paper's five; with --regrade all in the file]."
         ),
     ] = None,
     recipe: Annotated[
@@ -96,16 +94,15 @@ def eval_(
             "--output",
             "-o",
             metavar="FOLDER",
-            help="Where everything is written; an unfinished evaluation there is continued "
-            "[default: evals/MODEL; with --regrade nothing is written].",
+            help="An unfinished evaluation in it is continued [default: evals/MODEL; none with "
+            "--regrade].",
         ),
     ] = None,
     graders: Annotated[
         str | None,
         typer.Option(
-            help="With commas between: ktae, ktae-boxed, ktae-last, math-verify, strict-boxed, "
-            "stored. The first one's verdicts count; of several, a table shows where they disagree "
-            "[default: ktae; with --recipe the task's own].",
+            help="ktae, ktae-boxed, ktae-last, math-verify, strict-boxed, stored, with commas "
+            "between. The first one's verdicts count [default: ktae; with --recipe the task's]."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -274,7 +271,9 @@ def _answer(
         settings = run.settings_of(
             model, engine, template, problems, sampling, batch_size=size, seed=seed
         )
-    _claim(folder, settings)
+    folder.claim(settings)
+    if removed := folder.remove_leftovers():
+        note(f"removed {removed / 1e6:,.1f} MB of unfinished files that a killed run left")
 
     def load_engine() -> Any:
         with screen.progress.status(f"loading {model}"):
@@ -288,13 +287,6 @@ def _answer(
             batch_size=size, seed=seed, progress=functools.partial(bars.show, "generating"),
         )  # fmt: skip
     return Graded(outputs, settings, folder)
-
-
-def _claim(folder: EvaluationFolder, settings: dict[str, Any]) -> None:
-    """Take the folder, and remove what a killed evaluation left half written there."""
-    folder.claim(settings)
-    if removed := folder.remove_leftovers():
-        note(f"removed {removed / 1e6:,.1f} MB of unfinished files that a killed run left")
 
 
 def read_saved(path: Path, how: ReadOptions, *, partial: bool) -> list[Output]:
@@ -344,7 +336,8 @@ def _saved(
     folder = None if output is None else EvaluationFolder(output)
     settings = {"regraded": str(file), "outputs": len(outputs)}
     if folder is not None:
-        _claim(folder, settings)
+        folder.claim(settings)
+        folder.remove_leftovers()
     return Graded(outputs, settings, folder)
 
 

@@ -51,8 +51,8 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     try:
         yield temporary
         if is_stream:
-            with temporary.open("rb") as whole, target.open("wb") as stream:
-                shutil.copyfileobj(whole, stream)
+            with temporary.open("rb") as content, target.open("wb") as stream:
+                shutil.copyfileobj(content, stream)
             return
         umask = os.umask(0)
         os.umask(umask)

@@ -24,7 +24,7 @@ def local_or_hub(what: str, name: str) -> str:
     """What to load: the folder, the copy of a hub's model in ktae's cache, or the hub's name.
 
     Raises:
-        InputError: see `check_local_or_hub`.
+        InputError: as `check_local_or_hub`.
     """
     check_local_or_hub(what, name)
     path = os.path.expanduser(name)
@@ -44,8 +44,8 @@ def check_local_or_hub(what: str, name: str) -> None:
     path = Path(os.path.expanduser(name))  # that of Path raises where there is no such user
     if path.is_file():
         raise InputError(f"{what} {name} is a file; expected its folder, or a hub name")
-    own = ("config.json", "tokenizer.json")
-    if name and (path / "recipe.yaml").is_file() and not any((path / x).exists() for x in own):
+    is_model = (path / "config.json").exists() or (path / "tokenizer.json").exists()
+    if name and (path / "recipe.yaml").is_file() and not is_model:
         raise InputError(
             f"{what} {name} is a run folder; what it has trained is in {path / 'model'}, once it "
             "has finished"

@@ -20,8 +20,8 @@ def require_text(text: str, where: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        found = text[error.start]
-        raise InputError(f"{where} holds {found!r}, half a surrogate pair; not a text") from None
+        half = text[error.start]
+        raise InputError(f"{where} holds {half!r}, half a surrogate pair; not a text") from None
     return text
 
 
