@@ -97,7 +97,8 @@ def test_a_stopped_worker_is_given_up(pool: GradingPool, monkeypatch: pytest.Mon
     send(pool, signal.SIGSTOP)
     with monkeypatch.context() as hurry:
         hurry.setattr(pool, "wall_limit", 0.5)
-        stopped = list(pool.grade_all([Task(r"\boxed{1}", "1")] * pool.size))
+        long = " " * 300_000 + r"\boxed{1}"  # more than a pipe holds
+        stopped = list(pool.grade_all([Task(r"\boxed{1}", "1"), Task(long, "1")]))
     assert (Outcome.UNDECIDED, None, "no answer within 0.5 s on the wall clock") in stopped
     assert pool.grade(r"\boxed{1}", "1").outcome is Outcome.CORRECT
 

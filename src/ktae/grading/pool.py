@@ -23,11 +23,13 @@ import importlib.util
 import json
 import os
 import queue
+import select
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -198,6 +200,7 @@ class _Worker:
     def __init__(self) -> None:
         self.n_replies = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._unread = b""
 
     def ask(self, request: dict[str, Any], wall_limit: float) -> dict[str, Any]:
         """The worker's reply; if it ended instead, `end` says how, and `signal` by which one.
@@ -207,25 +210,31 @@ class _Worker:
         """
         if self._process is None:
             self._start()
-        process = self._process
-        assert process is not None and process.stdin is not None and process.stdout is not None
+        assert self._process is not None and self._process.stdin is not None
+        pipe, deadline = self._process.stdin.fileno(), time.monotonic() + wall_limit
         reply: dict[str, Any] = {}
-        with _killed_after(wall_limit, process) as is_too_late:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(json.dumps(request).encode() + b"\n")
-                process.stdin.flush()
-                while (line := process.stdout.readline()).endswith(b"\n"):
-                    part = json.loads(line)
-                    reply |= part
-                    if "extracted" not in part:  # that line comes before the verdict
-                        self.n_replies += 1
-                        return reply
-            status = process.wait()
+        try:
+            unsent = json.dumps(request).encode() + b"\n"
+            while unsent:  # a long response is more than the pipe takes at once
+                _wait_for(pipe, select.POLLOUT, deadline)
+                unsent = unsent[os.write(pipe, unsent) :]
+            while line := self._line(deadline):
+                part = json.loads(line)
+                reply |= part
+                if "extracted" not in part:  # that line comes before the verdict
+                    self.n_replies += 1
+                    return reply
+        except BrokenPipeError:
+            pass
+        except TimeoutError:
+            self._process.kill()
+            reply["too_late"] = True
+        status = self._process.wait()
         end = f"signal {-status}" if status < 0 else f"exit status {status}"
-        return reply | {"end": end, "signal": -status, "too_late": is_too_late.is_set()}
+        return reply | {"end": end, "signal": -status}
 
     def kill(self) -> None:
-        process, self._process, self.n_replies = self._process, None, 0
+        process, self._process, self.n_replies, self._unread = self._process, None, 0, b""
         if process is not None:
             process.kill()
             process.wait()
@@ -251,40 +260,53 @@ class _Worker:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=errors,
+                    bufsize=0,
                     cwd="/",
                     env=environment,
                     process_group=0,
                 )
                 self._process = process
-                assert process.stdout is not None
-                with _killed_after(START_LIMIT, process):
-                    if process.stdout.readline().endswith(b"\n"):
+                assert process.stdin is not None
+                os.set_blocking(process.stdin.fileno(), False)
+                with contextlib.suppress(TimeoutError):
+                    if self._line(time.monotonic() + START_LIMIT):
                         return
-                    status = process.wait()
                 self.kill()
                 errors.seek(0)
                 told = errors.read().decode(errors="replace").strip()[-2000:]
         raise RuntimeError(
-            f"a grading worker did not start, {STARTS} times (exit status {status}): {told}"
+            f"a grading worker did not start, {STARTS} times (exit status {process.returncode}): "
+            f"{told}"
         )
 
+    def _line(self, deadline: float) -> bytes:
+        """The worker's next line; empty if it has ended.
 
-@contextlib.contextmanager
-def _killed_after(seconds: float, process: subprocess.Popen[bytes]) -> Iterator[threading.Event]:
-    """Kill the process if the block takes longer; the event says whether that was done."""
-    is_too_late = threading.Event()
+        Raises:
+            TimeoutError: the deadline has passed.
+        """
+        assert self._process is not None and self._process.stdout is not None
+        pipe = self._process.stdout.fileno()
+        while b"\n" not in self._unread:
+            _wait_for(pipe, select.POLLIN, deadline)
+            part = os.read(pipe, 1 << 16)
+            if not part:
+                return b""
+            self._unread += part
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
 
-    def kill() -> None:
-        is_too_late.set()
-        process.kill()
 
-    timer = threading.Timer(seconds, kill)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield is_too_late
-    finally:
-        timer.cancel()
+def _wait_for(pipe: int, event: int, deadline: float) -> None:
+    """Wait until a pipe can be written or read, or its other end is closed.
+
+    Raises:
+        TimeoutError: the deadline has passed.
+    """
+    poll = select.poll()  # not `select`, which takes no numbers from 1,024 on
+    poll.register(pipe, event)
+    if not poll.poll(1000 * max(0.0, deadline - time.monotonic())):
+        raise TimeoutError
 
 
 def _import_path() -> list[str]:
