@@ -270,6 +270,13 @@ def group_total(values_b: Array, group_b: Array) -> Array:
     return np.bincount(group_b, values_b)[group_b]
 
 
+def row_sums(values_bt: Array) -> Array:
+    """(B,) float64 sums over each row."""
+    if is_tensor(values_bt):
+        return values_bt.double().sum(1)
+    return values_bt.sum(axis=1, dtype=np.float64)
+
+
 def group_extreme(
     values_b: Array, some_b: Array, group_b: Array, which: Literal["min", "max"]
 ) -> Array:

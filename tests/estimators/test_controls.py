@@ -7,21 +7,24 @@ import numpy as np
 import pytest
 
 import ktae
-from ktae import InputError
-from ktae.estimators.controls import (
-    group_means,
-    permuted_labels,
-    random_places,
-    rollout_means,
-    shuffled_values,
-    within_rollouts,
-)
+from ktae.estimators import KTAE, Estimator, PermutedLabels, RandomPlaces, ShuffledValues
+from ktae.estimators.controls import label_permutations
 
-CONTROLS = {
-    "permuted-labels": permuted_labels,
-    "shuffled-values": shuffled_values,
-    "random-places": random_places,
-}
+CONTROLS = {"shuffled-values": ShuffledValues, "random-places": RandomPlaces}
+
+
+def permuted_labels(ids, mask, correct, groups, seed):
+    return next(label_permutations(ids, mask, correct, groups, seeds=[seed]))
+
+
+class Given(Estimator):
+    """Credit that is there already."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def credit(self, batch):
+        return np.array(self.values)
 
 
 @pytest.fixture
@@ -44,13 +47,9 @@ def each_group(groups):
 
 
 def run(name, batch, seed=0):
-    ids, mask, correct, groups = batch
     if name == "permuted-labels":
-        return CONTROLS[name](ids, mask, correct, groups, seed=seed)
-    credit = ktae.token_credit(ids, mask, correct, groups)
-    if name == "shuffled-values":
-        return CONTROLS[name](credit, ids, mask, correct, groups, seed=seed)
-    return CONTROLS[name](credit, mask, token_ids=ids, seed=seed)
+        return permuted_labels(*batch, seed)
+    return ktae.token_credit(*batch, CONTROLS[name](KTAE(), seed))
 
 
 def test_permuted_labels_keep_each_groups_labels(batch):
@@ -79,7 +78,7 @@ def test_permuted_labels_are_every_arrangement_equally_often():
 def test_shuffled_values_keep_the_values_of_the_distinct_tokens(batch):
     ids, mask, correct, groups = batch
     credit = ktae.token_credit(ids, mask, correct, groups)
-    found = shuffled_values(credit, ids, mask, correct, groups, seed=0)
+    found = run("shuffled-values", batch)
     assert not found[~mask].any() and not found[np.isnan(correct)].any()
     known = mask & ~np.isnan(correct)[:, None]
     for rows in each_group(groups):
@@ -97,40 +96,14 @@ def test_shuffled_values_keep_the_values_of_the_distinct_tokens(batch):
 def test_random_places_keep_each_rollouts_credit(batch):
     ids, mask, correct, groups = batch
     credit = ktae.token_credit(ids, mask, correct, groups)
-    found = random_places(credit, mask, token_ids=ids, seed=0)
+    found = run("random-places", batch)
     assert not found[~mask].any()
     for row in range(len(ids)):
         assert multiset(found[row, mask[row]]) == multiset(credit[row, mask[row]])
     assert (found != credit)[mask].mean() > 0.3
 
 
-def test_terms_are_the_sum_of_their_parts(batch):
-    ids, mask, correct, groups = batch
-    credit = ktae.token_credit(ids, mask, correct, groups)
-    whole, rest = rollout_means(credit, mask), within_rollouts(credit, mask)
-    assert whole.dtype == rest.dtype == credit.dtype
-    assert not whole[~mask].any() and not rest[~mask].any()
-    np.testing.assert_allclose(whole + rest, credit, atol=1e-7)
-    for row in np.flatnonzero(mask.any(axis=1)):
-        assert len(set(whole[row, mask[row]].tolist())) == 1
-        assert rest[row, mask[row]].mean() == pytest.approx(0, abs=1e-6)
-    assert np.abs(whole).max() > 0.05 and np.abs(rest).max() > 0.05
-
-
-def test_parts_of_tensors_and_of_masked_places(batch):
-    torch = pytest.importorskip("torch")
-    ids, mask, correct, groups = batch
-    credit = ktae.token_credit(ids, mask, correct, groups)
-    garbage = np.where(mask, credit, np.float32("nan"))
-    for part in (rollout_means, within_rollouts):
-        found = part(torch.from_numpy(garbage), torch.from_numpy(mask).float())
-        assert found.dtype == torch.float32
-        np.testing.assert_allclose(found.numpy(), part(credit, mask), atol=1e-7)
-    with pytest.raises(InputError, match=r"mask is .*; expected .*shape of credit"):
-        rollout_means(credit, mask[:1])
-
-
-@pytest.mark.parametrize("name", CONTROLS)
+@pytest.mark.parametrize("name", ["permuted-labels", *CONTROLS])
 def test_draws_depend_on_the_seed_and_the_ids_alone(name, batch):
     expected = run(name, batch)
     np.testing.assert_array_equal(run(name, batch), expected)
@@ -147,32 +120,30 @@ def test_draws_depend_on_the_seed_and_the_ids_alone(name, batch):
     np.testing.assert_array_equal(found, expected[order])
 
 
-@pytest.mark.parametrize("name", CONTROLS)
+@pytest.mark.parametrize("name", ["permuted-labels", *CONTROLS])
 def test_other_ids_are_drawn_for_anew(name, batch):
     ids, mask, correct, groups = batch
     one = next(rows for rows in each_group(groups) if not np.isnan(correct[rows]).any())
     ids, mask, correct, groups = ids[one], np.ones_like(mask[one]), [0, 1] * 4, groups[one]
     draws = set()
+    values = np.tile(np.arange(20.0), (8, 1))
     for step in range(8):  # renamed tokens: the same credit, and other rollouts
-        credit = np.tile(np.arange(20.0), (8, 1)) if name == "random-places" else None
-        if credit is not None:
-            found = random_places(credit, mask, token_ids=ids + step, seed=0)
+        renamed = (ids + step, mask, correct, groups)
+        if name == "random-places":
+            found = ktae.token_credit(*renamed, RandomPlaces(Given(values)))
         else:
-            found = run(name, (ids + step, mask, correct, groups))
+            found = run(name, renamed)
         draws.add(found.tobytes())
     assert len(draws) >= 6  # 70 labellings: two of eight draws are often equal
 
 
-@pytest.mark.parametrize("name", CONTROLS)
-def test_tensors_give_tensors_of_the_same_numbers(name, batch):
+@pytest.mark.parametrize("control", [PermutedLabels, ShuffledValues, RandomPlaces])
+def test_tensors_give_tensors_of_the_same_numbers(control, batch):
     torch = pytest.importorskip("torch")
-    expected = run(name, batch)
-    found = run(name, tuple(map(torch.from_numpy, batch)))
+    estimator = control(KTAE(), 3)
+    found = ktae.token_credit(*map(torch.from_numpy, batch), estimator)
     assert isinstance(found, torch.Tensor)
-    np.testing.assert_array_equal(found.numpy(), expected)
-    ids, mask, correct, groups = map(torch.from_numpy, batch)
-    low = correct.nan_to_num().bfloat16()
-    assert permuted_labels(ids, mask, low, groups, seed=0).dtype == torch.bfloat16
+    np.testing.assert_array_equal(found.numpy(), ktae.token_credit(*batch, estimator))
 
 
 def test_graded_and_boolean_labels():
@@ -191,13 +162,10 @@ def test_permuted_labels_of_equal_rollouts_keep_their_number():
 
 
 def test_empty_batches():
-    ids, mask = np.zeros((0, 4), dtype=int), np.zeros((0, 4))
-    labels, groups = np.zeros(0), np.zeros(0, dtype=int)
-    assert permuted_labels(ids, mask, labels, groups, seed=0).shape == (0,)
-    credit = np.zeros((0, 4), dtype=np.float32)
-    assert shuffled_values(credit, ids, mask, labels, groups, seed=0).shape == (0, 4)
-    assert random_places(credit, mask, token_ids=ids, seed=0).shape == (0, 4)
-    assert group_means(credit, mask, labels, groups).shape == (0, 4)
+    ids, labels, groups = np.zeros((0, 4), dtype=int), np.zeros(0), np.zeros(0, dtype=int)
+    assert permuted_labels(ids, ids, labels, groups, seed=0).shape == (0,)
+    for control in CONTROLS.values():
+        assert ktae.token_credit(ids, ids, labels, groups, control(KTAE())).shape == (0, 4)
 
 
 IDS, MASK = [[1, 2], [3, 4]], [[1, 1], [1, 1]]
@@ -212,9 +180,10 @@ DIFFERENT = np.array([[0.0, 0.5], [0.0, 0.0]])
         (lambda: permuted_labels(IDS, [[1, 1]], [1, 0], [0, 0], seed=0), "mask is .*the shape"),
         (lambda: permuted_labels(IDS, MASK, [1, 0], [0, 0], seed=-1), "seed is -1; expected an"),
         (lambda: permuted_labels(IDS, MASK, [1, 0], [0, 0], seed=0.5), "seed is 0.5"),
-        (lambda: random_places([[0, 1]], MASK, token_ids=IDS, seed=0), "credit is int64 of shape"),
         (
-            lambda: shuffled_values(DIFFERENT, [[1, 1], [2, 2]], MASK, [1, 0], [0, 0], seed=0),
+            lambda: ktae.token_credit(
+                [[1, 1], [2, 2]], MASK, [1, 0], [0, 0], ShuffledValues(Given(DIFFERENT))
+            ),
             "two values for token 1 in group 0; expected one",
         ),
     ],

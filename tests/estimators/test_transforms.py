@@ -30,7 +30,7 @@ from ktae.estimators import (
     preset,
     to_section,
 )
-from ktae.estimators.controls import permuted_labels
+from ktae.estimators.controls import label_permutations
 
 N, T = 6, 7
 IDS = np.random.default_rng(3).integers(0, 9, (N, T))
@@ -140,14 +140,14 @@ def test_rollout_advantages_stay(backend: str, name: str, ignored: tuple[int, ..
 
 
 def test_permuted_labels_are_what_they_say() -> None:
-    labels = permuted_labels(IDS, MASK, Y, GROUPS, seed=5)
+    labels = next(label_permutations(IDS, MASK, Y, GROUPS, seeds=[5]))
     np.testing.assert_array_equal(credit(PermutedLabels(KTAE(), 5)), credit(KTAE(), labels))
 
 
 def test_permuted_scores() -> None:
     scores = np.array([0.1, 0.9, np.nan, 0.4, 0.2, 0.7])
     inner = Scaled(PresenceZ(graded_rewards=True), 0.3)
-    labels = permuted_labels(IDS, MASK, scores, GROUPS, seed=0)
+    labels = next(label_permutations(IDS, MASK, scores, GROUPS, seeds=[0]))
     np.testing.assert_array_equal(credit(PermutedLabels(inner), scores), credit(inner, labels))
 
 

@@ -12,7 +12,7 @@ from ktae.estimators.base import (
     GradedAdvantageEstimator,
 )
 from ktae.estimators.conflict_tokens import ConflictTokens
-from ktae.estimators.control_transforms import (
+from ktae.estimators.controls import (
     GroupMean,
     PermutedLabels,
     RandomPlaces,

@@ -16,7 +16,7 @@ from typing import Any
 from ktae.errors import InputError, expected_one_of
 from ktae.estimators import (
     conflict_tokens,
-    control_transforms,
+    controls,
     ktae,
     policy,
     presence,
@@ -57,12 +57,12 @@ TRANSFORMS: dict[str, Callable[..., Transform]] = {
     "centred": transforms.Centred,
     "decayed": transforms.Decayed,
     "ignoring": transforms.Ignoring,
-    "permuted-labels": control_transforms.PermutedLabels,
-    "shuffled-values": control_transforms.ShuffledValues,
-    "random-places": control_transforms.RandomPlaces,
-    "group-mean": control_transforms.GroupMean,
-    "rollout-mean": control_transforms.RolloutMean,
-    "within-rollout": control_transforms.WithinRollout,
+    "permuted-labels": controls.PermutedLabels,
+    "shuffled-values": controls.ShuffledValues,
+    "random-places": controls.RandomPlaces,
+    "group-mean": controls.GroupMean,
+    "rollout-mean": controls.RolloutMean,
+    "within-rollout": controls.WithinRollout,
 }
 """What wraps an estimator."""
 

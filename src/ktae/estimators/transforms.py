@@ -14,9 +14,8 @@ from typing import Any
 from typing_extensions import override
 
 from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array
-from ktae.batch import Batch, ScoreRange
+from ktae.batch import Batch, ScoreRange, group_total, row_sums
 from ktae.errors import InputError
-from ktae.estimators import controls
 from ktae.estimators.base import (
     AdvantageEstimator,
     Estimator,
@@ -198,13 +197,17 @@ class OfGroups(Moved):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        controls.require_over(self.over)
+        if self.over not in ("tokens", "rollouts"):
+            raise InputError(f"over is {self.over!r}; expected tokens or rollouts")
 
     def shared(self, credit_bt: Array, batch: Batch) -> Array:
-        """(B, T) the group's mean."""
-        return controls.group_means(
-            credit_bt, batch.counted(), batch.evidence, batch.group_b, over=self.over
-        )
+        """(B, T) float64, the group's mean at the counted tokens of known rollouts."""
+        counted_bt = batch.counted() & batch.known()[:, None]
+        sums_b, weight_b = row_sums(credit_bt * counted_bt), row_sums(counted_bt)
+        if self.over == "rollouts":
+            sums_b, weight_b = sums_b / weight_b.clip(1), weight_b.clip(0, 1)
+        total_b = group_total(weight_b, batch.group_b).clip(1)
+        return (group_total(sums_b, batch.group_b) / total_b)[:, None] * counted_bt
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -216,7 +219,8 @@ class Centred(OfGroups):
 
     @override
     def moved(self, credit_bt: Array, batch: Batch) -> Array:
-        return credit_bt - self.shared(credit_bt, batch)
+        credit_bt -= self.shared(credit_bt, batch)
+        return credit_bt
 
 
 def innermost(estimator: Estimator) -> Estimator:

@@ -152,7 +152,7 @@ def permutation_test(
             are left out (`ktae.tables.in_tables`).
         tokenizer: needed where a rollout has no token ids.
         permutations: how often the labels are permuted, from 1. Means settle after a few.
-        seed: see `ktae.estimators.controls.permuted_labels`.
+        seed: see `ktae.estimators.PermutedLabels`.
         max_positions: see `ktae.rollouts.groups`.
 
     Raises:
