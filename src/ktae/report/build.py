@@ -54,11 +54,11 @@ def write_report(
             written.
     """
     dump = _dump(rollouts, options)
-    found = contents(dump, estimator, max_tokens=max_tokens, max_groups=max_groups, regrade=regrade)
-    page = render(found.blocks, title or _title(dump), reloads=reloads)
+    page = contents(dump, estimator, max_tokens=max_tokens, max_groups=max_groups, regrade=regrade)
+    text = render(page.blocks, title or _title(dump), reloads=reloads)
     with atomic_write(out) as temporary:
-        temporary.write_text(page, encoding="utf-8")
-    return dataclasses.replace(dump, shown=found.shown)
+        temporary.write_text(text, encoding="utf-8")
+    return dataclasses.replace(dump, shown=page.shown)
 
 
 class Inline:
@@ -104,8 +104,8 @@ def show(
         height: of the frame, in pixels.
     """
     dump = _dump(rollouts, options)
-    found = contents(dump, estimator, max_tokens=max_tokens, max_groups=max_groups, regrade=regrade)
-    return Inline(render(found.blocks, _title(dump)), height)
+    page = contents(dump, estimator, max_tokens=max_tokens, max_groups=max_groups, regrade=regrade)
+    return Inline(render(page.blocks, _title(dump)), height)
 
 
 def _title(dump: inputs.Dump) -> str:

@@ -78,21 +78,28 @@ class Frame:
         spans = zip(self.starts_g[groups].tolist(), self.starts_g[groups + 1].tolist(), strict=True)
         rows = np.concatenate([np.zeros(0, dtype=int), *(np.arange(*span) for span in spans)])
         sizes = np.diff(self.starts_g)[groups]
-        return _with_tokens(
-            Frame(
-                self.record_of(rows),
-                np.arange(len(rows)),
-                np.repeat(np.arange(len(groups)), sizes),
-                np.concatenate([[0], np.cumsum(sizes)]),
-                [self.labels[group] for group in groups.tolist()],
-                [self.steps[group] for group in groups.tolist()],
-                self.correct_b[rows],
-                self.reward_b[rows],
-                self.advantage_b[rows],
-                self.own_advantages,
-                self.lengths_b[rows],
-                self.counted_b[rows],
-            )
+        rollouts, lengths_b = self.record_of(rows), self.lengths_b[rows]
+        offsets_b = np.concatenate([[0], np.cumsum(lengths_b)])
+        mask_n = np.ones(offsets_b[-1], dtype=bool)
+        for row, mask in enumerate(masks_of(rollouts)):
+            if mask is not None:
+                mask_n[offsets_b[row] : offsets_b[row + 1]] = mask
+        return Columns(
+            rollouts,
+            np.arange(len(rows)),
+            np.repeat(np.arange(len(groups)), sizes),
+            np.concatenate([[0], np.cumsum(sizes)]),
+            [self.labels[group] for group in groups.tolist()],
+            [self.steps[group] for group in groups.tolist()],
+            self.correct_b[rows],
+            self.reward_b[rows],
+            self.advantage_b[rows],
+            self.own_advantages,
+            lengths_b,
+            self.counted_b[rows],
+            offsets_b,
+            np.concatenate([np.zeros(0, dtype=np.int64), *Lists(rollouts["token_ids"])]),
+            mask_n,
         )
 
     def parts(self) -> Iterator[tuple[slice, slice, Columns]]:
@@ -169,9 +176,16 @@ def frame_of(dump: Dump) -> Frame:
     correct, reward, advantage = (rollouts[x] for x in ("correct", "reward", "advantage"))
     lengths_b = pc.list_value_length(rollouts["token_ids"]).to_numpy().astype(np.int64)
     reward_b = reward.to_numpy()[order]
-    own = advantage.null_count < len(rollouts)
-    counted_b = _counted(rollouts, lengths_b)[order]
-    advantage_b = advantage.to_numpy()[order] if own else _grpo(reward_b, counted_b > 0, group_b)
+    has_advantages = advantage.null_count < len(rollouts)
+    counted_b = lengths_b.copy()
+    for row, mask in enumerate(masks_of(rollouts)):
+        if mask is not None:
+            counted_b[row] = mask.sum()
+    counted_b = counted_b[order]
+    if has_advantages:
+        advantage_b = advantage.to_numpy()[order]
+    else:
+        advantage_b = _grpo(reward_b, counted_b > 0, group_b)
     return Frame(
         rollouts,
         order,
@@ -182,7 +196,7 @@ def frame_of(dump: Dump) -> Frame:
         pc.fill_null(correct, np.nan).to_numpy()[order],
         reward_b,
         advantage_b,
-        own,
+        has_advantages,
         lengths_b[order],
         counted_b,
     )
@@ -192,27 +206,6 @@ def columns_of(dump: Dump) -> Columns:
     """All groups of a dump with their tokens."""
     frame = frame_of(dump)
     return frame.columns(np.arange(len(frame.labels)))
-
-
-def _with_tokens(frame: Frame) -> Columns:
-    """A frame whose record is in its order, with the tokens."""
-    given = {x.name: getattr(frame, x.name) for x in dataclasses.fields(Frame)}
-    offsets_b = np.concatenate([[0], np.cumsum(frame.lengths_b)])
-    ids_n = np.concatenate([np.zeros(0, dtype=np.int64), *Lists(frame.rollouts["token_ids"])])
-    mask_n = np.ones(offsets_b[-1], dtype=bool)
-    for row, mask in enumerate(masks_of(frame.rollouts)):
-        if mask is not None:
-            mask_n[offsets_b[row] : offsets_b[row + 1]] = mask
-    return Columns(**given, offsets_b=offsets_b, ids_n=ids_n, mask_n=mask_n)
-
-
-def _counted(rollouts: Any, lengths_b: np.ndarray) -> np.ndarray:
-    """(B,) int64 the tokens of each rollout that count."""
-    counted_b = lengths_b.copy()
-    for row, mask in enumerate(masks_of(rollouts)):
-        if mask is not None:
-            counted_b[row] = mask.sum()
-    return counted_b
 
 
 def _grpo(reward_b: np.ndarray, counted_b: np.ndarray, group_b: np.ndarray) -> np.ndarray:
@@ -232,14 +225,17 @@ def _lists(extra: Any) -> Iterator[tuple[int, str, list[float] | None]]:
     pattern = "|".join(f'"{name}"' for names in SIGNALS.values() for name in names)
     begin = 0
     for chunk in extra.chunks:
-        found = pc.fill_null(pc.match_substring_regex(chunk, pattern), False)
-        for row in np.flatnonzero(found.to_numpy(zero_copy_only=False)).tolist():
+        named = pc.fill_null(pc.match_substring_regex(chunk, pattern), False)
+        for row in np.flatnonzero(named.to_numpy(zero_copy_only=False)).tolist():
             fields = json.loads(chunk[row].as_py())
             for signal, names in SIGNALS.items():
-                given = next((name for name in names if name in fields), None)
-                if given is not None:
-                    yield begin + row, signal, _numbers(fields[given])
+                values = next((fields[name] for name in names if name in fields), _ABSENT)
+                if values is not _ABSENT:
+                    yield begin + row, signal, _numbers(values)
         begin += len(chunk)
+
+
+_ABSENT = object()
 
 
 def _numbers(values: object) -> list[float] | None:

@@ -24,7 +24,7 @@ from ktae.report.files import files_of
 from ktae.report.inputs import Dump, Shown, require_rollouts
 from ktae.report.notes import Note, notes_of
 from ktae.report.summary import Scored
-from ktae.report.totals import AllScored, TokenTotals, score_all, tokens_over_steps
+from ktae.report.totals import TokenTotals, score_all, tokens_over_steps
 from ktae.rollouts.groups import take_rows
 from ktae.tables import in_tables
 
@@ -64,110 +64,112 @@ def contents(
     require_rollouts(dump)
     frame = frame_of(dump)
     chosen = dump.estimator if estimator is None else as_estimator(estimator)
-    presets = summary.presets_of(chosen, "chosen" if estimator else "run's own")
-    found = _find(frame, dump, [one for _, one in presets], regrade)
-    scored, totals = found.all.scored, found.all.totals
+    name = "chosen" if estimator else "run's own"
+    presets = summary.presets_of(chosen, name)
+    estimators = [preset for _, preset in presets]
+
+    # Everything over all groups: verdicts, stated answers, credit, and where to look first.
+    regraded = regrading.regrade(frame, dump) if regrade else None
+    asks_for_more = regraded is not None and regraded.asks_for_more  # then answers tell nothing
+    places = {} if asks_for_more else suspicious.answer_places(frame, dump)
+    ends = {row: end for row, (_, end) in places.items()}
+    scored, totals, over_steps, halves = score_all(frame, dump, estimators, ends)
+    flags = suspicious.find(frame, scored[0], places, halves)
     mixed_g = (scored[0].n_true_g > 0) & (scored[0].n_false_g > 0)
+    ended = marks.find(frame, dump)
+    curves = summary.steps_of(frame, scored[0], dump.metrics)
+    followed = tokens_over_steps(over_steps, totals[0], curves["steps"])
+
+    # Which groups are in the page, and their rollouts and tokens.
+    differing = [] if regraded is None or asks_for_more else regraded.differences
+    look_at = [frame.group_b[difference.rollout] for difference in differing]
+    look_at += [flag.group for flag in flags]
     tokens_g = frame.sum_rollouts(frame.lengths_b)
-    shown_g = sampling.choose(tokens_g, mixed_g, found.groups(frame), max_tokens, max_groups)
+    shown_g = sampling.choose(tokens_g, mixed_g, map(int, look_at), max_tokens, max_groups)
     shown_b = shown_g[frame.group_b]
     shown = frame.columns(np.flatnonzero(shown_g))
-    which_n = dump.which(shown.ids_n)
-    rank, by_rank = _ranks(which_n, len(dump.texts))
-    curves = summary.steps_of(frame, scored[0], dump.metrics)
-    over_steps = tokens_over_steps(found.all.over_steps, totals[0], curves["steps"])
-    notes = _sampling_note(shown_g, shown_b, max_tokens, max_groups)
-    notes += notes_of(dump, frame, scored[0]) + _settings_note(chosen)
-    notes += _grading_note(frame, regrade)
     place_b = np.where(shown_b, np.cumsum(shown_b) - 1, -1)
-    own = None if chosen is None else ("chosen" if estimator else "run's own", chosen)
-    empty_n = np.full(len(which_n), np.nan, dtype=np.float32)
-    signals = {name: shown.signals.get(name, empty_n) for name in frame.signals_found[0]}
+    empty_n = np.full(len(shown.ids_n), np.nan, dtype=np.float32)
+    signals = {x: shown.signals.get(x, empty_n) for x in frame.signals_found[0]}
+
+    # A token's number in the page is its rank by frequency, so that frequent ones take one byte.
+    which_n = dump.which(shown.ids_n)
+    by_rank = np.argsort(-np.bincount(which_n, minlength=len(dump.texts)), kind="stable")
+    rank = np.empty(len(by_rank), dtype=np.int64)
+    rank[by_rank] = np.arange(len(by_rank))
+
+    notes = [
+        *_sampling_notes(shown_g, shown_b, max_tokens, max_groups),
+        *notes_of(dump, frame, scored[0]),
+        *_other_notes(frame, chosen, regrade),
+    ]
     meta = {
         "version": __version__,
         "names": dump.names,
         "unit": dump.unit,
         "notes": [note._asdict() for note in notes],
-        "presets": [{"name": name, **summary.as_dict(one)} for name, one in presets],
+        "presets": [{"name": title, **summary.as_dict(x)} for title, x in presets],
         "groups": _groups(frame, scored, shown_g) | files_of(frame.labels, dump.names),
-        "rollouts": _rollouts(shown) | {"finished": found.marks.finished_b[shown_b]},
-        "finished_rule": found.marks.rule,
-        "held_out": believing.held_out(frame, mixed_g, own),
-        "regraded": found.regraded and regrading.as_dict(found.regraded, frame, dump, place_b),
-        "permuted": believing.beside_permuted(frame, mixed_g, [one for _, one in presets]),
-        "flags": _flags(found.flags, place_b, frame),
+        "rollouts": _rollouts(shown) | {"finished": ended.finished_b[shown_b]},
+        "finished_rule": ended.rule,
+        "held_out": believing.held_out(frame, mixed_g, (name, chosen) if chosen else None),
+        "regraded": regraded and regrading.as_dict(regraded, frame, dump, place_b),
+        "permuted": believing.beside_permuted(frame, mixed_g, estimators),
+        "flags": [
+            flag._asdict()
+            | {
+                "rollout": place_b[flag.rollout],
+                "number": flag.rollout - frame.starts_g[flag.group],
+            }
+            for flag in flags
+        ],
         "signals": sorted(signals),
-        "totals": {"rollouts": len(shown_b), "tokens": int(frame.lengths_b.sum())},
+        "totals": {"rollouts": len(shown_b), "tokens": frame.lengths_b.sum()},
         "training": curves
-        | {
-            "of_tokens": over_steps
-            | {"tokens": rank[np.array(over_steps["tokens"], dtype=np.int64)]}
-        },
+        | {"of_tokens": followed | {"tokens": [rank[i] for i in followed["tokens"]]}},
     }
     blocks = {
         "meta": packing.json_block(meta),
         "vocabulary": packing.json_block(
-            _vocabulary(dump, by_rank, totals) | {"mark": found.marks.mark_v[by_rank]}
+            _vocabulary(dump, by_rank, totals) | {"mark": ended.mark_v[by_rank]}
         ),
         "texts": packing.json_block(_texts(frame, shown_g)),
         "tokens": packing.varint_block(rank[which_n]),
     }
-    blocks |= {name: packing.fixed_point_block(values) for name, values in signals.items()}
+    blocks |= {x: packing.fixed_point_block(values) for x, values in signals.items()}
     return Contents(blocks, Shown(int(shown_g.sum()), len(shown_g)))
 
 
-class _Found(NamedTuple):
-    """What may be wrong with the dump, and with which of its tokens."""
-
-    marks: marks.Marks
-    regraded: regrading.Regraded | None
-    flags: list[suspicious.Flag]
-    all: AllScored
-    """The credit of all groups."""
-
-    def groups(self, columns: Frame) -> Iterator[int]:
-        """Groups to look at, the first first."""
-        if self.regraded is not None and not self.regraded.asks_for_more:
-            yield from (int(columns.group_b[one.rollout]) for one in self.regraded.differences)
-        yield from (flag.group for flag in self.flags)
+def _sampling_notes(
+    shown_g: np.ndarray, shown_b: np.ndarray, max_tokens: int, max_groups: int | None
+) -> Iterator[Note]:
+    if not shown_g.all():
+        bound = "" if max_groups is None else f"{max_groups:,} groups and "
+        yield Note(
+            True,
+            f"{shown_b.sum():,} of {len(shown_b):,} rollouts are in this page",
+            f"They are whole groups, {shown_g.sum():,} of {len(shown_g):,}, up to "
+            f"{bound}{max_tokens:,} tokens. {sampling.RULE} Tokens, Groups and Training are "
+            "computed from all rollouts; contexts are looked for in those on the page.",
+        )
 
 
-def _find(frame: Frame, dump: Dump, presets: list[Estimator], regrade: bool) -> _Found:
-    regraded = regrading.regrade(frame, dump) if regrade else None
-    asks_for_more = regraded is not None and regraded.asks_for_more  # then answers tell nothing
-    places = {} if asks_for_more else suspicious.answer_places(frame, dump)
-    scored = score_all(frame, dump, presets, {row: end for row, (_, end) in places.items()})
-    flags = suspicious.find(frame, scored.scored[0], places, scored.halves)
-    return _Found(marks.find(frame, dump), regraded, flags, scored)
-
-
-def _grading_note(columns: Frame, regrade: bool) -> list[Note]:
-    if not regrade or regrading.can_grade() or not any(regrading.references(columns)):
-        return []
-    text = (
-        "The dump holds reference answers, but math-verify is not installed, so its verdicts are "
-        "not compared with ours. pip install 'ktae[eval]'"
-    )
-    return [Note(False, "Not graded again", text)]
-
-
-def _settings_note(estimator: Estimator | None) -> list[Note]:
-    if estimator is None or estimator == in_tables(estimator):
-        return []
-    by = "" if in_tables(estimator) else ", with the paper's statistic"
-    text = (
-        f"The page explains single tokens by verdicts{by}. The credit that a trainer uses is that "
-        f"of {estimator}."
-    )
-    return [Note(False, "Not the whole of the estimator", text)]
-
-
-def _ranks(which: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Each token's rank by frequency, so that frequent tokens take one byte; and the inverse."""
-    by_rank = np.argsort(-np.bincount(which, minlength=n), kind="stable")
-    rank = np.empty(n, dtype=np.int64)
-    rank[by_rank] = np.arange(n)
-    return rank, by_rank
+def _other_notes(frame: Frame, estimator: Estimator | None, regrade: bool) -> Iterator[Note]:
+    if estimator is not None and estimator != in_tables(estimator):
+        by = "" if in_tables(estimator) else ", with the paper's statistic"
+        yield Note(
+            False,
+            "Not the whole of the estimator",
+            f"The page explains single tokens by verdicts{by}. The credit that a trainer uses is "
+            f"that of {estimator}.",
+        )
+    if regrade and not regrading.can_grade() and any(regrading.references(frame)):
+        yield Note(
+            False,
+            "Not graded again",
+            "The dump holds reference answers, but math-verify is not installed, so its verdicts "
+            "are not compared with ours. pip install 'ktae[eval]'",
+        )
 
 
 def _groups(columns: Frame, scored: list[Scored], shown_g: np.ndarray) -> dict[str, Any]:
@@ -186,7 +188,7 @@ def _groups(columns: Frame, scored: list[Scored], shown_g: np.ndarray) -> dict[s
         "known": known_g,
         "length": columns.sum_rollouts(columns.lengths_b) / size_g,
         "reward": np.where(rewarded_g > 0, reward_g / np.maximum(rewarded_g, 1), np.nan),
-        "credit_abs": [summary.credit_abs(columns, one) for one in scored],
+        "credit_abs": [summary.credit_abs(columns, x) for x in scored],
     }
 
 
@@ -211,26 +213,16 @@ def _rollouts(shown: Columns) -> dict[str, Any]:
     }
 
 
-def _flags(
-    flags: list[suspicious.Flag], place_b: np.ndarray, columns: Frame
-) -> list[dict[str, Any]]:
-    return [
-        {
-            "group": flag.group,
-            "rollout": int(place_b[flag.rollout]),
-            "number": int(flag.rollout - columns.starts_g[flag.group]),
-            "kind": flag.kind,
-            "token": flag.token,
-            "why": flag.why,
-        }
-        for flag in flags
-    ]
-
-
 def _vocabulary(dump: Dump, by_rank: np.ndarray, totals: list[TokenTotals]) -> dict[str, Any]:
+    texts: list[str | list[int] | None] = []
+    for piece in (dump.texts[i] for i in by_rank.tolist()):
+        try:
+            texts.append(piece if piece is None else piece.decode())
+        except UnicodeDecodeError:
+            texts.append(list(piece))  # its bytes: it is part of a character
     return {
         "id": dump.token_ids[by_rank],
-        "text": [text_of(dump.texts[i]) for i in by_rank.tolist()],
+        "text": texts,
         "a": totals[0].a[by_rank],
         "b": totals[0].b[by_rank],
         "groups": totals[0].groups[by_rank],
@@ -238,16 +230,6 @@ def _vocabulary(dump: Dump, by_rank: np.ndarray, totals: list[TokenTotals]) -> d
         "impact": [total.impact[by_rank] for total in totals],
         "credit": [total.credit[by_rank] for total in totals],
     }
-
-
-def text_of(piece: bytes | None) -> str | list[int] | None:
-    """Text where the bytes are some, else the bytes: part of a character."""
-    if piece is None:
-        return None
-    try:
-        return piece.decode()
-    except UnicodeDecodeError:
-        return list(piece)
 
 
 def _texts(frame: Frame, shown_g: np.ndarray) -> dict[str, Any]:
@@ -259,20 +241,3 @@ def _texts(frame: Frame, shown_g: np.ndarray) -> dict[str, Any]:
         for prompt, shown in zip(first["prompt"].to_pylist(), shown_g.tolist(), strict=True)
     ]
     return {"prompt": prompts, "answer": first["answer"].to_pylist()}
-
-
-def _sampling_note(
-    shown_g: np.ndarray, shown_b: np.ndarray, max_tokens: int, max_groups: int | None
-) -> list[Note]:
-    if shown_g.all():
-        return []
-    bound = "" if max_groups is None else f"{max_groups:,} groups and "
-    return [
-        Note(
-            True,
-            f"{shown_b.sum():,} of {len(shown_b):,} rollouts are in this page",
-            f"They are whole groups, {shown_g.sum():,} of {len(shown_g):,}, up to "
-            f"{bound}{max_tokens:,} tokens. {sampling.RULE} Tokens, Groups and Training are "
-            "computed from all rollouts; contexts are looked for in those on the page.",
-        )
-    ]

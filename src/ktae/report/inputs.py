@@ -7,9 +7,9 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,9 +26,6 @@ from ktae.rollouts.spool import Spool
 from ktae.rollouts.tokens import load_tokenizer, token_bytes
 from ktae.rollouts.tolerance import Tolerance
 from ktae.runs import RunFolder
-
-if TYPE_CHECKING:
-    from ktae.recipe import Recipe
 
 ROWS_PER_BATCH = 1024
 
@@ -113,9 +110,9 @@ def load(
     rollouts = readers.read(paths, options, tolerance=tolerance)
     runs = _runs(paths)
     tokenizer, named = options.tokenizer, None
-    if tokenizer is None and (own := _own_tokenizer(runs)) is not None:
-        tokenizer = str(own)
-        named = f"{own}, the run's own tokenizer and so taken for all that is given,"
+    if tokenizer is None and (folder := own_tokenizer(paths)) is not None:
+        tokenizer = str(folder)
+        named = f"{folder}, the run's own tokenizer and so taken for all that is given,"
     dump = from_record(rollouts, tokenizer, named=named)
     dump.tolerance = tolerance
     dump.names = [path_text(path) for path in paths]
@@ -150,7 +147,7 @@ def from_record(
     if missing and tokenizer is None:
         return _in_words(rollouts)
     if missing:
-        rollouts = _with_token_ids(rollouts, tokenizer, named)
+        rollouts = _replace_ids(rollouts, lambda batch: filled_ids(batch, tokenizer, named=named))
     distinct = distinct_ids(Lists(rollouts["token_ids"]).values())
     if tokenizer is None:
         texts: list[bytes | None] = [None] * len(distinct)
@@ -181,15 +178,12 @@ def _runs(inputs: Sequence[str | Path]) -> list[RunFolder]:
 def own_tokenizer(paths: Sequence[str | Path]) -> Path | None:
     """The tokenizer's folder of the first run folder in `paths` that has one; None where none has.
 
+    That is the run's own, or its base model's.
+
     Raises:
         InputError: a recipe cannot be read.
     """
-    return _own_tokenizer(_runs(paths))
-
-
-def _own_tokenizer(runs: list[RunFolder]) -> Path | None:
-    """That of the first run folder that holds one, or whose base model is a folder that does."""
-    for run in runs:
+    for run in _runs(paths):
         for folder in _model_folders(run):
             if (folder / "tokenizer.json").is_file():
                 return folder
@@ -197,25 +191,17 @@ def _own_tokenizer(runs: list[RunFolder]) -> Path | None:
 
 
 def _model_folders(run: RunFolder) -> Iterator[Path]:
-    """Where a run's tokenizer may lie: all hold the same one."""
+    """Where a run's tokenizer may lie: all hold the same one. Nothing is fetched."""
     yield run.model
-    trl = next(iter(run.all_checkpoints()), None)
-    if trl is not None:
-        yield trl
+    yield from run.all_checkpoints()[:1]
     yield from run.checkpoints.glob("global_step_*/actor/huggingface")  # as verl saves them
+    # A run that has not saved anything yet has no tokenizer but that of its base model: a folder,
+    # the demo's, or a copy of one of the hub's.
     from ktae.recipe import load as load_recipe
 
     recipe = load_recipe(run.recipe)
-    yield Path(os.path.expanduser(recipe.model.path))
-    yield from _base_models(recipe)
-
-
-def _base_models(recipe: Recipe) -> Iterator[Path]:
-    """Where a base model lies that the recipe names: the demo's, or a copy of one of the hub's.
-
-    A run that has not saved anything yet has no other tokenizer. Nothing is fetched.
-    """
     name = recipe.model.path
+    yield Path(os.path.expanduser(name))
     with contextlib.suppress(ModuleNotFoundError):  # without torch or the hub's library
         if name == "demo":
             from ktae.demo import language_named
@@ -226,50 +212,41 @@ def _base_models(recipe: Recipe) -> Iterator[Path]:
             yield copy_of(name)
             from huggingface_hub import try_to_load_from_cache
 
-            if isinstance(found := try_to_load_from_cache(name, "tokenizer.json"), str):
-                yield Path(found).parent
-
-
-def _with_token_ids(rollouts: Any, tokenizer: Any, named: str | None) -> Any:
-    def ids_of(batch: Any) -> Any:
-        ids = filled_ids(batch, tokenizer, named=named)
-        return pa.array(ids, type=record.SCHEMA.field("token_ids").type)
-
-    return _replace_ids(rollouts, ids_of)
+            if isinstance(file := try_to_load_from_cache(name, "tokenizer.json"), str):
+                yield Path(file).parent
 
 
 def _in_words(rollouts: Any) -> Dump:
     """Every response cut at words; a response that is null, beside ids, has none."""
     number: dict[str, int] = {}
 
-    def ids_of(batch: Any) -> Any:
-        ids = [
-            [number.setdefault(word, len(number)) for word in WORD.findall(text or "")]
-            for text in batch.column("response").to_pylist()
-        ]
-        return pa.array(ids, type=record.SCHEMA.field("token_ids").type)
+    def numbered(batch: Any) -> list[list[int]]:
+        texts = batch.column("response").to_pylist()
+        return [[number.setdefault(x, len(number)) for x in WORD.findall(y or "")] for y in texts]
 
-    position = rollouts.column_names.index("mask")  # masks belong to the ids that are dropped
-    masks = pa.nulls(len(rollouts), record.SCHEMA.field("mask").type)
-    rollouts = rollouts.set_column(position, record.SCHEMA.field("mask"), masks)
-    rollouts = _replace_ids(rollouts, ids_of)
+    # Masks belong to the ids that are dropped.
+    field = record.SCHEMA.field("mask")
+    place = rollouts.column_names.index("mask")
+    rollouts = rollouts.set_column(place, field, pa.nulls(len(rollouts), field.type))
+    rollouts = _replace_ids(rollouts, numbered)
     distinct = distinct_ids(Lists(rollouts["token_ids"]).values())
-    every = list(number)
-    texts: list[bytes | None] = [every[i].encode() for i in distinct.tolist()]
+    words = list(number)
+    texts: list[bytes | None] = [words[i].encode() for i in distinct.tolist()]
     return Dump(rollouts, "words", distinct, texts, Tolerance(), [], made_ids=True)
 
 
-def _replace_ids(rollouts: Any, ids_of: Any) -> Any:
+def _replace_ids(rollouts: Any, ids_of: Callable[[Any], Any]) -> Any:
+    """The record with other token ids, which `ids_of` makes of a batch's ids and responses."""
     field = record.SCHEMA.field("token_ids")
-    batches = rollouts.select(["token_ids", "response"]).to_batches(ROWS_PER_BATCH)
     schema = pa.schema([field])
-    made = Spool(schema).extend(pa.table([ids_of(batch)], schema=schema) for batch in batches)
-    column = made.table().column(0)
-    rollouts = rollouts.set_column(rollouts.column_names.index("token_ids"), field, column)
+    spool = Spool(schema)
+    for batch in rollouts.select(["token_ids", "response"]).to_batches(ROWS_PER_BATCH):
+        spool.add(pa.table([pa.array(ids_of(batch), type=field.type)], schema=schema))
+    place = rollouts.column_names.index("token_ids")
+    rollouts = rollouts.set_column(place, field, spool.table().column(0))
     credit = record.SCHEMA.field("credit")  # of other ids, if there are any
-    return rollouts.set_column(
-        rollouts.column_names.index("credit"), credit, pa.nulls(len(rollouts), credit.type)
-    )
+    place = rollouts.column_names.index("credit")
+    return rollouts.set_column(place, credit, pa.nulls(len(rollouts), credit.type))
 
 
 def require_rollouts(dump: Dump) -> None:

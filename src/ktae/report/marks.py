@@ -107,8 +107,8 @@ def _of_format(frame: Frame, dump: Dump) -> np.ndarray:
         np.add.at(inside, which_t[inside_t], 1)
         np.add.at(every, which_t, 1)
     # Braces and backslashes have other work; what is all blank or a bracket is no mark either.
-    found: np.ndarray = np.flatnonzero((inside >= 2) & (inside >= IN_FORMAT * every))
-    return found[[re.search(rb"[\w#/<>]", texts[which] or b"") is not None for which in found]]
+    places: np.ndarray = np.flatnonzero((inside >= 2) & (inside >= IN_FORMAT * every))
+    return places[[re.search(rb"[\w#/<>]", texts[which] or b"") is not None for which in places]]
 
 
 def _finished(

@@ -265,13 +265,13 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
     mixed, token_id = mixed_rows(as_columns(chosen)), chosen["token_id"].to_numpy()
     described = []
     for i in (*sides[0], *sides[1]):
-        own = np.flatnonzero(token_id[mixed.rows] == ids[i])
-        a, b, c, d = mixed.cells[:, own].sum(axis=1).tolist()
-        weight = mixed.weight[own]
+        its = np.flatnonzero(token_id[mixed.rows] == ids[i])
+        a, b, c, d = mixed.cells[:, its].sum(axis=1).tolist()
+        weight = mixed.weight[its]
         described.append(
             KeyToken(
                 token_id=int(ids[i]),
-                token=chosen["token"][int(mixed.rows[own[0]])].as_py(),
+                token=chosen["token"][int(mixed.rows[its[0]])].as_py(),
                 impact=float(total[i]),
                 credit=float(total[i] / weight.sum()),
                 a=a,
@@ -279,7 +279,7 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
                 b=b,
                 n_false=b + d,
                 groups=int((weight > 0).sum()),
-                p_value=stratified_p_value(*mixed.distinct[:, own]),
+                p_value=stratified_p_value(*mixed.distinct[:, its]),
             )
         )
     return Strongest(described[: len(sides[0])], described[len(sides[0]) :])

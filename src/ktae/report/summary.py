@@ -137,9 +137,9 @@ def presets_of(estimator: Estimator | None, name: str) -> list[tuple[str, Estima
     ]
     if estimator is None:
         return presets
-    own = table_estimator(estimator)
-    same = [one for one in presets if one[1] == own]
-    return [*(same or [(name, own)]), *(one for one in presets if one not in same)]
+    of_tables = table_estimator(estimator)
+    same = [x for x in presets if x[1] == of_tables]
+    return [*(same or [(name, of_tables)]), *(x for x in presets if x not in same)]
 
 
 def as_dict(estimator: Estimator) -> dict[str, Any]:

@@ -47,11 +47,11 @@ def watch(paths: Sequence[Path], write: Callable[[], Dump]) -> Iterator[Dump | I
 
 def _look(paths: Sequence[Path]) -> Look:
     """The files that hold rollouts, and a run's metrics beside them."""
-    found = Look()
+    seen = Look()
     for path in paths:
         # A folder may hold nothing yet, and a file may go away between two calls.
         with contextlib.suppress(InputError, OSError):
             for file in [*choose_files(path)[0], *RunFolder(path).metrics_files()]:
                 stat = file.stat()
-                found[file] = stat.st_size, stat.st_mtime_ns
-    return found
+                seen[file] = stat.st_size, stat.st_mtime_ns
+    return seen

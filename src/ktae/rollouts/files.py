@@ -232,9 +232,9 @@ def parquet_rows(stream: Stream, name: str) -> Rows:
             if is_own:
                 # What others have added to a record is no part of it, and is kept beside it.
                 added = [x for x in table.column_names if x not in record.SCHEMA.names]
-                own = _own_table(table.drop_columns(added), file, name, done)
+                rows_of_record = _own_table(table.drop_columns(added), file, name, done)
                 beside = table.select(added)
-                table = own.drop_columns("credit")
+                table = rows_of_record.drop_columns("credit")
                 for column in added:
                     table = table.append_column(column, beside[column])
             try:

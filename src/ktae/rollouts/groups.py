@@ -105,10 +105,10 @@ def filled_ids(batch: Any, tokenizer: Any, *, named: str | None = None) -> list[
         tokenizer: makes them from the response.
         named: what errors call it.
     """
-    given = batch.column("token_ids")
-    texts = batch.column("response").filter(pc.is_null(given)).to_pylist()
+    lists = batch.column("token_ids")
+    texts = batch.column("response").filter(pc.is_null(lists)).to_pylist()
     made = iter(tokenize(tokenizer, texts, named=named))
-    return [x.values.to_numpy() if x.is_valid else next(made) for x in given]
+    return [x.values.to_numpy() if x.is_valid else next(made) for x in lists]
 
 
 class Lists:
@@ -170,10 +170,10 @@ def take_rows(table: Any, rows: np.ndarray) -> Any:
         if low < high:
             parts.append(batch.take(pa.array(ascending[low:high] - begin)))
         begin = end
-    found = pa.Table.from_batches(parts, table.schema)
+    taken = pa.Table.from_batches(parts, table.schema)
     if (np.diff(order) == 1).all():
-        return found
-    return found.take(pa.array(np.argsort(order, kind="stable")))
+        return taken
+    return taken.take(pa.array(np.argsort(order, kind="stable")))
 
 
 def masks_of(rollouts: Any) -> list[np.ndarray | None]:

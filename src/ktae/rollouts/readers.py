@@ -291,10 +291,10 @@ def _lacking(plain: Row) -> tuple[str, ...]:
 def _tables_of(path: Path, options: ReadOptions, tolerance: Tolerance) -> Iterator[Any]:
     """The record of one file, some rows at a time."""
     may_be_own = path.suffix in (".parquet", ".gz") and not options.fields
-    own = own_record(path) if may_be_own else None
-    if own is not None:
+    tables = own_record(path) if may_be_own else None
+    if tables is not None:
         _require_no_choice(path, options)
-        yield from own
+        yield from tables
         return
     rollouts = _record_rows(path, options, tolerance)
     before, is_empty = len(tolerance.repeated_steps), True

@@ -130,8 +130,8 @@ def parse_record(table: Any, where: str, before: int = 0) -> Any:
     if version is None:
         raise InputError(f"{where}: not a rollout record; expected one that ktae has written")
     if version != VERSION.encode():
-        found = version.decode(errors="replace")
-        raise InputError(f"{where}: rollout record of version {found}; this ktae reads {VERSION}")
+        other = version.decode(errors="replace")
+        raise InputError(f"{where}: rollout record of version {other}; this ktae reads {VERSION}")
     return conform(table, where, before)
 
 

@@ -46,8 +46,8 @@ class Spool:
 
     def table(self, begin: int = 0, end: int | None = None) -> Any:
         """The rows from `begin` to `end`, as one table."""
-        whole = pa.Table.from_batches(self._batches, self.schema)
-        return whole.slice(begin, None if end is None else end - begin)
+        rows = pa.Table.from_batches(self._batches, self.schema)
+        return rows.slice(begin, None if end is None else end - begin)
 
     def _write(self) -> None:
         """Move what is in memory to a file."""
@@ -65,6 +65,6 @@ class Spool:
                 "TMPDIR names another folder"
             ) from None
         reader = pa.ipc.open_file(pa.py_buffer(mapped))
-        found = [reader.get_batch(i) for i in range(reader.num_record_batches)]
-        self._batches[self._written :] = found
+        batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
+        self._batches[self._written :] = batches
         self._written, self._in_memory = len(self._batches), 0

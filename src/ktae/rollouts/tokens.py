@@ -149,19 +149,19 @@ def token_bytes(tokenizer: Any, token_ids: Iterable[int]) -> list[bytes | None]:
     from GPT-2's byte alphabet or from SentencePiece's `<0xE4>`.
     """
     alphabet = _byte_alphabet()
-    found: list[bytes | None] = []
+    spelt: list[bytes | None] = []
     for piece, text in _decode_each(tokenizer, token_ids):
         if text is None or piece is None:
-            found.append(None)
+            spelt.append(None)
         elif "\ufffd" not in text:
-            found.append(text.encode())
+            spelt.append(text.encode())
         elif match := _BYTE_PIECE.fullmatch(piece):
-            found.append(bytes([int(match[1], 16)]))
+            spelt.append(bytes([int(match[1], 16)]))
         elif all(character in alphabet for character in piece):
-            found.append(bytes(alphabet[character] for character in piece))
+            spelt.append(bytes(alphabet[character] for character in piece))
         else:
-            found.append(piece.encode())
-    return found
+            spelt.append(piece.encode())
+    return spelt
 
 
 def _decode_each(

@@ -102,7 +102,7 @@ def reward_fields(value: object) -> Row:
     return {"reward": value}
 
 
-def choose(found: Row, likely: Sequence[str], where: str, source: Source) -> object:
+def choose(rewards: Row, likely: Sequence[str], where: str, source: Source) -> object:
     """The value that says whether a rollout is correct, out of several by name.
 
     That is the one that was asked for, else the only one, else the only one of `likely`. Where
@@ -112,18 +112,18 @@ def choose(found: Row, likely: Sequence[str], where: str, source: Source) -> obj
         InputError: it cannot be told, or the one that was asked for is not there.
     """
     source.chose = True
-    if source.correctness in found:
-        return found[source.correctness]
-    names = list(found) if len(found) == 1 else [name for name in likely if name in found]
+    if source.correctness in rewards:
+        return rewards[source.correctness]
+    names = list(rewards) if len(rewards) == 1 else [name for name in likely if name in rewards]
     if source.correctness is None and len(names) == 1:
-        source.took = names[0] if len(found) > 1 else source.took
-        return found[names[0]]
+        source.took = names[0] if len(rewards) > 1 else source.took
+        return rewards[names[0]]
     if source.correctness is None and not source.needs_reward:
         return None
     raise InputError(
         f"{where}: correctness is {source.correctness!r}; expected the reward function that says "
         "whether a rollout is correct (--correctness on the command line), one of "
-        f"{', '.join(map(repr, found)) or 'none here'}"
+        f"{', '.join(map(repr, rewards)) or 'none here'}"
     )
 
 

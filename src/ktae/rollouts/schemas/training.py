@@ -83,8 +83,8 @@ def goes_on(row: object, following: object) -> bool:
 
 def step_of(path: Path) -> int | None:
     """The step that a file's name tells, or else its folder's; None where neither does."""
-    found = STEP.search(path.name) or STEP_FOLDER.fullmatch(path.parent.name)
-    return int(found[1]) if found else None
+    match = STEP.search(path.name) or STEP_FOLDER.fullmatch(path.parent.name)
+    return int(match[1]) if match else None
 
 
 def trl_step(row: object) -> float | None:

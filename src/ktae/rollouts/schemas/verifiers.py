@@ -99,19 +99,19 @@ def _last_branch(nodes: list[Row]) -> Row:
     prompt = [_message_text(node.get("message")) for node in path[:first]]
     # What tools and users say in between is part of the text; the mask leaves its tokens out.
     response = [_message_text(node.get("message")) for node in path[first:]]
-    found: Row = {"prompt": "\n".join(prompt), "response": "\n".join(response)}
+    plain: Row = {"prompt": "\n".join(prompt), "response": "\n".join(response)}
     ids = [x for node in path for x in _list(node.get("token_ids"))]
     mask = [x for node in path for x in _list(node.get("mask"))]
     if True in mask and len(mask) == len(ids):
         start = mask.index(True)
-        found |= {"token_ids": ids[start:], "mask": mask[start:]}
+        plain |= {"token_ids": ids[start:], "mask": mask[start:]}
         advantages = [x for node in path for x in _list(node.get("advantages"))]
-        found["advantage"] = constant(advantages)
+        plain["advantage"] = constant(advantages)
         log_probs = [x for node in path for x in _list(node.get("logprobs"))]
         if len(log_probs) == sum(mask):
             rest = iter(log_probs)
-            found["log_probs"] = [next(rest) if sampled else None for sampled in mask[start:]]
-    return found
+            plain["log_probs"] = [next(rest) if sampled else None for sampled in mask[start:]]
+    return plain
 
 
 def _message_text(message: Any) -> str:
