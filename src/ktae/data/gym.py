@@ -66,6 +66,7 @@ def problems(task: ReasoningGym, n: int, seed: int) -> list[GymProblem]:
     reference |= {"answer": task.answer, "seed": seed, "size": n}
     dataset = _dataset(json.dumps(reference, sort_keys=True))
     _check_scorer(task.name, dataset)
+    # The same numbers make the same problem again, in any process: no text has to be kept.
     entries = [dataset[index] for index in range(n)]
     return [
         GymProblem(
@@ -85,6 +86,7 @@ def held_out(task: ReasoningGym, n: int, seen: Collection[str]) -> list[GymProbl
     """
     unseen: dict[str, GymProblem] = {}
     size = n
+    # Some tasks have few problems, so draws repeat: look among twice as many each time.
     while len(unseen) < n and size <= 64 * n:
         size *= 2
         unseen = {p.text: p for p in problems(task, size, HELD_OUT_SEED) if p.text not in seen}
@@ -123,6 +125,7 @@ def answer_in(response: str, reference: str) -> str | None:
     how = json.loads(reference)["answer"]
     if how == "whole":
         return response.strip() or None
+    # "1,234" is one number; the scorers of reasoning-gym read no commas.
     answer = extract(response, "last" if how == "last-number" else "stated")
     if answer is None:
         return None
@@ -177,6 +180,8 @@ def _dataset(reference: str) -> Any:
 def _check_scorer(name: str, dataset: Any) -> None:
     """Raise an InputError unless the scorer tells reference answers from none."""
     for index in range(min(8, len(dataset))):
+        # A scorer that refuses the reference answer would teach nothing, one that takes any text
+        # would teach anything.
         entry = dataset[index]
         if _scored(dataset, str(entry["answer"]), entry) != 1:
             raise InputError(

@@ -73,6 +73,7 @@ def write_rows(
             ("trl", pa.table({"prompt": prompts, "answer": answers})),
         ):
             make_folder(folder / engine)
+            # A reader never sees half a file: verl may be waiting for it.
             with atomic_write(folder / engine / f"{split}.parquet") as temporary:
                 pq.write_table(table, temporary)
     return {split: len(rows) for split, rows in splits.items()}
@@ -84,6 +85,7 @@ def _verl_table(rows: Sequence[tuple[Messages, str]], split: str, data_source: s
             "data_source": data_source,
             "prompt": prompt,
             "ability": "math",
+            # verl takes the answer from here, and the reward function by `data_source`.
             "reward_model": {"style": "rule", "ground_truth": answer},
             "extra_info": {"split": split, "index": index},
         }

@@ -107,12 +107,14 @@ def _problems(
             raise InputError(f"{place}: no {error.args[0]}; its fields are {quoted(row)}") from None
         except ValueError as error:
             raise InputError(f"{place}: {error}") from None
+        # Not every row of a data set is part of the set, as with "level 3 to 5".
         if problem is None:
             continue
         require_text(problem.text, f"{place}: problem")
         require_text(problem.answer, f"{place}: answer")
         if not problem.text.strip():
             raise InputError(f"{place}: the problem is empty")
+        # Without an answer nothing could be graded; how many there are is told to the user.
         if problem.answer.strip():
             problems.append(problem)
         else:
@@ -129,6 +131,7 @@ def _any_row(row: Row) -> TaskProblem:
             f"no {'answer' if name else 'problem'}; its fields are {quoted(row)}; expected problem "
             "(or question, or prompt) as text, and answer"
         )
+    # GSM8K ends its worked answers so; other answers have no ####.
     return TaskProblem(row[name], _answer(row).rsplit("####", 1)[-1].strip())
 
 
@@ -137,6 +140,7 @@ def _answer(row: Row) -> str:
     answer = row["answer"]
     if is_null(answer):
         return ""
+    # To Python, True is the number 1.
     is_number = isinstance(answer, int | float) and not isinstance(answer, bool)
     if not isinstance(answer, str) and not (is_number and math.isfinite(answer)):
         raise ValueError(f"answer is {answer!r:.60}; expected one text or finite number")

@@ -51,6 +51,7 @@ def held_out_rows(recipe: Recipe, n: int | None = None) -> list[TaskRow]:
     n = recipe.logging.eval_problems if n is None else n
     if is_gym(recipe):
         task: Any = recipe.task
+        # A problem that is trained on must not be held out, whatever its seed.
         seen = {problem.text for problem in _gym_train(recipe)}
         return _gym_rows(recipe, gym.held_out(task, n, seen))
     return _rows(recipe, "test")[:n]
@@ -74,6 +75,7 @@ def grade(recipe: Recipe, responses: Sequence[Any], references: Sequence[str]) -
         responses: B texts, or B conversations whose last message counts.
         references: B of `TaskRow.reference`.
     """
+    # Mathematics is compared as such; puzzles have a program each that scores them.
     if not is_gym(recipe):
         return verdicts(responses, references)
     return [
@@ -129,6 +131,7 @@ def _rows(recipe: Recipe, split: str) -> list[TaskRow]:
         problems = sources.load(task.source)[split].problems
     else:
         problems = sources.load_file(Path(os.path.expanduser(file))).problems
+    # Without an instruction the model gets the problem alone.
     system = [{"role": "system", "content": task.instruction}] if task.instruction else []
     return [
         TaskRow([*system, {"role": "user", "content": p.text}], p.answer, p.answer)
@@ -142,6 +145,7 @@ def _prepared_rows(file: Path) -> list[TaskRow]:
     if not file.is_file():
         raise InputError(f"{file} does not exist; `ktae data prepare` writes it")
     table = pq.read_table(file)
+    # Somebody may have put a file of their own there.
     missing = {"prompt", "answer"} - set(table.column_names)
     if missing:
         raise InputError(

@@ -26,6 +26,7 @@ def language_named(name: str) -> Language[Any]:
     Raises:
         InputError: there is none, or what the distribution offers under that name is none.
     """
+    # First: nobody can offer another language under this name.
     if name == SUMS.name:
         return SUMS
     if name not in _offered():

@@ -119,6 +119,7 @@ class Language(Generic[P]):
         problems: list[P] = []
         while len(problems) < n:
             problem = self.random_problem(rng)
+            # A test problem under another name would be the same one.
             if problem.story not in held_out:
                 problems.append(problem)
         return problems
@@ -136,6 +137,7 @@ class Language(Generic[P]):
 def _held_out(language: Language[P]) -> dict[Hashable, P]:
     rng = random.Random(f"{language.salt} test problems")
     problems: dict[Hashable, P] = {}
+    # The first problem of a story stays: later ones that tell the same are no new test.
     while len(problems) < HELD_OUT:
         problem = language.random_problem(rng)
         problems.setdefault(problem.story, problem)
@@ -153,6 +155,7 @@ def geometric(phrases: Sequence[str], more: float, rng: random.Random) -> list[s
 def last_box(response: str, numbers: Container[str]) -> int | None:
     """The number in the last `box X }`, or None if there is no such box."""
     words = response.split()
+    # From the end: a later box takes back an earlier one.
     for i in range(len(words) - 3, -1, -1):
         box, number, close = words[i : i + 3]
         if box == "box" and close == "}" and number in numbers:
@@ -203,6 +206,7 @@ class Manner:
             if rng.random() >= self.rate:
                 break
             phrases.append(rng.choice(self.doubts))
+            # A ramble comes to nothing: it ends the response without another answer.
             if rng.random() < self.ramble_rate:
                 n = rng.randint(*self.ramble_lengths)
                 phrases += [rng.choice(self.ramble) for _ in range(n)]

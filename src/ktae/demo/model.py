@@ -24,6 +24,7 @@ def make_tokenizer(language: Language[Any]) -> PreTrainedTokenizerFast:
     """
     vocabulary = {word: i for i, word in enumerate(language.vocabulary)}
     words = Tokenizer(models.WordLevel(vocabulary))
+    # Prompts and solutions have a blank between any two words.
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(
         tokenizer_object=words,
@@ -58,6 +59,7 @@ def make_model(language: Language[Any], seed: int) -> LlamaForCausalLM:
         bos_token_id=bos,
         eos_token_id=eos,
     )
+    # Whoever calls this goes on with the random numbers that they would have had.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return LlamaForCausalLM(config)

@@ -55,6 +55,7 @@ def pretrain(
     device = torch.device("cuda" if on_gpu else "cpu")
     tokenizer = model.make_tokenizer(language)
     base = model.make_model(language, seed).to(device)
+    # A generator of its own: no other code draws from it, so a seed is one model.
     rng = random.Random(f"{language.salt} pretraining {seed}")
     optimizer = torch.optim.AdamW(base.parameters(), lr=size.learning_rate, betas=BETAS)
 
@@ -76,6 +77,7 @@ def pretrain(
                 ids_bt, labels_bt = (
                     part.to(device) for part in _tensors(half, tokenizer.pad_token_id)
                 )
+                # The number of tokens of the whole batch makes the two halves one mean.
                 base(ids_bt, labels=labels_bt, num_items_in_batch=n_tokens).loss.backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -106,6 +108,7 @@ def _tensors(examples: list[Example], pad: int) -> tuple[torch.Tensor, torch.Ten
     for i, (prompt, response) in enumerate(examples):
         end = len(prompt) + len(response)
         ids_bt[i, :end] = torch.tensor(prompt + response)
+        # The prompt is given, and the padding means nothing: no loss for either.
         labels_bt[i, len(prompt) : end] = torch.tensor(response)
     return ids_bt, labels_bt
 
@@ -176,6 +179,7 @@ def write_base_model(language: Language[Any], folder: Path, seed: int) -> None:
             seed,
             progress=lambda done, steps: bar.update(task, completed=done, total=steps),
         )
+        # Written beside its place, then renamed: nobody loads half a model.
         complete = Path(name) / folder.name
         shows_bars = logging.is_progress_bar_enabled()
         logging.disable_progress_bar()  # one about shards
@@ -186,6 +190,7 @@ def write_base_model(language: Language[Any], folder: Path, seed: int) -> None:
                 logging.enable_progress_bar()
         tokenizer.save_pretrained(complete)
         try:
+            # Another process may have made the same model meanwhile. Its folder stays.
             complete.rename(folder)
         except OSError:
             if not folder.is_dir():

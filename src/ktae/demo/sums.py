@@ -131,6 +131,7 @@ def extract_answer(response: str) -> int | None:
 
 # How worked solutions are written: probabilities first, then phrases.
 
+# Chances of a lucky guess, of filler, of a step said again, of a misconception, of a redo.
 LUCKY_GUESS = 0.30
 FILLER, AGAIN = 0.25, 0.08
 MISCONCEPTIONS = {"triples": 0.80, "gives": 0.75}
@@ -192,19 +193,23 @@ def _chain(problem: SumsProblem, rng: random.Random, care: _Care) -> tuple[list[
     phrases: list[str] = []
     value = problem.start
     for operation in problem.operations:
+        # Forgotten: the next operation works on what was there before.
         if rng.random() < care.skip:
             continue
         phrases += geometric(FILLERS, FILLER, rng)
         step, result = _step(operation, value, rng, care)
         phrases.append(step)
+        # A solver notices a mistake far more often than he doubts what is right.
         wrong = result != operation.sum.result(value)
         if rng.random() < (REDO_WRONG if wrong else REDO_RIGHT):
             phrases.append("wait ,")
             if rng.random() < 0.5:
                 phrases.append("that is wrong .")
+            # Another attempt with the same beliefs, so a misconception often comes again.
             step, result = _step(operation, value, rng, care)
             phrases.append(step)
         phrases.append(";")
+        # Said twice: words that change nothing, which credit has to see through.
         if rng.random() < AGAIN:
             phrases += ["again", step, ";"]
         value = result
@@ -225,6 +230,7 @@ def _step(operation: Operation, value: int, rng: random.Random, care: _Care) -> 
         else:
             understood = Sum("-" if understood.sign == "+" else "+", understood.n)
     result = understood.result(value)
+    # The sum is understood, and its result is wrong.
     if rng.random() < care.slip:
         result = (result + rng.choice(SLIPS)) % MODULUS
     return understood.written(value, result), result

@@ -156,6 +156,7 @@ def load(name: str, data: Path | None = None) -> list[BenchmarkProblem]:
         answers = parse_answers(answer, where)
         problems.append(BenchmarkProblem(name, len(problems), text, answers))
     expected = BENCHMARKS[name].size
+    # Half a benchmark has another difficulty; its figure would look like the whole one's.
     if len(problems) != expected:
         raise InputError(f"{name}: {len(problems)} problems; expected {expected}")
     return problems
@@ -175,9 +176,11 @@ def parse_answers(answer: object, where: str) -> tuple[str, ...]:
         listed = _printed_list(answer)
         if listed is not None:
             return parse_answers(listed, where)
+        # GSM8K's answers are worked out, and end in the number after a mark.
         for mark in ("####", "\nA: "):
             answer = answer.rpartition(mark)[2]
         return (answer.strip(),)
+    # Tables hold integers as 142.0 where another row has a fraction.
     if isinstance(answer, float) and math.isfinite(answer):
         return (str(int(answer)) if answer.is_integer() else str(answer),)
     if isinstance(answer, int | Decimal) and not isinstance(answer, bool):

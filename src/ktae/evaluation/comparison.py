@@ -98,6 +98,7 @@ def compare(
     sets: dict[str, dict[tuple[str, ...], list[_Sides]]] = {
         name: defaultdict(list) for name in by_benchmark(outputs_a)
     }
+    # One output stands for its problem: all of a problem name the same benchmark and prompt.
     for group, output in {output.group: output for output in outputs_a}.items():
         right_a, n_a = rates_a[group]
         right_b, n_b = rates_b.get(group, (0, 0))
@@ -111,6 +112,7 @@ def compare(
         sets[POOLED] = pooled
     rng = np.random.default_rng(seed)
     comparisons = [_compare(name, list(problems.values()), rng) for name, problems in sets.items()]
+    # Several benchmarks are several chances to be right by luck.
     corrected = holm([comparison.p_value for comparison in comparisons])
     return [c._replace(corrected=p) for c, p in zip(comparisons, corrected, strict=True)]
 
@@ -148,6 +150,7 @@ def _under_one_name(*sides: Sequence[Output]) -> list[list[Output]]:
     """
     names = {output.benchmark for side in sides for output in side if output.named}
     defaults = {output.benchmark for side in sides for output in side if not output.named}
+    # A file with both kinds has two sets of problems, whose labels may be alike.
     is_mixed = any(len({output.named for output in side}) > 1 for side in sides)
     named = len(names) == 1 and not is_mixed
     in_common = defaults.pop() if len(defaults) == 1 else UNNAMED
@@ -176,10 +179,12 @@ def _with_numbers_of(a: Sequence[Output], b: Sequence[Output]) -> list[Output]:
                 "expected the same prompts and steps, or a group in each row of both"
             )
         pairs = zip(b, problems, strict=True)
+        # A prompt that A lacks must not take the number of another problem of A.
         return [o._replace(problem=problem or f"{o.problem} of B") for o, problem in pairs]
     if any(output.numbered for output in (*a, *b)):
         prompts = {output.group: output.prompt for output in a}
         for o in b:
+            # A label of one file and a number of the other may meet by chance alone.
             if o.prompt != prompts.get(o.group, o.prompt):
                 in_a, in_b = _where_they_differ(prompts[o.group], o.prompt)
                 raise InputError(
@@ -255,10 +260,12 @@ def _compare(
 
 def _p_value(problems: Sequence[Sequence[_Sides]], difference_p: np.ndarray) -> float:
     """Two-sided."""
+    # Shares of 16 samples and of 1 vary differently: their signs must not be flipped.
     if any(n_a != n_b for steps in problems for _, n_a, _, n_b in steps):
         if any(len(steps) > 1 for steps in problems):
             return sign_flip_p_value(difference_p)
         return pooled_p_value([sides for (sides,) in problems])
+    # As integers, so that the exact test sees equal sums as equal: .1 + .2 is not .3 in floats.
     common = math.lcm(*(n * len(steps) for steps in problems for _, n, _, _ in steps))
     integers = [
         sum((b - a) * (common // (n * len(steps))) for a, n, b, _ in steps) for steps in problems

@@ -83,6 +83,7 @@ class TransformersEngine(Engine):
         done = generate(
             self.model,
             self._tokenizer,
+            # Each sample is a row of its own: transformers draws all rows independently.
             [prompt for prompt in prompts for _ in range(k)],
             max_new_tokens=sampling.max_new_tokens,
             temperature=sampling.temperature,

@@ -70,6 +70,7 @@ def generate(
     eos = model.generation_config.eos_token_id
     eos = tokenizer.eos_token_id if eos is None else eos
     ends = [eos] if isinstance(eos, int) else eos or []
+    # What pads is masked: any token does where the model names none.
     pad = tokenizer.pad_token_id
     settings = GenerationConfig(
         max_new_tokens=max_new_tokens,
@@ -79,6 +80,7 @@ def generate(
     )
     token_ids: list[list[int]] = []
     entropy_sum = 0.0
+    # One seed for all batches: the second batch draws on from where the first ended.
     with _undisturbed(model, settings, seed):
         for start in range(0, len(prompts), batch_size):
             batch = prompt_ids[start : start + batch_size]
@@ -152,6 +154,7 @@ def _generate_batch(
     )
     ends = settings.eos_token_id or ()
     answers, entropy_sum = [], 0.0
+    # (steps, B) on the model's device becomes (B, steps) here: one transfer for the batch.
     entropy_bt = torch.stack(entropies, dim=1).cpu()
     rows = output_bt[:, ids_bt.shape[1] :].tolist()
     for ids, entropy_t in zip(rows, entropy_bt, strict=True):

@@ -155,6 +155,7 @@ def _defaults(files: Sequence[Path], path: Path) -> list[tuple[str, bool]]:
     """
     kinds = [series(file.name) for file in files]
     counts = Counter(kinds)
+    # One file, or shards of one: the name tells nothing apart, so it is no part of a problem.
     if len(counts) == 1:
         name = path_text(files[0].name if len(files) == 1 else path.resolve().name)
         first = name.partition(".")[0]  # aime24.base.jsonl

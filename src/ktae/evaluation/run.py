@@ -112,6 +112,7 @@ def settings_of(
     Raises:
         InputError: `model` is a folder without weights.
     """
+    # Other texts or answers under the same names would be another evaluation.
     digest = hashlib.sha256(json.dumps(list(problems)).encode()).hexdigest()
     which = {"model": model}
     if os.path.isdir(model):  # by its path, from wherever it was given, and its weights
@@ -136,6 +137,7 @@ def weights_digest(folder: Path) -> str:
     Raises:
         InputError: the folder holds no weights, or they cannot be read.
     """
+    # The files that would be loaded, and not what else a trainer left beside them.
     files = next(filter(None, (sorted(folder.glob(x)) for x in WEIGHTS)), None)
     if files is None:
         raise InputError(f"no weights ({' or '.join(WEIGHTS)}) in {folder}")
@@ -184,6 +186,7 @@ def generate_all(
     for number, chunk in enumerate(chunks):
         path = folder.batch(number)
         batch = [problems[i] for i in chunk]
+        # A batch is a whole file or none: what a killed run was writing has another name.
         if not path.exists():
             engine = engine or load_engine()
             prompts = [

@@ -82,7 +82,9 @@ def score(outputs: Sequence[Output], verdicts: Sequence[Verdict], *, seed: int =
     for name in by_benchmark(outputs):
         pairs = [(o, v) for o, v in zip(outputs, verdicts, strict=True) if o.benchmark == name]
         counts = list(rates(*zip(*pairs, strict=True)).values())
+        # Undecided samples are in neither number: they would count as wrong, or as right.
         accuracy = np.array([c / n for c, n in counts if n] or [math.nan])
+        # Kept for the mean over benchmarks, which resamples each benchmark by itself.
         means = bootstrap_means(accuracy, rng)
         resampled.append(means)
         drawn = Counter(Counter(output.group for output, _ in pairs).values())
@@ -131,6 +133,7 @@ def majority(answers: Sequence[str | None], correct: Sequence[float]) -> float:
         text = plain(answer) if len(answer) <= MAX_DIGITS else answer
         votes[str(value.value) if value else text].append(verdict)
     most = max(map(len, votes.values()), default=0)
+    # Answers that are one number or text have one verdict; where graders disagree, most of them.
     winners = [float(np.mean(v) > 0.5) for v in votes.values() if len(v) == most]
     return float(np.mean(winners)) if winners else 0.0
 

@@ -50,6 +50,7 @@ def agree(answer: str, given: str) -> bool:
     gold, target = parsed(answer), parsed(given)
     if gold is None or target is None:
         return False
+    # sympy would compare what is not finite as a symbol, and math-verify raises.
     if target in (nan, zoo):
         return bool(gold == target)
     a, b = (
@@ -61,6 +62,7 @@ def agree(answer: str, given: str) -> bool:
         if a == b:
             return _agree_exactly(gold, target)
         return bool(verify(gold, target, timeout_seconds=None))
+    # A proof may take minutes; a counterexample takes none.
     if _differ_at_a_point(gold, target):
         return False
     return bool(
@@ -142,6 +144,7 @@ def _agree_exactly(gold: Any, target: Any) -> bool:
     if gold.doit().is_Rational and target.doit().is_Rational:
         return _value(gold) == _value(target)
     size = _value(gold) or Fraction(0)
+    # Three tenths of the bits are the digits: log10(2) is .301.
     before_the_point = max(0, size.numerator.bit_length() - size.denominator.bit_length()) * 3 // 10
     digits = min(MIN_DIGITS + 3 * before_the_point, MAX_DIGITS)
     a, b = _value(gold, digits), _value(target, digits)
@@ -176,11 +179,13 @@ def _differ_at_a_point(gold: Any, target: Any) -> bool:
     symbols = sorted(gold.free_symbols | target.free_symbols, key=str)
     if not symbols or len(gold.free_symbols) != len(target.free_symbols):
         return False  # math-verify renames symbols in some of these cases
+    # The same points each time: a verdict must not depend on luck.
     generator = random.Random(0)
     differences = 0
     for _ in range(4):
         point = {symbol: Rational(generator.randint(101, 899), 300) for symbol in symbols}
         a, b = (_value(expression.subs(point)) for expression in (gold, target))
+        # Outside the domain, as a root of a negative number: this point tells nothing.
         if a is None or b is None:
             continue
         if abs(a - b) <= Fraction(1, 10**4) * max(abs(a), abs(b)):

@@ -161,6 +161,7 @@ def _boxes(response: str) -> tuple[tuple[int, int] | None, int | None]:
     last = None
     for match in _BRACES.finditer(response):
         token = match.group()
+        # Of two characters is an escaped brace, which opens nothing.
         if token.endswith("{") and len(token) != 2:
             opened.append(match if len(token) > 1 else None)
         elif token == "}" and opened:
@@ -200,6 +201,7 @@ def _stated(response: str, end: int) -> str:
         *_OTHER_CONCLUSION.finditer(response, end),
     ]
     judgement = ""  # "... so the answer is correct." may refer to "Answer: 12" above
+    # From the end: what is said last counts, if anything follows it.
     for head in sorted(heads, key=re.Match.end, reverse=True):
         line = _STATEMENT.match(response, head.end())
         if line and line[1].strip(" \t*_."):
@@ -225,9 +227,11 @@ def _in_block(response: str, start: int) -> str | None:
     end = response.find(closing, opened.end(), opened.end() + _LONGEST_STATEMENT)
     if end < 0:
         return ""
+    # A formula within a sentence is one of several things on its line.
     rest = response[end + len(closing) :].partition("\n")[0]
     if rest.strip(" \t\r*_.,;。") and "\n" not in response[start:end]:
         return None
+    # Of several aligned rows the last one is the result.
     rows = _ROWS.search(response, start, end + len(closing))
     content = rows[2].rstrip("\\ \n").rpartition(r"\\")[2] if rows else response[opened.end() : end]
     if rows:  # "&= 12" continues "x &= 3 + 9"

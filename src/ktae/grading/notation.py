@@ -52,6 +52,7 @@ def agree(answer: str, given: str) -> bool | None:
         return all(clocks) and _same_time(*clocks)  # type: ignore[arg-type]
     if not (_RATIO.fullmatch(a) and _RATIO.fullmatch(b)):
         return False if any(clocks) else None
+    # 12:30 and 24:60 are the same ratio, and only one of them is a time.
     if any(clocks) and all(len(text.split(":")[1]) == 2 for text in (a, b)):
         return all(clocks) and _same_time(*clocks)  # type: ignore[arg-type]
     return _same_ratio(a, b)
@@ -117,5 +118,6 @@ def _same_ratio(a: str, b: str) -> bool:
     xs, ys = ([Fraction(part) for part in text.split(":")] for text in (a, b))
     if len(xs) != len(ys) or [x == 0 for x in xs] != [y == 0 for y in ys]:
         return False
+    # Terms of 0 agree already; all others have to have one quotient.
     quotients = {x / y for x, y in zip(xs, ys, strict=True) if y}
     return len(quotients) <= 1

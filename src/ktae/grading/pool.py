@@ -126,6 +126,7 @@ class GradingPool:
 
     def grade_all(self, tasks: Iterable[Task]) -> Iterator[Verdict]:
         """Grade many responses on all workers; verdicts come in the order of the tasks."""
+        # All of them first: a wrong one must not be found halfway.
         checked = [_task(*task) for task in tasks]
         with ThreadPoolExecutor(self.size, thread_name_prefix="ktae-grading") as threads:
             try:
@@ -184,6 +185,7 @@ class GradingPool:
             if reply.get("too_late"):
                 reason = f"no answer within {self.wall_limit:g} s on the wall clock"
                 return _undecided(reply, reason), worker
+            # A worker that has graded before may have used up its memory on others: try a new one.
             if fresh:
                 reason = "out of memory" if "memory" in reply else f"worker died: {reply['end']}"
                 return _undecided(reply, reason), worker

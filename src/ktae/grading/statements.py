@@ -109,8 +109,10 @@ def _most_likely(statement: str, parts: Sequence[_Part]) -> _Part:
         if _SAYS_SO.search(statement, max(0, part.start - _BEFORE), part.start)
         and not _GOES_ON.match(statement, part.end)
     ]
+    # No verb points at any of them: the last one is the likeliest.
     if not likely:
         return parts[-1]
+    # What comes after "because" explains the answer, and is not it.
     reason = _REASON.search(statement, likely[0].end)
     return [part for part in likely if reason is None or part.start < reason.start()][-1]
 

@@ -106,6 +106,7 @@ def tidy(answer: str, *, thousands: bool = True) -> str:
     never is: `(2,251,252)` has three coordinates.
     """
     text = _FONT.sub(" ", in_latex(answer))
+    # Wrappers hide in wrappers, as in $\text{{5}}.$: until nothing changes any more.
     changed = True
     while changed:
         before = text
@@ -199,6 +200,7 @@ def number(answer: str, *, letters: bool = False) -> Number | None:
     match = None
     for _ in range(3):  # `5 \text{ cm}^2` has two things to drop
         match = _written(text)
+        # Unit after unit is taken off from the end, until a number is left.
         if match or not text:
             break
         unit = _UNIT.search(text)
@@ -244,6 +246,7 @@ def same_number(a: Number, b: Number) -> bool:
 
     Where both have one there is nothing to choose: 500 % is not 5 %.
     """
+    # A sign on one side alone may have been left out on the other.
     either = a.percent != b.percent
     readings_a = [a.value, a.value / 100] if a.percent and either else [a.value]
     readings_b = [b.value, b.value / 100] if b.percent and either else [b.value]

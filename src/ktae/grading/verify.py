@@ -43,6 +43,7 @@ def verify(response: str, answers: Sequence[str], fallback: Fallback = "stated")
 
 def decide(extracted: Extracted | None, answers: Sequence[str]) -> Verdict:
     """The verdict on what was found in a response. Raises nothing but MemoryError."""
+    # No answer: that is sure only where there is something it could have been compared with.
     if extracted is None:
         if not any(map(is_answer, answers)):
             return _unparsable(None, answers)
@@ -86,11 +87,13 @@ def is_answer(answer: str) -> bool:
 def agree(answer: str, given: str) -> str:
     """By which comparison `given` is the accepted `answer`; empty if by none."""
     parts, given_parts = elements(answer), elements(given)
+    # "70,110" may be one number or two: the other side's form tells which is meant.
     if len(parts) > 1 >= len(given_parts):
         given_parts = elements(given, thousands=False)
     elif len(given_parts) > 1 >= len(parts):
         parts = elements(answer, thousands=False)
     in_order = _in_order(answer, given)
+    # x = 1, y = 2 says which is which, so (2, 1) is another point.
     if in_order:
         return "same elements" if all(map(agree, *in_order)) else ""
     if len(parts) > 1 and len(given_parts) > 1:
@@ -102,6 +105,7 @@ def agree(answer: str, given: str) -> str:
     if how:
         return how
     bare, given_bare = (_ASSIGNMENT.sub("", values.tidy(text)) for text in (answer, given))
+    # Of two assignments both names count: x = 5 is not y = 5.
     if (bare == values.tidy(answer)) != (given_bare == values.tidy(given)):
         return _agree_as_one(bare, given_bare)
     return ""
@@ -140,6 +144,7 @@ def _agree_as_one(answer: str, given: str) -> str:
     same_words = _same_words(answer, given)
     if same_words is not None:
         return "same words" if same_words else ""
+    # 4343 in base 6 is another number than in base 5.
     bases = {values.base(answer), values.base(given)} - {None}
     if len(bases) > 1:  # math-verify reads over them
         return ""
@@ -206,6 +211,7 @@ def _agree_in_some_order(parts: list[str], given_parts: list[str]) -> bool:
     """Whether each part has a counterpart of its own. Agreement is taken to be transitive."""
     if len(parts) != len(given_parts) or len(parts) > 100:
         return parts == given_parts
+    # Each part of the answer takes one counterpart away: 1, 1, 2 is not 1, 2, 2.
     open_parts = list(given_parts)
     for part in parts:
         match = next((other for other in open_parts if agree(part, other)), None)

@@ -46,6 +46,7 @@ def main() -> None:
             reply = {"memory": True}
         except Exception as error:
             reply = {"error": f"{type(error).__name__}: {error}"[:200]}
+        # No clock while it waits for the next task.
         _start_clock(0)
         _reply(replies, reply)
 
