@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from by_backend import credit_table, token_advantages, token_credit
 
-from ktae import InputError, class_credit
+from ktae import InputError, class_credit, credit_table, token_advantages, token_credit
 
 IDS = np.array([[1, 2], [1, 3], [1, 2], [1, 3]])
 MASK = np.ones((4, 2), dtype=bool)
@@ -29,14 +28,12 @@ BIG = 2**70
     ids=str,
 )
 @pytest.mark.parametrize("form", [list, tuple, lambda x: np.array(x, dtype=object)])
-def test_different_labels_are_different_groups(backend, low, high, form):
+def test_different_labels_are_different_groups(low, high, form):
     """Group by group the credit has the very bits that it has with labels 0 and 1."""
     labels = form([low, low, high, high])
-    expected = token_credit(IDS, MASK, CORRECT, GROUPS, backend=backend)
+    expected = token_credit(IDS, MASK, CORRECT, GROUPS)
     assert np.any(expected)
-    np.testing.assert_array_equal(
-        token_credit(IDS, MASK, CORRECT, labels, backend=backend), expected
-    )
+    np.testing.assert_array_equal(token_credit(IDS, MASK, CORRECT, labels), expected)
 
 
 def test_the_table_has_the_labels_as_they_are():
@@ -66,12 +63,12 @@ def test_labels_that_are_no_labels(groups, message):
 
 @pytest.mark.parametrize("bad", [np.nan, -1, 0.5, np.inf, -np.inf, 1.5])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_a_mask_that_is_none(backend, bad, dtype):
+def test_a_mask_that_is_none(bad, dtype):
     mask = MASK.astype(dtype)
     mask[2, 1] = bad
     for given in (mask, torch.tensor(mask)):
         with pytest.raises(InputError, match=rf"mask\[2, 1\] is {dtype(bad)}; expected 0 or 1"):
-            token_credit(IDS, given, CORRECT, GROUPS, backend=backend)
+            token_credit(IDS, given, CORRECT, GROUPS)
 
 
 def test_the_first_bad_entry_of_a_mask_is_named():
@@ -88,11 +85,11 @@ def test_the_first_bad_entry_of_a_long_mask(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float32])
-def test_a_mask_may_hold_any_whole_number(backend, dtype):
+def test_a_mask_may_hold_any_whole_number(dtype):
     mask = MASK.astype(dtype) * 2
     np.testing.assert_array_equal(
-        token_credit(IDS, mask, CORRECT, GROUPS, backend=backend),
-        token_credit(IDS, MASK, CORRECT, GROUPS, backend=backend),
+        token_credit(IDS, mask, CORRECT, GROUPS),
+        token_credit(IDS, MASK, CORRECT, GROUPS),
     )
 
 

@@ -1,11 +1,11 @@
-"""What may come in and what comes back, on every backend."""
+"""What may come in and what comes back."""
 
 from typing import Any
 
 import numpy as np
 import pytest
-from by_backend import credit_table, token_advantages, token_credit
 
+from ktae import credit_table, token_advantages, token_credit
 from ktae.estimators import KTAE
 
 IDS = np.array([[1, 2, 3, 4], [1, 2, 2, 5], [1, 6, 5, 5], [1, 6, 7, 3], [2, 6, 0, 0]])
@@ -17,7 +17,7 @@ REWARDS = np.array([1.0, 0.5, 0.0, -0.5, 2.0])
 
 @pytest.fixture(scope="module")
 def expected() -> np.ndarray:
-    credit = token_credit(IDS, MASK, CORRECT, GROUPS, backend="naive")
+    credit = token_credit(IDS, MASK, CORRECT, GROUPS)
     assert np.count_nonzero(credit) == 8
     return credit
 
@@ -34,22 +34,20 @@ def expected() -> np.ndarray:
     ],
 )
 def test_ids_at_masked_positions_may_be_anything(
-    backend: str, expected: np.ndarray, dtype: type, garbage: list[int]
+    expected: np.ndarray, dtype: type, garbage: list[int]
 ) -> None:
     ids = IDS.astype(dtype)
     ids[~MASK] = garbage
-    got = token_credit(ids, MASK, CORRECT, GROUPS, backend=backend)
+    got = token_credit(ids, MASK, CORRECT, GROUPS)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.uint64])
-def test_smallest_and_largest_token_id(
-    backend: str, table_backend: str, expected: np.ndarray, dtype: type
-) -> None:
+def test_smallest_and_largest_token_id(expected: np.ndarray, dtype: type) -> None:
     ids = np.select([IDS == 2, IDS == 6], [2**31 - 1, 0], default=IDS).astype(dtype)
-    got = token_credit(ids, MASK, CORRECT, GROUPS, backend=backend)
+    got = token_credit(ids, MASK, CORRECT, GROUPS)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
-    table = credit_table(ids, MASK, CORRECT, GROUPS, backend=table_backend)
+    table = credit_table(ids, MASK, CORRECT, GROUPS)
     assert {0, 2**31 - 1} <= set(table.token_id.tolist())
 
 
@@ -57,17 +55,17 @@ def test_smallest_and_largest_token_id(
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (5, 0), (0, 0)])
-def test_empty_batch(backend: str, table_backend: str, shape: tuple[int, int]) -> None:
+def test_empty_batch(shape: tuple[int, int]) -> None:
     n_rows, n_columns = shape
     ids, mask = IDS[:n_rows, :n_columns], MASK[:n_rows, :n_columns]
     correct, groups, rewards = CORRECT[:n_rows], GROUPS[:n_rows], REWARDS[:n_rows]
     for got in (
-        token_credit(ids, mask, correct, groups, backend=backend),
-        token_advantages(rewards, ids, mask, groups, backend=backend),
+        token_credit(ids, mask, correct, groups),
+        token_advantages(rewards, ids, mask, groups),
     ):
         assert (got.shape, got.dtype) == (shape, np.float32)
-    table = credit_table(ids, mask, correct, groups, backend=table_backend)
-    full = credit_table(IDS, MASK, CORRECT, GROUPS, backend=table_backend)
+    table = credit_table(ids, mask, correct, groups)
+    full = credit_table(IDS, MASK, CORRECT, GROUPS)
     for name, column in table._asdict().items():
         assert column.shape == (0,), name
         assert column.dtype == getattr(full, name).dtype, name
@@ -79,10 +77,10 @@ def test_empty_batch(backend: str, table_backend: str, shape: tuple[int, int]) -
 @pytest.mark.parametrize(
     "dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", ">i4", ">i8", ">u2"]
 )
-def test_integer_dtypes(backend: str, table_backend: str, expected: np.ndarray, dtype: str) -> None:
-    got = token_credit(IDS.astype(dtype), MASK, CORRECT, GROUPS, backend=backend)
+def test_integer_dtypes(expected: np.ndarray, dtype: str) -> None:
+    got = token_credit(IDS.astype(dtype), MASK, CORRECT, GROUPS)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
-    table = credit_table(IDS.astype(dtype), MASK, CORRECT, GROUPS, backend=table_backend)
+    table = credit_table(IDS.astype(dtype), MASK, CORRECT, GROUPS)
     assert table.token_id.dtype == np.int64
 
 
@@ -94,21 +92,19 @@ def test_integer_dtypes(backend: str, table_backend: str, expected: np.ndarray, 
         ("f8", 1), ("f8", 1e20),
     ],
 )  # fmt: skip
-def test_mask_counts_where_it_is_not_0(
-    backend: str, table_backend: str, expected: np.ndarray, dtype: str, value: float
-) -> None:
+def test_mask_counts_where_it_is_not_0(expected: np.ndarray, dtype: str, value: float) -> None:
     mask = np.zeros(MASK.shape, dtype=dtype)
     mask[MASK] = value
-    got = token_credit(IDS, mask, CORRECT, GROUPS, backend=backend)
+    got = token_credit(IDS, mask, CORRECT, GROUPS)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
-    table = credit_table(IDS, mask, CORRECT, GROUPS, backend=table_backend)
+    table = credit_table(IDS, mask, CORRECT, GROUPS)
     assert len(table.credit) == 9
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.int64, np.uint8, np.float16, np.float32, list])
-def test_dtypes_of_correct(backend: str, expected: np.ndarray, dtype: type) -> None:
+def test_dtypes_of_correct(expected: np.ndarray, dtype: type) -> None:
     correct = CORRECT.tolist() if dtype is list else CORRECT.astype(dtype)
-    got = token_credit(IDS, MASK, correct, GROUPS, backend=backend)
+    got = token_credit(IDS, MASK, correct, GROUPS)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
 
 
@@ -125,10 +121,10 @@ def test_dtypes_of_correct(backend: str, expected: np.ndarray, dtype: type) -> N
     ],
     ids=["str", "bytes", "list", "objects", "int64", "uint64", "int8"],
 )
-def test_group_labels(backend: str, table_backend: str, expected: np.ndarray, labels: Any) -> None:
-    got = token_credit(IDS, MASK, CORRECT, labels, backend=backend)
+def test_group_labels(expected: np.ndarray, labels: Any) -> None:
+    got = token_credit(IDS, MASK, CORRECT, labels)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
-    table = credit_table(IDS, MASK, CORRECT, labels, backend=table_backend)
+    table = credit_table(IDS, MASK, CORRECT, labels)
     assert table.group.dtype.kind == np.array(list(labels)).dtype.kind
     assert set(table.group.tolist()) == set(np.asarray(labels).tolist())
     assert table.group.tolist() == sorted(table.group.tolist())
@@ -157,19 +153,19 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("of", ["ids", "mask", "both"])
-def test_layouts(backend: str, expected: np.ndarray, layout: str, of: str) -> None:
+def test_layouts(expected: np.ndarray, layout: str, of: str) -> None:
     ids, mask = (
         LAYOUTS[layout](array) if of in (name, "both") else array
         for name, array in (("ids", IDS), ("mask", MASK))
     )
-    got = token_credit(ids, mask, CORRECT, GROUPS, backend=backend)
+    got = token_credit(ids, mask, CORRECT, GROUPS)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)  # float32
 
 
 # --- inputs are left alone
 
 
-def test_inputs_are_never_modified_and_never_returned(backend: str, table_backend: str) -> None:
+def test_inputs_are_never_modified_and_never_returned() -> None:
     """Read-only arrays work, and writing into a result changes no input."""
     inputs = {
         "rewards": REWARDS.copy(),
@@ -183,24 +179,19 @@ def test_inputs_are_never_modified_and_never_returned(backend: str, table_backen
     for writeable in (True, False):
         for array in inputs.values():
             array.flags.writeable = writeable
-        got = token_advantages(**inputs, backend=backend)
+        got = token_advantages(**inputs)
         assert not any(np.shares_memory(got, array) for array in inputs.values())
         assert got.flags.writeable
-        token_credit(
-            *(inputs[name] for name in ("token_ids", "mask", "correct", "groups")), backend=backend
-        )
+        token_credit(*(inputs[name] for name in ("token_ids", "mask", "correct", "groups")))
         credit_table(
             *(inputs[name] for name in ("token_ids", "mask", "correct", "groups")),
-            backend=table_backend,
         )
         for name, array in inputs.items():
             np.testing.assert_array_equal(array, before[name], err_msg=name)
 
 
-def test_results_do_not_share_memory(backend: str) -> None:
-    first, second = (
-        token_credit(IDS, MASK, CORRECT, GROUPS, KTAE(), backend=backend) for _ in range(2)
-    )
+def test_results_do_not_share_memory() -> None:
+    first, second = (token_credit(IDS, MASK, CORRECT, GROUPS, KTAE()) for _ in range(2))
     kept = second.copy()
     first[:] = 7
     np.testing.assert_array_equal(second, kept)

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from by_backend import credit_table, token_advantages, token_credit
+
+from ktae import credit_table, token_advantages, token_credit
 
 torch = pytest.importorskip("torch")
 
@@ -24,12 +25,10 @@ def tensors() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_tensors_give_a_tensor_on_the_same_device(
-    backend: str, tensors: dict[str, Any], device: str
-) -> None:
+def test_tensors_give_a_tensor_on_the_same_device(tensors: dict[str, Any], device: str) -> None:
     moved = {name: tensor.to(device) for name, tensor in tensors.items()}
-    expected = token_credit(**ARRAYS, backend=backend)
-    got = token_credit(**moved, backend=backend)
+    expected = token_credit(**ARRAYS)
+    got = token_credit(**moved)
     assert isinstance(got, torch.Tensor)
     assert got.dtype == torch.float32
     assert got.device.type == device
@@ -39,14 +38,14 @@ def test_tensors_give_a_tensor_on_the_same_device(
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_advantages_of_tensors(backend: str, tensors: dict[str, Any], device: str) -> None:
+def test_advantages_of_tensors(tensors: dict[str, Any], device: str) -> None:
     """Rewards and a base that require gradients are detached: an advantage is a constant."""
     moved = {name: tensor.to(device) for name, tensor in tensors.items()}
     rewards = torch.tensor(REWARDS, dtype=torch.float32, device=device, requires_grad=True)
     for base in ("grpo", torch.tensor([1.0, 2, 3, 4], device=device, requires_grad=True)):
-        got = token_advantages(rewards, **moved, base=base, backend=backend)
+        got = token_advantages(rewards, **moved, base=base)
         expected = token_advantages(
-            REWARDS, **ARRAYS, base=base if isinstance(base, str) else [1, 2, 3, 4], backend=backend
+            REWARDS, **ARRAYS, base=base if isinstance(base, str) else [1, 2, 3, 4]
         )
         assert got.device.type == device
         assert not got.requires_grad
@@ -55,76 +54,76 @@ def test_advantages_of_tensors(backend: str, tensors: dict[str, Any], device: st
 
 @pytest.mark.parametrize("ids_dtype", [torch.int16, torch.int32, torch.int64, torch.uint8])
 @pytest.mark.parametrize("mask_dtype", [torch.bool, torch.int64, torch.float32, torch.float16])
-def test_dtypes_of_tensors(backend: str, tensors: dict[str, Any], ids_dtype, mask_dtype) -> None:
+def test_dtypes_of_tensors(tensors: dict[str, Any], ids_dtype, mask_dtype) -> None:
     changed = {
         "token_ids": tensors["token_ids"].to(ids_dtype),
         "mask": tensors["mask"].to(mask_dtype),
         "correct": tensors["correct"].bool(),
         "groups": tensors["groups"].to(ids_dtype),
     }
-    got = token_credit(**changed, backend=backend)
+    got = token_credit(**changed)
     assert got.dtype == torch.float32
-    np.testing.assert_array_equal(got.numpy(), token_credit(**ARRAYS, backend=backend))
+    np.testing.assert_array_equal(got.numpy(), token_credit(**ARRAYS))
 
 
 @pytest.mark.parametrize("name", ["rewards", "mask", "correct", "base"])
-def test_bfloat16(backend: str, tensors: dict[str, Any], name: str) -> None:
+def test_bfloat16(tensors: dict[str, Any], name: str) -> None:
     """NumPy has no bfloat16, but trainers do: floats are floats."""
     arguments = dict(tensors, rewards=torch.from_numpy(REWARDS), base=torch.from_numpy(REWARDS))
-    expected = token_advantages(**arguments, backend=backend)
+    expected = token_advantages(**arguments)
     arguments[name] = arguments[name].to(torch.bfloat16)
-    got = token_advantages(**arguments, backend=backend)
+    got = token_advantages(**arguments)
     np.testing.assert_array_equal(got.numpy(), expected.numpy())
 
 
-def test_the_result_is_of_the_token_ids_kind(backend: str, tensors: dict[str, Any]) -> None:
+def test_the_result_is_of_the_token_ids_kind(tensors: dict[str, Any]) -> None:
     others = {name: array for name, array in ARRAYS.items() if name != "token_ids"}
-    assert isinstance(token_credit(tensors["token_ids"], **others, backend=backend), torch.Tensor)
+    assert isinstance(token_credit(tensors["token_ids"], **others), torch.Tensor)
     others = {name: tensor for name, tensor in tensors.items() if name != "token_ids"}
-    assert isinstance(token_credit(IDS, **others, backend=backend), np.ndarray)
-    assert isinstance(token_credit(IDS.tolist(), **others, backend=backend), np.ndarray)
+    assert isinstance(token_credit(IDS, **others), np.ndarray)
+    assert isinstance(token_credit(IDS.tolist(), **others), np.ndarray)
 
 
-def test_groups_may_be_strings_beside_tensors(backend: str, tensors: dict[str, Any]) -> None:
-    got = token_credit(**(tensors | {"groups": ["a"] * 4}), backend=backend)
-    np.testing.assert_array_equal(got.numpy(), token_credit(**ARRAYS, backend=backend))
+def test_groups_may_be_strings_beside_tensors(tensors: dict[str, Any]) -> None:
+    got = token_credit(**(tensors | {"groups": ["a"] * 4}))
+    np.testing.assert_array_equal(got.numpy(), token_credit(**ARRAYS))
 
 
-def test_layouts_of_tensors(backend: str, tensors: dict[str, Any]) -> None:
+def test_layouts_of_tensors(tensors: dict[str, Any]) -> None:
     changed = tensors | {
         "token_ids": tensors["token_ids"].t().contiguous().t(),
         "mask": tensors["mask"].repeat_interleave(2, dim=1)[:, ::2],
     }
     assert not changed["token_ids"].is_contiguous()
-    got = token_credit(**changed, backend=backend)
-    np.testing.assert_array_equal(got.numpy(), token_credit(**ARRAYS, backend=backend))
+    got = token_credit(**changed)
+    np.testing.assert_array_equal(got.numpy(), token_credit(**ARRAYS))
 
 
-def test_tensors_are_left_alone_and_share_no_memory(backend: str, tensors: dict[str, Any]) -> None:
+def test_tensors_are_left_alone_and_share_no_memory(tensors: dict[str, Any]) -> None:
     arguments = dict(tensors, rewards=torch.from_numpy(REWARDS.copy()), base=torch.zeros(4))
     before = {name: tensor.clone() for name, tensor in arguments.items()}
-    first = token_advantages(**arguments, backend=backend)
+    first = token_advantages(**arguments)
     kept = first.clone()
     first += 7  # an in-place operation on an advantage is common in trainers
     for name, tensor in arguments.items():
         assert torch.equal(tensor, before[name]), name
-    assert torch.equal(token_advantages(**arguments, backend=backend), kept)
+    assert torch.equal(token_advantages(**arguments), kept)
 
 
-def test_table_of_tensors_is_numpy(table_backend: str, tensors: dict[str, Any]) -> None:
-    table = credit_table(**tensors, backend=table_backend)
-    expected = credit_table(**ARRAYS, backend=table_backend)
+def test_table_of_tensors_is_numpy(tensors: dict[str, Any]) -> None:
+    table = credit_table(**tensors)
+    expected = credit_table(**ARRAYS)
     for name, column in expected._asdict().items():
         assert isinstance(getattr(table, name), np.ndarray), name
         np.testing.assert_array_equal(getattr(table, name), column, err_msg=name)
 
 
-def test_errors_of_tensors_name_the_row(backend: str, tensors: dict[str, Any]) -> None:
+def test_errors_of_tensors_name_the_row(tensors: dict[str, Any]) -> None:
     ids = tensors["token_ids"].clone()
     ids[2, 1] = -100
     with pytest.raises(ValueError, match=r"token_ids\[2, 1\] is -100;"):
-        token_credit(**(tensors | {"token_ids": ids}), backend=backend)
+        token_credit(**(tensors | {"token_ids": ids}))
     with pytest.raises(ValueError, match=r"rewards\[1\] is nan;"):
-        token_advantages(torch.tensor([0.0, torch.nan, 1.0, 1.0]), **tensors, backend=backend)
-    with pytest.raises(ValueError, match=r"token_ids is (torch\.)?float32 of shape \(4, 4\)"):
-        token_credit(**(tensors | {"token_ids": ids.float()}), backend=backend)
+        token_advantages(torch.tensor([0.0, torch.nan, 1.0, 1.0]), **tensors)
+    with pytest.raises(ValueError, match=r"token_ids is float32 of shape \(4, 4\)"):
+        token_credit(**(tensors | {"token_ids": ids.float()}))

@@ -1,6 +1,5 @@
 """The page in a real browser: every view opened, hovered, clicked and filtered."""
 
-
 import numpy as np
 import pytest
 import scipy.stats

@@ -1,6 +1,5 @@
 """The permutation test, on the page."""
 
-
 import numpy as np
 import pytest
 from dumps import ROLLOUTS, write_lines
