@@ -82,15 +82,10 @@ def on_host(array: ArrayLike) -> ArrayLike:
     return tensor.numpy()
 
 
-def device_type(array: ArrayLike) -> str:
-    """`cpu`, `cuda`, `xpu`, ... for torch tensors; `cpu` for everything else."""
-    return str(getattr(getattr(array, "device", None), "type", "cpu"))
-
-
 def computes_there(array: ArrayLike) -> bool:
     """Whether it is a tensor on a device that ktae computes on: not the host, and not Apple's GPU,
     which has no float64 and so cannot compute Fisher's test as exactly as it has to be."""
-    return is_tensor(array) and device_type(array) not in ("cpu", "mps")
+    return is_tensor(array) and array.device.type not in ("cpu", "mps")
 
 
 def above(values: ArrayLike, threshold: float) -> Array:
@@ -116,15 +111,3 @@ def is_above(value: float, threshold: float) -> bool:
 def _in_float32(number: float) -> float:
     with np.errstate(over="ignore"):
         return float(np.float32(number))
-
-
-def like(given: ArrayLike, array: np.ndarray) -> Array:
-    """`array` as a tensor on the device of `given`, if that is one, and of its dtype unless bool.
-
-    Beside an array it stays what it is.
-    """
-    if not is_tensor(given):
-        return array
-    torch = sys.modules["torch"]
-    tensor = torch.from_numpy(array).to(given.device)
-    return tensor if tensor.dtype == torch.bool else tensor.to(given.dtype)

@@ -217,10 +217,10 @@ def _are_scalars(labels: list[Any] | tuple[Any, ...]) -> bool:
 def _labels(objects: np.ndarray) -> np.ndarray:
     """Python's labels as an array of NumPy's own type if that holds each of them."""
     kinds = [_label_kind(label) for label in objects]
-    for row, found in enumerate(kinds):
-        if found is None:
+    for row, kind_of_row in enumerate(kinds):
+        if kind_of_row is None:
             raise InputError(f"groups[{row}] is {objects[row]!r:.60}; expected integers or strings")
-        if found != kinds[0]:
+        if kind_of_row != kinds[0]:
             raise InputError(
                 f"groups[0] is {objects[0]!r:.60} and groups[{row}] is {objects[row]!r:.60}; "
                 "expected integers or strings, and not both"

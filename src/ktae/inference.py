@@ -183,11 +183,11 @@ def pooled_p_value(
         tables[min(n_a, n_b), max(n_a, n_b)].append((right, n_b, n_a))
     dealt = np.zeros(draws)
     # A problem's difference is (1 / n_a + 1 / n_b) times the second side's correct, less the mean.
-    for (few, many), own in tables.items():
-        pmf = _pmf_of_sum(*np.unique(own, axis=0, return_counts=True))
+    for (few, many), of_sizes in tables.items():
+        pmf = _pmf_of_sum(*np.unique(of_sizes, axis=0, return_counts=True))
         cdf = np.cumsum(pmf)
         right_b = np.searchsorted(cdf, cdf[-1] * rng.random(draws), side="right")
-        mean = math.fsum(right * n_b / (n_a + n_b) for right, n_b, n_a in own)
+        mean = math.fsum(right * n_b / (n_a + n_b) for right, n_b, n_a in of_sizes)
         dealt += (1 / few + 1 / many) * (right_b - mean)
     as_far = int(np.sum(np.abs(dealt) >= abs(observed) - 1e-9 * len(sides)))
     return (1 + as_far) / (1 + draws)

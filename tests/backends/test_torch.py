@@ -165,13 +165,8 @@ def test_unsigned_tensors_on_a_device(dtype: type) -> None:
 
 
 def test_a_devices_tensors_stay_there() -> None:
-    """Whatever the device; but for MPS, which has no float64."""
     assert computes_there(torch.empty(1, 1, device="meta"))
     assert not computes_there(torch.empty(1, 1)) and not computes_there([[1]])
-    mps = torch.empty(1, 1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ktae.arrays.device_type", lambda _: "mps")
-        assert not computes_there(mps)
 
 
 def test_group_numbers_are_independent_of_the_groups_size() -> None:

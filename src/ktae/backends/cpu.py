@@ -142,12 +142,12 @@ def _computed(
 
     def fill(groups: slice) -> tuple[int, int, np.ndarray]:
         chunk, space = _chunk(batch, scores_b, rows, starts[groups.start : groups.stop + 1])
-        found = np.empty((len(chunk.rows) * out.shape[1] * with_table, N_COLUMNS))
-        arguments = (chunk, ignored, batch.look_up_unknown, formula, space, found)
+        entries = np.empty((len(chunk.rows) * out.shape[1] * with_table, N_COLUMNS))
+        arguments = (chunk, ignored, batch.look_up_unknown, formula, space, entries)
         row, column, n_rows = credit_groups(*arguments, out, out.view(np.int32))
-        found = found[:n_rows].copy()  # most of it was never touched
-        found[:, 0] += groups.start
-        return row, column, found
+        entries = entries[:n_rows].copy()  # most of it was never touched
+        entries[:, 0] += groups.start
+        return row, column, entries
 
     rows_at_once = max(1, POSITIONS_AT_ONCE // max(1, out.shape[1]))
     begins = np.searchsorted(starts[:-1], np.arange(0, len(rows), rows_at_once))
@@ -348,9 +348,9 @@ def _find_keys(ids, mask, space, numbers):
         if mask[t] != 0:
             key = np.uint64(ids[t])
             entry = (np.uint64(space.state[1]) << TOKEN_BITS | key) << index_bits
-            found = space.table[_slot_of(space.table, entry, key, bits, index_bits)]
-            is_held = (found ^ entry) >> index_bits == 0
-            numbers[t] = np.int32(found & np.uint64(len(space.table) - 1)) if is_held else NO_CREDIT
+            in_slot = space.table[_slot_of(space.table, entry, key, bits, index_bits)]
+            index = np.int32(in_slot & np.uint64(len(space.table) - 1))
+            numbers[t] = index if (in_slot ^ entry) >> index_bits == 0 else NO_CREDIT
 
 
 @jit

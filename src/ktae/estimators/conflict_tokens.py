@@ -101,7 +101,7 @@ class ConflictTokens(GradedAdvantageEstimator):
             # A held-out rollout's token gets what equal ones have on average.
             total = np.bincount(number, np.where(sign[there] != 0, credit[there], 0.0))
             mean = (total / (n_positive + n_negative).clip(1))[number]
-            own = np.where(is_held_out[there], mean, credit[there])
-            credit_bt[rows[there[hit]], columns[there[hit], at[hit]]] = own[hit]
+            written = np.where(is_held_out[there], mean, credit[there])
+            credit_bt[rows[there[hit]], columns[there[hit], at[hit]]] = written[hit]
             if self.runs:
                 within[there[~hit]] = False

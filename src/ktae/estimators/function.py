@@ -83,8 +83,8 @@ class Function(Estimator):
         group_b = batch.group_b[rows]
         groups = np.unique(group_b, return_inverse=True)[1]
         # Copies: a function that writes into its arguments spoils nothing.
-        found = self.function(ids.copy(), mask.copy(), correct.copy(), groups.copy())
-        array = as_array(f"what {self.name} gave", on_host(found))
+        result = self.function(ids.copy(), mask.copy(), correct.copy(), groups.copy())
+        array = as_array(f"what {self.name} gave", on_host(result))
         if array.shape != mask.shape or array.dtype.kind not in "biuf":
             raise InputError(
                 f"{self.name} gave {describe(array)}; expected numbers of shape {mask.shape}, one "
@@ -94,12 +94,12 @@ class Function(Estimator):
         bad = np.argwhere(~(np.abs(credit) <= LARGEST))
         if len(bad):
             row, column = bad[0]
-            own = group_b == group_b[row]
+            in_group = group_b == group_b[row]
             label = group_b[row] if batch.labels is None else batch.labels[group_b[row]]
             raise InputError(
                 f"{self.name} gave {credit[row, column]} for token {ids[row, column]} of rollout "
-                f"{rows[row]} in group {label} ({correct[own].sum()} of "
-                f"{own.sum()} correct); expected a finite number within ±{LARGEST:g}"
+                f"{rows[row]} in group {label} ({correct[in_group].sum()} of "
+                f"{in_group.sum()} correct); expected a finite number within ±{LARGEST:g}"
             )
         return credit
 

@@ -152,11 +152,11 @@ class EntropyWeights(AdvantageEstimator):
             inside = np.ones_like(packed, dtype=bool)
         packed = packed + SMALL
         shaped = np.zeros(packed.shape)
-        for own, sign in ((right, 1.0), (~right, -1.0)):
-            share = np.where(inside[own], packed[own] ** sign, 0.0)
-            there, total = inside[own].sum(axis=0), share.sum(axis=0)
+        for of_class, sign in ((right, 1.0), (~right, -1.0)):
+            share = np.where(inside[of_class], packed[of_class] ** sign, 0.0)
+            there, total = inside[of_class].sum(axis=0), share.sum(axis=0)
             bonus = there * share / np.where(there > 0, total, 1.0)
-            shaped[own] = sign * (self.alpha1 + self.alpha2 * bonus)
+            shaped[of_class] = sign * (self.alpha1 + self.alpha2 * bonus)
         parts = [right, ~right] if self.normalize == "class" else [np.ones_like(right)]
         for part in parts:
             values = shaped[part][inside[part]]
@@ -177,10 +177,10 @@ def _known_tokens(batch: Batch) -> np.ndarray:
 
 def _of_policy(batch: Batch, name: str, known_bt: np.ndarray) -> np.ndarray:
     """(n,) float64 of the tokens that get credit, row by row."""
-    given = getattr(batch, name)
-    if given is None:
+    values_bt = getattr(batch, name)
+    if values_bt is None:
         raise InputError(f"this estimator needs {name}, and there is none")
-    values_n: np.ndarray = given[known_bt].astype(np.float64)
+    values_n: np.ndarray = values_bt[known_bt].astype(np.float64)
     good_n = values_n <= 0  # the logarithm of a probability of 0 is -inf
     if name == "entropies":
         good_n = (values_n >= 0) & np.isfinite(values_n)

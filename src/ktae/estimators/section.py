@@ -91,22 +91,22 @@ def preset(name: str, /, **settings: Any) -> Estimator:
     return makers[name](**settings)
 
 
-def as_estimator(given: Any, what: str = "estimator") -> Estimator:
+def as_estimator(described: Any, what: str = "estimator") -> Estimator:
     """An estimator by what stands for one: itself, a preset's name, a mapping, or a function.
 
     Raises:
         InputError: it is none of these; `what` begins the message.
     """
-    if isinstance(given, Estimator):
-        return given
-    if isinstance(given, str):
-        return preset(given)
-    if isinstance(given, Mapping):
-        return from_section(given)
-    if callable(given):
-        return Function(given)
+    if isinstance(described, Estimator):
+        return described
+    if isinstance(described, str):
+        return preset(described)
+    if isinstance(described, Mapping):
+        return from_section(described)
+    if callable(described):
+        return Function(described)
     raise InputError(
-        f"{what} is {given!r}; expected an estimator of ktae.estimators, the name of one "
+        f"{what} is {described!r}; expected an estimator of ktae.estimators, the name of one "
         f"({', '.join(PRESETS)}), or a function {SIGNATURE}"
     )
 
@@ -156,8 +156,9 @@ def to_section(estimator: Estimator) -> str | dict[str, Any]:
     while isinstance(inner, Transform):
         if type(inner) not in names:
             raise InputError(f"{type(inner).__name__} has no name that a recipe could hold")
-        own = {key: _plain(value) for key, value in changed(inner).items() if key != "inner"}
-        wrappers.insert(0, {names[type(inner)]: own} if own else names[type(inner)])
+        settings = {key: _plain(value) for key, value in changed(inner).items() if key != "inner"}
+        name = names[type(inner)]
+        wrappers.insert(0, {name: settings} if settings else name)
         inner = inner.inner
     if type(inner) not in kinds:
         raise InputError(f"{inner!r} has no name that a recipe could hold")
@@ -181,39 +182,39 @@ def _settings(estimator: Estimator) -> list[str]:
 
 def _wrapped(estimator: Estimator, entry: Any) -> Transform:
     """The estimator in one entry of `transforms`: a name, or a mapping of it to its settings."""
-    name, given = entry, None
+    name, value = entry, None
     if isinstance(entry, Mapping) and len(entry) == 1:
-        name, given = next(iter(entry.items()))
+        name, value = next(iter(entry.items()))
     if not isinstance(name, str) or name not in TRANSFORMS:
         raise InputError(f"no transform {name!r}; {expected_one_of(TRANSFORMS, name)}")
     make = TRANSFORMS[name]
-    own = [field for field in dataclasses.fields(make) if field.name != "inner"]  # type: ignore[arg-type]
-    names = [field.name for field in own]
-    if given is None:
+    fields = [field for field in dataclasses.fields(make) if field.name != "inner"]  # type: ignore[arg-type]
+    names = [field.name for field in fields]
+    if value is None:
         settings: dict[str, Any] = {}
-    elif isinstance(given, Mapping):
-        settings = {key: _value(value) for key, value in given.items()}
+    elif isinstance(value, Mapping):
+        settings = {key: _value(setting) for key, setting in value.items()}
     elif len(names) == 1:
-        settings = {names[0]: _value(given)}
+        settings = {names[0]: _value(value)}
     else:
-        raise InputError(f"transform {name} is given {given!r}; it has no settings")
+        raise InputError(f"transform {name} is given {value!r}; it has no settings")
     for key in settings:
         if key not in names:
             raise InputError(
                 f"transform {name} has no setting {key!r}; {expected_one_of(names, key)}"
             )
-    for field in own:
+    for field in fields:
         if field.default is dataclasses.MISSING and field.name not in settings:
             raise InputError(f"transform {name} needs {field.name}: {{{name}: ...}}")
     return make(estimator, **settings)
 
 
-def _value(given: Any) -> Any:
+def _value(text: Any) -> Any:
     """The number that a text spells: YAML 1.1 takes 1e-3 for text."""
     try:
-        return float(given) if isinstance(given, str) else given
+        return float(text) if isinstance(text, str) else text
     except ValueError:
-        return given
+        return text
 
 
 def _plain(value: Any) -> Any:

@@ -37,33 +37,33 @@ class Advice(NamedTuple):
         return "<p>" + "<br>".join(map(html.escape, self.lines)) + "</p>"
 
 
-def advice(found: HeldOut) -> Advice:
+def advice(held_out: HeldOut) -> Advice:
     """Test every estimator against chance, and the best of them against all others.
 
     Tests are exact or random sign flips of the groups' differences (`sign_flip_p_value`).
     """
-    ranked = found.ranked()
+    ranked = held_out.ranked()
     n = len(ranked)
     above = _corrected(ranked, [score.auc_g - 0.5 for score in ranked], n)
     shown = [score for score in ranked if above[score.name] < LEVEL and score.auc.value > 0.5]
     if not shown:
-        return Advice(None, above, {}, _none_helps(found, ranked[0]))
+        return Advice(None, above, {}, _none_helps(held_out, ranked[0]))
     best = shown[0]
-    others = [score for score in (*ranked, *found.baselines) if score is not best]
-    below = _corrected(others, [best.auc_g - score.auc_g for score in others], _pairs(found))
-    rivals = [score for score in found.baselines if not _is_worse(score, best, below)]
+    others = [score for score in (*ranked, *held_out.baselines) if score is not best]
+    below = _corrected(others, [best.auc_g - score.auc_g for score in others], _pairs(held_out))
+    rivals = [score for score in held_out.baselines if not _is_worse(score, best, below)]
     take = None if rivals else best.name
-    return Advice(take, above, below, _in_words(found, best, rivals, below))
+    return Advice(take, above, below, _in_words(held_out, best, rivals, below))
 
 
 def _is_worse(baseline: Score, best: Score, below: dict[str, float]) -> bool:
     return baseline.auc.value < best.auc.value and below[baseline.name] < LEVEL
 
 
-def _pairs(found: HeldOut) -> int:
+def _pairs(held_out: HeldOut) -> int:
     """How many an estimator makes with another one or a baseline: any could have been tested."""
-    n = len(found.estimators)
-    return n * (n - 1) // 2 + n * len(found.baselines)
+    n = len(held_out.estimators)
+    return n * (n - 1) // 2 + n * len(held_out.baselines)
 
 
 def _corrected(scores: list[Score], differences: list[np.ndarray], tests: int) -> dict[str, float]:
@@ -73,11 +73,11 @@ def _corrected(scores: list[Score], differences: list[np.ndarray], tests: int) -
     return {score.name: p for score, p in zip(scores, corrected, strict=False)}
 
 
-def _none_helps(found: HeldOut, best: Score) -> list[str]:
-    n = len(found.estimators)
-    if (needed := _needed(n)) > found.groups:
+def _none_helps(held_out: HeldOut, best: Score) -> list[str]:
+    n = len(held_out.estimators)
+    if (needed := _needed(n)) > held_out.groups:
         return [
-            f"{counted(found.groups, 'group')} with two correct and two incorrect rollouts: too "
+            f"{counted(held_out.groups, 'group')} with two correct and two incorrect rollouts: too "
             "few to tell anything.",
             f"For {counted(n, 'estimator')} at least {needed} such groups are needed.",
         ]
@@ -94,27 +94,27 @@ def _needed(tests: int) -> int:
 
 
 def _in_words(
-    found: HeldOut, best: Score, rivals: list[Score], below: dict[str, float]
+    held_out: HeldOut, best: Score, rivals: list[Score], below: dict[str, float]
 ) -> list[str]:
     """For an estimator that is shown to be above chance. Baselines in `rivals` may be as good."""
-    ranked, others = found.ranked(), []
+    ranked, others = held_out.ranked(), []
     if len(ranked) > 1:
         others.append("It was chosen as the best here: on new rollouts expect a little less.")
         alike = [x.name for x in ranked if x is not best and below[x.name] >= LEVEL]
-        if _needed(_pairs(found)) > found.groups:
-            n = counted(found.groups, "group")
+        if _needed(_pairs(held_out)) > held_out.groups:
+            n = counted(held_out.groups, "group")
             others.append(f"{n}: too few to tell the estimators apart.")
         elif alike:
             others.append(f"Not shown to be worse: {', '.join(alike)}.")
     last = "Whether training gains by it is another question."
-    return [*_beside_baselines(found, best, rivals, below), *others, last]
+    return [*_beside_baselines(held_out, best, rivals, below), *others, last]
 
 
 def _beside_baselines(
-    found: HeldOut, best: Score, rivals: list[Score], below: dict[str, float]
+    held_out: HeldOut, best: Score, rivals: list[Score], below: dict[str, float]
 ) -> list[str]:
     """Whether it knows more than they do; that comes first."""
-    n = len(found.estimators)
+    n = len(held_out.estimators)
     named = f"{best.name}, the best of {n} tried here" if n > 1 else best.name
     scores = (
         f"scores the correct rollout of a held-out pair higher in {_interval(best)} of pairs; "
@@ -124,9 +124,9 @@ def _beside_baselines(
         return [f"Take {named}.", f"It {scores}"]
     last = f"{named}{',' if n > 1 else ''} {scores}"
     outdone = any(score.auc.value >= best.auc.value for score in rivals)
-    if (needed := _needed(_pairs(found))) > found.groups and not outdone:
+    if (needed := _needed(_pairs(held_out))) > held_out.groups and not outdone:
         return [
-            f"{counted(found.groups, 'group')}: too few to tell whether credit knows more than the "
+            f"{counted(held_out.groups, 'group')}: too few to tell whether credit knows more than the "
             f"length or a vote does. For {counted(n, 'estimator')} at least {needed} are needed.",
             last,
         ]

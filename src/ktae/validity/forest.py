@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 REAL, PERMUTED, BASELINE = "#0b6e4f", "#9a9a9a", "#7a5195"
 
 
-def write_forest(found: HeldOut, path: Path) -> None:
+def write_forest(held_out: HeldOut, path: Path) -> None:
     """Write the plot as PNG or SVG.
 
     Raises:
         InputError: the file cannot be written.
     """
-    plots.save(forest(found), path)
+    plots.save(forest(held_out), path)
 
 
-def forest(found: HeldOut) -> Figure:
+def forest(held_out: HeldOut) -> Figure:
     """The plot; a notebook shows it where it is the last value of a cell."""
     from matplotlib.figure import Figure
 
-    ranked = found.ranked()[::-1]
-    rows = [(score, BASELINE) for score in reversed(found.baselines)]
+    ranked = held_out.ranked()[::-1]
+    rows = [(score, BASELINE) for score in reversed(held_out.baselines)]
     rows += [(score, REAL) for score in ranked]
     figure = Figure(figsize=(7, 1.2 + 0.34 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
@@ -38,7 +38,9 @@ def forest(found: HeldOut) -> Figure:
     axes.axvline(0.5, color="black", linewidth=0.8, linestyle=":")
     axes.set_yticks(range(len(rows)), [score.name for score, _ in rows])
     axes.set_xlabel("share of held-out pairs whose correct rollout scores higher (95 %)")
-    axes.set_title(f"{counted(found.groups, 'group')}, {counted(found.pairs, 'pair')}", fontsize=10)
+    axes.set_title(
+        f"{counted(held_out.groups, 'group')}, {counted(held_out.pairs, 'pair')}", fontsize=10
+    )
     figure.legend(loc="outside lower right", ncols=2, frameon=False, fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     return figure

@@ -19,7 +19,7 @@ from ktae.batch import Vocabulary, make_batch
 from ktae.credit import AnEstimator
 from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator
-from ktae.files.text import counted
+from ktae.files.text import counted as in_words
 from ktae.inference import Interval, t_interval
 from ktae.rollouts import groups as grouping
 from ktae.rollouts import record
@@ -66,7 +66,6 @@ def held_out_pairs(
     pairs: int = PAIRS,
     max_groups: int = MOST_GROUPS,
     seed: int = 0,
-    max_positions: int = grouping.MAX_POSITIONS,
 ) -> HeldOut:
     """How often each estimator scores a held-out correct rollout above a held-out incorrect one.
 
@@ -82,7 +81,6 @@ def held_out_pairs(
         pairs: the largest number of a group.
         max_groups: the largest number of groups.
         seed: of what is drawn: pairs, groups and permutations.
-        max_positions: padded positions in memory at a time.
 
     Raises:
         InputError: `rollouts` is not a record, no group has two distinct correct and two distinct
@@ -97,20 +95,22 @@ def held_out_pairs(
             "{'paper': 'paper'}"
         )
     chosen = {name: as_estimator(estimator) for name, estimator in estimators.items()}
-    own, left_out, too_small = _groups(record.conform(rollouts), tokenizer, keep, max_groups, seed)
-    permutations = max(1, math.ceil(SETTLED / len(own)))
-    sides = _sides(own, pairs, permutations, seed)
+    groups, left_out, too_small = _groups(
+        record.conform(rollouts), tokenizer, keep, max_groups, seed
+    )
+    permutations = max(1, math.ceil(SETTLED / len(groups)))
+    sides = _sides(groups, pairs, permutations, seed)
     return HeldOut(
         tuple(
-            _score(name, [list(side.by(estimator, vocabulary, max_positions)) for side in sides])
+            _score(name, [list(side.by(estimator, vocabulary)) for side in sides])
             for name, estimator in chosen.items()
         ),
         tuple(
             _score(name, [list(side.by_baseline(baseline)) for side in sides])
             for name, baseline in _baselines(answers).items()
         ),
-        groups=len(own),
-        rollouts=sum(len(group.ids) for group in own),
+        groups=len(groups),
+        rollouts=sum(len(group.ids) for group in groups),
         pairs=sum(map(len, sides[0].pairs)),
         permutations=permutations,
         left_out=left_out,
@@ -146,10 +146,8 @@ def wins(
     np.put_along_axis(labels_pn, pairs, np.nan, axis=1)
     rows = np.tile(np.arange(n), n_pairs)
     held = (np.arange(n_pairs)[:, None] * n + pairs).ravel()
-    batch = make_batch(
-        token_ids[rows], mask[rows], labels_pn.ravel(), np.repeat(np.arange(n_pairs), n),
-        vocabulary=vocabulary, step=0,
-    )  # fmt: skip
+    arrays = (token_ids[rows], mask[rows], labels_pn.ravel(), np.repeat(np.arange(n_pairs), n))
+    batch = make_batch(*arrays, vocabulary=vocabulary, step=0)
     credit_bt = as_estimator(estimator).credit(batch._replace(look_up_unknown=True))
     lengths = mask[pairs.ravel()].sum(axis=1).clip(1)
     means = credit_bt[held].sum(axis=1, dtype=np.float64) / lengths
@@ -167,22 +165,19 @@ class _Side(NamedTuple):
     groups: list[Group]
     pairs: list[np.ndarray]
 
-    def by(
-        self, estimator: Estimator, vocabulary: Vocabulary | None, max_positions: int
-    ) -> Iterator[float]:
+    def by(self, estimator: Estimator, vocabulary: Vocabulary | None) -> Iterator[float]:
         """Each group's share of pairs that an estimator orders rightly."""
         for group, pairs_p2 in zip(self.groups, self.pairs, strict=True):
             ids_nt, mask_nt = record.pad(group.ids)
             if not ids_nt.size:  # all were cut to nothing: all are alike
                 yield 0.5
                 continue
-            at_once = max(1, max_positions // max(1, ids_nt.size))
-            parts = [
-                wins(ids_nt, mask_nt, group.correct, pairs_p2[i : i + at_once], estimator,
-                     vocabulary=vocabulary)
-                for i in range(0, len(pairs_p2), at_once)
-            ]  # fmt: skip
-            yield float(np.concatenate(parts).mean())
+            arrays, won = (ids_nt, mask_nt, group.correct), []
+            at_once = max(1, grouping.MAX_POSITIONS // ids_nt.size)  # each pair is a copy of all
+            for i in range(0, len(pairs_p2), at_once):
+                some = pairs_p2[i : i + at_once]
+                won.append(wins(*arrays, some, estimator, vocabulary=vocabulary))
+            yield float(np.concatenate(won).mean())
 
     def by_baseline(self, baseline: Any) -> Iterator[float]:
         """The same for a baseline."""
@@ -191,8 +186,8 @@ class _Side(NamedTuple):
 
 
 def _score(name: str, of_sides: list[list[float]]) -> Score:
-    own, *permuted = (np.array(values) for values in of_sides)
-    return Score(name, interval_of(own), interval_of(np.mean(permuted, axis=0)), own)
+    real, *permuted = (np.array(values) for values in of_sides)
+    return Score(name, interval_of(real), interval_of(np.mean(permuted, axis=0)), real)
 
 
 def interval_of(values_g: np.ndarray) -> Interval:
@@ -207,11 +202,11 @@ def interval_of(values_g: np.ndarray) -> Interval:
     n, value = len(values_g), float(values_g.mean())
     if n == 1:
         return Interval(value, 0.0, 1.0)
-    found, other = t_interval(values_g), 1 - 0.025 ** (1 / n)
+    by_t, other = t_interval(values_g), 1 - 0.025 ** (1 / n)
     return Interval(
         value,
-        max(0.0, min(found.low, value - other * value)),
-        min(1.0, max(found.high, value + other * (1 - value))),
+        max(0.0, min(by_t.low, value - other * value)),
+        min(1.0, max(by_t.high, value + other * (1 - value))),
     )
 
 
@@ -222,18 +217,18 @@ def _baselines(answers: Sequence[str | None] | None) -> dict[str, Any]:
 
     def majority(group: Group, pairs_p2: np.ndarray) -> np.ndarray:
         assert answers is not None
-        own = [answers[row] for row in group.rows]
-        votes = Counter(answer for answer in own if answer is not None)
+        stated = [answers[row] for row in group.rows]
+        votes = Counter(answer for answer in stated if answer is not None)
         # Of the others, so neither the rollout itself nor the one held out with it.
-        others = np.take([float(votes[x] - 1) if x is not None else 0.0 for x in own], pairs_p2)
-        same = [own[a] is not None and own[a] == own[b] for a, b in pairs_p2.tolist()]
+        others = np.take([float(votes[x] - 1) if x is not None else 0.0 for x in stated], pairs_p2)
+        same = [stated[a] is not None and stated[a] == stated[b] for a, b in pairs_p2.tolist()]
         scores: np.ndarray = others - np.array(same, dtype=np.float64)[:, None]
         return scores
 
-    found: dict[str, Any] = {"shorter": shorter}
+    baselines: dict[str, Any] = {"shorter": shorter}
     if answers is not None and any(answer is not None for answer in answers):
-        found["majority"] = majority
-    return found
+        baselines["majority"] = majority
+    return baselines
 
 
 def _sides(groups: list[Group], pairs: int, permutations: int, seed: int) -> list[_Side]:
@@ -260,14 +255,6 @@ def _pairs(correct: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarr
     return np.stack([right[drawn // len(wrong)], wrong[drawn % len(wrong)]], axis=1)
 
 
-def _cut(
-    ids: list[np.ndarray], masks: list[np.ndarray | None], keep: np.ndarray
-) -> list[np.ndarray]:
-    """The counted ones of each rollout's first tokens."""
-    every = zip(ids, masks, keep.tolist(), strict=True)
-    return [x[:n] if mask is None else x[:n][mask[:n]] for x, mask, n in every]
-
-
 def _groups(
     rollouts: Any, tokenizer: Any, keep: np.ndarray | None, max_groups: int, seed: int
 ) -> tuple[list[Group], dict[str, int], list[str]]:
@@ -277,19 +264,22 @@ def _groups(
     ids, masks = grouping.ids_of(rollouts, tokenizer), grouping.masks_of(rollouts)
     correct_b = rollouts["correct"].to_numpy()
     counted = [x if m is None else x[m] for x, m in zip(ids, masks, strict=True)]
-    cut = counted if keep is None else _cut(ids, masks, keep)
+    cut = counted  # what is looked at: the counted ones of each rollout's first tokens
+    if keep is not None:
+        firsts = zip(ids, masks, keep.tolist(), strict=True)
+        cut = [x[:n] if m is None else x[:n][m[:n]] for x, m, n in firsts]
     usable_b = ~np.isnan(correct_b) & np.array([len(x) > 0 for x in counted], dtype=bool)
     left_out = dict.fromkeys(_REASONS, 0)
     left_out["rollouts without a verdict"] = int(np.isnan(correct_b).sum())
     left_out["empty rollouts"] = int((~usable_b).sum()) - left_out["rollouts without a verdict"]
-    found, too_small = [], []
+    groups, too_small = [], []
     for rows in repeats.rows_of_groups(codes_b):
         usable = rows[usable_b[rows]]
-        own = repeats.distinct(usable, counted, correct_b, left_out)
-        right = correct_b[own] == 1
+        distinct = repeats.distinct(usable, counted, correct_b, left_out)
+        right = correct_b[distinct] == 1
         n_least = min(int(right.sum()), int((~right).sum()))
         if n_least >= FEWEST:
-            found.append(Group([cut[row] for row in own], right, own))
+            groups.append(Group([cut[row] for row in distinct], right, distinct))
         elif not len(usable):
             left_out["groups without a verdict"] += 1
         elif not np.ptp(correct_b[usable]):
@@ -297,13 +287,17 @@ def _groups(
         else:
             left_out["groups of fewer than two of each, distinct"] += 1
             too_small.append(str(rollouts["group"][int(rows[0])]))
-    if not found:
-        raise InputError(_nothing(len(first_rows), left_out))
-    if len(found) > max_groups:
-        left_out["groups not drawn"] = len(found) - max_groups
-        drawn = np.random.default_rng(seed).choice(len(found), max_groups, replace=False)
-        found = [found[i] for i in np.sort(drawn)]
-    return found, left_out, too_small
+    if not groups:
+        raise InputError(
+            f"of {in_words(len(first_rows), 'group')} none has two distinct correct and two "
+            "distinct incorrect rollouts, which held-out pairs need"
+            + "".join(f"; {line}" for line in repeats.in_words(left_out))
+        )
+    if len(groups) > max_groups:
+        left_out["groups not drawn"] = len(groups) - max_groups
+        drawn = np.random.default_rng(seed).choice(len(groups), max_groups, replace=False)
+        groups = [groups[i] for i in np.sort(drawn)]
+    return groups, left_out, too_small
 
 
 _REASONS = (
@@ -316,13 +310,3 @@ _REASONS = (
     repeats.REPEATED,
     repeats.CONTRADICTORY,
 )
-
-
-def _nothing(n_groups: int, left_out: dict[str, int]) -> str:
-    return "; ".join(
-        [
-            f"of {counted(n_groups, 'group')} none has two distinct correct and two distinct "
-            "incorrect rollouts, which held-out pairs need",
-            *repeats.in_words(left_out),
-        ]
-    )

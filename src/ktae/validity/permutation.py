@@ -95,7 +95,7 @@ class PermutationTest:
 
     def quantiles(self, name: str) -> tuple[float, float, float]:
         """Mean, 5 % and 95 % quantile of a field of `Statistics` over the permutations."""
-        values = np.array([getattr(one, name) for one in self.permuted], dtype=np.float64)
+        values = np.array([getattr(statistics, name) for statistics in self.permuted], dtype=float)
         low, high = np.quantile(values, (0.05, 0.95))
         return float(values.mean()), float(low), float(high)
 
@@ -179,12 +179,12 @@ def permutation_test(
         batch = record.pad([mixed.ids[row] for row in rows], [mixed.masks[row] for row in rows])
         correct_b, codes_b = mixed.correct_b[rows], mixed.codes_b[rows]
         drawn = label_permutations(*batch, correct_b, codes_b, seeds=seeds)
-        for one, labels_b in zip(sums, itertools.chain([correct_b], drawn), strict=True):
-            one.add(*batch, labels_b, codes_b)
+        for side, labels_b in zip(sums, itertools.chain([correct_b], drawn), strict=True):
+            side.add(*batch, labels_b, codes_b)
     real = sums[0].pairs_c
     return PermutationTest(
         real=sums[0].statistics(),
-        permuted=tuple(one.statistics() for one in sums[1:]),
+        permuted=tuple(side.statistics() for side in sums[1:]),
         groups=len(margins_g),
         rollouts=len(mixed.ids),
         left_out=mixed.left_out,
@@ -257,16 +257,16 @@ def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Rollouts:
         np.ones(len(x), dtype=bool) if mask is None else mask
         for x, mask in zip(ids, grouping.masks_of(rollouts), strict=True)
     ]
-    own_ids = [x[mask] for x, mask in zip(ids, masks, strict=True)]
+    counted_ids = [x[mask] for x, mask in zip(ids, masks, strict=True)]
     if len(ignored):
         masks = [mask & ~np.isin(x, ignored) for x, mask in zip(ids, masks, strict=True)]
     correct_b = rollouts["correct"].to_numpy()
     known_b = ~np.isnan(correct_b) & np.array([mask.any() for mask in masks], dtype=bool)
     left_out = {repeats.REPEATED: 0, repeats.CONTRADICTORY: 0}
-    for own in repeats.rows_of_groups(codes_b):
-        known = own[known_b[own]]
+    for rows in repeats.rows_of_groups(codes_b):
+        known = rows[known_b[rows]]
         known_b[known] = False
-        known_b[repeats.distinct(known, own_ids, correct_b, left_out)] = True
+        known_b[repeats.distinct(known, counted_ids, correct_b, left_out)] = True
     of_g = [
         np.bincount(codes_b[known_b & (correct_b == verdict)], minlength=len(first_rows))
         for verdict in (1, 0)
@@ -281,9 +281,12 @@ def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Rollouts:
         )
     rows = np.flatnonzero(known_b & mixed_g[codes_b])
     return _Rollouts(
-        [ids[row] for row in rows], [masks[row] for row in rows], correct_b[rows], codes_b[rows],
-        left_out,
-    )  # fmt: skip
+        ids=[ids[row] for row in rows],
+        masks=[masks[row] for row in rows],
+        correct_b=correct_b[rows],
+        codes_b=codes_b[rows],
+        left_out=left_out,
+    )
 
 
 def _margins(correct_b: np.ndarray, codes_b: np.ndarray) -> np.ndarray:
@@ -324,9 +327,7 @@ def _bins(sums: list[_Sums]) -> Iterator[Bin]:
     n_bins = len(real.credit)
     cells = real.cells
     pairs = np.bincount(cells.bin, real.pairs_c, n_bins)
-    below = [
-        np.bincount(cells.bin, one.pairs_c * (cells.p < LEVEL), n_bins) for one in (real, *permuted)
-    ]
+    below = [np.bincount(cells.bin, side.pairs_c * (cells.p < LEVEL), n_bins) for side in sums]
     bounds = list(itertools.pairwise((0.0, *ACCURACIES, 1.0)))
     for number in np.flatnonzero(pairs).tolist():
         n = pairs[number]
@@ -335,9 +336,9 @@ def _bins(sums: list[_Sums]) -> Iterator[Bin]:
             frequency=FREQUENCIES[number % len(FREQUENCIES)],
             pairs=int(n),
             credit=float(real.credit[number] / n),
-            credit_permuted=float(np.mean([one.credit[number] for one in permuted]) / n),
+            credit_permuted=float(np.mean([side.credit[number] for side in permuted]) / n),
             credit_abs=float(real.credit_abs[number] / n),
-            credit_abs_permuted=float(np.mean([one.credit_abs[number] for one in permuted]) / n),
+            credit_abs_permuted=float(np.mean([side.credit_abs[number] for side in permuted]) / n),
             significant=float(below[0][number] / n),
-            significant_permuted=float(np.mean([one[number] for one in below[1:]]) / n),
+            significant_permuted=float(np.mean([of_bin[number] for of_bin in below[1:]]) / n),
         )
