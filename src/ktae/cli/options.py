@@ -48,7 +48,7 @@ EstimatorName = Annotated[
         "-e",
         metavar="NAME",
         autocompletion=one_of(PRESETS | KINDS),
-        help=f"{', '.join(PRESETS | KINDS)}, or a recipe's section such as "
+        help=f"What computes credit: {', '.join(PRESETS | KINDS)}, or a recipe's section such as "
         "'{estimator: ktae, h3: 0}' [default: the run's, or else paper].",
     ),
 ]
@@ -58,7 +58,7 @@ Settings = Annotated[
         "--set",
         "-s",
         metavar="KEY=VALUE",
-        help="One of the estimator's settings, such as h3=0, or what wraps the estimator: "
+        help="One of the estimator's settings, such as h3=0, or what wraps it, such as "
         "'transforms=[centred, {scaled: 2}]'. Can be given several times.",
     ),
 ]
@@ -70,7 +70,7 @@ RecipeKeys = Annotated[
 ]
 RecipeSettings = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", metavar="KEY=VALUE", help="The same, once or several times."),
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="The same; several times, if you like."),
 ]
 JsonFile = Annotated[
     Path | None,

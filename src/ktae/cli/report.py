@@ -30,7 +30,7 @@ def report(
     ] = Path("report.html"),
     watch: Annotated[
         bool,
-        typer.Option("--watch", help="Write it anew as the run goes on; it loads itself again."),
+        typer.Option("--watch", help="Write the page anew as a run goes on; it reloads itself."),
     ] = False,
     estimator: options.EstimatorName = None,
     settings: options.Settings = None,
@@ -45,10 +45,9 @@ def report(
     ] = 6_000_000,
     groups: Annotated[
         int | None,
-        options.rare(
+        options.rare_number(
             min=1,
-            metavar="N",
-            help="Groups whose rollouts are in the page; numbers over groups are of all.",
+            help="Groups shown, at most; the page's numbers over groups are of all.",
         ),
     ] = None,
     regrade: Annotated[

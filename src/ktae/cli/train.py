@@ -35,7 +35,7 @@ def train(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FOLDER", help="The run's [default: runs/NAME-seedSEED]."
+            "--output", "-o", metavar="FOLDER", help="The run folder [default: runs/NAME-seedSEED]."
         ),
     ] = None,
     resume: Annotated[

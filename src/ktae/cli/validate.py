@@ -34,9 +34,9 @@ def validate(
             "-e",
             metavar="NAME",
             autocompletion=options.one_of(PRESETS),
-            help=f"{', '.join(PRESETS)}, or a recipe's section such as '{{estimator: ktae, h3: "
-            "0}'. Can be given several times [default: all of these; with --set the run's, or else "
-            "paper].",
+            help=f"What is compared: {', '.join(PRESETS)}, or a recipe's section such as "
+            "'{estimator: ktae, h3: 0}'. Can be given several times [default: all of these; with "
+            "--set the run's, or else paper].",
         ),
     ] = None,
     settings: options.Settings = None,
