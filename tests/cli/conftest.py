@@ -1,10 +1,13 @@
 """Commands as a user runs them."""
 
+import contextlib
 import os
 from typing import NamedTuple
 
 import in_process
 import pytest
+
+from ktae import grading
 
 
 class Result(NamedTuple):
@@ -15,9 +18,25 @@ class Result(NamedTuple):
     err: str
 
 
+@pytest.fixture(scope="module")
+def pools():
+    """Makes grading pools of one worker each; those of a kind are one, for the whole module."""
+    kept = {}
+    with contextlib.ExitStack() as stack:
+
+        def pool(_=None, **settings):
+            key = tuple(settings.items())
+            if key not in kept:
+                kept[key] = stack.enter_context(grading.pool.GradingPool(1, **settings))
+            return contextlib.nullcontext(kept[key])
+
+        yield pool
+
+
 @pytest.fixture(autouse=True)
-def one_grader(monkeypatch):
+def one_grader(pools, monkeypatch):
     """A worker takes a second to start, and these tests grade a few responses each."""
+    monkeypatch.setattr(grading, "GradingPool", pools)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
 
 

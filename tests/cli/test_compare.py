@@ -14,7 +14,6 @@ pytest.importorskip("math_verify")
 Run = Callable[..., Any]
 
 
-@pytest.mark.slow
 def test_different_graders_are_not_compared(command: Run, tmp_path: Path) -> None:
     """Whether both sides' verdicts are stored, or those of one are still to be made."""
     file = write_lines(tmp_path / "a.jsonl", rows([1, 0, 1], reward=1))
@@ -40,7 +39,6 @@ def test_different_graders_are_not_compared(command: Run, tmp_path: Path) -> Non
     assert command("compare", "again", "ktae").status == 0
 
 
-@pytest.mark.slow
 def test_files_without_a_benchmark_are_compared(command: Run, tmp_path: Path) -> None:
     """Their names are two; so are those of the folders where they were graded."""
     for name, rights in (("old", [0] * 20), ("new", [1] * 20)):
@@ -53,7 +51,6 @@ def test_files_without_a_benchmark_are_compared(command: Run, tmp_path: Path) ->
     assert expected in command("compare", "old", "new").out
 
 
-@pytest.mark.slow
 def test_regraded_folders_are_paired_by_their_prompts(command: Run, tmp_path: Path) -> None:
     """The files name no problems, and have them in opposite orders."""
     plain = [{"prompt": f"q{i}", "response": "\\boxed{1}", "answer": "1"} for i in range(10)]
@@ -68,7 +65,6 @@ def test_regraded_folders_are_paired_by_their_prompts(command: Run, tmp_path: Pa
         assert (row["problems"], row["better"], row["worse"]) == (10, 0, 0)
 
 
-@pytest.mark.slow
 def test_compare(command: Run, tmp_path: Path) -> None:
     a = write_lines(tmp_path / "old.jsonl", rows([0] * 12 + [1] * 8))
     b = write_lines(tmp_path / "new.jsonl", rows([1] * 20))
@@ -86,7 +82,6 @@ def test_compare(command: Run, tmp_path: Path) -> None:
     assert "own: no difference can be shown with 20 problems (+0.0 points seen" in same.out
 
 
-@pytest.mark.slow
 def test_compared_models_have_dots_in_their_names(command: Run, tmp_path: Path) -> None:
     a = write_lines(tmp_path / "Qwen2.5-1.5B.jsonl", rows([0] * 20))
     (tmp_path / "Qwen2.5-7B").mkdir()

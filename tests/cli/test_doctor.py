@@ -18,7 +18,7 @@ def findings(output):
     return {finding["subject"]: finding for finding in json.loads(output)["findings"]}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # it trains for each loss
 def test_this_installation_is_right():
     done = subprocess.run(
         [sys.executable, "-m", "ktae", "doctor", "--json"], capture_output=True, text=True

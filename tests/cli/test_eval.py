@@ -47,7 +47,6 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_a_model_end_to_end_and_resumed(command: Run, tiny_model: Path, data: Path) -> None:
     options = (
         "eval", tiny_model, "--benchmarks", "aime24", "--data", data, "--samples", 2,
@@ -74,7 +73,6 @@ def test_a_model_end_to_end_and_resumed(command: Run, tiny_model: Path, data: Pa
     assert command("compare", "out", "out").status == 0
 
 
-@pytest.mark.slow
 def test_the_task_of_a_recipe(command: Run, tiny_model: Path) -> None:
     pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
     import transformers
@@ -99,7 +97,6 @@ def test_the_task_of_a_recipe(command: Run, tiny_model: Path) -> None:
     assert command("compare", "out", "out").status == 0
 
 
-@pytest.mark.slow
 def test_a_model_that_is_the_current_folder(
     command: Run, tiny_model: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,7 +108,6 @@ def test_a_model_that_is_the_current_folder(
     assert [path.name for path in (tiny_model / "evals").iterdir()] == ["tiny"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

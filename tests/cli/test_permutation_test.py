@@ -23,7 +23,6 @@ def line_of(text, start):
     return next(line.split() for line in text.splitlines() if line.strip().startswith(start))
 
 
-@pytest.mark.slow
 def test_real_beside_permuted(run, dump):
     result = run("r.jsonl", "--permutations", 30)
     assert (result.status, result.err) == (0, "")

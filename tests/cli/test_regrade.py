@@ -27,7 +27,6 @@ def authors_file(shared_data: Path) -> Path:
     return shared_data / "rollouts" / "ktae_eval_7B_k1.jsonl.gz"
 
 
-@pytest.mark.slow
 def test_the_authors_row(command: Run, authors_file: Path, shared_data: Path) -> None:
     """Their accuracies as published, from the rewards in the file, and their mean lengths."""
     result = command(
@@ -41,7 +40,6 @@ def test_the_authors_row(command: Run, authors_file: Path, shared_data: Path) ->
     assert cells(result.out, "mean tokens")[:5] == ["941", "563", "741", "577", "771"]
 
 
-@pytest.mark.slow
 def test_ours_beside_the_authors_row(command: Run, authors_file: Path) -> None:
     """Where answers are numbers, which is quick to grade, there is no difference."""
     result = command(
@@ -56,7 +54,6 @@ def test_ours_beside_the_authors_row(command: Run, authors_file: Path) -> None:
     assert results["differences"] == []
 
 
-@pytest.mark.slow
 def test_the_differences_are_the_documented_ones(command: Run, authors_file: Path) -> None:
     """Among the outputs of docs/grading.md and their neighbours, exactly the listed ones differ.
 
@@ -80,7 +77,6 @@ def test_the_differences_are_the_documented_ones(command: Run, authors_file: Pat
     assert [d["outcome"] for d in found] == list(expected.values())
 
 
-@pytest.mark.slow
 def test_graders_disagree(command: Run, tmp_path: Path) -> None:
     content = [
         {"group": "own/0", "response": r"\boxed{\frac{1}{2}}", "answer": "0.5", "reward": 1},
@@ -102,7 +98,6 @@ def test_graders_disagree(command: Run, tmp_path: Path) -> None:
     assert "own/3: 0 in the file, ours undecided (the accepted answer does not parse" in result.out
 
 
-@pytest.mark.slow
 def test_an_undecided_output_stays_undecided_in_its_record(command: Run, tmp_path: Path) -> None:
     """Not 0 "in the file" when the evaluation's own record is graded again."""
     broken = {"benchmark": "own", "group": "own/9", "response": r"\boxed{1}", "answer": r"\frac{"}
@@ -116,7 +111,6 @@ def test_an_undecided_output_stays_undecided_in_its_record(command: Run, tmp_pat
     assert cells(counts, "stored") == ["2", "0", "0", "1"]
 
 
-@pytest.mark.slow
 def test_an_undecided_sample_takes_no_column_away(command: Run, tmp_path: Path) -> None:
     """Eight samples to each of two problems; one of `b` is undecided. `c` has one sample."""
     wrong, right = ({"response": rf"\boxed{{{x}}}", "answer": "1"} for x in (0, 1))
@@ -144,7 +138,6 @@ def test_an_undecided_sample_takes_no_column_away(command: Run, tmp_path: Path) 
     assert cells(more.out, "pass@8") == ["50.0", "0.0", "-"]  # and no mean over two of three
 
 
-@pytest.mark.slow
 def test_who_graded_is_written(command: Run, tmp_path: Path) -> None:
     file = write_lines(tmp_path / "a.jsonl", rows([1, 0], reward=1))
     options = ("eval", "--regrade", file, "--workers", 1, "--output", "out")
@@ -156,7 +149,6 @@ def test_who_graded_is_written(command: Run, tmp_path: Path) -> None:
         assert {output.grader for output in outputs.read(Path("out"))} == {first}
 
 
-@pytest.mark.slow
 def test_the_model_of_a_regraded_record_stays(command: Run, tmp_path: Path) -> None:
     content = [row | ({"model": "m"} if i < 2 else {}) for i, row in enumerate(rows([1, 0, 1]))]
     file = write_lines(tmp_path / "a.jsonl", content)
@@ -165,7 +157,6 @@ def test_the_model_of_a_regraded_record_stays(command: Run, tmp_path: Path) -> N
     assert table["model"].to_pylist() == ["m", "m", None]
 
 
-@pytest.mark.slow
 def test_what_a_file_calls_a_benchmark_is_only_text(command: Run, tmp_path: Path) -> None:
     """Neither the terminal nor matplotlib takes it for anything else; nor does an error."""
     made_up = [
@@ -183,7 +174,6 @@ def test_what_a_file_calls_a_benchmark_is_only_text(command: Run, tmp_path: Path
     assert "\x1b" not in printed + refused.err
 
 
-@pytest.mark.slow
 def test_models_have_tables_of_their_own(command: Run, tmp_path: Path) -> None:
     """Three of four samples would be right: of one model all are, of the other half."""
     content = [
@@ -206,7 +196,6 @@ def test_models_have_tables_of_their_own(command: Run, tmp_path: Path) -> None:
     assert "A holds outputs of 2 models (a, b); expected one" in refused.err
 
 
-@pytest.mark.slow
 def test_many_unanswered_are_said_with_the_option_that_helps(command: Run, tmp_path: Path) -> None:
     """Above a fifth, by whatever grader, and in `ktae compare` as well."""
     said = [{"group": f"own/{i}", "response": f"I get {i}", "answer": f"{i}"} for i in range(2)]

@@ -229,7 +229,6 @@ def test_hostile_tokens_are_shown_and_not_obeyed(hostile_tokenizer, run, tmp_pat
     assert table["token"].to_pylist() == ["a", *HOSTILE]
 
 
-@pytest.mark.slow
 def test_real_rollouts(run, tmp_path, shared_data):
     pytest.importorskip("transformers")
     file = shared_data / "rollouts" / "qwen25math_math_cot_100_k8.jsonl.gz"

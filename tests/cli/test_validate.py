@@ -31,7 +31,6 @@ def found(dump):
     return json.loads((dump.parent / "found.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.slow
 def test_table_json_and_plot(run, dump):
     result = run("r.jsonl", "-o", "found.json", "--plot", "forest.svg")
     assert result.status == 0
