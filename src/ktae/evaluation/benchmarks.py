@@ -143,7 +143,18 @@ def load(name: str, data: Path | None = None) -> list[BenchmarkProblem]:
     """
     if name not in BENCHMARKS:
         raise InputError(f"no benchmark {name!r}; expected one of {', '.join(BENCHMARKS)}")
-    rows = _from_hub(name) if data is None else iterate_rows(_file(name, data))
+    if data is None:
+        rows = _from_hub(name)
+    elif not data.is_dir():
+        raise InputError(f"--data {data} is not a folder")
+    else:
+        names = [name, *BENCHMARKS[name].files]
+        ends = [f"{x}{gz}" for x in (".jsonl", ".json", ".parquet") for gz in ("", ".gz")]
+        files = (data / f"{stem}{end}" for stem in names for end in ends)
+        file = next((file for file in files if file.is_file()), None)
+        if file is None:
+            raise InputError(f"no {' or '.join(names)} with {', '.join(ends)} in {data}")
+        rows = iterate_rows(file)
     problems: list[BenchmarkProblem] = []
     for row, where in rows:
         if not isinstance(row, dict):
@@ -205,17 +216,6 @@ def _printed_list(text: str) -> list[str] | None:
         if isinstance(content, list) and content and all(isinstance(x, str) for x in content):
             return content
     return None
-
-
-def _file(name: str, data: Path) -> Path:
-    if not data.is_dir():
-        raise InputError(f"--data {data} is not a folder")
-    names = [name, *BENCHMARKS[name].files]
-    endings = [f"{suffix}{gz}" for suffix in (".jsonl", ".json", ".parquet") for gz in ("", ".gz")]
-    for candidate in (data / f"{stem}{ending}" for stem in names for ending in endings):
-        if candidate.is_file():
-            return candidate
-    raise InputError(f"no {' or '.join(names)} with {', '.join(endings)} in {data}")
 
 
 def _from_hub(name: str) -> Iterable[tuple[object, str]]:

@@ -44,9 +44,12 @@ def is_written(answer: str) -> bool:
 def agree(answer: str, given: str) -> bool | None:
     """Whether two answers are the same date, time or ratio; None if that is not the question."""
     a, b = _plain(answer), _plain(given)
-    dates = _date(a), _date(b)
-    if any(dates):
-        return all(dates) and _same_date(*dates)  # type: ignore[arg-type]
+    date_a, date_b = _date(a), _date(b)
+    if date_a or date_b:
+        if not (date_a and date_b):
+            return False
+        (numbers_a, days_a), (numbers_b, days_b) = date_a, date_b
+        return numbers_a == numbers_b or (len(days_a) == 1 and days_a == days_b)
     clocks = _clock(a), _clock(b)
     if any(clock and clock.is_sure for clock in clocks):
         return all(clocks) and _same_time(*clocks)  # type: ignore[arg-type]
@@ -79,13 +82,6 @@ def _date(text: str) -> tuple[tuple[int, ...], frozenset[tuple[int, ...]]] | Non
         return None
     possible = frozenset(x for x in readings if 1 <= x[1] <= 12 and 1 <= x[2] <= 31)
     return ((a, b, c), possible) if possible else None
-
-
-def _same_date(
-    a: tuple[tuple[int, ...], frozenset[tuple[int, ...]]],
-    b: tuple[tuple[int, ...], frozenset[tuple[int, ...]]],
-) -> bool:
-    return a[0] == b[0] or (len(a[1]) == 1 and a[1] == b[1])
 
 
 def _clock(text: str) -> _Clock | None:

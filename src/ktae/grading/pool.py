@@ -114,7 +114,9 @@ class GradingPool:
             answer: the accepted answer, or several of which one is enough.
         """
         task = _task(response, answer)
-        worker = self._borrow()
+        if self._process != os.getpid():  # we are a fork; the workers are our parent's
+            self._reset()
+        worker = self._idle.get()
         try:
             verdict, worker = self._run(task, worker)
         except BaseException:  # an interrupted conversation cannot be resumed
@@ -157,11 +159,6 @@ class GradingPool:
         self._idle: queue.LifoQueue[_Worker] = queue.LifoQueue()
         for _ in range(self.size):
             self._idle.put(_Worker())
-
-    def _borrow(self) -> _Worker:
-        if self._process != os.getpid():  # we are a fork; the workers are our parent's
-            self._reset()
-        return self._idle.get()
 
     def _run(self, task: Task, worker: _Worker) -> tuple[Verdict, _Worker]:
         """Grade, once more on a fresh worker if this one was worn out by earlier tasks."""

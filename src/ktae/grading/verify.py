@@ -186,17 +186,16 @@ def _in_order(answer: str, given: str) -> tuple[list[str], list[str]] | None:
     both = [_coordinates(answer), _coordinates(given)]
     if len(both[0]) != len(both[1]) or len(both[0]) < 2:
         return None
-    names = [{_name(part) for part in parts} for parts in both]
+    # A part's name without its index; empty where it has none.
+    matches = [[_ASSIGNMENT.match(part) for part in parts] for parts in both]
+    names = [
+        {name.group().partition("_")[0].strip("= ") if name else "" for name in side}
+        for side in matches
+    ]
     if {""} not in names or not any(len(some - {""}) == len(both[0]) for some in names):
         return None
     bare, given_bare = ([_ASSIGNMENT.sub("", part) for part in parts] for parts in both)
     return bare, given_bare
-
-
-def _name(element: str) -> str:
-    """The name that an element has, without its index; empty if it has none."""
-    name = _ASSIGNMENT.match(element)
-    return name.group().partition("_")[0].strip("= ") if name else ""
 
 
 def _coordinates(text: str) -> list[str]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sys
 from typing import Any
@@ -25,16 +26,32 @@ WALL_CLOCK = 10
 
 def main() -> None:
     """Serve until the parent closes the pipe."""
-    requests, replies = _private_pipes()
-    _own_signals()
-    _limit_memory()
+    # The pipes to the parent are out of reach for libraries that read stdin or print.
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    # The parent may have ignored or blocked the timers' signals; Ctrl-C is left to the parent.
+    timers = (signal.SIGPROF, signal.SIGALRM)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, timers)
+    for timer in timers:
+        signal.signal(timer, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
     from ktae.grading.graders import grade_in_steps
+    from ktae.grading.verify import verify
 
     def tell(text: str) -> None:
         _reply(replies, {"extracted": text})
 
-    _warm_up()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the parent reads of a failing start alone
+    # What the first task would otherwise pay for is imported and compiled here.
+    sys.setrecursionlimit(10_000)
+    verify(r"\boxed{\frac{1}{2} x}", [r"x / 2"])
+    os.dup2(nothing, 2)  # the parent reads of a failing start alone
     _reply(replies, {"ready": True})
     for line in requests:
         task = json.loads(line)
@@ -49,41 +66,6 @@ def main() -> None:
         # No clock while it waits for the next task.
         _start_clock(0)
         _reply(replies, reply)
-
-
-def _private_pipes() -> tuple[Any, Any]:
-    """The pipes to the parent, out of reach for libraries that read stdin or print."""
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1):
-        os.dup2(nothing, stream)
-    return requests, replies
-
-
-def _own_signals() -> None:
-    """Undo what the parent may have ignored or blocked; leave Ctrl-C to the parent."""
-    timers = (signal.SIGPROF, signal.SIGALRM)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, timers)
-    for timer in timers:
-        signal.signal(timer, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _limit_memory() -> None:
-    import resource
-
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _warm_up() -> None:
-    """Import and compile what the first task would otherwise pay for."""
-    from ktae.grading.verify import verify
-
-    sys.setrecursionlimit(10_000)
-    verify(r"\boxed{\frac{1}{2} x}", [r"x / 2"])
 
 
 def _start_clock(seconds: float) -> None:
