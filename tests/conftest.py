@@ -33,7 +33,11 @@ NIGHTLY = (
     "lab/tests/align",
     "lab/tests/languages",
     "lab/tests/study/test_adopt.py",
+    "lab/tests/study/test_runner.py",
+    "lab/tests/study/test_stored.py",
     "lab/tests/test_smoke.py",
+    "lab/tests/test_step_time.py",
+    "lab/tests/test_temperatures.py",
 )
 """Folders and files that `make test` leaves out; other tests are marked where they stand."""
 
@@ -56,7 +60,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-LONGEST = ("tests/engines", "tests/trainers")
+LONGEST = ("tests/engines", "tests/report/test_browser.py", "tests/trainers", "tests/backends")
 """Of several processes, one that begins such a file when the others are done is waited for."""
 
 
