@@ -88,6 +88,7 @@ class RunFolder:
 
     def _claim(self, recipe: str) -> None:
         """Keep the recipe; fails where another process was quicker."""
+        # A hard link fails where the name is taken, and of two processes one is always first.
         claim = self.path / f".recipe-{os.getpid()}"
         claim.write_text(recipe, encoding="utf-8")
         try:

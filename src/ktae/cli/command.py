@@ -53,11 +53,13 @@ def run(app: typer.Typer, name: str) -> NoReturn:
 
     SIGTERM ends it as an exception does, so that nothing half-written and no process is left.
     """
+    # As an exception, so that every `finally` on the way out is run.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if isinstance(sys.stdout, io.TextIOWrapper):
         # What an encoding lacks, and file names that are no text, are no reason to end.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        # Typer says what is wrong with the usage, answers Ctrl-C with 130, and ends the process.
         try:
             app(prog_name=name)  # not "python -m ktae", which no shell could complete
         finally:

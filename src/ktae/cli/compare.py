@@ -78,6 +78,7 @@ def compare(
     screen.table(f"A: {a}   B: {b}", columns, rows)
     for path, (side, verdicts) in zip((a, b), graded, strict=True):
         print_unanswered(screen, side, verdicts, graders, str(path))
+    # Two folders may have one name; then sentences call them A and B, as the table does.
     names = [_name(path) for path in (a, b)]
     name_a, name_b = names if names[0] != names[1] else ("A", "B")
     for row in comparisons:

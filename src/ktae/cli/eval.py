@@ -156,6 +156,7 @@ def eval_(
 
     screen = Screen(as_json)
     regrading = regrade is not None
+    # Whatever cannot be meant is refused here, and not after hours of answers.
     names = None if benchmarks is None else [name.strip() for name in benchmarks.split(",")]
     by = [] if graders is None else [name.strip() for name in graders.split(",")]
     known = [*GRADERS, STORED] if regrading else list(GRADERS)
@@ -168,6 +169,7 @@ def eval_(
         raise InputError(f"--time-limit is {time_limit}; expected seconds, above 0")
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade INPUT")
+    # An option that plays no part is an error, since it would be taken for one that does.
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         plays_no_part = parameter.name in (OF_A_MODEL if regrading else OF_SAVED)
@@ -200,6 +202,7 @@ def eval_(
     model = local_or_hub("model", model)
     if samples > 1 and temperature == 0:
         raise InputError("--samples above 1 needs --temperature above 0: greedy ones are all alike")
+    # The problems, the longest response and a grader come from a recipe's task or from benchmarks.
     if recipe is not None:
         asked, longest, own_verdicts = _of_recipe(recipe, problems, settings or ())
     else:
@@ -333,6 +336,7 @@ def _saved(
         saved.check_complete(outputs, str(file))
     if how.tokenizer is not None:
         outputs = saved.with_tokens(outputs, load_tokenizer(how.tokenizer))
+    # Without --output nothing is written: grading again takes seconds.
     folder = None if output is None else EvaluationFolder(output)
     settings = {"regraded": str(file), "outputs": len(outputs)}
     if folder is not None:
@@ -362,6 +366,7 @@ def _finish(
     from ktae.runs import write_json
 
     outputs, folder = graded.outputs, graded.folder
+    # By grader, in the order in which they were asked for: the first one's verdicts count.
     verdicts = {}
     if graded.own_verdicts is not None:
         verdicts[GYM] = graded.own_verdicts(outputs)

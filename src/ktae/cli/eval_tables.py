@@ -113,6 +113,7 @@ def print_scores(screen: Screen, scores: Scores, stored: Mapping[str, float]) ->
     columns = [*(title(x.benchmark) for x in of), "mean"]
     accuracies = [*(x.accuracy for x in of), scores.mean]
     k = max(x.samples for x in of)
+    # Each figure has its interval in a line below it.
     rows = [
         (f"avg@{k}" if k > 1 else "pass@1", *(_cell(x.value, _points) for x in accuracies)),
         ("", *map(_span, accuracies)),
@@ -125,6 +126,7 @@ def print_scores(screen: Screen, scores: Scores, stored: Mapping[str, float]) ->
     }
     if any(x.majority for x in of):
         sampled["maj@k"] = [x.majority for x in of]
+    # pass@k and maj@k need several decided samples: problems with too few are left out, and named.
     fewer = []
     for name, estimates in sampled.items():
         rows.append((name, *_cells([x.value if x else None for x in estimates], _points)))

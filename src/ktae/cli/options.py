@@ -150,8 +150,9 @@ def require_outputs(inputs: Iterable[Path], *outputs: tuple[str, Path | None]) -
     """
     from ktae.rollouts.folders import choose_files
 
+    # A folder of many files takes time to look through.
     if all(path is None for _, path in outputs):
-        return  # a folder of many files takes time to look through
+        return
     read = {os.path.realpath(file) for path in inputs for file in choose_files(path)[0]}
     for option, path in outputs:
         if path is None:
@@ -217,6 +218,7 @@ def with_settings(section: Any, settings: Sequence[str] | None) -> Estimator:
         if not equals or not key:
             raise InputError(f"--set {setting}: expected KEY=VALUE, such as h3=0")
         changes[key] = parse_yaml(text, f"--set {setting}")
+    # What is asked for wraps what is there; null takes nothing away.
     old, new = base.get("transforms") or [], changes.pop("transforms", None)
     old, new = ([x] if isinstance(x, str | dict) else x for x in (old, new))
     if new is not None:  # what is no list from_section refuses

@@ -71,6 +71,7 @@ def score(
     options.require_outputs(inputs, ("--output", output), ("--output", tokens_out))
     screen = Screen(as_json)
     started = time.perf_counter()
+    # Loaded once, and before the rows: it cuts them, and spells tokens in the tables.
     named = tokenizer or own_tokenizer(inputs)
     loaded = load_tokenizer(str(named)) if named else None
     dump = reading.load(inputs, dataclasses.replace(how, tokenizer=loaded), strict=True)
@@ -90,6 +91,8 @@ def score(
     reading.note_unit(dump)
     reading.note_single_tokens(chosen)
     mixed = [group for group in scores.groups if group.mixed]
+    # Tables are of single tokens. Where the estimator is of larger units, their credit is another
+    # one than the file's, and the star says so.
     is_single = in_tables(chosen) == chosen
     columns = ("id", "impact", f"credit{'' if is_single else '*'}", "right (a)", "wrong (b)", "p")
     over_file = scoring.strongest(scores.tokens, top)

@@ -98,6 +98,7 @@ def _train_with_trl(
     if dry:
         typer.echo(dry_run(recipe, folder))
         return
+    # The trainer prints lines of its own; with --json they must not mix with the numbers.
     with screen.others_aside(), Bars(screen.progress, lines=20) as bars:
 
         def on_step(line: dict[str, Any]) -> None:

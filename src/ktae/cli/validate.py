@@ -91,6 +91,7 @@ def validate(
     screen = Screen(as_json)
     dump = reading.load(inputs, how)
     words = None
+    # Units of words, lines or steps are made of the tokens' texts, so these need a tokenizer.
     if needing := [name for name, estimator in chosen.items() if estimator.needs_vocabulary]:
         named = tokenizer or own_tokenizer(inputs)
         if named is None:
@@ -110,6 +111,7 @@ def validate(
     screen.print(f"{looked_at}; {'what stands before the answer' if before_answer else part}")
     for line in left_out:
         screen.print(line)
+    # The estimators, best first, and below them what does without any credit.
     rows = [(score.name, *score.cells()) for score in result.ranked()]
     baselines = [(score.name, *score.cells()) for score in result.baselines]
     screen.table("Held-out pairs", COLUMNS, [*rows, None, *baselines])

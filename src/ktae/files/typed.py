@@ -66,6 +66,7 @@ def parse_yaml(text: str, where: str) -> Any:
     """
     try:
         content = _Loader(text).get_single_data()
+        # JSON has no dates, bytes, sets, infinities or circles: what it cannot write is refused.
         json.dumps(content, allow_nan=False, ensure_ascii=False).encode()
     except Exception as error:  # PyYAML stumbles over odd tags with errors of many types
         raise InputError(f"{where} is not YAML of plain values: {one_line(error)}") from None

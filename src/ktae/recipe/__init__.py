@@ -229,6 +229,7 @@ def _apply(content: dict[str, Any], override: str) -> None:
     if not equals or not key:
         raise InputError(f"override {override!r} has no value; expected key=value")
     value = parse_yaml(text, f"override {override!r}")
+    # Sections on the way are made where they are not there yet.
     *parents, last = key.split(".")
     section = content
     for parent in parents:
