@@ -48,7 +48,7 @@ from ktae.recipe import Recipe, load
 from ktae.trainers.trl import KTAETrainer
 from ktae.trainers.trl.run import load_policy
 from ktae.trainers.trl.settings import grpo_config, optimizer_steps
-from ktae.trainers.trl.tasks import DEMO
+from ktae.trainers.trl.tasks import DemoTask
 from ktae_lab.csv_files import write_csv
 from ktae_lab.study.provenance import machine
 from ktae_lab.tables.page import LAB, RESULTS
@@ -306,8 +306,8 @@ SHAPES = {
     "demo": Shape(
         overrides=(),
         policy=load_policy,
-        train_set=DEMO.train_set,
-        reward=DEMO.reward,
+        train_set=DemoTask().train_set,
+        reward=DemoTask().reward,
         full_length=False,
     ),
     "1.5b": Shape(

@@ -94,7 +94,7 @@ def _credit_by(
     device = "cuda" if torch.cuda.is_available() else "cpu"
     ids = torch.from_numpy(token_ids).to(device)
     batch = of_tensors.batch_on_device(ids, mask, correct, groups, score_range=None)
-    return of_tensors.credit(batch, formula).cpu().numpy()
+    return np.asarray(of_tensors.credit(batch, formula).cpu())
 
 
 def _extra(extra: str, packages: tuple[str, ...]) -> Finding:

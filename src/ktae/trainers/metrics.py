@@ -85,6 +85,8 @@ def step_metrics(
     }
     for why, n in zip(("all_correct", "all_incorrect", "unknown"), skipped, strict=True):
         metrics[f"skipped/{why}"] = n / max(rollouts, 1)
+    # Quantiles over processes without gathering the tokens: of a histogram, whose bins are a
+    # thousandth of the largest |credit| wide.
     share = total(torch.histc(absolute, bins=BINS, min=0, max=bound or 1.0).double())
     share = share.cumsum(0) / max(n_tokens, 1)
     for q in QUANTILES:
@@ -104,13 +106,14 @@ def verdict_metrics(
     """
     known = ~correct.isnan()
     sums = [x.sum().double() for x in (correct == 1, known, torch.ones_like(known))]
-    found = _verdicts(*total(torch.stack(sums)).tolist())
-    return {PREFIX + name: value for name, value in found.items()}
+    metrics = _verdicts(*total(torch.stack(sums)).tolist())
+    return {PREFIX + name: value for name, value in metrics.items()}
 
 
 def _verdicts(n_correct: float, n_known: float, rollouts: float) -> dict[str, float]:
-    found = {"unknown": 1 - n_known / max(rollouts, 1)}
-    return found | ({"correct": n_correct / n_known} if n_known else {})
+    # 0 where none is known would say that all were wrong, once a trainer has averaged it.
+    correct = {"correct": n_correct / n_known} if n_known else {}
+    return {"unknown": 1 - n_known / max(rollouts, 1)} | correct
 
 
 def _tokens(seen: Seen, rollout_advantages: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -154,16 +157,22 @@ def _rollout_sums(seen: Seen) -> list[torch.Tensor]:
         ends = torch.full((n_groups,), start, device=group.device, dtype=torch.float64)
         return ends.scatter_reduce_(0, group, scores, how)
 
+    # A group has no contrast where its lowest score is its highest; where no score is known, low
+    # stays above high.
     low, high = extreme("amin", float("inf")), extreme("amax", -float("inf"))
     is_true = torch.zeros(n_groups, device=group.device, dtype=torch.float64)
     is_true.index_add_(0, group, (correct == 1).double())
-    own = group[seen.own]
-    equal, known = (low == high)[own], (low <= high)[own]
+    group_b = group[seen.own]
+    equal, known = (low == high)[group_b], (low <= high)[group_b]
     correct = correct[seen.own]
     sums = (
-        correct == 1, ~correct.isnan(), equal & (is_true[own] > 0), equal & (is_true[own] == 0),
-        ~known, torch.ones_like(known),
-    )  # fmt: skip
+        correct == 1,
+        ~correct.isnan(),
+        equal & (is_true[group_b] > 0),
+        equal & (is_true[group_b] == 0),
+        ~known,
+        torch.ones_like(known),
+    )
     return [x.sum().double() for x in sums]
 
 

@@ -52,7 +52,11 @@ def post_process_rewards(
         InputError: an option or a setting is refused, or a sample lacks its group or its reward.
     """
     settings = Settings.of(getattr(args, "ktae", None) or {}).tried()
-    _check(args)
+    # What would erase credit, or give it to whole sequences.
+    one_of("--advantage-estimator", args.advantage_estimator, ESTIMATORS, "without token credit")
+    one_of("--normalize-advantages", args.normalize_advantages, (False,), "which whitens credit")
+    one_of("--use-opsm", args.use_opsm, (False,), "which masks by a whole sequence's ratio")
+    one_of("--custom-advantage-function-path", args.custom_advantage_function_path, (HOOK,))
     raw = [sample.get_reward_value(args) for sample in samples]
     for place, reward in enumerate(raw):
         if not isinstance(reward, numbers.Real) or not math.isfinite(reward):
@@ -67,7 +71,11 @@ def post_process_rewards(
         key = (sample.group_index, alone, place if alone else sample.rollout_id)
         rollouts.setdefault(key, []).append(place)
     last = [places[-1] for places in rollouts.values()]
-    scores = settings.scores([raw[i] for i in last], [_named(samples[i]) for i in last])
+    named = []
+    for i in last:  # a mapping of rewards goes before the metadata
+        reward = samples[i].reward if isinstance(samples[i].reward, dict) else {}
+        named.append((samples[i].metadata or {}) | reward)
+    scores = settings.scores([raw[i] for i in last], named)
     groups = [samples[i].group_index for i in last]
     base = _rollout_advantages(args, settings, np.array([raw[i] for i in last]), groups)
     responses = [sample.tokens[len(sample.tokens) - sample.response_length :] for sample in samples]
@@ -98,31 +106,29 @@ def token_advantages(args: Any, rollout_data: dict[str, Any]) -> None:
     import torch
 
     carried = rollout_data["rewards"]
-    if not all(isinstance(one, TokenAdvantages) for one in carried):
+    if not all(isinstance(reward, TokenAdvantages) for reward in carried):
         raise InputError(
             "rewards are not what ktae.trainers.slime.post_process_rewards gives; expected it as "
             "--custom-reward-post-process-path, and no --custom-convert-samples-to-train-data-path"
         )
     advantages = []
     parts = (carried, rollout_data["kl"], rollout_data["total_lengths"])
-    for i, (one, like, total) in enumerate(zip(*parts, strict=True)):
-        own = _of_this_rank(args, one.tokens, total)
-        if len(own) != len(like):
-            raise InputError(f"sample {i}: {len(own)} advantages; expected {len(like)}, as of kl")
-        advantages.append(torch.tensor(own, dtype=torch.float32, device=like.device))
+    for i, (reward, like, total) in enumerate(zip(*parts, strict=True)):
+        values = reward.tokens
+        if getattr(args, "context_parallel_size", 1) > 1:  # what this rank holds, by slime's rule
+            from slime.backends.megatron_utils.cp_utils import slice_log_prob_with_cp
+
+            values = list(slice_log_prob_with_cp(values, total, len(values)))
+        if len(values) != len(like):
+            raise InputError(
+                f"sample {i}: {len(values)} advantages; expected {len(like)}, as of kl"
+            )
+        advantages.append(torch.tensor(values, dtype=torch.float32, device=like.device))
     rollout_data["advantages"] = advantages
     rollout_data["returns"] = [values.clone() for values in advantages]
-    rollout_data["rewards"] = [one.rollout for one in carried]
+    rollout_data["rewards"] = [reward.rollout for reward in carried]
     for name in carried[0].metrics if carried else ():
-        rollout_data[name] = [one.metrics[name] for one in carried]
-
-
-def _check(args: Any) -> None:
-    """Refuse what would erase credit, or give it to whole sequences."""
-    one_of("--advantage-estimator", args.advantage_estimator, ESTIMATORS, "without token credit")
-    one_of("--normalize-advantages", args.normalize_advantages, (False,), "which whitens credit")
-    one_of("--use-opsm", args.use_opsm, (False,), "which masks by a whole sequence's ratio")
-    one_of("--custom-advantage-function-path", args.custom_advantage_function_path, (HOOK,))
+        rollout_data[name] = [reward.metrics[name] for reward in carried]
 
 
 def _mask(place: int, sample: Any) -> list[int]:
@@ -134,24 +140,13 @@ def _mask(place: int, sample: Any) -> list[int]:
     return mask
 
 
-def _named(sample: Any) -> dict[str, Any]:
-    return (sample.metadata or {}) | (sample.reward if isinstance(sample.reward, dict) else {})
-
-
-def _rollout_advantages(args: Any, own: Settings, rewards: Any, groups: list[Any]) -> list[float]:
+def _rollout_advantages(
+    args: Any, settings: Settings, rewards: Any, groups: list[Any]
+) -> list[float]:
     base = "grpo" if args.grpo_std_normalization else "dr_grpo"
     base = base if args.rewards_normalization else "rewards"
-    own.beside(SCALED.get(base), f"slime's rollout advantages are {base}")
+    settings.beside(SCALED.get(base), f"slime's rollout advantages are {base}")
     if base in SCALED:
         label, every = np.unique(groups, return_inverse=True)[1], np.ones(len(rewards), dtype=bool)
         rewards = rollout_advantages(base, rewards, every, label)
     return [float(advantage) for advantage in rewards]
-
-
-def _of_this_rank(args: Any, values: list[float], total: int) -> list[float]:
-    """What this rank holds of a response, by slime's own rule."""
-    if getattr(args, "context_parallel_size", 1) == 1:
-        return values
-    from slime.backends.megatron_utils.cp_utils import slice_log_prob_with_cp
-
-    return list(slice_log_prob_with_cp(values, total, len(values)))

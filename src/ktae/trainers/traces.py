@@ -65,17 +65,17 @@ def write_advantages(source: str | Path, path: str | Path, **options: Any) -> in
         if not isinstance(row, dict) or not TRACES.detects(row):
             raise InputError(f"{where}: {str(row)[:60]}; expected an episode or a trace")
     scored = [trace for row, where in rows for trace in _scored(row, where, Path(source))]
-    scores = settings.scores([one.reward for one in scored], [one.named for one in scored])
+    scores = settings.scores([trace.reward for trace in scored], [trace.named for trace in scored])
     rollouts = [
-        Rollout(sampled(one.tokens()), one.group, score)
-        for one, score in zip(scored, scores, strict=True)
+        Rollout(sampled(trace.tokens()), trace.group, score)
+        for trace, score in zip(scored, scores, strict=True)
     ]
     rewards: dict[tuple[Any, Any], list[float]] = defaultdict(list)
-    for one in scored:
-        rewards[one.group].append(one.reward)
-    for one, values in zip(scored, credit_of(rollouts, settings).lists, strict=True):
-        advantage = one.reward - sum(rewards[one.group]) / len(rewards[one.group])
-        for node, credit in zip(one.nodes, by_node(values, one.tokens()), strict=True):
+    for trace in scored:
+        rewards[trace.group].append(trace.reward)
+    for trace, values in zip(scored, credit_of(rollouts, settings).lists, strict=True):
+        advantage = trace.reward - sum(rewards[trace.group]) / len(rewards[trace.group])
+        for node, credit in zip(trace.nodes, by_node(values, trace.tokens()), strict=True):
             if credit:
                 node["advantages"] = [round(advantage + value, DECIMALS) for value in credit]
     with atomic_write(path) as temporary:

@@ -68,7 +68,9 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
             Rollout([x for exp in run for x in _written(exp)], group_id, score, _base(run))
             for run, score in zip(runs, scores, strict=True)
         ]
-        credited = credit_of(rollouts, self.settings, step=_step(exps[0]))
+        batch = exps[0].eid.batch  # the explorer's steps, which Trinity counts from 1
+        step = max(0, batch - 1) if isinstance(batch, int) else None
+        credited = credit_of(rollouts, self.settings, step=step)
         for run, values in zip(runs, credited.lists, strict=True):
             masks = [exp.action_mask.bool() for exp in run]
             parts = cut(values, [int(mask.sum()) for mask in masks])
@@ -90,9 +92,9 @@ class TokenCreditGRPO(GRPOAlgorithm):
     @classmethod
     def default_config(cls) -> dict[str, Any]:
         """Trinity's own for GRPO, but for the advantage function."""
-        own = TokenCreditAdvantage
         grpo: dict[str, Any] = super().default_config()
-        return grpo | {"advantage_fn": f"{own.__module__}.{own.__name__}"}
+        path = f"{TokenCreditAdvantage.__module__}.{TokenCreditAdvantage.__name__}"
+        return grpo | {"advantage_fn": path}
 
     @classmethod
     def check_config(cls, config: Any) -> None:
@@ -102,16 +104,16 @@ class TokenCreditGRPO(GRPOAlgorithm):
             InputError: an option is wrong, or a setting would erase the credit.
         """
         super().check_config(config)
-        own = config.algorithm
+        algorithm = config.algorithm
         erased = "which would erase token credit"
-        one_of("algorithm.policy_loss_fn", own.policy_loss_fn or "ppo", LOSSES, erased)
-        masking = (own.policy_loss_fn_args or {}).get("enable_sequence_masking", False)
+        one_of("algorithm.policy_loss_fn", algorithm.policy_loss_fn or "ppo", LOSSES, erased)
+        masking = (algorithm.policy_loss_fn_args or {}).get("enable_sequence_masking", False)
         one_of("policy_loss_fn_args.enable_sequence_masking", masking, (False,), erased)
-        weights = (own.rollout_correction or {}).get("rollout_is")
+        weights = (algorithm.rollout_correction or {}).get("rollout_is")
         one_of("rollout_correction.rollout_is", weights, (None, "token"), erased)
         expected = cls.default_config()["advantage_fn"]
-        one_of("algorithm.advantage_fn", own.advantage_fn or expected, (expected,))
-        TokenCreditAdvantage(**(own.advantage_fn_args or {}))
+        one_of("algorithm.advantage_fn", algorithm.advantage_fn or expected, (expected,))
+        TokenCreditAdvantage(**(algorithm.advantage_fn_args or {}))
 
 
 def _written(exp: Any) -> list[int]:
@@ -127,8 +129,3 @@ def _base(run: Sequence[Any]) -> float:
     """The rollout advantage, for the metrics: it is the same for all written tokens."""
     values = torch.cat([exp.advantages[exp.action_mask.bool()] for exp in run])
     return float(values[0]) if len(values) else math.nan
-
-
-def _step(exp: Any) -> int | None:
-    """The explorer's steps that were done before; Trinity counts them from 1."""
-    return max(0, exp.eid.batch - 1) if isinstance(exp.eid.batch, int) else None

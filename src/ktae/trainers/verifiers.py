@@ -55,7 +55,8 @@ def with_credit(algorithm: type, **options: Any) -> type:
             await super().score_group(episodes)
             traces = [trace for episode in episodes for trace in episode.traces]
             scored = [t for t in traces if any(n.advantages is not None for n in t.nodes)]
-            add_credit(scored, settings, step=_step(episodes))
+            work = getattr(episodes[0].run, "work", None) if episodes else None
+            add_credit(scored, settings, step=getattr(work, "step", None))
 
     TokenCredit.__name__ = TokenCredit.__qualname__ = f"TokenCredit{algorithm.__name__}"
     return TokenCredit
@@ -75,13 +76,13 @@ def add_credit(traces: Sequence[Any], settings: Settings, *, step: int | None = 
     nodes = [[(node.token_ids, node.mask) for node in trace.nodes] for trace in traces]
     first = [next((x for n in trace.nodes for x in n.advantages or ()), 0.0) for trace in traces]
     rollouts = [
-        Rollout(sampled(own), trace.agent.name, score, advantage)
-        for trace, own, score, advantage in zip(traces, nodes, scores, first, strict=True)
+        Rollout(sampled(of_trace), trace.agent.name, score, advantage)
+        for trace, of_trace, score, advantage in zip(traces, nodes, scores, first, strict=True)
     ]
     credited = credit_of(rollouts, settings, step=step)
     metrics = credited.metrics() if traces else {}
-    for trace, own, values in zip(traces, nodes, credited.lists, strict=True):
-        for node, credit in zip(trace.nodes, by_node(values, own), strict=True):
+    for trace, of_trace, values in zip(traces, nodes, credited.lists, strict=True):
+        for node, credit in zip(trace.nodes, by_node(values, of_trace), strict=True):
             if credit:
                 base = node.advantages or [0.0] * len(credit)
                 node.advantages = [a + c for a, c in zip(base, credit, strict=True)]
@@ -98,14 +99,9 @@ def sampled(nodes: Sequence[tuple[Sequence[int], Sequence[bool]]]) -> list[int]:
     for i, (ids, mask) in enumerate(nodes):
         if len(ids) != len(mask):
             raise InputError(f"node {i} has {len(ids)} tokens and a mask of {len(mask)}")
-    return [x for ids, mask in nodes for x, own in zip(ids, mask, strict=True) if own]
+    return [x for ids, mask in nodes for x, counts in zip(ids, mask, strict=True) if counts]
 
 
 def by_node(values: Sequence[float], nodes: Iterable[tuple[Any, Any]]) -> list[list[float]]:
     """Values of those tokens, one list a node."""
     return cut(values, [sum(mask) for _, mask in nodes])
-
-
-def _step(episodes: Sequence[Any]) -> int | None:
-    work = getattr(episodes[0].run, "work", None) if episodes else None
-    return getattr(work, "step", None)

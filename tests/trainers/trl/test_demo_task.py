@@ -11,8 +11,9 @@ from ktae.demo import SUMS
 from ktae.demo.model import make_tokenizer
 from ktae.recipe import Recipe
 from ktae.trainers.trl import run
-from ktae.trainers.trl.tasks import DEMO as TASK
+from ktae.trainers.trl.tasks import DemoTask
 
+TASK = DemoTask()
 each_language = pytest.mark.parametrize("language", [SUMS, MORE], ids=lambda each: each.name)
 
 

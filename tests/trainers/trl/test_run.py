@@ -1,6 +1,5 @@
 """`ktae.trainers.trl.run` in this process."""
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -28,12 +27,12 @@ def recipe(tmp_path, monkeypatch):
     model.generation_config.eos_token_id = 5  # not the tokenizer's, as of some base models
     model.save_pretrained(base)
     make_tokenizer(SUMS).save_pretrained(base)
-    demo = tasks.DEMO
+    train_set = tasks.DemoTask.train_set
 
-    def more(recipe):
-        return demo.train_set(recipe.model_copy(update={"steps": 5}))
+    def more(self, recipe):
+        return train_set(self, recipe.model_copy(update={"steps": 5}))
 
-    monkeypatch.setattr(tasks, "DEMO", dataclasses.replace(demo, train_set=more))
+    monkeypatch.setattr(tasks.DemoTask, "train_set", more)
     small = ["steps=2", "logging.save_every=1", "logging.eval_problems=2", f"model.path={base}"]
     rollout = ["rollout.group_size=4", "rollout.prompts_per_step=4"]
     return load(ROOT / "recipes/demo/grpo.yaml", [*small, *rollout])

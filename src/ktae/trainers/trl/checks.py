@@ -73,18 +73,18 @@ def _require_scale(
     """An estimator that changes the rollout advantage computes it itself, of the verdicts."""
     rewards = rewards if isinstance(rewards, list | tuple) else [rewards]
     names = [str(getattr(reward, "__name__", reward)) for reward in rewards]
-    # Too few weights are TRL's to refuse.
+    # TRL's advantage is of the weighted sum of the rewards; too few weights are its own to refuse.
     weights = [*(config.reward_weights or ()), *[1.0] * len(rewards)]
-    own = names.index(correctness) if correctness in names else 0
+    verdict = names.index(correctness) if correctness in names else 0
     scaled = {"group": True, "none": False}.get(config.scale_rewards)
     what = f"scale_rewards is {config.scale_rewards!r}"
     if config.multi_objective_aggregation != "sum_then_normalize":
         scaled = None
         what = f"multi_objective_aggregation is {config.multi_objective_aggregation!r}"
-    elif not scaled and weights[own] != 1:
+    elif not scaled and weights[verdict] != 1:
         scaled, what = None, f"{what} with reward_weights {config.reward_weights}"
     require_scale(estimator, scaled, what)
-    others = [name for i, name in enumerate(names) if i != own and weights[i]]
+    others = [name for i, name in enumerate(names) if i != verdict and weights[i]]
     if isinstance(innermost(estimator), AdvantageEstimator) and others:
         logging.getLogger(__name__).warning(
             "%s changes the rollout advantage that the verdicts alone give; where the other "

@@ -112,6 +112,8 @@ class DynamicSampling(_Trainer):
                 for i in range(size):
                     self._sources[slot * size + i] = (len(rounds) - 1, int(group) * size + i)
                 equal[slot] = False
+        # A good group of a later round takes the whole place of one that taught nothing: rows of
+        # one prompt stay together, as TRL's advantages and our groups expect it.
         output = merge(rounds, self._sources, self._tokenizer.pad_token_id)
         if len(rounds) > 1:
             self._replace_completions_table(tables)
@@ -137,8 +139,8 @@ class DynamicSampling(_Trainer):
     def _equal_groups(self, n_rows: int) -> np.ndarray:
         """(groups of this process,) bool: the rewards of the last round do not differ."""
         first_row = self.accelerator.process_index * n_rows
-        own = self._compared_rewards[first_row : first_row + n_rows]
-        equal: np.ndarray = _equal(own, self.num_generations).cpu().numpy()
+        of_process = self._compared_rewards[first_row : first_row + n_rows]
+        equal: np.ndarray = _equal(of_process, self.num_generations).cpu().numpy()
         return equal
 
     def _total(self, count: torch.Tensor) -> torch.Tensor:
@@ -155,8 +157,8 @@ class DynamicSampling(_Trainer):
             replace=len(self.train_dataset) < n_prompts * self.accelerator.num_processes,
         )
         first = self.accelerator.process_index * n_prompts
-        own = [self.train_dataset[int(i)] for i in drawn[first : first + n_prompts]]
-        return [dict(row) for row in own for _ in range(self.num_generations)]
+        prompts = [self.train_dataset[int(i)] for i in drawn[first : first + n_prompts]]
+        return [dict(row) for row in prompts for _ in range(self.num_generations)]
 
     def _drop(self, output: dict[str, Any], dropped: torch.Tensor) -> None:
         """Take rollouts out of the loss and out of what the loss is divided by."""
@@ -170,6 +172,7 @@ class DynamicSampling(_Trainer):
         loss_mask = output["completion_mask"]
         if "tool_mask" in output:
             loss_mask = loss_mask * output["tool_mask"]
+        # Losses that average over tokens divide by it (grpo_trainer.py:3170).
         output["num_items_in_batch"] = self._total(loss_mask.sum())
         n_dropped = int(self._total(dropped.sum()))
         n_rows = len(dropped) * self.accelerator.num_processes

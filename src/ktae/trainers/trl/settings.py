@@ -97,14 +97,14 @@ def _passes(recipe: Recipe, processes: int) -> tuple[int, int]:
             f"algorithm.resampling_rounds needs whole groups on each of the {processes} processes; "
             f"rollout.prompts_per_step is {recipe.rollout.prompts_per_step}"
         )
-    own = per_minibatch // processes
-    at_once = recipe.trl.forward_rollouts or own
-    if own % at_once:
+    of_process = per_minibatch // processes
+    at_once = recipe.trl.forward_rollouts or of_process
+    if of_process % at_once:
         raise InputError(
-            f"trl.forward_rollouts is {at_once}; expected a divisor of the {own} rollouts of a "
-            "minibatch on each process"
+            f"trl.forward_rollouts is {at_once}; expected a divisor of the {of_process} "
+            "rollouts of a minibatch on each process"
         )
-    return at_once, own // at_once
+    return at_once, of_process // at_once
 
 
 def optimizer_steps(recipe: Recipe) -> int:

@@ -187,11 +187,11 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         needs = self.credit is not None and "entropies" in self.credit.needs_policy
         if not needs or not self._sampling or self._entropies is not None:
             return super()._get_per_token_logps_and_entropies(*args, **kwargs)
-        found = super()._get_per_token_logps_and_entropies(
+        computed = super()._get_per_token_logps_and_entropies(
             *args, **kwargs | {"compute_entropy": True}
         )
-        self._entropies = found[1]
-        return found
+        self._entropies = computed[1]
+        return computed
 
     def _calculate_rewards(
         self,
@@ -202,10 +202,12 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
     ) -> torch.Tensor:
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         check_rewards(rewards, self.reward_func_names)
+        # TRL gathers the rewards of all processes, rank by rank (grpo_trainer.py:1579), but hands
+        # over this process's rows alone.
         n = len(inputs)
         first_row = self.accelerator.process_index * n
-        own = slice(first_row, first_row + n)
-        verdict = rewards[own, self._correctness_column]
+        of_process = slice(first_row, first_row + n)
+        verdict = rewards[of_process, self._correctness_column]
         correct = torch.where(verdict.isnan(), verdict, (verdict > self.threshold).to(verdict))
         evidence = correct
         if self.credit is not None and self.credit.score_range is not None:
@@ -217,7 +219,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             inputs,
             map(list, completion_ids_list),
             self._tool_mask or none,
-            self._total_rewards[own],
+            self._total_rewards[of_process],
             correct,
             evidence,
             none if entropies is None else entropies,
@@ -249,6 +251,9 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             started = _now(rollout_advantages.device)
             seen = self._estimate(output, scored, mode)
             credit = seen.credit[seen.own, : credit.shape[1]]
+            # (B, T): the loss unsqueezes advantages of one dimension alone (grpo_trainer.py:3058).
+            # Here and not in the loss, for before that TRL shuffles the rows and splits them
+            # (grpo_trainer.py:1543): then a row's group is not known any more.
             output["advantages"] = rollout_advantages.unsqueeze(1) + credit
             metrics = step_metrics(
                 seen, rollout_advantages, self.credit, total=_sum, largest=_largest
@@ -302,6 +307,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             # TRL gives entropies of 0 throughout truncated rollouts: those are no evidence.
             unknown = (policy["entropies"] == 0).all(dim=1)
             evidence = evidence.masked_fill(unknown, torch.nan)
+        # Groups are consecutive rows over all ranks, and a rank's rows may begin within one.
         group_size = self.num_generations if mode == "train" else self.num_generations_eval
         first_row = self.accelerator.process_index * n
         start = first_row // group_size * group_size
@@ -317,14 +323,16 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         groups = torch.arange(stop - start) // group_size
         of_policy = {name: touched(values) for name, values in policy.items()}
         credit = self._token_credit(self.credit, *batch, groups, of_policy)
-        own = slice(first_row - start, first_row - start + n)
-        return Seen(*batch, touched(correct), groups, credit, own)
+        of_process = slice(first_row - start, first_row - start + n)
+        return Seen(*batch, touched(correct), groups, credit, of_process)
 
     def _of_policy(self, output: dict[str, Any], scored: list[_Scored]) -> dict[str, torch.Tensor]:
         """(n, T) each, what the estimator needs of the policy: TRL's own, of its own pass."""
         assert self.credit is not None
         policy: dict[str, torch.Tensor] = {}
         for name in sorted(self.credit.needs_policy):
+            # TRL leaves them out where the sampling policy is the one in the loss
+            # (grpo_trainer.py:2657): there every ratio is 1.
             values = output.get("old_per_token_logps")
             if name == "entropies":
                 values = self._padded_entropies(output["completion_ids"], scored)

@@ -86,8 +86,8 @@ def rollouts_of_infos(
 ) -> Rollouts:
     """From token ids and what the reward function said of each rollout."""
     acc = [info.get("acc") for info in infos]
-    given = any(value is not None for value in acc)
-    values = np.array(acc, dtype=np.float64) if given else None
+    # As None is NaN in a float64 array, a rollout without a verdict is unknown.
+    values = np.array(acc, dtype=np.float64) if any(value is not None for value in acc) else None
     undecided = np.array([_is_undecided(info) for info in infos], dtype=bool)
     return Rollouts(token_ids, values, undecided, step)
 

@@ -14,8 +14,8 @@ MODES = ("ktae_sync", "ktae_colocate_async", "ktae_separate_async")
 
 def without_mode(mode: str | None = None) -> str:
     """What to say where the estimator runs without the token ids of a KTAE trainer mode."""
-    found = f" with trainer.v1.trainer_mode={mode}" if mode else ""
+    what = f" with trainer.v1.trainer_mode={mode}" if mode else ""
     return (
-        f"algorithm.adv_estimator=ktae{found} gets no token ids; set trainer.v1.trainer_mode to "
+        f"algorithm.adv_estimator=ktae{what} gets no token ids; set trainer.v1.trainer_mode to "
         f"one of {', '.join(MODES)} (with trainer.use_v1=True)"
     )

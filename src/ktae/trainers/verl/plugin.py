@@ -30,7 +30,8 @@ def install() -> None:
         try:
             versions.check(verl.__version__)
         except InputError as error:
-            # verl hides what a plug-in raises, and would only say later that it knows no "ktae".
+            # verl notes what a plug-in raises at level DEBUG (verl/__init__.py:75), and would only
+            # say later that it knows no "ktae".
             logging.getLogger(__name__).warning("algorithm.adv_estimator=ktae is off: %s", error)
             raise
     when_imported("verl.utils.import_utils", _hide_trl_without_value_head)

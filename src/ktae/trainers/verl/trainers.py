@@ -38,11 +38,13 @@ class KTAETrainer:
                 f"expected algorithm.adv_estimator=ktae, or trainer_mode={self.stock_mode}"
             )
         with open_dict(config):
-            # verl picks the replay buffer and a mode's options by this name.
+            # verl picks the replay buffer and a mode's options by this name
+            # (v1/trainer_base.py:129 and 153).
             config.trainer.v1.trainer_mode = self.stock_mode
         super().__init__(config)  # type: ignore[call-arg]
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        # v1/trainer_base.py:1743 fetches rewards, masks and log-probabilities, but no responses.
         done: int = self.global_steps - 1  # type: ignore[attr-defined]  # counted from 1
         trackers = [name for name in strongest.TRACKERS if name in self._loggers()]
         needs = options.from_algorithm(self.config.algorithm).settings.estimator.needs_policy  # type: ignore[attr-defined]
@@ -57,8 +59,8 @@ class KTAETrainer:
         return computed
 
     def _loggers(self) -> list[str]:
-        given = self.config.trainer.logger  # type: ignore[attr-defined]
-        return [given] if isinstance(given, str) else list(given)
+        logger = self.config.trainer.logger  # type: ignore[attr-defined]
+        return [logger] if isinstance(logger, str) else list(logger)
 
 
 FIELDS = {"log_probs": "old_log_probs", "entropies": "entropy"}
