@@ -26,7 +26,7 @@ def require_text(text: str, where: str) -> str:
 
 
 def path_text(path: str | Path) -> str:
-    """A path as text; bytes of its name that are not UTF-8 are escaped, as in `caf\\xe9.jsonl`."""
+    r"""A path as text; bytes of its name that are not UTF-8 are escaped, as in `caf\xe9.jsonl`."""
     return os.fsencode(path).decode(errors="backslashreplace")
 
 

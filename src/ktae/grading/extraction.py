@@ -172,9 +172,9 @@ def _boxes(response: str) -> tuple[tuple[int, int] | None, int | None]:
 
 
 def _before_a_cut_off_box(response: str) -> str:
-    """The response up to the first box that its end cuts off: `4` may have become `42` in it.
+    r"""The response up to the first box that its end cuts off: `4` may have become `42` in it.
 
-    One that is open though the text goes on after it was not cut off: "I write no \\boxed{ yet."
+    One that is open though the text goes on after it was not cut off: "I write no \boxed{ yet."
     """
     _, cut = _boxes(response)
     if cut is None or _GOES_ON.search(response.rstrip(), cut):

@@ -126,8 +126,8 @@ def _beside_baselines(
     outdone = any(score.auc.value >= best.auc.value for score in rivals)
     if (needed := _needed(_pairs(held_out))) > held_out.groups and not outdone:
         return [
-            f"{counted(held_out.groups, 'group')}: too few to tell whether credit knows more than the "
-            f"length or a vote does. For {counted(n, 'estimator')} at least {needed} are needed.",
+            f"{counted(held_out.groups, 'group')}: too few to tell whether credit knows more than "
+            f"the length or a vote does. For {counted(n, 'estimator')} at least {needed} are needed.",
             last,
         ]
     return [

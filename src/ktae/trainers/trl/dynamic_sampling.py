@@ -149,7 +149,7 @@ class DynamicSampling(_Trainer):
         return total
 
     def _draw_inputs(self, n_rows: int) -> list[dict[str, Any]]:
-        """This process's part of prompts drawn for all, each repeated for its group."""
+        """A process's part of prompts drawn for all, each repeated for its group."""
         n_prompts = n_rows // self.num_generations
         drawn = self._prompt_draws.choice(
             len(self.train_dataset),
