@@ -127,7 +127,8 @@ def _beside_baselines(
     if (needed := _needed(_pairs(held_out))) > held_out.groups and not outdone:
         return [
             f"{counted(held_out.groups, 'group')}: too few to tell whether credit knows more than "
-            f"the length or a vote does. For {counted(n, 'estimator')} at least {needed} are needed.",
+            "the length or a vote does. "
+            f"For {counted(n, 'estimator')} at least {needed} are needed.",
             last,
         ]
     return [
