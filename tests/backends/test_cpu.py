@@ -21,8 +21,9 @@ def test_fillings_are_numbered_anew_in_a_cleared_table() -> None:
     """With 31 bits for a key and 30 for its number, 3 are left for the filling: 7 of them."""
     batch = make_batch([[5], [6]], [[1], [1]], [1, 0], [0, 0])
     rows, starts = batch.by_group()
-    chunk, space = cpu._chunk(batch, batch.evidence, rows, starts)
-    space = space._replace(index_bits=30)
+    arrays = _compiled.plain(batch.token_ids, batch.mask, rows)
+    chunk = cpu.Chunk(*arrays, rows, starts, batch.evidence)
+    space = cpu._workspace(batch, starts)._replace(index_bits=30)
     out, stamps = np.zeros((2, 1), dtype=np.float32), []
     for _ in range(20):
         given = (chunk, np.empty(0, dtype=np.int64), False, KTAE().formula(), space)

@@ -140,11 +140,21 @@ def _computed(
         )
         scores_b = np.where(low_b < high_b, scores_b, np.nan)
 
+    spaces: list[Workspace] = []  # a thread takes one, and lays it back
+
     def fill(groups: slice) -> tuple[int, int, np.ndarray]:
-        chunk, space = _chunk(batch, scores_b, rows, starts[groups.start : groups.stop + 1])
+        part = rows[starts[groups.start] : starts[groups.stop]]
+        bounds = starts[groups.start : groups.stop + 1] - starts[groups.start]
+        arrays = plain(batch.token_ids, batch.mask, part)
+        chunk = Chunk(*arrays, part, bounds, scores_b[part])
+        try:
+            space = spaces.pop()
+        except IndexError:
+            space = _workspace(batch, starts)
         entries = np.empty((len(chunk.rows) * out.shape[1] * with_table, N_COLUMNS))
         arguments = (chunk, ignored, batch.look_up_unknown, formula, space, entries)
         row, column, n_rows = credit_groups(*arguments, out, out.view(np.int32))
+        spaces.append(space)
         entries = entries[:n_rows].copy()  # most of it was never touched
         entries[:, 0] += groups.start
         return row, column, entries
@@ -158,20 +168,15 @@ def _computed(
     return out, np.concatenate([np.empty((0, N_COLUMNS)), *(part[2] for part in parts)])
 
 
-def _chunk(
-    batch: Batch, scores_b: np.ndarray, rows: np.ndarray, starts: np.ndarray
-) -> tuple[Chunk, Workspace]:
-    """The groups with these bounds within the batch's `rows`, and what to count them in."""
-    rows = rows[starts[0] : starts[-1]]
-    arrays = plain(batch.token_ids, batch.mask, rows)
-    chunk = Chunk(*arrays, rows, starts - starts[0], scores_b[rows])
+def _workspace(batch: Batch, starts: np.ndarray) -> Workspace:
+    """What the largest of the batch's groups, which have these bounds, can be counted in."""
     largest, width = int(np.diff(starts).max(initial=0)), batch.token_ids.shape[1]
     n_keys = largest * width + 1  # with NO_CREDIT
     # Before each rollout at most half of the slots are used. So with four times a rollout's length
     # the table cannot fill up within one.
     fewest = max(FEWEST_BITS, (4 * width).bit_length())
     bits = max(fewest, (2 * largest * width - 1).bit_length())
-    space = Workspace(
+    return Workspace(
         index_bits=bits,
         table=np.zeros(1 << bits, dtype=np.uint64),
         state=np.array([fewest, 0]),
@@ -182,7 +187,6 @@ def _chunk(
         memo=np.empty((min(MOST_PAIRS, (largest // 2 + 1) * ((largest + 1) // 2 + 1)), 3)),
         tokens=np.empty(largest, dtype=np.int64),
     )
-    return chunk, space
 
 
 # Compiled from here on. Types of arguments are inferred by numba.
