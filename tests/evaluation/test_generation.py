@@ -102,14 +102,6 @@ def test_greedy_is_the_argmax_loop(model: Any, run: Run) -> None:
     assert len({tuple(ids) for ids in found.token_ids}) > 4  # else the loop would prove little
 
 
-def test_padding_changes_nothing(run: Run) -> None:
-    """Prompts of 1 to 7 tokens, alone and side by side."""
-    together = run(temperature=0.0, batch_size=len(PROMPTS))
-    alone = run(temperature=0.0, batch_size=1)
-    assert together[:3] == alone[:3]
-    assert together.mean_entropy == pytest.approx(alone.mean_entropy, rel=1e-4)
-
-
 def test_finished_means_that_the_end_came(run: Run) -> None:
     found = run(PROMPTS * 8, batch_size=28)
     assert {True, False} == set(found.finished)
