@@ -14,10 +14,6 @@ from ktae.trainers.trl.gradient_check import (
 )
 
 
-def half_unknown(completion_ids, **_):
-    return [None if ids[0] % 3 == 0 else float(ids[0] % 2 == 0) for ids in completion_ids]
-
-
 def alternating(token_ids, mask, correct, groups):
     """Large numbers whose place in the rollout can be told: no other tensor looks like them."""
     sign = np.where(correct, 2.0, -2.0)[:, None] + groups[:, None]
@@ -35,21 +31,6 @@ def test_its_credit_reaches_the_gradient(trainer_arguments):
     tokenizer = arguments["processing_class"]
     by_hand = expected_gradient(policy, tokenizer, batch, advantages, WEIGHTS["grpo"])
     assert relative_error(gradient, by_hand) < 1e-6
-
-
-def test_unknown_rollouts_are_not_shown_to_it(trainer_arguments):
-    arguments = trainer_arguments()
-    arguments["reward_funcs"] = half_unknown
-    sizes = []
-
-    def estimate(token_ids, mask, correct, groups):
-        sizes.append(len(correct))
-        return np.ones(token_ids.shape)
-
-    batch, _, _ = train_one_step(arguments, credit=estimate)
-    known = ~batch.correct.isnan()
-    assert 0 < known.sum() < 16 and sizes == [2, int(known.sum())]  # tried on two when made
-    assert not batch.credit[~known].any() and batch.credit[known].any()
 
 
 def test_metrics_of_credit_without_a_bound(trainer_arguments):

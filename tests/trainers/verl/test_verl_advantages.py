@@ -234,19 +234,13 @@ def test_token_ids_of_another_shape():
         ({"h22": 1}, r"algorithm\.credit: estimator paper has no setting 'h22'; did you mean 'h2'"),
         ({"zzz": 1}, r"has no setting 'zzz'; expected .* own: base, threshold, tokenizer"),
         ({"estimator": "best"}, r"algorithm\.credit: no estimator 'best'"),
-        ({"estimator": ["a"]}, r"algorithm\.credit: no estimator \['a'\]; expected one of paper"),
         ({"estimator": None}, r"algorithm\.credit: no estimator None; expected one of paper"),
-        ({"base": ["grpo"]}, r"base is \['grpo'\]; expected 'grpo'"),
-        ({"h1": -1}, "h1 is -1; expected a number"),
         (
             {"transforms": [{"over-units": ["word"]}]},
             r"algorithm\.credit: tokenizer is None.* units that are made of text",
         ),
         ({"base": "gae"}, r"base is 'gae'; expected 'grpo'"),
-        ({"threshold": "x"}, r"algorithm\.credit: threshold is 'x'"),
-        ({"threshold": True}, r"algorithm\.credit: threshold is True"),
         ({"threshold": float("nan")}, r"algorithm\.credit: threshold is nan"),
-        ({"backend": "cpu"}, r"has no setting 'backend'"),
     ],
 )
 def test_bad_options(options, message):

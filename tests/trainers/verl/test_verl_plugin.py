@@ -5,7 +5,6 @@ import importlib.util
 import os
 import subprocess
 import sys
-import zipfile
 
 import pytest
 
@@ -83,15 +82,6 @@ def test_found_by_entry_point_it_warns_of_an_unsupported_version(tmp_path):
     done = python("import verl", PYTHONPATH=fake_verl(tmp_path, "0.8.1"))
     assert done.returncode == 0
     assert "adv_estimator=ktae is off" in done.stderr and versions.SUPPORTED in done.stderr
-
-
-def test_verl_absent(monkeypatch):
-    def absent(name):
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(importlib.metadata, "version", absent)
-    with pytest.raises(InputError, match=r"not installed.*verl>=0\.9,<0\.10.*ktae\[verl\]"):
-        versions.require()
 
 
 def test_everything_is_registered(verl):
@@ -281,19 +271,3 @@ def test_who_only_asks_for_the_module_does_not_take_the_call(tmp_path, monkeypat
     assert seen == [asked_module.value] == [1]
     importlib.reload(asked_module)
     assert seen == [1]
-
-
-def test_a_loader_of_several_modules_makes_the_call_for_the_awaited_one(tmp_path, monkeypatch):
-    with zipfile.ZipFile(tmp_path / "several.zip", "w") as several:  # one loader for all of a zip
-        several.writestr("first_zipped.py", "value = 1\n")
-        several.writestr("awaited_zipped.py", "value = 2\n")
-    monkeypatch.syspath_prepend(tmp_path / "several.zip")
-    seen = []
-    lazy.when_imported("awaited_zipped", lambda module: seen.append(module.value))
-    importlib.util.find_spec("awaited_zipped")
-    import first_zipped  # noqa: F401
-
-    assert seen == []
-    import awaited_zipped  # noqa: F401
-
-    assert seen == [2]
