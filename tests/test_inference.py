@@ -96,7 +96,6 @@ def test_integers_and_floats_agree():
         assert p == pytest.approx(sign_flip_p_value(0.1 * differences), rel=1e-9)
 
 
-@pytest.mark.slow
 def test_random_patterns_are_drawn_in_parts():
     """Not gigabytes at once."""
     differences = [3_000.5 + i % 7 - 6_000 * (i % 2) for i in range(400)]
@@ -154,7 +153,6 @@ def test_beyond_forty_pairs_random_patterns_come_close():
     assert sign_flip_p_value(differences) == pytest.approx(2 * stats.norm.sf(abs(z)), abs=0.01)
 
 
-@pytest.mark.slow
 def test_interval_follows_its_definition():
     """Bootstrap-t written out, one resample at a time, from other random numbers."""
     values = np.random.default_rng(2).exponential(size=12)

@@ -101,7 +101,6 @@ def test_relabelling_groups_changes_nothing(
     np.testing.assert_allclose(got, credit, rtol=0, atol=ATOL)
 
 
-@pytest.mark.slow
 @given(
     batch=batches(),
     estimator=estimators,
@@ -163,7 +162,6 @@ def test_masked_tokens_do_not_matter(backend: str, batch: Rollouts, estimator: E
     assert np.all(credit[~batch.mask] == 0)
 
 
-@pytest.mark.slow
 @given(batch=batches(), estimator=estimators)
 def test_swapping_correct_and_incorrect_flips_the_sign(
     backend: str, batch: Rollouts, estimator: Estimator
@@ -214,7 +212,6 @@ def test_credit_is_finite_and_bounded(
     assert np.all((table.information_gain >= 0) & (table.information_gain <= 1 + 1e-12))
 
 
-@pytest.mark.slow
 @given(batch=batches(unknown=False), estimator=estimators, data=st.data())
 def test_token_of_every_rollout_has_no_credit(
     backend: str, batch: Rollouts, estimator: Estimator, data: st.DataObject
@@ -246,7 +243,6 @@ def test_credit_is_that_of_the_table(
 finite_rewards = st.floats(-100, 100, width=32)
 
 
-@pytest.mark.slow
 @given(batch=batches(), estimator=estimators, data=st.data())
 def test_own_base_is_added_where_unmasked(
     backend: str, batch: Rollouts, estimator: Estimator, data: st.DataObject
@@ -274,7 +270,6 @@ def rollout_advantage(base: str, reward: float, rewards: list[float]) -> float:
     return centred / (statistics.stdev(rewards) + 1e-6) if base == "grpo" else centred
 
 
-@pytest.mark.slow
 @settings(max_examples=100)
 @given(batch=batches(), data=st.data(), base=st.sampled_from(["grpo", "dr_grpo", "rloo"]))
 def test_rollout_advantages(base: str, batch: Rollouts, data: st.DataObject) -> None:

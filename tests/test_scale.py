@@ -27,7 +27,6 @@ def rows_of(script, tmp_path, *arguments):
         return done.stdout, list(csv.DictReader(file))
 
 
-@pytest.mark.slow
 def test_the_simulated_cluster(tmp_path):
     sizes = ("--groups", "12", "--shards", "2", "5", "--gpus", "8", "1024", "--cores", "64")
     printed, rows = rows_of("cluster.py", tmp_path, *sizes)
@@ -48,7 +47,6 @@ def test_the_simulated_cluster(tmp_path):
     assert float(largest["driver_s"]) == pytest.approx(work, rel=0.01)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("verl") is None, reason="needs the extra 'verl'")
 def test_verl_s_own_advantages(tmp_path):
     sizes = ("--prompts", "2", "--times", "2", "--shards", "2", "--repeats", "1")
@@ -58,7 +56,6 @@ def test_verl_s_own_advantages(tmp_path):
     assert {row["share_of_7b_step"] for row in rows} == {""}, "a share of another step than this"
 
 
-@pytest.mark.slow
 def test_commands_on_a_random_dump(tmp_path):
     sizes = ("--rollouts", "32", "--dumps", tmp_path, "--only", "pyarrow", "score", "report")
     _, rows = rows_of("scale.py", tmp_path, *sizes)

@@ -59,7 +59,6 @@ def scipys_p_value(a: int, b: int, c: int, d: int) -> float:
     return fisher_exact(min([*same, *((w, y, x, z) for w, x, y, z in same)]))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("n", SIZES)
 def test_two_sided_p_value_is_scipys(n: int) -> None:
     """Origin: `scipy.stats.fisher_exact`, every table of up to 32 rollouts."""
@@ -69,7 +68,6 @@ def test_two_sided_p_value_is_scipys(n: int) -> None:
         assert got == pytest.approx(expected, rel=1e-12), (a, b, n_true, n_false)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("n", SIZES)
 def test_p_values_are_the_exact_fractions(n: int) -> None:
     """Origin: integer counts. 1.0 exactly where, and only where, the exact fraction is 1."""
@@ -84,7 +82,6 @@ def test_p_values_are_the_exact_fractions(n: int) -> None:
         assert (got_two_sided == 1.0) == (two_sided == 1), where
 
 
-@pytest.mark.slow
 def test_p_values_are_the_hypergeometric_distributions() -> None:
     """Origin: `scipy.stats.hypergeom`, all 58,904 tables of 1 to 32 rollouts in one call."""
     table_n4 = np.array([table for n in SIZES for table in tables_of_size(n)])

@@ -19,12 +19,10 @@ def run(*arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.slow
 def test_the_version():
     assert run("--version").stdout == f"ktae-lab {__version__}\n"
 
 
-@pytest.mark.slow
 def test_bad_input_is_one_line_and_status_2():
     done = run("study", "no-such-matrix.yaml")
     assert (done.returncode, done.stdout) == (2, "")

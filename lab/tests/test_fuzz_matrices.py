@@ -48,7 +48,6 @@ def matrix_content(draw):
     return content | (draw(changed) if draw(st.booleans()) else {})
 
 
-@pytest.mark.slow
 @fuzz(300)
 @given(data=yaml_files(matrix_content()))
 def test_matrices(data, scratch):

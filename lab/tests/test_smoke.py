@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 
-import pytest
 from short_base import short_base
 from small import LAB
 
@@ -19,7 +18,6 @@ def study(path, output, *more):
     return [sys.executable, "-m", "ktae_lab", *map(str, arguments)]
 
 
-@pytest.mark.slow
 def test_smoke_matrix_interrupted_and_resumed(request, tmp_path, monkeypatch):
     from ktae.demo import SUMS
     from ktae.demo.pretrain import base_model_folder

@@ -60,7 +60,6 @@ def test_the_demo_s_recipes_are_those_of_the_study() -> None:
     assert (recipes["grpo"].rollout.prompts_per_step, recipes["grpo"].algorithm.epochs) == (8, 2)
 
 
-@pytest.mark.slow
 def test_methods_of_a_round_train_on_the_same_rollouts(
     demo: tuple[Any, Any], batches: list[RolloutBatch]
 ) -> None:
@@ -84,7 +83,6 @@ def test_methods_of_a_round_train_on_the_same_rollouts(
         torch.testing.assert_close(tensor, before[key], rtol=0, atol=0)
 
 
-@pytest.mark.slow
 def test_every_response_of_the_random_model_has_the_full_length(
     batches: list[RolloutBatch], monkeypatch: pytest.MonkeyPatch
 ) -> None:

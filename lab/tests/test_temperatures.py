@@ -58,7 +58,6 @@ def test_problems_of_another_task_are_not_the_demo_s():
         next(measurement.scores(None, None, recipe, measurement.size))
 
 
-@pytest.mark.slow
 def test_measures_what_is_finished_and_no_model_twice(make_study):
     study = make_study()
     study.folder.open(study.matrix, study.cells, resume=False).close()

@@ -103,7 +103,6 @@ def test_no_half_of_one():
         validated.at_the_best_temperature(problems=8, samples=1)
 
 
-@pytest.mark.slow
 def test_what_is_measured_is_an_outcome_of_the_study(make_study):
     study = make_study()
     study.folder.open(study.matrix, study.cells, resume=False).close()

@@ -141,7 +141,6 @@ def assert_same_table(backend: str, batch: Rollouts, estimator: Estimator) -> No
             np.testing.assert_array_equal(got, expected, err_msg=name)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("estimator_name", ESTIMATORS)
 @pytest.mark.parametrize("name", BATCHES)
 def test_credit(fast_backend: str, name: str, estimator_name: str) -> None:
@@ -167,7 +166,6 @@ def test_batches_are_not_trivial() -> None:
             assert np.count_nonzero((credit > 0) & (credit < 0.45)) >= 10, name
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_tokens", "name"),
     [(4095, "paper"), (4097, "released"), (8193, "paper"), (20001, "released"), (40000, "point")],
@@ -179,12 +177,10 @@ def test_many_distinct_tokens(fast_backend: str, n_tokens: int, name: str) -> No
     assert_same_credit(token_credit(*batch, estimator, backend=fast_backend), expected)
 
 
-@pytest.mark.slow
 def test_table_of_many_distinct_tokens() -> None:
     assert_same_table("cpu", distinct(20001), ESTIMATORS["paper"])
 
 
-@pytest.mark.slow
 def test_large_group_after_large_group(fast_backend: str) -> None:
     batch = rollouts([16, 300, 16, 200, 3], 300, vocabulary=30_000, seed=3)
     expected = token_credit(*batch, backend="naive")
@@ -231,7 +227,6 @@ def digest(array: np.ndarray) -> str:
     return hashlib.sha256(array.tobytes()).hexdigest()
 
 
-@pytest.mark.slow
 def test_large_batch(fast_backend: str, large: Rollouts) -> None:
     """The rows of some of its groups against the oracle, which would take long for all of it."""
     credit = token_credit(*large, backend=fast_backend)
@@ -241,7 +236,6 @@ def test_large_batch(fast_backend: str, large: Rollouts) -> None:
     assert np.count_nonzero(credit) > 500_000
 
 
-@pytest.mark.slow
 def test_first_bad_token_id_of_a_large_batch(fast_backend: str, large: Rollouts) -> None:
     ids, mask = large.token_ids.copy(), large.mask
     bad_rows = np.flatnonzero(mask.any(axis=1))[[1000, 1001, 1500, 2500]]
@@ -265,7 +259,6 @@ def test_threads_that_call_at_once() -> None:
         np.testing.assert_array_equal(credit, expected[i % 4])
 
 
-@pytest.mark.slow
 def test_threads_that_call_at_once_with_large_batches(large: Rollouts) -> None:
     expected = token_credit(*large)
     with ThreadPoolExecutor(3) as pool:
@@ -296,7 +289,6 @@ print(digest(token_credit(*large)))
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_number_of_numba_threads_changes_nothing(large: Rollouts, n_threads: int) -> None:
     got = run(PRINT_DIGEST, NUMBA_NUM_THREADS=str(n_threads))
@@ -314,7 +306,6 @@ print(before, torch.get_num_threads())
 """
 
 
-@pytest.mark.slow
 def test_torchs_number_of_threads_is_left_alone() -> None:
     """numba's thread pool, once started, sets OpenMP's threads for the whole process: torch's too.
 
@@ -325,7 +316,6 @@ def test_torchs_number_of_threads_is_left_alone() -> None:
     assert run(PRINT_TORCH_THREADS, NUMBA_NUM_THREADS="2", OMP_NUM_THREADS="1") == "1 1"
 
 
-@pytest.mark.slow
 def test_in_a_forked_process(large: Rollouts) -> None:
     """As torch's data loaders and Ray's workers are, after the parent has computed in threads."""
     if not hasattr(os, "fork"):

@@ -38,13 +38,7 @@ def few_tokens(batch: Rollouts) -> Rollouts:
     return batch._replace(token_ids=np.where(batch.mask, batch.token_ids % 2, batch.token_ids))
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        pytest.param(estimator, id=name, marks=[pytest.mark.slow] if "," in name else [])
-        for name, estimator in ESTIMATORS.items()
-    ],
-)
+@pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
 def test_agreement(estimator: Estimator) -> None:
     nonzero = 0
     for name in SMALL:

@@ -27,7 +27,6 @@ def computed(tables: list[tuple[int, int, int, int]], estimator: KTAE) -> np.nda
     return backend.strength_and_effect(*columns, estimator.formula()).numpy()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("tables", [SMALL, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("point", [False, True], ids=["two-sided", "point"])
 @pytest.mark.parametrize("memory", [1, 2**18, 2**30])

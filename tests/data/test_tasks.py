@@ -73,7 +73,6 @@ def test_prepared_files(tmp_path):
     assert tasks.train_rows(recipe) == [tasks.TaskRow(prompt, "2", "2")]
 
 
-@pytest.mark.slow
 def test_held_out_problems_are_distinct_and_not_trained_on():
     pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")
     few = {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}

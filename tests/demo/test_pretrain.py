@@ -34,7 +34,6 @@ def weights(seed: int, steps: int) -> dict[str, torch.Tensor]:
     return pretrain.pretrain(SUMS, seed, steps)[0].state_dict()
 
 
-@pytest.mark.slow
 def test_the_seed_alone_decides_the_weights() -> None:
     torch.manual_seed(1)
     first = weights(0, steps=3)
@@ -54,7 +53,6 @@ LOSSES = {
 part in 100,000 move them by less than a part in 200,000; no weight decay, by 8 in 10,000."""
 
 
-@pytest.mark.slow
 def test_a_folder_name_means_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders are named by versions and settings, which must change with what is trained."""
     losses: list[float] = []
@@ -100,7 +98,6 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.mark.slow
 def test_another_size_on_all_threads(two_threads: None) -> None:
     calls = []
     model, _ = pretrain.pretrain(

@@ -63,7 +63,6 @@ def test_permuted_labels_keep_each_groups_labels(batch):
     assert (found[~fixed] != correct[~fixed]).mean() > 0.3
 
 
-@pytest.mark.slow
 def test_permuted_labels_are_every_arrangement_equally_often():
     """Two correct of four: six arrangements, each 1000 times of 6000 on average, deviation 29."""
     ids, mask = np.arange(8).reshape(4, 2), np.ones((4, 2))

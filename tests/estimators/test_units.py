@@ -296,7 +296,6 @@ def test_the_estimator_takes_them_and_spreads_the_value(tokenizer):
     assert ktae.token_credit(ids, ids >= 0, [1, 0, 1, 0], [0] * 4)[0, 1] == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("unit", OF_TEXT)
 def test_a_real_tokenizer(unit, qwen2):
     text = (
@@ -316,7 +315,6 @@ def test_a_real_tokenizer(unit, qwen2):
         assert len(np.unique(keys)) == lengths[unit]
 
 
-@pytest.mark.slow
 def test_random_ids_of_a_real_tokenizer(qwen2):
     ids, mask = random_rows((20, 60), 151_700, seed=5)
     pieces = pieces_of(qwen2, 151_700)

@@ -110,7 +110,6 @@ def test_the_mean_weighs_benchmarks_alike() -> None:
     assert found.mean == (0.5, 0.5, 0.5)
 
 
-@pytest.mark.slow
 def test_the_interval_covers_as_often_as_it_says() -> None:
     """100 draws of 60 problems at 40 %: the 95 % interval covers 40 % in 88 of them at least."""
     rng = np.random.default_rng(1)

@@ -67,7 +67,6 @@ def run(folder, *program):
     return done
 
 
-@pytest.mark.slow
 def test_no_command_imports_what_lies_beside_the_rollouts(folder):
     lay(folder, (*NAMES, *BY_PYTHON))
     done = run(folder, sys.executable, "-P", "-c", ALL_COMMANDS, json.dumps(COMMANDS))
@@ -75,7 +74,6 @@ def test_no_command_imports_what_lies_beside_the_rollouts(folder):
     assert ended == [[command[0], "0"] for command in COMMANDS], done.stderr
 
 
-@pytest.mark.slow
 def test_nor_does_python_m_ktae(folder):
     lay(folder, NAMES)
     done = run(folder, sys.executable, "-m", "ktae", *COMMANDS[5])
@@ -83,7 +81,6 @@ def test_nor_does_python_m_ktae(folder):
     assert "rows" in done.stdout
 
 
-@pytest.mark.slow
 def test_nor_do_workers_of_a_script_that_lies_there(folder):
     """Whether Python starts the script or reads it from stdin; PYTHONPATH may be empty."""
     script = folder / "script.py"
@@ -101,7 +98,6 @@ def test_nor_do_workers_of_a_script_that_lies_there(folder):
     assert not (folder / "imported").exists()
 
 
-@pytest.mark.slow
 def test_a_program_of_somebody_else_s_keeps_its_path(tmp_path):
     """`python -m theirs`, whose package imports ktae at once, still finds its own modules."""
     (tmp_path / "theirs").mkdir()

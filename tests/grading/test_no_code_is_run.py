@@ -59,7 +59,6 @@ print(found)  # so that it is known to be watched
 """
 
 
-@pytest.mark.slow
 def test_answers_are_not_run(tmp_path):
     done = subprocess.run(
         [sys.executable, "-B", "-c", GRADE],

@@ -256,14 +256,12 @@ DIFFER = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "given"), AGREE)
 def test_agree(answer: str, given: str) -> None:
     verdict = verify(rf"So it is \boxed{{{given}}}.", [answer])
     assert verdict.outcome is Outcome.CORRECT, verdict
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "given"), DIFFER)
 def test_differ(answer: str, given: str) -> None:
     verdict = verify(rf"So it is \boxed{{{given}}}.", [answer])

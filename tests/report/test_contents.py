@@ -42,7 +42,6 @@ def without(rows, *names):
     return [{k: v for k, v in row.items() if k not in names} for row in rows]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "title"),
     [
@@ -192,7 +191,6 @@ def test_advantages_that_a_dump_lacks_are_not_made_up(meta):
     assert "Rollout advantages are computed here" not in notes
 
 
-@pytest.mark.slow
 def test_sample_says_so(meta, tmp_path):
     rows = [row | {"group": group} for group in range(20) for row in ROLLOUTS]
     whole, part = meta(rows), meta(rows, max_tokens=200)

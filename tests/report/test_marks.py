@@ -35,7 +35,6 @@ def test_a_box_and_a_closing_tag_but_not_the_words(tmp_path):
     assert found.finished_b.tolist() == [1, 1]
 
 
-@pytest.mark.slow
 def test_four_hashes_count_on_the_last_line_only(tmp_path, shared_data):
     tokenizer = shared_data / "tokenizer_qwen2"
     for text, expected in (("so 2 + 2 = 4\n#### 4", True), ("#### Step 1\n2 + 2\n4", False)):

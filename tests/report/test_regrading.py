@@ -41,7 +41,6 @@ def meta_of(path, rows, **options):
     return json.loads(zlib.decompress(b64decode(blocks["meta"]), -15))
 
 
-@pytest.mark.slow
 def test_verdicts_that_differ_by_reason_in_unmixed_groups_too(tmp_path):
     _, found = regraded(tmp_path / "r.jsonl", DUMP)
     assert (found.gradable, found.graded, found.undecided) == (9, 9, 0)

@@ -679,7 +679,6 @@ def test_settings_and_weights_are_passed_over_without_a_word(tmp_path):
 # --- real dumps
 
 
-@pytest.mark.slow
 def test_shared_dumps_of_several_models(shared_data):
     path = shared_data / "rollouts" / "mathl5_8models_k8.jsonl.gz"
     apart = readers.read([path], ReadOptions(pool_models=False))

@@ -30,7 +30,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.slow
 def test_what_lies_in_the_temporary_folder_is_the_same_record(folder, monkeypatch):
     inputs = [folder / "b.jsonl", folder / "own.parquet", folder / "a.jsonl"]
     whole = readers.read(inputs)

@@ -89,7 +89,6 @@ def test_a_text_that_the_tokenizer_cannot_spell_is_named():
             tokenize(words, ["one", "one three", "four"], **options)
 
 
-@pytest.mark.slow
 def test_qwen_tokens_have_their_text(shared_data):
     pytest.importorskip("transformers")
     tokenizer = load_tokenizer(str(shared_data / "tokenizer_qwen2"))

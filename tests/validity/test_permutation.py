@@ -92,7 +92,6 @@ def bin_of(accuracy, m, n):
     return upper, FREQUENCIES[next(number for bound, number in names if m / n <= bound)]
 
 
-@pytest.mark.slow
 def test_permuted_labels_give_the_mean_over_all_labellings():
     """Two groups of five, 10 x 5 labellings: 600 permutations come near the exact means."""
     ids, _, groups = random_rollouts(groups=2)
@@ -214,7 +213,6 @@ def test_bad_input(correct, options, says):
         permutation_test(make_record([[1], [2], [3], [4]], correct, "aabb"), **options)
 
 
-@pytest.mark.slow
 def test_the_real_dump_of_the_findings(shared_data):
     """Qwen2.5-Math on MATH, ten mixed groups of eight. Expected numbers: the feasibility study,
     by other code: .055, 9 %, 70 %, 2.4 %; with one permutation of labels .049, 7 %, p < .05 0.8 %.

@@ -60,7 +60,6 @@ def test_without_a_block_is_without_it() -> None:
     assert len(left_out) == 4
 
 
-@pytest.mark.slow
 def test_intervals_hold_what_another_reference_would_give() -> None:
     """95 % of them the mean over all draws; those over batches alone far fewer."""
     rng = np.random.default_rng(0)

@@ -113,7 +113,6 @@ def test_random_problems_are_of_the_language(problem: ListsProblem) -> None:
         assert 2 <= len(items) <= 4
 
 
-@pytest.mark.slow
 def test_random_problems_are_mixed() -> None:
     rng = random.Random(0)
     some = [lists.random_problem(rng) for _ in range(4000)]

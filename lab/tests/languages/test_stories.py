@@ -27,7 +27,6 @@ TALE = StoriesProblem(
 problems = st.integers(0, 2**32).map(lambda seed: stories.random_problem(random.Random(seed)))
 
 
-@pytest.mark.slow
 class TestStories(EveryLanguage):
     language = STORIES
     frozen = ("1", "9fe2c8c3e9f92dc4")
@@ -134,7 +133,6 @@ def test_random_problems_are_of_the_language_and_mixed() -> None:
     assert 0.3 < sum(len(p.relevant) < len(p.sentences) for p in some) / len(some) < 0.8
 
 
-@pytest.mark.slow
 def test_a_right_solution_keeps_the_accounts() -> None:
     right = (
         "tom = 12 ; ann : 12 + 5 = 17 ; ann : 17 - 6 = 11 ; tom : 12 + 6 = 18 ; "

@@ -40,7 +40,6 @@ def test_the_size_of_base_models(language, parameters):
     assert sum(p.numel() for p in make_model(language, 0).parameters()) == parameters
 
 
-@pytest.mark.slow
 def test_a_run_of_the_lists(tmp_path):
     """Whose answers are text."""
     from ktae.demo import pretrain

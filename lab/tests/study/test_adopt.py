@@ -85,7 +85,6 @@ def take_over(study, there):
         return adopt.take_over(elsewhere, study.folder)
 
 
-@pytest.mark.slow
 def test_results_of_runs_taken_over_are_the_same(make_there, tmp_path):
     """Over tasks and base models; the p-values too, although rounding breaks ties."""
     more = {
@@ -121,7 +120,6 @@ def same_rows(mine, theirs):
         assert [one[name] for name in exact] == [other[name] for name in exact]
 
 
-@pytest.mark.slow
 def test_only_the_others_are_run(there, tmp_path, starts):
     lines = there.folder.runs_csv.read_text().splitlines(keepends=True)
     missing = [line for line in lines if ",grpo-ktae,3," in line]
@@ -200,7 +198,6 @@ def test_a_clone_goes_on_in_its_own_folder(there):
     assert there.folder.trained_by.read_text() == trained_by
 
 
-@pytest.mark.slow
 def test_a_longer_matrix_runs_its_new_seeds(there, tmp_path, starts):
     study = here(there, tmp_path, seeds=[1, 2, 3, 4])
     assert take_over(study, there) == 6

@@ -80,7 +80,6 @@ def test_results_of_more_runs_are_overwritten_on_demand(clone):
     assert json.loads(printed.stdout) == json.loads(clone.folder.results.read_text())
 
 
-@pytest.mark.slow
 def test_results_of_as_many_runs_are_written(make_study):
     study = make_study(seeds=[1])
     study.folder.open(study.matrix, study.cells, resume=False).close()
@@ -102,7 +101,6 @@ def test_results_that_cannot_be_read_are_left_alone(clone, content):
     assert clone.folder.runs_csv.read_text() == content
 
 
-@pytest.mark.slow
 def test_figures_that_are_drawn_no_more_are_removed(make_study):
     study = make_study(seeds=[1], groups={"both": ["grpo", "grpo-ktae"], "v1.5": ["grpo"]})
     study.folder.open(study.matrix, study.cells, resume=False).close()
@@ -131,7 +129,6 @@ def test_a_missing_library_is_told_before_the_first_run(make_study, monkeypatch,
     assert not study.output.exists(), "the same command works once it is installed"
 
 
-@pytest.mark.slow
 def test_results_without_their_library_are_left_as_they_are(make_study, monkeypatch):
     study = make_study(seeds=[1])
     study.run()

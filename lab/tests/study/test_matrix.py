@@ -252,7 +252,6 @@ def test_a_bad_override_names_matrix_method_and_recipe(expand):
         expand(methods={"a": {"recipe": "none.yaml"}}, contrasts=[])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", sorted((LAB / "matrices").glob("*.yaml")), ids=lambda path: path.name
 )

@@ -40,7 +40,6 @@ def test_differences_are_paired_by_seed(finished):
     assert "7 of 7 pairs" in in_words(first)
 
 
-@pytest.mark.slow
 def test_a_missing_run_is_stated_with_its_reason(finished):
     study = finished(leave_out=["grpo/seed2", "grpo-ktae/seed5"])
     failed = next(cell for cell in study.cells if cell.name == "grpo/seed2")
@@ -64,7 +63,6 @@ def test_a_missing_run_is_stated_with_its_reason(finished):
     assert content["failures"] == [{"run": "grpo/seed2", "error": "ValueError: no"}]
 
 
-@pytest.mark.slow
 def test_failures_and_interruptions_are_counted_also_when_the_run_has_finished(finished):
     """One failed and was run again, one was interrupted twice, one both; one failed twice. Of two
     that were begun before failures were recorded one was begun again."""
@@ -155,7 +153,6 @@ def test_no_results_of_a_recipe_that_is_edited_while_the_study_runs(finished):
     assert not study.folder.results.exists()
 
 
-@pytest.mark.slow
 def test_differences_of_each_base_model(finished):
     bases = {"demo_seeds": [0, 1], "pairing": "cycled"}
     study = finished(base_models=bases)
@@ -172,7 +169,6 @@ def test_differences_of_each_base_model(finished):
     assert content["comparisons"][0]["by_base_model"][0]["base_model"] == "demo:0"
 
 
-@pytest.mark.slow
 def test_rows(finished):
     study = finished(leave_out=["grpo/seed2"])
     summarise(study)
@@ -192,7 +188,6 @@ def test_rows(finished):
     }  # fmt: skip
 
 
-@pytest.mark.slow
 def test_figures_are_svg(finished):
     study = finished(groups={"both": ["grpo", "grpo-ktae"], "one": ["grpo"]})
     pictures = summarise(study).pictures
@@ -237,7 +232,6 @@ def test_outcomes_of_curves():
     assert measure(Outcome(summary="after.y"), {"after.x": 2}, lines) is None
 
 
-@pytest.mark.slow
 def test_the_command_lists_and_summarises(finished):
     study = finished(leave_out=["grpo/seed2"])
     arguments = ["study", str(study.path), "--output", str(study.output)]
@@ -252,7 +246,6 @@ def test_the_command_lists_and_summarises(finished):
     assert study.folder.results.exists()
 
 
-@pytest.mark.slow
 def test_results_while_the_study_runs(finished):
     study = finished()
     arguments = ["study", str(study.path), "--output", str(study.output)]

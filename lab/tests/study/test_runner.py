@@ -47,7 +47,6 @@ def has_steps(study, *names):
     return all(file.exists() and file.read_text() for file in files)
 
 
-@pytest.mark.slow
 def test_every_cell_is_run_once_and_never_again(make_study, starts):
     study = make_study()
     assert study.run()
@@ -58,7 +57,6 @@ def test_every_cell_is_run_once_and_never_again(make_study, starts):
     assert starts() == names
 
 
-@pytest.mark.slow
 def test_a_matrix_may_grow(make_study, starts):
     make_study(seeds=[1]).run()
     study = make_study(seeds=[1, 2])
@@ -67,7 +65,6 @@ def test_a_matrix_may_grow(make_study, starts):
     assert len(study.progress.ends) == 2
 
 
-@pytest.mark.slow
 def test_a_run_with_other_settings_is_refused(make_study, starts):
     make_study(seeds=[1]).run()
     study = make_study(seeds=[1], overrides={"steps": 4})
@@ -106,7 +103,6 @@ def test_a_folder_that_cannot_be_locked(make_study, monkeypatch):
         study.run()
 
 
-@pytest.mark.slow
 def test_a_failed_run_is_counted_and_run_again_only_on_demand(make_study, starts, monkeypatch):
     study = make_study()
     monkeypatch.setenv("FAKE_FAIL", "grpo/seed2")
@@ -129,7 +125,6 @@ def test_a_failed_run_is_counted_and_run_again_only_on_demand(make_study, starts
     assert len(starts()) == 7
 
 
-@pytest.mark.slow
 def test_ctrl_c_stops_after_the_step_and_resume_goes_on(make_study, starts, monkeypatch, tmp_path):
     study = make_study(seeds=[1, 2], overrides={"steps": 8})
     monkeypatch.setenv("FAKE_GATE", str(tmp_path / "gate"))
@@ -152,7 +147,6 @@ def test_ctrl_c_stops_after_the_step_and_resume_goes_on(make_study, starts, monk
     assert [line["step"] for line in lines] == list(range(1, 9))
 
 
-@pytest.mark.slow
 def test_termination_stops_as_ctrl_c_does(make_study, monkeypatch, tmp_path):
     study = make_study(seeds=[1], overrides={"steps": 8})
     monkeypatch.setenv("FAKE_GATE", str(tmp_path / "gate"))
@@ -164,7 +158,6 @@ def test_termination_stops_as_ctrl_c_does(make_study, monkeypatch, tmp_path):
     assert len(study.folder.run_folder(study.cells[0]).read_metrics()) == 2, "it ended its step"
 
 
-@pytest.mark.slow
 def test_a_second_ctrl_c_kills_runs_that_do_not_stop(make_study, monkeypatch, tmp_path):
     study = make_study(seeds=[1], overrides={"steps": 8})
     monkeypatch.setenv("FAKE_GATE", str(tmp_path / "gate"))
@@ -181,7 +174,6 @@ def test_a_second_ctrl_c_kills_runs_that_do_not_stop(make_study, monkeypatch, tm
         assert not is_alive(pid)
 
 
-@pytest.mark.slow
 def test_a_failure_of_our_own_leaves_no_run_behind(make_study, monkeypatch, tmp_path):
     study = make_study(seeds=[1], overrides={"steps": 8})
     monkeypatch.setenv("FAKE_GATE", str(tmp_path / "gate"))
@@ -206,7 +198,6 @@ def is_alive(pid):
         return False
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", ["SIGKILL", "SIGINT", "SIGTERM"])
 def test_a_run_stopped_from_outside_goes_on_from_its_checkpoint(
     make_study, starts, monkeypatch, what
@@ -224,7 +215,6 @@ def test_a_run_stopped_from_outside_goes_on_from_its_checkpoint(
     assert ends == [State.UNFINISHED, State.UNFINISHED, State.FINISHED]
 
 
-@pytest.mark.slow
 def test_a_run_killed_three_times_has_failed_and_keeps_its_checkpoint(
     make_study, starts, monkeypatch
 ):
@@ -247,7 +237,6 @@ def test_a_run_killed_three_times_has_failed_and_keeps_its_checkpoint(
     assert [line["step"] for line in lines] == list(range(1, 9))
 
 
-@pytest.mark.slow
 def test_what_fails_after_a_kill_is_run_again_from_its_beginning(make_study, starts, monkeypatch):
     """Its checkpoint may be what it fails for."""
     study = make_study(seeds=[1], overrides={"steps": 8})
@@ -271,7 +260,6 @@ def killed_half_way(make_study, monkeypatch, gate):
     return study
 
 
-@pytest.mark.slow
 def test_after_kill_9_the_runs_left_behind_are_waited_for(
     make_study, starts, monkeypatch, tmp_path
 ):
@@ -286,7 +274,6 @@ def test_after_kill_9_the_runs_left_behind_are_waited_for(
     ]
 
 
-@pytest.mark.slow
 def test_after_kill_9_of_everything_only_the_runs_in_flight_go_on(
     make_study, starts, monkeypatch, tmp_path
 ):
@@ -300,7 +287,6 @@ def test_after_kill_9_of_everything_only_the_runs_in_flight_go_on(
     assert len(starts()) == 6
 
 
-@pytest.mark.slow
 def test_a_run_left_behind_that_dies_before_it_has_a_folder_is_run(make_study, starts):
     study = make_study(seeds=[1])
     study.folder.open(study.matrix, study.cells, resume=False).close()
@@ -313,7 +299,6 @@ def test_a_run_left_behind_that_dies_before_it_has_a_folder_is_run(make_study, s
     assert set(study.states().values()) == {State.FINISHED}
 
 
-@pytest.mark.slow
 def test_what_an_earlier_attempt_left_before_its_recipe_is_removed(make_study, starts):
     study = make_study(seeds=[1])
     with study.folder.open(study.matrix, study.cells, resume=False):
@@ -339,7 +324,6 @@ def test_what_a_killed_study_was_writing_is_removed(make_study):
     assert hidden == [of_a_run]
 
 
-@pytest.mark.slow
 def test_a_model_is_loaded_by_one_run_first(make_study, tmp_path):
     """The second run of a base model starts when the first has its recipe in its folder; a task's
     base model is another one, and loads beside it."""
@@ -362,7 +346,6 @@ def test_a_model_is_loaded_by_one_run_first(make_study, tmp_path):
         assert all(loaded for _, loaded in runs[1:])
 
 
-@pytest.mark.slow
 def test_the_commit_is_that_of_each_start(make_study, monkeypatch):
     """An editable checkout may change while the study runs."""
     commits = iter("ab")
@@ -372,7 +355,6 @@ def test_the_commit_is_that_of_each_start(make_study, monkeypatch):
     assert [study.folder.record(cell)["commit"] for cell in study.cells] == ["a", "b"]
 
 
-@pytest.mark.slow
 def test_the_record_says_where_and_with_what(make_study):
     study = make_study(seeds=[1])
     study.run()

@@ -14,7 +14,6 @@ from ktae_lab.study.stored import read_runs, read_trained_by
 STUDIES = sorted(path.parent for path in (LAB / "results").glob("*/announced.json"))
 
 
-@pytest.mark.slow
 def test_what_is_read_is_what_was_written(make_study):
     """All but the curves that are not kept; recipes are not looked at."""
     study = make_study(tasks={"sums": {}, "lists": {}})
@@ -47,7 +46,6 @@ def known(run):
     return {name: value for name, value in run.outcomes.items() if value is not None}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("folder", STUDIES, ids=lambda path: path.name)
 def test_committed_studies_are_as_they_were_announced(folder):
     """Recipes with all overrides, seeds, base models, outcomes: by the digests of then."""

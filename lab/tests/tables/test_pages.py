@@ -15,7 +15,6 @@ def invoke(*options):
     return CliRunner().invoke(app, ["tables", *options])
 
 
-@pytest.mark.slow
 def test_pages_and_comparisons_are_what_the_results_give():
     done = invoke("--check")
     assert done.exit_code == 0, done.output

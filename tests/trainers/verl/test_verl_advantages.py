@@ -64,7 +64,6 @@ def expected(data, **settings):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("reward", [np.nan, np.inf])
 def test_a_reward_that_is_no_number_is_named(reward):
     data = batch()
@@ -73,7 +72,6 @@ def test_a_reward_that_is_no_number_is_named(reward):
         compute(data)
 
 
-@pytest.mark.slow
 def test_the_advantages_are_the_core_s():
     data = batch()
     used = compute(data)
@@ -321,7 +319,6 @@ def test_a_reward_manager_that_failed_on_a_rollout_leaves_the_others_their_credi
     assert "gives no 'acc'" in record.getMessage()
 
 
-@pytest.mark.slow
 def test_the_strongest_tokens_go_to_the_trackers(monkeypatch):
     """Beside the metrics, which verl's other loggers could not write with a table among them."""
     from types import SimpleNamespace

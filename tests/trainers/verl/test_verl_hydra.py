@@ -77,7 +77,6 @@ scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False)
 values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(keys, inner))
 
 
-@pytest.mark.slow
 @needs_hydra
 @given(values)
 def test_any_value_comes_back(value):

@@ -44,7 +44,6 @@ SIZES = {
 """The paper's appendix: base model, training set, DAPO's upper clip."""
 
 
-@pytest.mark.slow
 @needs_verl
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
 def test_the_paper_s_hyper_parameters(path):
@@ -82,7 +81,6 @@ def test_the_paper_s_hyper_parameters(path):
         assert {name: getattr(chosen, name) for name in weights} == weights
 
 
-@pytest.mark.slow
 @needs_verl
 def test_values_survive_the_command_line():
     section = {"estimator": "released", "transforms": [{"ignoring": [2, 7]}, {"scaled": 0.5}]}
@@ -109,7 +107,6 @@ def test_values_that_omegaconf_would_replace_are_refused(value, place):
         arguments(overrides(recipe, PATHS))
 
 
-@pytest.mark.slow
 @needs_verl
 def test_hydra_would_have_replaced_them(monkeypatch):
     """What the refusal is for: Hydra and OmegaConf as they are read the environment."""
@@ -126,7 +123,6 @@ def test_keys_that_mean_something_else_to_hydra_are_refused(key):
         arguments(overrides(demo(verl={"overrides": {key: 1}}), PATHS))
 
 
-@pytest.mark.slow
 @needs_verl
 @pytest.mark.parametrize(
     ("key", "given", "read"),
@@ -178,7 +174,6 @@ def test_the_recipe_s_own_overrides_replace_ours():
     assert "+algorithm.credit.h1" not in settings and settings["algorithm.credit.h1"] == 4.0
 
 
-@pytest.mark.slow
 @needs_verl
 @pytest.mark.parametrize(
     ("key", "message"),
@@ -201,7 +196,6 @@ def test_unknown_keys(key, message):
         composed(demo(credit="paper"), **{key: 1})
 
 
-@pytest.mark.slow
 @needs_verl
 def test_verl_s_own_trainer_mode_is_refused_but_not_its_old_trainer():
     with pytest.raises(InputError, match=r"trainer_mode=sync gets no token ids; set.*ktae_sync"):
@@ -233,7 +227,6 @@ def test_the_environment_reaches_every_node():
     assert overrides(own, PATHS, environment={"A": "1"})[key] == "x"
 
 
-@pytest.mark.slow
 @needs_verl
 def test_trackers_are_those_of_the_installed_verl():
     from verl.utils.tracking import Tracking
@@ -246,7 +239,6 @@ def test_trackers_are_those_of_the_installed_verl():
         overrides(demo(logging={"report_to": ["nonsense"]}), PATHS)
 
 
-@pytest.mark.slow
 @needs_verl
 def test_dr_grpo_divides_by_a_constant():
     config = composed(demo(algorithm={"loss": "dr_grpo"}, rollout={"max_response_length": 77}))

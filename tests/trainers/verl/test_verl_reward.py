@@ -82,7 +82,6 @@ EXPECTED = {
 }
 
 
-@pytest.mark.slow
 def test_the_reward_is_the_verdict_of_evaluation():
     """verl's reward and `ktae eval` call one grader: the same texts, the same verdicts."""
     pytest.importorskip("math_verify", reason="needs the extra 'eval'")
@@ -125,7 +124,6 @@ def test_numbers_and_arrays_are_answers(monkeypatch, answer, asked):
     assert given == [asked]
 
 
-@pytest.mark.slow
 def test_verl_s_own_loader_finds_it_and_it_scores_reasoning_gym_s_rows(verl, tmp_path):
     """From the Parquet file that a recipe's run writes, by the keys that verl passes on."""
     pytest.importorskip("reasoning_gym", reason="needs the extra 'gym'")

@@ -37,7 +37,6 @@ def recipe_file(tmp_path):
     return path
 
 
-@pytest.mark.slow
 @needs_verl
 def test_dry_run_prints_a_command_and_writes_nothing(recipe_file, tmp_path, capsys):
     out = tmp_path / "run"
@@ -70,7 +69,6 @@ def pretrained(monkeypatch, tmp_path):
     return folders
 
 
-@pytest.mark.slow
 @needs_verl
 def test_dry_run_names_the_demo_s_base_model_and_does_not_pretrain_it(
     recipe_file, tmp_path, capsys, monkeypatch, pretrained, started
@@ -136,7 +134,6 @@ def started(monkeypatch):
     return calls
 
 
-@pytest.mark.slow
 @needs_verl
 def test_a_run_writes_the_demo_s_problems_and_starts_verl(recipe_file, tmp_path, started):
     recipe, folder = recipes.load(recipe_file), RunFolder(tmp_path / "run")
@@ -150,7 +147,6 @@ def test_a_run_writes_the_demo_s_problems_and_starts_verl(recipe_file, tmp_path,
         run.run(recipe, folder, resume=False)
 
 
-@pytest.mark.slow
 @needs_verl
 def test_resume_continues_the_same_recipe_only(recipe_file, tmp_path, started):
     recipe, folder = recipes.load(recipe_file), RunFolder(tmp_path / "run")
@@ -176,7 +172,6 @@ def test_resume_refuses_a_run_of_trl(recipe_file, tmp_path, started):
     assert not started
 
 
-@pytest.mark.slow
 @needs_verl
 def test_without_the_grader_nothing_starts(recipe_file, tmp_path, monkeypatch, started):
     hide(monkeypatch, "math_verify")

@@ -106,7 +106,6 @@ def core_credit(rows):
     return dict(zip(rows, credit, strict=True))
 
 
-@pytest.mark.slow
 def test_only_last_outputs_are_rollouts_of_the_prompt(advantages_of):
     rows = rows_of(outputs=3)
     last = {key: row for key, row in rows.items() if is_last(key, rows)}
