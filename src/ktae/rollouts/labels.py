@@ -26,9 +26,9 @@ SHARD = re.compile(r"(?:rank|shard|worker|part)[_-]?\d+")
 """The names of folders of which each holds a share of a run's rollouts."""
 
 COUNTED = (
-    "step", "iter", "rollout", "epoch", "rank", "shard", "worker", "part", "gpu", "node", "host",
-    "proc",
-)  # fmt: skip
+    *("step", "iter", "rollout", "epoch", "rank", "shard"),
+    *("worker", "part", "gpu", "node", "host", "proc"),
+)
 APART = ("seed", "run", "trial", "exp", "model", "version", "try")
 """What a number after these words counts are runs: other policies, whose groups are others."""
 NUMBER = re.compile(

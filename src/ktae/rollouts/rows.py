@@ -21,6 +21,7 @@ object as text, as that column does, is taken apart again.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from array import array
@@ -40,8 +41,6 @@ NEEDED = {
     "reward": ("reward", "correct"),
 }
 """What a row needs one of, by the field that an error names."""
-
-_ABSENT = object()
 
 
 def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
@@ -69,11 +68,11 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
                 f"{where}: no field {name!r}; its fields are {quoted(row)}; expected "
                 f"{instead.get(name, name)}, or --field {name}=NAME for one of them"
             )
+    has_verdict = "correct" in fields  # null is one, too: that nothing is known
     parsed = {
-        name: parse(fields.pop(name, _ABSENT), f"{where}: {name}")
-        for name, parse in PARSERS.items()
+        name: parse(fields.pop(name, None), f"{where}: {name}") for name, parse in PARSERS.items()
     }
-    if parsed["correct"] is _ABSENT:
+    if not has_verdict:
         if parsed["reward"] is None:
             raise InputError(
                 f"{where}: reward is {_show(row['reward'])}; expected a finite number, or a field "
@@ -96,85 +95,72 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
         further = None
     if not isinstance(further, dict):
         further = {} if extra is None else {"extra": extra}
-    return parsed | {"extra": _as_text(further | fields or None, f"{where}: extra")}
+    return parsed | {"extra": any_text(further | fields or None, f"{where}: extra")}
 
 
-def _group(value: object, where: str) -> str:
+def group_label(value: object, where: str) -> str:
+    """Text, or the digits of an integer."""
     if not is_label(value):
         raise InputError(f"{where} is {_show(value)}; expected text or an integer")
     return require_text(str(as_label(value)), where)
 
 
-def _text(value: object, where: str) -> str | None:
-    if value is _ABSENT or value is None:
-        return None
-    if not isinstance(value, str):
+def text(value: object, where: str) -> str | None:
+    """Text alone."""
+    if value is not None and not isinstance(value, str):
         raise InputError(f"{where} is {_show(value)}; expected text")
-    return require_text(value, where)
+    return None if value is None else require_text(value, where)
 
 
-def _as_text(value: object, where: str) -> str | None:
-    if isinstance(value, str) or value is _ABSENT or value is None:
-        return _text(value, where)
+def any_text(value: object, where: str) -> str | None:
+    """Text; of anything else its JSON."""
+    if value is None or isinstance(value, str):
+        return text(value, where)
     return require_text(json.dumps(value, ensure_ascii=False, default=str), where)
 
 
-def _answer(value: object, where: str) -> str | None:
+def answer(value: object, where: str) -> str | None:
     """Text; of a list of accepted answers the texts, which numbers become as they are written."""
     if isinstance(value, list) and value and set(map(type, value)) <= {str, int, float, Decimal}:
         value = [str(as_label(x)) for x in value]  # no booleans among them
-    return _as_text(value, where)
+    return any_text(value, where)
 
 
-def _number(value: object, where: str) -> float:
-    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
-        try:
-            number = float(value)
-        except (OverflowError, ValueError):  # too large; a Decimal that signals
-            number = math.inf
-        if math.isfinite(number):
-            return number
-    raise InputError(f"{where} is {_show(value)}; expected a finite number")
-
-
-def _number_or_none(value: object, where: str) -> float | None:
-    return None if _is_missing(value) else _number(value, where)
-
-
-def _reward(value: object, where: str) -> float | None:
-    if isinstance(value, dict) and value:
-        name = next(
-            (key for key, x in value.items() if isinstance(x, int | float)), next(iter(value))
-        )
-        raise InputError(
-            f"{where} is {_show(value)}; expected a finite number: name one of its fields, such as "
-            f"--field reward=reward.{name}"
-        )
-    return _number_or_none(value, where)
-
-
-def _integer_or_none(value: object, where: str) -> int | None:
-    if _is_missing(value):
+def number(value: object, where: str) -> float | None:
+    """A finite number."""
+    if is_null(value):
         return None
-    number = _number(value, where)
-    if number != int(number) or abs(number) > MAX_TOKEN_ID:
+    parsed = math.inf
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError, ValueError):  # too large; a Decimal that signals
+            parsed = float(value)
+    if not math.isfinite(parsed):
+        raise InputError(f"{where} is {_show(value)}; expected a finite number")
+    return parsed
+
+
+def integer(value: object, where: str) -> int | None:
+    """An integer, also as 7.0, which is how pandas has it where others are null."""
+    parsed = number(value, where)
+    if parsed is None:
+        return None
+    if parsed != int(parsed) or abs(parsed) > MAX_TOKEN_ID:
         raise InputError(f"{where} is {_show(value)}; expected an integer within ±(2^31 - 1)")
-    return int(number)
+    return int(parsed)
 
 
-def _verdict(value: object, where: str) -> Any:
-    if value is _ABSENT:
-        return value
-    if _is_missing(value):
+def verdict(value: object, where: str) -> float | None:
+    """1, 0, or null where nothing is known."""
+    if is_null(value):
         return None
     if value not in (0, 1):
         raise InputError(f"{where} is {_show(value)}; expected true, false, 1, 0 or null (unknown)")
     return float(value == 1)
 
 
-def _token_ids(value: object, where: str) -> np.ndarray | None:
+def token_ids(value: object, where: str) -> np.ndarray | None:
     """(T,) int32: a column of arrays is made much faster than one of lists."""
-    if value is _ABSENT or value is None:
+    if value is None:
         return None
     if not isinstance(value, list):
         raise InputError(f"{where} is {_show(value)}; expected a list of token ids")
@@ -193,9 +179,9 @@ def _token_ids(value: object, where: str) -> np.ndarray | None:
     return ids
 
 
-def _mask(value: object, where: str) -> np.ndarray | None:
+def mask(value: object, where: str) -> np.ndarray | None:
     """(T,) bool."""
-    if value is _ABSENT or value is None:
+    if value is None:
         return None
     if not isinstance(value, list):
         raise InputError(f"{where} is {_show(value)}; expected a list of booleans")
@@ -207,20 +193,20 @@ def _mask(value: object, where: str) -> np.ndarray | None:
 
 
 PARSERS: dict[str, Callable[[object, str], Any]] = {
-    "group": _group,
-    "step": _integer_or_none,
-    "prompt": _as_text,
-    "response": _text,
-    "answer": _answer,
-    "token_ids": _token_ids,
-    "mask": _mask,
-    "reward": _reward,
-    "correct": _verdict,
-    "advantage": _number_or_none,
-    "model": _as_text,
-    "source": _as_text,
+    "group": group_label,
+    "step": integer,
+    "prompt": any_text,
+    "response": text,
+    "answer": answer,
+    "token_ids": token_ids,
+    "mask": mask,
+    "reward": number,
+    "correct": verdict,
+    "advantage": number,
+    "model": any_text,
+    "source": any_text,
 }
-"""What becomes of each field: (value or _ABSENT, place and name) to the record's value."""
+"""What becomes of each field: (value, null where absent; place and name) to the record's value."""
 
 
 def as_label(value: object) -> object:
@@ -241,13 +227,9 @@ def is_null(value: object) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _is_missing(value: object) -> bool:
-    return value is _ABSENT or is_null(value)
-
-
 def _show(value: object, length: int = 60) -> str:
     """A value as JSON, after its type where JSON has none; cut to `length`, safe for a terminal."""
-    text = json.dumps(value, default=str)
+    shown = json.dumps(value, default=str)
     if not isinstance(value, str | int | float | list | dict | None):
-        text = f"{type(value).__name__} {text}"
-    return text if len(text) <= length else f"{text[: length - 3]}..."
+        shown = f"{type(value).__name__} {shown}"
+    return shown if len(shown) <= length else f"{shown[: length - 3]}..."

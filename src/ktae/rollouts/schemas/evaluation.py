@@ -165,24 +165,28 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _is_lighteval(row: Row) -> bool:
-    return all(isinstance(row.get(name), dict) for name in ("doc", "model_response", "metric"))
-
-
-def _is_old_lighteval(row: Row) -> bool:
-    return {"predictions", "full_prompt"} <= row.keys() and isinstance(row.get("metrics"), dict)
-
-
-def _is_authors(row: Row) -> bool:
-    return isinstance(row.get("model_output"), str | list) and ("gt" in row or "task_name" in row)
-
-
 LM_EVAL = Schema(
     "samples of lm-evaluation-harness",
     has("doc_id", "resps", "doc"),
     lm_eval_rows,
     files="samples_",
 )
-LIGHTEVAL = Schema("lighteval's details", _is_lighteval, lighteval_rows, files="details_")
-OLD_LIGHTEVAL = Schema("lighteval's details (before 0.10)", _is_old_lighteval, old_lighteval_rows)
-AUTHORS = Schema("the outputs of the KTAE authors", _is_authors, authors_rows)
+LIGHTEVAL = Schema(
+    "lighteval's details",
+    lambda row: all(isinstance(row.get(x), dict) for x in ("doc", "model_response", "metric")),
+    lighteval_rows,
+    files="details_",
+)
+OLD_LIGHTEVAL = Schema(
+    "lighteval's details (before 0.10)",
+    lambda row: has("predictions", "full_prompt")(row) and isinstance(row.get("metrics"), dict),
+    old_lighteval_rows,
+)
+AUTHORS = Schema(
+    "the outputs of the KTAE authors",
+    lambda row: (
+        isinstance(row.get("model_output"), str | list)
+        and not row.keys().isdisjoint(("gt", "task_name"))
+    ),
+    authors_rows,
+)
