@@ -188,7 +188,7 @@ def test_sharp_numbers_are_the_estimators(tmp_path, open_page):
     )
     dump = inputs.load([path])
     of_tokens = table_estimator("sharp-trigrams")
-    table = summary.score(columns_of(dump), of_tokens).table
+    table = summary.score(columns_of(dump), of_tokens).tables[0]
     names = ("token_id", "credit", "direction", "value")
     expected = sorted(zip(*(table[name] for name in names), strict=True))
     np.testing.assert_allclose(sorted(found), expected, atol=1e-12)

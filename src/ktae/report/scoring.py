@@ -140,23 +140,25 @@ def score(
     codes_b, first_rows = group_codes(rollouts)
     require_comparable(codes_b)
     ids = ids_of(rollouts, tokenizer)
-    texts = vocabulary(tokenizer) if estimator.needs_vocabulary and tokenizer else None
-    credit, tables, distinct = [np.zeros(0, np.float32)] * len(ids), [], []
-    for chunk in chunks(rollouts, ids, codes_b, estimator, max_positions, texts):
+    spelling = vocabulary(tokenizer) if estimator.needs_vocabulary and tokenizer else None
+    labels = take_rows(rollouts.select(["group", "step"]), first_rows)
+    sizes = np.bincount(codes_b, minlength=len(first_rows))
+    credit, tables, groups, n_rows = [np.zeros(0, np.float32)] * len(ids), [], list[Group](), 0
+    for chunk in chunks(rollouts, ids, codes_b, estimator, max_positions, spelling):
         for row, credit_t in zip(chunk.rows.tolist(), chunk.credit_bt, strict=True):
             credit[row] = credit_t[: len(ids[row])].copy()
-        tables.append(chunk.table)
-        distinct.append(chunk.distinct)
-    table = CreditTable(*map(np.concatenate, zip(*tables, strict=True)))
-    labels = take_rows(rollouts.select(["group", "step"]), first_rows)
-    tokens = _arrow_table(table, np.concatenate(distinct, axis=1), labels)
+        tables.append(_arrow_table(chunk, labels))
+        groups += _groups(chunk.table, labels, sizes, np.unique(codes_b[chunk.rows]), n_rows)
+        n_rows += len(chunk.table.group)
+    tokens = pa.concat_tables(tables)
     if words is None and tokenizer is not None:
         known = distinct_ids(ids)
         words = dict(zip(known.tolist(), token_texts(tokenizer, known), strict=True))
     if words is not None:
         known = np.array(sorted(words), dtype=np.int64)
-        spelt = pa.array([words[token_id] for token_id in known.tolist()], pa.string())
-        column = spelt.dictionary_encode().take(pa.array(np.searchsorted(known, table.token_id)))
+        texts = pa.array([words[x] for x in known.tolist()], pa.string()).dictionary_encode()
+        places = (np.searchsorted(known, x.to_numpy()) for x in tokens["token_id"].chunks)
+        column = pa.chunked_array([texts.take(pa.array(x)) for x in places])
         tokens = tokens.set_column(tokens.column_names.index("token"), "token", column)
     written = estimator if in_tables(estimator) else table_estimator(estimator)
     metadata = {TOKENS_VERSION_KEY: TOKENS_VERSION, record.CREDIT_KEY: _as_json(written)}
@@ -171,7 +173,7 @@ def score(
     return Scores(
         rollouts.replace_schema_metadata(of_record),
         tokens.replace_schema_metadata(metadata),
-        _groups(table, labels, np.bincount(codes_b, minlength=len(first_rows))),
+        groups,
     )
 
 
@@ -330,14 +332,14 @@ def impact(
     return credit * weight, weight
 
 
-def _arrow_table(table: CreditTable, distinct: np.ndarray, labels: Any) -> Any:
+def _arrow_table(chunk: Chunk, labels: Any) -> Any:
     """A credit table, whose groups are numbers, in Arrow; without the tokens' texts.
 
     Args:
-        table: of all groups.
-        distinct: its counts of distinct rollouts, see `Chunk`.
+        chunk: whose table it is.
         labels: group and step of each group.
     """
+    table, distinct = chunk.table, chunk.distinct
     codes = pa.array(table.group)
     counts = {name: getattr(table, name).astype(np.int32) for name in "abcd"}
     return pa.table(
@@ -364,15 +366,17 @@ def list_column(rows: Sequence[np.ndarray], kind: Any) -> Any:
     return pa.chunked_array(lists, type=kind)
 
 
-def _groups(table: CreditTable, labels: Any, sizes: np.ndarray) -> list[Group]:
-    """All groups, whose numbers count from 0 in the table."""
-    codes = np.arange(len(sizes))
+def _groups(
+    table: CreditTable, labels: Any, sizes: np.ndarray, codes: np.ndarray, offset: int
+) -> Iterator[Group]:
+    """The groups `codes`, whose rows of all tables begin at `offset`."""
     n_true, n_false = (x.tolist() for x in classes(table, codes))
-    begins = np.searchsorted(table.group, codes).tolist()
-    ends = np.searchsorted(table.group, codes, side="right").tolist()
-    names, steps = labels["group"].to_pylist(), labels["step"].to_pylist()
+    begins = (offset + np.searchsorted(table.group, codes)).tolist()
+    ends = (offset + np.searchsorted(table.group, codes, side="right")).tolist()
+    of_codes = labels.take(pa.array(codes)).to_pydict()
     rows = map(slice, begins, ends)
-    return list(map(Group, names, steps, sizes.tolist(), n_true, n_false, rows))
+    names, steps = of_codes["group"], of_codes["step"]
+    return map(Group, names, steps, sizes[codes].tolist(), n_true, n_false, rows)
 
 
 def classes(table: CreditTable, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

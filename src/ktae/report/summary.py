@@ -20,9 +20,9 @@ class Scored(NamedTuple):
 
     credit_n: np.ndarray
     """(N,) float32 token credit, 0 where masked."""
-    table: dict[str, np.ndarray] | None
-    """The columns of the credit table, see `ktae.report.scoring.mixed_rows`; its groups are
-    numbers. None where there is nothing to compare."""
+    tables: list[dict[str, np.ndarray]]
+    """The columns of the credit table, in parts, see `ktae.report.scoring.mixed_rows`; its groups
+    are numbers. None at all where there is nothing to compare."""
     credit_b: np.ndarray
     """(B,) Σ credit of each rollout."""
     credit_abs_b: np.ndarray
@@ -44,7 +44,7 @@ def score(columns: Columns, estimator: Estimator) -> Scored:
         credit_n = np.zeros(len(columns.ids_n), dtype=np.float32)
         zeros_b = np.zeros(len(columns.group_b), dtype=np.int64)
         none_b = zeros_b.astype(float)
-        return Scored(credit_n, None, none_b, none_b, zeros_b, zeros_g, zeros_g)
+        return Scored(credit_n, [], none_b, none_b, zeros_b, zeros_g, zeros_g)
     ids = list(Lists(columns.rollouts["token_ids"]))
     credit_n = np.zeros(len(columns.ids_n), dtype=np.float32)
     n_true_g, n_false_g = np.zeros((2, n_groups), dtype=np.int64)
@@ -62,7 +62,7 @@ def score(columns: Columns, estimator: Estimator) -> Scored:
     compared_b = mixed_g[columns.group_b] & ~np.isnan(columns.correct_b)
     return Scored(
         credit_n,
-        {name: np.concatenate([table[name] for table in tables]) for name in tables[0]},
+        tables,
         columns.sum_tokens(credit_n),
         columns.sum_tokens(np.abs(credit_n)),
         np.where(compared_b, columns.sum_tokens(counted_n), 0).astype(np.int64),

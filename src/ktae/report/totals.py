@@ -122,21 +122,20 @@ def score_all(
             scored = summary.score(columns, estimator)
             if not i:
                 halves |= _halves(columns, scored.credit_n, rows, ends)
-            if scored.table is not None:
-                which = dump.which(scored.table["token_id"])
-                mixed = sums[i].add(scored.table, which)
+            for table in scored.tables:
+                which = dump.which(table["token_id"])
+                mixed = sums[i].add(table, which)
                 if not i:
-                    step = step_g[groups][scored.table["group"][mixed.rows]]
+                    step = step_g[groups][table["group"][mixed.rows]]
                     over_steps.append(
                         OverSteps(which[mixed.rows], step, mixed.impact, mixed.weight)
                     )
-            parts_of[i].append(scored._replace(credit_n=np.zeros(0, np.float32), table=None))
-    everything = [
-        Scored(
-            parts[0].credit_n, None, *map(np.concatenate, zip(*[x[2:] for x in parts], strict=True))
-        )
-        for parts in parts_of
-    ]
+            parts_of[i].append(scored._replace(credit_n=np.zeros(0, np.float32), tables=[]))
+    # The parts hold groups and rollouts in their order, so their numbers are put side by side.
+    everything = []
+    for parts in parts_of:
+        numbers = map(np.concatenate, zip(*[part[2:] for part in parts], strict=True))
+        everything.append(Scored(parts[0].credit_n, [], *numbers))
     none = OverSteps(*np.zeros((2, 0), dtype=np.int64), *np.zeros((2, 0)))
     joined = OverSteps(*map(np.concatenate, zip(none, *over_steps, strict=True)))
     return AllScored(everything, [x.totals() for x in sums], joined, halves)

@@ -132,16 +132,16 @@ def jsonl_rows(stream: Stream, name: str, reject: Reject | None = None) -> Rows:
         if not line.strip():
             continue
         try:
-            with _json_errors(where):
-                row = json.loads(line.rstrip())  # with its end, what is cut off would be at line 2
+            row = json.loads(line.rstrip())  # with its end, what is cut off would be at line 2
             _require_shallow(row, line.count(b"[") + line.count(b"{"), where)
-        except InputError as error:
+        except (ValueError, RecursionError, InputError) as error:
+            broken = error if isinstance(error, InputError) else _json_error(error, where)
             # A first line that does not end: the file has only just been begun.
             if is_first and not line.endswith(b"\n"):
-                raise EmptyFileError(*error.args) from None
+                raise EmptyFileError(*broken.args) from None
             if reject is None:
-                raise
-            reject(error)
+                raise broken from None
+            reject(broken)
         else:
             yield row, where
         is_first = False
@@ -152,8 +152,10 @@ def json_rows(stream: Stream, name: str) -> Rows:
 
     The text is whole in memory, its entries become objects one at a time.
     """
-    with _json_errors(name):
+    try:
         text = _whole(stream, name).decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise _json_error(error, name) from None
     number, at, in_list = 0, _after_blanks(text, 0), False
     while at < len(text):
         if text[at] == ("]" if in_list else "["):
@@ -162,8 +164,10 @@ def json_rows(stream: Stream, name: str) -> Rows:
             continue
         number += 1
         where = f"{name}, entry {number}"
-        with _json_errors(where):
+        try:
             value, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            raise _json_error(error, where) from None
         _require_shallow(value, text.count("[", at, end) + text.count("{", at, end), where)
         yield value, where
         at = _after_blanks(text, end)
@@ -185,22 +189,17 @@ def _after_blanks(text: str, start: int) -> int:
     return blanks.end()
 
 
-@contextmanager
-def _json_errors(where: str) -> Iterator[None]:
-    """Say with its place what Python says of broken JSON, which may also be nested too deeply."""
-    try:
-        yield
-    except json.JSONDecodeError as error:
+def _json_error(error: Exception, where: str) -> InputError:
+    """What Python says of broken JSON, which may also be nested too deeply, with its place."""
+    if isinstance(error, json.JSONDecodeError):
         line = "" if error.lineno == 1 else f"line {error.lineno}, "
         message = error.msg.removesuffix(" at")  # some end with the "at" that a place follows
-        place = f"{line}column {error.colno}"
-        raise InputError(f"{where}: broken JSON: {message} at {place}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{where}: not UTF-8") from None
-    except RecursionError:
-        raise InputError(f"{where}: nested too deeply") from None
-    except ValueError as error:  # a number of too many digits
-        raise InputError(f"{where}: broken JSON: {error}") from None
+        return InputError(f"{where}: broken JSON: {message} at {line}column {error.colno}")
+    if isinstance(error, UnicodeDecodeError):
+        return InputError(f"{where}: not UTF-8")
+    if isinstance(error, RecursionError):
+        return InputError(f"{where}: nested too deeply")
+    return InputError(f"{where}: broken JSON: {error}")  # a number of too many digits
 
 
 def _require_shallow(value: object, brackets: int, where: str) -> None:
