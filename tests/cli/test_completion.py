@@ -12,7 +12,7 @@ import pytest
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("ktae demo p", ["pretrain"]),
+        ("ktae data p", ["prepare"]),
         ("ktae show --estimator sh", ["sharp-trigrams"]),
         ("ktae score r", []),  # files are the shell's
     ],

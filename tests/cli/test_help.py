@@ -32,7 +32,7 @@ def shown(*words):
 
 
 def test_the_first_screen():
-    """Nine commands; what makes data and looks at the demo has pages of its own."""
+    """Nine commands; what makes data has a page of its own."""
     listed = re.findall(r"^│ ([a-z-]+) ", shown(), re.MULTILINE)
     names = [name for name in listed if not name.startswith("--")]
     assert names == [
@@ -40,7 +40,7 @@ def test_the_first_screen():
         *("train", "eval", "compare"),
         "doctor",
     ]
-    assert {words[0] for words in commands()} == {*names, "data", "demo"}
+    assert {words[0] for words in commands()} == {*names, "data"}
 
 
 @each_command

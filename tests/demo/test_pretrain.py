@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from second_language import MORE, offer
+from second_language import MORE
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from typer.testing import CliRunner
 
-from ktae.cli import demo as command
-from ktae.demo import SUMS, Language, pretrain
-from ktae.demo.evaluate import DemoScores, evaluate
+from ktae.demo import SUMS, Language, language_named, pretrain
+from ktae.demo.evaluate import evaluate
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.errors import InputError
 
@@ -223,48 +221,19 @@ def test_evaluate_a_model() -> None:
     assert 0 < scores.sampled_length <= 8
 
 
-def test_command_pretrain(
+def test_base_models_lie_in_the_cache(
     tmp_path: Path, untrained: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ktae.demo import evaluate as module
-
-    monkeypatch.setattr(module, "evaluate", lambda *_, **__: DemoScores(0.38, 0.21, 24, 34, 0.5))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder = tmp_path / "model"
-    arguments = ["pretrain", "--seed", "2", "--output", str(folder)]
-    done = CliRunner().invoke(command.app, arguments)
-    assert done.exit_code == 0, done.output
-    assert f"base model  {folder}" in done.stdout
-    assert "greedy      38.0% of 512 test problems, 24 tokens each" in done.stdout
-    assert "sampled     21.0% of 512 test problems, 34 tokens each" in done.stdout
-    assert (folder / "model.safetensors").exists()
-    assert untrained == [2]
-    again = CliRunner().invoke(command.app, arguments)
-    assert isinstance(again.exception, InputError)
-    assert f"{folder} exists already" in str(again.exception)
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    at_home = CliRunner().invoke(command.app, ["pretrain"])
-    assert str(tmp_path / "home" / ".cache" / "ktae" / "demo" / "base-sums-") in at_home.stdout
+    at_home = pretrain.base_model(SUMS, 0)
+    assert str(at_home).startswith(str(tmp_path / "home" / ".cache" / "ktae" / "demo"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    cached = CliRunner().invoke(command.app, ["pretrain"])
-    assert str(tmp_path / "cache" / "ktae" / "demo" / "base-sums-tiny-seed0-") in cached.stdout
+    cached = pretrain.base_model(SUMS, 0)
+    assert str(cached).startswith(str(tmp_path / "cache" / "ktae" / "demo" / "base-sums-"))
+    assert untrained == [0, 0]
 
 
-@pytest.mark.parametrize("language", ["sums", "more-sums"])
-def test_command_sample(monkeypatch: pytest.MonkeyPatch, language: str) -> None:
-    offer(monkeypatch)
-    arguments = ["sample", "-n", "20", "--language", language]
-    done = CliRunner().invoke(command.app, arguments)
-    assert done.exit_code == 0, done.output
-    assert done.stdout == CliRunner().invoke(command.app, arguments).stdout
-    assert done.stdout.count("problem   <bos> ") == done.stdout.count("solution  ") == 20
-    assert "is right" in done.stdout
-    assert "is wrong: it says" in done.stdout
-
-
-@pytest.mark.parametrize("name", ["sample", "pretrain"])
-def test_a_language_that_is_not_there(name: str) -> None:
-    done = CliRunner().invoke(command.app, [name, "--language", "latin"])
-    assert isinstance(done.exception, InputError)
-    assert str(done.exception).startswith("no demo language 'latin'; expected one of sums")
+def test_a_language_that_is_not_there() -> None:
+    with pytest.raises(InputError, match="no demo language 'latin'; expected one of sums"):
+        language_named("latin")

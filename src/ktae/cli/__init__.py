@@ -6,7 +6,6 @@ from ktae._version import __version__
 from ktae.cli import (
     compare,
     data,
-    demo,
     doctor,
     permutation_test,
     report,
@@ -37,7 +36,6 @@ app.command("eval", rich_help_panel="Train and evaluate")(evaluate.eval_)
 app.command(rich_help_panel="Train and evaluate")(compare.compare)
 app.command(rich_help_panel="Check")(doctor.doctor)
 app.add_typer(data.app, name="data", hidden=True)
-app.add_typer(demo.app, name="demo", hidden=True)
 
 
 def main() -> None:

@@ -54,7 +54,7 @@ def train(
 ) -> None:
     """Train a recipe through TRL, or through verl on Ray.
 
-    `ktae data prepare` writes training data for it, and `ktae demo` shows its embedded task.
+    `ktae data prepare` writes training data for it.
     """
     from ktae import recipe as recipes
     from ktae.runs import RunFolder
