@@ -26,7 +26,7 @@ def test_fillings_are_numbered_anew_in_a_cleared_table() -> None:
     space = cpu._workspace(batch, starts)._replace(index_bits=30)
     out, stamps = np.zeros((2, 1), dtype=np.float32), []
     for _ in range(20):
-        given = (chunk, np.empty(0, dtype=np.int64), False, KTAE().formula(), space)
+        given = (chunk, False, KTAE().formula(), space)
         cpu.credit_groups(*given, np.empty((0, cpu.N_COLUMNS)), out, out.view(np.int32))
         assert out.tolist() == [[0.5], [-0.5]]
         stamps.append(int(space.state[1]))

@@ -238,7 +238,7 @@ def test_several_chunks_are_one_result(monkeypatch, tokenizer):
     expected = [
         unit_keys(u, ids, mask, vocabulary=vocabulary(tokenizer)) for u in ("trigram", "step")
     ]
-    monkeypatch.setattr(units, "POSITIONS_AT_ONCE", 100)
+    monkeypatch.setattr(units, "AT_ONCE", 100)
     found = [unit_keys(u, ids, mask, vocabulary=vocabulary(tokenizer)) for u in ("trigram", "step")]
     np.testing.assert_array_equal(found, expected)
     ids[33, :] = -1

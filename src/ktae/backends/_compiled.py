@@ -19,7 +19,7 @@ from ktae.arrays import MAX_TOKEN_ID
 
 logger = logging.getLogger(__name__)
 
-POSITIONS_AT_ONCE = 1 << 20
+AT_ONCE = 1 << 20
 """Padded positions that a thread takes at a time: enough to keep it busy for milliseconds, few
 enough that converting their dtype takes no more than some megabytes."""
 

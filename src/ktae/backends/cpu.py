@@ -14,21 +14,13 @@ import numpy as np
 
 from ktae import statistics
 from ktae.arrays import MAX_TOKEN_ID
-from ktae.backends._compiled import (
-    NO_ERROR,
-    POSITIONS_AT_ONCE,
-    end_of,
-    in_threads,
-    jit,
-    kept,
-    plain,
-)
+from ktae.backends._compiled import AT_ONCE, NO_ERROR, end_of, in_threads, jit, kept, plain
 from ktae.backends.table import CreditTable
 from ktae.batch import Batch, bad_token_id, group_extreme
 from ktae.statistics import Formula
 
 NO_CREDIT = 0
-"""The number of all tokens that are not counted: masked, ignored, of unknown correctness."""
+"""The number of all tokens that are not counted: masked, or of unknown correctness."""
 
 FEWEST_BITS, GROWTH_BITS = 10, 2
 """A group's hash table begins with 2**10 slots. One that is half full is replaced by one of four
@@ -88,8 +80,8 @@ class Workspace(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """The margins of all of a group's contingency tables. With graded scores n_true is their sum,
-    and a rollout of score r adds the share r of its tokens to the correct ones'."""
+    """The margins of all of a group's tables. With graded scores n_true is their sum, and a rollout
+    of score r adds the share r of its tokens to the correct ones'."""
 
     n: float
     n_true: float
@@ -101,20 +93,12 @@ class Totals(NamedTuple):
 
 
 def credit(batch: Batch, formula: Formula) -> np.ndarray:
-    """(B, T) float32 credit.
-
-    Raises:
-        InputError: a token id is out of range at an unmasked position.
-    """
+    """(B, T) float32 credit; an InputError for a token id that is out of range and unmasked."""
     return _computed(batch, formula)[0]
 
 
 def table(batch: Batch, formula: Formula) -> CreditTable:
-    """The credit table of the batch.
-
-    Raises:
-        InputError: a token id is out of range at an unmasked position.
-    """
+    """The credit table of the batch, with the same error."""
     group, token_id, *columns = _computed(batch, formula, with_table=True)[1].T
     order = np.lexsort([token_id, group])
     cells = [column[order] for column in columns]
@@ -131,35 +115,33 @@ def _computed(
     """(B, T) the credit, and if asked for (n, N_COLUMNS) the table's rows, in no order."""
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
     rows, starts = batch.by_group()
-    ignored = np.array(batch.ignored, dtype=np.int64)
+    mask_bt = batch.counted() if batch.ignored else batch.mask
     scores_b = batch.evidence
     if not with_table:
         # Where all scores are equal there is nothing to compare, and so nothing to count.
-        low_b, high_b = (
-            group_extreme(scores_b, batch.known(), batch.group_b, which) for which in ("min", "max")
-        )
-        scores_b = np.where(low_b < high_b, scores_b, np.nan)
-
+        of_group = (scores_b, batch.known(), batch.group_b)
+        differ_b = group_extreme(*of_group, "min") < group_extreme(*of_group, "max")
+        scores_b = np.where(differ_b, scores_b, np.nan)
     spaces: list[Workspace] = []  # a thread takes one, and lays it back
 
     def fill(groups: slice) -> tuple[int, int, np.ndarray]:
         part = rows[starts[groups.start] : starts[groups.stop]]
         bounds = starts[groups.start : groups.stop + 1] - starts[groups.start]
-        arrays = plain(batch.token_ids, batch.mask, part)
+        arrays = plain(batch.token_ids, mask_bt, part)
         chunk = Chunk(*arrays, part, bounds, scores_b[part])
         try:
             space = spaces.pop()
         except IndexError:
             space = _workspace(batch, starts)
         entries = np.empty((len(chunk.rows) * out.shape[1] * with_table, N_COLUMNS))
-        arguments = (chunk, ignored, batch.look_up_unknown, formula, space, entries)
+        arguments = (chunk, batch.look_up_unknown, formula, space, entries)
         row, column, n_rows = credit_groups(*arguments, out, out.view(np.int32))
         spaces.append(space)
         entries = entries[:n_rows].copy()  # most of it was never touched
         entries[:, 0] += groups.start
         return row, column, entries
 
-    rows_at_once = max(1, POSITIONS_AT_ONCE // max(1, out.shape[1]))
+    rows_at_once = max(1, AT_ONCE // max(1, out.shape[1]))
     begins = np.searchsorted(starts[:-1], np.arange(0, len(rows), rows_at_once))
     parts = in_threads(fill, sorted({*begins.tolist(), len(starts) - 1}))
     row, column = min((part[:2] for part in parts), default=(NO_ERROR, 0))
@@ -191,7 +173,6 @@ def _workspace(batch: Batch, starts: np.ndarray) -> Workspace:
 
 # Compiled from here on. Types of arguments are inferred by numba.
 
-
 fisher_p_value = kept(statistics.fisher_p_value)  # for Python, too
 _fisher_score = jit(statistics.fisher_score)
 _information_gain = jit(statistics.information_gain)
@@ -204,7 +185,7 @@ _squashed = jit(statistics.squashed)
 
 
 @kept
-def credit_groups(chunk, ignored, look_up, formula, space, table, out, numbers):
+def credit_groups(chunk, look_up, formula, space, table, out, numbers):
     """Write the credit of a chunk's groups to `out`, of which `numbers` is the memory as int32.
 
     With `look_up`, rollouts of unknown correctness get the credit of the group's keys, too. `table`
@@ -214,9 +195,10 @@ def credit_groups(chunk, ignored, look_up, formula, space, table, out, numbers):
     ends = np.empty(len(chunk.rows), dtype=np.int64)
     n_rows = np.int64(0)  # a literal would be another type, and kernels compiled for both
     bad_row, bad_column = _look_at_rows(chunk, ends)
+    credit = space.credit
     for g in range(len(chunk.starts) - 1 if bad_row == NO_ERROR else 0):
         begin, end = chunk.starts[g], chunk.starts[g + 1]
-        n_used = _count_group(chunk, begin, end, ends, ignored, space, numbers)
+        n_used = _count_group(chunk, begin, end, ends, space, numbers)
         totals = _group_totals(space.tokens, chunk.scores[begin:end])
         _fill_credit(n_used, totals, formula, space)
         for i in range(begin, end if n_used > NO_CREDIT + 1 else begin):
@@ -224,7 +206,9 @@ def credit_groups(chunk, ignored, look_up, formula, space, table, out, numbers):
             if look_up and np.isnan(chunk.scores[i]):
                 mask = chunk.mask[chunk.places[i], : ends[i]]
                 _find_keys(chunk.ids[chunk.places[i]], mask, space, numbers[row])
-            _spread(space.credit, numbers[row, : ends[i]], out[row])
+            # Masked positions have number 0, and so no credit.
+            for t in range(ends[i]):
+                out[row, t] = credit[numbers[row, t]]
         if len(table) > 0:
             n_rows = _fill_table(g, totals, formula, space, table, n_rows)
         _clear(space, n_used)
@@ -258,7 +242,7 @@ def _clear(space, n_used):
 
 
 @jit
-def _count_group(chunk, begin, end, ends, ignored, space, numbers):
+def _count_group(chunk, begin, end, ends, space, numbers):
     """Fill the table with the known rollouts from `begin` to `end`, and number their tokens.
 
     Returns one more than the largest number.
@@ -274,10 +258,9 @@ def _count_group(chunk, begin, end, ends, ignored, space, numbers):
         for i in range(begin, end):
             space.tokens[i - begin] = 0
             if not np.isnan(chunk.scores[i]) and n_used <= most:
-                n_used = _count_rollout(
-                    chunk.ids[chunk.places[i]], chunk.mask[chunk.places[i], : ends[i]], ignored,
-                    i - begin, chunk.scores[i], space, n_used, numbers[chunk.rows[i]],
-                )  # fmt: skip
+                place, score = chunk.places[i], chunk.scores[i]
+                ids, mask, row = chunk.ids[place], chunk.mask[place, : ends[i]], chunk.rows[i]
+                n_used = _count_rollout(ids, mask, i - begin, score, space, n_used, numbers[row])
         if n_used <= most:
             return n_used
         _clear(space, n_used)
@@ -301,7 +284,7 @@ def _slot_of(table, entry, key, bits, index_bits):
 
 
 @jit
-def _count_rollout(ids, mask, ignored, place, score, space, n_used, numbers):
+def _count_rollout(ids, mask, place, score, space, n_used, numbers):
     """Count one rollout's tokens, and write the number of each token's key to `numbers`.
 
     Returns one more than the largest number that the group uses.
@@ -315,10 +298,10 @@ def _count_rollout(ids, mask, ignored, place, score, space, n_used, numbers):
     step = np.int64(1) << (np.int64(0) if graded else 32 * np.int64(score))
     n_tokens = 0
     for t in range(len(mask)):
-        key = np.uint64(ids[t])
-        if mask[t] == 0 or (len(ignored) > 0 and _is_ignored(key, ignored)):
+        if mask[t] == 0:
             continue
         n_tokens += 1
+        key = np.uint64(ids[t])
         entry = (stamp | key) << index_bits
         slot = _slot_of(table, entry, key, bits, index_bits)
         is_new = (table[slot] ^ entry) >> index_bits != 0
@@ -337,14 +320,6 @@ def _count_rollout(ids, mask, ignored, place, score, space, n_used, numbers):
 
 
 @jit
-def _is_ignored(key, ignored):
-    for ignored_id in ignored:  # noqa: SIM110  # numba compiles no generator
-        if key == np.uint64(ignored_id):
-            return True
-    return False
-
-
-@jit
 def _find_keys(ids, mask, space, numbers):
     """Write the numbers of a held-out rollout's tokens; NO_CREDIT for what the group lacks."""
     bits, index_bits = np.uint64(space.state[0]), np.uint64(space.index_bits)
@@ -355,13 +330,6 @@ def _find_keys(ids, mask, space, numbers):
             in_slot = space.table[_slot_of(space.table, entry, key, bits, index_bits)]
             index = np.int32(in_slot & np.uint64(len(space.table) - 1))
             numbers[t] = index if (in_slot ^ entry) >> index_bits == 0 else NO_CREDIT
-
-
-@jit
-def _spread(credit, numbers, out):
-    """Replace each number by its credit. Masked positions have number 0, and so no credit."""
-    for t in range(len(numbers)):
-        out[t] = credit[numbers[t]]
 
 
 @jit
@@ -417,14 +385,11 @@ def _direction(effect, occur_true, occur_false, totals, formula):
     if formula.h3 == 0.0:
         return effect
     mean_length = (totals.length_true + totals.length_false) / 2
-    frequency_true = _saturated_term_frequency(
-        occur_true / totals.length_true, totals.length_true / mean_length, formula.k1, formula.b_len
-    )
-    frequency_false = _saturated_term_frequency(
-        occur_false / totals.length_false, totals.length_false / mean_length, formula.k1,
-        formula.b_len,
-    )  # fmt: skip
-    return effect + formula.h3 * _frequency_contrast(frequency_true, frequency_false, formula.eps)
+    relative = totals.length_true / mean_length, totals.length_false / mean_length
+    tf = occur_true / totals.length_true, occur_false / totals.length_false
+    saturated_true = _saturated_term_frequency(tf[0], relative[0], formula.k1, formula.b_len)
+    saturated_false = _saturated_term_frequency(tf[1], relative[1], formula.k1, formula.b_len)
+    return effect + formula.h3 * _frequency_contrast(saturated_true, saturated_false, formula.eps)
 
 
 @jit
@@ -443,8 +408,7 @@ def _fill_credit(n_used, totals, formula, space):
     counts, credit, memo = space.counts, space.credit, space.memo
     credit[NO_CREDIT] = 0.0
     if totals.variance == 0.0:
-        for index in range(n_used):
-            credit[index] = 0.0
+        credit[:n_used] = 0.0
         return
     columns = int(totals.n_false) + 1
     n_pairs = (int(totals.n_true) + 1) * columns

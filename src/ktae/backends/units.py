@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ktae.arrays import MAX_TOKEN_ID
-from ktae.backends._compiled import (
-    NO_ERROR,
-    POSITIONS_AT_ONCE,
-    end_of,
-    in_threads,
-    jit,
-    kept,
-    plain,
-)
+from ktae.backends._compiled import AT_ONCE, NO_ERROR, end_of, in_threads, jit, kept, plain
 from ktae.batch import Vocabulary, bad_token_id
 
 if TYPE_CHECKING:
@@ -69,7 +61,7 @@ def array_keys(
             row, column = text_keys(*arrays, *vocabulary, BREAKS[unit], out)
         return (n_rows if row == NO_ERROR else part.start + row), column
 
-    step = max(1, POSITIONS_AT_ONCE // max(1, width))
+    step = max(1, AT_ONCE // max(1, width))
     row, column = min(in_threads(fill, [*range(0, n_rows, step), n_rows]), default=(n_rows, 0))
     if row < n_rows:
         raise bad_token_id(ids_bt, row, column)
