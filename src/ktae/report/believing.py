@@ -47,10 +47,12 @@ def held_out(
     """
     if not mixed_g.any():
         return {"none": "No group has both correct and incorrect rollouts."}
+    # The report's own estimator stands first, unless it is one of those beside it.
     estimators = {name: preset(name) for name in BESIDE}
     if own is not None and not (own[1].needs_vocabulary or own[1].needs_policy):
         known = own[1] in estimators.values()
         estimators = estimators if known else {own[0]: own[1]} | estimators
+    # Twice as many groups as are needed, since some are too small to hold a pair out of.
     some = sampling.evenly(np.flatnonzero(mixed_g))[: 2 * MAX_HELD_OUT]
     rollouts = columns.record_of(np.flatnonzero(np.isin(columns.group_b, some)))
     tokens = columns.sum_rollouts(columns.lengths_b)[some].mean()

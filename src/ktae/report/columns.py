@@ -104,6 +104,7 @@ class Frame:
 
     def parts(self) -> Iterator[tuple[slice, slice, Columns]]:
         """All groups with their tokens, some at a time: which groups, which rollouts."""
+        # As many whole groups as have room, and at least one.
         ends_g = np.cumsum(self.sum_rollouts(self.lengths_b))
         begin, n = 0, len(self.labels)
         while begin < n:
@@ -123,6 +124,7 @@ class Frame:
         """The signals that some rollout has, one number a token; and how many rollouts hold
         something else under such a name, which is left out."""
         names, misaligned = set(), dict[str, int]()
+        # The lengths in the order of the record, in which `extra` stands.
         lengths_b = np.empty_like(self.lengths_b)
         lengths_b[self.order_b] = self.lengths_b
         for row, name, values in _lists(self.rollouts["extra"]):
@@ -149,6 +151,7 @@ class Columns(Frame):
         totals_b = np.zeros(len(self.lengths_b))
         some = np.flatnonzero(self.lengths_b)
         if len(some):
+            # `reduceat` takes the next value where a rollout has no tokens, so those are left out.
             values_n = values_n.astype(np.float64)
             totals_b[some] = np.add.reduceat(values_n, self.offsets_b[some])
         return totals_b
@@ -169,6 +172,7 @@ class Columns(Frame):
 def frame_of(dump: Dump) -> Frame:
     """The rollouts of a dump, without their tokens."""
     rollouts = dump.rollouts
+    # Groups by first appearance; a stable order keeps the rollouts of each in theirs.
     codes_b, first_rows = group_codes(rollouts)
     order = np.argsort(codes_b, kind="stable")
     group_b = codes_b[order]
@@ -225,6 +229,7 @@ def _lists(extra: Any) -> Iterator[tuple[int, str, list[float] | None]]:
     pattern = "|".join(f'"{name}"' for names in SIGNALS.values() for name in names)
     begin = 0
     for chunk in extra.chunks:
+        # A look at the text finds the few rows whose JSON has to be read.
         named = pc.fill_null(pc.match_substring_regex(chunk, pattern), False)
         for row in np.flatnonzero(named.to_numpy(zero_copy_only=False)).tolist():
             fields = json.loads(chunk[row].as_py())

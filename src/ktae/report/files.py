@@ -38,6 +38,7 @@ def files_of(labels: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
 
 def _split(label: str, names: Sequence[str]) -> tuple[str, str]:
     """A label's file, empty for none, and what is left of the label."""
+    # Files of one run share a series in front of their labels: rank_*.jsonl.
     known = [*names, *map(_series, names)] if len(names) > 1 else []
     name = next((name for name in known if label.startswith(f"{name}:")), "")
     label = label.removeprefix(f"{name}:")

@@ -116,6 +116,7 @@ def load(
     dump = from_record(rollouts, tokenizer, named=named)
     dump.tolerance = tolerance
     dump.names = [path_text(path) for path in paths]
+    # Metrics are of one run, so of several inputs none are shown.
     if len(paths) == 1 and runs:
         dump.metrics = runs[0].metrics_by_step()
     dump.estimator = trained_with(paths)
@@ -144,6 +145,7 @@ def from_record(
         named = named or f"tokenizer {tokenizer}"
         tokenizer = load_tokenizer(str(tokenizer))
     missing = rollouts["token_ids"].null_count
+    # Only text: the words of it stand for tokens.
     if missing and tokenizer is None:
         return _in_words(rollouts)
     if missing:

@@ -57,15 +57,18 @@ class Marks(NamedTuple):
 
 def find(frame: Frame, dump: Dump) -> Marks:
     """The marks of a dump."""
+    # How often each token occurs, and which one each rollout ends with.
     occurs_v = np.zeros(len(dump.texts), dtype=np.int64)
     for _, _, columns in frame.parts():
         occurs_v += np.bincount(dump.which(columns.ids_n), minlength=len(occurs_v))
+    # An empty rollout ends with no token: -1.
     some = np.flatnonzero(frame.lengths_b)
     last_b = np.full(len(frame.lengths_b), -1, dtype=np.int64)
     last_b[some] = dump.which(np.array([frame.ids(row)[-1] for row in some.tolist()], dtype=int))
     mark_v = np.zeros(len(dump.texts), dtype=np.int64)
     mark_v[_of_format(frame, dump)] = FORMAT
     ends = _ends(dump.texts, occurs_v, np.bincount(last_b[some], minlength=len(occurs_v)))
+    # An end that is also a token of the format is an end.
     mark_v[ends] = END
     # What looks like a special token, or has no text at all, is an end beyond doubt.
     sure = [i for i in ends if (text := dump.texts[i]) is None or SPECIAL.fullmatch(text)]
@@ -85,6 +88,8 @@ def _ends(texts: list[bytes | None], occurs_v: np.ndarray, last_v: np.ndarray) -
 
     def is_end(which: int) -> bool:
         text = texts[which]
+        # What looks special may be rare, as where most rollouts were cut off. Anything else has to
+        # end most rollouts.
         if text is not None and SPECIAL.fullmatch(text):
             return bool(last_v[which] >= SOME_ENDS * n)
         is_word = text is not None and re.search(rb"\w|[\x80-\xff]", text) is not None
@@ -115,6 +120,7 @@ def _finished(
     frame: Frame, dump: Dump, mark_v: np.ndarray, last_b: np.ndarray, ends: list[int]
 ) -> tuple[np.ndarray, str]:
     """Which rollouts are finished, by the first rule that applies."""
+    # The dump knows best. Then an end of sequence, a limit of the length, and the format.
     said_b = _said(frame.rollouts["extra"])[frame.order_b]
     if not np.isnan(said_b).all():
         return said_b, "as the dump says"

@@ -30,11 +30,13 @@ def json_block(content: Any) -> str:
 def varint_block(numbers: np.ndarray) -> str:
     """Non-negative integers in LEB128: seven bits a byte, lowest first, the eighth says "more"."""
     left = numbers.astype(np.uint64)
+    # Bytes of each number: one for every seven bits, at least one.
     size = np.maximum(1, np.ceil(np.log2(left + 1.0) / 7)).astype(np.int64)
     ends = np.cumsum(size)
     out = np.zeros(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
     at = ends - size
     going = np.arange(len(left))
+    # One byte of every number that still has bits left, all at once.
     while len(going):
         more = left[going] >= 128
         out[at[going]] = (left[going] & 127).astype(np.uint8) | (more.astype(np.uint8) << 7)

@@ -121,6 +121,7 @@ def regrade(columns: Frame, dump: Dump, most: int = MAX_GRADED) -> Regraded | No
             text = dump.spell(columns.ids(row)).text.decode(errors="replace")
         tasks[row] = Task(text, accepted[row])
     verdicts, stopped = _verdicts(tasks)
+    # Where we often find no answer, the dump states it in a form that our grader does not know.
     unanswered = [row for row, v in verdicts.items() if v.outcome is Outcome.UNANSWERED]
     n_right = sum(columns.correct_b[row] == 1 for row in verdicts)
     rare = sum(columns.correct_b[row] == 1 for row in unanswered) <= RARE * n_right
@@ -130,6 +131,7 @@ def regrade(columns: Frame, dump: Dump, most: int = MAX_GRADED) -> Regraded | No
         if verdict.correct not in (None, float(columns.correct_b[row]))
         and (rare or verdict.outcome is not Outcome.UNANSWERED)
     ]
+    # The most frequent reason first: one cause shows itself as many rollouts.
     times = Counter(difference.reason for difference in differences)
     differences.sort(key=lambda x: (-times[x.reason], x.reason, x.rollout))
     n_wrong = sum(columns.correct_b[row] == 0 for row in verdicts)
@@ -216,6 +218,7 @@ def _some(columns: Frame, rows: list[int], most: int) -> list[int]:
     """The rows to grade: all, or whole groups that are spread evenly."""
     if len(rows) <= most:
         return rows
+    # Whole groups, spread over the dump, as many as fit.
     rows_of: dict[int, list[int]] = {}
     for row in rows:
         rows_of.setdefault(int(columns.group_b[row]), []).append(row)

@@ -44,10 +44,12 @@ def choose(
     if tokens_g.sum() <= max_tokens and len(tokens_g) <= most:
         return np.ones(len(tokens_g), dtype=bool)
     chosen_g = np.zeros(len(tokens_g), dtype=bool)
+    # First what is flagged, in its own share of the room; then mixed groups, then the others.
     share = FLAGGED_SHARE
     _take(chosen_g, tokens_g, flagged, int(max_tokens * share), max(1, int(most * share)))
     for kind_g in (mixed_g, ~mixed_g):
         _take(chosen_g, tokens_g, evenly(np.flatnonzero(kind_g)), max_tokens, most)
+    # Not even one group fits: the page has one all the same.
     if not chosen_g.any():
         chosen_g[np.argmax(mixed_g)] = True
     return chosen_g
@@ -71,6 +73,7 @@ def evenly(groups: np.ndarray) -> list[int]:
     """Ordered so that every beginning of the list is spread evenly: by bit-reversed position."""
     if not len(groups):
         return []
+    # 0, 4, 2, 6, 1, 5, 3, 7: each further place halves a gap between those before it.
     bits = max(1, int(len(groups) - 1).bit_length())
     reversed_ = [int(f"{i:0{bits}b}"[::-1], 2) for i in range(1 << bits)]
     return [int(groups[i]) for i in reversed_ if i < len(groups)]

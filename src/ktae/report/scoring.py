@@ -144,6 +144,7 @@ def score(
     labels = take_rows(rollouts.select(["group", "step"]), first_rows)
     sizes = np.bincount(codes_b, minlength=len(first_rows))
     credit, tables, groups, n_rows = [np.zeros(0, np.float32)] * len(ids), [], list[Group](), 0
+    # Groups come some at a time; their rows may stand anywhere in the record.
     for chunk in chunks(rollouts, ids, codes_b, estimator, max_positions, spelling):
         for row, credit_t in zip(chunk.rows.tolist(), chunk.credit_bt, strict=True):
             credit[row] = credit_t[: len(ids[row])].copy()
@@ -160,6 +161,7 @@ def score(
         places = (np.searchsorted(known, x.to_numpy()) for x in tokens["token_id"].chunks)
         column = pa.chunked_array([texts.take(pa.array(x)) for x in places])
         tokens = tokens.set_column(tokens.column_names.index("token"), "token", column)
+    # The table names the estimator that it is of, and the record the one of its credit.
     written = estimator if in_tables(estimator) else table_estimator(estimator)
     metadata = {TOKENS_VERSION_KEY: TOKENS_VERSION, record.CREDIT_KEY: _as_json(written)}
     columns = {"credit": credit} | ({"token_ids": ids} if rollouts["token_ids"].null_count else {})
@@ -254,6 +256,7 @@ def strongest(tokens: Any, top: int = 10) -> Strongest:
     """
     ids = np.sort(pc.unique(tokens["token_id"]).to_numpy())
     total = np.zeros(len(ids))
+    # First every token's impact, a batch at a time, and then all about the strongest.
     for batch in tokens.to_batches():
         mixed = mixed_rows(as_columns(batch))
         place = np.searchsorted(ids, batch["token_id"].to_numpy()[mixed.rows])
@@ -328,6 +331,7 @@ def impact(
         credit: (n_tables,) token credit.
         a, b, c, d: (n_tables,) int64 counts.
     """
+    # a - E[a] is (a d - b c) / n.
     weight = np.abs((a * d - b * c) / (a + b + c + d))  # exactly 0 where a = E[a]
     return credit * weight, weight
 

@@ -39,6 +39,7 @@ class Scored(NamedTuple):
 def score(columns: Columns, estimator: Estimator) -> Scored:
     """Score all groups; a dump of groups of one has credit 0 and no table."""
     n_groups = len(columns.labels)
+    # Groups of one: nothing to compare.
     if np.diff(columns.starts_g).max(initial=0) < 2:
         zeros_g = np.zeros(n_groups, dtype=np.int64)
         credit_n = np.zeros(len(columns.ids_n), dtype=np.float32)
@@ -57,6 +58,7 @@ def score(columns: Columns, estimator: Estimator) -> Scored:
         for row, credit_t in zip(chunk.rows.tolist(), chunk.credit_bt, strict=True):
             begin, end = columns.offsets_b[row : row + 2].tolist()
             credit_n[begin:end] = credit_t[: end - begin]
+    # The tokens that a mean of |credit| is over: those that count, in mixed groups.
     counted_n = columns.mask_n & ~np.isin(columns.ids_n, ignored_by(estimator))
     mixed_g = (n_true_g > 0) & (n_false_g > 0)
     compared_b = mixed_g[columns.group_b] & ~np.isnan(columns.correct_b)
@@ -85,6 +87,7 @@ def steps_of(columns: Frame, scored: Scored, logged: dict[int, dict[str, Any]]) 
         `steps` and `series`, a list of {name, values} with null where a step has no value; none
         without a single value, and no steps at all where fewer than two are known.
     """
+    # Steps of which there are rollouts, or only what the trainer has logged.
     step_g = np.array([-1 if step is None else step for step in columns.steps], dtype=np.int64)
     steps = sorted({*step_g[step_g >= 0].tolist(), *logged})
     if len(steps) < 2:
@@ -130,6 +133,7 @@ LOGGED = {
 
 def presets_of(estimator: Estimator | None, name: str) -> list[tuple[str, Estimator]]:
     """What a page switches between, its own first: `estimator` and the presets."""
+    # The page explains single tokens, so presets of larger units are shown by their tables.
     presets = [
         ("paper", preset("paper")),
         ("released", preset("released")),

@@ -77,6 +77,8 @@ def find(
     counted_b = columns.counted_b
     mean_b = scored.credit_b / np.maximum(counted_b, 1)
     wrong_b = (columns.correct_b == 0) & (counted_b > 0)
+    # Where many state it, stating the answer may be what the prompt asks for. Then a group in
+    # which most incorrect rollouts do so tells nothing.
     common = len(answers) > COMMON * wrong_b.sum()
     flags = []
     for group in np.unique(columns.group_b[wrong_b]).tolist():
@@ -90,6 +92,7 @@ def find(
             if tells and row in answers:
                 n_tokens = int(columns.lengths_b[row])
                 flag = _answer_stated(row, n_tokens, answers[row], halves[row])
+            # Without both verdicts in the group all credit is 0, and says nothing.
             if flag is None and mixed:
                 flag = _reads_right(columns, mean_b, rows[counted_b[rows] > 0], row)
             if flag is not None:
@@ -105,6 +108,7 @@ def _answer_stated(
     n_after = n_tokens - end
     why = f"It states the reference answer (up to token {end:,} of {n_tokens:,}"
     why += f"; the credit up to there adds up to {_signed(before, 2)})"
+    # The tail speaks against correctness, token for token more than what stands before it.
     if after < 0 and n_after >= SHORTEST_TAIL and after / n_after < before / end:
         why += f". Of the {n_after:,} tokens after it the credit adds up to {_signed(after, 2)}. "
         why += "Did later text overwrite a right answer?"
@@ -121,6 +125,7 @@ def _reads_right(columns: Frame, mean_b: np.ndarray, rows: np.ndarray, row: int)
         return None
     right = rows[columns.correct_b[rows] == 1]
     median = float(np.median(mean_b[right]))
+    # A usual correct rollout has more: nothing to look at.
     if mean < median:
         return None
     why = (

@@ -229,6 +229,8 @@ def _shaded(
             line.append(f"⟨{token_id}⟩ ", style=_style(credit / largest))
             pending, strongest = b"", 0.0
             continue
+        # A token may end inside a character: wait until the bytes so far are text. No character
+        # has more than four bytes; after eight, these are none.
         pending += piece
         strongest = max(strongest, credit, key=abs)
         try:

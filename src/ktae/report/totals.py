@@ -120,6 +120,7 @@ def score_all(
     for groups, rows, columns in frame.parts():
         for i, estimator in enumerate(estimators):
             scored = summary.score(columns, estimator)
+            # The first estimator is the one that the page is about.
             if not i:
                 halves |= _halves(columns, scored.credit_n, rows, ends)
             for table in scored.tables:
@@ -165,6 +166,7 @@ def tokens_over_steps(rows: OverSteps, totals: TokenTotals, steps: list[int]) ->
         `tokens`, indices into the V tokens; `credit` and `impact`, lists of rows with null where
         the step has no group that `TokenTotals.credit` is a mean over.
     """
+    # The strongest tokens of the whole run, each with a row of its own.
     strongest = np.argsort(-np.abs(totals.impact), kind="stable")[:TOKENS_OVER_STEPS]
     strongest = strongest[totals.impact[strongest] != 0]
     if not steps or not len(strongest):
@@ -173,6 +175,7 @@ def tokens_over_steps(rows: OverSteps, totals: TokenTotals, steps: list[int]) ->
     place_v[strongest] = np.arange(len(strongest))
     place, column = place_v[rows.which], np.searchsorted(steps, rows.step)
     here = (place >= 0) & (rows.step >= 0)
+    # Sums of impact and weight by token and step. Their ratio is the mean credit there.
     impact, weight = np.zeros((2, len(strongest), len(steps)))
     at = place[here], column[here]
     np.add.at(impact, at, rows.impact[here])

@@ -35,6 +35,7 @@ def watch(paths: Sequence[Path], write: Callable[[], Dump]) -> Iterator[Dump | I
     before, written = Look(), Look()
     while True:
         now = _look(paths)
+        # The same in two looks, so that nobody is writing it, and not what the page shows.
         if now == before != written:
             written = now
             try:

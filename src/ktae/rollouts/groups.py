@@ -34,8 +34,10 @@ def group_codes(rollouts: Any) -> tuple[np.ndarray, np.ndarray]:
         for name in ("group", "step")
     ]
     group_b, step_b = (key.to_numpy().astype(np.int64) for key in keys)
+    # One number for each pair of group and step.
     key_b = group_b * (step_b.max(initial=0) + 1) + step_b
     _, first, code_b = np.unique(key_b, return_index=True, return_inverse=True)
+    # `unique` numbers by value; groups are to be numbered by their first row.
     by_appearance = np.argsort(first)
     rank = np.empty_like(by_appearance)
     rank[by_appearance] = np.arange(len(rank))
@@ -144,6 +146,7 @@ class Lists:
 
 def distinct_ids(ids: Iterable[np.ndarray]) -> np.ndarray:
     """(V,) int64 the distinct ones of these arrays of token ids, ascending."""
+    # A table of flags for usual ids; the few above it are sorted.
     seen, large = np.zeros(LARGEST_ID, dtype=bool), np.zeros(0, dtype=np.int64)
     for some in ids:
         if some.max(initial=0) >= LARGEST_ID:
@@ -162,6 +165,7 @@ def take_rows(table: Any, rows: np.ndarray) -> Any:
         return table.slice(0, 0)
     if (np.diff(rows) == 1).all():
         return table.slice(int(rows[0]), len(rows))
+    # Take the rows of each batch in ascending order, and put them in the wanted order last.
     order = np.argsort(rows, kind="stable")
     ascending, parts, begin = rows[order], [], 0
     for batch in table.to_batches():
@@ -197,6 +201,7 @@ def chunks_of(
     starts = np.flatnonzero(np.diff(codes_b[order], prepend=-1))
     longest = np.maximum.reduceat(lengths_b[order], starts).tolist()
     bounds = [*starts.tolist(), len(order)]
+    # Add groups while the padded rectangle of all their rollouts fits.
     start, width = 0, 0
     for group, (begin, end) in enumerate(itertools.pairwise(bounds)):
         width = max(width, longest[group])

@@ -66,6 +66,7 @@ def by_file(
         names: the files, below the folder.
         tolerance: for notes where the same group and step is in two files.
     """
+    # Where each file has one rollout, folders alone say what belongs together.
     alone = _are_alone(parts)
     held = Counter(x for name in names for x in name.parents) if alone else {}
     places = [_run_and_step(_folder(name, held)) for name in names]
@@ -73,6 +74,7 @@ def by_file(
     runs: dict[tuple[Path, str], dict[Path, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for part, (run, step), kind in zip(parts, places, kinds, strict=True):
         runs[run, kind][step].append(part)
+    # Runs of which several series of files lie in one folder.
     several = {run for run, n in Counter(run for run, _ in runs).items() if n > 1}
     over_steps = {run for run, by_step in runs.items() if _steps_differ(list(by_step.values()))}
     # In one step's files the same label is one group, if steps or single rollouts tell them apart.
@@ -83,6 +85,7 @@ def by_file(
     }
     prefixes = []
     for name, (run, step), kind in zip(names, places, kinds, strict=True):
+        # The widest place in which labels are shared: the run, its step, or the file alone.
         shared = run if (run, kind) in over_steps else step if (run, kind) in in_steps else name
         if run in several and shared != name:
             shared = shared / kind if sum(map(len, runs[run, kind].values())) > 1 else name
@@ -137,6 +140,7 @@ def _folder(name: Path, held: Mapping[Path, int]) -> Path:
 
 def _run_and_step(folder: Path) -> tuple[Path, Path]:
     """The folder of the run that a folder belongs to, and that of its step."""
+    # Ranks, steps and epochs at the end of a path are parts of the run above them.
     n = len(folder.parts)
     while n and (SHARD.fullmatch(folder.parts[n - 1]) or STEPS.fullmatch(folder.parts[n - 1])):
         n -= 1

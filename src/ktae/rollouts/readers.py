@@ -74,6 +74,7 @@ def read(
     paths = paths_of(inputs)
     tolerance = tolerance or Tolerance(strict=True)
     files_of = [files_in(path, tolerance) for path in paths]
+    # A file that is given twice, under whatever name, would count twice.
     seen: set[Path] = set()
     for file in itertools.chain.from_iterable(files_of):
         if file.resolve() in seen:
@@ -87,12 +88,14 @@ def read(
             try:
                 ends.append(spool.extend(_tables_of(file, options, tolerance)).rows)
             except EmptyFileError:
+                # A folder may hold files that a trainer has only just begun.
                 if tolerance.strict or len(files) == 1:
                     raise
                 files.remove(file)
                 name = path_text(file.relative_to(path))
                 tolerance.left_alone.append(f"{name} (no rollout yet)")
     rollouts = spool.table()
+    # Which groups span files is known once all of them are read.
     parts = [rollouts.slice(begin, end - begin) for begin, end in itertools.pairwise(ends)]
     prefixes = _prefixes(paths, files_of, parts, tolerance)
     tables = [
@@ -160,6 +163,7 @@ def plain_rows(
         InputError: the file cannot be read, no row has a field that the user has named, or a row
             cannot be used (a tolerant reader leaves it out, and notes it).
     """
+    # A reward that the user has named need not be found among several.
     needs_reward = options.needs_reward and "reward" not in options.fields
     source = Source(path, options.correctness, needs_reward)
     titles: set[str] = set()
@@ -220,6 +224,7 @@ def _of_rollouts(rows: Iterator[tuple[Any, str]], tolerance: Tolerance) -> Itera
         elif held is not None:
             yield held
         held = row, where
+    # The last row has no successor that could go on with it.
     if held is not None:
         yield held
 
@@ -321,6 +326,7 @@ def _record_rows(path: Path, options: ReadOptions, tolerance: Tolerance) -> Iter
             tolerance.by_reward += 1
             tolerance.fractional += 0 < row["reward"] < 1
         yield row
+    # Not one row could be used: the first error says why, with options that would read it.
     if not n and len(tolerance.rejected) > before:
         first = tolerance.rejected[before]
         unknown = tolerance.unknown

@@ -200,6 +200,7 @@ def pad(
         InputError: a token id is out of range, or a mask is not as long as its token ids.
     """
     lengths_b = np.array([len(ids) for ids in token_id_lists], dtype=np.int64)
+    # True where a rollout has a token; row by row these are the flat ids in their order.
     inside_bt = np.arange(lengths_b.max(initial=0)) < lengths_b[:, None]
     ids_bt = np.zeros(inside_bt.shape, dtype=np.int32)
     if not inside_bt.any():
@@ -257,6 +258,7 @@ def _check_rows(table: Any, where: str, before: int) -> None:
         pc.or_(pc.is_valid(table["response"]), pc.is_valid(table["token_ids"])),
         "neither response nor token_ids; expected one of them",
     )
+    # What is aligned with token_ids has their length; -1 is that of no list.
     lengths = pc.list_value_length(table["token_ids"])
     for name in ("mask", "credit"):
         is_aligned = pc.equal(pc.list_value_length(table[name]), pc.fill_null(lengths, -1))

@@ -56,6 +56,7 @@ class Spool:
                 with pa.ipc.new_file(file, self.schema) as writer:
                     for batch in itertools.islice(self._batches, self._written, None):
                         writer.write_batch(batch)
+                # The mapping keeps the file alive after it is closed and has no name.
                 file.flush()
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:

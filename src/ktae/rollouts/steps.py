@@ -31,6 +31,7 @@ def rows_once(path: Path, reject: Reject, tolerance: Tolerance) -> Iterator[tupl
         reject: see `iterate_rows`.
         tolerance: notes which steps were left out.
     """
+    # The first row tells whether the file is TRL's; all others are read once.
     rows = iterate_rows(path, reject)
     first = next(rows, None)
     if first is None:
@@ -54,6 +55,7 @@ def rows_once(path: Path, reject: Reject, tolerance: Tolerance) -> Iterator[tupl
     repeated = set()
     for step in sorted(counts):
         rollouts = path.parent, counts[step], sums[step]
+        # The step before may be the last one of the file that was read before, in the same folder.
         before = tolerance.last_step
         if before is not None and before[1] == rollouts and before[0] != step:
             tolerance.repeated_steps.append((before[0], step))

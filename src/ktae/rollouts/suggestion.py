@@ -146,6 +146,7 @@ def leaves(value: dict[str, Any], path: str = "", depth: int = 0) -> Iterator[tu
     for name, inside in value.items():
         here = f"{path}{name}"
         is_list = isinstance(inside, list) and inside and isinstance(inside[0], dict)
+        # A list of objects stands for its first one; a conversation is a value of its own.
         below = inside[0] if is_list else inside
         if isinstance(below, dict) and depth < MAX_DEPTH and not (is_list and "content" in below):
             yield from leaves(below, f"{here}.", depth + 1)

@@ -169,6 +169,7 @@ def _decode_each(
 ) -> Iterator[tuple[str | None, str | None]]:
     """Each token as the vocabulary spells it and as it is decoded alone; None for an unknown id."""
     tokenizer = inner_tokenizer(tokenizer)
+    # The vocabulary the other way round: each id's spelling.
     pieces = {token_id: piece for piece, token_id in tokenizer.get_vocab().items()}
     # SentencePiece drops a leading space at the start of a text, so decode after something: "a",
     # or the first token where the vocabulary cannot spell that.

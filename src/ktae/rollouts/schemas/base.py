@@ -118,6 +118,7 @@ def choose(rewards: Row, likely: Sequence[str], where: str, source: Source) -> o
     if source.correctness is None and len(names) == 1:
         source.took = names[0] if len(rewards) > 1 else source.took
         return rewards[names[0]]
+    # Grading needs no reward, so nobody has to say which.
     if source.correctness is None and not source.needs_reward:
         return None
     raise InputError(

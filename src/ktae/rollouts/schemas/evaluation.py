@@ -59,6 +59,7 @@ def lm_eval_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
 
 def _lm_eval_prompt(arguments: Any) -> object:
     """The first argument of the first request: of a list of lists, or of objects in objects."""
+    # The first argument of the first request, in either of two shapes.
     for _ in range(2):
         if isinstance(arguments, dict):
             arguments = next(iter(arguments.values()), None)

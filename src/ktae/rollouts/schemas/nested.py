@@ -156,6 +156,7 @@ def override(row: Row, rollouts: Sequence[Row], fields: Mapping[str, str], where
     named = {name: None if value is _MISSING else value for name, value in named.items()}
     if "group" in named:
         named["group"] = _label(named["group"])
+    # The schema's verdict belongs to its own reward, not to the one that is named.
     if "reward" in named and "correct" not in named:
         rollouts = [without(rollout, ["correct"]) for rollout in rollouts]
     values = [named] * len(rollouts)
@@ -196,6 +197,7 @@ def _spread(row: Row, names: Iterable[str], where: str) -> Iterator[Row]:
     Raises:
         InputError: there are more or fewer rewards than responses.
     """
+    # A single rollout is its own row.
     n = _n_rollouts(row)
     if n is None:
         yield row
@@ -204,6 +206,7 @@ def _spread(row: Row, names: Iterable[str], where: str) -> Iterator[Row]:
     for name in ("reward", "correct", "token_ids"):
         if name in lists and len(lists[name]) != n:
             raise InputError(f"{where}: {len(lists[name])} of {name} for {n} rollouts")
+    # Other lists of that length have one value a rollout; any other list is a value as it is.
     lists = {name: values for name, values in lists.items() if len(values) == n}
     for i in range(n):
         yield row | {name: values[i] for name, values in lists.items()}

@@ -98,6 +98,7 @@ def trl_step(row: object) -> float | None:
 def trl_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """`step`, `prompt`, `completion`, one column a reward function, whatever else was logged."""
     rest = without(row, TRL_FIELDS)
+    # Every number that TRL logged beside its own fields may be a reward function.
     rewards = {name: x for name, x in rest.items() if x is None or is_number(x)}
     if source.correctness in rest:
         rewards[source.correctness] = rest[source.correctness]
@@ -149,6 +150,7 @@ def openrlhf_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     group: object = by_input
     if is_label(row.get("group")):
         group = as_label(row["group"])
+        # The first input of a group keeps its label; any other one is told apart.
         first = source.state.setdefault(f"{group} {row.get('step')}", by_input)
         if first != by_input:
             source.split += 1
@@ -208,6 +210,7 @@ def nemo_rl_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
         plain["prompt"] = messages_text(texts[:-1])
     ids, mask = values.get("token_ids"), values.get("token_loss_mask")
     if isinstance(ids, list) and isinstance(mask, list) and any(mask):
+        # Before the first token that is trained on stands the prompt.
         first = next(i for i, trained in enumerate(mask) if trained)
         length = values.get("input_lengths")
         response = slice(first, length if isinstance(length, int) else len(ids))

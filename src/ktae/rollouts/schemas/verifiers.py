@@ -91,6 +91,7 @@ def _rewards(trace: Row) -> Row:
 def _last_branch(nodes: list[Row]) -> Row:
     """The conversation that ends with the last message: its prompt, response, tokens and mask."""
     path: list[Row] = []
+    # From the last message up to the first, by each one's parent. A broken file may have a circle.
     at = len(nodes) - 1 if nodes else None
     while at is not None and len(path) <= len(nodes):
         path.insert(0, nodes[at])
