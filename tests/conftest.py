@@ -31,13 +31,8 @@ NIGHTLY = (
     "tests/fuzz/test_long_inputs.py",
     "tests/test_scale.py",
     "lab/tests/align",
-    "lab/tests/languages",
-    "lab/tests/study/test_adopt.py",
     "lab/tests/study/test_runner.py",
-    "lab/tests/study/test_stored.py",
     "lab/tests/test_smoke.py",
-    "lab/tests/test_step_time.py",
-    "lab/tests/test_temperatures.py",
 )
 """Folders and files that `make test` leaves out; other tests are marked where they stand."""
 

@@ -5,7 +5,6 @@ import sys
 
 import pytest
 import typer.main
-from small import LAB
 from typer.testing import CliRunner
 
 from ktae_lab import __version__
@@ -36,9 +35,3 @@ def test_every_command_and_option_has_help(name):
     assert command.help and all(getattr(one, "help", "") for one in command.params), name
     shown = CliRunner().invoke(app, [name, "--help"])
     assert shown.exit_code == 0
-
-
-def test_the_library_does_not_import_the_laboratory():
-    sources = list((LAB.parent / "src").rglob("*.py"))
-    assert len(sources) > 50
-    assert not [path for path in sources if "ktae_lab" in path.read_text(encoding="utf-8")]

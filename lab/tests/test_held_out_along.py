@@ -8,7 +8,7 @@ import pytest
 from ktae.rollouts import record
 from ktae.runs import RunFolder
 from ktae_lab import held_out_along
-from ktae_lab.csv_files import read_csv
+from ktae_lab.csv_files import read_table
 
 RIGHT, WRONG = 7, 8
 
@@ -38,13 +38,13 @@ def test_steps_of_all_runs_count_together(tmp_path, monkeypatch):
     path = tmp_path / "held_out.csv"
     monkeypatch.setattr(sys, "argv", ["", str(tmp_path / "runs"), "--csv", str(path)])
     held_out_along.main()
-    by_key = {(row["steps"], row["estimator"]): row for row in read_csv(path)}
+    by_key = {(row["steps"], row["estimator"]): row for row in read_table(path).to_dict("records")}
     assert {steps for steps, _ in by_key} == {"1 to 10", "11 to 13"}
     first, second = by_key["1 to 10", "paper"], by_key["11 to 13", "paper"]
-    assert (first["groups"], second["groups"]) == ("14", "6"), "equal rollouts do not count"
+    assert (first["groups"], second["groups"]) == (14, 6), "equal rollouts do not count"
     assert float(first["auc"]) == 1
     assert float(second["auc"]) == 0.5
-    assert by_key["1 to 10", "shorter"]["auc"] == "0.5000"
+    assert by_key["1 to 10", "shorter"]["auc"] == 0.5
 
 
 def test_steps_without_a_group_have_no_row(tmp_path, capsys):
@@ -57,14 +57,14 @@ def test_steps_without_a_group_have_no_row(tmp_path, capsys):
 def test_runs_without_rollouts_are_left_out(tmp_path, monkeypatch, capsys):
     path = tmp_path / "held_out.csv"
     monkeypatch.setattr(sys, "argv", ["", str(tmp_path / "runs"), "--csv", str(path)])
-    adopted = tmp_path / "runs/seed1"
-    adopted.mkdir(parents=True)
-    (adopted / "summary.json").write_text("{}")
+    without = tmp_path / "runs/seed1"
+    without.mkdir(parents=True)
+    (without / "summary.json").write_text("{}")
     with pytest.raises(SystemExit, match=r"no finished run with rollouts under .* 1 without"):
         held_out_along.main()
     write_run(tmp_path / "runs/seed2", [True])
     held_out_along.main()
     assert "1 runs; 1 more have no rollouts" in capsys.readouterr().out
-    by_name = {row["estimator"]: row for row in read_csv(path)}
-    assert by_name["paper"]["groups"] == "1"
+    by_name = {row["estimator"]: row for row in read_table(path).to_dict("records")}
+    assert by_name["paper"]["groups"] == 1
     assert "majority" in by_name, "responses that are only a number have an answer"

@@ -1,72 +1,66 @@
-"""`ktae-lab study` as a user runs it: the smoke matrix, on a base model made in less time."""
+"""A study of two real runs, on the laboratory's own language; they train in this process."""
 
-import json
-import shutil
-import signal
-import subprocess
-import sys
-import time
+from importlib.metadata import EntryPoint
+from types import SimpleNamespace
 
-from short_base import short_base
-from small import LAB
+import pyarrow.parquet as pq
+from small import ROOT, invoke
+from typer.testing import CliRunner
 
-from ktae_lab.csv_files import read_csv
-
-
-def study(path, output, *more):
-    arguments = ["study", path, "--output", output, "--jobs", "2", *more]
-    return [sys.executable, "-m", "ktae_lab", *map(str, arguments)]
+import ktae.demo
+from ktae.cli import app
+from ktae_lab.csv_files import read_table
+from ktae_lab.languages.lists import LISTS
+from ktae_lab.study import runner
 
 
-def test_smoke_matrix_interrupted_and_resumed(request, tmp_path, monkeypatch):
-    from ktae.demo import SUMS
-    from ktae.demo.pretrain import base_model_folder
+class InThisProcess:
+    """A process that has come to its end when it is made."""
 
-    base = short_base(request.config)  # before the cache's place is another
-    # In the place of the embedded base model, whose own pretraining takes a minute or more.
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    shutil.copytree(base, base_model_folder(SUMS, seed=0))
-    matrix, output = LAB / "matrices/smoke.yaml", tmp_path / "study"
+    def __init__(self, command, **_):
+        assert command[1:4] == ["-m", "ktae", "train"]
+        self.done = CliRunner().invoke(app, command[3:])
+        self.returncode = self.done.exit_code
 
-    process = subprocess.Popen(
-        study(matrix, output), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    def poll(self):
+        return self.returncode
+
+
+def test_a_study_of_two_runs(make_study, tmp_path, monkeypatch):
+    from ktae.demo.model import make_model, make_tokenizer
+
+    where = "ktae_lab.languages.lists:LISTS"
+    points = {"lists": EntryPoint("lists", where, ktae.demo.GROUP)}
+    monkeypatch.setattr(ktae.demo, "_offered", lambda: points)
+    fake = SimpleNamespace(Popen=InThisProcess, DEVNULL=None, STDOUT=None)
+    monkeypatch.setattr(runner, "subprocess", fake)
+    for part in (make_model(LISTS, 0), make_tokenizer(LISTS)):
+        part.save_pretrained(tmp_path / "model")
+    study = make_study(
+        seeds=[1],
+        methods={
+            "grpo": {"recipe": str(ROOT / "lab/recipes/hard/grpo.yaml")},
+            "grpo-ktae": {"recipe": str(ROOT / "lab/recipes/hard/grpo-calibrated.yaml")},
+        },
+        overrides={
+            "steps": 2,
+            "demo.language": "lists",
+            "model.path": str(tmp_path / "model"),
+            "rollout": {"prompts_per_step": 2, "group_size": 4, "max_response_length": 24},
+            "algorithm": {"minibatches": 1, "epochs": 1},
+            "logging.eval_problems": 8,
+        },
     )
-    deadline = time.monotonic() + 250
-    while not list(output.glob("runs/*/*/metrics.jsonl")):
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=250)
-    assert process.returncode == 130, err
-    assert b"--resume continues" in out
-
-    done = subprocess.run(
-        study(matrix, output, "--resume"), capture_output=True, text=True, timeout=500, check=False
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
-    assert "4 runs planned: 4 finished" in done.stdout
-    assert "2 of 2" in done.stdout
-    assert "not enough" in done.stdout
-
-    rows = read_csv(output / "runs.csv")
-    assert [row["state"] for row in rows] == ["finished"] * 4
-    for row in rows:
-        for outcome in (
-            "sampled_accuracy",
-            "greedy_accuracy",
-            "length",
-            "entropy",
-            "mean_accuracy",
-        ):
-            assert row[f"outcome.{outcome}"] != "", outcome
-    curves = read_csv(output / "curves.csv.gz")
-    assert len(curves) == 4 * 4
-    assert all(row["accuracy"] and row["length"] and row["entropy"] for row in curves)
-    results = json.loads((output / "results.json").read_text())
-    assert results["runs"]["finished"] == results["runs"]["planned"] == 4
-    trained_by = json.loads((output / "trained_by.json").read_text())
-    assert sum(one["runs"] for one in trained_by) == 4
-    assert sorted(path.name for path in (output / "figures").iterdir()) == [
-        "bars-smoke.svg", "curves-smoke.svg", "differences.svg",
-    ]  # fmt: skip
+    done = invoke(study)
+    assert done.exit_code == 0, done.output
+    assert "2 runs finished" in done.output
+    assert "not enough" in done.output
+    runs = read_table(study.folder.runs_csv)
+    assert runs["state"].tolist() == ["finished"] * 2
+    outcomes = ("sampled_accuracy", "greedy_accuracy", "length", "entropy", "mean_accuracy")
+    assert runs[[f"outcome.{name}" for name in outcomes]].notna().all(axis=None)
+    assert read_table(study.folder.comparisons_csv)["pairs"].tolist() == [1, 1]
+    rollouts = study.folder.run_folder(study.cells[1]).rollouts / "step-00002.parquet"
+    answers = {p.prompt: p.answer for p in LISTS.train_problems(4, seed=1)}
+    for row in pq.read_table(rollouts).to_pylist():
+        assert answers[row["prompt"]] == row["answer"], "lists have answers of text"

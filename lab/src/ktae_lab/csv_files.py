@@ -1,66 +1,65 @@
-"""Tables as CSV, or as CSV in gzip where the name ends with `.gz`, written and read."""
+"""Tables of a study, as CSV or as CSV in gzip."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import zlib
-from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
 
 from ktae.errors import InputError, reason
 from ktae.files.atomic import atomic_write
 
+if TYPE_CHECKING:
+    from ktae_lab.study.contrasts import Compared
 
-def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write `csv_text`; the same rows are the same bytes, in gzip too: it has no date and no name.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    content = csv_text(rows).encode()
-    with atomic_write(path) as temporary:
-        is_gzip = path.suffix == ".gz"
-        temporary.write_bytes(gzip.compress(content, mtime=0) if is_gzip else content)
+NAMES = ("task", "method", "base_model")
+"""Columns of texts, which may be empty."""
 
 
-def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """One line a row, with the columns that any of them has; seven digits of a float."""
-    text = io.StringIO()
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: _shown(value) for key, value in row.items()} for row in rows)
-    return text.getvalue()
-
-
-def read_csv(path: Path, columns: Iterable[str] = ()) -> list[dict[str, str]]:
-    """The rows of a file.
-
-    Args:
-        path: a `.csv` or `.csv.gz`.
-        columns: those that it has to have.
+def read_table(path: Path) -> pd.DataFrame:
+    """A table of a study, or another CSV; of runs, empty names of tasks and base models are texts.
 
     Raises:
-        InputError: it cannot be read, lacks a column, or has rows of several lengths.
+        InputError: it cannot be read.
     """
-    opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rt", newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            missing = set(columns) - set(reader.fieldnames or ())
-            rows = list(reader)
-    except (OSError, EOFError, zlib.error, ValueError, csv.Error) as error:
+        table = pd.read_csv(path, dtype=dict.fromkeys(NAMES, str))
+    except (OSError, ValueError) as error:
         raise InputError(f"cannot read {path}: {reason(error)}") from None
-    if missing:
-        raise InputError(f"{path} has no column {', '.join(sorted(missing))}")
-    if any(None in row or None in row.values() for row in rows):
-        raise InputError(f"{path} has rows of other lengths than its first line")
-    return rows
+    return table.fillna({name: "" for name in NAMES if name in table})
 
 
-def _shown(value: Any) -> Any:
-    """Seven digits of a float: beyond, files differ by rounding alone."""
-    return f"{value:.7g}" if isinstance(value, float) else value
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """Write a CSV, in gzip where the name says so; seven digits of a float, as rounding differs
+    beyond. The same table is the same bytes.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    compression = {"method": "gzip", "mtime": 0} if path.suffix == ".gz" else None
+    with atomic_write(path) as temporary:
+        table.to_csv(
+            temporary, index=False, float_format="%.7g", lineterminator="\n",
+            compression=compression,
+        )  # fmt: skip
+
+
+def as_row(study: str, compared: Compared) -> dict[str, Any]:
+    """A row of `comparisons.csv`: a digit more than pages show."""
+    digits = (1 if compared.comparison.outcome == "length" else 3) + 1
+
+    def signed(value: float) -> str:
+        return f"{round(value, digits) + 0.0:+.{digits}f}"  # 0 has no minus sign
+
+    row: dict[str, Any] = {"study": study, "announced": "yes" if compared.announced else "no"}
+    row |= compared.comparison._asdict()
+    row |= {"pairs": len(compared.differences), "planned": compared.planned}
+    row |= dict.fromkeys(("mean", "low", "high", "p", "holm", "shown"), "")
+    if len(compared.differences):
+        row["mean"] = signed(compared.differences.mean())
+    if compared.interval is not None:
+        row |= {"low": signed(compared.interval.low), "high": signed(compared.interval.high)}
+        row |= {"p": f"{compared.p_value:.7g}", "holm": f"{compared.corrected:.3g}"}
+        row["shown"] = "yes" if compared.shown else "no"
+    return row | {"note": compared.note}

@@ -6,15 +6,14 @@ Takes all run folders under the given one and writes a row for every ten steps a
 95 % intervals over groups, as if those of one run were independent. A few short responses are
 often equal, and then a group cannot be looked at (`ktae.validity.held_out`), so groups of all runs
 and of ten steps count together. For *majority* a response's answer is the stated one or else its
-last number, as the tasks of a real model take it. Runs that a study adopted have no rollouts, and
-are left out.
-"""
+last number, as the tasks of a real model take it."""
 
 import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow.compute as pc
 
 from ktae.errors import InputError
@@ -22,8 +21,8 @@ from ktae.estimators import PRESETS, preset
 from ktae.report import inputs
 from ktae.runs import RunFolder
 from ktae.validity import held_out, prefixes
-from ktae_lab.csv_files import write_csv
-from ktae_lab.study.provenance import machine
+from ktae_lab.csv_files import write_table
+from ktae_lab.provenance import machine
 
 STEPS = 10
 
@@ -46,7 +45,7 @@ def main() -> None:
     for row in along(runs, list(PRESETS)):
         print(list(row.values()), flush=True)
         rows.append(row | machine())
-    write_csv(arguments.csv, rows)
+    write_table(arguments.csv, pd.DataFrame(rows))
 
 
 def along(runs: Sequence[Path], presets: Sequence[str]) -> Iterator[dict[str, Any]]:

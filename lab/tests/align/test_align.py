@@ -2,8 +2,6 @@
 that knows nothing yet."""
 
 import copy
-import dataclasses
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,13 +18,13 @@ from ktae.data import tasks as data_tasks
 from ktae.demo import SUMS
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.errors import InputError
-from ktae.estimators import Function, OverUnits, PresenceZ, Scaled, from_section
+from ktae.estimators import Function
 from ktae.evaluation.generation import Generations
 from ktae.trainers.trl import tasks
 from ktae_lab.align import measure as measuring
 from ktae_lab.align import rollouts as drawing
 from ktae_lab.align.gradients import Reference, cosine, policy_gradient, product
-from ktae_lab.align.measure import Plan, Products, measure, not_read, token_weights
+from ktae_lab.align.measure import Plan, measure, not_read, token_weights
 from ktae_lab.align.rollouts import Rollouts, Sampler
 from ktae_lab.align.summary import read, rows
 from ktae_lab.cli import app
@@ -139,20 +137,6 @@ def test_rollouts_of_a_task_that_grades_itself(monkeypatch: pytest.MonkeyPatch) 
     assert drawn.reward_b.tolist() == [1, 1, 1, 1, 1, 0]
 
 
-def test_mixtures_follow_from_products() -> None:
-    base, credit, reference = torch.randn(3, 50, generator=torch.Generator().manual_seed(0))
-    for scale in (None, torch.rand(50)):
-        pairs = {"bb": (base, base), "bt": (base, credit), "tt": (credit, credit)}
-        pairs |= {"br": (base, reference), "tr": (credit, reference), "rr": (reference, reference)}
-        products = Products(**{name: product(*pair, scale) for name, pair in pairs.items()})
-        expected = cosine(base + 0.7 * credit, reference, scale)
-        assert products.cosine(1, 0.7) == pytest.approx(expected, rel=1e-5)
-        weight = products.equal_norm()
-        norm = product(weight * credit, weight * credit, scale)
-        assert norm == pytest.approx(products.bb, rel=1e-5)
-    assert Products(0, 0, 0, 0, 0, 1).cosine(1, 1) == 0
-
-
 def test_adams_metric() -> None:
     reference = Reference(torch.ones(4, 2), torch.tensor([4.0, 0.25]))
     torch.testing.assert_close(reference.gradient, torch.tensor([4.0, 4.0]))
@@ -199,33 +183,33 @@ def parity(monkeypatch: pytest.MonkeyPatch) -> None:
     def reward(tokenizer: Any, recipe: Any) -> Callable[..., list[float | None]]:
         return lambda completion_ids, **_: [float(sum(ids) % 2) for ids in completion_ids]
 
-    monkeypatch.setattr(tasks, "DEMO", dataclasses.replace(tasks.DEMO, reward=reward))
+    monkeypatch.setattr(tasks.DemoTask, "reward", staticmethod(reward))
 
 
 @pytest.mark.usefixtures("parity")
-def test_measure(model: Any) -> None:
+def test_measure(model: Any, tmp_path: Path) -> None:
     recipe = recipes.load(RECIPE, SMALL)
     seen: list[tuple[str, int, int]] = []
-    found = measure(
-        model, make_tokenizer(SUMS), recipe, ESTIMATORS, Plan(3, 8), lambda *x: seen.append(x)
+    measured = measure(
+        model, make_tokenizer(SUMS), recipe, ESTIMATORS, Plan(3, 8), lambda *x: seen.append(x), "m"
     )
     assert seen[-1] == ("batches", 3, 3) and ("reference", 4, 4) in seen
-    assert list(found.products) == ["raw", "adam"]
-    assert all(list(own) == list(ESTIMATORS) for own in found.products.values())
-    assert 0.1 < found.accuracy < 0.9
-    table = rows(found, [0.5])
+    assert 0.1 < measured.about["accuracy"][0] < 0.9
+    assert len(measured.products) == 2 * 2 * 3
+    assert len(measured.references) == 2 * 4, "four batches make a reference of four blocks"
+    measured.write(tmp_path)
+    table = rows(read(tmp_path), "m", [0.5])
     assert len(table) == 2 * (1 + 2 * 3)
     for row in table:
-        assert row.low <= row.cosine <= row.high
-        assert row.difference_low <= row.difference <= row.difference_high
-    assert [row.difference for row in table if row.estimator == "grpo"] == [0, 0]
-    for metric, own in found.blocks.items():
-        assert np.shape(own.rr) == (4, 4), "four batches make a reference of four blocks, not eight"
-        for name, products in found.products[metric].items():
-            tr, br = np.sum(own.tr[name], axis=1), np.sum(own.br, axis=1)
-            np.testing.assert_allclose(tr, [p.tr for p in products], rtol=1e-4, atol=1e-9)
-            np.testing.assert_allclose(br, [p.br for p in products], rtol=1e-4, atol=1e-9)
-        assert np.sum(own.rr) == pytest.approx(products[0].rr, rel=1e-4)
+        assert row.cosine.low <= row.cosine.value <= row.cosine.high
+        assert row.difference.low <= row.difference.value <= row.difference.high
+    assert [row.difference.value for row in table if row.estimator == "grpo"] == [0, 0]
+    for what in ("tr", "br"):
+        parts = measured.products.filter(regex=f"{what}_").sum(axis=1)
+        np.testing.assert_allclose(parts, measured.products[what], rtol=1e-4, atol=1e-9)
+    every = measured.references.groupby("metric").sum().filter(like="rr_").sum(axis=1)
+    of_products = measured.products.groupby("metric")["rr"].first()
+    np.testing.assert_allclose(every.sort_index(), of_products.sort_index(), rtol=1e-4)
 
 
 @pytest.mark.parametrize("blocks", [0, 1, 3])
@@ -253,31 +237,20 @@ def test_what_the_gradients_leave_out_of_the_recipe() -> None:
     ]
 
 
-@pytest.mark.usefixtures("parity")
-@pytest.mark.parametrize(("prompts", "blocks"), [(4, 2), (6, 2), (8, 4), (14, 4)])
-def test_blocks_are_an_even_number_of_at_most_the_batches(
-    model: Any, prompts: int, blocks: int
-) -> None:
-    plan = Plan(2, prompts, reference_blocks=4)
-    recipe = recipes.load(RECIPE, SMALL)
-    found = measure(model, make_tokenizer(SUMS), recipe, ESTIMATORS, plan, lambda *_: None)
-    assert len(found.blocks["raw"].rr) == blocks
-
-
 def test_accuracy_is_of_what_could_be_graded(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def reward(tokenizer: Any, recipe: Any) -> Callable[..., list[float | None]]:
         return lambda completion_ids, **_: [1, 0, None, None] * (len(completion_ids) // 4)
 
-    monkeypatch.setattr(tasks, "DEMO", dataclasses.replace(tasks.DEMO, reward=reward))
+    monkeypatch.setattr(tasks.DemoTask, "reward", staticmethod(reward))
     recipe = recipes.load(RECIPE, SMALL)
-    found = measure(model, make_tokenizer(SUMS), recipe, ESTIMATORS, Plan(2, 4), lambda *_: None)
-    assert found.accuracy == 0.5
+    measured = measure(model, make_tokenizer(SUMS), recipe, ESTIMATORS, Plan(2, 4), lambda *_: None)
+    assert measured.about["accuracy"][0] == 0.5
 
 
 def test_too_few_prompts_names_what_to_lower(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = tasks.DEMO
-    few = dataclasses.replace(task, train_set=lambda r: task.train_set(r).select(range(5)))
-    monkeypatch.setattr(tasks, "DEMO", few)
+    every = tasks.DemoTask().train_set
+    few = staticmethod(lambda recipe: every(recipe).select(range(5)))
+    monkeypatch.setattr(tasks.DemoTask, "train_set", few)
     with pytest.raises(InputError, match=r"8 prompts are .* are 5; lower --reference-prompts or"):
         measure(
             model, make_tokenizer(SUMS), recipes.load(RECIPE, SMALL), ESTIMATORS, Plan(2, 4),
@@ -301,12 +274,13 @@ def test_the_references_own_rollouts_point_to_it(
             return Same.once
 
     monkeypatch.setattr(measuring, "Sampler", Same)
-    found = measure(model, make_tokenizer(SUMS), recipe, ESTIMATORS, Plan(2, 4), lambda *_: None)
-    for metric in ("raw", "adam"):
-        assert found.reliability[metric] == pytest.approx(1, abs=1e-6)
-        for products in found.products[metric]["paper"]:
-            assert products.cosine(1, 0) == pytest.approx(1, abs=1e-6)
-            assert products.cosine(0, 1) < 0.99
+    measured = measure(model, make_tokenizer(SUMS), recipe, ESTIMATORS, Plan(2, 4), lambda *_: None)
+    np.testing.assert_allclose(measured.about["reliability"], 1, atol=1e-6)
+    for row in rows(measured, ""):
+        if row.estimator == "grpo":
+            assert row.cosine.value == pytest.approx(1, abs=1e-6)
+        elif (row.estimator, row.mixture) == ("paper", "alone"):
+            assert row.cosine.value < 0.99
 
 
 def test_nothing_to_learn_is_an_error(model: Any) -> None:
@@ -320,43 +294,22 @@ def test_command(model: Any, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     model.save_pretrained(folder)
     make_tokenizer(SUMS).save_pretrained(folder)
-    command = ["align", str(RECIPE), *SMALL, "--set", f"model.path={folder}", "--batches", "2"]
-    command += ["--reference-prompts", "4", "--output", str(tmp_path / "out")]
-    own = "{estimator: presence-z, transforms: [{over-units: [token, trigram]}, {scaled: 0.3}]}"
-    command += ["--estimator", "paper", "--estimator", f"with trigrams={own}"]
+    command = ["align", str(RECIPE), *SMALL, f"model.path={folder}", "--batches", "2"]
+    command += ["--reference-prompts", "8", "-e", "trigrams", "--output", str(tmp_path / "out")]
     done = CliRunner().invoke(app, command, catch_exceptions=False)
-    assert done.exit_code == 0 and "as trained" in done.stdout
-    report = json.loads((tmp_path / "out/align.json").read_text())
-    assert len(report["products"]["raw"]["paper"]) == 2
-    assert "over the reference's prompts (jackknife, 2 blocks)" in report["intervals"]
-    assert report["intervals"] in " ".join(done.stdout.split())
-    again = rows(read(tmp_path / "out/align.json"), [0.3, 1, 2])
-    assert [dataclasses.asdict(row) for row in again] == report["rows"]
-    estimators = {name: from_section(x) for name, x in report["estimators"].items()}
-    trigrams = Scaled(OverUnits(PresenceZ(), ("token", "trigram")), 0.3)
-    assert estimators == {"paper": preset("paper"), "with trigrams": trigrams}
-    assert b"<svg" in (tmp_path / "out/align.svg").read_bytes()
-    assert report["not_read"] == []
-    with pytest.raises(InputError, match="out holds a measurement already; give another --output"):
+    assert done.exit_code == 0, done.output
+    assert "trigrams, as trained" in done.output
+    assert (tmp_path / "out/align.svg").exists()
+    assert read(tmp_path / "out").products["estimator"].unique().tolist() == ["trigrams"]
+    with pytest.raises(InputError, match="holds a measurement already"):
         CliRunner().invoke(app, command, catch_exceptions=False)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--estimator", "papr"], "no estimator 'papr'; did you mean 'paper'"),
-        (["--device", "tpu"], "--device is 'tpu'; expected cpu"),
-        (["--estimator", "paper", "-e", "paper"], "--estimator names paper twice"),
-        (["-e", "own={h3: 0}"], "credit is {'h3': 0}; expected the name of an estimator, or"),
-        (["-e", "own={estimator: paper, h9: 1}"], "estimator paper has no setting 'h9'"),
-        (["-e", "own={estimator: [}"], r"--estimator own=\{estimator: \[\} is not YAML"),
-        (
-            ["-e", "own={estimator: calibrated, transforms: [{scaled: -1e-1}]}"],
-            "factor is -0.1; expected a number",
-        ),
-        (["--reference-blocks", "3"], "reference_blocks is 3; expected an even number"),
-        (["--weights", "1,x"], "--weights is '1,x'; expected numbers"),
-        (["--weights", "-1"], "expected finite numbers above 0"),
+        (["-e", "paper", "-e", "paper"], "--estimator names paper twice"),
+        (["-e", "x={estimator: [}"], r"--estimator x=\{estimator: \[\} is not YAML"),
         (["--output", "/dev/null/out"], "cannot make folder /dev/null/out: Not a directory"),
     ],
 )
@@ -384,8 +337,9 @@ def test_a_function_is_weighted_as_any_estimator(rollouts: Rollouts) -> None:
 def test_measure_a_function_beside_a_preset(model: Any) -> None:
     recipe = recipes.load(RECIPE, SMALL)
     estimators = {"own": first_token, "paper": "paper"}
-    found = measure(model, make_tokenizer(SUMS), recipe, estimators, Plan(2, 4), lambda *_: None)
-    assert [len(found.products["raw"][name]) for name in estimators] == [2, 2]
-    assert all(products.tt > 0 for products in found.products["raw"]["own"])
+    tokenizer = make_tokenizer(SUMS)
+    measured = measure(model, tokenizer, recipe, estimators, Plan(2, 4), lambda *_: None)
+    of_function = measured.products[measured.products["estimator"] == "own"]
+    assert len(of_function) == 4 and (of_function["tt"] > 0).all()
     with pytest.raises(InputError, match=r"estimators\['bad'\] is 3; expected an estimator of"):
         measure(None, None, recipe, {"bad": 3}, Plan(2, 4), lambda *_: None)  # type: ignore[dict-item]

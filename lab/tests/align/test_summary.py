@@ -1,126 +1,83 @@
-"""Intervals: what they cover, on gradients whose noise is known."""
-
-import dataclasses
-from pathlib import Path
+"""Cosines and their intervals: what they cover, on gradients whose noise is known."""
 
 import numpy as np
+import pandas as pd
 import pytest
-import torch
 
-from ktae.errors import InputError
-from ktae_lab.align.gradients import product
-from ktae_lab.align.products import Alignment, Blocks, Products
-from ktae_lab.align.summary import Row, read, rows
+from ktae_lab.align.summary import Measured, Row, rows
 
 SIZE, BATCHES, BLOCKS = 60, 16, 8
 
 
-def alignment(reference: np.ndarray, base: np.ndarray, credit: np.ndarray) -> Alignment:
+def measured(reference: np.ndarray, base: np.ndarray, credit: np.ndarray) -> Measured:
     """Of (K, P) parts of a reference, and of (N, P) gradients of either kind."""
     r = reference.sum(axis=0)
+    key = {"measurement": "m", "metric": "raw"}
+
+    def with_each(what: str, gradient: np.ndarray) -> dict[str, float]:
+        return {f"{what}_{k}": gradient @ block for k, block in enumerate(reference)}
+
     products = [
-        Products(bb=b @ b, bt=b @ t, tt=t @ t, br=b @ r, tr=t @ r, rr=r @ r)
-        for b, t in zip(base, credit, strict=True)
+        key
+        | {"estimator": "x", "batch": n, "bb": b @ b, "bt": b @ t, "tt": t @ t}
+        | {"br": b @ r, "tr": t @ r, "rr": r @ r}
+        | with_each("br", b)
+        | with_each("tr", t)
+        for n, (b, t) in enumerate(zip(base, credit, strict=True))
     ]
-    blocks = Blocks(
-        (reference @ reference.T).tolist(),
-        (base @ reference.T).tolist(),
-        {"own": (credit @ reference.T).tolist()},
-    )
-    return Alignment({"raw": 1.0}, {"raw": {"own": products}}, 0.5, {"raw": blocks})
+    references = [key | {"block": k} | with_each("rr", b) for k, b in enumerate(reference)]
+    about = pd.DataFrame([key | {"reliability": 1.0}])
+    return Measured(about, pd.DataFrame(references), pd.DataFrame(products))
 
 
-def drawn(rng: np.random.Generator) -> Alignment:
-    """A reference with noise, and two kinds of batches that err in directions of their own."""
-    true = np.zeros(SIZE)
-    true[0] = 1.0
-    lean = np.zeros((2, SIZE))
-    lean[[0, 1], [1, 2]] = 1.0
-    reference = true / BLOCKS + rng.normal(0, 0.3 / BLOCKS**0.5, (BLOCKS, SIZE))
-    base, credit = (true + own + rng.normal(0, 0.2, (BATCHES, SIZE)) for own in lean)
-    return alignment(reference, base, credit)
+def alone(of: Measured) -> Row:
+    return next(row for row in rows(of, "m") if (row.estimator, row.mixture) == ("x", "alone"))
 
 
-def alone(found: Alignment) -> Row:
-    return next(row for row in rows(found, []) if (row.estimator, row.mixture) == ("own", "alone"))
+def cosine(x: np.ndarray, y: np.ndarray) -> float:
+    return float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)))
 
 
-def test_without_a_block_is_without_it() -> None:
+def test_a_mixture_has_the_cosine_of_its_gradients() -> None:
     rng = np.random.default_rng(0)
-    reference, base, credit = (torch.from_numpy(rng.normal(size=(n, 30))) for n in (4, 5, 5))
-    found = alignment(reference.numpy(), base.numpy(), credit.numpy())
-    left_out = found.blocks["raw"].without_each("own", found.products["raw"]["own"])
-    for k, part in enumerate(left_out):
-        less = reference.sum(dim=0) - reference[k]
-        for i, got in enumerate(part):
-            expected = {"br": (base[i], less), "tr": (credit[i], less), "rr": (less, less)}
-            for name, pair in expected.items():
-                assert getattr(got, name) == pytest.approx(product(*pair, None))
-            assert got.bt == found.products["raw"]["own"][i].bt
-    assert len(left_out) == 4
+    reference, base, credit = (rng.normal(size=(n, SIZE)) for n in (BLOCKS, 5, 5))
+    total = reference.sum(axis=0)
+    by_name = {r.mixture: r for r in rows(measured(reference, base, credit), "m", [2])[1:]}
+    lengths = 2 * np.linalg.norm(base, axis=1) / np.linalg.norm(credit, axis=1)
+    mixed = {
+        "alone": credit,
+        "as trained": base + credit,
+        "× 2": base + lengths[:, None] * credit,
+    }
+    for name, gradients in mixed.items():
+        expected = np.mean([cosine(gradient, total) for gradient in gradients])
+        assert by_name[name].cosine.value == pytest.approx(expected)
+        less = expected - np.mean([cosine(gradient, total) for gradient in base])
+        assert by_name[name].difference.value == pytest.approx(less)
+    assert by_name["× 2"].scale == pytest.approx(np.median(lengths))
 
 
 def test_intervals_hold_what_another_reference_would_give() -> None:
-    """95 % of them the mean over all draws; those over batches alone far fewer."""
+    """95 % of them the mean over all draws: a reference with noise, and two kinds of batches that
+    err in directions of their own."""
     rng = np.random.default_rng(0)
-    draws = [drawn(rng) for _ in range(150)]
-    with_both = [alone(found) for found in draws]
-    batches_alone = [alone(dataclasses.replace(found, blocks={})) for found in draws]
-    mean = np.mean([row.difference for row in with_both])
-
-    def share(found: list[Row]) -> float:
-        return float(np.mean([r.difference_low <= mean <= r.difference_high for r in found]))
-
-    assert share(with_both) >= 0.9
-    assert share(batches_alone) < 0.6
-    spread = np.std([row.difference for row in with_both])
-    errors = [row.difference_reference_error for row in with_both]
-    assert np.mean(np.square(errors)) ** 0.5 == pytest.approx(spread, rel=0.25)
-    assert [row.difference_reference_error for row in batches_alone] == [None] * 150
+    lean = np.zeros((2, SIZE))
+    lean[[0, 1], [1, 2]] = 1.0
+    true = np.eye(SIZE)[0]
+    draws = []
+    for _ in range(150):
+        reference = true / BLOCKS + rng.normal(0, 0.3 / BLOCKS**0.5, (BLOCKS, SIZE))
+        base, credit = (true + way + rng.normal(0, 0.2, (BATCHES, SIZE)) for way in lean)
+        draws.append(alone(measured(reference, base, credit)).difference)
+    mean = np.mean([draw.value for draw in draws])
+    assert np.mean([draw.low <= mean <= draw.high for draw in draws]) >= 0.9
 
 
-def test_an_exact_reference_adds_nothing() -> None:
-    rng = np.random.default_rng(1)
-    base, credit = rng.normal(size=(2, BATCHES, SIZE))
-    exact = alignment(np.tile(rng.normal(size=SIZE), (BLOCKS, 1)), base, credit)
-    kept, dropped = alone(exact), alone(dataclasses.replace(exact, blocks={}))
-    assert kept.difference_reference_error == pytest.approx(0, abs=1e-7)
-    assert kept.difference_low == pytest.approx(dropped.difference_low)
-    assert kept.high == pytest.approx(dropped.high)
-
-
-def test_the_scale_of_a_mixture_gives_its_cosine_again() -> None:
-    """Credit a third as long as the rollout advantages is multiplied by 3 at × 1 and by 6 at × 2.
-
-    Of four batches one has longer credit, which the median ignores, and one has none.
-    """
+def test_batches_without_credit_have_no_scale_and_no_cosine() -> None:
     rng = np.random.default_rng(2)
-    reference, base = rng.normal(size=(2, SIZE))
-    credit = np.roll(base, 1) / 3
-    parts = np.tile(reference, (BLOCKS, 1))
-    lengths = np.array([1, 30, 0, 1])
-    several = alignment(parts, np.tile(base, (4, 1)), lengths[:, None] * credit)
-    assert [row.scale for row in rows(several, [1])] == [None, None, 1, pytest.approx(3)]
-    nothing = alignment(parts, base[None], 0 * credit[None])
-    assert [row.scale for row in rows(nothing, [1])] == [None] * 4
-    found = alignment(parts, base[None], credit[None])
-    scales = {row.mixture: row for row in rows(found, [1, 2]) if row.estimator == "own"}
-    assert {name: row.scale for name, row in scales.items()} == {
-        "alone": None, "as trained": 1, "× 1": pytest.approx(3), "× 2": pytest.approx(6),
-    }  # fmt: skip
-    for row in scales.values():
-        mixed = credit if row.scale is None else base + row.scale * credit
-        lengths = np.linalg.norm(mixed) * np.linalg.norm(reference)
-        assert row.cosine == pytest.approx(mixed @ reference / lengths)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "[1]", "{}", '{"reliability": {}, "accuracy": 1, "products": {"raw": {"a": [1]}}}']
-)
-def test_what_is_no_alignment_is_an_error(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "align.json"
-    with pytest.raises(InputError, match=r"cannot read .*align\.json: No such file"):
-        read(path)
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=r"is no align\.json: .*`ktae-lab align` writes"):
-        read(path)
+    reference, base = np.tile(rng.normal(size=SIZE), (BLOCKS, 1)), rng.normal(size=(3, SIZE))
+    nothing = rows(measured(reference, base, 0 * base), "m", [1])
+    assert [row.scale for row in nothing] == [None] * 4
+    by_name = {row.mixture: row for row in nothing[1:]}
+    assert by_name["alone"].cosine.value == 0
+    assert by_name["as trained"].difference.value == by_name["× 1"].difference.value == 0

@@ -4,9 +4,8 @@ from small import CONTENT
 
 from ktae.runs import write_json
 from ktae_lab.study import cells as expansion
-from ktae_lab.study import results
-from ktae_lab.study.collect import collect
 from ktae_lab.study.contrasts import compare
+from ktae_lab.study.results import collect
 
 CONTRAST = CONTENT["contrasts"][0]
 ACCURACY = {  # by hand; greedy accuracy is .1 more
@@ -24,12 +23,8 @@ def write(folder, cell, accuracy):
         folder.append_metrics(line | {"completions/mean_length": 20.0})
 
 
-def summarise(study):
-    return results.write(study.matrix, study.cells, study.folder)
-
-
 def comparisons(study):
-    """What `summarise` finds, without the seconds that the figures take."""
-    runs = collect(study.cells, study.folder, study.matrix.all_outcomes)
-    recipes = expansion.recipe_digests(study.cells)
-    return compare(study.matrix, runs, study.folder.announcement(), recipes)
+    """What the study compares, without the seconds that its figure takes."""
+    runs = collect(study.matrix, study.cells, study.folder)
+    digests = expansion.recipe_digests(study.cells)
+    return compare(study.matrix, runs, study.folder.announcement(), digests)

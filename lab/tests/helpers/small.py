@@ -36,20 +36,6 @@ CONTENT = {
 }
 
 
-class Silent:
-    """Progress, kept."""
-
-    def __init__(self):
-        self.ends = []
-
-    def started(self, cell): ...
-
-    def steps(self, done): ...
-
-    def ended(self, cell, state, seconds):
-        self.ends.append((cell.name, state))
-
-
 class Study:
     """A matrix file, and what may be done with it in this process."""
 
@@ -59,14 +45,24 @@ class Study:
         self.matrix = matrices.load(path)
         self.cells = expansion.expand(self.matrix, path)
         self.folder = StudyFolder(output)
-        self.progress = Silent()
+        self.ends = []
 
     def run(self, *, resume=False, jobs=2, **options):
-        with self.folder.open(self.matrix, self.cells, resume=resume):
+        with self.folder.open(self.matrix, self.cells, resume=resume) as lock:
             stopped_by = runner.run(
-                self.cells, self.folder, jobs=jobs, progress=self.progress, command=TRAIN, **options
+                self.cells,
+                self.folder,
+                lock,
+                jobs=jobs,
+                progress=self.progress,
+                command=TRAIN,
+                **options,
             )
         return stopped_by is None
+
+    def progress(self, cell, state, seconds):
+        if seconds:
+            self.ends.append((cell.name, state))
 
     def states(self):
         return {cell.name: self.folder.state(cell) for cell in self.cells}

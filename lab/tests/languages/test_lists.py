@@ -1,6 +1,5 @@
 import random
 import re
-from collections import Counter
 
 import pytest
 from every_language import EveryLanguage
@@ -8,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktae_lab.languages import lists
-from ktae_lab.languages.lists import LETTERS, LISTS, MEANINGS, ListsProblem, Operation
+from ktae_lab.languages.lists import LETTERS, LISTS, ListsProblem, Operation
 
 ROTATING = ListsProblem(("c", "a", "f"), (Operation("append", "d"), Operation("right")))
 
@@ -18,15 +17,6 @@ problems = st.integers(0, 2**32).map(lambda seed: lists.random_problem(random.Ra
 class TestLists(EveryLanguage):
     language = LISTS
     frozen = ("1", "ae36ed048484cf88")
-
-
-def solutions(problem: ListsProblem, n: int = 4000) -> list[str]:
-    rng = random.Random(0)
-    return [lists.worked_solution(problem, rng) for _ in range(n)]
-
-
-def share(pattern: str, texts: list[str]) -> float:
-    return sum(bool(re.search(pattern, text)) for text in texts) / len(texts)
 
 
 def interpreted(prompt: str) -> str:
@@ -113,16 +103,6 @@ def test_random_problems_are_of_the_language(problem: ListsProblem) -> None:
         assert 2 <= len(items) <= 4
 
 
-def test_random_problems_are_mixed() -> None:
-    rng = random.Random(0)
-    some = [lists.random_problem(rng) for _ in range(4000)]
-    verbs = Counter(operation.verb for p in some for operation in p.operations)
-    assert verbs.keys() == MEANINGS.keys()
-    # append, prepend and echo are drawn anew on a list of four, and half of the lists begin so
-    assert max(verbs.values()) < 3 * min(verbs.values())
-    assert {letter for p in some for letter in p.start} == set(LETTERS)
-
-
 @pytest.mark.parametrize(
     ("response", "answer"),
     [
@@ -157,58 +137,3 @@ def test_the_box_is_what_the_chain_arrived_at(problem: ListsProblem, seed: int) 
     steps = re.findall(r"(?:\b\w+(?: [a-h])?|far) : ((?:[a-h] ?)+)(?:;|oops)", chain)
     if steps:
         assert box.split(" ]")[0] == steps[-1].strip()
-
-
-@pytest.mark.parametrize(
-    ("operation", "mistaken"),
-    [
-        (Operation("right"), "a f b c"),
-        (Operation("prepend", "e"), "c a f b e"),
-        (Operation("swap"), "b f a c"),
-        (Operation("curtail"), "a f b"),
-        (Operation("left"), "b c a f"),
-    ],
-)
-def test_misconceptions(operation: Operation, mistaken: str) -> None:
-    _, rate = lists.MISCONCEPTIONS.get(operation.verb, ("", 0.0))
-    chains = [
-        t for t in solutions(ListsProblem(("c", "a", "f", "b"), (operation,))) if "guess" not in t
-    ]
-    steps = [m[1] for t in chains if (m := re.search(rf"{operation.text} : ([a-h ]+) ", t))]
-    # and a slip, rarely, on the way
-    assert share(f"^{mistaken}$", steps) == pytest.approx(rate, abs=0.04)
-
-
-def test_swap_for_reverse_does_no_harm_to_a_list_of_three() -> None:
-    texts = solutions(ListsProblem(("c", "a", "f"), (Operation("swap"),)))
-    right = [LISTS.extract_answer(text) == "f a c" for text in texts]
-    assert sum(right) / len(right) > 0.8
-
-
-def test_two_at_once_forget_one_half_of_the_time() -> None:
-    problem = ListsProblem(("c", "a", "f"), (Operation("append", "d"), Operation("left")))
-    texts = [t for t in solutions(problem, 20_000) if not t.startswith("guess")]
-    at_once = [m[1] for t in texts if (m := re.match(r"[^\]]*?d then left : ([a-h ]+) ", t))]
-    assert len(at_once) / len(texts) == pytest.approx(lists.TWO_AT_ONCE, abs=0.01)
-    rates = Counter(at_once)
-    both, *one = (rates[w] / len(at_once) for w in ("a f d c", "c a f d", "a f c"))
-    assert both == pytest.approx(0.5, abs=0.05)
-    assert one == pytest.approx([0.25, 0.25], abs=0.05)
-
-
-def test_slips() -> None:
-    rng = random.Random(0)
-    slips = {" ".join(lists._slipped(("a", "b", "c"), rng)) for _ in range(4000)}
-    assert {"b c", "a a b c", "a b c c", "b a c", "a c b", "a d c"} <= slips
-    assert all(2 <= len(slip.split()) <= 4 for slip in slips)
-    assert lists._slipped(("a",), rng), "a list is never empty"
-
-
-def test_after_the_box() -> None:
-    texts = solutions(ROTATING, 10_000)
-    doubt = r"\] (?:hold on ,|to be sure :|not yet \.) "
-    doubts = [len(re.findall(doubt, text)) for text in texts]
-    assert sum(n > 0 for n in doubts) / len(texts) == pytest.approx(lists.MANNER.rate, abs=0.02)
-    assert max(doubts) == 2
-    rambles = [text for text in texts if not text.endswith("] <eos>")]
-    assert len(rambles) / sum(doubts) == pytest.approx(lists.MANNER.ramble_rate, abs=0.03)

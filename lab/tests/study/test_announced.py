@@ -1,14 +1,14 @@
 """What was announced before the first run, and what it means that a file has changed since."""
 
-import json
 from pathlib import Path
 
 import pytest
 from finished import CONTRAST, comparisons
-from small import CONTENT
+from small import CONTENT, LAB
 
 from ktae_lab.study import cells as expansion
-from ktae_lab.study.contrasts import in_words
+from ktae_lab.study import matrix as matrices
+from ktae_lab.study.folder import StudyFolder
 
 SEEDS = list(range(1, 8))
 OTHER = {"grpo": CONTENT["methods"]["grpo-ktae"]}
@@ -18,29 +18,26 @@ def test_a_contrast_that_was_not_announced_is_exploratory(finished, make_study):
     less = [CONTRAST | {"outcomes": ["mean_accuracy"]}]
     before = make_study(seeds=SEEDS, contrasts=less)
     sampled, mean = comparisons(finished(announced=before))
-    assert (mean.kind, mean.note, mean.family) == ("confirmatory", "", 1)
-    assert (sampled.kind, sampled.family) == ("exploratory", 1)
+    assert (mean.announced, mean.note) == (True, "")
+    assert mean.corrected == mean.p_value, "a family of one"
+    assert not sampled.announced
     assert "not announced as confirmatory before the first run" in sampled.note
 
 
 def test_an_announced_contrast_that_is_gone_counts_in_holms_correction(finished, make_study):
     before = make_study(seeds=SEEDS)
     less = [CONTRAST | {"outcomes": ["mean_accuracy"]}]
-    study = finished(announced=before, contrasts=less)
-    mean, gone = comparisons(study)
-    assert (gone.outcome, gone.kind, gone.planned, gone.corrected) == (
-        "sampled_accuracy", "confirmatory", 0, None,
-    )  # fmt: skip
-    assert mean.family == gone.family == 2
+    mean, gone = comparisons(finished(announced=before, contrasts=less))
+    assert gone.comparison.outcome == "sampled_accuracy"
+    assert (gone.announced, gone.planned, gone.corrected) == (True, 0, None)
     assert mean.corrected == pytest.approx(2 * mean.p_value)
-    assert in_words(gone).endswith("announced, and not in the matrix as it was announced")
 
 
 def test_an_announced_contrast_that_is_called_exploratory_now_counts_as_well(finished, make_study):
     before = make_study(seeds=SEEDS)
     now = [CONTRAST | {"kind": "exploratory"}]
-    found = comparisons(finished(announced=before, contrasts=now))
-    assert [one.kind for one in found] == ["exploratory"] * 2 + ["confirmatory"] * 2
+    compared = comparisons(finished(announced=before, contrasts=now))
+    assert [one.announced for one in compared] == [False] * 2 + [True] * 2
 
 
 @pytest.mark.parametrize(
@@ -50,7 +47,7 @@ def test_an_announced_contrast_that_is_called_exploratory_now_counts_as_well(fin
         ({"overrides": {"steps": 4}}, "the recipe of grpo-ktae, the recipe of grpo"),
         ({"tasks": {"sums": {}}}, ""),
         ({"outcomes": {"sampled_accuracy": {"summary": "after.greedy_accuracy"}}}, "outcomes."),
-        ({"base_models": {"demo_seeds": [0], "pairing": "cycled"}}, "base_models"),
+        ({"demo_seeds": [0]}, "demo_seeds"),
         ({"methods": CONTENT["methods"] | OTHER}, "the recipe of grpo"),
     ],
 )
@@ -59,28 +56,12 @@ def test_what_decides_on_the_numbers_may_not_change_after_the_announcement(
 ):
     before = make_study(seeds=SEEDS)
     sampled = comparisons(finished(announced=before, **changes))[0]
-    assert sampled.kind == "exploratory"
+    assert not sampled.announced
     expected = f"changed since the announcement: {what}" if what else "without this task"
     assert expected in sampled.note
 
 
-def test_the_name_of_an_outcome_on_figures_may_change(finished, make_study):
-    renamed = {"sampled_accuracy": {"summary": "after.sampled_accuracy", "label": "accuracy"}}
-    found = comparisons(finished(announced=make_study(seeds=SEEDS), outcomes=renamed))
-    assert [one.kind for one in found] == ["confirmatory"] * 2
-
-
-def test_an_announcement_without_its_matrix_holds_what_it_names(finished, make_study):
-    study = finished()
-    content = json.loads(study.folder.announced.read_text())
-    study.folder.announced.write_text(json.dumps(content | {"matrix": None}))
-    assert [one.kind for one in comparisons(study)] == ["confirmatory"] * 2
-
-
-@pytest.fixture
-def edited(finished, tmp_path):
-    """A study on two tasks whose recipe of `grpo-ktae` was edited after the announcement, when
-    there were no runs; `other` compares two methods that it has nothing to do with."""
+def test_a_recipe_that_is_edited_after_the_announcement(finished, tmp_path):
     source = CONTENT["methods"]["grpo-ktae"]["recipe"]
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(Path(source).read_text())
@@ -95,19 +76,13 @@ def edited(finished, tmp_path):
     )
     recipe.write_text(recipe.read_text() + "trl: {top_entropy: 0.5}\n")
     study.cells = expansion.expand(study.matrix, study.path)
-    return study
-
-
-def test_a_recipe_that_is_edited_after_the_announcement(edited):
-    found = comparisons(edited)
-    notes = {(one.treatment, one.outcome, one.task): one.note for one in found if one.planned}
-    for outcome in CONTRAST["outcomes"]:
-        for task in ("a", "b"):
-            assert notes.pop(("grpo-ktae", outcome, task)) == (
-                f"changed since the announcement: the recipe of {task}/grpo-ktae"
-            )
-    assert notes == {("other", "sampled_accuracy", task): "" for task in ("a", "b")}
-    assert [one.kind for one in found if not one.planned] == ["confirmatory"] * 4
+    compared = comparisons(study)
+    notes = {one.comparison: one.note for one in compared if one.planned}
+    for comparison, note in notes.items():
+        place = f"{comparison.task}/grpo-ktae"
+        changed = f"changed since the announcement: the recipe of {place}"
+        assert note == ("" if comparison.treatment == "other" else changed)
+    assert [one.announced for one in compared if not one.planned] == [True] * 4
 
 
 def test_a_recipe_whose_file_moves_is_the_same(finished, make_study, tmp_path):
@@ -115,14 +90,23 @@ def test_a_recipe_whose_file_moves_is_the_same(finished, make_study, tmp_path):
     moved = tmp_path / "elsewhere.yaml"
     moved.write_text(Path(CONTENT["methods"]["grpo"]["recipe"]).read_text())
     methods = CONTENT["methods"] | {"grpo": {"recipe": str(moved)}}
-    found = comparisons(finished(announced=before, methods=methods))
-    assert [one.kind for one in found] == ["confirmatory"] * 2
+    compared = comparisons(finished(announced=before, methods=methods))
+    assert [one.announced for one in compared] == [True] * 2
 
 
-def test_an_announcement_without_recipes_says_nothing_about_them(edited):
-    content = json.loads(edited.folder.announced.read_text())
-    assert content.pop("recipes").keys() == {
-        f"{task}/{method}" for task in ("a", "b") for method in ("grpo", "grpo-ktae", "other")
+@pytest.mark.parametrize("study", ["decisive", "real-model", "rivals"])
+def test_the_committed_announcements_hold_for_the_committed_matrices(study):
+    """Whose form has changed since: base models and labels stood elsewhere."""
+    matrix = matrices.load(LAB / f"matrices/{study}.yaml")
+    announced = StudyFolder(LAB / "results" / study).announcement()
+    assert announced.confirmatory == [
+        (contrast.treatment, contrast.baseline, outcome)
+        for contrast in matrix.contrasts
+        if contrast.kind == "confirmatory"
+        for outcome in contrast.outcomes
+    ]
+    assert announced.recipes.keys() == {
+        f"{task}/{method}" if task else method
+        for task in matrix.tasks or [""]
+        for method in matrix.methods
     }
-    edited.folder.announced.write_text(json.dumps(content))
-    assert {one.kind for one in comparisons(edited)} == {"confirmatory"}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from ktae.credit import AnEstimator, token_credit
@@ -16,8 +17,9 @@ from ktae.recipe import Recipe
 from ktae.rollout_advantages import rollout_advantages
 from ktae.rollouts.tokens import vocabulary
 from ktae_lab.align.gradients import Reference, cosine, policy_gradient, product
-from ktae_lab.align.products import Alignment, Blocks, Products
 from ktae_lab.align.rollouts import Rollouts, Sampler
+from ktae_lab.align.summary import Measured
+from ktae_lab.provenance import machine
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
@@ -65,7 +67,8 @@ def measure(
     estimators: Mapping[str, AnEstimator],
     plan: Plan,
     progress: Progress,
-) -> Alignment:
+    name: str = "",
+) -> Measured:
     """Sample on the policy, and compare each estimator's gradient with the reference.
 
     Args:
@@ -75,14 +78,15 @@ def measure(
         estimators: by name.
         plan: how much to sample.
         progress: called as it goes.
+        name: of the measurement, in its tables.
 
     Raises:
         InputError: too few prompts, no rewards differ, so that there is no gradient, no parameter
             takes one, or an estimator is no estimator or gives something else than credit.
     """
     checked = {
-        name: as_estimator(estimator, f"estimators[{name!r}]")
-        for name, estimator in estimators.items()
+        label: as_estimator(estimator, f"estimators[{label!r}]")
+        for label, estimator in estimators.items()
     }
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError(
@@ -95,32 +99,43 @@ def measure(
     rewards: list[np.ndarray] = []
     reference = _reference(model, sampler, recipe, chunks, plan, progress, rewards)
     gradient, metrics = reference.gradient, reference.metrics()
-    products: dict[str, dict[str, list[Products]]] = {
-        metric: {name: [] for name in estimators} for metric in metrics
-    }
-    blocks = {
-        metric: Blocks(
-            [_with_each(block, reference.blocks, scale) for block in reference.blocks],
-            br=[], tr={name: [] for name in estimators},
-        )
-        for metric, scale in metrics.items()
-    }  # fmt: skip
-    for done in range(plan.batches):
+    products: list[dict[str, Any]] = []
+    for batch in range(plan.batches):
         rollouts = sampler.draw(per_batch)
         rewards.append(rollouts.reward_b)
         base_bt, credit = token_weights(rollouts, recipe, checked, tokenizer)
         base = policy_gradient(model, rollouts, base_bt, rows_at_once=plan.rows_at_once)
-        for metric, scale in metrics.items():
-            blocks[metric].br.append(_with_each(base, reference.blocks, scale))
-        for name, credit_bt in credit.items():
-            own = policy_gradient(model, rollouts, credit_bt, rows_at_once=plan.rows_at_once)
+        for estimator, credit_bt in credit.items():
+            ours = policy_gradient(model, rollouts, credit_bt, rows_at_once=plan.rows_at_once)
             for metric, scale in metrics.items():
-                products[metric][name].append(_products(base, own, gradient, scale))
-                blocks[metric].tr[name].append(_with_each(own, reference.blocks, scale))
-        progress("batches", done + 1, plan.batches)
-    reliability = {name: cosine(*reference.halves, scale) for name, scale in metrics.items()}
-    accuracy = float(np.nanmean(_verdicts(np.concatenate(rewards))))
-    return Alignment(reliability, products, accuracy, blocks)
+                key = {"measurement": name, "metric": metric, "estimator": estimator}
+                row = {"batch": batch, "bb": product(base, base, scale)}
+                row |= {"bt": product(base, ours, scale), "tt": product(ours, ours, scale)}
+                row |= {"br": product(base, gradient, scale), "tr": product(ours, gradient, scale)}
+                row |= {"rr": product(gradient, gradient, scale)}
+                row |= _with_each("br", base, reference.blocks, scale)
+                row |= _with_each("tr", ours, reference.blocks, scale)
+                products.append(key | row)
+        progress("batches", batch + 1, plan.batches)
+    table = pd.DataFrame(products).sort_values(["metric", "batch"], ascending=[False, True])
+    facts = {
+        "accuracy": float(np.nanmean(_verdicts(np.concatenate(rewards)))),
+        "reference_prompts": plan.reference_prompts,
+        "batches": plan.batches,
+        **machine(),
+    }
+    about = [
+        {"measurement": name, "metric": metric, "reliability": cosine(*reference.halves, scale)}
+        for metric, scale in metrics.items()
+    ]
+    references = [
+        {"measurement": name, "metric": metric, "block": k}
+        | _with_each("rr", block, reference.blocks, scale)
+        for metric, scale in metrics.items()
+        for k, block in enumerate(reference.blocks)
+    ]
+    about = [row | facts for row in about]
+    return Measured(pd.DataFrame(about), pd.DataFrame(references), table)
 
 
 def _reference(
@@ -206,20 +221,7 @@ def _rollout_advantages(base: str, rollouts: Rollouts) -> np.ndarray:
 
 
 def _with_each(
-    gradient: torch.Tensor, blocks: torch.Tensor, scale: torch.Tensor | None
-) -> list[float]:
-    """(K,) products with each of (K, n_parameters) blocks."""
-    return [product(gradient, block, scale) for block in blocks]
-
-
-def _products(
-    base: torch.Tensor, credit: torch.Tensor, reference: torch.Tensor, scale: torch.Tensor | None
-) -> Products:
-    return Products(
-        bb=product(base, base, scale),
-        bt=product(base, credit, scale),
-        tt=product(credit, credit, scale),
-        br=product(base, reference, scale),
-        tr=product(credit, reference, scale),
-        rr=product(reference, reference, scale),
-    )
+    what: str, gradient: torch.Tensor, blocks: torch.Tensor, scale: torch.Tensor | None
+) -> dict[str, float]:
+    """Its products with each of (K, n_parameters) blocks: `what_0` and so on."""
+    return {f"{what}_{k}": product(gradient, block, scale) for k, block in enumerate(blocks)}

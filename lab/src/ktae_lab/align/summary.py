@@ -1,25 +1,62 @@
-"""From products to what people read: cosines with intervals, a table, a figure, JSON."""
+"""What a measurement keeps, the inner products of which every cosine can be made, and what people
+read of them: cosines with intervals, and a figure."""
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ktae.errors import InputError
-from ktae.inference import percentile_bounds
-from ktae_lab import svg
-from ktae_lab.align.products import BASE, Alignment, Blocks, Products
+from ktae.inference import Interval, percentile_bounds
+from ktae_lab.csv_files import read_table, write_table
+from ktae_lab.figures import Mark, forest
 
+BASE = "grpo"
+"""The name of the rollout advantage alone, which every estimator is compared with."""
+COVERED = "95 % over batches (bootstrap) and over the reference's prompts (jackknife)"
+"""What the intervals are."""
 RESAMPLES = 10_000
+METRICS = {"raw": "in the parameters", "adam": "in Adam's metric"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
+class Measured(NamedTuple):
+    """One or many measurements as three tables."""
+
+    about: pd.DataFrame
+    """A row for each measurement and metric: the cosine of the reference's two halves
+    (`reliability`), the rollouts' accuracy, how much was sampled, and the machine."""
+    references: pd.DataFrame
+    """A row for each of the K blocks of a reference: its products `rr_k` with all of them. The
+    reference r is their sum."""
+    products: pd.DataFrame
+    """A row for each estimator and batch. b is the gradient of the rollout advantages, t that of
+    the estimator's credit: `bb`, `bt`, `tt`, with the reference `br`, `tr`, `rr`, and with its
+    blocks `br_k`, `tr_k`."""
+
+    def write(self, folder: Path) -> None:
+        """Write them into a folder; seven digits of each number."""
+        for name, table in zip(FILES, self, strict=True):
+            write_table(folder / name, table)
+
+
+FILES = ("measurements.csv", "references.csv", "products.csv.gz")
+"""Of `Measured`."""
+
+
+def read(folder: Path) -> Measured:
+    """The measurements of a folder.
+
+    Raises:
+        InputError: a table cannot be read.
+    """
+    return Measured(*(read_table(folder / name) for name in FILES))
+
+
+class Row(NamedTuple):
     """The alignment of one mixture of rollout advantages and credit, in one metric."""
 
     metric: str
@@ -27,201 +64,101 @@ class Row:
     mixture: str
     """`alone`: the credit instead of the rollout advantages. `as trained`: added as they are.
     `× w`: added with w times the norm of the rollout advantages' gradient."""
-    cosine: float
-    low: float
-    high: float
-    """The mean over batches and its 95 % interval."""
-    difference: float
-    difference_low: float
-    difference_high: float
+    cosine: Interval
+    """The mean over batches."""
+    difference: Interval
     """From the rollout advantages alone, on the same batches."""
-    difference_reference_error: float | None
-    """What the reference's own noise adds to the difference's standard error; None, and not in the
-    intervals, where the reference's blocks were not kept."""
     scale: float | None
     """What the credit was multiplied by: the median of the batches that have some. The estimator
     under `scaled` by it trains on this mixture. None: `alone`, or no credit at all."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Cosines:
-    """Of one mixture: with the whole reference, and with it less one block."""
-
-    whole: np.ndarray
-    """(N,) one a batch."""
-    without: np.ndarray
-    """(K, N); K is 0 where no blocks were kept."""
-
-    def __sub__(self, other: _Cosines) -> _Cosines:
-        return _Cosines(self.whole - other.whole, self.without - other.without)
-
-    def reference_error(self) -> float | None:
-        """The jackknife's standard error of the mean over batches, over the reference's blocks."""
-        if not len(self.without):
-            return None
-        means = self.without.mean(axis=1)
-        return float(((len(means) - 1) * means.var()) ** 0.5)
-
-
-def rows(alignment: Alignment, weights: Sequence[float], *, seed: int = 0) -> list[Row]:
-    """All mixtures of all estimators, with intervals for other batches and another reference.
+def rows(measured: Measured, name: str, weights: Sequence[float] = ()) -> list[Row]:
+    """All mixtures of all estimators of one measurement, with their intervals.
 
     They are the percentiles of a bootstrap over batches. One reference is behind all of them, so
     its error is added to each resample: the jackknife's standard error over the reference's blocks
-    times a draw of Student's t. Without blocks an interval is of batches alone, and too narrow.
+    times a draw of Student's t.
+
+    Raises:
+        InputError: there is no such measurement.
     """
-    found = []
-    for metric, by_estimator in alignment.products.items():
-        blocks = alignment.blocks.get(metric)
-        resample = _Resample(by_estimator, blocks, seed)
-        base: _Cosines | None = None
-        for estimator, products in by_estimator.items():
-            without = blocks.without_each(estimator, products) if blocks else []
+    table = []
+    products = measured.products[measured.products["measurement"] == name]
+    references = measured.references[measured.references["measurement"] == name]
+    if products.empty:
+        raise InputError(f"no measurement {name!r}")
+    for metric, of_metric in products.groupby("metric", sort=False):
+        blocks = references[references["metric"] == metric].filter(like="rr_")
+        rr_kk = blocks.dropna(axis="columns").to_numpy()
+        rng = np.random.default_rng(0)
+        n_batches = of_metric["batch"].nunique()
+        drawn = rng.integers(n_batches, size=(RESAMPLES, n_batches))
+        noise = rng.standard_t(len(rr_kk) - 1, RESAMPLES)
+
+        def interval(
+            of_batches: np.ndarray, drawn: np.ndarray = drawn, noise: np.ndarray = noise
+        ) -> Interval:
+            """Of (1 + K, N) cosines: with the whole reference, and without each of its blocks."""
+            with_all, without = of_batches[0], of_batches[1:].mean(axis=1)
+            error = float(((len(without) - 1) * without.var()) ** 0.5)
+            means = with_all[drawn].mean(axis=1) + noise * error
+            return Interval(float(with_all.mean()), *percentile_bounds(means))
+
+        base = None
+        for estimator, of_estimator in of_metric.groupby("estimator", sort=False):
             if base is None:
-                base = _cosines(lambda p: p.cosine(1, 0), products, without)
-                found.append(_row(metric, BASE, "alone", None, base, base, resample))
-            for mixture, weigh in _mixtures(weights):
-                own = _cosines(functools.partial(_cosine_of, weigh), products, without)
-                # Of batches with credit: others have no length that could be scaled.
-                scales = [weigh(p) for p in products if p.tt > 0] if weigh is not None else []
-                scale = float(np.median(scales)) if scales else None
-                found.append(_row(metric, estimator, mixture, scale, own, base, resample))
-    return found
+                base = _cosines(of_estimator, rr_kk, 1.0, 0.0)
+                own = (interval(base), interval(base - base), None)
+                table.append(Row(metric, BASE, "alone", *own))
+            for mixture, advantages, credit in _mixtures(of_estimator, weights):
+                mixed = _cosines(of_estimator, rr_kk, advantages, credit)
+                has_credit = (of_estimator["tt"] > 0).to_numpy()
+                scales = np.broadcast_to(credit, has_credit.shape)[has_credit]
+                scale = float(np.median(scales)) if scales.size and advantages else None
+                both = (interval(mixed), interval(mixed - base))
+                table.append(Row(metric, estimator, mixture, *both, scale))
+    return table
+
+
+def _mixtures(
+    products: pd.DataFrame, weights: Sequence[float]
+) -> Iterator[tuple[str, float, np.ndarray | float]]:
+    """Name, and what advantages and credit are multiplied by: one number, or one a batch."""
+    yield "alone", 0.0, 1.0
+    yield "as trained", 1.0, 1.0
+    tt = products["tt"].to_numpy()
+    ratio = products["bb"].to_numpy() / np.where(tt > 0, tt, np.inf)
+    for weight in weights:
+        yield f"× {weight:g}", 1.0, weight * ratio**0.5
 
 
 def _cosines(
-    cosine: Callable[[Products], float],
-    products: Sequence[Products],
-    without: Sequence[Sequence[Products]],
-) -> _Cosines:
-    left_out = [[cosine(p) for p in part] for part in without]
-    return _Cosines(
-        np.array([cosine(p) for p in products]),
-        np.array(left_out).reshape(len(without), len(products)),
-    )
+    products: pd.DataFrame, rr_kk: np.ndarray, advantages: float, credit: np.ndarray | float
+) -> np.ndarray:
+    """(1 + K, N) cosines of advantages · b + credit · t with r, and with r less each block.
 
-
-class _Resample:
-    """Draws what other batches and another reference might have given, the same for all rows."""
-
-    def __init__(
-        self, by_estimator: Mapping[str, Sequence[Products]], blocks: Blocks | None, seed: int
-    ) -> None:
-        rng = np.random.default_rng(seed)
-        n_batches = len(next(iter(by_estimator.values())))
-        self._batches = rng.integers(n_batches, size=(RESAMPLES, n_batches))
-        self._noise = rng.standard_t(len(blocks.rr) - 1, RESAMPLES) if blocks else np.zeros(1)
-
-    def interval(self, cosines: _Cosines) -> tuple[float, float]:
-        """95 % of the mean over batches."""
-        means = cosines.whole[self._batches].mean(axis=1)
-        means += self._noise * (cosines.reference_error() or 0.0)
-        return percentile_bounds(means)
-
-
-def covered(alignment: Alignment) -> str:
-    """What the intervals of `rows` cover, in words."""
-    if not alignment.blocks:
-        return "95 % over batches alone: the reference's own noise comes on top"
-    n_blocks = len(next(iter(alignment.blocks.values())).rr)
-    return (
-        f"95 % over batches (bootstrap) and over the reference's prompts (jackknife, {n_blocks} "
-        "blocks)"
-    )
-
-
-def read(path: Path) -> Alignment:
-    """The measurement in an `align.json`, from which `rows` gives any other weights.
-
-    Raises:
-        InputError: the file cannot be read or holds no alignment.
+    0 where either is 0.
     """
-    try:
-        report = json.loads(path.read_text(encoding="utf-8"))
-        return Alignment(
-            reliability=report["reliability"],
-            products={
-                metric: {name: [Products(**one) for one in own] for name, own in estimators.items()}
-                for metric, estimators in report["products"].items()
-            },
-            accuracy=report["accuracy"],
-            blocks={metric: Blocks(**own) for metric, own in report.get("blocks", {}).items()},
-        )
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(
-            f"{path} is no align.json: {type(error).__name__} ({error}); expected what "
-            "`ktae-lab align` writes"
-        ) from None
+    x, y = advantages, credit
+    bb, bt, tt, br, tr, rr = (products[c].to_numpy() for c in ("bb", "bt", "tt", "br", "tr", "rr"))
+    n_blocks = len(rr_kk)
+    blocks = [f"_{k}" for k in range(n_blocks)]
+    br_kn = products[[f"br{k}" for k in blocks]].to_numpy().T
+    tr_kn = products[[f"tr{k}" for k in blocks]].to_numpy().T
+    br_kn, tr_kn = np.vstack([br, br - br_kn]), np.vstack([tr, tr - tr_kn])
+    # |r - r_k|² = |r|² - 2 r·r_k + |r_k|², and r is the sum of its blocks.
+    rr_k = rr[0] - 2 * rr_kk.sum(axis=1) + rr_kk.diagonal()
+    squared = (x * x * bb + 2 * x * y * bt + y * y * tt) * np.append(rr[0], rr_k)[:, None]
+    lengths = np.where(squared > 0, squared, np.inf) ** 0.5
+    return np.asarray((x * br_kn + y * tr_kn) / lengths)
 
 
-Weigh = Callable[[Products], float] | None
-"""What a batch's credit is multiplied by; None: it replaces the advantages."""
-
-
-def _mixtures(weights: Sequence[float]) -> Iterator[tuple[str, Weigh]]:
-    yield "alone", None
-    yield "as trained", lambda products: 1.0
-    for weight in weights:
-        yield f"× {weight:g}", functools.partial(_to_length, weight)
-
-
-def _to_length(weight: float, products: Products) -> float:
-    return weight * products.equal_norm()
-
-
-def _cosine_of(weigh: Weigh, products: Products) -> float:
-    return products.cosine(0, 1) if weigh is None else products.cosine(1, weigh(products))
-
-
-def _row(
-    metric: str,
-    estimator: str,
-    mixture: str,
-    scale: float | None,
-    own: _Cosines,
-    base: _Cosines,
-    resample: _Resample,
-) -> Row:
-    difference = own - base
-    return Row(
-        metric, estimator, mixture,
-        float(own.whole.mean()), *resample.interval(own),
-        float(difference.whole.mean()), *resample.interval(difference),
-        difference.reference_error(),
-        scale,
-    )  # fmt: skip
-
-
-def draw(found: Sequence[Row], alignment: Alignment, path: Path, *, title: str) -> None:
+def draw(table: Sequence[Row], title: str, path: Path) -> None:
     """Differences from the rollout advantages alone, one panel a metric, as SVG."""
-    from matplotlib.figure import Figure
-
-    metrics = list(dict.fromkeys(row.metric for row in found))
-    own = [row for row in found if row.estimator != BASE]
-    labels = list(dict.fromkeys((row.estimator, row.mixture) for row in own))
-    figure = Figure(figsize=(5.5 * len(metrics), 1.6 + 0.26 * len(labels)), layout="constrained")
-    axes = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
-    for axis, metric in zip(axes, metrics, strict=True):
-        for row in (row for row in own if row.metric == metric):
-            y = labels.index((row.estimator, row.mixture))
-            shown = row.difference_low > 0 or row.difference_high < 0
-            color = "#08519c" if shown else "#737373"
-            axis.plot([row.difference_low, row.difference_high], [y, y], color=color, linewidth=2)
-            axis.plot(row.difference, y, marker="s", color=color, markersize=5)
-        base = next(row for row in found if row.metric == metric and row.estimator == BASE)
-        axis.axvline(0, color="black", linewidth=0.8)
-        name = {"raw": "in the parameters", "adam": "in Adam's metric"}[metric]
-        axis.set_title(
-            f"{name}; {BASE} alone: {base.cosine:.3f}\n"
-            f"the reference's own halves: {alignment.reliability[metric]:.2f}",
-            fontsize=10,
-        )
-        axis.set_xlabel(f"cosine with the reference, minus {BASE}'s (95 %)")
-        axis.spines[["top", "right", "left"]].set_visible(False)
-        axis.tick_params(axis="y", length=0)
-    axes[0].set_yticks(range(len(labels)), [f"{name}, {mixture}" for name, mixture in labels])
-    axes[0].invert_yaxis()
-    figure.suptitle(f"{title}\n{covered(alignment)}", fontsize=11, parse_math=False)
-    svg.save(figure, path)
+    panels: dict[str, dict[str, list[Mark]]] = {}
+    for row in table:
+        if row.estimator != BASE:
+            lines = panels.setdefault(METRICS[row.metric], {})
+            lines[f"{row.estimator}, {row.mixture}"] = [Mark("", row.difference)]
+    forest(panels, f"{title}: cosine less {BASE}'s; {COVERED}", path)

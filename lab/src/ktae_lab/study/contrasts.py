@@ -2,95 +2,142 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+import datetime
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+import pydantic
 
 from ktae.inference import (
     FEWEST_PAIRS,
     LEVEL,
     Interval,
     holm,
-    least_p_value,
     mean_interval,
     sign_flip_p_value,
 )
-from ktae_lab.study.announced import Announced, Comparison
-from ktae_lab.study.cells import planned_units
-from ktae_lab.study.collect import Run
-from ktae_lab.study.folder import State
-from ktae_lab.study.matrix import Matrix
-
-Kind = Literal["confirmatory", "exploratory"]
+from ktae_lab.study.cells import Cell, recipe_digests
+from ktae_lab.study.matrix import OUTCOMES, Matrix
 
 
-class Missing(NamedTuple):
-    """A seed that is not in a comparison."""
+class Comparison(NamedTuple):
+    """One difference on one task."""
 
-    seed: int
-    why: str
+    treatment: str
+    baseline: str
+    outcome: str
+    task: str
+    """Empty where the matrix has no tasks."""
 
 
-class OfBaseModel(NamedTuple):
-    """A difference on the seeds of one base model."""
+class Announced(pydantic.BaseModel):
+    """What a study announced before its first run."""
 
-    base_model: str
-    seeds: int
-    difference: float
-    """Its mean."""
+    date: str
+    confirmatory: list[tuple[str, str, str]]
+    """Treatment, baseline, outcome."""
+    matrix: dict[str, Any]
+    """The matrix as it was then."""
+    recipes: dict[str, str]
+    """`recipe_digests` of its cells then: the matrix has but the recipes' paths."""
+
+    @classmethod
+    def of(cls, matrix: Matrix, cells: Iterable[Cell]) -> Announced:
+        """What the matrix announces, now; `cells` are all of it."""
+        return cls(
+            date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            confirmatory=[
+                (contrast.treatment, contrast.baseline, outcome)
+                for contrast in matrix.contrasts
+                if contrast.kind == "confirmatory"
+                for outcome in contrast.outcomes
+            ],
+            matrix=matrix.model_dump(mode="json"),
+            recipes=recipe_digests(cells),
+        )
+
+    def why_exploratory(
+        self, matrix: Matrix, recipes: Mapping[str, str] | None, comparison: Comparison
+    ) -> str:
+        """Why a comparison is not confirmatory, whatever the matrix says now; empty: it is.
+
+        It stays confirmatory only where seeds, base models, the outcome's definition and the two
+        methods' recipes with all overrides are as they were announced. Not covered is what recipes
+        only name (a model's folder, data) and the code: `runs.csv` has the commits.
+
+        Args:
+            matrix: as it is now.
+            recipes: `recipe_digests` of its cells now. None: what the methods train is not looked
+                at, since results are read for longer than a version's recipes have the same keys.
+            comparison: the one in question.
+        """
+        treatment, baseline, outcome, task = comparison
+        if comparison[:3] not in self.confirmatory:
+            return "not announced as confirmatory before the first run"
+        if task not in self.tasks:
+            return "announced without this task"
+        now = matrix.model_dump(mode="json")
+        changed = [] if self.matrix["seeds"] == now["seeds"] else ["seeds"]
+        if _demo_seeds(self.matrix) != _demo_seeds(now):
+            changed.append("demo_seeds")
+        if _definition(self.matrix, outcome) != _definition(now, outcome):
+            changed.append(f"outcomes.{outcome}")
+        if recipes is not None:
+            places = [str(PurePosixPath(task) / name) for name in (treatment, baseline)]
+            differ = [place for place in places if self.recipes.get(place) != recipes.get(place)]
+            changed += [f"the recipe of {place}" for place in differ]
+        return f"changed since the announcement: {', '.join(changed)}" if changed else ""
+
+    @property
+    def tasks(self) -> list[str]:
+        """Their names; one empty name where the matrix had none."""
+        return list(self.matrix["tasks"]) or [""]
+
+
+def _demo_seeds(matrix: Mapping[str, Any]) -> Any:
+    """Of the first announcements as well, where they lie deeper."""
+    return matrix.get("demo_seeds", (matrix.get("base_models") or {}).get("demo_seeds", []))
+
+
+def _definition(matrix: Mapping[str, Any], outcome: str) -> dict[str, Any]:
+    """What an outcome is measured by; the first announcements have a label as well."""
+    known = {name: one.model_dump(mode="json") for name, one in OUTCOMES.items()}
+    definition = (known | matrix["outcomes"]).get(outcome, {})
+    return {key: value for key, value in definition.items() if key != "label"}
 
 
 class Compared(NamedTuple):
     """Treatment minus baseline in one outcome on one task."""
 
-    task: str
-    treatment: str
-    baseline: str
-    outcome: str
-    kind: Kind
+    comparison: Comparison
+    announced: bool
+    """Whether it is confirmatory."""
     note: str
-    """Why the kind is not the one in the matrix; empty: it is."""
+    """Why it is not, where the matrix says so; empty: it is as the matrix says."""
     planned: int
-    """Seeds of the matrix."""
-    seeds: tuple[int, ...]
-    """Those that are paired."""
-    missing: tuple[Missing, ...]
-    differences: tuple[float, ...]
-    """One a seed; over several base models, their mean."""
-    by_base_model: tuple[OfBaseModel, ...]
-    treatment_mean: float | None
-    baseline_mean: float | None
-    interval: Interval | None
+    """Seeds of the matrix; 0: it was announced and is not in the matrix any more."""
+    differences: pd.Series[float]
+    """One a pair, in the order of the seeds, by seed and base model."""
+    interval: Interval | None = None
     """None: too few pairs."""
-    p_value: float | None
+    p_value: float | None = None
     corrected: float | None = None
     """`p_value` after Holm's correction for all comparisons of this kind."""
-    family: int = 0
-    """How many those are."""
-    too_few: bool = False
-    """Whether so many pairs could not show a difference beside the others of the family, even if it
-    had the same sign in all of them."""
-
-    @property
-    def difference(self) -> float | None:
-        """Its mean."""
-        return float(np.mean(self.differences)) if self.differences else None
 
     @property
     def shown(self) -> bool:
         """Whether a difference is shown at the 5 % level: by the corrected p and the interval."""
-        return self.corrected is not None and self.corrected < LEVEL and self.leaves_out_zero
-
-    @property
-    def leaves_out_zero(self) -> bool:
-        """Whether the interval does."""
-        return self.interval is not None and not self.interval.low <= 0 <= self.interval.high
+        if self.interval is None or self.corrected is None:
+            return False
+        return self.corrected < LEVEL and not self.interval.low <= 0 <= self.interval.high
 
 
 def compare(
     matrix: Matrix,
-    runs: Sequence[Run],
+    runs: pd.DataFrame,
     announced: Announced,
     recipes: Mapping[str, str] | None,
 ) -> list[Compared]:
@@ -103,138 +150,49 @@ def compare(
 
     Args:
         matrix: as it is now.
-        runs: of all of its cells.
+        runs: as in `runs.csv`.
         announced: before the first run.
         recipes: `recipe_digests` of the cells; None: see `Announced.why_exploratory`.
     """
-    by_place = {(r.cell.task, r.cell.method, r.cell.seed, r.cell.base): r for r in runs}
-    found = []
+    every = []
     for contrast in matrix.contrasts:
         for outcome in contrast.outcomes:
             for task in matrix.tasks or [""]:
-                one = Comparison(contrast.treatment, contrast.baseline, outcome, task)
-                asked = contrast.kind == "confirmatory"
-                note = announced.why_exploratory(matrix, recipes, one) if asked else ""
-                kind: Kind = "exploratory" if note else contrast.kind
-                sides = [
-                    {key[2:]: run for key, run in by_place.items() if key[:2] == (task, method)}
-                    for method in one[:2]
-                ]
-                found.append(_compare(matrix, one, kind, note, sides))
-    kept = {(c.treatment, c.baseline, c.outcome, c.task) for c in found if c.kind == "confirmatory"}
-    gone = [one for one in announced.comparisons(matrix) if one not in kept]
-    return _corrected(found + [_not_as_announced(one) for one in gone])
+                asked = Comparison(contrast.treatment, contrast.baseline, outcome, task)
+                note, is_confirmatory = "", contrast.kind == "confirmatory"
+                if is_confirmatory:
+                    note = announced.why_exploratory(matrix, recipes, asked)
+                    is_confirmatory = not note
+                differences = paired(runs, *asked)
+                interval = p_value = None
+                if len(differences) >= FEWEST_PAIRS:
+                    values = differences.to_numpy(dtype=np.float64)
+                    interval, p_value = mean_interval(values), sign_flip_p_value(values)
+                facts = (asked, is_confirmatory, note, len(matrix.seeds), differences)
+                every.append(Compared(*facts, interval, p_value))
+    kept = {compared.comparison for compared in every if compared.announced}
+    for triple in announced.confirmatory:
+        for task in announced.tasks:
+            if (gone := Comparison(*triple, task)) not in kept:
+                note = "announced, and not in the matrix as it was announced"
+                every.append(Compared(gone, True, note, 0, pd.Series(dtype=float)))
+    for kind in (True, False):
+        family = [i for i, compared in enumerate(every) if compared.announced is kind]
+        p_values = [every[i].p_value for i in family]
+        corrected = holm([1.0 if p is None else p for p in p_values])
+        for i, p, of_family in zip(family, p_values, corrected, strict=True):
+            every[i] = every[i]._replace(corrected=None if p is None else of_family)
+    return every
 
 
-def in_words(compared: Compared) -> str:
-    """What may be said, in one sentence."""
-    on_task = f" on {compared.task}" if compared.task else ""
-    name = f"{compared.treatment} against {compared.baseline}{on_task}, {compared.outcome}"
-    if not compared.planned:
-        return f"{name}: {compared.note}"
-    if compared.interval is None:
-        return (
-            f"{name}: not enough, {len(compared.seeds)} of {compared.planned} pairs; "
-            f"{FEWEST_PAIRS} are needed to say anything"
-        )
-    mean, low, high = compared.interval
-    numbers = (
-        f"{mean:+.3g} (95 % interval {low:+.3g} to {high:+.3g}, {len(compared.seeds)} of "
-        f"{compared.planned} pairs, corrected p = {compared.corrected:.2g})"
-    )
-    if compared.shown:
-        verdict = "a difference is shown"
-    elif compared.too_few and compared.leaves_out_zero:
-        verdict = f"too few pairs to show a difference among {compared.family} comparisons"
-    else:
-        verdict = "no difference can be shown"
-    return f"{name}: {verdict}, {numbers}"
-
-
-def as_json(compared: Compared) -> dict[str, Any]:
-    """Everything, for programs."""
-    interval = compared.interval
-    return compared._asdict() | {
-        "missing": [missing._asdict() for missing in compared.missing],
-        "by_base_model": [one._asdict() for one in compared.by_base_model],
-        "difference": compared.difference,
-        "interval": None if interval is None else [interval.low, interval.high],
-        "shown": compared.shown,
-        "in_words": in_words(compared),
-    }
-
-
-def _compare(
-    matrix: Matrix,
-    one: Comparison,
-    kind: Kind,
-    note: str,
-    sides: Sequence[Mapping[tuple[int, str], Run]],
-) -> Compared:
-    seeds, values, missing = [], [], []
-    by_base: dict[str, list[float]] = {}
-    for seed, bases in planned_units(matrix).items():
-        pairs = [[side[seed, base] for side in sides] for base in bases]
-        why = [_why(run, one.outcome) for pair in pairs for run in pair]
-        if any(why):
-            missing.append(Missing(seed, "; ".join(reason for reason in why if reason)))
-            continue
-        seeds.append(seed)
-        # (bases, 2)
-        value = np.array([[run.outcomes[one.outcome] for run in pair] for pair in pairs], float)
-        values.append(value.mean(axis=0))
-        for base, (treated, untreated) in zip(bases, value, strict=True):
-            by_base.setdefault(base, []).append(treated - untreated)
-    # (seeds, 2): base models of a seed share its prompts, so they are not independent
-    means = np.array(values).reshape(-1, 2)
-    differences = means[:, 0] - means[:, 1]
-    enough = len(seeds) >= FEWEST_PAIRS
-    return Compared(
-        one.task, one.treatment, one.baseline, one.outcome, kind, note,
-        planned=len(matrix.seeds),
-        seeds=tuple(seeds),
-        missing=tuple(missing),
-        differences=tuple(differences.tolist()),
-        by_base_model=tuple(
-            OfBaseModel(base, len(found), float(np.mean(found))) for base, found in by_base.items()
-        ),
-        treatment_mean=float(means[:, 0].mean()) if seeds else None,
-        baseline_mean=float(means[:, 1].mean()) if seeds else None,
-        interval=mean_interval(differences) if enough else None,
-        p_value=sign_flip_p_value(differences) if enough else None,
-    )  # fmt: skip
-
-
-def _not_as_announced(one: Comparison) -> Compared:
-    """The place in Holm's correction of a comparison that cannot be made any more."""
-    return Compared(
-        one.task, one.treatment, one.baseline, one.outcome, "confirmatory",
-        "announced, and not in the matrix as it was announced",
-        planned=0, seeds=(), missing=(), differences=(), by_base_model=(),
-        treatment_mean=None, baseline_mean=None, interval=None, p_value=None,
-    )  # fmt: skip
-
-
-def _why(run: Run, outcome: str) -> str:
-    """Why a run has no such outcome; empty: it has."""
-    if run.outcomes[outcome] is not None:
-        return ""
-    where = " ".join(x for x in (run.cell.method, run.cell.base) if x)
-    has_ended = run.state is State.FINISHED
-    return f"{where}: {f'its run has no {outcome}' if has_ended else run.why_missing}"
-
-
-def _corrected(found: Sequence[Compared]) -> list[Compared]:
-    done = list(found)
-    for kind in ("confirmatory", "exploratory"):
-        family = [i for i, compared in enumerate(found) if compared.kind == kind]
-        p_values = [1.0 if p is None else p for p in (found[i].p_value for i in family)]
-        for place, (i, p) in enumerate(zip(family, holm(p_values), strict=True)):
-            at_best = p_values.copy()
-            at_best[place] = least_p_value(len(found[i].seeds))
-            done[i] = found[i]._replace(
-                corrected=None if found[i].p_value is None else p,
-                family=len(family),
-                too_few=holm(at_best)[place] >= LEVEL,
-            )
-    return done
+def paired(
+    runs: pd.DataFrame, treatment: str, baseline: str, outcome: str, task: str
+) -> pd.Series[float]:
+    """Differences of an outcome by seed and base model, where both runs have it."""
+    column = f"outcome.{outcome}"
+    if column not in runs:
+        return pd.Series(dtype=float)
+    of_task = runs[(runs["task"] == task) & runs["method"].isin([treatment, baseline])]
+    by_method = of_task.pivot(index=["seed", "base_model"], columns="method", values=column)
+    by_method = by_method.reindex(columns=[treatment, baseline]).dropna()
+    return by_method[treatment] - by_method[baseline]

@@ -1,8 +1,7 @@
-"""A study as a typed file: methods × tasks × seeds × base models, and what will be compared."""
+"""A study as a typed file: methods × tasks × seeds, and what will be compared."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,29 +9,19 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import BeforeValidator, Field
 
+from ktae.errors import expected_one_of
 from ktae.files.typed import Section, read_mapping, validated
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Overrides = dict[str, Any]
-
-OWN_KEYS = ("name", "seed")
-"""Keys of a recipe that the matrix itself sets."""
-BASE_KEYS = ("model", "model.path", "model.demo_seed")
-"""Those that it sets where it lists base models."""
-MAX_SEEDS = 10_000
 
 
 def _seeds(value: Any) -> Any:
     """`{first: 100, count: 20}` as the seeds 100 to 119."""
     if not isinstance(value, dict):
         return value
-    numbers = [value.get("first"), value.get("count")]
-    if set(value) != {"first", "count"} or any(type(number) is not int for number in numbers):
-        raise ValueError(
-            f"{value!r} is no range of seeds; expected {{first: 100, count: 20}} or a list"
-        )
-    if not 1 <= value["count"] <= MAX_SEEDS:
-        raise ValueError(f"count is {value['count']}; expected 1 to {MAX_SEEDS:,}")
+    if set(value) != {"first", "count"} or any(type(n) is not int for n in value.values()):
+        raise ValueError(f"{value!r} is no range; expected {{first: 100, count: 20}} or a list")
     return list(range(value["first"], value["first"] + value["count"]))
 
 
@@ -60,35 +49,6 @@ class Task(Section):
     win over all others."""
 
 
-class BaseModels(Section):
-    """The policies that runs start from, and which seed starts from which."""
-
-    demo_seeds: Seeds = ()
-    """The embedded base models of these pretraining seeds."""
-
-    paths: tuple[str, ...] = ()
-    """Or folders and hub names. As in a recipe, a folder is relative to where the command runs: the
-    matrix cannot tell it from a hub name."""
-
-    pairing: Literal["crossed", "cycled"]
-    """`crossed`: every seed on every base model. `cycled`: the first seed on the first model, the
-    second on the second, and from the start again."""
-
-    @pydantic.model_validator(mode="after")
-    def _one_kind(self) -> BaseModels:
-        if bool(self.demo_seeds) == bool(self.paths):
-            raise ValueError("expected either demo_seeds or paths, with at least one entry")
-        if "demo" in self.paths:
-            raise ValueError("paths has 'demo'; use demo_seeds: [0] for embedded base models")
-        _no_twice("base model", [*self.demo_seeds, *self.paths])
-        return self
-
-    def overrides(self) -> list[Overrides]:
-        """What sets each of them in a recipe."""
-        demo = [{"model.path": "demo", "model.demo_seed": seed} for seed in self.demo_seeds]
-        return demo or [{"model.path": path} for path in self.paths]
-
-
 class Outcome(Section):
     """One number of a run, from its summary or from its curve."""
 
@@ -102,9 +62,6 @@ class Outcome(Section):
     last: Annotated[int, Field(gt=0)] | None = None
     """Average the curve over its last so many steps only."""
 
-    label: str | None = None
-    """The name on figures."""
-
     @pydantic.model_validator(mode="after")
     def _one_source(self) -> Outcome:
         if (self.summary is None) == (self.curve is None):
@@ -115,17 +72,14 @@ class Outcome(Section):
 
 
 OUTCOMES = {
-    "sampled_accuracy": Outcome(summary="after.sampled_accuracy", label="final sampled accuracy"),
-    "greedy_accuracy": Outcome(summary="after.greedy_accuracy", label="final greedy accuracy"),
-    "length": Outcome(summary="after.sampled_length", label="final length, tokens"),
-    "entropy": Outcome(summary="after.entropy", label="final entropy, nats a token"),
-    "validated_accuracy": Outcome(
-        summary="validated.accuracy", label="accuracy at the best temperature"
-    ),
-    "mean_accuracy": Outcome(curve="accuracy", label="mean accuracy over the run"),
-    "last_accuracy": Outcome(curve="accuracy", last=15, label="accuracy, last 15 steps"),
-    "mean_length": Outcome(curve="length", label="mean length over the run, tokens"),
-    "mean_entropy": Outcome(curve="entropy", label="mean entropy over the run, nats a token"),
+    "sampled_accuracy": Outcome(summary="after.sampled_accuracy"),
+    "greedy_accuracy": Outcome(summary="after.greedy_accuracy"),
+    "length": Outcome(summary="after.sampled_length"),
+    "entropy": Outcome(summary="after.entropy"),
+    "validated_accuracy": Outcome(summary="validated.accuracy"),
+    "mean_accuracy": Outcome(curve="accuracy"),
+    "mean_length": Outcome(curve="length"),
+    "mean_entropy": Outcome(curve="entropy"),
 }
 """Known without being written down; a matrix may replace them and add others."""
 
@@ -143,8 +97,8 @@ class Contrast(Section):
     """What is compared."""
 
     kind: Literal["confirmatory", "exploratory"]
-    """`confirmatory`: the hypothesis was there before these seeds were run; its seeds must be none
-    of `explored_seeds`. Each kind is one family of Holm's correction."""
+    """`confirmatory`: announced before the first run. Each kind is one family of Holm's
+    correction."""
 
 
 class Matrix(Section):
@@ -162,17 +116,12 @@ class Matrix(Section):
     seeds: Annotated[Seeds, Field(min_length=1)]
     """A list, or `{first: 100, count: 20}`. Runs of one seed are paired."""
 
-    explored_seeds: Seeds = ()
-    """Seeds on which the hypotheses were found."""
-
-    base_models: BaseModels | None = None
-    """Null: the base model that each recipe names."""
+    demo_seeds: Seeds = ()
+    """The first seed starts from the embedded base model of the first of these pretraining seeds,
+    the second from the second, and from the start again; none: from what each recipe names."""
 
     tasks: dict[Name, Task] = Field(default={})
     """Every method runs on each; none: what the recipes say."""
-
-    groups: dict[Name, tuple[str, ...]] = Field(default={})
-    """Methods that share a figure; none: all of them in one."""
 
     outcomes: dict[Name, Outcome] = Field(default={})
     """Outcomes besides the built-in ones, or in their place."""
@@ -182,9 +131,8 @@ class Matrix(Section):
 
     @pydantic.model_validator(mode="after")
     def _names_exist(self) -> Matrix:
-        _no_twice("seed", self.seeds)
-        for group, methods in self.groups.items():
-            _known(f"groups.{group}", methods, self.methods, "method")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("a seed is there twice")
         for name, task in self.tasks.items():
             _known(f"tasks.{name}.of_methods", task.of_methods, self.methods, "method")
         for i, contrast in enumerate(self.contrasts):
@@ -194,34 +142,8 @@ class Matrix(Section):
             if contrast.treatment == contrast.baseline:
                 raise ValueError(f"{where} compares {contrast.baseline} with itself")
         triples = [(c.treatment, c.baseline, o) for c in self.contrasts for o in c.outcomes]
-        _no_twice("contrast", [" ".join(triple) for triple in triples])
-        return self
-
-    @pydantic.model_validator(mode="after")
-    def _confirmed_on_fresh_seeds(self) -> Matrix:
-        used = sorted(set(self.seeds) & set(self.explored_seeds))
-        if used and any(contrast.kind == "confirmatory" for contrast in self.contrasts):
-            raise ValueError(
-                f"{len(used)} of the seeds are explored_seeds, such as {used[0]}; confirmatory "
-                "contrasts need fresh ones (or call them exploratory)"
-            )
-        return self
-
-    @pydantic.model_validator(mode="after")
-    def _keys_are_free(self) -> Matrix:
-        taken = OWN_KEYS + (BASE_KEYS if self.base_models else ())
-        sections = {"overrides": self.overrides}
-        sections |= {f"methods.{name}": method.overrides for name, method in self.methods.items()}
-        for name, task in self.tasks.items():
-            of_methods = {f"tasks.{name}.of_methods.{m}": x for m, x in task.of_methods.items()}
-            sections |= {f"tasks.{name}": task.overrides, **of_methods}
-        for where, overrides in sections.items():
-            for key in overrides:
-                if key in taken:
-                    raise ValueError(
-                        f"{where} sets {key}, which the matrix sets itself: see methods, seeds and "
-                        "base_models"
-                    )
+        if len(set(triples)) < len(triples):
+            raise ValueError("contrasts has an outcome of two methods twice")
         return self
 
     @property
@@ -229,41 +151,18 @@ class Matrix(Section):
         """The built-in ones and the matrix's own."""
         return OUTCOMES | self.outcomes
 
-    @property
-    def compares_validated(self) -> bool:
-        """Whether a contrast needs what was measured of the final models, after the runs."""
-        asked = [self.all_outcomes[name] for one in self.contrasts for name in one.outcomes]
-        return any((outcome.summary or "").startswith("validated.") for outcome in asked)
-
-    @property
-    def figure_groups(self) -> dict[str, tuple[str, ...]]:
-        """`groups`, or all methods in one that is named as the study."""
-        return self.groups or {self.name: tuple(self.methods)}
-
 
 def load(path: str | Path) -> Matrix:
-    """Read a matrix from YAML.
+    """Read a matrix from YAML; its recipes are not read yet: `cells.expand` does.
 
     Raises:
-        InputError: no such file, broken YAML, an unknown key or name (the nearest known one is
-            named), a value out of range. Recipes are not read yet: `cells.expand` does.
+        InputError: it cannot be read, or has an unknown key or name or a value out of range.
     """
     path = Path(path)
     return validated(Matrix, read_mapping(path, "matrix"), f"matrix {path}")
 
 
 def _known(where: str, names: Iterable[str], known: Iterable[str], what: str) -> None:
-    known = list(known)
     for name in names:
         if name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(known)}"
-            raise ValueError(f"{where} names no {what}: {name!r}; {hint}")
-
-
-def _no_twice(what: str, items: Iterable[Any]) -> None:
-    seen = set()
-    for item in items:
-        if item in seen:
-            raise ValueError(f"the {what} {item!r} is there twice")
-        seen.add(item)
+            raise ValueError(f"{where} names no {what}: {name!r}; {expected_one_of(known, name)}")

@@ -1,112 +1,119 @@
-"""What a study writes: rows as CSV, statistics as JSON, figures."""
+"""What a study writes: its runs and its comparisons as CSV, and one figure."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ktae.runs import write_json
-from ktae_lab.csv_files import write_csv
-from ktae_lab.study import figures
-from ktae_lab.study.cells import Cell, recipe_digests
-from ktae_lab.study.collect import Run, collect, curve_rows, last_line, run_rows
-from ktae_lab.study.contrasts import Compared, as_json, compare
+import numpy as np
+import pandas as pd
+
+from ktae import recipe as recipes
+from ktae.errors import InputError
+from ktae_lab import figures
+from ktae_lab.csv_files import as_row, read_table, write_table
+from ktae_lab.study.cells import KEYS, Cell, recipe_digests
+from ktae_lab.study.contrasts import Compared, compare
 from ktae_lab.study.folder import State, StudyFolder
-from ktae_lab.study.matrix import Matrix
-from ktae_lab.study.provenance import commit, machine
+from ktae_lab.study.matrix import Matrix, Outcome
+
+CURVES = {
+    "accuracy": ("rewards/correct/mean", "credit/correct"),
+    "length": ("completions/mean_length",),
+    "entropy": ("entropy",),
+    "credit_abs": ("credit/mean_abs",),
+}
+"""Short names of curves, and the keys of `metrics.jsonl` that may hold them, the first one first.
+
+`accuracy` is the share of correct rollouts of the step, those that dynamic sampling replaced
+included: it is that of the policy, where `reward` may hold a penalty as well."""
+
+VALIDATED = ("temperature", "accuracy", "accuracy_at_1", "greedy_accuracy")
+"""Columns of `validated.csv` that outcomes may name, as `validated.accuracy`."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Results:
-    """What was found, and where it was written."""
-
-    runs: list[Run]
-    compared: list[Compared]
-    pictures: list[Path]
-
-    def count(self, state: State) -> int:
-        """Runs in that state."""
-        return sum(run.state is state for run in self.runs)
-
-
-def write(
-    matrix: Matrix, cells: Sequence[Cell], folder: StudyFolder, *, overwrite: bool = False
-) -> Results:
-    """Read all runs, and write `runs.csv`, `curves.csv.gz`, `trained_by.json`, `results.json` and
-    `figures/`.
+def write(matrix: Matrix, cells: Sequence[Cell], folder: StudyFolder) -> list[Compared]:
+    """Read all runs, and write what `StudyFolder` names; returns the comparisons.
 
     Raises:
-        InputError: a run cannot be read, a file cannot be written, matplotlib is not installed;
-            there is no study, or a run in it was made with another recipe, such as one that was
-            edited while the study ran; or the results there are of more finished runs, and
-            `overwrite` is off.
+        InputError: a run cannot be read, a file cannot be written; there is no study, or a run in
+            it was made with another recipe; or the results there are of more finished runs.
     """
-    figures.require_libraries()  # before anything is written
     folder.require_started(cells)
-    if not overwrite:
-        folder.require_no_loss(cells)
-    runs = collect(cells, folder, matrix.all_outcomes)
-    announced = folder.announcement()
-    compared = compare(matrix, runs, announced, recipe_digests(cells))
-    write_csv(folder.runs_csv, run_rows(runs))
-    write_csv(folder.curves_csv, curve_rows(runs, matrix.all_outcomes))
-    write_json(folder.trained_by, _trained_by(runs))
-    write_json(folder.results, _content(matrix, runs, compared))
-    pictures = figures.draw(matrix, runs, compared, folder.figures)
-    folder.remove_figures_but(pictures)
-    return Results(runs, compared, pictures)
+    runs = collect(matrix, cells, folder)
+    if folder.runs_csv.exists():  # in a clone results are committed, and runs are not
+        states = (read_table(folder.runs_csv)["state"], runs["state"])
+        before, now = ((column == State.FINISHED.value).sum() for column in states)
+        if now < before:
+            raise InputError(
+                f"{folder.runs_csv} is of {before} finished runs, and {folder.runs} holds {now}: "
+                "results were left as they are. Run the others, or give another --output"
+            )
+    compared = compare(matrix, runs, folder.announcement(), recipe_digests(cells))
+    write_table(folder.runs_csv, runs)
+    rows = [as_row(matrix.name, comparison) for comparison in compared]
+    write_table(folder.comparisons_csv, pd.DataFrame(rows))
+    figures.differences(matrix.name, compared, folder.figure)
+    return compared
 
 
-def count(runs: Sequence[Run]) -> dict[str, int]:
-    """How many runs there are, what became of them, and how many did not get there at once."""
-    counts = Counter(run.state for run in runs)
-    return {
-        "planned": len(runs),
-        **{state.value: counts[state] for state in State},
-        "failed before, run again": sum((run.failures_before or 0) > 0 for run in runs),
-        "interrupted, resumed": sum(run.was_interrupted for run in runs),
-        "begun again, why not recorded": sum(run.failures_before is None for run in runs),
-    }
+def collect(matrix: Matrix, cells: Sequence[Cell], folder: StudyFolder) -> pd.DataFrame:
+    """One row a run, whatever became of it.
+
+    Raises:
+        InputError: a run's summary or metrics cannot be read.
+    """
+    validated: dict[tuple[str, ...], dict[str, float]] = {}
+    if folder.validated_csv.exists():
+        for row in read_table(folder.validated_csv).to_dict("records"):
+            key = tuple(str(row[name]) for name in KEYS)
+            validated[key] = {f"validated.{name}": row[name] for name in VALIDATED}
+    rows = []
+    for cell in cells:
+        state, run, record = folder.state(cell), folder.run_folder(cell), folder.record(cell)
+        summary: dict[str, Any] = {}
+        lines: list[dict[str, Any]] = []
+        if state is State.FINISHED:
+            try:
+                summary = recipes.dotted(json.loads(run.summary.read_text(encoding="utf-8")))
+                lines = run.read_metrics()
+            except (OSError, ValueError) as error:
+                raise InputError(f"cannot read the run in {run.path}: {error}") from None
+            summary |= validated.get(cell.key, {})
+        key: dict[str, Any] = dict(zip(KEYS, cell.key, strict=True)) | {"seed": cell.seed}
+        error_lines = (record.get("error") or "").strip().splitlines()
+        rows.append(
+            key
+            | {"state": state.value, "error": error_lines[-1][:200] if error_lines else ""}
+            | {f"outcome.{n}": measure(o, summary, lines) for n, o in matrix.all_outcomes.items()}
+            | {name: value for name, value in summary.items() if name not in ("recipe", "seed")}
+            | {"process_seconds": record.get("seconds"), "commit": record.get("commit")}
+            | record.get("machine", {})
+        )
+    return pd.DataFrame(rows)
 
 
-def _content(matrix: Matrix, runs: Sequence[Run], compared: Sequence[Compared]) -> dict[str, Any]:
-    """What can be made again of the other files, and of the code and machine that made it."""
-    return {
-        "study": matrix.name,
-        "runs": count(runs),
-        "failures": [
-            # The last line alone: the others, in the run's record, name places on this machine.
-            {"run": run.cell.name, "error": last_line(run.record)}
-            for run in runs
-            if run.state is State.FAILED
-        ],
-        "comparisons": [as_json(one) for one in compared],
-        "summarised_by": {"commit": commit(), **machine()},
-        "matrix": matrix.model_dump(mode="json"),
-    }
-
-
-def _trained_by(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Commits and machines of the processes that trained, one entry for each kind."""
-    return _distinct(
-        {"commit": run.record.get("commit"), **run.record.get("machine", {})}
-        for run in runs
-        if run.state is State.FINISHED
-    )
-
-
-def _distinct(facts: Any) -> list[dict[str, Any]]:
-    """Each kind once, with the number of runs; dates as first and last."""
-    runs: Counter[tuple[tuple[str, Any], ...]] = Counter()
-    dates: dict[tuple[tuple[str, Any], ...], list[str]] = {}
-    for one in facts:
-        kind = tuple(sorted((k, v) for k, v in one.items() if k not in ("date", "dates")))
-        runs[kind] += 1
-        dates.setdefault(kind, []).extend(one.get("dates") or [one.get("date", "")])
-    return [
-        dict(kind) | {"runs": n, "dates": [min(dates[kind]), max(dates[kind])]}
-        for kind, n in runs.items()
+def curve(lines: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
+    """(steps,) a curve by its short name or key; NaN at steps without it."""
+    keys = CURVES.get(name, (name,))
+    values = [
+        next((line[key] for key in keys if line.get(key) is not None), np.nan) for line in lines
     ]
+    return np.array(values, dtype=np.float64)
+
+
+def measure(
+    outcome: Outcome, summary: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
+) -> float | None:
+    """An outcome of a finished run; None where the run does not have it, or not all of it."""
+    if outcome.summary is not None:
+        value = summary.get(outcome.summary)
+        return float(value) if isinstance(value, int | float) else None
+    assert outcome.curve is not None
+    values = curve(lines, outcome.curve)
+    if outcome.last is not None and len(values) < outcome.last:
+        return None
+    values = values[-outcome.last :] if outcome.last else values
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else None

@@ -1,0 +1,490 @@
+"""The tables and numbers of the pages, from the committed results.
+
+A table stands between `<!-- table: NAME WORDS -->` and `<!-- end -->`, a number in a sentence
+between `<!-- NAME: WORDS -->` and `<!-- end -->` on one line; the text around them is written by
+hand. What a name stands for is a function of this module, in `MAKERS`.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from ktae.errors import InputError
+from ktae.inference import Interval, holm, mean_interval
+from ktae_lab.align import summary
+from ktae_lab.csv_files import as_row, read_table
+from ktae_lab.figures import Mark, Panels, forest
+from ktae_lab.study import matrix as matrices
+from ktae_lab.study.contrasts import Compared, compare, paired
+from ktae_lab.study.folder import StudyFolder
+
+LAB = Path(__file__).resolve().parents[2]
+"""The laboratory's folder in a checkout; elsewhere there are no results."""
+RESULTS = LAB / "results"
+PAGES = LAB / "pages"
+README = LAB.parent / "README.md"
+COMPARISONS = RESULTS / "comparisons.csv"
+STUDIES = ("decisive", "real-model", "rivals")
+"""Those with announced comparisons whose runs are here. Of all others `comparisons.csv` keeps the
+announced tests and the commit that holds their data."""
+TASKS = ("sums", "lists")
+BASELINE = "grpo"
+PRIMARY = "accuracy"
+"""Accuracy at each model's best temperature: the announced outcome, `validated_accuracy`."""
+COLUMNS = {PRIMARY: "best temperature", "accuracy_at_1": "temperature 1"}
+
+ARMS = {
+    "decisive": {
+        "grpo": "GRPO",
+        "trigrams": "trigrams",
+        "centred": "trigrams, centred in the group",
+        "offset": "the offset alone",
+        "rollouts-centred": "whole rollouts, centred",
+        "random-places": "trigrams on random tokens",
+    },
+    "rivals": {
+        "grpo": "GRPO",
+        "unscaled": "GRPO, rewards not divided by their standard deviation",
+        "low-entropy": "GRPO with a penalty on the entropy",
+        "top-entropy": "80/20",
+        "paper": "`paper`",
+        "released": "`released`",
+        "calibrated": "`calibrated`",
+        "trigrams": "`trigrams`",
+        "sharp-trigrams": "`sharp-trigrams`",
+        "tempo": "`tempo`",
+        "conflict-tokens": "`conflict-tokens`",
+        "offset": "the offset alone",
+        "centred": "`trigrams`, centred in the group",
+        "rollouts-centred": "whole rollouts, centred",
+        "random-places": "`trigrams` on random tokens",
+    },
+    "real-model": {
+        name: name if name == "offset" else f"`{name}`"
+        for name in ("grpo", "conflict-tokens", "sharp-trigrams", "offset")
+    },
+}
+"""As pages call them, by study."""
+FAR_BELOW = "top-entropy"
+"""The arm of rivals that its figure leaves out: it would hide the others."""
+RATES = ("5e-5", "7.5e-5", "10.6e-5")
+"""Of rivals-rates, in the order of which the first of equal ones is chosen."""
+METRIC = "adam"
+"""Of alignment: fixed before the runs."""
+VALIDATION = [f"validation_{t}" for t in ("0", "0.25", "0.5", "0.75", "1")]
+"""The columns of validated.csv of which a model's best temperature has the largest."""
+
+Maker = Callable[..., str]
+
+
+# The results, each file read once.
+
+
+@functools.cache
+def runs_of(study: str) -> pd.DataFrame:
+    """The study's `runs.csv`; what was measured of final models is an outcome like the others."""
+    table = read_table(RESULTS / study / "runs.csv")
+    measured = table.filter(like="validated.")
+    return table.assign(**{f"outcome.{name}": measured[name] for name in measured})
+
+
+@functools.cache
+def compared_of(study: str) -> dict[tuple[str, ...], Compared]:
+    """All comparisons of a study, by treatment, baseline, outcome and task."""
+    matrix = matrices.load(LAB / "matrices" / f"{study}.yaml")
+    announced = StudyFolder(RESULTS / study).announcement()
+    every = compare(matrix, runs_of(study), announced, recipes=None)
+    return {compared.comparison: compared for compared in every}
+
+
+def interval_of(study: str, treatment: str, baseline: str, column: str, task: str) -> Interval:
+    """The difference of two arms in what was measured of their final models."""
+    pairs = paired(runs_of(study), treatment, baseline, f"validated.{column}", task)
+    return mean_interval(pairs.to_numpy())
+
+
+def comparisons() -> pd.DataFrame:
+    """`comparisons.csv` as it should be.
+
+    Rows of studies whose runs are here are made anew; of the others they are kept. Holm's
+    correction over all studies is over all announced tests, of either kind; what cannot be tested
+    counts as if its p were 1.
+    """
+    kept = pd.read_csv(COMPARISONS, dtype=str, keep_default_na=False)
+    rows = [as_row(study, one) for study in STUDIES for one in compared_of(study).values()]
+    new = pd.DataFrame(rows).drop(columns="note").astype(str)
+    table = pd.concat([kept[~kept["study"].isin(STUDIES)], new]).fillna("")
+    table = table.sort_values("study", kind="stable", ignore_index=True)
+    announced = table["announced"] == "yes"
+    p_values = pd.to_numeric(table["p"][announced]).fillna(1.0)
+    corrected = [f"{p:.3g}" for p in holm(p_values.tolist())]
+    table.loc[announced, "holm_over_all_studies"] = corrected
+    return table
+
+
+# Parts of tables.
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def signed(interval: Sequence[float], digits: int = 3) -> str:
+    """`+.012 (-.003 to +.027)`, with zeros."""
+    mean, low, high = (f"{x:+.{digits}f}" for x in interval)
+    return f"{mean} ({low} to {high})"
+
+
+def unsigned(interval: Sequence[float], digits: int = 2) -> str:
+    """The same of what is no difference."""
+    return "{:.{d}f} ({:.{d}f} to {:.{d}f})".format(*interval, d=digits)
+
+
+def marked(study: str, text: str, *comparison: str) -> str:
+    """In bold where the comparison was announced and is shown."""
+    compared = compared_of(study)[comparison]
+    return f"**{text}**" if compared.announced and compared.shown else text
+
+
+# The two toy experiments: `decisive` and `rivals`.
+
+
+def arms(study: str, *pairs: str) -> str:
+    """Differences in accuracy of pairs TREATMENT/BASELINE; without any, of each arm and GRPO."""
+    names, rows = ARMS[study], []
+    others = [f"{name}/{BASELINE}" for name in names if name != BASELINE]
+    for treatment, baseline in (pair.split("/") for pair in pairs or others):
+        cells = []
+        for task in TASKS:
+            for column in COLUMNS:
+                text = difference(study, treatment, baseline, column, task)
+                if column == PRIMARY:
+                    asked = (treatment, baseline, "validated_accuracy", task)
+                    text = marked(study, text, *asked)
+                cells.append(text)
+        rows.append([f"{names[treatment]} - {names[baseline]}", *cells])
+    heads = [f"{task}, {name}" for task in TASKS for name in COLUMNS.values()]
+    return markdown(["accuracy", *heads], rows)
+
+
+def difference(study: str, treatment: str, baseline: str, column: str, task: str = "") -> str:
+    """The difference of two arms with its interval."""
+    return signed(interval_of(study, treatment, baseline, column, task))
+
+
+def mean(study: str, method: str, column: str, task: str = "") -> str:
+    """An arm's mean of a column of runs.csv."""
+    runs = runs_of(study)
+    return f"{runs[(runs['task'] == task) & (runs['method'] == method)][column].mean():.3f}"
+
+
+def cold(study: str) -> str:
+    """How many models do best at temperature 0 or .25, of all."""
+    temperatures = runs_of(study)["validated.temperature"].dropna()
+    return f"{(temperatures <= 0.25).sum()} of {len(temperatures)}"
+
+
+def rates() -> str:
+    """Accuracy on validation problems at the best temperature, by learning rate; chosen in bold."""
+    by_rate = accuracy_by_rate()
+    heads = [f"{task}, {rate}" for task in TASKS for rate in RATES]
+    rows = []
+    for arm, name in ARMS["rivals"].items():
+        if arm in by_rate.index:
+            cells = []
+            for task in TASKS:
+                accuracies = [by_rate.loc[arm, f"{task}-{rate}"] for rate in RATES]
+                best = int(np.argmax(accuracies))
+                texts = [f"{accuracy:.3f}" for accuracy in accuracies]
+                texts[best] = f"**{texts[best]}**"
+                cells += texts
+            rows.append([name, *cells])
+    return markdown(["", *heads], rows)
+
+
+def accuracy_by_rate() -> pd.DataFrame:
+    """Of rivals-rates: a row an arm, a column TASK-RATE, means over base models."""
+    table = read_table(RESULTS / "rivals-rates" / "validated.csv")
+    table["best"] = table[VALIDATION].max(axis=1)
+    return table.pivot_table(index="method", columns="task", values="best")
+
+
+def entropy_rank(column: str, task: str) -> str:
+    """Rank correlation over all arms of the entropy at the end and the accuracy."""
+    runs = runs_of("rivals")
+    means = runs[runs["task"] == task].groupby("method")[["outcome.end_entropy", column]].mean()
+    return f"{means.corr('spearman').iloc[0, 1]:.2f}"
+
+
+# The real model.
+
+
+def real_differences() -> str:
+    """Pairs of arms, with Holm's p of announced ones. Bold: shown."""
+    columns = {
+        "validated_accuracy": "accuracy, best temperature",
+        "accuracy_at_1": "accuracy, temperature 1",
+        "end_entropy": "entropy at the end, nats a token",
+    }
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for (treatment, baseline, outcome, task), one in compared_of("real-model").items():
+        assert one.interval is not None
+        text = marked("real-model", signed(one.interval), treatment, baseline, outcome, task)
+        text += f", p {one.corrected:.2g}" if one.announced else ""
+        rows.setdefault((treatment, baseline), {})[outcome] = text
+    cells = [
+        [f"`{treatment}` - `{baseline}`", *(texts.get(outcome, "") for outcome in columns)]
+        for (treatment, baseline), texts in rows.items()
+    ]
+    return markdown(["", *columns.values()], cells)
+
+
+def real_held_out(*estimators: str) -> str:
+    """Held-out pairs of GRPO's own rollouts, a column for every ten steps."""
+    table = read_table(RESULTS / "real-model" / "held_out.csv")
+    by_key = table.set_index(["steps", "estimator"])
+    steps = list(dict.fromkeys(table["steps"]))
+    rows = [
+        [f"`{name}`", *(unsigned(by_key.loc[(s, name), ["auc", "low", "high"]]) for s in steps)]
+        for name in estimators
+    ]
+    groups = [by_key.loc[(s, estimators[0]), "groups"] for s in steps]
+    heads = [f"steps {s}, {n} groups" for s, n in zip(steps, groups, strict=True)]
+    return markdown(["", *heads], rows)
+
+
+def real_alignment() -> str:
+    """An arm's gain, and beside it how much nearer it points to the true gradient than GRPO.
+
+    Below them what these differences are of: GRPO's own cosine, and that of the reference's halves.
+    """
+    rows = []
+    for arm in ("offset", "conflict-tokens", "sharp-trigrams"):
+        gain = difference("real-model", arm, BASELINE, PRIMARY)
+        rows.append([f"`{arm}` - `{BASELINE}`", gain, *(signed(x) for x in alignment(arm))])
+    level = mean("real-model", BASELINE, "validated.accuracy")
+    table = aligned()
+    cosines = table[table["estimator"] == summary.BASE]["cosine"]
+    rows.append([f"`{BASELINE}` itself", level, *(unsigned(x, 3) for x in cosines)])
+    about = summary.read(RESULTS / "real-alignment").about
+    halves = about[about["metric"] == METRIC]["reliability"]
+    rows.append(["the reference's halves", "", *(f"{half:.3f}" for half in halves)])
+    steps = [name.removeprefix("smollm2-step") for name in about["measurement"].unique()]
+    heads = [f"alignment after {step} steps" for step in steps]
+    return markdown(["", "accuracy, best temperature", *heads], rows)
+
+
+def alignment(arm: str) -> list[Interval]:
+    """How much nearer than GRPO an arm as trained points to the true gradient, by step."""
+    table = aligned()
+    chosen = (table["estimator"] == arm) & (table["mixture"] == "as trained")
+    return table[chosen]["difference"].tolist()
+
+
+@functools.cache
+def aligned() -> pd.DataFrame:
+    """The rows of `real-alignment` in Adam's metric, of all its measurements."""
+    measured = summary.read(RESULTS / "real-alignment")
+    names = measured.about["measurement"].unique()
+    rows = [row for name in names for row in summary.rows(measured, name)]
+    table = pd.DataFrame(rows)
+    return table[table["metric"] == METRIC]
+
+
+# The paper.
+
+
+def paper_accuracy() -> str:
+    """The paper's averages, with the error of so few problems that the paper leaves out."""
+    table = read_table(RESULTS / "paper" / "accuracy.csv")
+    rows = []
+    for model in ("1.5B", "7B"):
+        for method in ("GRPO", "DAPO"):
+            each, interval = _of_paper(table, model, method)
+            bounds = "{:+.1f} to {:+.1f}".format(*interval[1:])
+            shown = " / ".join(f"{d:+.1f}" for d in each)
+            rows.append([model, f"{method}+KTAE - {method}", shown, f"{interval[0]:+.1f}", bounds])
+    benchmarks = table[["benchmark", "problems"]].drop_duplicates()
+    heads = " / ".join(f"{name} ({n})" for name, n in benchmarks.itertuples(index=False))
+    return markdown(["model", "difference", heads, "average", "95 % of the average"], rows)
+
+
+def paper_beside_ours() -> str:
+    """What KTAE changes there and in the study `main`: points of accuracy, and length in per cent
+    of the baseline's. The paper's answers are greedy; its lengths, and ours, are means."""
+    theirs = read_table(RESULTS / "paper" / "accuracy.csv")
+    ours = read_table(RESULTS / "paper" / "ours.csv").set_index(["method", "outcome", "task"])
+    rows = []
+    for method in ("GRPO", "DAPO"):
+        for says, outcome in (
+            ("greedy accuracy, points", "greedy_accuracy"),
+            ("sampled accuracy, points", "sampled_accuracy"),
+            ("length, %", "length"),
+        ):
+            cells = []
+            for model in ("1.5B", "7B"):
+                if outcome == "greedy_accuracy":
+                    cells.append(signed(_of_paper(theirs, model, method)[1], 1))
+                elif outcome == "length":
+                    lengths = theirs[theirs["model"] == model].groupby("method")["length"].mean()
+                    share = lengths[f"{method}+KTAE"] / lengths[method] - 1
+                    cells.append(f"{100 * share:+.1f}")
+                else:
+                    cells.append("")
+            for task in TASKS:
+                row = ours.loc[(method, outcome, task)]
+                share = 100 / row["baseline_mean"] if outcome == "length" else 100
+                cells.append(signed(row[["mean", "low", "high"]] * share, 1))
+            rows.append([f"{method}+KTAE - {method}", says, *cells])
+    return markdown(["", "", "paper, 1.5B", "paper, 7B", "ours, sums", "ours, lists"], rows)
+
+
+def _of_paper(table: pd.DataFrame, model: str, method: str) -> tuple[pd.Series[float], Interval]:
+    """The differences by benchmark, and their mean with its 95 % interval: binomial, the two models
+    taken as independent."""
+    of_model = table[table["model"] == model].set_index("benchmark")
+    plain = of_model[of_model["method"] == method]
+    ktae = of_model[of_model["method"] == f"{method}+KTAE"]
+    each = ktae["accuracy"] - plain["accuracy"]
+    shares = pd.concat([plain, ktae])
+    variance = (shares["accuracy"] * (100 - shares["accuracy"]) / shares["problems"]).sum()
+    half = 1.96 * float(variance) ** 0.5 / len(plain)
+    return each, Interval(each.mean(), each.mean() - half, each.mean() + half)
+
+
+# The pages.
+
+
+def announced(which: str) -> str:
+    """How many tests were announced (`all`), are shown by their study's own correction
+    (`in-study`), or have p below .05 when corrected over all studies (`over-all`)."""
+    table = comparisons()
+    table = table[table["announced"] == "yes"]
+    counts = {
+        "all": len(table),
+        "in-study": (table["shown"] == "yes").sum(),
+        "over-all": (pd.to_numeric(table["holm_over_all_studies"]) < 0.05).sum(),
+    }
+    return str(counts[which])
+
+
+MAKERS: Mapping[str, Maker] = {
+    "announced": announced,
+    "arms": arms,
+    "cold": cold,
+    "difference": difference,
+    "entropy-rank": entropy_rank,
+    "mean": mean,
+    "paper-accuracy": paper_accuracy,
+    "paper-beside-ours": paper_beside_ours,
+    "rates": rates,
+    "real-alignment": real_alignment,
+    "real-differences": real_differences,
+    "real-held-out": real_held_out,
+}
+_MARKER = re.compile(
+    r"<!-- (?P<kind>[a-z-]+):(?P<words>[^\n>]*?) -->(?:(?!<!-- [a-z-]+:).)*?<!-- end -->", re.DOTALL
+)
+
+
+def filled(text: str, where: str) -> str:
+    """The text of a page with every table and every number made anew; `where` names it in errors.
+
+    Raises:
+        InputError: no `<!-- end -->` follows a marker, or it cannot be filled.
+    """
+    if len(_MARKER.findall(text)) != len(re.findall(r"<!-- [a-z-]+:", text)):
+        raise InputError(f"{where}: no `<!-- end -->` follows one of the markers")
+
+    def anew(marker: re.Match[str]) -> str:
+        kind, words = marker["kind"], marker["words"].split()
+        name, *arguments = words if kind == "table" else (kind, *words)
+        try:
+            made = MAKERS[name](*arguments)
+        except (LookupError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{where}: cannot fill `{kind}:{marker['words']}`: {error!r}"
+            ) from None
+        opening = f"<!-- {kind}:{marker['words']} -->"
+        if kind == "table":
+            return f"{opening}\n\n{made}\n\n<!-- end -->"
+        return f"{opening}{made}<!-- end -->"
+
+    return _MARKER.sub(anew, text)
+
+
+def made() -> Iterator[tuple[Path, str]]:
+    """The README, each page and the CSV of comparisons, with what should be in it."""
+    for path in (README, *sorted(PAGES.glob("*.md"))):
+        yield path, filled(path.read_text(encoding="utf-8"), os.path.relpath(path, LAB.parent))
+    text = io.StringIO()
+    comparisons().to_csv(text, index=False, lineterminator="\n")
+    yield COMPARISONS, text.getvalue()
+
+
+def stale() -> list[Path]:
+    """The files that hold something else than what is made of the results."""
+    return [path for path, content in made() if path.read_text(encoding="utf-8") != content]
+
+
+def write() -> list[Path]:
+    """Write what `stale` finds; returns those files."""
+    written = []
+    for path, content in made():
+        if path.read_text(encoding="utf-8") != content:
+            path.write_text(content, encoding="utf-8")
+            written.append(path)
+    return written
+
+
+def draw() -> Iterator[Path]:
+    """Draw a figure of each study, and yield its file."""
+    title = "accuracy less GRPO's, mean and 95 % interval"
+    for study, tasks in (("decisive", TASKS), ("rivals", TASKS), ("real-model", ("",))):
+        yield _drawn(study, _arms_drawn(study, tasks), title)
+    runs = runs_of("decisive-rates")
+    by_rate: dict[str, dict[str, list[Mark]]] = {}
+    for (task, method), of_rate in runs.groupby(["task", "method"], sort=False):
+        marks = [
+            Mark(f"at {name}", mean_interval(of_rate[f"validated.{column}"].to_numpy()))
+            for column, name in COLUMNS.items()
+        ]
+        by_rate.setdefault(task, {})[method.replace("grpo-", "GRPO, ")] = marks
+    title = "accuracy by learning rate, mean and 95 % interval over eight base models"
+    yield _drawn("decisive-rates", by_rate, title, around=None)
+    arms = [name for name in ARMS["real-model"] if name != BASELINE]
+    steps: dict[str, dict[str, list[Mark]]] = {}
+    for arm in arms:
+        for step, interval in zip(("0", "10", "20", "40"), alignment(arm), strict=True):
+            steps.setdefault(f"after {step} steps", {})[arm] = [Mark("", interval)]
+    title = f"cosine with the true gradient, less GRPO's; {summary.COVERED}"
+    yield _drawn("real-alignment", steps, title)
+
+
+def _arms_drawn(study: str, tasks: Sequence[str]) -> Panels:
+    panels: dict[str, dict[str, list[Mark]]] = {}
+    for task in tasks:
+        for arm, name in ARMS[study].items():
+            if arm not in (BASELINE, FAR_BELOW):
+                marks = [
+                    Mark(f"at {words}", interval_of(study, arm, BASELINE, column, task))
+                    for column, words in COLUMNS.items()
+                ]
+                panels.setdefault(task, {})[name.replace("`", "")] = marks
+    return panels
+
+
+def _drawn(study: str, panels: Panels, title: str, around: float | None = 0.0) -> Path:
+    path = RESULTS / study / "figure.svg"
+    forest(panels, title, path, around=around)
+    return path
