@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktae.inference import Interval
 from ktae_lab import svg
@@ -80,7 +80,7 @@ def forest(panels: Panels, title: str, path: Path, *, around: float | None = 0.0
         axis.set_visible(False)
     axes[0, 0].set_yticks(range(len(names)), names)
     axes[0, 0].set_ylim(len(names) - 0.4, -0.6)
-    by_label = {}
+    by_label: dict[str, Any] = {}
     for axis in axes.flat:
         by_label |= dict(zip(*axis.get_legend_handles_labels()[::-1], strict=True))
     figure.legend(

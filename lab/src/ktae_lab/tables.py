@@ -288,7 +288,7 @@ def alignment(arm: str) -> list[Interval]:
     """How much nearer than GRPO an arm as trained points to the true gradient, by step."""
     table = aligned()
     chosen = (table["estimator"] == arm) & (table["mixture"] == "as trained")
-    return table[chosen]["difference"].tolist()
+    return list(table[chosen]["difference"])
 
 
 @functools.cache

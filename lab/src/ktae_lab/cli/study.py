@@ -68,8 +68,9 @@ def study(
     if dry_run:
         for cell in cells:
             overrides = " ".join(cell.overrides)
-            state = folder.state(cell).value
-            screen.print(f"{cell.name} ({state}): {cell.recipe_file} {overrides}")
+            screen.print(
+                f"{cell.name} ({folder.state(cell).value}): {cell.recipe_file} {overrides}"
+            )
         steps = sum(cell.recipe.steps for cell in cells)
         screen.print(f"{len(cells)} runs, {steps} training steps, into {folder.path}")
         return

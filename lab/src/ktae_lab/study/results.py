@@ -67,8 +67,8 @@ def collect(matrix: Matrix, cells: Sequence[Cell], folder: StudyFolder) -> pd.Da
     validated: dict[tuple[str, ...], dict[str, float]] = {}
     if folder.validated_csv.exists():
         for row in read_table(folder.validated_csv).to_dict("records"):
-            key = tuple(str(row[name]) for name in KEYS)
-            validated[key] = {f"validated.{name}": row[name] for name in VALIDATED}
+            run_key = tuple(str(row[name]) for name in KEYS)
+            validated[run_key] = {f"validated.{name}": row[name] for name in VALIDATED}
     rows = []
     for cell in cells:
         state, run, record = folder.state(cell), folder.run_folder(cell), folder.record(cell)
