@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from by_backend import credit_table, token_advantages, token_credit
+from by_backend import credit_table, token_credit
 
 from ktae.estimators import KTAE, Estimator, Ignoring, PresenceZ, Scaled, preset
 
@@ -200,23 +200,6 @@ def test_dtypes(fast_backend: str, dtype: type, shuffled: bool) -> None:
             assert_same_credit(got, expected)
 
 
-def test_rollout_advantages_are_added(fast_backend: str) -> None:
-    """Where unmasked, whether correctness is known or not; 0 elsewhere."""
-    batch, estimator = BATCHES["sizes that differ"], ESTIMATORS["released"]
-    base = np.random.default_rng(5).normal(size=len(batch.groups))
-    ids, mask, correct, groups = batch
-    expected, got = (
-        token_advantages(
-            np.zeros_like(base), ids, mask, groups,
-            correct=correct, base=base, estimator=estimator, backend=backend,
-        )
-        for backend in ("naive", fast_backend)
-    )  # fmt: skip
-    assert_same_credit(got, expected)
-    assert np.all(got[~mask] == 0)
-    assert np.all(got[mask] != 0)
-
-
 @pytest.fixture(scope="module")
 def large() -> Rollouts:
     """2.4 million positions: enough for a backend to divide it between threads."""
@@ -257,13 +240,6 @@ def test_threads_that_call_at_once() -> None:
         got = list(pool.map(lambda i: token_credit(*batches[i % 4]), range(24)))
     for i, credit in enumerate(got):
         np.testing.assert_array_equal(credit, expected[i % 4])
-
-
-def test_threads_that_call_at_once_with_large_batches(large: Rollouts) -> None:
-    expected = token_credit(*large)
-    with ThreadPoolExecutor(3) as pool:
-        for credit in pool.map(lambda _: token_credit(*large), range(4)):
-            np.testing.assert_array_equal(credit, expected)
 
 
 def run(code: str, **environment: str) -> str:

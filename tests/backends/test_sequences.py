@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from by_backend import token_advantages, token_credit
+from by_backend import token_credit
 from hypothesis import given
 from hypothesis import strategies as st
 from test_agreement import BATCHES, Rollouts, digest, graded, rollouts
@@ -94,20 +94,6 @@ def test_dtypes_and_tensors(dtype: type) -> None:
         got = token_credit(*tensors, batch.groups, Tempo())
         assert isinstance(got, torch.Tensor)
         np.testing.assert_allclose(got.numpy(), expected, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("backend", ["naive", "cpu"])
-@pytest.mark.parametrize("estimator", [Tempo(), ConflictTokens()], ids=repr)
-def test_rollout_advantages_are_added(backend: str, estimator: Estimator) -> None:
-    batch = few_tokens(BATCHES["sizes that differ"])
-    ids, mask, correct, groups = batch
-    base = np.random.default_rng(5).normal(size=len(groups))
-    got = token_advantages(
-        0 * base, ids, mask, groups, correct=correct, base=base, estimator=estimator,
-        backend=backend,
-    )  # fmt: skip
-    own = token_credit(*batch, estimator, backend=backend)
-    np.testing.assert_allclose(got, (own + base[:, None]) * mask, atol=1e-6)
 
 
 @pytest.mark.parametrize("backend", ["naive", "cpu"])

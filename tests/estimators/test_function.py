@@ -128,20 +128,6 @@ def test_what_is_no_credit_is_refused(estimate, message):
 
 
 @pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ((IDS, MASK[:, :2], CORRECT, GROUPS), "mask is bool of shape"),
-        ((IDS, MASK, CORRECT / 2, GROUPS), r"correct\[0\] is 0.5; expected 0, 1 or NaN"),
-        ((IDS - 6, MASK, CORRECT, GROUPS), r"token_ids\[0, 0\] is -1; expected 0 to 2\^31 - 1"),
-    ],
-)
-def test_arrays_are_checked_as_ever(arrays, message):
-    for estimator in (presence, preset("paper")):
-        with pytest.raises(InputError, match=message):
-            token_credit(*arrays, estimator)
-
-
-@pytest.mark.parametrize(
     ("estimator", "message"),
     [
         (3, "here is 3; expected an estimator of ktae.estimators, the name of one"),

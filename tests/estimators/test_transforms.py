@@ -125,20 +125,6 @@ def test_other_credit_in_the_same_places(backend: str, name: str, units: tuple[s
     np.testing.assert_array_equal(got, credit(estimator, backend=backend))
 
 
-@pytest.mark.parametrize("name", CONTROLS)
-@pytest.mark.parametrize("ignored", [(), (int(IDS[0, 0]),)])
-def test_rollout_advantages_stay(backend: str, name: str, ignored: tuple[int, ...]) -> None:
-    """A wrapper changes the credit alone: the base is added as it is, at ignored tokens too."""
-    inner: Estimator = CONTROLS[name](KTAE())
-    estimator = Ignoring(inner, ignored) if ignored else inner
-    base = np.arange(6.0)
-    got = token_advantages(
-        np.zeros(6), IDS, MASK, GROUPS, correct=Y, estimator=estimator, base=base, backend=backend
-    )
-    expected = (credit(estimator, backend=backend) + base[:, None]) * MASK
-    np.testing.assert_allclose(got, expected, atol=1e-6)  # float32
-
-
 def test_permuted_labels_are_what_they_say() -> None:
     labels = next(label_permutations(IDS, MASK, Y, GROUPS, seeds=[5]))
     np.testing.assert_array_equal(credit(PermutedLabels(KTAE(), 5)), credit(KTAE(), labels))
