@@ -15,6 +15,7 @@ from in_process import ktae
 from ktae.data import prepare, sources
 from ktae.data.sources import TaskProblem
 from ktae.errors import InputError
+from ktae.evaluation.templates import INSTRUCTION, as_messages
 
 PROBLEMS = [TaskProblem("What is 1 + 1?", "2"), TaskProblem("And $\\frac{1}{2}$ of 8?", "4")]
 
@@ -51,7 +52,7 @@ def test_the_qwen_math_template_is_the_one_in_the_authors_outputs(shared_data):
         problem = row["problem"].split("<|im_start|>user\n")[1].split("<|im_end|>")[0]
         written = "".join(
             f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n"
-            for message in prepare.qwen_math(problem)
+            for message in as_messages(problem, INSTRUCTION)
         )
         assert row["problem"] == written + "<|im_start|>assistant\n"
     assert len(rows) == 1560
@@ -66,7 +67,7 @@ def test_verl_reads_its_file(tmp_path):
     config = OmegaConf.create({"filter_overlong_prompts": False, "cache_dir": str(tmp_path)})
     data = RLHFDataset(str(tmp_path / "verl" / "train.parquet"), tokenizer=None, config=config)
     assert len(data) == 2
-    assert data[1]["raw_prompt"] == prepare.plain(PROBLEMS[1].text)
+    assert data[1]["raw_prompt"] == as_messages(PROBLEMS[1].text, None)
     assert data[1]["reward_model"]["ground_truth"] == "4"
 
 
@@ -90,12 +91,12 @@ def test_a_file_as_source(tmp_path, capsys, name):
 def test_named_sources_come_from_the_hub(tmp_path, monkeypatch):
     asked = []
 
-    def load_dataset(name, config):
+    def load_dataset(name, config, split):
         asked.append((name, config))
         levels = [1, 3, 5, "Level 4", "Level ?"]
         rows = [{"problem": f"p{level}", "answer": "1", "level": level} for level in levels]
         rows += [{"problem": "none", "answer": answer, "level": 5} for answer in ("", None)]
-        return {"train": rows, "test": rows[:2]}
+        return rows if split == "train" else rows[:3]
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
     everything, hard = sources.load("math12k"), sources.load("math-l3-5")
@@ -104,10 +105,10 @@ def test_named_sources_come_from_the_hub(tmp_path, monkeypatch):
     ]
     assert everything["train"].without_answer == hard["train"].without_answer == 2
     assert [p.text for p in hard["train"].problems] == ["p3", "p5", "pLevel 4"]
-    assert [p.text for p in hard["test"].problems] == ["p3"]
+    assert [p.text for p in hard["test"].problems] == ["p3", "p5"]
     assert len({name for name, _ in asked}) == 1, "both are cut from one data set"
     row = {"question": "q", "answer": "1 + 1 = <<1+1=2>>2\n#### 1,002"}
-    hub = types.SimpleNamespace(load_dataset=lambda *_: {"train": [row], "test": [row]})
+    hub = types.SimpleNamespace(load_dataset=lambda *_, split: [row])
     monkeypatch.setitem(sys.modules, "datasets", hub)
     assert sources.load("gsm8k")["train"].problems == [TaskProblem("q", "1,002")]
 
@@ -135,11 +136,13 @@ def test_problems_without_an_answer_are_left_out_and_counted(tmp_path, monkeypat
 
 
 def test_a_hub_that_cannot_be_reached(monkeypatch):
-    def load_dataset(*_):
+    def load_dataset(*_, split):
         raise ConnectionError("no\nroute")
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
-    with pytest.raises(InputError, match="from the hub: no route; where there is no network"):
+    with pytest.raises(
+        InputError, match=r"from the hub \(ConnectionError: no route\); where there is no network"
+    ):
         sources.load("gsm8k")
 
 

@@ -12,6 +12,7 @@ import typer
 from ktae.cli import options
 from ktae.cli.printing import AsJson, Screen
 from ktae.errors import InputError
+from ktae.files import plots
 from ktae.rollouts.options import MAX_RESPONSE
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def compare(
     """Compare two models on the same problems: exact paired tests, with 95 % intervals."""
     from ktae.cli.eval import grade_outputs, read_saved
     from ktae.cli.eval_tables import print_unanswered
-    from ktae.evaluation import comparison, forest, outputs
+    from ktae.evaluation import comparison, outputs
     from ktae.grading import GradingPool
 
     how = options.read_options(field, None, None, correctness, pool_models, max_response)
@@ -85,7 +86,22 @@ def compare(
         words = comparison.in_words(row, name_a, name_b)
         screen.print(f"{comparison.title(row.name)}: {words}")
     if plot is not None:
-        forest.draw(comparisons, plot, name_a=name_a, name_b=name_b)
+        figure = plots.forest(
+            [f"{comparison.title(row.name)} (n = {row.problems})" for row in comparisons],
+            [
+                plots.Mark(
+                    y,
+                    [100 * x for x in row.difference],
+                    "#08519c" if row.shown else "#737373",
+                    "D" if row.name == comparison.POOLED else "s",
+                )
+                for y, row in enumerate(comparisons)
+            ],
+            line=0,
+            xlabel=f"accuracy of {name_b} minus that of {name_a}, points, 95 % interval",
+            title="blue: a difference is shown at the 5 % level (Holm)",
+        )
+        plots.save(figure, plot)
         screen.print(f"wrote {plot}")
     shown = [row._asdict() | {"shown": row.shown} for row in comparisons]
     screen.end({"a": a, "b": b, "comparisons": shown}, output)
@@ -110,12 +126,11 @@ def _require_one_grader(paths: Sequence[Path], sides: Sequence[Sequence[Output]]
         return names[0]
     grader = next((name for name in names if name in GRADERS), DEFAULT)
     again = next(path for path, by in zip(paths, by_side, strict=True) if by != {grader})
-    of_a, of_b = (
-        f"those of {path} by {' and '.join(sorted(by))}"
-        for path, by in zip(paths, by_side, strict=True)
-    )
+    told = [
+        f"{path} by {' and '.join(sorted(by))}" for path, by in zip(paths, by_side, strict=True)
+    ]
     raise InputError(
-        f"the verdicts are by different graders: {of_a}, {of_b}; grade one again: "
+        f"the verdicts are by different graders ({', '.join(told)}); grade one again: "
         f"ktae eval --regrade {again} --graders {grader} --output FOLDER"
     )
 

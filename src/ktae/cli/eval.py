@@ -25,20 +25,19 @@ if TYPE_CHECKING:
     from ktae.grading import GradingPool, Verdict
     from ktae.rollouts.options import ReadOptions
 
-OF_RECIPE = "recipe"
-"""Stands for a template where the prompts are a recipe's."""
 MAX_NEW_TOKENS = 3000
 """As in the paper's evaluation."""
 
 OwnVerdicts = Callable[["Sequence[Output]"], "list[Verdict]"]
 
-OF_A_MODEL = (
+ONLY_MODEL = (
     "recipe", "settings", "problems", "data", "samples", "temperature", "max_new_tokens",
     "template", "engine", "batch_size", "seed",
 )  # fmt: skip
 """Parameters that say what a model is asked, and how."""
-OF_SAVED = ("tokenizer", "partial", "correctness", "field", "pool_models", "max_response")
+ONLY_SAVED = ("tokenizer", "partial", "correctness", "field", "pool_models", "max_response")
 """Those that say how saved outputs are read."""
+ONLY_BENCHMARKS, ONLY_RECIPE = ("benchmarks", "data", "template"), ("problems", "settings")
 
 
 class Graded(NamedTuple):
@@ -165,29 +164,19 @@ def eval_(
             raise InputError(f"no grader {name!r}; expected one of {', '.join(known)}")
     if len(set(by)) < len(by):
         raise InputError("--graders names one twice")
-    if not 0 < time_limit < 1e6:
-        raise InputError(f"--time-limit is {time_limit}; expected seconds, above 0")
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade INPUT")
     # An option that plays no part is an error, since it would be taken for one that does.
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        plays_no_part = parameter.name in (OF_A_MODEL if regrading else OF_SAVED)
-        if plays_no_part and source is not None and source.name == "COMMANDLINE":
-            option = parameter.opts[0]
-            raise InputError(
-                f"{option} is for a model that answers; with --regrade the answers are there"
-                if regrading
-                else f"{option} is for saved outputs; give it with --regrade"
-            )
-    if recipe is not None and (names or data):
-        raise InputError("--recipe names the problems; expected no --benchmarks, --data")
-    if recipe is not None and template is not None:
-        raise InputError("--recipe brings its own prompts; leave out --template")
-    if settings and recipe is None:
-        raise InputError("--set replaces keys of --recipe, which is not given")
-    if problems is not None and recipe is None:
-        raise InputError("--problems is for --recipe; benchmarks are taken whole")
+    for idle, text, parameters in (
+        (regrading, "a model that answers; with --regrade the answers are there", ONLY_MODEL),
+        (not regrading, "saved outputs; give it with --regrade", ONLY_SAVED),
+        (recipe, "benchmarks; --recipe brings problems and prompts", ONLY_BENCHMARKS),
+        (not recipe, "a recipe's task; give it with --recipe", ONLY_RECIPE),
+    ):
+        for parameter in context.command.params if idle else ():
+            source = context.get_parameter_source(parameter.name or "")
+            if parameter.name in parameters and source and source.name == "COMMANDLINE":
+                raise InputError(f"{parameter.opts[0]} is for {text}")
     if regrade is not None:
         how = options.read_options(field, tokenizer, None, correctness, pool_models, max_response)
         saved = read_saved(regrade, how, partial=partial)
@@ -208,7 +197,7 @@ def eval_(
     else:
         asked = [problem for name in names or PAPER for problem in load(name, data)]
         longest, own_verdicts = MAX_NEW_TOKENS, None
-    form = OF_RECIPE if recipe is not None else template or "chat"
+    form = "recipe" if recipe is not None else template or "chat"
     sampling = Sampling(samples, temperature, max_new_tokens or longest)
     graded = _answer(screen, model, asked, form, engine, sampling, batch_size, seed, output)
     graded = graded._replace(own_verdicts=own_verdicts)

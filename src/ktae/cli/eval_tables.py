@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +13,7 @@ from ktae.cli.printing import Screen
 from ktae.errors import InputError
 from ktae.evaluation.comparison import title
 from ktae.evaluation.outputs import STORED, Output, by_benchmark, by_model
-from ktae.evaluation.scores import Estimate, Scores, score
+from ktae.evaluation.scores import Estimate, Scores, accuracies, score
 from ktae.files.text import counted, printable
 from ktae.grading import Outcome, Verdict
 from ktae.inference import Interval
@@ -45,19 +45,7 @@ def stored_verdicts(outputs: Sequence[Output]) -> list[Verdict]:
 
 def stored_accuracies(outputs: Sequence[Output]) -> dict[str, float]:
     """Each benchmark's accuracy by stored rewards above 0; empty if the file holds none."""
-    return _means(outputs, [None if o.reward is None else float(o.reward > 0) for o in outputs])
-
-
-def _means(outputs: Sequence[Output], values: Sequence[float | None]) -> dict[str, float]:
-    """By benchmark, the mean over problems of what is known, as of `Score.accuracy`."""
-    known: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for output, value in zip(outputs, values, strict=True):
-        if value is not None:
-            known[output.benchmark][output.group].append(value)
-    return {
-        name: float(np.mean([np.mean(of_problem) for of_problem in problems.values()]))
-        for name, problems in known.items()
-    }
+    return accuracies(outputs, [None if o.reward is None else o.reward > 0 for o in outputs])
 
 
 def differences(outputs: Sequence[Output], verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
@@ -229,14 +217,14 @@ def print_disagreement(
 ) -> None:
     """Each grader's outcomes, and how often each two of them differ in what is correct."""
     benchmarks = by_benchmark(outputs)
-    outcomes, accuracies = [], []
+    outcomes, shares = [], []
     for name, of_grader in verdicts.items():
         counts = Counter(verdict.outcome for verdict in of_grader)
         outcomes.append((name, *(f"{counts[outcome]:,}" for outcome in Outcome)))
-        means = _means(outputs, [verdict.correct for verdict in of_grader])
-        accuracies.append((name, *(_cell(means.get(x), _points) for x in benchmarks)))
+        means = accuracies(outputs, [verdict.correct for verdict in of_grader])
+        shares.append((name, *(_cell(means.get(x), _points) for x in benchmarks)))
     screen.table("outputs by grader", [outcome.value for outcome in Outcome], outcomes)
-    screen.table("accuracy in percent by grader", [title(x) for x in benchmarks], accuracies)
+    screen.table("accuracy in percent by grader", [title(x) for x in benchmarks], shares)
     pairs = [
         (name, *(f"{n:,}" if n else "-" for n in row.values()))
         for name, row in disagreements(verdicts).items()

@@ -112,7 +112,13 @@ MaxResponse = Annotated[
     int, rare_number(min=1, help="Longer responses, in characters, are refused.")
 ]
 TimeLimit = Annotated[
-    float, rare(help="Processor seconds to grade an output; after that it is undecided.")
+    float,
+    rare(
+        min=0.001,
+        max=1e6,
+        metavar="S",
+        help="Processor seconds to grade an output; after that it is undecided.",
+    ),
 ]
 Workers = Annotated[
     int | None, rare_number(min=1, help="Processes that grade [default: one a processor].")

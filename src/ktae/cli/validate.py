@@ -10,6 +10,7 @@ from ktae.cli import options, reading
 from ktae.cli.printing import AsJson, Screen, note
 from ktae.errors import InputError
 from ktae.estimators import PRESETS, preset
+from ktae.files import plots
 from ktae.rollouts.options import MAX_RESPONSE
 
 if TYPE_CHECKING:
@@ -119,9 +120,9 @@ def validate(
     advised = advice(result)
     screen.print("\n".join(advised.lines))
     if plot is not None:
-        from ktae.validity.forest import write_forest
+        from ktae.validity.forest import forest
 
-        write_forest(result, plot)
+        plots.save(forest(result), plot)
         screen.print(f"wrote {plot}")
     of = {"until": until, "before_answer": before_answer, "unit": dump.unit}
     screen.end(result.as_dict() | of | {"advice": advised.as_dict()}, output)

@@ -98,12 +98,6 @@ def held_out(task: ReasoningGym, n: int, seen: Collection[str]) -> list[GymProbl
     return list(unseen.values())[:n]
 
 
-def messages(task: ReasoningGym, problem: str) -> list[dict[str, str]]:
-    """The prompt: the recipe's instruction, where it has one, and the problem."""
-    system = [{"role": "system", "content": task.instruction}] if task.instruction else []
-    return [*system, {"role": "user", "content": problem}]
-
-
 def score(response: str, reference: str) -> float | None:
     """The task's own score of a response, from 0 to 1; None where no answer is found in it.
 

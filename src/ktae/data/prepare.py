@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,26 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ktae.data.sources import TaskProblem
-from ktae.errors import InputError
-from ktae.evaluation.templates import INSTRUCTION, Messages
+from ktae.evaluation.templates import INSTRUCTION, Messages, as_messages
 from ktae.files.atomic import atomic_write, make_folder
 
-
-def qwen_math(problem: str) -> Messages:
-    """The Qwen-Math template, which the paper trains and validates with, as messages; the model's
-    chat template writes them out."""
-    return [
-        {"role": "system", "content": INSTRUCTION},
-        {"role": "user", "content": problem},
-    ]
-
-
-def plain(problem: str) -> Messages:
-    """The problem alone."""
-    return [{"role": "user", "content": problem}]
-
-
-TEMPLATES: dict[str, Callable[[str], Messages]] = {"qwen-math": qwen_math, "plain": plain}
+INSTRUCTIONS = {"qwen-math": INSTRUCTION, "plain": None}
+"""By template: what stands before the problem. The Qwen-Math one is the paper's; the model's chat
+template writes it out."""
 
 
 def write(
@@ -42,13 +28,11 @@ def write(
     """Write `folder/verl/SPLIT.parquet` and `folder/trl/SPLIT.parquet`; rows for each split.
 
     Raises:
-        InputError: no such template, or the folder cannot be written to.
+        InputError: the folder cannot be written to.
     """
-    if template not in TEMPLATES:
-        raise InputError(f"no template {template!r}; expected {', '.join(TEMPLATES)}")
-    written_out = TEMPLATES[template]
+    instruction = INSTRUCTIONS[template]
     rows = {
-        split: [(written_out(problem.text), problem.answer) for problem in problems]
+        split: [(as_messages(problem.text, instruction), problem.answer) for problem in problems]
         for split, problems in splits.items()
     }
     return write_rows(rows, folder, data_source=data_source)

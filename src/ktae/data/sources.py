@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ktae.errors import InputError, one_line, quoted
+from ktae.errors import InputError, quoted
+from ktae.files.hub import rows_of_hub
 from ktae.files.text import require_text
 from ktae.rollouts.rows import is_null
 
@@ -32,8 +33,7 @@ class Split(NamedTuple):
     graded."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """A data set of the hub."""
 
     hub_name: str
@@ -43,7 +43,6 @@ class Source:
     read: Callable[[Row], TaskProblem | None]
     """From a row to its problem; None: the row is not part of the set. KeyError: a column is
     missing."""
-    description: str
 
 
 def load(name: str) -> dict[str, Split]:
@@ -52,26 +51,12 @@ def load(name: str) -> dict[str, Split]:
     Raises:
         InputError: the hub cannot be reached, or the data set is not what it was.
     """
-    try:
-        import datasets
-    except ModuleNotFoundError:
-        raise InputError(
-            "data from the hub needs `datasets`, which is not installed; pip install 'ktae[trl]', "
-            "or give a file of problems"
-        ) from None
     source = SOURCES[name]
-    try:
-        loaded = datasets.load_dataset(source.hub_name, source.config)
-    except Exception as error:  # whatever the network or the hub's client comes up with
-        raise InputError(
-            f"cannot load {source.hub_name} from the hub: {one_line(error, 200)}; "
-            f"where there is no network, give a file of its problems instead of {name}"
-        ) from error
     splits = {}
     for split in ("train", "test"):
-        where = f"{source.hub_name}, split {split}"
-        rows = ((row, f"{where}, row {i}") for i, row in enumerate(loaded[split], start=1))
-        splits[split] = _problems(rows, source.read, where)
+        instead = f"give a file of problems instead of {name}"
+        rows = rows_of_hub(source.hub_name, source.config, split, instead)
+        splits[split] = _problems(rows, source.read, f"{source.hub_name}, split {split}")
     return splits
 
 
@@ -155,14 +140,11 @@ def _math_level_3_to_5(row: Row) -> TaskProblem | None:
     return _math(row) if str(row["level"]).removeprefix("Level ") in ("3", "4", "5") else None
 
 
-_MATH = "nlile/hendrycks-MATH-benchmark"
-
+MATH = "nlile/hendrycks-MATH-benchmark"
 SOURCES = {
-    "math12k": Source(
-        _MATH, None, "math12k", _math, "MATH without the 500 problems of MATH-500 (12,000)"
-    ),
-    "math-l3-5": Source(
-        _MATH, None, "math-l3-5", _math_level_3_to_5, "its problems of level 3 to 5 (8,888)"
-    ),
-    "gsm8k": Source("openai/gsm8k", "main", "gsm8k", _any_row, "grade-school sums (7,473)"),
+    "math12k": Source(MATH, None, "math12k", _math),
+    "math-l3-5": Source(MATH, None, "math-l3-5", _math_level_3_to_5),
+    "gsm8k": Source("openai/gsm8k", "main", "gsm8k", _any_row),
 }
+"""By name: MATH without the 500 problems of MATH-500 (12,000), those of level 3 to 5 among them
+(8,888), and grade-school sums (7,473)."""

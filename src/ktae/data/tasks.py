@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktae.data import gym, sources
 from ktae.errors import InputError
-from ktae.evaluation.templates import Messages
+from ktae.evaluation.templates import Messages, as_messages
 from ktae.grading.rewards import text_of, verdicts
 from ktae.grading.verdict import Outcome, Verdict
 
@@ -119,7 +119,7 @@ def _gym_train(recipe: Recipe) -> list[gym.GymProblem]:
 
 def _gym_rows(recipe: Recipe, problems: Sequence[gym.GymProblem]) -> list[TaskRow]:
     task: Any = recipe.task
-    return [TaskRow(gym.messages(task, p.text), p.answer, p.reference) for p in problems]
+    return [TaskRow(as_messages(p.text, task.instruction), p.answer, p.reference) for p in problems]
 
 
 def _rows(recipe: Recipe, split: str) -> list[TaskRow]:
@@ -131,12 +131,7 @@ def _rows(recipe: Recipe, split: str) -> list[TaskRow]:
         problems = sources.load(task.source)[split].problems
     else:
         problems = sources.load_file(Path(os.path.expanduser(file))).problems
-    # Without an instruction the model gets the problem alone.
-    system = [{"role": "system", "content": task.instruction}] if task.instruction else []
-    return [
-        TaskRow([*system, {"role": "user", "content": p.text}], p.answer, p.answer)
-        for p in problems
-    ]
+    return [TaskRow(as_messages(p.text, task.instruction), p.answer, p.answer) for p in problems]
 
 
 def _prepared_rows(file: Path) -> list[TaskRow]:

@@ -11,13 +11,14 @@ import ast
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
-from ktae.errors import InputError, one_line, quoted
+from ktae.errors import InputError, quoted
 from ktae.evaluation.templates import Messages
+from ktae.files.hub import rows_of_hub
 from ktae.files.text import require_text
 from ktae.rollouts.files import iterate_rows
 from ktae.rollouts.rows import as_label, is_null
@@ -144,7 +145,7 @@ def load(name: str, data: Path | None = None) -> list[BenchmarkProblem]:
     if name not in BENCHMARKS:
         raise InputError(f"no benchmark {name!r}; expected one of {', '.join(BENCHMARKS)}")
     if data is None:
-        rows = _from_hub(name)
+        rows = rows_of_hub(*BENCHMARKS[name].hub, instead="give a folder with the files: --data")
     elif not data.is_dir():
         raise InputError(f"--data {data} is not a folder")
     else:
@@ -216,23 +217,3 @@ def _printed_list(text: str) -> list[str] | None:
         if isinstance(content, list) and content and all(isinstance(x, str) for x in content):
             return content
     return None
-
-
-def _from_hub(name: str) -> Iterable[tuple[object, str]]:
-    path, config, split = BENCHMARKS[name].hub
-    try:
-        from datasets import load_dataset
-    except ModuleNotFoundError:
-        raise InputError(
-            "benchmarks from the hub need datasets, which is not installed; pip install "
-            "'ktae[eval]', or give a folder with --data"
-        ) from None
-    try:
-        rows = load_dataset(path, config, split=split)
-    except Exception as error:  # the library raises a dozen kinds
-        message = one_line(error, 200)
-        raise InputError(
-            f"{name}: cannot load {path} from the hub ({type(error).__name__}: {message}); "
-            "a folder with the files can be given with --data"
-        ) from None
-    return ((row, f"{path}, row {number}") for number, row in enumerate(rows, start=1))

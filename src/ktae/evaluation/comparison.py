@@ -92,7 +92,8 @@ def compare(
     outputs_a, outputs_b = _under_one_name(a[0], b[0])
     outputs_b = _with_numbers_of(outputs_a, outputs_b)
     _require_same_problems(outputs_a, outputs_b, partial)
-    rates_a, rates_b = rates(outputs_a, a[1]), rates(outputs_b, b[1])
+    rates_a = rates(outputs_a, [verdict.correct for verdict in a[1]])
+    rates_b = rates(outputs_b, [verdict.correct for verdict in b[1]])
     # A problem is the same one at each training step, and has the sides of each.
     pooled: dict[tuple[str, ...], list[_Sides]] = defaultdict(list)
     sets: dict[str, dict[tuple[str, ...], list[_Sides]]] = {

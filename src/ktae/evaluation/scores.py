@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -81,7 +81,7 @@ def score(outputs: Sequence[Output], verdicts: Sequence[Verdict], *, seed: int =
     scores, resampled = [], []
     for name in by_benchmark(outputs):
         pairs = [(o, v) for o, v in zip(outputs, verdicts, strict=True) if o.benchmark == name]
-        counts = list(rates(*zip(*pairs, strict=True)).values())
+        counts = list(rates([o for o, _ in pairs], [v.correct for _, v in pairs]).values())
         # Undecided samples are in neither number: they would count as wrong, or as right.
         accuracy = np.array([c / n for c, n in counts if n] or [math.nan])
         # Kept for the mean over benchmarks, which resamples each benchmark by itself.
@@ -138,15 +138,26 @@ def majority(answers: Sequence[str | None], correct: Sequence[float]) -> float:
     return float(np.mean(winners)) if winners else 0.0
 
 
-def rates(outputs: Sequence[Output], verdicts: Sequence[Verdict]) -> dict[str, tuple[int, int]]:
+def rates(outputs: Sequence[Output], correct: Iterable[float | None]) -> dict[str, tuple[int, int]]:
     """For each problem (`aime24/7`) the correct and the decided samples."""
     counts: dict[str, tuple[int, int]] = {}
-    for output, verdict in zip(outputs, verdicts, strict=True):
+    for output, value in zip(outputs, correct, strict=True):
         c, n = counts.get(output.group, (0, 0))
-        if verdict.correct is not None:
-            c, n = c + int(verdict.correct), n + 1
+        if value is not None:
+            c, n = c + int(value), n + 1
         counts[output.group] = (c, n)
     return counts
+
+
+def accuracies(outputs: Sequence[Output], correct: Sequence[float | None]) -> dict[str, float]:
+    """The mean over problems of each benchmark of which anything is decided."""
+    means = {}
+    for name in by_benchmark(outputs):
+        pairs = [(o, x) for o, x in zip(outputs, correct, strict=True) if o.benchmark == name]
+        shares = [c / n for c, n in rates(*zip(*pairs, strict=True)).values() if n]
+        if shares:
+            means[name] = float(np.mean(shares))
+    return means
 
 
 def _estimate(values: Sequence[float], rng: np.random.Generator) -> Estimate:

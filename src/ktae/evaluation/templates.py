@@ -13,6 +13,12 @@ INSTRUCTION = r"Please reason step by step, and put your final answer within \bo
 """Of the Qwen-Math template, which the paper trains and evaluates with."""
 
 
+def as_messages(problem: str, instruction: str | None) -> Messages:
+    """A conversation that begins with the instruction, if there is one."""
+    system = [{"role": "system", "content": instruction}] if instruction else []
+    return [*system, {"role": "user", "content": problem}]
+
+
 def written_out(messages: Messages, tokenizer: Any) -> str:
     """The prompt that the tokenizer's own chat template makes of messages.
 

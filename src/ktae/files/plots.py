@@ -1,21 +1,60 @@
-"""Figures as files."""
+"""Figures: the forest plot of several commands, and how a figure becomes a file."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ktae.files.atomic import atomic_write
+
+
+class Mark(NamedTuple):
+    """A value and its interval in a forest plot."""
+
+    y: float
+    """Its row, from 0 at the top; between two rows for what is shown in smaller type."""
+    interval: Sequence[float]
+    """Value, low and high."""
+    colour: str
+    shape: str = "o"
+    legend: str | None = None
+
+
+def forest(
+    labels: Sequence[str], marks: Sequence[Mark], *, line: float, xlabel: str, title: str
+) -> Any:
+    """A forest plot: one row a label, and a vertical line where nothing is shown."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 1.3 + 0.4 * len(labels)), layout="constrained")
+    axes = figure.add_subplot()
+    for mark in marks:
+        value, low, high = mark.interval
+        axes.errorbar(
+            value,
+            mark.y,
+            xerr=[[max(value - low, 0)], [max(high - value, 0)]],
+            fmt=mark.shape,
+            color=mark.colour,
+            capsize=2,
+            label=mark.legend,
+        )
+    axes.axvline(line, color="black", linewidth=0.8, linestyle=":")
+    axes.set_yticks(range(len(labels)), labels, parse_math=False)  # $ is a sign like others
+    axes.invert_yaxis()
+    axes.set_xlabel(xlabel, parse_math=False)
+    axes.set_title(title, fontsize=9, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    if any(mark.legend for mark in marks):
+        figure.legend(loc="outside lower right", ncols=2, frameon=False, fontsize=8)
+    return figure
 
 
 def save(figure: Any, path: Path) -> None:
     """Write a matplotlib figure, as PNG or SVG by the path's suffix.
 
     An SVG has no date and no random names, so that the same figure is the same file.
-
-    Args:
-        figure: the figure.
-        path: the file.
 
     Raises:
         InputError: the file cannot be written.
