@@ -114,8 +114,7 @@ MaxResponse = Annotated[
 TimeLimit = Annotated[
     float,
     rare(
-        min=0.001,
-        max=1e6,
+        min=0.1,
         metavar="S",
         help="Processor seconds to grade an output; after that it is undecided.",
     ),
