@@ -4,7 +4,6 @@ These functions run in the caller's process without a limit. Here each gets so l
 second is enough if the time is linear, and minutes are not if it is quadratic.
 """
 
-import functools
 import json
 
 import pyarrow as pa
@@ -111,7 +110,7 @@ def test_parquet(fragment, tmp_path):
         assert len(record.read_record(path)) == len(readers.read(path)) == LONG
 
 
-@pytest.mark.parametrize("read", [choose_files, functools.partial(readers.read)])
+@pytest.mark.parametrize("read", [choose_files, readers.read])
 @pytest.mark.parametrize("name", ["{}.jsonl", "{}/r.jsonl"])
 def test_a_folder_of_many_files(read, name, tmp_path):
     for i in range(2000):
