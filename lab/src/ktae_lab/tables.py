@@ -21,7 +21,6 @@ from ktae.errors import InputError
 from ktae.inference import Interval, holm, mean_interval
 from ktae_lab.align import summary
 from ktae_lab.csv_files import as_row, read_table
-from ktae_lab.figures import Mark, Panels, forest
 from ktae_lab.study import matrix as matrices
 from ktae_lab.study.contrasts import Compared, compare, paired
 from ktae_lab.study.folder import StudyFolder
@@ -36,53 +35,13 @@ STUDIES = ("decisive", "real-model", "rivals")
 """Those with announced comparisons whose runs are here. Of all others `comparisons.csv` keeps the
 announced tests and the commit that holds their data."""
 TASKS = ("sums", "lists")
-BASELINE = "grpo"
-PRIMARY = "accuracy"
-"""Accuracy at each model's best temperature: the announced outcome, `validated_accuracy`."""
+BASELINE, PRIMARY = "grpo", "accuracy"
+"""The primary outcome is accuracy at each model's best temperature, `validated_accuracy`."""
 COLUMNS = {PRIMARY: "best temperature", "accuracy_at_1": "temperature 1"}
-
-ARMS = {
-    "decisive": {
-        "grpo": "GRPO",
-        "trigrams": "trigrams",
-        "centred": "trigrams, centred in the group",
-        "offset": "the offset alone",
-        "rollouts-centred": "whole rollouts, centred",
-        "random-places": "trigrams on random tokens",
-    },
-    "rivals": {
-        "grpo": "GRPO",
-        "unscaled": "GRPO, rewards not divided by their standard deviation",
-        "low-entropy": "GRPO with a penalty on the entropy",
-        "top-entropy": "80/20",
-        "paper": "`paper`",
-        "released": "`released`",
-        "calibrated": "`calibrated`",
-        "trigrams": "`trigrams`",
-        "sharp-trigrams": "`sharp-trigrams`",
-        "tempo": "`tempo`",
-        "conflict-tokens": "`conflict-tokens`",
-        "offset": "the offset alone",
-        "centred": "`trigrams`, centred in the group",
-        "rollouts-centred": "whole rollouts, centred",
-        "random-places": "`trigrams` on random tokens",
-    },
-    "real-model": {
-        name: name if name == "offset" else f"`{name}`"
-        for name in ("grpo", "conflict-tokens", "sharp-trigrams", "offset")
-    },
-}
-"""As pages call them, by study."""
-FAR_BELOW = "top-entropy"
-"""The arm of rivals that its figure leaves out: it would hide the others."""
 RATES = ("5e-5", "7.5e-5", "10.6e-5")
 """Of rivals-rates, in the order of which the first of equal ones is chosen."""
-METRIC = "adam"
-"""Of alignment: fixed before the runs."""
 VALIDATION = [f"validation_{t}" for t in ("0", "0.25", "0.5", "0.75", "1")]
 """The columns of validated.csv of which a model's best temperature has the largest."""
-
-Maker = Callable[..., str]
 
 
 # The results, each file read once.
@@ -94,6 +53,12 @@ def runs_of(study: str) -> pd.DataFrame:
     table = read_table(RESULTS / study / "runs.csv")
     measured = table.filter(like="validated.")
     return table.assign(**{f"outcome.{name}": measured[name] for name in measured})
+
+
+def arms_of(study: str) -> dict[str, str]:
+    """The study's arms in their order, as pages call them: `arms.csv`."""
+    table = read_table(RESULTS / "arms.csv")
+    return dict(table[table["study"] == study][["arm", "name"]].itertuples(index=False))
 
 
 @functools.cache
@@ -161,7 +126,7 @@ def marked(study: str, text: str, *comparison: str) -> str:
 
 def arms(study: str, *pairs: str) -> str:
     """Differences in accuracy of pairs TREATMENT/BASELINE; without any, of each arm and GRPO."""
-    names, rows = ARMS[study], []
+    names, rows = arms_of(study), []
     others = [f"{name}/{BASELINE}" for name in names if name != BASELINE]
     for treatment, baseline in (pair.split("/") for pair in pairs or others):
         cells = []
@@ -199,7 +164,7 @@ def rates() -> str:
     by_rate = accuracy_by_rate()
     heads = [f"{task}, {rate}" for task in TASKS for rate in RATES]
     rows = []
-    for arm, name in ARMS["rivals"].items():
+    for arm, name in arms_of("rivals").items():
         if arm in by_rate.index:
             cells = []
             for task in TASKS:
@@ -264,10 +229,8 @@ def real_held_out(*estimators: str) -> str:
 
 
 def real_alignment() -> str:
-    """An arm's gain, and beside it how much nearer it points to the true gradient than GRPO.
-
-    Below them what these differences are of: GRPO's own cosine, and that of the reference's halves.
-    """
+    """An arm's gain, and how much nearer it points to the true gradient than GRPO; below them what
+    these differences are of: GRPO's own cosine, and that of the reference's halves."""
     rows = []
     for arm in ("offset", "conflict-tokens", "sharp-trigrams"):
         gain = difference("real-model", arm, BASELINE, PRIMARY)
@@ -277,9 +240,9 @@ def real_alignment() -> str:
     cosines = table[table["estimator"] == summary.BASE]["cosine"]
     rows.append([f"`{BASELINE}` itself", level, *(unsigned(x, 3) for x in cosines)])
     about = summary.read(RESULTS / "real-alignment").about
-    halves = about[about["metric"] == METRIC]["reliability"]
+    halves = about[about["metric"] == "adam"]["reliability"]
     rows.append(["the reference's halves", "", *(f"{half:.3f}" for half in halves)])
-    steps = [name.removeprefix("smollm2-step") for name in about["measurement"].unique()]
+    steps = about["measurement"].str.removeprefix("smollm2-step").unique()
     heads = [f"alignment after {step} steps" for step in steps]
     return markdown(["", "accuracy, best temperature", *heads], rows)
 
@@ -297,8 +260,7 @@ def aligned() -> pd.DataFrame:
     measured = summary.read(RESULTS / "real-alignment")
     names = measured.about["measurement"].unique()
     rows = [row for name in names for row in summary.rows(measured, name)]
-    table = pd.DataFrame(rows)
-    return table[table["metric"] == METRIC]
+    return pd.DataFrame([row for row in rows if row.metric == "adam"])
 
 
 # The paper.
@@ -367,7 +329,7 @@ def _of_paper(table: pd.DataFrame, model: str, method: str) -> tuple[pd.Series[f
 
 def announced(which: str) -> str:
     """How many tests were announced (`all`), are shown by their study's own correction
-    (`in-study`), or have p below .05 when corrected over all studies (`over-all`)."""
+    (`in-study`), or over all studies (`over-all`)."""
     table = comparisons()
     table = table[table["announced"] == "yes"]
     counts = {
@@ -378,7 +340,7 @@ def announced(which: str) -> str:
     return str(counts[which])
 
 
-MAKERS: Mapping[str, Maker] = {
+MAKERS: Mapping[str, Callable[..., str]] = {
     "announced": announced,
     "arms": arms,
     "cold": cold,
@@ -432,59 +394,9 @@ def made() -> Iterator[tuple[Path, str]]:
     yield COMPARISONS, text.getvalue()
 
 
-def stale() -> list[Path]:
-    """The files that hold something else than what is made of the results."""
-    return [path for path, content in made() if path.read_text(encoding="utf-8") != content]
-
-
-def write() -> list[Path]:
-    """Write what `stale` finds; returns those files."""
-    written = []
-    for path, content in made():
-        if path.read_text(encoding="utf-8") != content:
-            path.write_text(content, encoding="utf-8")
-            written.append(path)
-    return written
-
-
-def draw() -> Iterator[Path]:
-    """Draw a figure of each study, and yield its file."""
-    title = "accuracy less GRPO's, mean and 95 % interval"
-    for study, tasks in (("decisive", TASKS), ("rivals", TASKS), ("real-model", ("",))):
-        yield _drawn(study, _arms_drawn(study, tasks), title)
-    runs = runs_of("decisive-rates")
-    by_rate: dict[str, dict[str, list[Mark]]] = {}
-    for (task, method), of_rate in runs.groupby(["task", "method"], sort=False):
-        marks = [
-            Mark(f"at {name}", mean_interval(of_rate[f"validated.{column}"].to_numpy()))
-            for column, name in COLUMNS.items()
-        ]
-        by_rate.setdefault(task, {})[method.replace("grpo-", "GRPO, ")] = marks
-    title = "accuracy by learning rate, mean and 95 % interval over eight base models"
-    yield _drawn("decisive-rates", by_rate, title, around=None)
-    arms = [name for name in ARMS["real-model"] if name != BASELINE]
-    steps: dict[str, dict[str, list[Mark]]] = {}
-    for arm in arms:
-        for step, interval in zip(("0", "10", "20", "40"), alignment(arm), strict=True):
-            steps.setdefault(f"after {step} steps", {})[arm] = [Mark("", interval)]
-    title = f"cosine with the true gradient, less GRPO's; {summary.COVERED}"
-    yield _drawn("real-alignment", steps, title)
-
-
-def _arms_drawn(study: str, tasks: Sequence[str]) -> Panels:
-    panels: dict[str, dict[str, list[Mark]]] = {}
-    for task in tasks:
-        for arm, name in ARMS[study].items():
-            if arm not in (BASELINE, FAR_BELOW):
-                marks = [
-                    Mark(f"at {words}", interval_of(study, arm, BASELINE, column, task))
-                    for column, words in COLUMNS.items()
-                ]
-                panels.setdefault(task, {})[name.replace("`", "")] = marks
-    return panels
-
-
-def _drawn(study: str, panels: Panels, title: str, around: float | None = 0.0) -> Path:
-    path = RESULTS / study / "figure.svg"
-    forest(panels, title, path, around=around)
-    return path
+def stale(write: bool = False) -> list[Path]:
+    """The files that hold something else than what is made of the results; written on demand."""
+    differ = [(path, text) for path, text in made() if path.read_text(encoding="utf-8") != text]
+    for path, text in differ if write else ():
+        path.write_text(text, encoding="utf-8")
+    return [path for path, _ in differ]

@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 import yaml
 from small import CONTENT, LAB, ROOT
+from typer.testing import CliRunner
 
 from ktae import preset
 from ktae import recipe as recipes
 from ktae.errors import InputError
 from ktae.estimators import KTAE, PermutedLabels
+from ktae_lab.cli import app
 from ktae_lab.study import cells as expansion
 from ktae_lab.study import matrix as matrices
 
@@ -186,3 +188,13 @@ def test_committed_matrices(path: Path):
     assert matrix.name == path.stem
     assert len({cell.name for cell in cells}) == len(cells)
     assert len({tuple(cell.overrides) for cell in cells}) == len(cells)
+
+
+def test_the_experiment_on_gpus_can_be_started(tmp_path):
+    """All but the GPU, the model and the data: six arms, thirty seeds."""
+    study = ["study", str(LAB / "matrices/gpu.yaml"), "--output", str(tmp_path / "gpu")]
+    listed = CliRunner().invoke(app, [*study, "--dry-run"])
+    assert listed.exit_code == 0, listed.output
+    assert "math/offset/seed5100 (not started)" in listed.output
+    assert "180 runs, 36000 training steps" in listed.output
+    assert not (tmp_path / "gpu").exists()

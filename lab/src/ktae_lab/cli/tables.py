@@ -23,13 +23,16 @@ def tables(
 
     They are made of the files in `lab/results`, so this needs a checkout of the repository.
     """
+    from ktae_lab import page_figures
     from ktae_lab import tables as made
 
     if not made.PAGES.is_dir():
         raise InputError(f"{made.LAB} has no pages; run this from a checkout of ktae's repository")
     if not (write or check or figures):
         raise InputError("nothing to do; give --write, --check or --figures")
-    for path in [*(made.write() if write else ()), *(made.draw() if figures else ())]:
+    written = made.stale(write=True) if write else []
+    drawn = page_figures.draw() if figures else ()
+    for path in [*written, *drawn]:
         typer.echo(f"wrote {os.path.relpath(path, made.LAB.parent)}")
     if check and (stale := made.stale()):
         names = ", ".join(os.path.relpath(path, made.LAB.parent) for path in stale)

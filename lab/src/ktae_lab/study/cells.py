@@ -38,7 +38,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The place of its run folder within the study's, which messages call it by."""
+        """As messages call it: the place of its run folder within the study's."""
         return str(PurePosixPath(self.task) / self.method / f"seed{self.seed}")
 
     @property
@@ -79,8 +79,7 @@ def expand(matrix: Matrix, matrix_file: Path) -> list[Cell]:
     """All runs, seed by seed: a study that is stopped early has whole pairs of the first seeds.
 
     Raises:
-        InputError: a recipe cannot be read, or an override does not fit it; the message names the
-            matrix and the method.
+        InputError: a recipe cannot be read, or an override does not fit it.
     """
     bases = matrix.demo_seeds or (None,)
     return [

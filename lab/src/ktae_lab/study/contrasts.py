@@ -30,7 +30,6 @@ class Comparison(NamedTuple):
     baseline: str
     outcome: str
     task: str
-    """Empty where the matrix has no tasks."""
 
 
 class Announced(pydantic.BaseModel):
@@ -64,15 +63,10 @@ class Announced(pydantic.BaseModel):
     ) -> str:
         """Why a comparison is not confirmatory, whatever the matrix says now; empty: it is.
 
-        It stays confirmatory only where seeds, base models, the outcome's definition and the two
-        methods' recipes with all overrides are as they were announced. Not covered is what recipes
-        only name (a model's folder, data) and the code: `runs.csv` has the commits.
-
-        Args:
-            matrix: as it is now.
-            recipes: `recipe_digests` of its cells now. None: what the methods train is not looked
-                at, since results are read for longer than a version's recipes have the same keys.
-            comparison: the one in question.
+        Seeds, base models, the outcome's definition and the two methods' recipes with all overrides
+        have to be as they were announced. Not covered is what recipes only name, and the code.
+        `recipes` are `recipe_digests` now. With None what the methods train is not looked at, since
+        results are read for longer than a version's recipes have the same keys.
         """
         treatment, baseline, outcome, task = comparison
         if comparison[:3] not in self.confirmatory:
@@ -114,9 +108,8 @@ class Compared(NamedTuple):
 
     comparison: Comparison
     announced: bool
-    """Whether it is confirmatory."""
     note: str
-    """Why it is not, where the matrix says so; empty: it is as the matrix says."""
+    """Why it is exploratory, where the matrix says that it is confirmatory."""
     planned: int
     """Seeds of the matrix; 0: it was announced and is not in the matrix any more."""
     differences: pd.Series[float]
@@ -146,13 +139,7 @@ def compare(
     What was not announced as confirmatory before the first run, or has changed since, is
     exploratory, whatever the matrix says now. Comparisons without enough pairs, and announced ones
     that the matrix does not have any more, count in Holm's correction all the same, as if their p
-    were 1: they were announced.
-
-    Args:
-        matrix: as it is now.
-        runs: as in `runs.csv`.
-        announced: before the first run.
-        recipes: `recipe_digests` of the cells; None: see `Announced.why_exploratory`.
+    were 1: they were announced. `runs` are as in `runs.csv`, `recipes` as for `why_exploratory`.
     """
     every = []
     for contrast in matrix.contrasts:

@@ -50,8 +50,8 @@ class StudyFolder:
         """Make or continue the study; the file returned is its lock, held until it is closed.
 
         Raises:
-            InputError: the folder holds a study and `resume` is off, or the other way round;
-                another process runs it; a run in it was made with other settings.
+            InputError: the folder holds a study and `resume` is off, or the other way round; it is
+                at work already; a run in it was made with other settings.
         """
         if resume:
             self.require_started(cells)
@@ -116,7 +116,7 @@ class StudyFolder:
         return folder.with_name(folder.name + suffix)
 
     def state(self, cell: Cell) -> State:
-        """From the summary of its run, and from its record where that is missing."""
+        """From the summary of its run, or else from its record."""
         run = self.run_folder(cell)
         if run.summary.exists():
             return State.FINISHED
@@ -125,7 +125,6 @@ class StudyFolder:
         return State.UNFINISHED if run.path.exists() else State.NEW
 
     def record(self, cell: Cell) -> dict[str, Any]:
-        """Of its processes: `seconds` of all, and of the last one `commit`, `machine`, `error`
-        (empty: none) and `killed` (whether it was stopped from outside)."""
+        """`seconds` of all its processes; of the last `commit`, `machine`, `error`, `killed`."""
         path = self.beside(cell, ".json")
         return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}

@@ -97,8 +97,7 @@ class Contrast(Section):
     """What is compared."""
 
     kind: Literal["confirmatory", "exploratory"]
-    """`confirmatory`: announced before the first run. Each kind is one family of Holm's
-    correction."""
+    """`confirmatory`: announced before the runs. Each kind is a family of Holm's correction."""
 
 
 class Matrix(Section):

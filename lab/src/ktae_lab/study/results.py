@@ -25,9 +25,7 @@ CURVES = {
     "credit_abs": ("credit/mean_abs",),
 }
 """Short names of curves, and the keys of `metrics.jsonl` that may hold them, the first one first.
-
-`accuracy` is the share of correct rollouts of the step, those that dynamic sampling replaced
-included: it is that of the policy, where `reward` may hold a penalty as well."""
+`accuracy` is of all rollouts of the step, those that dynamic sampling replaced included."""
 
 VALIDATED = ("temperature", "accuracy", "accuracy_at_1", "greedy_accuracy")
 """Columns of `validated.csv` that outcomes may name, as `validated.accuracy`."""
@@ -37,8 +35,8 @@ def write(matrix: Matrix, cells: Sequence[Cell], folder: StudyFolder) -> list[Co
     """Read all runs, and write what `StudyFolder` names; returns the comparisons.
 
     Raises:
-        InputError: a run cannot be read, a file cannot be written; there is no study, or a run in
-            it was made with another recipe; or the results there are of more finished runs.
+        InputError: a run cannot be read or was made with another recipe, or the results there are
+            of more finished runs.
     """
     folder.require_started(cells)
     runs = collect(matrix, cells, folder)

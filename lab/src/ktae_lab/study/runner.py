@@ -85,11 +85,8 @@ def run(
 
 
 def _next(waiting: Sequence[Cell], running: Sequence[_Running], folder: StudyFolder) -> Cell | None:
-    """The first cell that may start now.
-
-    A model that a run is still loading may have to be downloaded, or pretrained, and that once: its
-    other runs wait. A run has loaded its model when its recipe is in its folder.
-    """
+    """The first cell that may start now. While a run loads its model, which may have to be made or
+    downloaded, others of that model wait: until its recipe is in its folder."""
     loading = {
         run.cell.model_key for run in running if not folder.run_folder(run.cell).recipe.exists()
     }
