@@ -39,7 +39,7 @@ def compare(
     as_json: AsJson = False,
     field: options.Fields = None,
     correctness: options.Correctness = None,
-    pool_models: options.PoolModelsOfSaved = False,
+    pool_models: options.PoolModels = None,
     max_response: options.MaxResponse = MAX_RESPONSE,
     time_limit: options.TimeLimit = 5.0,
     workers: options.Workers = None,

@@ -146,7 +146,7 @@ def eval_(
     workers: options.Workers = None,
     field: options.Fields = None,
     correctness: options.Correctness = None,
-    pool_models: options.PoolModelsOfSaved = False,
+    pool_models: options.PoolModels = None,
     max_response: options.MaxResponse = MAX_RESPONSE,
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or, with --regrade, saved outputs."""

@@ -100,13 +100,10 @@ PoolModels = Annotated[
     bool | None,
     rare(
         "--pool-models/--by-model",
-        help="Whether rollouts of several models are compared [default: by model, unless most "
-        "rollouts would be alone].",
+        help="Whether several models are compared as one [default: by model; of rollouts, unless "
+        "most would be alone].",
         show_default=False,
     ),
-]
-PoolModelsOfSaved = Annotated[
-    bool, rare("--pool-models/--by-model", help="Whether outputs of several models are compared.")
 ]
 MaxResponse = Annotated[
     int, rare_number(min=1, help="Longer responses, in characters, are refused.")

@@ -69,19 +69,21 @@ def note_reading(tolerance: Tolerance, n: int) -> None:
     for name in tolerance.taken:
         note(f"of several rewards {name!r} says what is correct (--correctness takes another)")
     for text in (
-        tolerance.files_left_alone(), *tolerance.files_of_runs(), tolerance.steps_counted_once(),
-        tolerance.rows_without_rollouts(), *(f"left out: {x}" for x in tolerance.rejected[:3]),
-    ):  # fmt: skip
+        tolerance.files_left_alone(),
+        *tolerance.files_of_runs(),
+        tolerance.steps_counted_once(),
+        tolerance.rows_without_rollouts(),
+        *(f"left out: {x}" for x in tolerance.rejected[:3]),
+        (more := len(tolerance.rejected) - 3) > 0 and f"and {counted(more, 'more row')}",
+    ):
         if text:
             note(text)
-    if len(tolerance.rejected) > 3:
-        note(f"and {counted(len(tolerance.rejected) - 3, 'more row')}")
-    if tolerance.models and tolerance.pooled:
-        note(f"{tolerance.models:,} models are pooled; --by-model tells them apart")
     for number, text in (
         (
-            0 if tolerance.pooled else tolerance.models,
-            "models are told apart: a group is a problem of one; --pool-models pools them",
+            tolerance.models,
+            "models are pooled; --by-model tells them apart"
+            if tolerance.pooled
+            else "models are told apart: a group is a problem of one; --pool-models pools them",
         ),
         (tolerance.repeated, "rows are left out: other filters of the same responses"),
         (

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from ktae.errors import InputError
 
-_BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥"}
-_BRACKETS = "⟨⟩"
+BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥"}
 
 
 def require_text(text: str, where: str) -> str:
@@ -37,7 +36,7 @@ def printable(text: str) -> str:
     are themselves escaped, so no two texts look the same.
     """
     return "".join(
-        character if character.isprintable() and character not in _BRACKETS else _escape(character)
+        character if character.isprintable() and character not in "⟨⟩" else f"⟨{ord(character):X}⟩"
         for character in text
     )
 
@@ -45,14 +44,10 @@ def printable(text: str) -> str:
 def visible(text: str) -> str:
     """`printable`, with blanks as symbols: ␣ is a space, ↵ a newline, ⇥ a tab."""
     return "".join(
-        _BLANKS.get(character)
-        or (_escape(character) if character in _BLANKS.values() else printable(character))
+        BLANKS.get(character)
+        or (f"⟨{ord(character):X}⟩" if character in BLANKS.values() else printable(character))
         for character in text
     )
-
-
-def _escape(character: str) -> str:
-    return f"⟨{ord(character):X}⟩"
 
 
 def counted(n: int, what: str) -> str:

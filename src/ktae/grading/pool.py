@@ -23,13 +23,11 @@ import importlib.util
 import json
 import os
 import queue
-import select
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -71,7 +69,6 @@ class GradingPool:
         workers: int | None = None,
         *,
         time_limit: float = TIME_LIMIT,
-        wall_limit: float | None = None,
         grader: str = "ktae",
     ) -> None:
         """Nothing is started yet.
@@ -79,8 +76,6 @@ class GradingPool:
         Args:
             workers: processes at most; by default the number of processors that this one may use.
             time_limit: processor seconds for one response, above 0.
-            wall_limit: seconds on the wall clock after which a worker that has not answered is
-                ended; by default ten times `time_limit` and half a minute.
             grader: a name in `ktae.grading.graders.GRADERS`.
 
         Raises:
@@ -92,8 +87,6 @@ class GradingPool:
             raise InputError(f"workers is {workers}; expected at least 1")
         if not 0 < time_limit < 1e6:
             raise InputError(f"time_limit is {time_limit}; expected seconds, above 0")
-        if wall_limit is not None and not 0 < wall_limit < 1e7:
-            raise InputError(f"wall_limit is {wall_limit}; expected seconds, above 0")
         if grader not in GRADERS:
             raise InputError(f"no grader {grader!r}; expected one of {', '.join(GRADERS)}")
         if importlib.util.find_spec("math_verify") is None:
@@ -102,7 +95,7 @@ class GradingPool:
             )
         self.size = workers or len(os.sched_getaffinity(0))
         self.time_limit = time_limit
-        self.wall_limit = wall_limit or time_limit * WALL_CLOCK + WALL_FLOOR
+        self.wall_limit = time_limit * WALL_CLOCK + WALL_FLOOR
         self.grader = grader
         self._reset()
 
@@ -118,13 +111,12 @@ class GradingPool:
             self._reset()
         worker = self._idle.get()
         try:
-            verdict, worker = self._run(task, worker)
+            return self._run(task, worker)
         except BaseException:  # an interrupted conversation cannot be resumed
             worker.kill()
             raise
         finally:
             self._idle.put(worker)
-        return verdict
 
     def grade_all(self, tasks: Iterable[Task]) -> Iterator[Verdict]:
         """Grade many responses on all workers; verdicts come in the order of the tasks."""
@@ -160,7 +152,7 @@ class GradingPool:
         for _ in range(self.size):
             self._idle.put(_Worker())
 
-    def _run(self, task: Task, worker: _Worker) -> tuple[Verdict, _Worker]:
+    def _run(self, task: Task, worker: _Worker) -> Verdict:
         """Grade, once more on a fresh worker if this one was worn out by earlier tasks."""
         request = {
             "response": task.response,
@@ -173,24 +165,23 @@ class GradingPool:
             reply = worker.ask(request, self.wall_limit)
             if "verdict" in reply:
                 outcome, extracted, reason = reply["verdict"]
-                return Verdict(Outcome(outcome), extracted, reason), worker
+                return Verdict(Outcome(outcome), extracted, reason)
             if "error" in reply:
-                return _undecided(reply, f"internal error: {reply['error']}"), worker
+                reason = f"internal error: {reply['error']}"
+                break
             worker.kill()
             if reply.get("signal") in (signal.SIGPROF, signal.SIGALRM):
-                return _undecided(reply, f"time limit of {self.time_limit:g} s"), worker
-            if reply.get("too_late"):
+                reason = f"time limit of {self.time_limit:g} s"
+                break
+            if "late" in reply:
                 reason = f"no answer within {self.wall_limit:g} s on the wall clock"
-                return _undecided(reply, reason), worker
+                break
             # A worker that has graded before may have used up its memory on others: try a new one.
             if fresh:
                 reason = "out of memory" if "memory" in reply else f"worker died: {reply['end']}"
-                return _undecided(reply, reason), worker
-
-
-def _undecided(reply: dict[str, Any], reason: str) -> Verdict:
-    """With the answer that the worker had found: nothing of a response is parsed here."""
-    return Verdict(Outcome.UNDECIDED, reply.get("extracted"), reason)
+                break
+        # With the answer that the worker had found: nothing of a response is parsed here.
+        return Verdict(Outcome.UNDECIDED, reply.get("extracted"), reason)
 
 
 class _Worker:
@@ -199,41 +190,37 @@ class _Worker:
     def __init__(self) -> None:
         self.n_replies = 0
         self._process: subprocess.Popen[bytes] | None = None
-        self._unread = b""
 
     def ask(self, request: dict[str, Any], wall_limit: float) -> dict[str, Any]:
         """The worker's reply; if it ended instead, `end` says how, and `signal` by which one.
 
-        With `extracted`, where the worker had found an answer, and `too_late`, where it was ended
+        With `extracted`, where the worker had found an answer, and `late`, where it was ended
         because it had not answered within `wall_limit` seconds.
         """
         if self._process is None:
-            self._start()
-        assert self._process is not None and self._process.stdin is not None
-        pipe, deadline = self._process.stdin.fileno(), time.monotonic() + wall_limit
-        reply: dict[str, Any] = {}
-        try:
+            self._process = _started()
+        process, reply = self._process, dict[str, Any]()
+        requests, replies = process.stdin, process.stdout
+        assert requests is not None and replies is not None
+        with _killed_after(wall_limit, process) as late, contextlib.suppress(BrokenPipeError):
             unsent = json.dumps(request).encode() + b"\n"
-            while unsent:  # a long response is more than the pipe takes at once
-                _wait_for(pipe, select.POLLOUT, deadline)
-                unsent = unsent[os.write(pipe, unsent) :]
-            while line := self._line(deadline):
+            while unsent:  # a signal may cut a long one short
+                unsent = unsent[os.write(requests.fileno(), unsent) :]
+            # What ends without a newline is of a worker that died while it wrote.
+            while (line := replies.readline()).endswith(b"\n"):
                 part = json.loads(line)
                 reply |= part
                 if "extracted" not in part:  # that line comes before the verdict
                     self.n_replies += 1
                     return reply
-        except BrokenPipeError:
-            pass
-        except TimeoutError:
-            self._process.kill()
-            reply["too_late"] = True
-        status = self._process.wait()
+        status = process.wait()
+        if late.is_set():
+            reply["late"] = True
         end = f"signal {-status}" if status < 0 else f"exit status {status}"
         return reply | {"end": end, "signal": -status}
 
     def kill(self) -> None:
-        process, self._process, self.n_replies, self._unread = self._process, None, 0, b""
+        process, self._process, self.n_replies = self._process, None, 0
         if process is not None:
             process.kill()
             process.wait()
@@ -241,71 +228,66 @@ class _Worker:
                 with contextlib.suppress(OSError):
                     pipe.close()  # type: ignore[union-attr]
 
-    def _start(self) -> None:
-        """Start the process, again where it ends at once, and wait for what it has to import.
 
-        Raises:
-            RuntimeError: it has ended each time; with what it wrote to stderr.
-        """
-        environment = os.environ | {
-            "PYTHONHASHSEED": "0",  # the order of a set must not change a verdict
-            "CUDA_VISIBLE_DEVICES": "",
-        }
-        environment.pop("PYTHONPATH", None)  # all of it that is needed is in the arguments
-        for _ in range(STARTS):
-            with tempfile.TemporaryFile() as errors:
-                process = subprocess.Popen(
-                    [sys.executable, "-P", "-c", BOOTSTRAP, *_import_path()],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    bufsize=0,
-                    cwd="/",
-                    env=environment,
-                    process_group=0,
-                )
-                self._process = process
-                assert process.stdin is not None
-                os.set_blocking(process.stdin.fileno(), False)
-                with contextlib.suppress(TimeoutError):
-                    if self._line(time.monotonic() + START_LIMIT):
-                        return
-                self.kill()
-                errors.seek(0)
-                told = errors.read().decode(errors="replace").strip()[-2000:]
-        raise RuntimeError(
-            f"a grading worker did not start, {STARTS} times (exit status {process.returncode}): "
-            f"{told}"
-        )
+@contextlib.contextmanager
+def _killed_after(seconds: float, process: subprocess.Popen[bytes]) -> Iterator[threading.Event]:
+    """Kill the process where the block takes longer; the event tells whether that happened.
 
-    def _line(self, deadline: float) -> bytes:
-        """The worker's next line; empty if it has ended.
+    Its pipes are closed by that, so that whoever waits for it goes on.
+    """
+    late = threading.Event()
 
-        Raises:
-            TimeoutError: the deadline has passed.
-        """
-        assert self._process is not None and self._process.stdout is not None
-        pipe = self._process.stdout.fileno()
-        while b"\n" not in self._unread:
-            _wait_for(pipe, select.POLLIN, deadline)
-            part = os.read(pipe, 1 << 16)
-            if not part:
-                return b""
-            self._unread += part
-        line, _, self._unread = self._unread.partition(b"\n")
-        return line
+    def end() -> None:
+        late.set()
+        process.kill()
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield late
+    finally:
+        timer.cancel()
 
 
-def _wait_for(pipe: int, event: int, deadline: float) -> None:
-    """Wait until a pipe can be written or read, or its other end is closed.
+def _started() -> subprocess.Popen[bytes]:
+    """A worker that has imported what it needs; where it ends at once, it is started again.
 
     Raises:
-        TimeoutError: the deadline has passed.
+        RuntimeError: it has ended each time; with what it wrote to stderr.
     """
-    poll = select.poll()  # not `select`, which takes no numbers from 1,024 on
-    poll.register(pipe, event)
-    if not poll.poll(1000 * max(0.0, deadline - time.monotonic())):
-        raise TimeoutError
+    environment = os.environ | {
+        "PYTHONHASHSEED": "0",  # the order of a set must not change a verdict
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    environment.pop("PYTHONPATH", None)  # all of it that is needed is in the arguments
+    for _ in range(STARTS):
+        with tempfile.TemporaryFile() as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", BOOTSTRAP, *_import_path()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd="/",
+                env=environment,
+                process_group=0,
+            )
+            assert process.stdout is not None
+            try:
+                with _killed_after(START_LIMIT, process):
+                    if process.stdout.readline():
+                        return process
+            except BaseException:  # Ctrl-C while it starts
+                process.kill()
+                raise
+            process.kill()
+            process.wait()
+            errors.seek(0)
+            stderr = errors.read().decode(errors="replace").strip()[-2000:]
+    raise RuntimeError(
+        f"a grading worker did not start, {STARTS} times (exit status {process.returncode}): "
+        f"{stderr}"
+    )
 
 
 def _import_path() -> list[str]:
