@@ -28,9 +28,9 @@ TEXTS = [
 def tokenizer():
     """A byte-level tokenizer of `TEXTS` and the bytes of "é" apart, with a hole in its ids."""
     tokenizers = pytest.importorskip("tokenizers", reason="needs the extra 'report'")
-    from ktae.rollouts.tokens import _byte_alphabet
+    from ktae.rollouts.tokens import BYTE_ALPHABET
 
-    spelled = {byte: character for character, byte in _byte_alphabet().items()}
+    spelled = {byte: character for character, byte in BYTE_ALPHABET.items()}
     pieces = [bytes(text, "utf-8") for text in TEXTS] + [b"\xc3", b"\xa9"]
     vocabulary = {"".join(spelled[byte] for byte in piece): n for n, piece in enumerate(pieces)}
     vocabulary |= {"a": len(pieces), "z": len(pieces) + 3}

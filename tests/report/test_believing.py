@@ -12,8 +12,7 @@ from ktae.estimators import KTAE, preset
 from ktae.inference import n_discoveries
 from ktae.report import believing, inputs, summary, write_report
 from ktae.report.columns import columns_of
-from ktae.report.contents import contents
-from ktae.report.files import files_of
+from ktae.report.contents import contents, files_of
 from ktae.report.scoring import as_columns, score, strongest
 from ktae.tables import table_estimator
 from ktae.validity.advice import advice

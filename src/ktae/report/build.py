@@ -55,7 +55,7 @@ def write_report(
     """
     dump = _dump(rollouts, options)
     page = contents(dump, estimator, max_tokens=max_tokens, max_groups=max_groups, regrade=regrade)
-    text = render(page.blocks, title or _title(dump), reloads=reloads)
+    text = render(page.blocks, title or dump.title, reloads=reloads)
     with atomic_write(out) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return dataclasses.replace(dump, shown=page.shown)
@@ -105,12 +105,7 @@ def show(
     """
     dump = _dump(rollouts, options)
     page = contents(dump, estimator, max_tokens=max_tokens, max_groups=max_groups, regrade=regrade)
-    return Inline(render(page.blocks, _title(dump)), height)
-
-
-def _title(dump: inputs.Dump) -> str:
-    names = ", ".join(Path(name).name for name in dump.names)
-    return f"ktae report: {names or 'rollouts'}"
+    return Inline(render(page.blocks, dump.title), height)
 
 
 def _dump(rollouts: Any, options: ReadOptions) -> inputs.Dump:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -68,6 +69,14 @@ class Frame:
         """A column of text, for all rollouts."""
         texts = self.rollouts[name].to_pylist()
         return [texts[row] for row in self.order_b.tolist()]
+
+    def of_groups(self, name: str) -> list[str | None]:
+        """A column of text, for the first rollout of each group."""
+        column = self.rollouts.select([name])
+        texts: list[str | None] = take_rows(column, self.order_b[self.starts_g[:-1]])[
+            name
+        ].to_pylist()
+        return texts
 
     def record_of(self, rows: np.ndarray) -> Any:
         """The record of some rollouts."""
@@ -189,7 +198,11 @@ def frame_of(dump: Dump) -> Frame:
     if has_advantages:
         advantage_b = advantage.to_numpy()[order]
     else:
-        advantage_b = _grpo(reward_b, counted_b > 0, group_b)
+        # GRPO's, as in TRL: among those rollouts of a group that have a reward.
+        has_reward_b = ~np.isnan(reward_b)
+        counts_b = (counted_b > 0) & has_reward_b
+        advantage_b = rollout_advantages("grpo", np.nan_to_num(reward_b), counts_b, group_b)
+        advantage_b = np.where(has_reward_b, advantage_b, np.nan)
     return Frame(
         rollouts,
         order,
@@ -212,17 +225,6 @@ def columns_of(dump: Dump) -> Columns:
     return frame.columns(np.arange(len(frame.labels)))
 
 
-def _grpo(reward_b: np.ndarray, counted_b: np.ndarray, group_b: np.ndarray) -> np.ndarray:
-    """(B,) GRPO's advantages among each group's rollouts that have a reward, as in TRL; NaN for
-    the others."""
-    has_reward_b = ~np.isnan(reward_b)
-    advantages_b = rollout_advantages(
-        "grpo", np.nan_to_num(reward_b), counted_b & has_reward_b, group_b
-    )
-    known_b: np.ndarray = np.where(has_reward_b, advantages_b, np.nan)
-    return known_b
-
-
 def _lists(extra: Any) -> Iterator[tuple[int, str, list[float] | None]]:
     """Row, signal and values of whatever is under one of the names in `SIGNALS`; None for the
     values where it is no list of numbers."""
@@ -234,19 +236,13 @@ def _lists(extra: Any) -> Iterator[tuple[int, str, list[float] | None]]:
         for row in np.flatnonzero(named.to_numpy(zero_copy_only=False)).tolist():
             fields = json.loads(chunk[row].as_py())
             for signal, names in SIGNALS.items():
-                values = next((fields[name] for name in names if name in fields), _ABSENT)
-                if values is not _ABSENT:
-                    yield begin + row, signal, _numbers(values)
+                name = next((name for name in names if name in fields), None)
+                if name is None:
+                    continue
+                values, numbers = fields[name], None
+                if isinstance(values, list):
+                    # Texts, lists, 10**400: no numbers, and the page says so.
+                    with contextlib.suppress(TypeError, ValueError, OverflowError):
+                        numbers = [np.nan if x is None else float(x) for x in values]
+                yield begin + row, signal, numbers
         begin += len(chunk)
-
-
-_ABSENT = object()
-
-
-def _numbers(values: object) -> list[float] | None:
-    if not isinstance(values, list):
-        return None
-    try:
-        return [np.nan if x is None else float(x) for x in values]
-    except (TypeError, ValueError, OverflowError):  # texts, lists, 10**400: the page says so
-        return None

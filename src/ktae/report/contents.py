@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,16 +22,20 @@ from ktae.report import (
     suspicious,
 )
 from ktae.report.columns import Columns, Frame, frame_of
-from ktae.report.files import files_of
 from ktae.report.inputs import Dump, Shown, require_rollouts
 from ktae.report.notes import Note, notes_of
 from ktae.report.summary import Scored
 from ktae.report.totals import TokenTotals, score_all, tokens_over_steps
-from ktae.rollouts.groups import take_rows
+from ktae.rollouts.files import SUFFIXES
+from ktae.rollouts.labels import series
 from ktae.tables import in_tables
 
 LONGEST_PROMPT = 20_000
 """Characters of a prompt that are in the page."""
+
+
+FILE = re.compile(rf"([^:]+(?:{'|'.join(map(re.escape, SUFFIXES))})):")
+"""What a reader puts in front of the label of a group in one of a folder's files."""
 
 
 class Contents(NamedTuple):
@@ -98,11 +104,23 @@ def contents(
     rank = np.empty(len(by_rank), dtype=np.int64)
     rank[by_rank] = np.arange(len(by_rank))
 
-    notes = [
-        *_sampling_notes(shown_g, shown_b, max_tokens, max_groups),
-        *notes_of(dump, frame, scored[0]),
-        *_other_notes(frame, chosen, regrade),
+    # Of a group that is not in the page, the table of groups has the beginning of its prompt.
+    prompts = [
+        prompt and prompt[: LONGEST_PROMPT if is_shown else 200]
+        for prompt, is_shown in zip(frame.of_groups("prompt"), shown_g.tolist(), strict=True)
     ]
+    notes = notes_of(dump, frame, scored[0])
+    if not shown_g.all():
+        bound = "" if max_groups is None else f"{max_groups:,} groups and "
+        note = Note(
+            True,
+            f"{shown_b.sum():,} of {len(shown_b):,} rollouts are in this page",
+            f"They are whole groups, {shown_g.sum():,} of {len(shown_g):,}, up to "
+            f"{bound}{max_tokens:,} tokens. {sampling.RULE} Tokens, Groups and Training are "
+            "computed from all rollouts; contexts are looked for in those on the page.",
+        )
+        notes.insert(0, note)
+    notes += _other_notes(frame, chosen, regrade)
     meta = {
         "version": __version__,
         "names": dump.names,
@@ -133,25 +151,11 @@ def contents(
         "vocabulary": packing.json_block(
             _vocabulary(dump, by_rank, totals) | {"mark": ended.mark_v[by_rank]}
         ),
-        "texts": packing.json_block(_texts(frame, shown_g)),
+        "texts": packing.json_block({"prompt": prompts, "answer": frame.of_groups("answer")}),
         "tokens": packing.varint_block(rank[which_n]),
     }
     blocks |= {x: packing.fixed_point_block(values) for x, values in signals.items()}
     return Contents(blocks, Shown(int(shown_g.sum()), len(shown_g)))
-
-
-def _sampling_notes(
-    shown_g: np.ndarray, shown_b: np.ndarray, max_tokens: int, max_groups: int | None
-) -> Iterator[Note]:
-    if not shown_g.all():
-        bound = "" if max_groups is None else f"{max_groups:,} groups and "
-        yield Note(
-            True,
-            f"{shown_b.sum():,} of {len(shown_b):,} rollouts are in this page",
-            f"They are whole groups, {shown_g.sum():,} of {len(shown_g):,}, up to "
-            f"{bound}{max_tokens:,} tokens. {sampling.RULE} Tokens, Groups and Training are "
-            "computed from all rollouts; contexts are looked for in those on the page.",
-        )
 
 
 def _other_notes(frame: Frame, estimator: Estimator | None, regrade: bool) -> Iterator[Note]:
@@ -232,12 +236,41 @@ def _vocabulary(dump: Dump, by_rank: np.ndarray, totals: list[TokenTotals]) -> d
     }
 
 
-def _texts(frame: Frame, shown_g: np.ndarray) -> dict[str, Any]:
-    """Prompt and reference answer of each group, those of its first rollout."""
-    rows = frame.order_b[frame.starts_g[:-1]]
-    first = take_rows(frame.rollouts.select(["prompt", "answer"]), rows)
-    prompts = [
-        prompt[:LONGEST_PROMPT] if prompt and shown else prompt and prompt[:200]
-        for prompt, shown in zip(first["prompt"].to_pylist(), shown_g.tolist(), strict=True)
-    ]
-    return {"prompt": prompts, "answer": first["answer"].to_pylist()}
+def files_of(labels: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+    """The labels without their files, and the files beside them.
+
+    Args:
+        labels: the groups' labels; of several inputs they begin with the input and a colon.
+        names: the inputs.
+
+    Returns:
+        `label`, `files` (short names, none where the dump is one file) and `file` (for each group
+        its place in `files`, -1 for none).
+    """
+    if not names:  # rollouts in memory: a label is a label
+        return {"label": list(labels), "files": [], "file": [-1] * len(labels)}
+    parts = [_split(label, names) for label in labels]
+    full = list(dict.fromkeys(file for file, _ in parts if file))
+    # Short names: without the folders that all files have in common.
+    folders = {os.path.dirname(os.path.abspath(file)) for file in full}
+    common = os.path.commonpath(folders) if folders else ""
+    return {
+        "label": [label for _, label in parts],
+        "files": [os.path.relpath(file, common) for file in full],
+        "file": [full.index(file) if file else -1 for file, _ in parts],
+    }
+
+
+def _split(label: str, names: Sequence[str]) -> tuple[str, str]:
+    """A label's file, empty for none, and what is left of the label."""
+    # Files of one run share a series in front of their labels: rank_*.jsonl.
+    known = []
+    if len(names) > 1:
+        parts = map(os.path.split, names)
+        known = [*names, *(os.path.join(folder, series(file)) for folder, file in parts)]
+    name = next((name for name in known if label.startswith(f"{name}:")), "")
+    label = label.removeprefix(f"{name}:")
+    inner = FILE.match(label)
+    if inner is None or all(x.endswith(SUFFIXES) for x in ([name] if name else names)):
+        return name, label  # an input that is a file has no files in it
+    return os.path.join(name, inner.group(1)), label[inner.end() :]

@@ -67,6 +67,12 @@ class Dump:
     shown: Shown | None = None
     """How much of it the page shows that was made of it; None where none was."""
 
+    @property
+    def title(self) -> str:
+        """Of a page about it: the inputs' names."""
+        names = ", ".join(Path(name).name for name in self.names)
+        return f"ktae report: {names or 'rollouts'}"
+
     def which(self, ids_n: np.ndarray) -> np.ndarray:
         """(N,) the place of each of these token ids in `token_ids`."""
         if self._place is None:
@@ -218,13 +224,21 @@ def _model_folders(run: RunFolder) -> Iterator[Path]:
                 yield Path(file).parent
 
 
+class Numbers(dict[str, int]):
+    """Words by number, in the order in which they are asked for."""
+
+    def __missing__(self, word: str) -> int:
+        self[word] = len(self)
+        return self[word]
+
+
 def _in_words(rollouts: Any) -> Dump:
     """Every response cut at words; a response that is null, beside ids, has none."""
-    number: dict[str, int] = {}
+    number = Numbers()
 
     def numbered(batch: Any) -> list[list[int]]:
         texts = batch.column("response").to_pylist()
-        return [[number.setdefault(x, len(number)) for x in WORD.findall(y or "")] for y in texts]
+        return [[*map(number.__getitem__, WORD.findall(text or ""))] for text in texts]
 
     # Masks belong to the ids that are dropped.
     field = record.SCHEMA.field("mask")

@@ -51,11 +51,12 @@ def notes_of(dump: Dump, columns: Frame, scored: Scored) -> list[Note]:
     notes = [*_about_rewards(dump.tolerance, columns), *_about_groups(columns, scored)]
     if kind := OF_UNIT.get("made" if dump.unit == "tokens" and dump.made_ids else dump.unit):
         notes.append(kind)
-    notes += [*_left_out(dump.tolerance), *_how_read(dump.tolerance)]
+    notes += _about_reading(dump.tolerance)
     for name, n in columns.signals_found[1].items():
         title = f"{n:,} rollouts without {name.replace('_', '-')}"
         text = "What they hold is not a list of one number for each token id, so it is not shown."
         notes.append(Note(False, title, text))
+    notes = [x._replace(title=f"{x.title[:1].upper()}{x.title[1:]}") for x in notes]
     return sorted(notes, key=lambda note: not note.severe)
 
 
@@ -122,8 +123,8 @@ def _about_groups(columns: Frame, scored: Scored) -> Iterator[Note]:
         )
 
 
-def _left_out(tolerance: Tolerance) -> Iterator[Note]:
-    """What of the files is not in the dump."""
+def _about_reading(tolerance: Tolerance) -> Iterator[Note]:
+    """What of the files is not in the dump, and how their rows became rollouts and groups."""
     if n := len(tolerance.rejected):
         rest = f"; and {n - 3:,} more" if n > 3 else ""
         text = f"{'; '.join(tolerance.rejected[:3])}{rest}."
@@ -136,9 +137,9 @@ def _left_out(tolerance: Tolerance) -> Iterator[Note]:
         yield Note(False, f"{counted(n, 'row')} left out", text)
     if tolerance.repeated_steps:
         text = "TRL logs the last batch it generated; one batch may serve several steps."
-        yield Note(False, _capital(tolerance.steps_counted_once()), text)
+        yield Note(False, tolerance.steps_counted_once(), text)
     if tolerance.empty:
-        title = _capital(tolerance.rows_without_rollouts())
+        title = tolerance.rows_without_rollouts()
         yield Note(True, title, "Nothing is known of these problems.")
     if n := tolerance.padding:
         text = "verl fills a batch up to a multiple of its ranks with rows that are no rollouts."
@@ -146,10 +147,6 @@ def _left_out(tolerance: Tolerance) -> Iterator[Note]:
     if n := tolerance.intermediate:
         text = "An agent's session with several outputs is one rollout: its last output."
         yield Note(False, f"{counted(n, 'intermediate output')} left out", text)
-
-
-def _how_read(tolerance: Tolerance) -> Iterator[Note]:
-    """How the rows became rollouts and groups."""
     if n := tolerance.models:
         text = "A group is a problem of one model; --pool-models pools them."
         if tolerance.pooled:
@@ -157,7 +154,7 @@ def _how_read(tolerance: Tolerance) -> Iterator[Note]:
         how = "pooled" if tolerance.pooled else "told apart"
         yield Note(False, f"{n:,} models, {how}", text)
     if tolerance.schemas:
-        yield Note(False, _capital(tolerance.read_as()), "The form was told by the fields.")
+        yield Note(False, tolerance.read_as(), "The form was told by the fields.")
     if n := tolerance.without_group:
         text = f"{counted(n, 'row')} without a group: one prompt (and step) is one group."
         yield Note(False, "Grouped by prompt", text)
@@ -173,7 +170,3 @@ def _how_read(tolerance: Tolerance) -> Iterator[Note]:
     if n := tolerance.half_surrogates:
         text = f"{counted(n, 'row')} with such halves, which are no text; shown as U+FFFD."
         yield Note(False, "Half surrogate pairs", text)
-
-
-def _capital(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}"

@@ -66,14 +66,10 @@ def _plain(content: Any) -> Any:
     if isinstance(content, np.ndarray):
         return _plain(content.tolist())
     if isinstance(content, float | np.floating):
-        return _short(float(content))
+        if not math.isfinite(content):
+            return None
+        short = float(f"{content:.{DIGITS}g}")
+        return int(short) if short == int(short) else short
     if isinstance(content, np.bool_):
         return bool(content)
     return int(content) if isinstance(content, np.integer) else content
-
-
-def _short(number: float) -> float | int | None:
-    if not math.isfinite(number):
-        return None
-    short = float(f"{number:.{DIGITS}g}")
-    return int(short) if short == int(short) else short

@@ -66,16 +66,13 @@ def render(blocks: dict[str, str], title: str, *, reloads: bool = False) -> str:
         autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
     )
     template = environment.from_string((files / "page.html").read_text(encoding="utf-8"))
+    # The policy's expressions that allow exactly this script and this style.
+    digests = [base64.b64encode(hashlib.sha256(x.encode()).digest()) for x in (script, style)]
+    script_hash, style_hash = (f"'sha256-{digest.decode()}'" for digest in digests)
     policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
+        f"default-src 'none'; script-src {script_hash}; style-src {style_hash}; "
         "img-src 'none'; connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
     return template.render(
         title=title, policy=policy, style=style, script=script, blocks=blocks, reloads=reloads
     )
-
-
-def _hash(text: str) -> str:
-    """The source expression that allows exactly this text."""
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"

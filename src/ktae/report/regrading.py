@@ -186,15 +186,21 @@ def as_dict(
     reasons = list(counts)
     rows = []
     for difference in regraded.differences[:MAX_LISTED]:
-        group = int(columns.group_b[difference.rollout])
+        row, extracted = difference.rollout, difference.verdict.extracted or ""
+        group = int(columns.group_b[row])
+        # Where to look: at the last place of the answer that was graded, else at the last token.
+        spelling = dump.spell(columns.ids(row))
+        answer = extracted.encode(errors="replace")
+        begin = spelling.text.rfind(answer) if answer else -1
+        token = spelling.tokens(begin, begin + len(answer))[0]
         rows.append(
             {
                 "reason": reasons.index(difference.reason),
                 "group": group,
-                "rollout": int(place_b[difference.rollout]),
-                "number": int(difference.rollout - columns.starts_g[group]),
-                "token": _answer_at(columns, dump, difference),
-                "answer": (difference.verdict.extracted or "")[:LONGEST_ANSWER],
+                "rollout": int(place_b[row]),
+                "number": int(row - columns.starts_g[group]),
+                "token": token if begin >= 0 else max(0, len(spelling.ends_t) - 1),
+                "answer": extracted[:LONGEST_ANSWER],
             }
         )
     return regraded._asdict() | {
@@ -202,16 +208,6 @@ def as_dict(
         "differences": rows,
         "total": len(regraded.differences),
     }
-
-
-def _answer_at(columns: Frame, dump: Dump, difference: Difference) -> int:
-    """The token at which the answer that was graded last stands; else the last token."""
-    spelling = dump.spell(columns.ids(difference.rollout))
-    answer = (difference.verdict.extracted or "").encode(errors="replace")
-    begin = spelling.text.rfind(answer) if answer else -1
-    if begin < 0:
-        return max(0, len(spelling.ends_t) - 1)
-    return spelling.tokens(begin, begin + len(answer))[0]
 
 
 def _some(columns: Frame, rows: list[int], most: int) -> list[int]:

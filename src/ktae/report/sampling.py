@@ -46,27 +46,22 @@ def choose(
     chosen_g = np.zeros(len(tokens_g), dtype=bool)
     # First what is flagged, in its own share of the room; then mixed groups, then the others.
     share = FLAGGED_SHARE
-    _take(chosen_g, tokens_g, flagged, int(max_tokens * share), max(1, int(most * share)))
-    for kind_g in (mixed_g, ~mixed_g):
-        _take(chosen_g, tokens_g, evenly(np.flatnonzero(kind_g)), max_tokens, most)
+    kinds = [(flagged, int(max_tokens * share), max(1, int(most * share)))]
+    kinds += [(evenly(np.flatnonzero(x)), max_tokens, most) for x in (mixed_g, ~mixed_g)]
+    for groups, bound, n_most in kinds:
+        used, number = int(tokens_g[chosen_g].sum()), int(chosen_g.sum())
+        # In their order, until one does not fit.
+        for group in groups:
+            if chosen_g[group]:
+                continue
+            used, number = used + int(tokens_g[group]), number + 1
+            if used > bound or number > n_most:
+                break
+            chosen_g[group] = True
     # Not even one group fits: the page has one all the same.
     if not chosen_g.any():
         chosen_g[np.argmax(mixed_g)] = True
     return chosen_g
-
-
-def _take(
-    chosen_g: np.ndarray, tokens_g: np.ndarray, groups: Iterable[int], bound: int, most: int
-) -> None:
-    """Take groups in their order until one does not fit."""
-    used, number = int(tokens_g[chosen_g].sum()), int(chosen_g.sum())
-    for group in groups:
-        if chosen_g[group]:
-            continue
-        used, number = used + int(tokens_g[group]), number + 1
-        if used > bound or number > most:
-            return
-        chosen_g[group] = True
 
 
 def evenly(groups: np.ndarray) -> list[int]:

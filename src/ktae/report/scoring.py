@@ -163,18 +163,19 @@ def score(
         tokens = tokens.set_column(tokens.column_names.index("token"), "token", column)
     # The table names the estimator that it is of, and the record the one of its credit.
     written = estimator if in_tables(estimator) else table_estimator(estimator)
-    metadata = {TOKENS_VERSION_KEY: TOKENS_VERSION, record.CREDIT_KEY: _as_json(written)}
+    tokens_credit, record_credit = (json.dumps(described(x)).encode() for x in (written, estimator))
     columns = {"credit": credit} | ({"token_ids": ids} if rollouts["token_ids"].null_count else {})
     for name, lists in columns.items():
         field = record.SCHEMA.field(name)
         place = rollouts.column_names.index(name)
         rollouts = rollouts.set_column(place, field, list_column(lists, field.type))
-    of_record = record.SCHEMA.metadata | {record.CREDIT_KEY: _as_json(estimator)}
+    metadata = record.SCHEMA.metadata | {record.CREDIT_KEY: record_credit}
     if has_words:
-        of_record[record.UNIT_KEY] = record.WORDS
+        metadata[record.UNIT_KEY] = record.WORDS
+    of_tokens = {TOKENS_VERSION_KEY: TOKENS_VERSION, record.CREDIT_KEY: tokens_credit}
     return Scores(
-        rollouts.replace_schema_metadata(of_record),
-        tokens.replace_schema_metadata(metadata),
+        rollouts.replace_schema_metadata(metadata),
+        tokens.replace_schema_metadata(of_tokens),
         groups,
     )
 
@@ -400,7 +401,3 @@ def described(estimator: Estimator) -> Any:
         return to_section(estimator)
     except InputError:
         return repr(estimator)
-
-
-def _as_json(estimator: Estimator) -> bytes:
-    return json.dumps(described(estimator)).encode()

@@ -185,10 +185,8 @@ def _find(frame: Frame, label: str | None, step: int | None) -> int:
     by_label = {frame.labels[i]: i for i in reversed(groups)}
     if label in by_label:
         return by_label[label]
-    # Each group's prompt is that of its first rollout.
-    rows = frame.order_b[frame.starts_g[:-1]]
-    prompts = frame.rollouts["prompt"].take(rows).to_pylist()
-    by_prompt = {prompts[i]: i for i in reversed(groups) if prompts[i] is not None}
+    prompts = frame.of_groups("prompt")
+    by_prompt = {x: i for i in reversed(groups) if (x := prompts[i]) is not None}
     if label in by_prompt:
         return by_prompt[label]
     begun = sorted(i for prompt, i in by_prompt.items() if label and prompt.startswith(label))

@@ -10,7 +10,7 @@ import numpy as np
 from ktae.estimators import Estimator
 from ktae.inference import mantel_haenszel_p_values
 from ktae.report import scoring, summary
-from ktae.report.columns import Columns, Frame
+from ktae.report.columns import Frame
 from ktae.report.inputs import Dump
 from ktae.report.summary import Scored
 
@@ -122,7 +122,10 @@ def score_all(
             scored = summary.score(columns, estimator)
             # The first estimator is the one that the page is about.
             if not i:
-                halves |= _halves(columns, scored.credit_n, rows, ends)
+                for row in filter(ends.__contains__, range(rows.start, rows.stop)):
+                    begin, stop = columns.offsets_b[row - rows.start : row - rows.start + 2]
+                    before, after = np.split(scored.credit_n[begin:stop], [ends[row]])
+                    halves[row] = float(before.sum()), float(after.sum())
             for table in scored.tables:
                 which = dump.which(table["token_id"])
                 mixed = sums[i].add(table, which)
@@ -140,18 +143,6 @@ def score_all(
     none = OverSteps(*np.zeros((2, 0), dtype=np.int64), *np.zeros((2, 0)))
     joined = OverSteps(*map(np.concatenate, zip(none, *over_steps, strict=True)))
     return AllScored(everything, [x.totals() for x in sums], joined, halves)
-
-
-def _halves(
-    columns: Columns, credit_n: np.ndarray, rows: slice, ends: dict[int, int]
-) -> dict[int, tuple[float, float]]:
-    halves = {}
-    for row in range(rows.start, rows.stop):
-        if (end := ends.get(row)) is not None:
-            begin, stop = columns.offsets_b[row - rows.start : row - rows.start + 2]
-            credit_t = credit_n[begin:stop]
-            halves[row] = float(credit_t[:end].sum()), float(credit_t[end:].sum())
-    return halves
 
 
 def tokens_over_steps(rows: OverSteps, totals: TokenTotals, steps: list[int]) -> dict[str, Any]:

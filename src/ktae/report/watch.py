@@ -34,7 +34,14 @@ def watch(paths: Sequence[Path], write: Callable[[], Dump]) -> Iterator[Dump | I
     """
     before, written = Look(), Look()
     while True:
-        now = _look(paths)
+        # The files that hold rollouts, and a run's metrics beside them. A folder may hold nothing
+        # yet, and a file may go away between two calls.
+        now = Look()
+        for path in paths:
+            with contextlib.suppress(InputError, OSError):
+                for file in [*choose_files(path)[0], *RunFolder(path).metrics_files()]:
+                    stat = file.stat()
+                    now[file] = stat.st_size, stat.st_mtime_ns
         # The same in two looks, so that nobody is writing it, and not what the page shows.
         if now == before != written:
             written = now
@@ -44,15 +51,3 @@ def watch(paths: Sequence[Path], write: Callable[[], Dump]) -> Iterator[Dump | I
                 yield error
         before = now
         time.sleep(LOOK_SECONDS)
-
-
-def _look(paths: Sequence[Path]) -> Look:
-    """The files that hold rollouts, and a run's metrics beside them."""
-    seen = Look()
-    for path in paths:
-        # A folder may hold nothing yet, and a file may go away between two calls.
-        with contextlib.suppress(InputError, OSError):
-            for file in [*choose_files(path)[0], *RunFolder(path).metrics_files()]:
-                stat = file.stat()
-                seen[file] = stat.st_size, stat.st_mtime_ns
-    return seen

@@ -86,24 +86,29 @@ def format_of(path: Path) -> str:
     return suffix
 
 
-def own_record(path: Path) -> Iterator[Any] | None:
-    """The tables of a record that ktae has written, in order; None for any other file.
+def is_own_record(path: Path) -> bool:
+    """Whether ktae has written the file.
 
     Raises:
-        InputError: the record is broken, empty or of a version that is not known.
+        InputError: it has, and the record is broken or of a version that is not known.
     """
     if format_of(path) != ".parquet":
-        return None
+        return False
     name = path_text(path)
     with _open(path) as stream, _parquet_file(stream, name) as file:
-        if record.VERSION_KEY not in (file.schema_arrow.metadata or {}):
-            return None
-        record.parse_record(file.schema_arrow.empty_table(), name)
-    return _own_tables(path, name)
+        is_own = record.VERSION_KEY in (file.schema_arrow.metadata or {})
+        if is_own:
+            record.parse_record(file.schema_arrow.empty_table(), name)
+    return is_own
 
 
-def _own_tables(path: Path, name: str) -> Iterator[Any]:
-    done = 0
+def own_tables(path: Path) -> Iterator[Any]:
+    """The tables of a record that ktae has written, in order.
+
+    Raises:
+        InputError: the record is broken or empty.
+    """
+    name, done = path_text(path), 0
     with _open(path) as stream, _parquet_file(stream, name) as file:
         for batch in file.iter_batches(ROWS_PER_BATCH):
             table = _own_table(pa.table(batch), file, name, done)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,7 +44,12 @@ def choose_files(path: Path) -> tuple[list[Path], list[Path]]:
     if not path.is_dir():
         return [path], []
     scored: list[Path] = []
-    for place in _places(path):
+    # The likeliest place first; then whatever is below and not hidden.
+    named = [x for x in (path / "rollouts", path / "completions", path) if x.is_dir()]
+    below = (
+        x for x in path.rglob("*") if not re.search(r"(^|/)\.", x.relative_to(path).as_posix())
+    )
+    for place in map(list, [*(folder.iterdir() for folder in named), below]):
         readable = [
             file
             for file in place
@@ -85,15 +89,6 @@ def looks_like_rollouts(file: Path) -> bool:
             return stream.read(100).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
     except (OSError, EOFError, zlib.error):
         return False
-
-
-def _places(path: Path) -> Iterator[list[Path]]:
-    """The files among which a folder's rollouts may be, the likeliest place first."""
-    for folder in (path / "rollouts", path / "completions", path):
-        if folder.is_dir():
-            yield list(folder.iterdir())
-    below = [(file, file.relative_to(path).parts) for file in path.rglob("*")]
-    yield [file for file, parts in below if not any(part.startswith(".") for part in parts)]
 
 
 def _chosen(files: list[Path]) -> list[Path]:

@@ -48,11 +48,6 @@ def series(name: str) -> str:
     return NUMBER.sub("*", name)
 
 
-def label(table: Any, prefix: str) -> Any:
-    """`table` with `prefix` in front of every group's label."""
-    return _with_groups(table, pc.binary_join_element_wise(prefix, table["group"], ""))
-
-
 def by_file(
     parts: Sequence[Any], names: Sequence[Path], tolerance: Tolerance | None = None
 ) -> list[Path]:
@@ -67,9 +62,9 @@ def by_file(
         tolerance: for notes where the same group and step is in two files.
     """
     # Where each file has one rollout, folders alone say what belongs together.
-    alone = _are_alone(parts)
+    alone = all(len(part) == 1 for part in parts)
     held = Counter(x for name in names for x in name.parents) if alone else {}
-    places = [_run_and_step(_folder(name, held)) for name in names]
+    places = [_run_and_step(name, held) for name in names]
     kinds = ["" if alone else series(name.name) for name in names]
     runs: dict[tuple[Path, str], dict[Path, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for part, (run, step), kind in zip(parts, places, kinds, strict=True):
@@ -81,7 +76,7 @@ def by_file(
     in_steps = {
         run
         for run, by_step in runs.items()
-        if all(_have_steps(x) or _are_alone(x) for x in by_step.values())
+        if all(_have_steps(x) or all(len(part) == 1 for part in x) for x in by_step.values())
     }
     prefixes = []
     for name, (run, step), kind in zip(names, places, kinds, strict=True):
@@ -123,11 +118,14 @@ def _in_common(
     return shared
 
 
-def _folder(name: Path, held: Mapping[Path, int]) -> Path:
-    """The file's folder; where it holds that file alone, as `held` counts them, the one around it.
+def _run_and_step(name: Path, held: Mapping[Path, int]) -> tuple[Path, Path]:
+    """The folder of the run that a file belongs to, and that of its step.
 
-    Some tools give each rollout a folder. A step may have one rollout, and keeps its folder.
+    Args:
+        name: the file.
+        held: how many files a folder holds, where each file is one rollout.
     """
+    # Some tools give each rollout a folder. A step may have one rollout, and keeps its folder.
     folder = name.parent
     while (
         folder.name
@@ -135,21 +133,12 @@ def _folder(name: Path, held: Mapping[Path, int]) -> Path:
         and (folder.name.startswith("rollout") or not STEPS.fullmatch(folder.name))
     ):
         folder = folder.parent
-    return folder
-
-
-def _run_and_step(folder: Path) -> tuple[Path, Path]:
-    """The folder of the run that a folder belongs to, and that of its step."""
     # Ranks, steps and epochs at the end of a path are parts of the run above them.
     n = len(folder.parts)
     while n and (SHARD.fullmatch(folder.parts[n - 1]) or STEPS.fullmatch(folder.parts[n - 1])):
         n -= 1
     run = Path(*folder.parts[:n])
     return run, run.joinpath(*(x for x in folder.parts[n:] if not SHARD.fullmatch(x)))
-
-
-def _are_alone(parts: Iterable[Any]) -> bool:
-    return all(len(part) == 1 for part in parts)
 
 
 def _have_steps(parts: Iterable[Any]) -> bool:
@@ -186,8 +175,9 @@ def by_model(table: Any, pool: bool | None, tolerance: Tolerance) -> Any:
         new = pc.and_(pc.equal(table["model"], name), pc.invert(pc.ends_with(groups, suffix)))
         joined = pc.binary_join_element_wise(groups, suffix, "")
         groups = pc.if_else(pc.fill_null(new, False), joined, groups)
-    return _with_groups(table, groups)
+    return with_groups(table, groups)
 
 
-def _with_groups(table: Any, groups: Any) -> Any:
+def with_groups(table: Any, groups: Any) -> Any:
+    """`table` with other labels of its groups."""
     return table.set_column(0, record.SCHEMA.field("group"), groups)

@@ -14,11 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ktae.errors import InputError, one_line, quoted
 from ktae.files.text import path_text
 from ktae.rollouts import labels, record
-from ktae.rollouts.files import ROWS_PER_BATCH, EmptyFileError, iterate_rows, own_record
+from ktae.rollouts.files import (
+    ROWS_PER_BATCH,
+    EmptyFileError,
+    is_own_record,
+    iterate_rows,
+    own_tables,
+)
 from ktae.rollouts.folders import choose_files, looks_like_rollouts
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.rows import is_null, to_record_row
@@ -99,7 +106,7 @@ def read(
     parts = [rollouts.slice(begin, end - begin) for begin, end in itertools.pairwise(ends)]
     prefixes = _prefixes(paths, files_of, parts, tolerance)
     tables = [
-        labels.label(part, prefix) if prefix else part
+        labels.with_groups(part, pc.binary_join_element_wise(prefix, part["group"], ""))
         for part, prefix in zip(parts, prefixes, strict=True)
     ]
     return labels.by_model(pa.concat_tables(tables), options.pool_models, tolerance)
@@ -193,7 +200,11 @@ def plain_rows(
                 tolerance.schemas[title] += 1
         for plain in rollouts:
             if schema is PLAIN and not options.fields and not tolerance.hint:
-                tolerance.hint += options_for(row, _lacking(plain))
+                has_reward = not (is_null(plain.get("reward")) and is_null(plain.get("correct")))
+                has_group = any(plain.get(x) is not None for x in ("group", "prompt", "problem"))
+                is_there = {"group": has_group, "reward": has_reward}
+                lacking = tuple(name for name, there in is_there.items() if not there)
+                tolerance.hint += options_for(row, lacking)
             yield plain, where, schema or PLAIN
     if titles and not source.chose:
         _require_no_choice(path, options)
@@ -286,20 +297,12 @@ def _unknown(row: Row, where: str, message: str, options: ReadOptions) -> InputE
     return error
 
 
-def _lacking(plain: Row) -> tuple[str, ...]:
-    """Which of group and reward a rollout has not."""
-    has_reward = not (is_null(plain.get("reward")) and is_null(plain.get("correct")))
-    has_group = any(plain.get(name) is not None for name in ("group", "prompt", "problem"))
-    return (*(() if has_group else ("group",)), *(() if has_reward else ("reward",)))
-
-
 def _tables_of(path: Path, options: ReadOptions, tolerance: Tolerance) -> Iterator[Any]:
     """The record of one file, some rows at a time."""
     may_be_own = path.suffix in (".parquet", ".gz") and not options.fields
-    tables = own_record(path) if may_be_own else None
-    if tables is not None:
+    if may_be_own and is_own_record(path):
         _require_no_choice(path, options)
-        yield from tables
+        yield from own_tables(path)
         return
     rollouts = _record_rows(path, options, tolerance)
     before, is_empty = len(tolerance.repeated_steps), True

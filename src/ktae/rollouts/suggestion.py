@@ -44,12 +44,11 @@ class UnknownRowsError(InputError):
     Where `is_template`, some path is `UNKNOWN`, for the user to fill in.
     """
 
-    def __init__(self, found: str, options: list[str]) -> None:
+    def __init__(self, message: str, options: list[str]) -> None:
         self.is_template = any(option.endswith(f"={UNKNOWN}") for option in options)
-        given = " ".join(options)
-        how = f"name its fields: {given}" if self.is_template else f"{given} would read it"
-        super().__init__(f"{found}; {how}")
-        self.found = found
+        named = " ".join(options)
+        how = f"name its fields: {named}" if self.is_template else f"{named} would read it"
+        super().__init__(f"{message}; {how}")
         self.options = options
 
 
@@ -67,8 +66,10 @@ def options_for(row: dict[str, Any], wanted: tuple[str, ...]) -> list[str]:
     for name in wanted:
         field = _best(name, [(path, value) for path, value in there if path not in taken])
         path = field
-        if field is None and name == "response" and (field := _conversation(there)) is not None:
-            path, is_chat = f"{field}.-1.content", True
+        if field is None and name == "response":
+            # A conversation whose last message is the model's.
+            field = next((path for path, value in there if ends_with_model(value)), None)
+            path, is_chat = f"{field}.-1.content", field is not None
         if field is None or (is_chat and name == "group" and _last(field) in ROW_NUMBERS):
             continue
         taken.add(field)
@@ -94,6 +95,14 @@ def suggested_fields(row: dict[str, Any], *, needs_reward: bool) -> list[str]:
     return [x for name in named for x in ("--field", paths.get(name, f"{name}={UNKNOWN}"))]
 
 
+def ends_with_model(value: Any) -> bool:
+    """Whether it is a conversation whose last message is the model's."""
+    last = value[-1] if isinstance(value, list) and len(value) > 1 else None
+    if not (isinstance(last, dict) and isinstance(last.get("content"), str)):
+        return False
+    return bool(last.get("role") == "assistant")
+
+
 def is_keyed(row: dict[str, Any]) -> bool:
     """Whether a row holds several problems by their keys, so that no path leads to all of them."""
     return len(row) > 1 and all(
@@ -101,16 +110,6 @@ def is_keyed(row: dict[str, Any]) -> bool:
         and _best("response", [*leaves({"of": value})]) not in (None, "of")
         for value in row.values()
     )
-
-
-def _conversation(leaves: list[tuple[str, Any]]) -> str | None:
-    """The path of a conversation whose last message is the model's."""
-    for path, value in leaves:
-        if isinstance(value, list) and len(value) > 1 and isinstance(value[-1], dict):
-            is_text = isinstance(value[-1].get("content"), str)
-            if is_text and value[-1].get("role") == "assistant":
-                return path
-    return None
 
 
 def _best(name: str, leaves: list[tuple[str, Any]]) -> str | None:

@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 HUB_TIMEOUT_S = 10
 CHARACTERS_AT_ONCE = 2_000_000
 
+# Printable Latin-1 stands for itself, the rest follows from U+0100 on.
+ITSELF = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+BYTE_ALPHABET = {chr(byte): byte for byte in ITSELF} | {
+    chr(0x100 + i): byte for i, byte in enumerate(x for x in range(256) if x not in ITSELF)
+}
+"""The character that stands for each byte in byte-level vocabularies (GPT-2's `encoder.py`)."""
+
 
 def load_tokenizer(name: str) -> Any:
     """The `tokenizers.Tokenizer` of a local folder or of a hub name.
@@ -113,22 +120,19 @@ def tokenize(tokenizer: Any, texts: Sequence[str], *, named: str | None = None) 
             encodings = tokenizer.encode_batch_fast(portion, add_special_tokens=False)
         except Exception:  # tokenizers raises Exception itself: a word level without unknown words
             kind = f"{type(tokenizer.model).__name__} of {tokenizer.get_vocab_size():,} tokens"
-            _require_spelt(tokenizer, portion, named or f"the tokenizer ({kind})")
+            # The first text that it cannot spell is named.
+            for text in portion:
+                try:
+                    tokenizer.encode(text, add_special_tokens=False)
+                except Exception as error:
+                    raise InputError(
+                        f"{named or f'the tokenizer ({kind})'} cannot spell the response "
+                        f"{text!r:.60} ({one_line(error)}); give the tokenizer of the model that "
+                        "wrote it"
+                    ) from None
             raise
         ids += [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
     return ids
-
-
-def _require_spelt(tokenizer: Any, texts: Sequence[str], named: str) -> None:
-    """Raise an InputError for the first text that the tokenizer cannot spell."""
-    for text in texts:
-        try:
-            tokenizer.encode(text, add_special_tokens=False)
-        except Exception as error:
-            raise InputError(
-                f"{named} cannot spell the response {text!r:.60} ({one_line(error)}); give the "
-                "tokenizer of the model that wrote it"
-            ) from None
 
 
 def token_texts(tokenizer: Any, token_ids: Iterable[int]) -> list[str | None]:
@@ -148,7 +152,6 @@ def token_bytes(tokenizer: Any, token_ids: Iterable[int]) -> list[bytes | None]:
     character only has that part's bytes, so decode runs of tokens and never one alone. Bytes come
     from GPT-2's byte alphabet or from SentencePiece's `<0xE4>`.
     """
-    alphabet = _byte_alphabet()
     spelt: list[bytes | None] = []
     for piece, text in _decode_each(tokenizer, token_ids):
         if text is None or piece is None:
@@ -157,8 +160,8 @@ def token_bytes(tokenizer: Any, token_ids: Iterable[int]) -> list[bytes | None]:
             spelt.append(text.encode())
         elif match := _BYTE_PIECE.fullmatch(piece):
             spelt.append(bytes([int(match[1], 16)]))
-        elif all(character in alphabet for character in piece):
-            spelt.append(bytes(alphabet[character] for character in piece))
+        elif all(character in BYTE_ALPHABET for character in piece):
+            spelt.append(bytes(BYTE_ALPHABET[character] for character in piece))
         else:
             spelt.append(piece.encode())
     return spelt
@@ -217,15 +220,3 @@ def _vocabulary(tokenizer: Any, sizes: tuple[int, int]) -> Vocabulary:
 
 
 _BYTE_PIECE = re.compile("<0x([0-9A-Fa-f]{2})>")
-
-
-@functools.cache
-def _byte_alphabet() -> dict[str, int]:
-    """The character that stands for each byte in byte-level vocabularies (GPT-2's `encoder.py`):
-    printable Latin-1 stands for itself, the rest follows from U+0100 on.
-    """
-    itself = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in itself]
-    return {chr(byte): byte for byte in itself} | {
-        chr(0x100 + number): byte for number, byte in enumerate(others)
-    }

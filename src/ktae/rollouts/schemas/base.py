@@ -74,6 +74,15 @@ def prompt_label(prompt: object) -> str:
     return f"prompt {digest}"
 
 
+def is_conversation(value: object) -> bool:
+    """Whether it is a list of messages."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(message, dict) and "content" in message for message in value)
+    )
+
+
 def messages_text(value: object) -> object:
     """The texts of a conversation's messages, or the value itself where it is none."""
     if not isinstance(value, list):

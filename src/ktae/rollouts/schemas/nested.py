@@ -11,6 +11,7 @@ from ktae.rollouts.schemas.base import (
     Row,
     Schema,
     Source,
+    is_conversation,
     is_number,
     messages_text,
     prompt_label,
@@ -119,14 +120,14 @@ def by_fields(row: Row, fields: Mapping[str, str], where: str) -> Iterable[Row]:
             raise InputError(_nothing_at(fields[name], name, where, row))
     named = {name: value for name, value in named.items() if value is not _MISSING}
     if "group" in named:
-        named["group"] = _label(named["group"])
+        named["group"] = label_of(named["group"])
     # What the named fields are taken from is no field of the rollout any more.
     roots = [x if (x := fields[name]) in row else x.partition(".")[0] for name in named]
     plain = without(row, [*roots, *fields]) | named
     # Of a response that is a conversation's last message, the ones before it are the prompt.
     path, last, _ = fields.get("response", "").rpartition(".-1.content")
     messages = at(row, path) if last else None
-    if messages is not None and _is_conversation(messages) and len(messages) > 1:
+    if messages is not None and is_conversation(messages) and len(messages) > 1:
         plain = {"prompt": messages[:-1]} | plain
     n = _n_rollouts(plain) or 1
     for name in ("reward", "correct"):
@@ -155,7 +156,7 @@ def override(row: Row, rollouts: Sequence[Row], fields: Mapping[str, str], where
     named = {name: at(row, path) for name, path in fields.items()}
     named = {name: None if value is _MISSING else value for name, value in named.items()}
     if "group" in named:
-        named["group"] = _label(named["group"])
+        named["group"] = label_of(named["group"])
     # The schema's verdict belongs to its own reward, not to the one that is named.
     if "reward" in named and "correct" not in named:
         rollouts = [without(rollout, ["correct"]) for rollout in rollouts]
@@ -166,7 +167,7 @@ def override(row: Row, rollouts: Sequence[Row], fields: Mapping[str, str], where
     return [_typed(rollout | each) for rollout, each in zip(rollouts, values, strict=True)]
 
 
-def _label(value: Any) -> Any:
+def label_of(value: Any) -> Any:
     """What may be a group's label: conversations and long texts get a short one."""
     if is_null(value):
         return None
@@ -179,16 +180,8 @@ def _typed(plain: Row) -> Row:
     if isinstance(plain.get("reward"), bool):
         plain = plain | {"correct": plain.get("correct", plain["reward"])}
         plain["reward"] = float(plain["reward"])
-    talks = [name for name in ("response", "prompt") if _is_conversation(plain.get(name))]
+    talks = [name for name in ("response", "prompt") if is_conversation(plain.get(name))]
     return plain | {name: messages_text(plain[name]) for name in talks}
-
-
-def _is_conversation(value: object) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(message, dict) and "content" in message for message in value)
-    )
 
 
 def _spread(row: Row, names: Iterable[str], where: str) -> Iterator[Row]:
@@ -215,7 +208,7 @@ def _spread(row: Row, names: Iterable[str], where: str) -> Iterator[Row]:
 def _n_rollouts(row: Row) -> int | None:
     """How many rollouts the lists of a row hold; None where it is a single one."""
     responses, ids = row.get("response"), row.get("token_ids")
-    if isinstance(responses, list) and not _is_conversation(responses):
+    if isinstance(responses, list) and not is_conversation(responses):
         return len(responses)
     if isinstance(ids, list) and ids and all(isinstance(x, list) for x in ids):
         return len(ids)
@@ -229,32 +222,32 @@ def nested_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
         for plural, singular in PLURALS.items():
             if isinstance(row.get(plural), list) and singular not in row:
                 row = without(row, [plural]) | {singular: row[plural]}
-        yield from map(_with_reward, _spread(row, EACH, where))
-        return
-    # Lists of one reward or verdict a rollout may stand beside the list of rollouts. What a rollout
-    # has of its own comes before them.
-    beside: Row = {}
-    for key, verdict in VERDICTS.items():
-        values = row.get(key)
-        if not isinstance(values, list) or len(values) != len(row[name]):
-            continue
-        if all(is_number(x) or isinstance(x, bool) or is_null(x) for x in values):
-            beside.setdefault(verdict, values)
-    shared = {
-        key: value
-        for key, value in row.items()
-        if key != name and (key in PARSERS or not isinstance(value, dict | list))
-    }
-    for i, entry in enumerate(row[name]):
-        of_entry = entry if "score" not in entry else {"reward": None} | entry
-        each = {key: values[i] for key, values in beside.items() if key not in of_entry}
-        yield _with_reward(shared | each | entry)
-
-
-def _with_reward(row: Row) -> Row:
-    if "reward" not in row and "score" in row:
-        row = without(row, ["score"]) | reward_fields(row["score"])
-    return _typed(row)
+        rollouts = list(_spread(row, EACH, where))
+    else:
+        # Lists of one reward or verdict a rollout may stand beside the list of rollouts. What a
+        # rollout has of its own comes before them.
+        beside: Row = {}
+        for key, verdict in VERDICTS.items():
+            values = row.get(key)
+            if not isinstance(values, list) or len(values) != len(row[name]):
+                continue
+            if all(is_number(x) or isinstance(x, bool) or is_null(x) for x in values):
+                beside.setdefault(verdict, values)
+        shared = {
+            key: value
+            for key, value in row.items()
+            if key != name and (key in PARSERS or not isinstance(value, dict | list))
+        }
+        rollouts = []
+        for i, entry in enumerate(row[name]):
+            of_entry = entry if "score" not in entry else {"reward": None} | entry
+            each = {key: values[i] for key, values in beside.items() if key not in of_entry}
+            rollouts.append(shared | each | entry)
+    for rollout in rollouts:
+        if "reward" not in rollout and "score" in rollout:
+            score = reward_fields(rollout["score"])
+            rollout = without(rollout, ["score"]) | score
+        yield _typed(rollout)
 
 
 def _list_of_rollouts(row: Row) -> str | None:
@@ -279,18 +272,23 @@ def _is_nested(row: Row) -> bool:
     )
 
 
-def _is_plain(row: Row) -> bool:
-    response = row.get("response")
-    is_text = isinstance(response, str) or _is_conversation(response)
-    return "group" in row and (is_text or "token_ids" in row)
-
-
 def plain_row(row: Row, where: str, source: Source) -> list[Row]:
     """The row itself, with the text of a response that is a conversation."""
-    if _is_conversation(row.get("response")):
+    if is_conversation(row.get("response")):
         row = row | {"response": messages_text(row["response"])}
     return [row]
 
 
-PLAIN = Schema("plain rollouts", _is_plain, plain_row)
+PLAIN = Schema(
+    "plain rollouts",
+    lambda row: (
+        "group" in row
+        and (
+            "token_ids" in row
+            or isinstance(row.get("response"), str)
+            or is_conversation(row.get("response"))
+        )
+    ),
+    plain_row,
+)
 NESTED = Schema("rollouts nested in rows", _is_nested, nested_rows)

@@ -52,6 +52,13 @@ def trace_rows(row: Row, where: str, source: Source) -> Iterator[tuple[Row, Row]
             group = f"{env}/{label}" if env else label
         step = _at(row, "run", "work", "step")
         answer = _at(task, "data", "answer")
+        # The reward or metric that was asked for, or the weighted sum of the rewards.
+        reward = trace.get("reward")
+        if source.correctness is not None:
+            reward = choose(named_scores(trace), (), where, source)
+        elif not is_number(reward):
+            values = [r["score"] * r.get("weight", 1) for r in _rewards(trace).values()]
+            reward = sum(values) if values else None
         plain = {
             "group": f"{group} {name}" if name else group,  # also where it is alone in this row
             "step": step_of(source.path) if step is None else step,
@@ -61,7 +68,7 @@ def trace_rows(row: Row, where: str, source: Source) -> Iterator[tuple[Row, Row]
             "id": trace.get("id"),
             "metrics": trace.get("metrics"),
             "stop_condition": trace.get("stop_condition"),
-            **reward_fields(_reward(trace, where, source)),
+            **reward_fields(reward),
         }
         yield trace, plain
 
@@ -70,16 +77,6 @@ def named_scores(trace: Row) -> Row:
     """A trace's metrics and its unweighted rewards by name, without what was not scored."""
     scores = {name: r["score"] for name, r in _rewards(trace).items()}
     return (trace.get("metrics") or {}) | scores
-
-
-def _reward(trace: Row, where: str, source: Source) -> object:
-    """The weighted sum of the rewards, or the reward or metric that was asked for."""
-    if source.correctness is not None:
-        return choose(named_scores(trace), (), where, source)
-    if is_number(trace.get("reward")):
-        return trace["reward"]
-    values = [r["score"] * r.get("weight", 1) for r in _rewards(trace).values()]
-    return sum(values) if values else None
 
 
 def _rewards(trace: Row) -> Row:
@@ -156,13 +153,18 @@ def _at(value: Any, *names: str) -> Any:
     return value
 
 
-def _is_episode(row: Row) -> bool:
-    has_traces = isinstance(row.get("traces"), list)
-    is_trace = isinstance(row.get("nodes"), list) and isinstance(row.get("rewards"), dict)
-    return isinstance(row.get("task"), dict) and (has_traces or is_trace)
-
-
-TRACES = Schema("verifiers' traces", _is_episode, episode_rows, files="traces")
+TRACES = Schema(
+    "verifiers' traces",
+    lambda row: (
+        isinstance(row.get("task"), dict)
+        and (
+            isinstance(row.get("traces"), list)
+            or (isinstance(row.get("nodes"), list) and isinstance(row.get("rewards"), dict))
+        )
+    ),
+    episode_rows,
+    files="traces",
+)
 RESULTS = Schema(
     "the results of verifiers or prime-rl",
     has("example_id", "completion", "reward"),
