@@ -49,33 +49,38 @@ def meta_of(dump, **options):
 
 def test_held_out_pairs_are_those_of_validate(tmp_path):
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", random_rows(9))])
-    found = meta_of(dump)["held_out"]
+    shown = meta_of(dump)["held_out"]
     expected = held_out_pairs(dump.rollouts, {name: preset(name) for name in believing.BESIDE})
-    assert [one["name"] for one in found["estimators"]] == list(believing.BESIDE)
-    for one, estimate in zip(found["estimators"], expected.estimators, strict=True):
-        assert one["auc"] == pytest.approx(estimate.auc.value, rel=1e-5)
-    assert [one["name"] for one in found["baselines"]] == ["shorter"]
+    assert [entry["name"] for entry in shown["estimators"]] == list(believing.BESIDE)
+    for entry, estimate in zip(shown["estimators"], expected.estimators, strict=True):
+        assert entry["auc"] == pytest.approx(estimate.auc.value, rel=1e-5)
+    assert [entry["name"] for entry in shown["baselines"]] == ["shorter"]
     advised = advice(expected)
-    assert (found["take"], found["lines"]) == (advised.take, advised.lines)
+    assert (shown["take"], shown["lines"]) == (advised.take, advised.lines)
 
 
 def test_the_reports_own_estimator_stands_beside_the_presets(tmp_path):
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", random_rows(4))])
-    names = [one["name"] for one in meta_of(dump, estimator=KTAE(h3=0))["held_out"]["estimators"]]
+    names = [
+        entry["name"] for entry in meta_of(dump, estimator=KTAE(h3=0))["held_out"]["estimators"]
+    ]
     assert names == ["chosen", *believing.BESIDE]
-    names = [one["name"] for one in meta_of(dump, estimator="trigrams")["held_out"]["estimators"]]
+    names = [
+        entry["name"] for entry in meta_of(dump, estimator="trigrams")["held_out"]["estimators"]
+    ]
     assert names == list(believing.BESIDE)
 
 
 def test_an_estimator_without_tables_is_held_out_and_the_papers_is_explained(tmp_path):
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", random_rows(4))])
     meta = meta_of(dump, estimator="tempo")
-    names = [one["name"] for one in meta["held_out"]["estimators"]]
+    names = [entry["name"] for entry in meta["held_out"]["estimators"]]
     assert names == ["chosen", *believing.BESIDE]
     assert meta["presets"][0]["name"] == "paper"
     assert any("Tempo()" in note["text"] for note in meta["notes"])
     names = [
-        one["name"] for one in meta_of(dump, estimator="entropy-weights")["held_out"]["estimators"]
+        entry["name"]
+        for entry in meta_of(dump, estimator="entropy-weights")["held_out"]["estimators"]
     ]
     assert names == list(believing.BESIDE), "a dump holds no entropies"
 
@@ -98,16 +103,18 @@ def test_mean_credit_is_one_number(tmp_path):
     scored = summary.score(columns, preset("paper"))
     total, tokens = scored.credit_abs_b.sum(), scored.compared_b.sum()
     assert tokens == 8 * 6 * 9
-    whole = permutation_test(dump.rollouts, permutations=1).real.credit_abs
-    assert mean_abs_credit(total, tokens) == pytest.approx(whole, rel=1e-6)
+    of_record = permutation_test(dump.rollouts, permutations=1).real.credit_abs
+    assert mean_abs_credit(total, tokens) == pytest.approx(of_record, rel=1e-6)
     meta = meta_of(dump)
     of_groups = meta["groups"]["credit_abs"][0]
     assert of_groups[8] is None  # not mixed
-    assert np.mean(of_groups[:8]) == pytest.approx(whole, rel=1e-4)  # all of 54 tokens
+    assert np.mean(of_groups[:8]) == pytest.approx(of_record, rel=1e-4)  # all of 54 tokens
     (of_steps,) = [x["values"] for x in meta["training"]["series"] if x["name"] == "mean |credit|"]
-    assert np.mean(of_steps) == pytest.approx(whole, rel=1e-4)
+    assert np.mean(of_steps) == pytest.approx(of_record, rel=1e-4)
     assert of_steps[0] == pytest.approx(np.mean(of_groups[:8:2]), rel=1e-4)
-    assert meta["permuted"]["presets"][0]["credit_abs"]["real"] == pytest.approx(whole, rel=1e-4)
+    assert meta["permuted"]["presets"][0]["credit_abs"]["real"] == pytest.approx(
+        of_record, rel=1e-4
+    )
 
 
 def test_a_mean_goes_over_the_groups_that_are_counted(tmp_path):
@@ -180,7 +187,7 @@ def test_sharp_numbers_are_the_estimators(tmp_path, open_page):
     path = write_lines(tmp_path / "r.jsonl", rows)
     write_report(path, tmp_path / "r.html", estimator="sharp-trigrams")
     page = open_page(tmp_path / "r.html", "view=rollouts&group=0")
-    found = page.evaluate(
+    points = page.evaluate(
         """() => { const group = ktae.groupStatistics(0, 0);
              return [...group.counts.keys()].map((r) => [ktae.report.vocabulary.id[r],
                group.of(r).credit, group.of(r).direction, group.of(r).value]); }"""
@@ -190,8 +197,8 @@ def test_sharp_numbers_are_the_estimators(tmp_path, open_page):
     table = summary.score(columns_of(dump), of_tokens).tables[0]
     names = ("token_id", "credit", "direction", "value")
     expected = sorted(zip(*(table[name] for name in names), strict=True))
-    np.testing.assert_allclose(sorted(found), expected, atol=1e-12)
-    assert np.ptp([credit for _, credit, *_ in found]) > 0.1
+    np.testing.assert_allclose(sorted(points), expected, atol=1e-12)
+    assert np.ptp([credit for _, credit, *_ in points]) > 0.1
     page.locator(".t", has_text="rule").first.hover()
     assert "sharpened" in page.locator("#card").inner_text()
 
@@ -246,7 +253,7 @@ def test_marks_are_tagged(tmp_path, open_page):
     ],
 )
 def test_files_of_labels(labels, names, files, short):
-    found = files_of(labels, names)
-    assert found["files"] == files
-    assert set(found["label"]) == {short}
-    assert found["file"] == ([0, 1] if files else [-1])
+    shown = files_of(labels, names)
+    assert shown["files"] == files
+    assert set(shown["label"]) == {short}
+    assert shown["file"] == ([0, 1] if files else [-1])

@@ -42,14 +42,14 @@ def test_every_number_is_the_estimators(run_folder, run_page, open_page):
         in_tables(preset("calibrated")),
     )
     for number, estimator in enumerate(presets):
-        found = page.evaluate(
+        tables = page.evaluate(
             """(preset) => ktae.report.groups.label.map((_, g) => {
                  const group = ktae.groupStatistics(g, preset);
                  return [...group.counts.keys()].map((rank) => [rank, group.of(rank)]);
                })""",
             number,
         )
-        for group, rows in enumerate(found):
+        for group, rows in enumerate(tables):
             span = slice(columns.starts_g[group], columns.starts_g[group + 1])
             ids = [x.values.to_numpy() for x in columns.rollouts["token_ids"][span]]
             ids_bt, mask_bt = record.pad(ids)
@@ -92,7 +92,7 @@ def test_p_counts_identical_rollouts_once_in_any_order(tmp_path, open_page):
         counts = scoring.mixed_rows(scoring.as_columns(tokens)).distinct.T.tolist()
         expected = dict(zip(tokens["token_id"].to_pylist(), counts, strict=True))
         page = open_page(tmp_path / "r.html")
-        found = page.evaluate(
+        tables = page.evaluate(
             """() => {
                  const group = ktae.groupStatistics(0, 0);
                  return [...group.counts].map(([rank, counts]) => [
@@ -100,7 +100,7 @@ def test_p_counts_identical_rollouts_once_in_any_order(tmp_path, open_page):
                    group.distinctTrue, group.distinctFalse, group.pOf(rank)]);
                }"""
         )
-        for token_id, counts, n_true, n_false, p in found:
+        for token_id, counts, n_true, n_false, p in tables:
             a, b, _, _ = expected[token_id]
             assert (counts["a"], counts["b"]) == (a, b)
             assert (n_true, n_false) == (2, 2)

@@ -113,7 +113,7 @@ def test_a_stated_answer_needs_no_credit_and_no_mixed_group(meta):
     # 5 is what the incorrect rollouts say, so its credit is below 0; it is the reference here.
     rows = [row | {"answer": "5"} for row in ROLLOUTS[:3]]
     flags = meta([*rows, *others])["flags"]
-    assert [(one["number"], one["kind"]) for one in flags] == [(2, "answer stated")]
+    assert [(entry["number"], entry["kind"]) for entry in flags] == [(2, "answer stated")]
 
 
 def test_a_group_full_of_stated_answers_is_told_where_others_state_none(meta):
@@ -127,11 +127,11 @@ def test_settings_of_the_run_come_first(run_folder):
     dump = inputs.load([run_folder])
     assert dump.estimator == preset("paper")
     presets = json.loads(unpack(contents(dump).blocks["meta"]))["presets"]
-    assert [one["name"] for one in presets] == ["paper", "released", "calibrated, tokens"]
+    assert [entry["name"] for entry in presets] == ["paper", "released", "calibrated, tokens"]
     chosen = preset("paper", h3=0)
     presets = json.loads(unpack(contents(dump, chosen).blocks["meta"]))["presets"]
     names = ["chosen", "paper", "released", "calibrated, tokens"]
-    assert [one["name"] for one in presets] == names
+    assert [entry["name"] for entry in presets] == names
     assert presets[0]["h3"] == 0
 
 
@@ -144,9 +144,9 @@ def test_signals_that_are_no_numbers_are_counted(meta):
         {"group": 0, "token_ids": [1, 2], "reward": 0, "entropy": [1]},
         {"group": 0, "token_ids": [1, 2], "reward": 0, "entropy": [0, 10**400]},
     ]
-    found = meta(rows)
-    assert found["signals"] == ["entropy"]
-    assert "5 rollouts without entropy" in [note["title"] for note in found["notes"]]
+    page = meta(rows)
+    assert page["signals"] == ["entropy"]
+    assert "5 rollouts without entropy" in [note["title"] for note in page["notes"]]
 
 
 def test_own_advantages_are_kept(meta):
@@ -161,11 +161,11 @@ def test_own_advantages_are_kept(meta):
 def test_no_reward_is_no_reward_of_zero(meta):
     """GRPO's group mean is over the rollouts that have a reward, as in TRL."""
     rows = [*ROLLOUTS[:2], *without(ROLLOUTS[2:], "reward")]
-    found = meta([row | {"step": 1} for row in rows] + [rows[2] | {"step": 2}])
-    assert found["rollouts"]["reward"] == [1, 1, None, None, None]
-    assert found["rollouts"]["advantage"] == [0, 0, None, None, None]
-    assert found["groups"]["reward"] == [1, None]
-    curves = {series["name"]: series["values"] for series in found["training"]["series"]}
+    page = meta([row | {"step": 1} for row in rows] + [rows[2] | {"step": 2}])
+    assert page["rollouts"]["reward"] == [1, 1, None, None, None]
+    assert page["rollouts"]["advantage"] == [0, 0, None, None, None]
+    assert page["groups"]["reward"] == [1, None]
+    curves = {series["name"]: series["values"] for series in page["training"]["series"]}
     assert curves["reward"] == [1, None]
 
 
@@ -183,22 +183,22 @@ def test_an_undecided_output_of_an_evaluation_has_no_reward():
 
 def test_advantages_that_a_dump_lacks_are_not_made_up(meta):
     rows = [row | {"advantage": i / 4} for i, row in enumerate(ROLLOUTS[:3])]
-    found = meta([*rows, ROLLOUTS[3]])
-    assert found["rollouts"]["advantage"] == [0, 0.25, 0.5, None]
-    assert found["rollouts"]["own_advantages"]
-    notes = [note["title"] for note in found["notes"]]
+    page = meta([*rows, ROLLOUTS[3]])
+    assert page["rollouts"]["advantage"] == [0, 0.25, 0.5, None]
+    assert page["rollouts"]["own_advantages"]
+    notes = [note["title"] for note in page["notes"]]
     assert "1 of 4 rollouts have no advantage" in notes
     assert "Rollout advantages are computed here" not in notes
 
 
 def test_sample_says_so(meta, tmp_path):
     rows = [row | {"group": group} for group in range(20) for row in ROLLOUTS]
-    whole, part = meta(rows), meta(rows, max_tokens=200)
-    assert sum(whole["groups"]["shown"]) == 20
+    full, part = meta(rows), meta(rows, max_tokens=200)
+    assert sum(full["groups"]["shown"]) == 20
     assert 1 < sum(part["groups"]["shown"]) < 20
     assert "of 80 rollouts are in this page" in titles(part)[0]
-    assert part["totals"] == whole["totals"]
-    assert part["groups"]["right"] == whole["groups"]["right"]
+    assert part["totals"] == full["totals"]
+    assert part["groups"]["right"] == full["groups"]["right"]
     assert len(part["rollouts"]["length"]) == 4 * sum(part["groups"]["shown"])
 
 
@@ -217,14 +217,14 @@ def test_sampling_rule():
 @given(st.lists(st.integers(0, 2**31 - 1)))
 def test_varints(numbers):
     content = unpack(packing.varint_block(np.array(numbers, dtype=np.int64)))
-    found, number, shift = [], 0, 0
+    decoded, number, shift = [], 0, 0
     for byte in content:
         number |= (byte & 127) << shift
         shift += 7
         if not byte & 128:
-            found.append(number)
+            decoded.append(number)
             number, shift = 0, 0
-    assert found == numbers
+    assert decoded == numbers
 
 
 def test_fixed_point():
@@ -250,11 +250,11 @@ def test_inline_is_sandboxed_and_escaped(dump_file):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [{"threshold": 0.5}, {"correctness": "x"}, {"fields": {"a": "b"}}, {"pool_models": True}],
 )
-def test_a_record_in_memory_takes_nothing_that_is_for_files(given, dump_file, tmp_path):
+def test_a_record_in_memory_takes_nothing_that_is_for_files(options, dump_file, tmp_path):
     rollouts = readers.read(dump_file)
     write_report(rollouts, tmp_path / "r.html")
-    with pytest.raises(InputError, match=f"{next(iter(given))} says how files are read"):
-        write_report(rollouts, tmp_path / "r.html", ReadOptions(**given))
+    with pytest.raises(InputError, match=f"{next(iter(options))} says how files are read"):
+        write_report(rollouts, tmp_path / "r.html", ReadOptions(**options))

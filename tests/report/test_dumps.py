@@ -89,8 +89,8 @@ def test_verl_folder_is_read_by_step(tmp_path):
 
 def test_verl_s_acc_is_the_verdict_above_0_whatever_the_score(tmp_path):
     """As in training, in the report, and in what a grader is compared with."""
-    given = [0.5, 0.0, -1.0, 1, True, False, "True", "False"]
-    rows = [VERL | {"acc": acc, "score": 0.3 - i} for i, acc in enumerate(given)]
+    accs = [0.5, 0.0, -1.0, 1, True, False, "True", "False"]
+    rows = [VERL | {"acc": acc, "score": 0.3 - i} for i, acc in enumerate(accs)]
     path = write_lines(tmp_path / "1.jsonl", rows)
     expected = [1, 0, 0, 1, 1, 0, 1, 0]
     assert [row["correct"] for row in read(path)] == expected
@@ -229,11 +229,11 @@ def test_gaps_are_counted(tmp_path):
         7,
     ]
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
-    found = dump.tolerance
-    assert (found.without_reward, found.without_group, found.alone) == (1, 2, 1)
-    assert found.half_surrogates == 1
-    assert len(found.rejected) == 3
-    assert "line 6: mask has 2 entries for 1 token_ids" in found.rejected[1]
+    tolerance = dump.tolerance
+    assert (tolerance.without_reward, tolerance.without_group, tolerance.alone) == (1, 2, 1)
+    assert tolerance.half_surrogates == 1
+    assert len(tolerance.rejected) == 3
+    assert "line 6: mask has 2 entries for 1 token_ids" in tolerance.rejected[1]
     kept = dump.rollouts.to_pylist()
     assert [row["correct"] for row in kept] == [None, 1.0, 1.0, 1.0]
     assert [row["reward"] for row in kept] == [None, 1.0, 1.0, 1.0]

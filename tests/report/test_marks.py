@@ -11,12 +11,12 @@ from ktae.report.columns import columns_of
 def marks_of(path, rows):
     dump = inputs.load([write_lines(path, rows)])
     columns = columns_of(dump)
-    found = marks.find(columns, dump)
+    marked = marks.find(columns, dump)
     named = {
-        (dump.texts[i] or str(dump.token_ids[i]).encode()).decode(): int(found.mark_v[i])
-        for i in np.flatnonzero(found.mark_v)
+        (dump.texts[i] or str(dump.token_ids[i]).encode()).decode(): int(marked.mark_v[i])
+        for i in np.flatnonzero(marked.mark_v)
     }
-    return named, found
+    return named, marked
 
 
 def rows_of(texts, **fields):
@@ -30,9 +30,9 @@ def test_a_box_and_a_closing_tag_but_not_the_words(tmp_path):
         r"we think <think> a box holds an answer </think> so \boxed{4}",
         r"we think of a box, 1 < 2 / 1 > 0 </think> and \boxed{5} is the answer",
     ]
-    named, found = marks_of(tmp_path / "r.jsonl", rows_of(texts))
+    named, marked = marks_of(tmp_path / "r.jsonl", rows_of(texts))
     assert named == {"boxed": marks.FORMAT}
-    assert found.finished_b.tolist() == [1, 1]
+    assert marked.finished_b.tolist() == [1, 1]
 
 
 def test_four_hashes_count_on_the_last_line_only(tmp_path, shared_data):
@@ -42,24 +42,24 @@ def test_four_hashes_count_on_the_last_line_only(tmp_path, shared_data):
             [write_lines(tmp_path / "r.jsonl", rows_of([text] * 3))], ReadOptions(tokenizer)
         )
         columns = columns_of(dump)
-        found = marks.find(columns, dump)
-        assert (marks.FORMAT in found.mark_v) == expected
+        marked = marks.find(columns, dump)
+        assert (marks.FORMAT in marked.mark_v) == expected
 
 
 def test_an_end_is_a_token_that_stands_nowhere_else(tmp_path):
     """Ids without text: 9 ends most rollouts, 8 only one, and 7 stands elsewhere as well."""
     ids = [[1, 2, 9], [1, 7, 9], [2, 2, 9], [7, 1, 7], [3, 3, 8]]
     rows = [{"group": 0, "token_ids": x, "reward": i % 2} for i, x in enumerate(ids)]
-    named, found = marks_of(tmp_path / "r.jsonl", rows)
+    named, marked = marks_of(tmp_path / "r.jsonl", rows)
     assert named == {"9": marks.END}
-    assert found.finished_b.tolist() == [1, 1, 1, 0, 0]
+    assert marked.finished_b.tolist() == [1, 1, 1, 0, 0]
 
 
 @pytest.mark.parametrize("answer", ["A", "12"])
 def test_an_answer_at_the_end_is_no_end(tmp_path, answer):
-    named, found = marks_of(tmp_path / "r.jsonl", rows_of([f"it is {answer}"] * 4))
+    named, marked = marks_of(tmp_path / "r.jsonl", rows_of([f"it is {answer}"] * 4))
     assert named == {}
-    assert np.isnan(found.finished_b).all()
+    assert np.isnan(marked.finished_b).all()
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_an_answer_at_the_end_is_no_end(tmp_path, answer):
 )
 def test_what_the_dump_says_comes_first(tmp_path, fields, expected):
     rows = rows_of([r"\boxed{1}", r"\boxed{2}"], **fields) + rows_of(["x"])
-    _, found = marks_of(tmp_path / "r.jsonl", rows)
-    np.testing.assert_array_equal(found.finished_b, [expected, expected, np.nan])
+    _, marked = marks_of(tmp_path / "r.jsonl", rows)
+    np.testing.assert_array_equal(marked.finished_b, [expected, expected, np.nan])
 
 
 def test_rollouts_of_the_limits_length_are_cut_off(tmp_path):
@@ -84,5 +84,5 @@ def test_rollouts_of_the_limits_length_are_cut_off(tmp_path):
     rows = [
         {"group": 0, "token_ids": [1, 2] * (n // 2) + [1] * (n % 2), "reward": 0} for n in lengths
     ]
-    _, found = marks_of(tmp_path / "r.jsonl", rows)
-    assert found.finished_b.tolist() == [0.0] * 10 + [1.0] * (len(lengths) - 10)
+    _, marked = marks_of(tmp_path / "r.jsonl", rows)
+    assert marked.finished_b.tolist() == [0.0] * 10 + [1.0] * (len(lengths) - 10)

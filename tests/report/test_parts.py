@@ -26,9 +26,9 @@ def dump():
                  "mask": mask, "reward": right, "correct": right, "answer": "1", "extra": extra}
             )  # fmt: skip
     rng.shuffle(rows)
-    found = inputs.from_record(pa.Table.from_pylist(rows))
-    found.texts = [f" w{i}".encode() for i in found.token_ids.tolist()]
-    return found
+    dump = inputs.from_record(pa.Table.from_pylist(rows))
+    dump.texts = [f" w{i}".encode() for i in dump.token_ids.tolist()]
+    return dump
 
 
 def test_a_page_is_the_same_from_parts_as_at_once(dump, monkeypatch):
@@ -50,7 +50,7 @@ def test_parts_are_whole_groups_and_all_of_them(dump, monkeypatch):
         assert part.labels == frame.labels[groups]
         assert len(part.ids_n) <= 400 or len(part.labels) == 1
         np.testing.assert_array_equal(part.correct_b, of_all.correct_b[rows])
-        own = [frame.ids(row) for row in range(rows.start, rows.stop)]
-        np.testing.assert_array_equal(part.ids_n, np.concatenate(own))
+        ids_of_part = [frame.ids(row) for row in range(rows.start, rows.stop)]
+        np.testing.assert_array_equal(part.ids_n, np.concatenate(ids_of_part))
         ids.append(part.ids_n)
     np.testing.assert_array_equal(np.concatenate(ids), of_all.ids_n)

@@ -35,13 +35,13 @@ def random_rows(groups, seed=0):
 
 def test_numbers_are_those_of_null(tmp_path):
     presets = (preset("paper"), preset("released"))
-    dump, found = beside(random_rows(7), tmp_path, presets)
-    assert (found["groups"], found["mixed"], found["permutations"]) == (7, 7, 5)
-    for numbers, estimator in zip(found["presets"], presets, strict=True):
+    dump, permuted = beside(random_rows(7), tmp_path, presets)
+    assert (permuted["groups"], permuted["mixed"], permuted["permutations"]) == (7, 7, 5)
+    for numbers, estimator in zip(permuted["presets"], presets, strict=True):
         expected = permutation_test(dump.rollouts, estimator, permutations=5)
         assert numbers["pairs"] == expected.pairs
         for name in ("credit_abs", "saturated", "no_evidence", "significant", "discoveries"):
-            values = [getattr(one, name) for one in expected.permuted]
+            values = [getattr(test, name) for test in expected.permuted]
             assert numbers[name] == pytest.approx(
                 {
                     "real": getattr(expected.real, name),
@@ -54,11 +54,11 @@ def test_numbers_are_those_of_null(tmp_path):
 
 def test_of_many_groups_some_are_taken(tmp_path, monkeypatch):
     monkeypatch.setattr(believing, "MAX_PERMUTED", 3)
-    _, found = beside(random_rows(8), tmp_path)
-    assert (found["groups"], found["mixed"]) == (3, 8)
+    _, permuted = beside(random_rows(8), tmp_path)
+    assert (permuted["groups"], permuted["mixed"]) == (3, 8)
     monkeypatch.setattr(believing, "MAX_TOKENS", 2 * 6 * 9)
-    _, found = beside(random_rows(8), tmp_path)
-    assert (found["groups"], found["mixed"]) == (2, 8)
+    _, permuted = beside(random_rows(8), tmp_path)
+    assert (permuted["groups"], permuted["mixed"]) == (2, 8)
 
 
 def test_nothing_without_a_mixed_group(tmp_path):

@@ -42,22 +42,22 @@ def meta_of(path, rows, **options):
 
 
 def test_verdicts_that_differ_by_reason_in_unmixed_groups_too(tmp_path):
-    _, found = regraded(tmp_path / "r.jsonl", DUMP)
-    assert (found.gradable, found.graded, found.undecided) == (9, 9, 0)
-    assert list(found.reasons().values()) == [3, 1]  # the most frequent first
-    assert [(one.rollout, one.stored) for one in found.differences] == [
+    _, result = regraded(tmp_path / "r.jsonl", DUMP)
+    assert (result.gradable, result.graded, result.undecided) == (9, 9, 0)
+    assert list(result.reasons().values()) == [3, 1]  # the most frequent first
+    assert [(x.rollout, x.stored) for x in result.differences] == [
         *[(4, 0.0), (5, 0.0), (6, 0.0)],
         (8, 1.0),
     ]
-    assert {one.verdict.extracted for one in found.differences} == {"4.0", "6"}
-    assert not found.asks_for_more  # three of the six incorrect ones
+    assert {x.verdict.extracted for x in result.differences} == {"4.0", "6"}
+    assert not result.asks_for_more  # three of the six incorrect ones
 
 
 def test_where_most_differ_no_single_rollout_is_flagged(tmp_path):
     """As in the game of 24: all state the answer, and the verdict is of something else."""
     rows = [row(i // 4, f"try {i}: the answer is 4", int(i == 0)) for i in range(8)]
-    _, found = regraded(tmp_path / "r.jsonl", rows)
-    assert found.asks_for_more and len(found.differences) == 7
+    _, result = regraded(tmp_path / "r.jsonl", rows)
+    assert result.asks_for_more and len(result.differences) == 7
     meta = meta_of(tmp_path / "r.jsonl", rows)
     assert meta["regraded"]["total"] == 7
     assert [flag for flag in meta["flags"] if flag["kind"] != "reads right"] == []
@@ -70,31 +70,31 @@ def test_only_what_can_be_graded(tmp_path):
         {**row("no verdict", "the answer is 4", 0), "reward": None},
         row("an empty answer", "the answer is 4", 0, answer=" "),
     ]
-    _, found = regraded(tmp_path / "r.jsonl", rows)
-    assert (found.gradable, found.differences) == (2, [])
+    _, result = regraded(tmp_path / "r.jsonl", rows)
+    assert (result.gradable, result.differences) == (2, [])
     assert regraded(tmp_path / "r.jsonl", rows[2:])[1] is None
 
 
 @pytest.mark.parametrize("answer", ["2 + 2 = <<2+2=4>>4\n#### 4", "it is\nA: 4", "['5', '4']"])
 def test_references_of_other_forms(tmp_path, answer):
-    _, found = regraded(tmp_path / "r.jsonl", [row("g", "the answer is 4", 0, answer)])
-    assert [one.verdict.outcome for one in found.differences] == [Outcome.CORRECT]
+    _, result = regraded(tmp_path / "r.jsonl", [row("g", "the answer is 4", 0, answer)])
+    assert [x.verdict.outcome for x in result.differences] == [Outcome.CORRECT]
 
 
 def test_responses_without_an_answer_are_listed_where_they_are_rare(tmp_path):
     silent = [row("silent", "I do not know", 1)]
     cut = [row("cut", f"well {i}", 0) for i in range(9)]  # incorrect here as in the dump
     right = [row("right", f"{i}, so the answer is 4", 1) for i in range(6)]
-    _, found = regraded(tmp_path / "r.jsonl", silent + right + cut)
-    assert [one.verdict.outcome for one in found.differences] == [Outcome.UNANSWERED]
-    _, found = regraded(tmp_path / "r.jsonl", silent + right[:2])
-    assert (found.unanswered, found.differences) == (1, [])
+    _, result = regraded(tmp_path / "r.jsonl", silent + right + cut)
+    assert [x.verdict.outcome for x in result.differences] == [Outcome.UNANSWERED]
+    _, result = regraded(tmp_path / "r.jsonl", silent + right[:2])
+    assert (result.unanswered, result.differences) == (1, [])
 
 
 def test_above_the_bound_whole_groups_are_left_out(tmp_path):
     rows = [row(group, f"the answer is {i}", 0) for group in range(10) for i in (5, 6)]
-    columns, found = regraded(tmp_path / "r.jsonl", rows, most=7)
-    assert (found.gradable, found.graded, found.stopped) == (20, 6, False)
+    columns, result = regraded(tmp_path / "r.jsonl", rows, most=7)
+    assert (result.gradable, result.graded, result.stopped) == (20, 6, False)
     assert columns.labels[0] == "0"
 
 
@@ -110,8 +110,8 @@ def test_grading_ends_after_many_timeouts(tmp_path, monkeypatch):
     monkeypatch.setattr(regrading, "default_pool", Pool)
     monkeypatch.setattr(regrading, "MAX_TIMEOUTS", 3)
     rows = [row("g", f"the answer is {i}", 0) for i in range(9)]
-    _, found = regraded(tmp_path / "r.jsonl", rows)
-    assert (len(asked), found.graded, found.stopped) == (3, 3, True)
+    _, result = regraded(tmp_path / "r.jsonl", rows)
+    assert (len(asked), result.graded, result.stopped) == (3, 3, True)
 
 
 def test_equal_responses_are_graded_once(tmp_path, monkeypatch):
@@ -124,16 +124,16 @@ def test_equal_responses_are_graded_once(tmp_path, monkeypatch):
                 yield Verdict(Outcome.CORRECT, "4", "boxed")
 
     monkeypatch.setattr(regrading, "default_pool", Pool)
-    _, found = regraded(tmp_path / "r.jsonl", [DUMP[0]] * 5 + [DUMP[1]])
+    _, result = regraded(tmp_path / "r.jsonl", [DUMP[0]] * 5 + [DUMP[1]])
     assert len(asked) == 2
-    assert [one.rollout for one in found.differences] == [5]
+    assert [x.rollout for x in result.differences] == [5]
 
 
 def test_without_math_verify_the_page_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(regrading, "can_grade", lambda: False)
-    found = meta_of(tmp_path / "r.jsonl", DUMP)
-    assert found["regraded"] is None
-    assert "Not graded again" in [note["title"] for note in found["notes"]]
+    result = meta_of(tmp_path / "r.jsonl", DUMP)
+    assert result["regraded"] is None
+    assert "Not graded again" in [note["title"] for note in result["notes"]]
 
 
 def test_the_page_lists_them_and_leads_there(tmp_path, open_page):

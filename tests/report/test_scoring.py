@@ -231,11 +231,11 @@ def test_p_counts_identical_rollouts_once():
 
     def p_values(columns):
         n = len(columns["token_ids"])
-        given = columns | {"group": ["g"] * n, "correct": columns["reward"]}
-        tokens = score(pa.table(given)).tokens
+        table = columns | {"group": ["g"] * n, "correct": columns["reward"]}
+        tokens = score(pa.table(table)).tokens
         _, _, _, _, counts = mixed_rows(as_columns(tokens))
-        found = [token for side in strongest(tokens) for token in side]
-        p = {token.token_id: token.p_value for token in found}
+        others = [token for side in strongest(tokens) for token in side]
+        p = {token.token_id: token.p_value for token in others}
         totals = token_totals(as_columns(tokens), np.unique(tokens["token_id"]))
         return p, totals.p.tolist(), counts.tolist()
 
@@ -248,9 +248,9 @@ def test_p_counts_identical_rollouts_once():
     six = p_values({name: column[1:] for name, column in alone.items() if name != "group"})
     again = {"token_ids": [*ids, *ids, ids[0]], "reward": [*again["reward"], 0.0]}
     for columns in (again, {name: column[::-1] for name, column in again.items()}):
-        found = p_values(columns)
-        assert found[0] == pytest.approx({i: six[0].get(i, found[0][i]) for i in found[0]})
-        assert found[1:] == six[1:]
+        others = p_values(columns)
+        assert others[0] == pytest.approx({i: six[0].get(i, others[0][i]) for i in others[0]})
+        assert others[1:] == six[1:]
 
 
 def test_no_rollout_is_evidence_where_all_verdicts_contradict():

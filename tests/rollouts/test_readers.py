@@ -38,6 +38,7 @@ def test_jsonl(tmp_path):
         "",
         {"group": 7, "token_ids": [4, 5], "mask": [1, 0], "reward": -0.5, "step": 2},
         {"group": "g", "response": "", "reward": 0, "correct": True, "prompt": "p", "problem": "q"},
+        ROLLOUT | {"prompt": None, "problem": "2 + 2?"},
     )
     assert read_rows(path) == [
         {
@@ -52,11 +53,12 @@ def test_jsonl(tmp_path):
             **{"group": "g", "prompt": "p", "response": "", "reward": 0.0, "correct": 1.0},
             "extra": '{"problem": "q"}',
         },
+        ROLLOUT | {"prompt": "2 + 2?", "correct": 1.0},
     ]
 
 
 @pytest.mark.parametrize(
-    ("given", "correct"),
+    ("fields", "correct"),
     [
         ({"correct": True}, 1.0),
         ({"correct": False, "reward": 1}, 0.0),
@@ -71,20 +73,20 @@ def test_jsonl(tmp_path):
     ],
 )
 def test_correctness_is_the_verdict_or_else_the_reward_above_the_threshold(
-    given, correct, tmp_path
+    fields, correct, tmp_path
 ):
-    path = write_lines(tmp_path / "r.jsonl", ROLLOUT | given)
+    path = write_lines(tmp_path / "r.jsonl", ROLLOUT | fields)
     assert readers.read([path], ReadOptions(threshold=0.5))["correct"].to_pylist() == [correct]
 
 
 @pytest.mark.parametrize(("threshold", "counted"), [(None, 2), (0.0, 0), (0.1, 0)])
 def test_rewards_between_0_and_1_that_count_as_correct_are_counted(threshold, counted, tmp_path):
-    given = ({"reward": x} for x in (0, 0.2, 0.9, 1, 2, -0.5))
+    rewards = ({"reward": x} for x in (0, 0.2, 0.9, 1, 2, -0.5))
     verdicts = ({"reward": 0.4, "correct": x} for x in (True, False))
-    path = write_lines(tmp_path / "r.jsonl", *(ROLLOUT | one for one in (*given, *verdicts)))
-    found = Tolerance()
-    readers.read([path], ReadOptions(threshold=threshold), tolerance=found)
-    assert found.fractional == counted
+    path = write_lines(tmp_path / "r.jsonl", *(ROLLOUT | row for row in (*rewards, *verdicts)))
+    tolerance = Tolerance()
+    readers.read([path], ReadOptions(threshold=threshold), tolerance=tolerance)
+    assert tolerance.fractional == counted
 
 
 def test_every_format_reads_the_same(tmp_path):
@@ -96,12 +98,12 @@ def test_every_format_reads_the_same(tmp_path):
     pq.write_table(pa.Table.from_pylist(rows), parquet)
     zipped_parquet = tmp_path / "r.parquet.gz"
     zipped_parquet.write_bytes(gzip.compress(parquet.read_bytes()))
-    own = tmp_path / "own.parquet"
-    record.write(readers.read([plain]), own)
+    record_path = tmp_path / "own.parquet"
+    record.write(readers.read([plain]), record_path)
     expected = read_rows(plain)
     assert len(expected) == len(rows)
     assert expected[-1]["extra"] == f'{{"note": "n{len(rows) - 1}"}}'
-    for path in (zipped, parquet, zipped_parquet, own):
+    for path in (zipped, parquet, zipped_parquet, record_path):
         assert read_rows(path) == expected, path
 
 
@@ -132,12 +134,12 @@ def test_groups_of_pandas_are_whole_numbers_and_nan(fields, tmp_path):
         "reward": [1.0, 0.0, 1.0],
     }
     pq.write_table(pa.table(columns), tmp_path / "r.parquet")
-    found = Tolerance()
-    rows = read_rows(tmp_path / "r.parquet", tolerance=found, fields=fields)
+    tolerance = Tolerance()
+    rows = read_rows(tmp_path / "r.parquet", tolerance=tolerance, fields=fields)
     assert rows[0]["group"] == "0"
     assert label_of(None, 0.0, None, "").problem == "0"
     assert label_of(None, float("nan"), None, "").problem is None
-    assert len({row["group"] for row in rows}) == 3 and found.without_group == 2
+    assert len({row["group"] for row in rows}) == 3 and tolerance.without_group == 2
 
 
 @pytest.mark.parametrize("threshold", [0.1, 0.7, -0.3])
@@ -168,24 +170,24 @@ def test_a_reward_that_is_taken_by_its_name_is_noted(tmp_path):
         ({}, None, []),
     ):
         path = write_lines(tmp_path / "r.jsonl", *[row | more] * 2)
-        found = Tolerance()
+        tolerance = Tolerance()
         assert (
-            readers.read([path], ReadOptions(correctness=asked), tolerance=found)["reward"][
+            readers.read([path], ReadOptions(correctness=asked), tolerance=tolerance)["reward"][
                 0
             ].as_py()
             == 1
         )
-        assert list(found.taken) == noted
+        assert list(tolerance.taken) == noted
 
 
 def test_a_group_does_not_span_files(tmp_path):
-    one = write_lines(tmp_path / "one.jsonl", ROLLOUT, ROLLOUT)
+    path = write_lines(tmp_path / "one.jsonl", ROLLOUT, ROLLOUT)
     two = write_lines(tmp_path / "two.jsonl", ROLLOUT)
-    assert readers.read([one])["group"].to_pylist() == ["g", "g"]
-    both = readers.read([one, two])["group"].to_pylist()
+    assert readers.read([path])["group"].to_pylist() == ["g", "g"]
+    both = readers.read([path, two])["group"].to_pylist()
     assert both == [f"{one}:g", f"{one}:g", f"{two}:g"]
     with pytest.raises(InputError, match="given twice"):
-        readers.read([one, tmp_path / "." / "one.jsonl"])
+        readers.read([path, tmp_path / "." / "one.jsonl"])
 
 
 def test_a_group_does_not_span_the_runs_of_a_folder(tmp_path):
@@ -264,11 +266,11 @@ def test_files_of_one_run_differ_in_a_number_however_they_are_given(
     monkeypatch.chdir(tmp_path)
     files = [write_lines(tmp_path / f"{name}.jsonl", *[ROLLOUT | {"group": 7, "step": 1}] * 2)
              for name in names.split()]  # fmt: skip
-    found = Tolerance()
-    given = [tmp_path] if by_folder else [file.relative_to(tmp_path) for file in files]
-    groups = readers.read(given, tolerance=found)["group"].to_pylist()
+    tolerance = Tolerance()
+    inputs = [tmp_path] if by_folder else [file.relative_to(tmp_path) for file in files]
+    groups = readers.read(inputs, tolerance=tolerance)["group"].to_pylist()
     assert sorted(groups[::2]) == sorted(labels.split())
-    assert noted in "".join(found.files_of_runs())
+    assert noted in "".join(tolerance.files_of_runs())
 
 
 @pytest.mark.parametrize(
@@ -290,6 +292,7 @@ def test_files_of_one_run_differ_in_a_number_however_they_are_given(
             "expected reward or correct, or --field reward=NAME",
         ),
         (ROLLOUT | {"group": 1.5}, "group is 1.5; expected text or an integer"),
+        (ROLLOUT | {"group": None}, "group is null; expected text or an integer"),
         (ROLLOUT | {"response": None}, "response is null; expected text"),
         (ROLLOUT | {"response": ["a"]}, r'response is \["a"\]; expected text'),
         (ROLLOUT | {"response": "a\ud800"}, "response holds .*surrogate"),
@@ -298,6 +301,7 @@ def test_files_of_one_run_differ_in_a_number_however_they_are_given(
         (ROLLOUT | {"reward": float("nan")}, "reward is NaN; expected a finite number"),
         (ROLLOUT | {"reward": 10**400}, r"reward is 10+\.\.\.; expected a finite number"),
         (ROLLOUT | {"correct": "yes"}, 'correct is "yes"; expected true, false'),
+        (ROLLOUT | {"correct": 0.5}, "correct is 0.5; expected true, false"),
         (ROLLOUT | {"step": 1.5}, "step is 1.5; expected an integer"),
         (ROLLOUT | {"token_ids": "1 2"}, "token_ids is .*; expected a list"),
         (ROLLOUT | {"token_ids": [1, -2]}, r"token_ids\[1\] is -2; expected an integer"),
@@ -382,8 +386,8 @@ def test_a_bad_file_is_named(name, content, message, tmp_path):
 
 def test_accepted_answers_that_are_numbers_become_texts_and_other_lists_stay(tmp_path):
     rows = [ROLLOUT | {"answer": answer} for answer in ([42, 43.0, "x"], [True], [[1], [2]])]
-    found = [row["answer"] for row in read_rows(write_lines(tmp_path / "r.jsonl", *rows))]
-    assert found == ['["42", "43", "x"]', "[true]", "[[1], [2]]"]
+    answers = [row["answer"] for row in read_rows(write_lines(tmp_path / "r.jsonl", *rows))]
+    assert answers == ['["42", "43", "x"]', "[true]", "[[1], [2]]"]
 
 
 def test_a_record_of_words_has_none_of_its_numbers_where_a_field_is_named(tmp_path):
@@ -409,9 +413,9 @@ def test_one_path_is_as_good_as_a_list_and_rows_are_no_paths(tmp_path):
     path = write_lines(tmp_path / "r.jsonl", ROLLOUT)
     assert readers.read(path).equals(readers.read([path]))
     assert readers.read(str(path)).equals(readers.read([path]))
-    for given, kind in (([ROLLOUT], "dict"), (None, "NoneType"), (3, "int")):
+    for inputs, kind in (([ROLLOUT], "dict"), (None, "NoneType"), (3, "int")):
         with pytest.raises(InputError, match=f"a {kind} .* the files to read; expected paths"):
-            readers.read(given)
+            readers.read(inputs)
 
 
 def test_a_verdict_of_null_needs_no_reward_and_is_none(tmp_path):

@@ -47,10 +47,10 @@ def test_absent_columns_are_null_and_nan_is_unknown():
     nan = float("nan")
     bare = {"group": ["a"] * 2, "token_ids": [[1, 2]] * 2, "reward": [1, nan], "correct": [nan, 0]}
     table = record.conform(pa.table(bare))
-    given = {"group": "a", "token_ids": [1, 2]}
+    value = {"group": "a", "token_ids": [1, 2]}
     assert table.to_pylist() == [
-        dict.fromkeys(record.SCHEMA.names) | given | {"reward": 1.0},
-        dict.fromkeys(record.SCHEMA.names) | given | {"correct": 0.0},
+        dict.fromkeys(record.SCHEMA.names) | value | {"reward": 1.0},
+        dict.fromkeys(record.SCHEMA.names) | value | {"correct": 0.0},
     ]
 
 
@@ -142,8 +142,8 @@ def test_pad_names_the_bad_row():
         record.pad([[1], [1, 2]], [None, [True]])
 
 
-@pytest.mark.parametrize("given", ["r.jsonl", [{"group": "g"}], {"group": ["g"]}])
-def test_what_is_no_table_is_no_record(given):
+@pytest.mark.parametrize("value", ["r.jsonl", [{"group": "g"}], {"group": ["g"]}])
+def test_what_is_no_table_is_no_record(value):
     assert record.conform(rows({}).combine_chunks().to_batches()[0]).num_rows == 1
-    with pytest.raises(InputError, match=f"a {type(given).__name__}; expected a record"):
-        record.conform(given)
+    with pytest.raises(InputError, match=f"a {type(value).__name__}; expected a record"):
+        record.conform(value)

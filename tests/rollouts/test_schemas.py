@@ -27,10 +27,10 @@ def write(path, *rows):
 
 def read(*paths, **options):
     """The rollouts without what is null, and what the files were read as."""
-    found = Tolerance(strict=True)
-    table = readers.read(paths, ReadOptions(**options), tolerance=found)
+    tolerance = Tolerance(strict=True)
+    table = readers.read(paths, ReadOptions(**options), tolerance=tolerance)
     rows = [{k: v for k, v in row.items() if v is not None} for row in table.to_pylist()]
-    return rows, dict(found.schemas)
+    return rows, dict(tolerance.schemas)
 
 
 # --- trainers
@@ -38,8 +38,8 @@ def read(*paths, **options):
 
 def test_openrlhf(tmp_path):
     row = {"input": "2 + 2?", "output": "4", "reward": 1.0, "label": "4", "datasource": "sums"}
-    rows, found = read(write(tmp_path / "o.jsonl", row, row | {"output": "5", "reward": -1.0}))
-    assert found == {"OpenRLHF's outputs": 1}
+    rows, schemas = read(write(tmp_path / "o.jsonl", row, row | {"output": "5", "reward": -1.0}))
+    assert schemas == {"OpenRLHF's outputs": 1}
     assert [(x["response"], x["reward"], x["correct"]) for x in rows] == [("4", 1, 1), ("5", -1, 0)]
     assert len({x["group"] for x in rows}) == 1
     assert rows[0]["answer"] == "4"
@@ -61,13 +61,13 @@ def test_a_group_beside_openrlhf_s_fields_holds_one_input(tmp_path):
     first = {"input": "2 + 2?", "output": "4", "reward": 1.0, "group": "math"}
     second = first | {"input": "3 + 3?"}
     path = write(tmp_path / "o.jsonl", first, second, first | {"step": 1}, second | {"step": 2})
-    found = Tolerance(strict=True)
-    groups = readers.read([path], tolerance=found)["group"].to_pylist()
+    tolerance = Tolerance(strict=True)
+    groups = readers.read([path], tolerance=tolerance)["group"].to_pylist()
     assert groups == ["math", f"math, {prompt_label('3 + 3?')}", "math", "math"]
-    assert found.split == 1
-    found = Tolerance(strict=True)
-    together = readers.read([path], ReadOptions(fields={"group": "group"}), tolerance=found)
-    assert set(together["group"].to_pylist()) == {"math"} and not found.split
+    assert tolerance.split == 1
+    tolerance = Tolerance(strict=True)
+    together = readers.read([path], ReadOptions(fields={"group": "group"}), tolerance=tolerance)
+    assert set(together["group"].to_pylist()) == {"math"} and not tolerance.split
     path = write(tmp_path / "n.jsonl", *(first | {"group": x} for x in (7.5, {"a": 1}, True, [])))
     assert {x["group"] for x in read(path)[0]} == {prompt_label("2 + 2?")}
 
@@ -94,8 +94,8 @@ SLIME = {
 
 def test_slime(tmp_path):
     masked = SLIME | {"loss_mask": [1, 0], "reward": {"acc": 0, "score": -1.0}}
-    rows, found = read(write(tmp_path / "rollout_12.jsonl", SLIME, masked))
-    assert found == {"slime's samples": 1}
+    rows, schemas = read(write(tmp_path / "rollout_12.jsonl", SLIME, masked))
+    assert schemas == {"slime's samples": 1}
     assert [x["token_ids"] for x in rows] == [[4, 5], [4, 5]]
     assert rows[1]["mask"] == [True, False]
     assert [x["reward"] for x in rows] == [1, -1]
@@ -111,8 +111,8 @@ def test_slime_as_torch_saves_it(tmp_path):
     for step in (2, 10):
         torch.save({"rollout_id": step, "samples": [SLIME] * 2}, tmp_path / f"{step}.pt")
     torch.save({"weights": torch.zeros(2)}, tmp_path / "optimizer.pt")
-    rows, found = read(tmp_path)
-    assert found == {"slime's samples": 2}
+    rows, schemas = read(tmp_path)
+    assert schemas == {"slime's samples": 2}
     assert [x["step"] for x in rows] == [2, 2, 10, 10]
     with pytest.raises(InputError, match="expected a dict with a list samples"):
         read(tmp_path / "optimizer.pt")
@@ -149,8 +149,8 @@ def test_nemo_rl(tmp_path):
         write(tmp_path / f"train_data_step{step}.jsonl", *rows)
     write(tmp_path / f"val_data_step{step}.jsonl", {"content": ["x"], "rewards": [1.0], "idx": 0})
     (tmp_path / "config.json").write_text("{}")
-    rows, found = read(tmp_path)
-    assert found == {"NeMo-RL's training data": 2}
+    rows, schemas = read(tmp_path)
+    assert schemas == {"NeMo-RL's training data": 2}
     assert [x["step"] for x in rows] == [2, 2, 10, 10]
     assert [x["token_ids"] for x in rows[:2]] == [[4, 5], [6, 7, 8]]
     assert rows[1]["mask"] == [True] * 3
@@ -205,8 +205,8 @@ def test_verifiers_traces(tmp_path):
             trace(text, {}, name="judge", trainable=False),
         ],
     }
-    rows, found = read(write(tmp_path / "traces.jsonl", episode))
-    assert found == {"verifiers' traces": 1}
+    rows, schemas = read(write(tmp_path / "traces.jsonl", episode))
+    assert schemas == {"verifiers' traces": 1}
     assert [x["reward"] for x in rows] == [1.5, 0.0]
     assert (rows[0]["token_ids"], rows[0]["mask"]) == ([4, 5, 6, 7], [True, False, False, True])
     assert rows[0]["advantage"] == 0.5
@@ -245,8 +245,8 @@ def test_single_traces_of_prime_rl(tmp_path):
         row | {"rewards": {"right": 0.0}},
     )
     write(tmp_path / "rollouts" / "step_6" / "eval_rollouts.jsonl", {})
-    rows, found = read(tmp_path)
-    assert found == {"verifiers' traces": 1}
+    rows, schemas = read(tmp_path)
+    assert schemas == {"verifiers' traces": 1}
     assert [(x["correct"], x["token_ids"]) for x in rows] == [(1, [2]), (0, [2])]
     assert {(x["group"], x["step"], x["answer"], x["source"]) for x in rows} == {
         ("sums/7 agent", 6, "4", "sums")
@@ -264,8 +264,8 @@ def test_results_of_verifiers_and_prime_rl(tmp_path):
         "trajectory": [{"tokens": {"completion_ids": [4, 5], "completion_mask": [1, 1]}}],
     }
     text = row | {"trajectory": None, "reward": 0.0}
-    rows, found = read(write(tmp_path / "step_4" / "train_rollouts.jsonl", row, text))
-    assert found == {"the results of verifiers or prime-rl": 1}
+    rows, schemas = read(write(tmp_path / "step_4" / "train_rollouts.jsonl", row, text))
+    assert schemas == {"the results of verifiers or prime-rl": 1}
     assert rows[0]["token_ids"] == [4, 5]
     assert "token_ids" not in rows[1]
     assert {(x["group"], x["step"], x["response"]) for x in rows} == {("sums/3", 4, "4")}
@@ -292,8 +292,8 @@ def test_lm_eval(tmp_path):
     rows = [LM_EVAL, LM_EVAL | {"filter": "flexible-extract"}, LM_EVAL | wrong]
     path = write(tmp_path / "m" / "samples_gsm8k_2025-01-02T03-04-05.6.jsonl", *rows)
     write(tmp_path / "m" / "other.jsonl", {"x": 1})
-    rows, found = read(tmp_path)
-    assert found == {"samples of lm-evaluation-harness": 1}
+    rows, schemas = read(tmp_path)
+    assert schemas == {"samples of lm-evaluation-harness": 1}
     assert [(x["group"], x["correct"], x["response"]) for x in rows] == [
         ("3", 1, "so 4"),
         ("4", 0, "so 5"),
@@ -308,9 +308,9 @@ def test_lm_eval_of_several_responses_and_metrics(tmp_path):
     several = LM_EVAL | {"resps": [["a", "b"]]}
     rows, _ = read(write(path, several | {"exact_match": [1.0, 0.0]}))
     assert [x["correct"] for x in rows] == [1, 0]
-    found = Tolerance()
-    readers.read([write(path, several)], tolerance=found)  # one value says nothing about each
-    assert found.without_reward == 2
+    tolerance = Tolerance()
+    readers.read([write(path, several)], tolerance=tolerance)  # one value says nothing about each
+    assert tolerance.without_reward == 2
     two = LM_EVAL | {"metrics": ["acc", "exact_match"], "acc": 0.0}
     with pytest.raises(InputError, match="correctness is None; expected"):
         read(write(path, two))
@@ -334,8 +334,8 @@ def test_lighteval(tmp_path):
     wrong = row | {"metric": {"extractive_match": 0.0}}
     path = tmp_path / "details_gsm8k.parquet"
     pq.write_table(pa.Table.from_pylist([row, wrong]), path)
-    rows, found = read(tmp_path)
-    assert found == {"lighteval's details": 1}
+    rows, schemas = read(tmp_path)
+    assert schemas == {"lighteval's details": 1}
     assert [(x["group"], x["correct"], x["answer"]) for x in rows] == [("3", 1, "4"), ("3", 0, "4")]
     assert rows[0]["token_ids"] == [4, 5]
     assert [(x.group, x.tokens) for x in outputs.read(path)] == [("gsm8k/3", 2)] * 2
@@ -349,8 +349,8 @@ def test_old_lighteval(tmp_path):
         "gold": "['4']",
         "metrics": {"qem": 1.0},
     }
-    rows, found = read(write(tmp_path / "d.jsonl", row))
-    assert found == {"lighteval's details (before 0.10)": 1}
+    rows, schemas = read(write(tmp_path / "d.jsonl", row))
+    assert schemas == {"lighteval's details (before 0.10)": 1}
     assert (rows[0]["response"], rows[0]["answer"], rows[0]["correct"]) == ("4", "4", 1)
 
 
@@ -358,8 +358,8 @@ def test_the_authors_outputs(tmp_path):
     entry = {"task_name": "aime", "gt": ["7", "7"], "model_output": ["7", "8"], "reward": [1, 0]}
     path = tmp_path / "a.json"
     path.write_text(json.dumps([entry, entry]))
-    rows, found = read(path)
-    assert found == {"the outputs of the KTAE authors": 1}
+    rows, schemas = read(path)
+    assert schemas == {"the outputs of the KTAE authors": 1}
     assert [(x["group"], x["correct"]) for x in rows] == [
         ("aime/0", 1),
         ("aime/0", 0),
@@ -403,8 +403,8 @@ def test_nothing_that_follows_a_list_is_dropped(tmp_path):
     ],
 )
 def test_lists_of_rollouts_in_a_row(row, tmp_path):
-    rows, found = read(write(tmp_path / "r.jsonl", {"group": 1, "answer": "4", "x": [1]} | row))
-    assert found == {"rollouts nested in rows": 1}
+    rows, schemas = read(write(tmp_path / "r.jsonl", {"group": 1, "answer": "4", "x": [1]} | row))
+    assert schemas == {"rollouts nested in rows": 1}
     assert [(x["group"], x["answer"], x["response"], x["correct"]) for x in rows] == [
         ("1", "4", "4", 1),
         ("1", "4", "5", 0),
@@ -416,9 +416,9 @@ FIELDS = ["response=output", "group=prompt_id", "reward=scores.acc"]
 
 def test_named_fields(tmp_path):
     row = {"output": "4", "prompt_id": 3, "scores": {"acc": 1.0, "style": 0.2}, "note": "n"}
-    rows, found = read(write(tmp_path / "r.jsonl", row), fields=parse_fields(FIELDS))
-    assert found == {readers.BY_FIELDS: 1}
-    assert Tolerance(schemas=Counter(found)).read_as() == "read by the fields that were named"
+    rows, schemas = read(write(tmp_path / "r.jsonl", row), fields=parse_fields(FIELDS))
+    assert schemas == {readers.BY_FIELDS: 1}
+    assert Tolerance(schemas=Counter(schemas)).read_as() == "read by the fields that were named"
     both = Counter({"a dump": 2, "another": 1, readers.BY_FIELDS: 1})
     read_as = Tolerance(schemas=both).read_as()
     assert read_as == "read as a dump (2 files), another, by the fields that were named"
@@ -445,8 +445,8 @@ def test_named_fields_in_lists(tmp_path):
 
 def test_a_named_field_replaces_a_schemas(tmp_path):
     row = {"input": "2 + 2?", "output": "4", "score": 1.0, "step": 1, "acc": True, "mine": 0.0}
-    rows, found = read(write(tmp_path / "1.jsonl", row), fields={"reward": "mine"})
-    assert found == {"verl's rollout dump": 1}
+    rows, schemas = read(write(tmp_path / "1.jsonl", row), fields={"reward": "mine"})
+    assert schemas == {"verl's rollout dump": 1}
     assert (rows[0]["reward"], rows[0]["correct"]) == (0, 0)
 
 
@@ -533,9 +533,9 @@ def test_a_conversation_is_suggested_and_read(needs_reward, tmp_path):
     fields = parse_fields(caught.value.options[1::2])
     assert fields["response"] == "messages.-1.content"
     if not needs_reward:
-        found = outputs.read(path, ReadOptions(fields=fields))
-        assert [(x.response, x.prompt, x.reward) for x in found] == [("4", "2 + 2?", 1)] * 2
-        assert len({x.problem for x in found}) == 1
+        generations = outputs.read(path, ReadOptions(fields=fields))
+        assert [(x.response, x.prompt, x.reward) for x in generations] == [("4", "2 + 2?", 1)] * 2
+        assert len({x.problem for x in generations}) == 1
         return
     rows, _ = read(path, fields=fields)
     assert [(x["response"], x["prompt"], x["correct"]) for x in rows] == [("4", "2 + 2?", 1)] * 2
@@ -576,10 +576,10 @@ def test_models_are_told_apart(tmp_path):
         for i in (0, 1)
     ]
     path = write(tmp_path / "r.jsonl", *rows)
-    found = Tolerance()
-    table = readers.read([path], tolerance=found)
+    tolerance = Tolerance()
+    table = readers.read([path], tolerance=tolerance)
     assert table["group"].to_pylist() == ["a (small)"] * 2 + ["a (large)"] * 2
-    assert found.models == 2
+    assert tolerance.models == 2
     from ktae.rollouts import record
 
     record.write(table, tmp_path / "again.parquet")
@@ -601,13 +601,13 @@ def test_models_are_pooled_where_most_rollouts_would_be_alone(tmp_path):
         {"group": "a", "response": f"{i}", "reward": 1, "model": name}
         for i, name in enumerate(["small", "large", "large", "huge", "tiny"])
     ]
-    found = Tolerance()
+    tolerance = Tolerance()
     path = write(tmp_path / "r.jsonl", *rows)
-    assert set(readers.read([path], tolerance=found)["group"].to_pylist()) == {"a"}
-    assert (found.models, found.pooled) == (4, True)
-    apart = readers.read([path], ReadOptions(pool_models=False), tolerance=found)
+    assert set(readers.read([path], tolerance=tolerance)["group"].to_pylist()) == {"a"}
+    assert (tolerance.models, tolerance.pooled) == (4, True)
+    apart = readers.read([path], ReadOptions(pool_models=False), tolerance=tolerance)
     assert len(set(apart["group"].to_pylist())) == 4
-    assert not found.pooled
+    assert not tolerance.pooled
 
 
 def test_folders_of_folders(tmp_path):
@@ -623,17 +623,17 @@ def test_files_that_are_left_alone_are_noted(reader, tmp_path):
     for name in ("traces.jsonl", "b.jsonl", "a.parquet"):
         write(tmp_path / name, row)
     write(tmp_path / "notes.txt", row)
-    found = Tolerance(strict=True)
+    tolerance = Tolerance(strict=True)
     if reader == "rollouts":
-        assert len(readers.read([tmp_path], tolerance=found)) == 1
+        assert len(readers.read([tmp_path], tolerance=tolerance)) == 1
     else:
-        assert len(outputs.read(tmp_path, tolerance=found)) == 1
-    assert found.left_alone == ["a.parquet", "b.jsonl"]
+        assert len(outputs.read(tmp_path, tolerance=tolerance)) == 1
+    assert tolerance.left_alone == ["a.parquet", "b.jsonl"]
     (tmp_path / "traces.jsonl").unlink()
     (tmp_path / "a.parquet").unlink()
-    found = Tolerance(strict=True)
-    readers.read([tmp_path], tolerance=found)
-    assert not found.left_alone
+    tolerance = Tolerance(strict=True)
+    readers.read([tmp_path], tolerance=tolerance)
+    assert not tolerance.left_alone
 
 
 @pytest.mark.parametrize(
@@ -671,9 +671,9 @@ def test_settings_and_weights_are_passed_over_without_a_word(tmp_path):
     for name in ("settings.json", "config.json", "rng_0.pt", "results.json.gz"):
         (tmp_path / name).write_text('{"a": 1}')
     (tmp_path / "rows.json").write_text(f" [{json.dumps(row)}]")
-    found = Tolerance(strict=True)
-    assert len(readers.read([tmp_path], tolerance=found)) == 1
-    assert found.left_alone == ["rows.json"]
+    tolerance = Tolerance(strict=True)
+    assert len(readers.read([tmp_path], tolerance=tolerance)) == 1
+    assert tolerance.left_alone == ["rows.json"]
 
 
 # --- real dumps
@@ -683,9 +683,9 @@ def test_shared_dumps_of_several_models(shared_data):
     path = shared_data / "rollouts" / "mathl5_8models_k8.jsonl.gz"
     apart = readers.read([path], ReadOptions(pool_models=False))
     assert len(set(apart["group"].to_pylist())) == 721 * 8
-    found = Tolerance()
-    pooled = readers.read([path], tolerance=found)
-    assert found.pooled, "each model answered each problem once"
+    tolerance = Tolerance()
+    pooled = readers.read([path], tolerance=tolerance)
+    assert tolerance.pooled, "each model answered each problem once"
     assert len(set(pooled["group"].to_pylist())) == 721
 
 
@@ -711,9 +711,9 @@ def trl_step(step, responses, advantages=(1.0, -1.0)):
 
 
 def counted_once(*paths):
-    found = Tolerance(strict=True)
-    table = readers.read(paths, tolerance=found)
-    return table["step"].to_pylist(), found.repeated_steps, found.steps_counted_once()
+    tolerance = Tolerance(strict=True)
+    table = readers.read(paths, tolerance=tolerance)
+    return table["step"].to_pylist(), tolerance.repeated_steps, tolerance.steps_counted_once()
 
 
 def test_a_step_of_trl_s_that_repeats_the_one_before_counts_once(tmp_path):
@@ -758,8 +758,8 @@ def test_a_reward_of_true_or_false_is_a_verdict(tmp_path):
     row = {"group": 1, "response": "x", "prompt": "p", "answer": "x"}
     rows = [row | {"reward": True}, row | {"reward": False}, row | {"reward": True, "correct": 0}]
     path = write(tmp_path / "a.jsonl", *rows)
-    found = read(path, threshold=2.0)[0]
-    assert [(x["reward"], x["correct"]) for x in found] == [(1, 1), (0, 0), (1, 0)]
+    generations = read(path, threshold=2.0)[0]
+    assert [(x["reward"], x["correct"]) for x in generations] == [(1, 1), (0, 0), (1, 0)]
     assert [x.reward for x in outputs.read(path)] == [1, 0, 0]
 
 
@@ -767,9 +767,9 @@ def test_a_problem_without_rollouts_is_noted(tmp_path):
     row = {"prompt": "p", "responses": ["x", "y"], "rewards": [1, 0]}
     path = write(tmp_path / "a.jsonl", row, {"prompt": "q", "responses": [], "rewards": []})
     for fields in ({}, {"response": "responses", "reward": "rewards", "group": "prompt"}):
-        found = Tolerance()
-        assert len(readers.read([path], ReadOptions(fields=fields), tolerance=found)) == 2
-        assert [x.endswith("line 2") for x in found.empty] == [True]
+        tolerance = Tolerance()
+        assert len(readers.read([path], ReadOptions(fields=fields), tolerance=tolerance)) == 2
+        assert [x.endswith("line 2") for x in tolerance.empty] == [True]
 
 
 def test_a_list_of_rewards_that_are_objects_is_named_by_a_path(tmp_path):
@@ -778,8 +778,8 @@ def test_a_list_of_rewards_that_are_objects_is_named_by_a_path(tmp_path):
     entries = [{"response": x, "reward": y} for x, y in zip("xy", rewards, strict=True)]
     for path, row in (("rewards.acc", lists), ("samples.reward.acc", {"samples": entries})):
         file = write(tmp_path / "a.jsonl", row | {"group": 1})
-        found = read(file, fields={"reward": path})[0]
-        assert [(x["response"], x["correct"]) for x in found] == [("x", 0), ("y", 1)]
+        rows = read(file, fields={"reward": path})[0]
+        assert [(x["response"], x["correct"]) for x in rows] == [("x", 0), ("y", 1)]
 
 
 @pytest.mark.parametrize("name", ["rewards", "scores", "reward", "correct"])
@@ -792,8 +792,8 @@ def test_verdicts_beside_a_list_of_rollouts_are_theirs(tmp_path, name):
 
 
 def test_rollouts_with_rewards_of_their_own_keep_them(tmp_path):
-    own = [{"response": "a", "reward": 1}, {"response": "b", "score": 0}, {"response": "c"}]
+    entries = [{"response": "a", "reward": 1}, {"response": "b", "score": 0}, {"response": "c"}]
     beside = {"rewards": [5, 6, 0.25], "scores": [7, 8, 9], "correct": [False, True, True]}
-    rows, _ = read(write(tmp_path / "n.jsonl", {"group": 0, "rollouts": own} | beside))
+    rows, _ = read(write(tmp_path / "n.jsonl", {"group": 0, "rollouts": entries} | beside))
     assert [x["reward"] for x in rows] == [1, 0, 0.25]
     assert [x["correct"] for x in rows] == [0, 1, 1]

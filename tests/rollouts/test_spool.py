@@ -32,13 +32,13 @@ def folder(tmp_path):
 
 def test_what_lies_in_the_temporary_folder_is_the_same_record(folder, monkeypatch):
     inputs = [folder / "b.jsonl", folder / "own.parquet", folder / "a.jsonl"]
-    whole = readers.read(inputs)
+    in_memory = readers.read(inputs)
     written = []
     monkeypatch.setattr(spool, "IN_MEMORY", 100_000)
     monkeypatch.setattr(spool.Spool, "_write", recorded(spool.Spool._write, written))
-    assert readers.read(inputs).equals(whole, check_metadata=True)
+    assert readers.read(inputs).equals(in_memory, check_metadata=True)
     assert len(written) > 3, "nothing was written"
-    assert len(whole) == 5030
+    assert len(in_memory) == 5030
 
 
 def recorded(method, calls):

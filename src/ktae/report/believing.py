@@ -31,14 +31,14 @@ PERMUTATIONS = 5
 
 
 def held_out(
-    columns: Frame, mixed_g: np.ndarray, own: tuple[str, Estimator] | None
+    columns: Frame, mixed_g: np.ndarray, reported: tuple[str, Estimator] | None
 ) -> dict[str, Any]:
     """Held-out pairs of the report's estimator and of `BESIDE`, and what they advise.
 
     Args:
         columns: the rollouts.
         mixed_g: (G,) bool: which groups have both correct and incorrect rollouts.
-        own: the name and the whole of the estimator that the report is about; None: no special one.
+        reported: the name and the whole of the estimator that the report is about; None: no special one.
             One of words, lines or steps is left out, and one that needs the policy.
 
     Returns:
@@ -49,9 +49,9 @@ def held_out(
         return {"none": "No group has both correct and incorrect rollouts."}
     # The report's own estimator stands first, unless it is one of those beside it.
     estimators = {name: preset(name) for name in BESIDE}
-    if own is not None and not (own[1].needs_vocabulary or own[1].needs_policy):
-        known = own[1] in estimators.values()
-        estimators = estimators if known else {own[0]: own[1]} | estimators
+    if reported is not None and not (reported[1].needs_vocabulary or reported[1].needs_policy):
+        known = reported[1] in estimators.values()
+        estimators = estimators if known else {reported[0]: reported[1]} | estimators
     # Twice as many groups as are needed, since some are too small to hold a pair out of.
     some = sampling.evenly(np.flatnonzero(mixed_g))[: 2 * MAX_HELD_OUT]
     rollouts = columns.record_of(np.flatnonzero(np.isin(columns.group_b, some)))
