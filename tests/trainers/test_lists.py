@@ -8,7 +8,7 @@ from placement import by_id, reference
 
 from ktae.errors import InputError
 from ktae.trainers import lists
-from ktae.trainers.lists import Rollout, Settings, credit_of, cut, spread
+from ktae.trainers.lists import Rollout, Settings, by_part, credit_of, spread, written
 
 IDS = [[5, 6, 6, 7], [5, 8], [6, 7, 9], [5, 8, 8, 8, 4], [1, 2], [2, 1, 1]]
 GROUPS = ["a", ("b", 1), "a", "a", ("b", 1), ("b", 1)]
@@ -81,7 +81,7 @@ def test_scores_by_name():
 
 def test_a_group_may_be_without_any_score_whatever_was_asked_before(logged):
     """prime-rl and Trinity ask one group at a time. A wrong name is an error there, too."""
-    lists._warn_of_missing.cache_clear()
+    lists.warn_once.cache_clear()
     settings = Settings(correctness="right")
     assert math.isnan(settings.scores([9], [{"right": None}])[0])  # the name is known
     assert settings.scores([], []) == []
@@ -91,7 +91,7 @@ def test_a_group_may_be_without_any_score_whatever_was_asked_before(logged):
         with pytest.raises(InputError, match=r"expected a reward or metric .*'length'"):
             settings.scores([9, 9], [{"length": 5}, {}])
         assert settings.scores([9, 9], [{"right": 1}, {"length": 5}])[0] == 1.0
-        assert all(map(math.isnan, settings.scores([9], [{"length": 5}], whole=False)))
+        assert all(map(math.isnan, settings.scores([9], [{"length": 5}], is_step=False)))
     assert len(logged) == 1
 
 
@@ -146,17 +146,12 @@ def test_a_group_whose_contrast_has_no_token_is_skipped():
     assert credited.metrics()["credit/skipped/all_correct"] == 1.0
 
 
-def test_spread():
-    assert spread([1.0, 2.0], [0, 1, 0, 1]) == [0.0, 1.0, 0.0, 2.0]
-    assert math.isnan(spread([math.nan], [0, 1])[1])  # the mask is not to blame
-    for values, mask in (([1.0], [1, 1]), ([1.0, 2.0], [1, 0])):
-        with pytest.raises(InputError, match="one credit for each of the"):
-            spread(values, mask)
-
-
-def test_cut():
-    assert cut([1.0, 2.0, 3.0], [1, 0, 2]) == [[1.0], [], [2.0, 3.0]]
-    assert cut([], []) == []
+def test_values_go_to_the_parts_that_their_tokens_came_from():
+    parts = [([5, 6, 7], [0, 1, 1.0]), ([], []), ([8], [False]), ([9], [True])]
+    assert written(parts) == [6, 7, 9]
+    assert by_part([1.0, 2.0, 3.0], parts) == [[1.0, 2.0], [], [], [3.0]]
+    assert spread([1.0, 2.0, 3.0], parts) == [[0.0, 1.0, 2.0], [], [0.0], [3.0]]
+    assert written([]) == by_part([], []) == spread([], []) == []
 
 
 def test_where_nothing_is_known_no_share_of_correct_ones_is_logged():

@@ -237,7 +237,7 @@ def test_a_file_of_something_else_is_refused(tmp_path):
         write_advantages(path, tmp_path / "new.jsonl")
     short = bare([5, 6], 1.0, 1.0)
     short["nodes"][0]["mask"] = [True]
-    with pytest.raises(InputError, match="node 0 has 2 tokens and a mask of 1"):
+    with pytest.raises(InputError, match="part 0 has 2 tokens and a mask of 1"):
         write_advantages(written(tmp_path, short), tmp_path / "new.jsonl")
 
 

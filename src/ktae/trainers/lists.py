@@ -103,14 +103,14 @@ class Settings:
         rewards: Sequence[Any],
         named: Sequence[Mapping[str, Any]],
         *,
-        whole: bool = True,
+        is_step: bool = True,
     ) -> list[float]:
         """What decides about each rollout: its reward, or the score that `correctness` names.
 
         Args:
             rewards: one number a rollout, None where there is none.
             named: each rollout's rewards and metrics by name.
-            whole: whether these are all rollouts of a step; of a part all may lack the score.
+            is_step: whether these are all rollouts of a step; of a part all may lack the score.
 
         Returns:
             NaN where a rollout has no such score: its correctness is unknown. The first one in a
@@ -125,13 +125,13 @@ class Settings:
             values = [scores.get(self.correctness) for scores in named]
             have = [self.correctness in scores for scores in named]
             there = ", ".join(sorted({repr(name) for scores in named for name in scores}))
-            if whole and there and not any(have):
+            if is_step and there and not any(have):
                 raise InputError(
                     f"correctness is {self.correctness!r}; expected a reward or metric that the "
                     f"rollouts have: {there}"
                 )
             if not all(have):
-                _warn_of_missing(self.correctness)
+                warn_once(f"rollouts without a score {self.correctness!r} get no credit")
         return [math.nan if value is None else float(value) for value in values]
 
     def vocabulary(self) -> Vocabulary | None:
@@ -144,11 +144,15 @@ class Settings:
         return vocabulary(kept_tokenizer(self.tokenizer) if by_name else self.tokenizer)
 
 
-@functools.cache  # once a process
-def _warn_of_missing(correctness: str) -> None:
-    logging.getLogger(__name__).warning(
-        "rollouts without a score %r get no credit, and some have none", correctness
-    )
+@functools.cache
+def warn_once(message: str) -> None:
+    """Log a warning, the first time that this process has it."""
+    logging.getLogger(__name__).warning(message)
+
+
+Part = tuple[Sequence[int], Sequence[Any]]
+"""A piece of a rollout as an engine keeps it: token ids, and for each of them whether the policy
+wrote it."""
 
 
 class Rollout(NamedTuple):
@@ -224,26 +228,30 @@ def credit_of(
     return Credited(lists, rollouts, arrays, settings.estimator, seconds)
 
 
-def cut(values: Sequence[float], lengths: Iterable[int]) -> list[list[float]]:
-    """The values in consecutive parts of these lengths, which make up all of them."""
-    ends = list(itertools.accumulate(lengths, initial=0))
-    return [list(values[start:end]) for start, end in itertools.pairwise(ends)]
-
-
-def spread(values: Iterable[float], mask: Sequence[Any]) -> list[float]:
-    """The values at the positions where the mask is not 0, in order, and 0 at the others.
+def written(parts: Iterable[Part]) -> list[int]:
+    """The tokens of a rollout's parts that the policy wrote.
 
     Raises:
-        InputError: there is not one value for each of those positions.
+        InputError: a part has no mask for each of its tokens.
     """
-    values, n = list(values), sum(map(bool, mask))
-    if len(values) != n:
-        raise InputError(
-            f"expected one credit for each of the {n} tokens that the policy wrote, and there are "
-            f"{len(values)}; the mask is not that of the rollout the credit was computed for"
-        )
+    tokens: list[int] = []
+    for i, (token_ids, mask) in enumerate(parts):
+        if len(token_ids) != len(mask):
+            raise InputError(f"part {i} has {len(token_ids)} tokens and a mask of {len(mask)}")
+        tokens += itertools.compress(token_ids, mask)
+    return tokens
+
+
+def by_part(values: Iterable[float], parts: Iterable[Part]) -> list[list[float]]:
+    """The values of those tokens, in one list a part."""
     rest = iter(values)
-    return [next(rest) if counts else 0.0 for counts in mask]
+    return [list(itertools.islice(rest, sum(map(bool, mask)))) for _, mask in parts]
+
+
+def spread(values: Iterable[float], parts: Iterable[Part]) -> list[list[float]]:
+    """As `by_part`, but with 0 for each token that the policy did not write."""
+    rest = iter(values)
+    return [[next(rest) if counts else 0.0 for counts in mask] for _, mask in parts]
 
 
 def one_of(name: str, value: Any, allowed: Sequence[Any], why: str = "") -> None:

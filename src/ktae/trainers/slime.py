@@ -21,7 +21,7 @@ import numpy as np
 
 from ktae.errors import InputError
 from ktae.rollout_advantages import SCALED, rollout_advantages
-from ktae.trainers.lists import Rollout, Settings, credit_of, cut, one_of, spread
+from ktae.trainers.lists import Part, Rollout, Settings, credit_of, one_of, spread, written
 
 HOOK = "ktae.trainers.slime.token_advantages"
 ESTIMATORS = ("grpo", "cispo")
@@ -58,40 +58,43 @@ def post_process_rewards(
     one_of("--use-opsm", args.use_opsm, (False,), "which masks by a whole sequence's ratio")
     one_of("--custom-advantage-function-path", args.custom_advantage_function_path, (HOOK,))
     raw = [sample.get_reward_value(args) for sample in samples]
-    for place, reward in enumerate(raw):
+    parts: list[Part] = []
+    rollouts: dict[Any, list[int]] = {}  # the places of each rollout's samples
+    for place, (sample, reward) in enumerate(zip(samples, raw, strict=True)):
         if not isinstance(reward, numbers.Real) or not math.isfinite(reward):
             raise InputError(f"sample {place} has the reward {reward!r}; expected a finite number")
-    raw = [float(reward) for reward in raw]
-    masks = [_mask(place, sample) for place, sample in enumerate(samples)]
-    rollouts: dict[Any, list[int]] = {}  # the places of each rollout's samples
-    for place, sample in enumerate(samples):
         if getattr(sample, "group_index", None) is None:
             raise InputError(f"sample {place} has no group_index; expected that of its prompt")
+        n = sample.response_length
+        # As slime fills it in later: a removed sample counts nowhere.
+        mask = [0] * n if sample.remove_sample else list(sample.loss_mask or [1] * n)
+        if len(mask) != n:
+            raise InputError(f"sample {place} has a loss_mask of {len(mask)}; expected {n} values")
+        parts.append((sample.tokens[len(sample.tokens) - n :], mask))
         alone = sample.rollout_id is None
         key = (sample.group_index, alone, place if alone else sample.rollout_id)
         rollouts.setdefault(key, []).append(place)
     last = [places[-1] for places in rollouts.values()]
     named = []
     for i in last:  # a mapping of rewards goes before the metadata
-        reward = samples[i].reward if isinstance(samples[i].reward, dict) else {}
-        named.append((samples[i].metadata or {}) | reward)
-    scores = settings.scores([raw[i] for i in last], named)
+        of_reward = samples[i].reward if isinstance(samples[i].reward, dict) else {}
+        named.append((samples[i].metadata or {}) | of_reward)
+    rewards = [float(raw[i]) for i in last]
+    scores = settings.scores(rewards, named)
     groups = [samples[i].group_index for i in last]
-    base = _rollout_advantages(args, settings, np.array([raw[i] for i in last]), groups)
-    responses = [sample.tokens[len(sample.tokens) - sample.response_length :] for sample in samples]
-    tokens = [
-        [int(x) for x, counts in zip(response, mask, strict=True) if counts]
-        for response, mask in zip(responses, masks, strict=True)
-    ]
-    written = [[x for i in places for x in tokens[i]] for places in rollouts.values()]
-    credited = credit_of(list(map(Rollout, written, groups, scores, base)), settings)
+    base = _rollout_advantages(args, settings, np.array(rewards), groups)
+    of_rollouts = [[parts[i] for i in places] for places in rollouts.values()]
+    tokens = map(written, of_rollouts)
+    credited = credit_of(list(map(Rollout, tokens, groups, scores, base)), settings)
     metrics = credited.metrics() if samples else {}
     by_place: dict[int, TokenAdvantages] = {}
-    for places, values, advantage in zip(rollouts.values(), credited.lists, base, strict=True):
-        parts = cut([advantage + value for value in values], [len(tokens[i]) for i in places])
-        for i, part in zip(places, parts, strict=True):
-            by_place[i] = TokenAdvantages(advantage, spread(part, masks[i]), metrics)
-    return raw, [by_place[i] for i in range(len(samples))]
+    for places, its_parts, values, advantage in zip(
+        rollouts.values(), of_rollouts, credited.lists, base, strict=True
+    ):
+        of_samples = spread([advantage + value for value in values], its_parts)
+        for i, advantages in zip(places, of_samples, strict=True):
+            by_place[i] = TokenAdvantages(advantage, advantages, metrics)
+    return [float(reward) for reward in raw], [by_place[i] for i in range(len(samples))]
 
 
 def token_advantages(args: Any, rollout_data: dict[str, Any]) -> None:
@@ -129,15 +132,6 @@ def token_advantages(args: Any, rollout_data: dict[str, Any]) -> None:
     rollout_data["rewards"] = [reward.rollout for reward in carried]
     for name in carried[0].metrics if carried else ():
         rollout_data[name] = [reward.metrics[name] for reward in carried]
-
-
-def _mask(place: int, sample: Any) -> list[int]:
-    """(response_length,) as slime fills it in later: a removed sample counts nowhere."""
-    n = sample.response_length
-    mask = [0] * n if sample.remove_sample else list(sample.loss_mask or [1] * n)
-    if len(mask) != n:
-        raise InputError(f"sample {place} has a loss_mask of {len(mask)}; expected {n} values")
-    return mask
 
 
 def _rollout_advantages(

@@ -9,12 +9,20 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
-import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ktae.trainers.lists import Credited, Rollout, Settings, credit_of, cut, one_of, spread
+from ktae.trainers.lists import (
+    Credited,
+    Part,
+    Rollout,
+    Settings,
+    credit_of,
+    one_of,
+    spread,
+    written,
+)
 
 LOSSES = ("importance_sampling", "ppo", "cispo", "dro", "stable_reinforce")
 """They take an advantage for each token. What the last one does with it is not documented."""
@@ -41,23 +49,23 @@ def token_credit(config: Any, **options: Any) -> Iterator[None]:
     one_of("loss_fn", loss, LOSSES, "which would not use token advantages")
     if loss == LOSSES[-1]:
         logging.getLogger(__name__).warning("how loss_fn=%r uses advantages is not public", loss)
-    own = train.assemble_training_data, train.prepare_minibatch
+    cookbooks = train.assemble_training_data, train.prepare_minibatch
 
     async def prepare_minibatch(*args: Any, **kwargs: Any) -> Any:
         token = _metrics.set({})
         try:
-            result = await own[1](*args, **kwargs)
+            result = await cookbooks[1](*args, **kwargs)
             result[1].update(_metrics.get())  # its metrics
         finally:
             _metrics.reset(token)
         return result
 
-    train.assemble_training_data = with_credit(own[0], **options)
+    train.assemble_training_data = with_credit(cookbooks[0], **options)
     train.prepare_minibatch = prepare_minibatch
     try:
         yield
     finally:
-        train.assemble_training_data, train.prepare_minibatch = own
+        train.assemble_training_data, train.prepare_minibatch = cookbooks
 
 
 def with_credit(assemble: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -73,7 +81,7 @@ def with_credit(assemble: Callable[..., Any], **options: Any) -> Callable[..., A
     @functools.wraps(assemble)
     def assemble_training_data(groups: Any, advantages: Any, *args: Any, **kwargs: Any) -> Any:
         data, places = assemble(groups, advantages, *args, **kwargs)
-        credited = _add(data, places, groups, advantages, settings)
+        credited = add_credit(data, places, groups, advantages, settings)
         if (collected := _metrics.get(None)) is not None:
             collected |= credited.metrics()  # the loop's call comes last, after those for printing
         return data, places
@@ -92,40 +100,43 @@ def trajectory_credit(groups: Sequence[Any], **options: Any) -> list[list[list[l
         By group, trajectory and transition: one number for each of `transition.ac.tokens`; 0 in
         turns that the cookbook masks because they could not be parsed.
     """
-    turns = {place: trajectory.transitions for place, trajectory in _trajectories(groups)}
-    tokens = {
-        place: [x for turn in own if not _masked(turn) for x in turn.ac.tokens]
-        for place, own in turns.items()
-    }
-    credited = _credited(tokens, groups, None, Settings.of(options))
-    found: list[list[list[list[float]]]] = [[] for _ in groups]
-    for (place, own), values in zip(turns.items(), credited.lists, strict=True):
-        masks = [[not _masked(turn)] * len(turn.ac.tokens) for turn in own]
-        parts = cut(values, map(sum, masks))
-        found[place[0]].append([spread(*both) for both in zip(parts, masks, strict=True)])
-    return found
+    parts: dict[Place, list[Part]] = {place: [] for place, _ in _trajectories(groups)}
+    for place, trajectory in _trajectories(groups):
+        for turn in trajectory.transitions:
+            counts = float(turn.metrics.get("parse_error_masked", 0.0)) < 1.0
+            parts[place].append((turn.ac.tokens, [counts] * len(turn.ac.tokens)))
+    credited = _credited(parts, groups, None, Settings.of(options))
+    by_group: list[list[list[list[float]]]] = [[] for _ in groups]
+    for (place, of_turns), values in zip(parts.items(), credited.lists, strict=True):
+        by_group[place[0]].append(spread(values, of_turns))
+    return by_group
 
 
-def _add(data: Any, places: Any, groups: Any, advantages: Any, settings: Settings) -> Credited:
-    """Add credit to the data in place. All data of a trajectory are one rollout."""
-    names = ("target_tokens", "mask", "advantages")  # of equal length: a shift by one is in all
-    inputs = [{name: datum.loss_fn_inputs[name].to_torch() for name in names} for datum in data]
-    masks = [own["mask"].bool() for own in inputs]
+def add_credit(
+    data: Any, places: Any, groups: Any, advantages: Any, settings: Settings
+) -> Credited:
+    """Add credit to the cookbook's data in place. All data of a trajectory are one rollout."""
     owners: list[Place] = [(place["group_idx"], place["traj_idx"]) for place in places]
-    tokens: dict[Place, list[int]] = {place: [] for place, _ in _trajectories(groups)}
-    for owner, own, mask in zip(owners, inputs, masks, strict=True):
-        tokens[owner] += own["target_tokens"][mask].tolist()
-    credited = _credited(tokens, groups, advantages, settings)
-    rest = dict(zip(tokens, map(iter, credited.lists), strict=True))
-    for owner, datum, own, mask in zip(owners, data, inputs, masks, strict=True):
-        values, part = own["advantages"].clone(), itertools.islice(rest[owner], int(mask.sum()))
-        values[mask] += values.new_tensor(list(part))
-        datum.loss_fn_inputs["advantages"] = type(datum.loss_fn_inputs["mask"]).from_torch(values)
+    parts: dict[Place, list[Part]] = {place: [] for place, _ in _trajectories(groups)}
+    for owner, datum in zip(owners, data, strict=True):
+        # They are shifted by one against the model's input, and so are the advantages.
+        ids, mask = (
+            datum.loss_fn_inputs[name].to_torch().tolist() for name in ("target_tokens", "mask")
+        )
+        parts[owner].append((ids, mask))
+    credited = _credited(parts, groups, advantages, settings)
+    pairs = zip(parts.items(), credited.lists, strict=True)
+    rest = {owner: iter(spread(values, of_data)) for (owner, of_data), values in pairs}
+    for owner, datum in zip(owners, data, strict=True):
+        inputs = datum.loss_fn_inputs
+        values = inputs["advantages"].to_torch()
+        values = values + values.new_tensor(next(rest[owner]))
+        inputs["advantages"] = type(inputs["mask"]).from_torch(values)
     return credited
 
 
 def _credited(
-    tokens: dict[Place, list[int]], groups: Any, advantages: Any, own: Settings
+    parts: dict[Place, list[Part]], groups: Any, advantages: Any, settings: Settings
 ) -> Credited:
     """The credit of each trajectory's tokens; its metrics are of its steps and of the group."""
     named = [
@@ -133,17 +144,16 @@ def _credited(
         | groups[g].metrics_G[t]
         for (g, t), trajectory in _trajectories(groups)
     ]
-    whole = len(groups) > 1 or _metrics.get(None) is None  # the loop prints groups, each alone
-    scores = own.scores([x for one in groups for x in one.get_total_rewards()], named, whole=whole)
-    base = [0.0 if advantages is None else float(advantages[g][t]) for g, t in tokens]
-    parts = zip(tokens.items(), scores, base, strict=True)
-    return credit_of([Rollout(ids, place[0], *numbers) for (place, ids), *numbers in parts], own)
+    rewards = [reward for group in groups for reward in group.get_total_rewards()]
+    is_step = len(groups) > 1 or _metrics.get(None) is None  # the loop prints groups, each alone
+    scores = settings.scores(rewards, named, is_step=is_step)
+    rollouts = []
+    for ((g, t), of_place), score in zip(parts.items(), scores, strict=True):
+        base = 0.0 if advantages is None else float(advantages[g][t])
+        rollouts.append(Rollout(written(of_place), g, score, base))
+    return credit_of(rollouts, settings)
 
 
 def _trajectories(groups: Any) -> Iterator[tuple[Place, Any]]:
     for g, group in enumerate(groups):
         yield from (((g, t), trajectory) for t, trajectory in enumerate(group.trajectories_G))
-
-
-def _masked(transition: Any) -> bool:
-    return float(transition.metrics.get("parse_error_masked", 0.0)) >= 1.0

@@ -18,8 +18,7 @@ from ktae.files.atomic import atomic_write
 from ktae.rollouts.files import iterate_rows
 from ktae.rollouts.schemas.base import Source
 from ktae.rollouts.schemas.verifiers import TRACES, named_scores, trace_rows
-from ktae.trainers.lists import Rollout, Settings, credit_of
-from ktae.trainers.verifiers import by_node, sampled
+from ktae.trainers.lists import Part, Rollout, Settings, by_part, credit_of, written
 
 DECIMALS = 6
 """Of the advantages."""
@@ -33,7 +32,7 @@ class _Scored(NamedTuple):
     reward: float
     named: dict[str, Any]
 
-    def tokens(self) -> list[tuple[list[int], list[bool]]]:
+    def parts(self) -> list[Part]:
         return [(node.get("token_ids") or [], node.get("mask") or []) for node in self.nodes]
 
 
@@ -67,7 +66,7 @@ def write_advantages(source: str | Path, path: str | Path, **options: Any) -> in
     scored = [trace for row, where in rows for trace in _scored(row, where, Path(source))]
     scores = settings.scores([trace.reward for trace in scored], [trace.named for trace in scored])
     rollouts = [
-        Rollout(sampled(trace.tokens()), trace.group, score)
+        Rollout(written(trace.parts()), trace.group, score)
         for trace, score in zip(scored, scores, strict=True)
     ]
     rewards: dict[tuple[Any, Any], list[float]] = defaultdict(list)
@@ -75,7 +74,7 @@ def write_advantages(source: str | Path, path: str | Path, **options: Any) -> in
         rewards[trace.group].append(trace.reward)
     for trace, values in zip(scored, credit_of(rollouts, settings).lists, strict=True):
         advantage = trace.reward - sum(rewards[trace.group]) / len(rewards[trace.group])
-        for node, credit in zip(trace.nodes, by_node(values, trace.tokens()), strict=True):
+        for node, credit in zip(trace.nodes, by_part(values, trace.parts()), strict=True):
             if credit:
                 node["advantages"] = [round(advantage + value, DECIMALS) for value in credit]
     with atomic_write(path) as temporary:

@@ -10,14 +10,14 @@ The algorithm is Trinity's GRPO: it refuses, before anything is loaded, what wou
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any
 
 import torch
 from trinity.algorithm.advantage_fn.grpo_advantage import GRPOGroupedAdvantage
 from trinity.algorithm.algorithm import GRPOAlgorithm
 
-from ktae.trainers.lists import Rollout, Settings, credit_of, cut, one_of
+from ktae.trainers.lists import Part, Rollout, Settings, by_part, credit_of, one_of, written
 
 LOSSES = ("ppo", "cispo", "sapo", "importance_sampling", "opmd", "topr", "sppo")
 """Policy losses of Trinity that weigh each token by its own advantage and ratio."""
@@ -64,19 +64,20 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
         runs = [sorted(run, key=lambda exp: exp.eid.step) for run in steps.values()]
         named = [{name: x for exp in run for name, x in exp.metrics.items()} for run in runs]
         scores = self.settings.scores([run[-1].reward for run in runs], named)
-        rollouts = [
-            Rollout([x for exp in run for x in _written(exp)], group_id, score, _base(run))
-            for run, score in zip(runs, scores, strict=True)
-        ]
+        parts = [[_part(exp) for exp in run] for run in runs]
+        rollouts = []
+        for run, of_steps, score in zip(runs, parts, scores, strict=True):
+            advantages = torch.cat([exp.advantages[exp.action_mask.bool()] for exp in run])
+            # Trinity's is the same for all written tokens of a run; the metrics look at it.
+            base = float(advantages[0]) if len(advantages) else math.nan
+            rollouts.append(Rollout(written(of_steps), group_id, score, base))
         batch = exps[0].eid.batch  # the explorer's steps, which Trinity counts from 1
         step = max(0, batch - 1) if isinstance(batch, int) else None
         credited = credit_of(rollouts, self.settings, step=step)
-        for run, values in zip(runs, credited.lists, strict=True):
-            masks = [exp.action_mask.bool() for exp in run]
-            parts = cut(values, [int(mask.sum()) for mask in masks])
-            for exp, mask, part in zip(run, masks, parts, strict=True):
+        for run, of_steps, values in zip(runs, parts, credited.lists, strict=True):
+            for exp, of_step in zip(run, by_part(values, of_steps), strict=True):
                 exp.advantages = exp.advantages.float()
-                exp.advantages[mask] += exp.advantages.new_tensor(part)
+                exp.advantages[exp.action_mask.bool()] += exp.advantages.new_tensor(of_step)
                 exp.returns = exp.advantages.clone()
         return exps, metrics | credited.metrics()
 
@@ -116,16 +117,7 @@ class TokenCreditGRPO(GRPOAlgorithm):
         TokenCreditAdvantage(**(algorithm.advantage_fn_args or {}))
 
 
-def _written(exp: Any) -> list[int]:
-    """The response's tokens that the policy wrote; none where the prompt itself was cut."""
-    mask = exp.action_mask.bool()
-    if not mask.any():
-        return []
-    written: list[int] = exp.tokens[exp.prompt_length :][mask].tolist()
-    return written
-
-
-def _base(run: Sequence[Any]) -> float:
-    """The rollout advantage, for the metrics: it is the same for all written tokens."""
-    values = torch.cat([exp.advantages[exp.action_mask.bool()] for exp in run])
-    return float(values[0]) if len(values) else math.nan
+def _part(exp: Any) -> Part:
+    """The response; empty where the prompt itself was cut, which has a mask of another length."""
+    mask = exp.action_mask.bool().tolist()
+    return (exp.tokens[exp.prompt_length :].tolist(), mask) if any(mask) else ([], [])

@@ -7,11 +7,10 @@ nodes. Branches may share nodes, and a node has one answer, whichever branch it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ktae.errors import InputError
-from ktae.trainers.lists import Credited, Rollout, Settings, credit_of, cut, one_of
+from ktae.trainers.lists import Credited, Rollout, Settings, by_part, credit_of, one_of, written
 
 ALGORITHMS = ("grpo", "echo", "max_rl")
 """Those of prime-rl that compare the traces of a group with each other, and nothing else."""
@@ -76,32 +75,15 @@ def add_credit(traces: Sequence[Any], settings: Settings, *, step: int | None = 
     nodes = [[(node.token_ids, node.mask) for node in trace.nodes] for trace in traces]
     first = [next((x for n in trace.nodes for x in n.advantages or ()), 0.0) for trace in traces]
     rollouts = [
-        Rollout(sampled(of_trace), trace.agent.name, score, advantage)
+        Rollout(written(of_trace), trace.agent.name, score, advantage)
         for trace, of_trace, score, advantage in zip(traces, nodes, scores, first, strict=True)
     ]
     credited = credit_of(rollouts, settings, step=step)
     metrics = credited.metrics() if traces else {}
     for trace, of_trace, values in zip(traces, nodes, credited.lists, strict=True):
-        for node, credit in zip(trace.nodes, by_node(values, of_trace), strict=True):
+        for node, credit in zip(trace.nodes, by_part(values, of_trace), strict=True):
             if credit:
                 base = node.advantages or [0.0] * len(credit)
                 node.advantages = [a + c for a, c in zip(base, credit, strict=True)]
         trace.record_metrics(metrics)
     return credited
-
-
-def sampled(nodes: Sequence[tuple[Sequence[int], Sequence[bool]]]) -> list[int]:
-    """The tokens that the policy wrote, of nodes that are (token ids, mask).
-
-    Raises:
-        InputError: a node has no mask for each of its tokens.
-    """
-    for i, (ids, mask) in enumerate(nodes):
-        if len(ids) != len(mask):
-            raise InputError(f"node {i} has {len(ids)} tokens and a mask of {len(mask)}")
-    return [x for ids, mask in nodes for x, counts in zip(ids, mask, strict=True) if counts]
-
-
-def by_node(values: Sequence[float], nodes: Iterable[tuple[Any, Any]]) -> list[list[float]]:
-    """Values of those tokens, one list a node."""
-    return cut(values, [sum(mask) for _, mask in nodes])
