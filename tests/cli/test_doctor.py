@@ -36,7 +36,7 @@ def test_this_installation_is_right():
 @pytest.fixture
 def no_trl(monkeypatch):
     """Training steps take seconds, and are not what these tests are about."""
-    monkeypatch.setattr(doctor, "_trl", lambda: iter(()))
+    monkeypatch.setattr(doctor, "trl_findings", lambda: iter(()))
 
 
 def test_wrong_numbers_are_found(monkeypatch, no_trl):
@@ -74,7 +74,7 @@ def test_a_training_step_that_fails_is_a_finding(monkeypatch):
         "gradient_error",
         lambda loss: errors[loss] if loss in errors else fail(loss),
     )
-    grpo, dapo, bnpo = doctor._trl()
+    grpo, dapo, bnpo = doctor.trl_findings()
     assert grpo.status == dapo.status == bnpo.status == "wrong"
     assert "relative error 1.0e-03" in grpo.detail
     assert bnpo.detail == "AttributeError: GRPOTrainer has no such method"

@@ -43,20 +43,42 @@ class Finding(NamedTuple):
     detail: str
     remedy: str = ""
 
+    @classmethod
+    def of_error(cls, subject: str, error: float, detail: str) -> Finding:
+        """What a difference from the reference says."""
+        if error <= TOLERANCE:  # false for NaN
+            return cls(subject, "ok", detail)
+        return cls(subject, "wrong", detail, BUG)
+
+    @classmethod
+    def of_failure(cls, subject: str, failure: Exception, remedy: str) -> Finding:
+        """What an exception says."""
+        return cls(subject, "wrong", f"{type(failure).__name__}: {one_line(failure, 200)}", remedy)
+
 
 def diagnose() -> Iterator[Finding]:
     """Look at backends and engines, one finding at a time; the slow ones come last."""
     limit = os.environ.get(ONEDNN_ISA) or "not set"
     advice = f"some machines advertise AMX and kill the process: there, export {ONEDNN_ISA}="
     yield Finding("bf16 on the CPU", "ok", f"{ONEDNN_ISA} is {limit}; {advice}AVX512_CORE_BF16")
-    yield from _backends()
+    yield from backend_findings()
     for extra, packages in EXTRAS.items():
-        yield _extra(extra, packages)
+        versions, missing = [], []
+        for package in packages:
+            try:
+                versions.append(f"{package} {importlib.metadata.version(package)}")
+            except importlib.metadata.PackageNotFoundError:
+                missing.append(package)
+        if missing:
+            detail = f"{', '.join(missing)} not installed"
+            yield Finding(f"extra {extra}", "absent", detail, f"pip install 'ktae[{extra}]'")
+        else:
+            yield Finding(f"extra {extra}", "ok", ", ".join(versions))
     if importlib.util.find_spec("trl") is not None:
-        yield from _trl()
+        yield from trl_findings()
 
 
-def _backends() -> Iterator[Finding]:
+def backend_findings() -> Iterator[Finding]:
     """Each backend against the reference, on a batch of awkward shape."""
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 40, (24, 31))
@@ -69,16 +91,16 @@ def _backends() -> Iterator[Finding]:
             continue
         started = time.perf_counter()
         try:
-            error = float(np.abs(_credit_by(name, *arrays) - expected).max())
+            error = float(np.abs(credit_by(name, *arrays) - expected).max())
         except Exception as failure:  # a compiler, a driver, a version: it is the finding
-            yield Finding(f"backend {name}", "wrong", _said(failure), BUG)
+            yield Finding.of_failure(f"backend {name}", failure, BUG)
             continue
         seconds = time.perf_counter() - started
         detail = f"largest difference to the reference {error:.1e}; first call {seconds:.1f} s"
-        yield _judged(f"backend {name}", error, detail)
+        yield Finding.of_error(f"backend {name}", error, detail)
 
 
-def _credit_by(
+def credit_by(
     name: str, token_ids: np.ndarray, mask: np.ndarray, correct: np.ndarray, groups: np.ndarray
 ) -> np.ndarray:
     """Of a backend; that of tensors computes on the GPU, if there is one."""
@@ -97,26 +119,12 @@ def _credit_by(
     return np.asarray(of_tensors.credit(batch, formula).cpu())
 
 
-def _extra(extra: str, packages: tuple[str, ...]) -> Finding:
-    versions, missing = [], []
-    for package in packages:
-        try:
-            versions.append(f"{package} {importlib.metadata.version(package)}")
-        except importlib.metadata.PackageNotFoundError:
-            missing.append(package)
-    if missing:
-        detail = f"{', '.join(missing)} not installed"
-        return Finding(f"extra {extra}", "absent", detail, f"pip install 'ktae[{extra}]'")
-    return Finding(f"extra {extra}", "ok", ", ".join(versions))
-
-
-def _trl() -> Iterator[Finding]:
+def trl_findings() -> Iterator[Finding]:
     """A real training step of each loss type: does each token's credit arrive at that token?"""
     try:
         from ktae.trainers.trl import gradient_check
     except Exception as failure:  # a half-installed torch raises more than ImportError
-        detail = f"cannot be imported: {_said(failure)}"
-        yield Finding("TRL", "wrong", detail, "pip install -U 'ktae[trl]'")
+        yield Finding.of_failure("importing TRL", failure, "pip install -U 'ktae[trl]'")
         return
     for loss_type in gradient_check.WEIGHTS:
         subject = f"TRL, loss {loss_type}"
@@ -124,17 +132,7 @@ def _trl() -> Iterator[Finding]:
             error = gradient_check.gradient_error(loss_type)
         except Exception as failure:  # whatever a foreign version does: it is the finding
             remedy = "pip install 'trl>=1.16,<2' 'transformers>=5'"
-            yield Finding(subject, "wrong", _said(failure), remedy)
+            yield Finding.of_failure(subject, failure, remedy)
             continue
         detail = f"gradient of token advantages, relative error {error:.1e}"
-        yield _judged(subject, error, detail)
-
-
-def _judged(subject: str, error: float, detail: str) -> Finding:
-    if error <= TOLERANCE:  # false for NaN
-        return Finding(subject, "ok", detail)
-    return Finding(subject, "wrong", detail, BUG)
-
-
-def _said(failure: Exception) -> str:
-    return f"{type(failure).__name__}: {one_line(failure, 200)}"
+        yield Finding.of_error(subject, error, detail)

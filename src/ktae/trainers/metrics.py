@@ -43,6 +43,72 @@ class Seen(NamedTuple):
     own: slice
     """Which of the m rollouts are this process's; the others belong to its groups."""
 
+    def counted_credit(self, rollout_advantages: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Each counted token's |credit|, one after another; and how many of these tokens have an
+        advantage of another sign than their rollout's.
+
+        One pass, some rows at a time: a step may have fifty million places, most of them padding.
+        """
+        credit, mask = self.credit[self.own], self.mask[self.own]
+        absolute = [credit.new_zeros(0)]
+        flips = torch.zeros((), dtype=torch.int64, device=credit.device)
+        for start in range(0, len(credit), ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            counted = mask[rows] != 0
+            added = _picked(credit[rows], counted)
+            base = rollout_advantages[rows].to(credit).unsqueeze(1).expand_as(counted)
+            base = _picked(base, counted)
+            flips += (base * (base + added) < 0).sum()
+            absolute.append(added.abs_())
+        return torch.cat(absolute), flips
+
+    def rollout_sums(self) -> list[torch.Tensor]:
+        """Correct and known rollouts; those in groups of equal scores, whose credit is 0: all
+        correct, none correct, none known; and all rollouts."""
+        group = self.groups.to(self.credit.device)
+        correct, evidence = self.correct.to(group.device), self.evidence.to(group.device)
+        without_tokens = ~self.mask.any(dim=1).bool().to(group.device)
+        evidence = evidence.double().masked_fill(without_tokens, torch.nan)
+        n_groups = int(group.max()) + 1 if len(group) else 0
+
+        def extreme(how: str, start: float) -> torch.Tensor:
+            scores = evidence.nan_to_num(nan=start)
+            ends = torch.full((n_groups,), start, device=group.device, dtype=torch.float64)
+            return ends.scatter_reduce_(0, group, scores, how)
+
+        # A group has no contrast where its lowest score is its highest; where no score is known,
+        # low stays above high.
+        low, high = extreme("amin", float("inf")), extreme("amax", -float("inf"))
+        is_true = torch.zeros(n_groups, device=group.device, dtype=torch.float64)
+        is_true.index_add_(0, group, (correct == 1).double())
+        group_b = group[self.own]
+        equal, known = (low == high)[group_b], (low <= high)[group_b]
+        correct = correct[self.own]
+        sums = (
+            correct == 1,
+            ~correct.isnan(),
+            equal & (is_true[group_b] > 0),
+            equal & (is_true[group_b] == 0),
+            ~known,
+            torch.ones_like(known),
+        )
+        return [x.sum().double() for x in sums]
+
+    def significant(self, estimator: Estimator) -> tuple[int, int]:
+        """How many (group, token) pairs were tested, and how many have p < 0.05."""
+        if not len(self.groups):
+            return 0, 0
+        tested = (self.groups < self.groups.min() + GROUPS_TESTED).cpu()
+        arrays = (self.token_ids, self.mask, self.correct, self.groups)
+        ids, mask, correct, groups = (x[tested.to(x.device)].cpu() for x in arrays)
+        table = credit_table(ids, mask, correct, groups, table_estimator(estimator))
+        return len(table.p_value), int((table.p_value < LEVEL).sum())
+
+    def only(self, kept: torch.Tensor) -> Seen:
+        """Of the process's own rollouts those where (m,) `kept` is true."""
+        *arrays, _ = self
+        return Seen(*(x[kept.to(x.device)] for x in arrays), own=slice(None))  # type: ignore[misc]
+
 
 def step_metrics(
     seen: Seen,
@@ -70,9 +136,9 @@ def step_metrics(
         `significant_tokens_sampled`, the share of pairs (group, token) with p < .05 in the first 64
         groups of each process.
     """
-    absolute, flips = _tokens(seen, rollout_advantages)
+    absolute, flips = seen.counted_credit(rollout_advantages)
     sums = [absolute.sum(dtype=torch.float64), flips, flips.new_tensor(len(absolute))]
-    sums += [*_rollout_sums(seen), *flips.new_tensor(_significant(seen, estimator))]
+    sums += [*seen.rollout_sums(), *flips.new_tensor(seen.significant(estimator))]
     totals = total(torch.stack([number.double() for number in sums])).tolist()
     sum_abs, n_flips, n_tokens, n_correct, n_known, *skipped, rollouts, pairs, significant = totals
     peak = absolute.amax() if len(absolute) else absolute.sum()
@@ -116,72 +182,8 @@ def _verdicts(n_correct: float, n_known: float, rollouts: float) -> dict[str, fl
     return {"unknown": 1 - n_known / max(rollouts, 1)} | correct
 
 
-def _tokens(seen: Seen, rollout_advantages: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Each counted token's |credit|, one after another; and how many of these tokens have an
-    advantage of another sign than their rollout's.
-
-    One pass, some rows at a time: a step may have fifty million places, most of them padding.
-    """
-    credit, mask = seen.credit[seen.own], seen.mask[seen.own]
-    absolute = [credit.new_zeros(0)]
-    flips = torch.zeros((), dtype=torch.int64, device=credit.device)
-    for start in range(0, len(credit), ROWS_AT_ONCE):
-        rows = slice(start, start + ROWS_AT_ONCE)
-        counted = mask[rows] != 0
-        added = _picked(credit[rows], counted)
-        base = rollout_advantages[rows].to(credit).unsqueeze(1).expand_as(counted)
-        base = _picked(base, counted)
-        flips += (base * (base + added) < 0).sum()
-        absolute.append(added.abs_())
-    return torch.cat(absolute), flips
-
-
 def _picked(values: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
     """`values[counted]`, for which NumPy takes a sixth of torch's time on a CPU."""
     if values.device.type == "cpu":
         return torch.from_numpy(values.numpy()[counted.numpy()])
     return values[counted]
-
-
-def _rollout_sums(seen: Seen) -> list[torch.Tensor]:
-    """Correct and known rollouts; those in groups of equal scores, whose credit is 0: all correct,
-    none correct, none known; and all rollouts."""
-    group = seen.groups.to(seen.credit.device)
-    correct, evidence = seen.correct.to(group.device), seen.evidence.to(group.device)
-    without_tokens = ~seen.mask.any(dim=1).bool().to(group.device)
-    evidence = evidence.double().masked_fill(without_tokens, torch.nan)
-    n_groups = int(group.max()) + 1 if len(group) else 0
-
-    def extreme(how: str, start: float) -> torch.Tensor:
-        scores = evidence.nan_to_num(nan=start)
-        ends = torch.full((n_groups,), start, device=group.device, dtype=torch.float64)
-        return ends.scatter_reduce_(0, group, scores, how)
-
-    # A group has no contrast where its lowest score is its highest; where no score is known, low
-    # stays above high.
-    low, high = extreme("amin", float("inf")), extreme("amax", -float("inf"))
-    is_true = torch.zeros(n_groups, device=group.device, dtype=torch.float64)
-    is_true.index_add_(0, group, (correct == 1).double())
-    group_b = group[seen.own]
-    equal, known = (low == high)[group_b], (low <= high)[group_b]
-    correct = correct[seen.own]
-    sums = (
-        correct == 1,
-        ~correct.isnan(),
-        equal & (is_true[group_b] > 0),
-        equal & (is_true[group_b] == 0),
-        ~known,
-        torch.ones_like(known),
-    )
-    return [x.sum().double() for x in sums]
-
-
-def _significant(seen: Seen, estimator: Estimator) -> tuple[int, int]:
-    """How many (group, token) pairs were tested, and how many have p < 0.05."""
-    if not len(seen.groups):
-        return 0, 0
-    tested = (seen.groups < seen.groups.min() + GROUPS_TESTED).cpu()
-    arrays = (seen.token_ids, seen.mask, seen.correct, seen.groups)
-    ids, mask, correct, groups = (x[tested.to(x.device)].cpu() for x in arrays)
-    table = credit_table(ids, mask, correct, groups, table_estimator(estimator))
-    return len(table.p_value), int((table.p_value < LEVEL).sum())

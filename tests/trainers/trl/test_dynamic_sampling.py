@@ -11,7 +11,7 @@ from trl import GRPOTrainer
 
 from ktae import InputError
 from ktae.trainers.trl import DynamicSampling, KTAETrainer
-from ktae.trainers.trl.dynamic_sampling import _check, merge
+from ktae.trainers.trl.dynamic_sampling import merge
 from ktae.trainers.trl.gradient_check import (
     WEIGHTS,
     even_start,
@@ -214,7 +214,7 @@ def test_whole_groups_are_counted_over_the_whole_buffer(trainer_arguments):
     trainer = KTAETrainer(**arguments, resampling_rounds=1)
     trainer.args.per_device_train_batch_size = 5
     with pytest.raises(InputError, match=r"samples 10 rollouts at a time .* groups of 4"):
-        _check(trainer)
+        trainer._check_settings()
 
 
 def test_a_stream_is_refused(trainer_arguments):

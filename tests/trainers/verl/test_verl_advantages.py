@@ -7,6 +7,7 @@ import pytest
 from ktae.errors import InputError
 from ktae.estimators import Ignoring, from_section, preset
 from ktae.rollouts.tokens import vocabulary
+from ktae.trainers import lists
 
 pytestmark = pytest.mark.usefixtures("verl")
 
@@ -182,9 +183,7 @@ def test_undecided_rollouts_are_unknown():
 
 
 def test_without_acc_it_warns_and_takes_the_reward(logged):
-    from ktae.trainers.verl import advantages
-
-    advantages._warn_of_rewards.cache_clear()
+    lists.warn_once.cache_clear()
     data = batch()
     wanted = expected(data)
     del data.non_tensor_batch["acc"]
@@ -298,7 +297,7 @@ def test_a_reward_manager_that_failed_on_a_rollout_leaves_the_others_their_credi
     from ktae.trainers.verl import advantages
     from ktae.trainers.verl.handover import handed_over, rollouts_of_infos
 
-    advantages._warn_of_rewards.cache_clear()
+    lists.warn_once.cache_clear()
     data = batch(pads=0)
     ids, mask = data.batch["responses"], data.batch["response_mask"]
     rewards = data.batch["token_level_rewards"]
@@ -347,7 +346,9 @@ def test_the_strongest_tokens_go_to_the_trackers(monkeypatch):
         def __init__(self):
             pass
 
-    monkeypatch.setattr(trainers, "_fetch", lambda *_: rollouts_of_batch(data))
+        def _rollouts(self, batch):
+            return rollouts_of_batch(batch)
+
     monkeypatch.setattr(trainers.strongest, "log", lambda *x, **more: logged.append((x, more)))
     metrics = {}
     Trainer()._compute_advantage(data, metrics)

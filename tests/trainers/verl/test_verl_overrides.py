@@ -110,10 +110,10 @@ def test_values_that_omegaconf_would_replace_are_refused(value, place):
 @needs_verl
 def test_hydra_would_have_replaced_them(monkeypatch):
     """What the refusal is for: Hydra and OmegaConf as they are read the environment."""
-    from ktae.trainers.verl.check import _configuration
+    from ktae.trainers.verl.check import configuration
 
     monkeypatch.setenv("SECRET", "hunter2")
-    config = _configuration(['trainer.project_name="${oc.env:SECRET}"'])
+    config = configuration(['trainer.project_name="${oc.env:SECRET}"'])
     assert config.trainer.project_name == "hunter2"
 
 

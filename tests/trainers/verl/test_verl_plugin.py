@@ -205,12 +205,12 @@ def gradient(loss, advantages):
 def test_a_reward_function_that_could_not_grade_is_refused(verl, monkeypatch, estimator):
     from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 
-    from ktae.trainers.verl import reward
+    from ktae.grading import pool
 
     def missing():
         raise InputError("needs math_verify")
 
-    monkeypatch.setattr(reward, "default_pool", missing)
+    monkeypatch.setattr(pool, "default_pool", missing)
     config = configuration(estimator, "sync")
     function = {"path": "pkg://ktae.trainers.verl.reward"}
     config.reward = {"custom_reward_function": function}

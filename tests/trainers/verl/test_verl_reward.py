@@ -46,9 +46,9 @@ def test_the_demo(response, expected):
 @pytest.fixture
 def second_language(monkeypatch):
     offer(monkeypatch)
-    reward._language.cache_clear()
+    reward.language_of.cache_clear()
     yield
-    reward._language.cache_clear()
+    reward.language_of.cache_clear()
 
 
 @pytest.mark.parametrize("language", [SUMS, MORE], ids=lambda each: each.name)

@@ -75,9 +75,30 @@ class DynamicSampling(_Trainer):
         self._compared_rewards = torch.empty(0)
         self._loss_scale = 1.0
         if resampling_rounds:
-            _check(self)
+            self._check_settings()
         # The same on every process, so that they draw the same prompts and each takes its part.
         self._prompt_draws = np.random.default_rng([self.args.seed, 1])
+
+    def _check_settings(self) -> None:
+        dataset, args = self.train_dataset, self.args
+        if self.loss_type not in (*ROW_MEAN_LOSSES, *TOKEN_MEAN_LOSSES):
+            raise InputError(
+                f"loss_type {self.loss_type!r} divides each micro-batch by its own tokens, so that "
+                "groups cannot be dropped from its normaliser; dynamic sampling knows "
+                f"{', '.join((*ROW_MEAN_LOSSES, *TOKEN_MEAN_LOSSES))}"
+            )
+        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+            raise InputError(
+                f"dynamic sampling draws prompts at random, and the training set is a "
+                f"{type(dataset).__name__}; expected a data set with a length and random access"
+            )
+        rows = args.per_device_train_batch_size * args.steps_per_generation
+        if rows % self.num_generations:
+            raise InputError(
+                f"each process samples {rows} rollouts at a time (per_device_train_batch_size × "
+                f"steps_per_generation), not whole groups of {self.num_generations}; dynamic "
+                "sampling needs a multiple of num_generations"
+            )
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         rewards: torch.Tensor = super()._calculate_rewards(*args, **kwargs)
@@ -250,25 +271,3 @@ def merge(
         rows = [parts[r][row] for r, row in sources]
         merged[key] = torch.stack(rows) if isinstance(first, torch.Tensor) else rows
     return merged
-
-
-def _check(trainer: Any) -> None:
-    dataset, args = trainer.train_dataset, trainer.args
-    if trainer.loss_type not in (*ROW_MEAN_LOSSES, *TOKEN_MEAN_LOSSES):
-        raise InputError(
-            f"loss_type {trainer.loss_type!r} divides each micro-batch by its own tokens, so that "
-            "groups cannot be dropped from its normaliser; dynamic sampling knows "
-            f"{', '.join((*ROW_MEAN_LOSSES, *TOKEN_MEAN_LOSSES))}"
-        )
-    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
-        raise InputError(
-            f"dynamic sampling draws prompts at random, and the training set is a "
-            f"{type(dataset).__name__}; expected a data set with a length and random access"
-        )
-    rows = args.per_device_train_batch_size * args.steps_per_generation
-    if rows % trainer.num_generations:
-        raise InputError(
-            f"each process samples {rows} rollouts at a time (per_device_train_batch_size × "
-            f"steps_per_generation), not whole groups of {trainer.num_generations}; dynamic "
-            "sampling needs a multiple of num_generations"
-        )

@@ -31,17 +31,13 @@ MAX_LENGTH = 12
 GROUP_SIZE = 4
 
 
-def _by_token(lengths: torch.Tensor) -> torch.Tensor:
-    return torch.full_like(lengths, 1 / float(lengths.sum()))
-
-
 WEIGHTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "grpo": lambda lengths: 1 / lengths / len(lengths),
     "sapo": lambda lengths: 1 / lengths / len(lengths),
-    "bnpo": _by_token,
-    "dapo": _by_token,
-    "cispo": _by_token,
-    "vespo": _by_token,
+    **dict.fromkeys(
+        ("bnpo", "dapo", "cispo", "vespo"),
+        lambda lengths: torch.full_like(lengths, 1 / float(lengths.sum())),
+    ),
     "dr_grpo": lambda lengths: torch.full_like(lengths, 1 / (len(lengths) * MAX_LENGTH)),
     "luspo": lambda lengths: torch.full_like(lengths, 1 / len(lengths)),
 }

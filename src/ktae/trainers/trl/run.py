@@ -178,6 +178,13 @@ def _make_trainer(
         if trainer.accelerator.is_main_process:
             folder.write_rollouts(step, pa.concat_tables(parts))
 
+    lora = None
+    if rank := recipe.model.lora_rank:
+        from peft import LoraConfig
+
+        lora = LoraConfig(
+            r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
+        )
     rewards = [task.reward(tokenizer, recipe)]
     if (penalty := overlong_penalty(recipe)) is not None:
         rewards.append(penalty)
@@ -194,7 +201,7 @@ def _make_trainer(
             threshold=recipe.correct_above,
             resampling_rounds=recipe.algorithm.resampling_rounds,
             on_rollouts=keep,
-            peft_config=_lora(recipe.model.lora_rank) if recipe.model.lora_rank else None,
+            peft_config=lora,
         )
     except InputError:
         raise
@@ -207,18 +214,6 @@ def _make_trainer(
         )
     trainer.remove_callback(PrinterCallback)
     return trainer
-
-
-def _lora(rank: int) -> Any:
-    try:
-        from peft import LoraConfig
-    except ModuleNotFoundError:
-        raise InputError(
-            f"model.lora_rank is {rank}, which needs peft; pip install 'ktae[trl]'"
-        ) from None
-    return LoraConfig(
-        r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
-    )
 
 
 def load_policy(recipe: Recipe) -> tuple[Any, Any]:

@@ -25,7 +25,13 @@ def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
     `optimizer_steps(recipe)` of them. Checkpoints lie between batches, so that a resumed run
     samples what the uninterrupted one would have.
     """
-    _require_trackers(recipe)
+    for name in strongest.TRACKERS:
+        spec = importlib.util.find_spec(name)
+        installed = spec is not None and spec.origin is not None  # wandb leaves a folder wandb/
+        if name in recipe.logging.report_to and not installed:
+            raise InputError(
+                f"logging.report_to has {name}, which is not installed; pip install 'ktae[{name}]'"
+            )
     per_step = optimizer_steps(recipe)
     on_gpu = torch.cuda.is_available()
     processes = int(os.environ.get("WORLD_SIZE", "1"))
@@ -70,17 +76,6 @@ def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
         vllm_gpu_memory_utilization=recipe.trl.vllm_memory,
         ddp_backend="gloo" if processes > 1 and not on_gpu else None,
     )
-
-
-def _require_trackers(recipe: Recipe) -> None:
-    """Raise an InputError for a tracker that ktae has an extra for and that is not installed."""
-    for name in strongest.TRACKERS:
-        spec = importlib.util.find_spec(name)
-        installed = spec is not None and spec.origin is not None  # wandb leaves a folder wandb/
-        if name in recipe.logging.report_to and not installed:
-            raise InputError(
-                f"logging.report_to has {name}, which is not installed; pip install 'ktae[{name}]'"
-            )
 
 
 def _passes(recipe: Recipe, processes: int) -> tuple[int, int]:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import logging
 import time
 from typing import Any
 
 import numpy as np
 import torch
 
-from ktae.arrays import above
 from ktae.batch import finite_per_rollout
 from ktae.credit import token_credit
 from ktae.errors import InputError
-from ktae.trainers.lists import Settings
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics
 from ktae.trainers.strongest import token_sums
 from ktae.trainers.verl import options
@@ -75,15 +70,7 @@ def _of_sessions(
     assert rollouts.last_outputs is not None
     rows, session = np.unique(rollouts.last_outputs, return_inverse=True)
     last = torch.from_numpy(rows).to(mask.device)
-    of_last = dataclasses.replace(
-        rollouts,
-        token_ids=rollouts.token_ids[last.to(rollouts.token_ids.device)],
-        acc=None if rollouts.acc is None else rollouts.acc[rows],
-        undecided=None if rollouts.undecided is None else rollouts.undecided[rows],
-        policy={name: of[last.to(of.device)] for name, of in rollouts.policy.items()},
-        last_outputs=None,
-        padding=None if rollouts.padding is None else rollouts.padding[rows],
-    )
+    of_last = rollouts.of_rows(rows)
     base, credit = _base_and_credit(of_last, rewards[last], mask[last], index[rows], config)
     rollouts.metrics |= of_last.metrics
     counted = np.ones(len(mask), bool) if rollouts.padding is None else ~rollouts.padding
@@ -110,7 +97,8 @@ def _base_and_credit(
         )
     base = _rollout_advantages(base_name, rewards, index, config)
     started = time.perf_counter()
-    correct, evidence = _correct(rollouts, rewards, settings)
+    correct, scores = rollouts.verdicts(rewards, settings.threshold)
+    evidence = correct if estimator.score_range is None else scores
     label: dict[Any, int] = {}
     groups = np.array([label.setdefault(uid, len(label)) for uid in index.tolist()], dtype=np.int64)
     credit = token_credit(
@@ -133,7 +121,11 @@ def _base_and_credit(
         credit=credit,
         own=slice(None),
     )
-    rollouts.metrics |= step_metrics(*_without_padding(seen, base, rollouts), estimator)
+    counted, counted_base = seen, base
+    if rollouts.padding is not None:  # it has the verdict of the row that it was copied from
+        kept = torch.from_numpy(~rollouts.padding)
+        counted, counted_base = seen.only(kept), base[kept.to(base.device)]
+    rollouts.metrics |= step_metrics(counted, counted_base, estimator)
     rollouts.metrics[f"{PREFIX}seconds"] = seconds
     if rollouts.wants_sums:
         rollouts.sums = token_sums(seen)
@@ -158,42 +150,3 @@ def _rollout_advantages(
         arguments["norm_adv_by_std_in_grpo"] = (config or {}).get("norm_adv_by_std_in_grpo", True)
     advantages: torch.Tensor = get_adv_estimator_fn(name)(**arguments)[0]
     return advantages.squeeze(1)
-
-
-def _correct(
-    rollouts: Rollouts, rewards: torch.Tensor, settings: Settings
-) -> tuple[np.ndarray, np.ndarray]:
-    """(B,) verdicts 1, 0, or NaN for unknown; and what the estimator gets: a graded one, scores.
-
-    They are of `acc`, or of the reward where there is none.
-    """
-    totals = rewards.cpu()
-    acc = np.full(len(totals), np.nan) if rollouts.acc is None else rollouts.acc
-    unknown = False if rollouts.undecided is None else rollouts.undecided
-    by_acc, by_reward = (above(values, settings.threshold) for values in (acc, totals))
-    if (np.isnan(acc) & ~np.asarray(unknown)).any():
-        _warn_of_rewards()
-    scores = np.where(np.isnan(acc), totals.double().numpy(), acc)
-    correct = np.where(np.isnan(acc), by_reward, by_acc)
-    scores, correct = (np.where(unknown, np.nan, values) for values in (scores, correct))
-    return correct, correct if settings.estimator.score_range is None else scores
-
-
-@functools.cache  # once a process
-def _warn_of_rewards() -> None:
-    logging.getLogger(__name__).warning(
-        "the reward function gives no 'acc', so such a rollout counts as correct where its reward "
-        "is above the threshold; with a shaped reward (DAPO's overlong penalty) that is wrong: let "
-        "it return {'score': ..., 'acc': ...}, as pkg://ktae.trainers.verl.reward does"
-    )
-
-
-def _without_padding(
-    seen: Seen, base: torch.Tensor, rollouts: Rollouts
-) -> tuple[Seen, torch.Tensor]:
-    """What the metrics count: verl's padding has the verdict of the row that it was copied from."""
-    if rollouts.padding is None:
-        return seen, base
-    kept = torch.from_numpy(~rollouts.padding)
-    *arrays, base = (x[kept.to(x.device)] for x in (*seen[:-1], base))
-    return Seen(*arrays, own=slice(None)), base  # type: ignore[misc]

@@ -26,9 +26,15 @@ def compose(settings: Overrides) -> Any:
     versions.require()
     from hydra.errors import HydraException
 
-    _refuse_unknown(settings)
+    known = _stock()
+    for key in settings:
+        name = key.lstrip("+")
+        if key.startswith("+") and name in known:
+            raise InputError(f"verl's configuration has {name} already; leave out the +")
+        if not key.startswith("+") and name not in known:
+            raise InputError(f"the installed verl has no key {name}; {_hint(name, known)}")
     try:
-        config = _configuration(arguments(settings))
+        config = configuration(arguments(settings))
     except HydraException as error:
         raise InputError(f"verl refuses an override: {one_line(error, 2000)}") from None
     if config.algorithm.adv_estimator != names.ESTIMATOR:
@@ -41,7 +47,7 @@ def compose(settings: Overrides) -> Any:
     return config
 
 
-def _configuration(overrides: Sequence[str]) -> Any:
+def configuration(overrides: Sequence[str]) -> Any:
     """verl's own, with these overrides applied."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
@@ -58,7 +64,7 @@ def _stock() -> dict[str, Any]:
     """All dotted keys of the installed verl's configuration, of sections too, and their values."""
     from omegaconf import OmegaConf
 
-    return dict(with_sections(OmegaConf.to_container(_configuration(()), resolve=False)))
+    return dict(with_sections(OmegaConf.to_container(configuration(()), resolve=False)))
 
 
 def typed(settings: Overrides) -> Overrides:
@@ -77,16 +83,6 @@ def typed(settings: Overrides) -> Overrides:
             is_integer = isinstance(stock, int) and number.is_integer()
             numbers[key] = int(number) if is_integer else number
     return settings | numbers
-
-
-def _refuse_unknown(settings: Overrides) -> None:
-    known = _stock()
-    for key in settings:
-        name = key.lstrip("+")
-        if key.startswith("+") and name in known:
-            raise InputError(f"verl's configuration has {name} already; leave out the +")
-        if not key.startswith("+") and name not in known:
-            raise InputError(f"the installed verl has no key {name}; {_hint(name, known)}")
 
 
 def _hint(name: str, known: dict[str, Any]) -> str:

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from ktae.arrays import above
 from ktae.errors import InputError
 from ktae.rollouts.rows import is_null
+from ktae.trainers.lists import warn_once
 from ktae.trainers.strongest import TokenSums
 from ktae.trainers.verl import names
 
@@ -41,6 +43,38 @@ class Rollouts:
     """Whether the estimator is to fill in the next."""
     sums: TokenSums | None = None
     """The credit of each distinct token."""
+
+    def of_rows(self, rows: np.ndarray) -> Rollouts:
+        """These rows alone, each the only output of its session."""
+        at = torch.from_numpy(rows)
+        return dataclasses.replace(
+            self,
+            token_ids=self.token_ids[at.to(self.token_ids.device)],
+            acc=None if self.acc is None else self.acc[rows],
+            undecided=None if self.undecided is None else self.undecided[rows],
+            policy={name: values[at.to(values.device)] for name, values in self.policy.items()},
+            last_outputs=None,
+            padding=None if self.padding is None else self.padding[rows],
+        )
+
+    def verdicts(self, rewards: torch.Tensor, threshold: float) -> tuple[np.ndarray, np.ndarray]:
+        """(B,) verdicts 1, 0, or NaN for unknown; and scores. They are of `acc`, or of the reward
+        where there is none."""
+        rewards = rewards.cpu()
+        acc = np.full(len(rewards), np.nan) if self.acc is None else self.acc
+        unknown = np.zeros(len(acc), bool) if self.undecided is None else self.undecided
+        without = np.isnan(acc)
+        if (without & ~unknown).any():
+            warn_once(
+                "the reward function gives no 'acc', so such a rollout counts as correct where its "
+                "reward is above the threshold; with a shaped reward (DAPO's overlong penalty) "
+                "that is wrong: let it return {'score': ..., 'acc': ...}, as "
+                "pkg://ktae.trainers.verl.reward does"
+            )
+        # The reward as the float32 that it is: the threshold is compared at its precision.
+        correct = np.where(without, above(rewards, threshold), above(acc, threshold))
+        scores = np.where(without, rewards.double().numpy(), acc)
+        return np.where(unknown, np.nan, correct), np.where(unknown, np.nan, scores)
 
 
 _current: contextvars.ContextVar[Rollouts | None] = contextvars.ContextVar("rollouts", default=None)

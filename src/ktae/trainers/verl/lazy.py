@@ -47,21 +47,21 @@ class _Finder(importlib.abc.MetaPathFinder):
         finally:
             _search.name = outer
         if spec is not None and spec.loader is not None:
-            _call_after(spec.loader)
+            self.call_after(spec.loader)
         return spec
 
+    @staticmethod
+    def call_after(loader: Any) -> None:
+        """Let the loader make the call once it has run an awaited module."""
+        run = loader.exec_module
 
-def _call_after(loader: Any) -> None:
-    """Let the loader make the call once it has run an awaited module."""
-    run = loader.exec_module
+        def exec_module(module: ModuleType) -> None:
+            run(module)
+            # Only now, for who asks where a module is need not import it; and by the module's own
+            # name, for the loader of a zip file is that of all its modules.
+            name = module.__name__
+            if call := _waiting.get(name):
+                call(module)
+                del _waiting[name]  # had it raised, whoever tries again would meet it again
 
-    def exec_module(module: ModuleType) -> None:
-        run(module)
-        # Only now, for who asks where a module is need not import it; and by the module's own
-        # name, for the loader of a zip file is that of all its modules.
-        name = module.__name__
-        if call := _waiting.get(name):
-            call(module)
-            del _waiting[name]  # had it raised, whoever tries again would meet it again
-
-    loader.exec_module = exec_module
+        loader.exec_module = exec_module

@@ -291,7 +291,14 @@ def _hydra(value: Any, key: str) -> str:
     if isinstance(value, list | tuple):
         return "[" + ",".join(_hydra(item, key) for item in value) + "]"
     if isinstance(value, dict):
-        items = [f"{_hydra_key(name, key)}:{_hydra(item, key)}" for name, item in value.items()]
+        for name in value:  # Hydra takes no quotes around the keys of a mapping
+            if isinstance(name, str) and (":" in name or not _is_word(name)):
+                raise InputError(
+                    f"verl.overrides has a mapping in a list with the key {name!r}, which Hydra "
+                    "cannot read; expected ASCII letters, digits and _./@%+-, and text that is not "
+                    "a number, true, false or null"
+                )
+        items = [f"{_hydra(name, key)}:{_hydra(item, key)}" for name, item in value.items()]
         return "{" + ",".join(items) + "}"
     if not isinstance(value, str):
         return str(value)
@@ -300,18 +307,11 @@ def _hydra(value: Any, key: str) -> str:
             f"{key} is {value!r:.60}, which OmegaConf would replace by another value; expected "
             "text without ${, and not ???: write the value itself"
         )
-    return value if _is_word(value) else _quoted(value)
-
-
-def _hydra_key(name: Any, key: str) -> str:
-    """Hydra takes no quotes around the keys of a mapping."""
-    if isinstance(name, str) and (":" in name or not _is_word(name)):
-        raise InputError(
-            f"verl.overrides has a mapping in a list with the key {name!r}, which Hydra cannot "
-            "read; expected ASCII letters, digits and _./@%+-, and text that is not a number, "
-            "true, false or null"
-        )
-    return _hydra(name, key)
+    if _is_word(value):
+        return value
+    # Within double quotes a backslash stands for itself unless a quote comes after it.
+    escaped = re.sub(r'(\\*)("|\Z)', lambda m: 2 * m[1] + m[2].replace('"', '\\"'), value)
+    return f'"{escaped}"'
 
 
 def _is_word(text: str) -> bool:
@@ -326,16 +326,6 @@ def number_in(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-def _quoted(text: str) -> str:
-    """In double quotes, where a backslash stands for itself unless a quote comes after it."""
-
-    def escaped(before_quote: re.Match[str]) -> str:
-        backslashes, quote = before_quote.groups()
-        return 2 * backslashes + ('\\"' if quote else "")
-
-    return '"' + re.sub(r'(\\*)("|\Z)', escaped, text) + '"'
 
 
 def command(settings: Overrides, environment: dict[str, str]) -> str:

@@ -101,9 +101,9 @@ def _check(config: Any, *, has_token_ids: bool, is_old: bool) -> None:
     function = (config.get("reward") or {}).get("custom_reward_function") or {}
     is_demo = "max_response_length" in (function.get("reward_kwargs") or {})
     if function.get("path") == REWARD and not is_demo:
-        from ktae.trainers.verl.reward import math_grader
+        from ktae.grading.pool import default_pool
 
-        math_grader()
+        default_pool()
 
 
 def _wrap_old_trainer(ray_trainer: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from ktae.data import gym
 from ktae.demo import SUMS, Language, language_named
 from ktae.errors import InputError
-from ktae.grading.pool import GradingPool, default_pool
+from ktae.grading.pool import default_pool
 
 
 def demo_source(language: str) -> str:
@@ -23,7 +23,7 @@ DEMO = "ktae/demo"
 
 
 @functools.cache
-def _language(data_source: str) -> Language[Any] | None:
+def language_of(data_source: str) -> Language[Any] | None:
     """The language whose rows have that `data_source`; None for those of other data."""
     if data_source.startswith(f"{DEMO}-"):
         return language_named(data_source.removeprefix(f"{DEMO}-"))
@@ -66,7 +66,7 @@ def compute_score(
             return _scores(correct=False, undecided=True)
         correct = (score or 0.0) if graded else score == 1
         return _scores(correct=correct, unanswered=score is None)
-    language = _language(data_source)
+    language = language_of(data_source)
     if language is not None:
         if max_response_length is None:
             raise InputError(
@@ -78,7 +78,7 @@ def compute_score(
         finished = len(solution_str.split()) < max_response_length
         correct = language.is_correct(solution_str, ground_truth, finished)
         return _scores(correct=correct, unanswered=language.extract_answer(solution_str) is None)
-    outcome = math_grader().grade(solution_str, _accepted(ground_truth)).outcome
+    outcome = default_pool().grade(solution_str, _accepted(ground_truth)).outcome
     return _scores(
         correct=outcome == "correct",
         unanswered=outcome == "unanswered",
@@ -93,16 +93,6 @@ def _accepted(answer: Any) -> Any:
         return [_accepted(each) for each in plain]
     is_number = isinstance(plain, int | float) and not isinstance(plain, bool)
     return str(plain) if is_number else plain
-
-
-def math_grader() -> GradingPool:
-    """The project's grading of mathematics, with the libraries that it needs.
-
-    Raises:
-        InputError: one of them is not installed. verl would only note it for each rollout and go on
-            without them, or sample others for ever: so ask before a run.
-    """
-    return default_pool()
 
 
 def _scores(

@@ -19,6 +19,9 @@ from ktae.trainers import strongest
 from ktae.trainers.verl import names, options
 from ktae.trainers.verl.handover import Rollouts, handed_over, last_outputs, rollouts_of_infos
 
+FIELDS = {"log_probs": "old_log_probs", "entropies": "entropy"}
+"""What estimators may need of the policy, by verl's names. In `bypass_mode` it has no entropies."""
+
 
 class KTAETrainer:
     """What the three modes have in common; it goes before a trainer of verl's.
@@ -44,47 +47,47 @@ class KTAETrainer:
         super().__init__(config)  # type: ignore[call-arg]
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        # v1/trainer_base.py:1743 fetches rewards, masks and log-probabilities, but no responses.
-        done: int = self.global_steps - 1  # type: ignore[attr-defined]  # counted from 1
         trackers = [name for name in strongest.TRACKERS if name in self._loggers()]
-        needs = options.from_algorithm(self.config.algorithm).settings.estimator.needs_policy  # type: ignore[attr-defined]
-        with handed_over(_fetch(batch, done, needs)) as rollouts:
+        with handed_over(self._rollouts(batch)) as rollouts:
             rollouts.wants_sums = bool(trackers)
             computed = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
         metrics.update(rollouts.metrics)
         if rollouts.sums is not None:
             # Not among the metrics: verl's file and tensorboard take numbers alone.
             rows = strongest.rows_of(rollouts.sums, self.tokenizer)  # type: ignore[attr-defined]
-            strongest.log(trackers, rows, step=done + 1)
+            strongest.log(trackers, rows, step=self.global_steps)  # type: ignore[attr-defined]
         return computed
+
+    def _rollouts(self, batch: Any) -> Rollouts:
+        """The batch's responses and verdicts, from TransferQueue: rows in the order of its keys.
+
+        verl itself fetches no responses (v1/trainer_base.py:1743).
+        """
+        done: int = self.global_steps - 1  # type: ignore[attr-defined]  # counted from 1
+        chosen = options.from_algorithm(self.config.algorithm)  # type: ignore[attr-defined]
+        needs = chosen.settings.estimator.needs_policy
+        data = tq.kv_batch_get(
+            keys=batch.keys,
+            partition_id=batch.partition_id,
+            select_fields=["responses", "extra_fields", *(FIELDS[name] for name in sorted(needs))],
+        )
+        infos = [
+            fields.get("reward_extra_info") or {} for fields in data.pop("extra_fields").tolist()
+        ]
+        # int32 holds every vocabulary, and padded to the longest response it is much to hold
+        responses = data["responses"].to(torch.int32).to_padded_tensor(0)
+        rollouts = rollouts_of_infos(responses, infos, done)
+        for name in needs:
+            if FIELDS[name] in data:
+                rollouts.policy[name] = data[FIELDS[name]].to_padded_tensor(0)
+        rollouts.last_outputs = last_outputs(batch.keys)
+        padding = np.array([tag.get("is_padding", False) for tag in batch.tags], dtype=bool)
+        rollouts.padding = padding if padding.any() else None
+        return rollouts
 
     def _loggers(self) -> list[str]:
         logger = self.config.trainer.logger  # type: ignore[attr-defined]
         return [logger] if isinstance(logger, str) else list(logger)
-
-
-FIELDS = {"log_probs": "old_log_probs", "entropies": "entropy"}
-"""What estimators may need of the policy, by verl's names. In `bypass_mode` it has no entropies."""
-
-
-def _fetch(batch: Any, step: int, needs: frozenset[str]) -> Rollouts:
-    """The batch's responses and verdicts, from TransferQueue: rows in the order of its keys."""
-    data = tq.kv_batch_get(
-        keys=batch.keys,
-        partition_id=batch.partition_id,
-        select_fields=["responses", "extra_fields", *(FIELDS[name] for name in sorted(needs))],
-    )
-    infos = [fields.get("reward_extra_info") or {} for fields in data.pop("extra_fields").tolist()]
-    # int32 holds every vocabulary, and padded to the longest response it is much to hold
-    responses = data["responses"].to(torch.int32).to_padded_tensor(0)
-    rollouts = rollouts_of_infos(responses, infos, step)
-    for name in needs:
-        if FIELDS[name] in data:
-            rollouts.policy[name] = data[FIELDS[name]].to_padded_tensor(0)
-    rollouts.last_outputs = last_outputs(batch.keys)
-    padding = np.array([tag.get("is_padding", False) for tag in batch.tags], dtype=bool)
-    rollouts.padding = padding if padding.any() else None
-    return rollouts
 
 
 class KTAETrainerSync(KTAETrainer, PPOTrainerSync):
