@@ -185,7 +185,7 @@ def test_a_group_does_not_span_files(tmp_path):
     two = write_lines(tmp_path / "two.jsonl", ROLLOUT)
     assert readers.read([path])["group"].to_pylist() == ["g", "g"]
     both = readers.read([path, two])["group"].to_pylist()
-    assert both == [f"{one}:g", f"{one}:g", f"{two}:g"]
+    assert both == [f"{path}:g", f"{path}:g", f"{two}:g"]
     with pytest.raises(InputError, match="given twice"):
         readers.read([path, tmp_path / "." / "one.jsonl"])
 

@@ -38,8 +38,8 @@ def held_out(
     Args:
         columns: the rollouts.
         mixed_g: (G,) bool: which groups have both correct and incorrect rollouts.
-        reported: the name and the whole of the estimator that the report is about; None: no special one.
-            One of words, lines or steps is left out, and one that needs the policy.
+        reported: the name and the whole of the estimator that the report is about; None: no
+            special one. One of words, lines or steps is left out, and one that needs the policy.
 
     Returns:
         `ktae.validity.held_out.HeldOut.as_dict`, with `take` (None: no estimator is shown to be
