@@ -17,11 +17,6 @@ def rows(command):
     return "r.jsonl"
 
 
-def test_what_can_be_given_several_times_is(command, rows):
-    result = command("score", rows, "-s", "h3=0", "-s", "h2=1", "--field", "group=group")
-    assert result.status == 0
-
-
 @pytest.mark.parametrize("more", [[], ["-s", "h2=0.5"]])
 def test_an_estimator_may_be_a_section_everywhere(command, rows, more):
     outs = []

@@ -24,28 +24,34 @@ def test_a_full_disk_is_one_line():
     assert done.stderr == "ktae: cannot write what is printed: No space left on device\n"
 
 
-def test_sigterm_ends_it_as_an_exception_does():
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["sigterm", "ctrl-c"]
+)
+def test_a_signal_ends_it_as_an_exception_does(number, status):
     code = """
 import time
 from ktae import cli
 
-def app(**_):
+@cli.app.command("wait")
+def wait():
     try:
         print("ready", flush=True)
         time.sleep(60)
     finally:
         print("tidied up", flush=True)
 
-cli.app = app
 cli.main()
 """
     process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, "wait"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout.readline() == "ready\n"
-    process.terminate()
+    process.send_signal(number)
     assert process.communicate(timeout=30) == ("tidied up\n", "")
-    assert process.returncode == 143
+    assert process.returncode == status
 
 
 @pytest.mark.parametrize(
@@ -101,31 +107,6 @@ def test_names_that_are_not_utf_8(command, tmp_path):
         assert (tmp_path / output).exists()
     assert command("score", "d\udce9", "-o", "s\udce9.parquet").status == 0
     assert (tmp_path / "s\udce9.tokens.parquet").exists()
-
-
-def test_ctrl_c():
-    code = """
-import time
-import typer
-from ktae import cli
-
-@cli.app.command("wait")
-def wait():
-    print("ready", flush=True)
-    time.sleep(60)
-
-cli.main()
-"""
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, "wait"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=30) == ("", "")
-    assert process.returncode == 130
 
 
 def test_bad_usage_and_bad_input():

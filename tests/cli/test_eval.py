@@ -147,17 +147,3 @@ def test_bad_input_is_one_line_and_status_2(
     assert result.status == 2
     assert message in result.err
     assert (result.err.count("\n"), "Traceback" in result.err) == (1, False)
-
-
-def test_vllm_that_is_not_there(command: Run, tiny_model: Path, data: Path) -> None:
-    try:
-        import vllm  # noqa: F401
-    except ModuleNotFoundError:
-        pass
-    else:
-        pytest.skip("vllm is installed here")
-    result = command(
-        "eval", tiny_model, "--benchmarks", "aime24", "--data", data, "--engine", "vllm"
-    )
-    assert result.status == 2
-    assert result.err.startswith("ktae: --engine vllm needs vllm, which is not installed")

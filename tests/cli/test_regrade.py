@@ -14,7 +14,6 @@ pytest.importorskip("math_verify")
 
 from ktae._version import __version__
 from ktae.evaluation import outputs
-from ktae.rollouts import record
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -147,14 +146,6 @@ def test_who_graded_is_written(command: Run, tmp_path: Path) -> None:
         grading = json.loads(Path("out/results.json").read_text())["grading"]
         assert grading == {"grader": first, "time_limit": time_limit, "ktae": __version__}
         assert {output.grader for output in outputs.read(Path("out"))} == {first}
-
-
-def test_the_model_of_a_regraded_record_stays(command: Run, tmp_path: Path) -> None:
-    content = [row | ({"model": "m"} if i < 2 else {}) for i, row in enumerate(rows([1, 0, 1]))]
-    file = write_lines(tmp_path / "a.jsonl", content)
-    assert command("eval", "--regrade", file, "--output", "out", "--workers", 1).status == 0
-    table = record.read_record(Path("out/outputs.parquet"))
-    assert table["model"].to_pylist() == ["m", "m", None]
 
 
 def test_what_a_file_calls_a_benchmark_is_only_text(command: Run, tmp_path: Path) -> None:

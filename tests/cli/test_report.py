@@ -54,8 +54,6 @@ def test_a_report_of_some_groups_says_of_how_many(run):
         (["report", "r.jsonl", "--output", "r.jsonl"], "would overwrite r.jsonl"),
         (["report", "r.jsonl", "--output", "r.txt"], "expected a name that ends in .html"),
         (["report", "r.jsonl", "--threshold", "nan"], "expected a finite number"),
-        (["report", "r.jsonl", "--estimator", "nope"], "no estimator 'nope'"),
-        (["report", "."], "r.jsonl"),
         (["show", "r.jsonl", "--group", "nope"], "no group 'nope'; the first groups are 'g', 'h'"),
         (["show", "r.jsonl", "--group", "gg"], "no group 'gg'; there is 'g'"),
         (["show", "r.jsonl", "--step", "3"], "--step is 3; there are no steps"),
@@ -66,8 +64,6 @@ def test_a_report_of_some_groups_says_of_how_many(run):
 def test_bad_input_is_one_message_and_status_2(run, tmp_path, arguments, message):
     steps = [row | {"step": step} for row in ROWS for step in (1, 2)]
     (tmp_path / "s.jsonl").write_text("".join(json.dumps(row) + "\n" for row in steps))
-    if arguments == ["report", "."]:
-        (tmp_path / "r.jsonl").write_text("{broken\n")
     status, out, err = run(*arguments)
     assert (status, out) == (2, "")
     assert message in err
@@ -75,26 +71,21 @@ def test_bad_input_is_one_message_and_status_2(run, tmp_path, arguments, message
     assert not (tmp_path / "report.html").exists()
 
 
-def test_rows_that_cannot_be_used_are_named(run, tmp_path):
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"group": 1}\n', "line 4: no field 'response'"),
+        ('{"group": "g", "resp', "line 4: broken JSON"),  # half written
+    ],
+)
+def test_rows_that_cannot_be_used_are_left_out_and_named(run, tmp_path, line, message):
     with (tmp_path / "r.jsonl").open("a") as file:
-        file.write('{"group": 1}\n')
-    status, _, err = run("report", "r.jsonl")
-    assert status == 0
-    assert "left out: r.jsonl, line 4: no field 'response'" in err
-    for command in ("show", "permutation-test"):
-        assert "left out: r.jsonl, line 4: no field 'response'" in run(command, "r.jsonl")[2]
-
-
-def test_a_line_that_is_half_written_is_left_out_and_named(run, tmp_path):
-    whole = run("report", "r.jsonl")
-    with (tmp_path / "r.jsonl").open("a") as file:
-        file.write('{"group": "g", "resp')
-    for command in ("report", "show"):
+        file.write(line)
+    for command in ("report", "show", "permutation-test"):
         status, _, err = run(command, "r.jsonl", "--field", "reward=reward")
-        assert status == whole[0] == 0
-        assert "left out: r.jsonl, line 4: broken JSON" in err
+        assert status == 0 and f"left out: r.jsonl, {message}" in err
     status, _, err = run("score", "r.jsonl")
-    assert status == 2 and err.startswith("ktae: r.jsonl, line 4: broken JSON")
+    assert status == 2 and err.startswith(f"ktae: r.jsonl, {message}")
 
 
 @pytest.mark.parametrize("content", ["", "\n", '{"group": "g", "resp'])

@@ -98,9 +98,6 @@ def test_units_of_words_are_of_the_run_s_own_tokenizer(run, dump, tmp_path):
         (["--until", 0.5, "--before-answer"], "exclude each other"),
         (["--until", 0], "above 0, at most 1"),
         (["--until", 2], "above 0, at most 1"),
-        (["-e", "papre"], "no estimator 'papre'"),
-        (["--plot", "forest.gif"], "ends in .png or .svg"),
-        (["-o", "nowhere/found.json"], "does not exist"),
     ],
 )
 def test_what_cannot_be_meant(run, dump, arguments, message):

@@ -1,7 +1,5 @@
 """The library's own language, and how others are found."""
 
-import importlib.metadata
-import random
 import subprocess
 import sys
 
@@ -9,9 +7,7 @@ import pytest
 from every_language import EveryLanguage
 from second_language import MORE, offer
 
-from ktae import demo
 from ktae.demo import SUMS, language_named, language_names
-from ktae.demo.language import geometric
 from ktae.errors import InputError
 
 
@@ -54,31 +50,6 @@ def test_what_is_offered_and_is_no_such_language(monkeypatch, value, message):
     assert language_names() == ["sums", "x"], "not loaded before it is asked for"
     with pytest.raises(InputError, match=message):
         language_named("x")
-
-
-def test_entry_points_of_the_group_are_what_is_offered(monkeypatch):
-    asked = []
-
-    def entry_points(**select):
-        asked.append(select)
-        return importlib.metadata.EntryPoints(
-            [importlib.metadata.EntryPoint("more-sums", "second_language:MORE", "ktae.languages")]
-        )
-
-    monkeypatch.setattr(demo, "entry_points", entry_points)
-    demo._offered.cache_clear()
-    try:
-        assert language_named("more-sums") is language_named("more-sums") is MORE
-        assert asked == [{"group": "ktae.languages"}], "looked up once"
-    finally:
-        demo._offered.cache_clear()
-
-
-def test_geometric():
-    rng = random.Random(0)
-    lengths = [len(geometric("ab", 0.25, rng)) for _ in range(4000)]
-    assert sum(n >= 1 for n in lengths) / 4000 == pytest.approx(0.25, abs=0.03)
-    assert sum(n >= 2 for n in lengths) / 4000 == pytest.approx(0.0625, abs=0.02)
 
 
 def test_importing_the_demo_costs_no_torch():

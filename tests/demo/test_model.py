@@ -8,7 +8,7 @@ from second_language import MORE
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ktae.demo import SUMS, Language
-from ktae.demo.model import make_model, make_tokenizer, one_thread
+from ktae.demo.model import make_model, make_tokenizer
 
 
 def texts(language: Language[Any], n: int) -> list[str]:
@@ -32,16 +32,6 @@ def test_model_size_and_special_ids(language: Language[Any], parameters: int) ->
         assert config.eos_token_id == tokenizer.eos_token_id
 
 
-def test_the_seed_alone_decides_the_weights() -> None:
-    torch.manual_seed(5)
-    before = torch.get_rng_state()
-    first = make_model(SUMS, 0).state_dict()
-    assert torch.equal(torch.get_rng_state(), before)
-    again, other = make_model(SUMS, 0).state_dict(), make_model(SUMS, 1).state_dict()
-    assert all(torch.equal(first[name], again[name]) for name in first)
-    assert not torch.equal(first["lm_head.weight"], other["lm_head.weight"])
-
-
 def test_saved_and_loaded_by_the_auto_classes(tmp_path: Path) -> None:
     """As a trainer loads it. Beside a Qwen2 the same tokenizer comes back as Qwen's BPE."""
     model, tokenizer = make_model(SUMS, 0), make_tokenizer(SUMS)
@@ -56,18 +46,3 @@ def test_saved_and_loaded_by_the_auto_classes(tmp_path: Path) -> None:
     ids_bt = torch.tensor([ids])
     loaded_model = AutoModelForCausalLM.from_pretrained(tmp_path)
     torch.testing.assert_close(loaded_model(ids_bt).logits, model(ids_bt).logits)
-
-
-def test_one_thread_is_undone() -> None:
-    def fail() -> None:
-        assert torch.get_num_threads() == 1
-        raise KeyError
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        with pytest.raises(KeyError), one_thread():
-            fail()
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(threads)

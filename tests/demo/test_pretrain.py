@@ -9,7 +9,7 @@ import torch
 from second_language import MORE
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ktae.demo import SUMS, Language, language_named, pretrain
+from ktae.demo import SUMS, Language, pretrain
 from ktae.demo.evaluate import evaluate
 from ktae.demo.model import make_model, make_tokenizer
 from ktae.errors import InputError
@@ -34,7 +34,9 @@ def weights(seed: int, steps: int) -> dict[str, torch.Tensor]:
 
 def test_the_seed_alone_decides_the_weights() -> None:
     torch.manual_seed(1)
+    state = torch.get_rng_state()
     first = weights(0, steps=3)
+    assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(2)
     again = weights(0, steps=3)
     assert all(torch.equal(first[name], again[name]) for name in first)
@@ -232,8 +234,3 @@ def test_base_models_lie_in_the_cache(
     cached = pretrain.base_model(SUMS, 0)
     assert str(cached).startswith(str(tmp_path / "cache" / "ktae" / "demo" / "base-sums-"))
     assert untrained == [0, 0]
-
-
-def test_a_language_that_is_not_there() -> None:
-    with pytest.raises(InputError, match="no demo language 'latin'; expected one of sums"):
-        language_named("latin")

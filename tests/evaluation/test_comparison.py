@@ -220,12 +220,15 @@ def test_what_is_one_problem_at_three_steps(
 
 
 def test_prompts_that_differ_are_an_error() -> None:
-    a = numbered(["q0", "q1"], set())
-    with pytest.raises(InputError, match="no prompt of the same step in common"):
-        compare(a, numbered(["r0", "r1"], set()))
-    outputs, verdicts = numbered(["q1", "q0"], set())
-    with pytest.raises(InputError, match="has the prompt 'q0' in A and 'q1' in B"):
-        compare(a, ([o._replace(numbered=False) for o in outputs], verdicts))
+    """What is shown of two long ones is where they differ."""
+    system = "Please reason step by step, and put your final answer within a box. " * 2
+    a, b = numbered([f"{system}What is 1+1?"], set()), numbered([f"{system}What is 2+1?"], set())
+    message = r"no prompt of the same step in common.* with .*is 1\+1\?', B with .*is 2\+1\?'"
+    with pytest.raises(InputError, match=message):
+        compare(a, b)
+    labelled = ([o._replace(numbered=False) for o in b[0]], b[1])
+    with pytest.raises(InputError, match=r"prompt .*What is 1\+1\?' in A and .*is 2\+1\?' in B"):
+        compare(a, labelled)
 
 
 def of_steps(prompts: list[str], right: dict[str, set[str]]) -> tuple[list[Output], list[Verdict]]:
@@ -257,13 +260,3 @@ def test_the_same_prompts_at_several_steps_are_paired_step_by_step() -> None:
     for other in (of_steps(prompts, {"3": set()}), numbered(prompts, set())):
         with pytest.raises(InputError, match=r"steps of A: 1, 2, of B: (3|None)"):
             compare(a, other, partial=True)
-
-
-def test_what_is_shown_of_two_prompts_is_where_they_differ() -> None:
-    system = "Please reason step by step, and put your final answer within a box. " * 2
-    a, b = numbered([f"{system}What is 1+1?"], set()), numbered([f"{system}What is 2+1?"], set())
-    with pytest.raises(InputError, match=r"begins with .*What is 1\+1\?', B with .*is 2\+1\?'"):
-        compare(a, b)
-    labelled = ([o._replace(numbered=False) for o in b[0]], b[1])
-    with pytest.raises(InputError, match=r"prompt .*What is 1\+1\?' in A and .*is 2\+1\?' in B"):
-        compare(a, labelled)

@@ -199,15 +199,12 @@ def test_without_any_end_nothing_finishes(model: Any) -> None:
 
 def test_the_callers_model_and_tokenizer_are_as_before(model: Any) -> None:
     tokenizer = make_tokenizer(padding_side="right")
-    model.train()
-    frozen = next(m for m in model.modules() if not list(m.children()))
-    frozen.eval()
+    next(m for m in model.train().modules() if not list(m.children())).eval()
     modes = [module.training for module in model.modules()]
     settings = {"max_new_tokens": 8, "temperature": 0.0, "batch_size": 3, "seed": 0}
     found = generate(model, tokenizer, PROMPTS, **settings)
     assert [module.training for module in model.modules()] == modes
-    assert tokenizer.padding_side == "right"
-    assert tokenizer.pad_token is None
+    assert (tokenizer.padding_side, tokenizer.pad_token) == ("right", None)
     # in between it was in evaluation mode: no dropout
     assert found == generate(model.eval(), tokenizer, PROMPTS, **settings)
 

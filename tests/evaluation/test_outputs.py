@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ktae.errors import InputError
+from ktae.evaluation.benchmarks import PAPER
 from ktae.evaluation.outputs import Output, check_complete, read, to_record, with_tokens
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
@@ -91,11 +92,8 @@ def test_trl_completions(tmp_path: Path) -> None:
     outputs = read(tmp_path / "completions_00001.parquet")
     assert {o.benchmark for o in outputs} == {"completions_00001"}
     assert [(o.group, o.sample, o.reward) for o in outputs] == [
-        ("0", 0, 0.0),
-        ("0", 1, 1.0),
-        ("1", 0, 0.0),
-        ("1", 1, 0.0),
-    ]
+        ("0", 0, 0.0), ("0", 1, 1.0), ("1", 0, 0.0), ("1", 1, 0.0)
+    ]  # fmt: skip
     assert outputs[1].response == "\\boxed{1}"
 
 
@@ -126,26 +124,46 @@ def problems_of(path: Path, rows: list[dict[str, Any]]) -> list[tuple[str, str, 
     return found
 
 
-def test_labels_that_end_alike_are_different_problems(tmp_path: Path) -> None:
-    labels = ["algebra/0", "geometry/0", "own/0", "own/x/0"]
-    rows = [{"benchmark": "own", "group": label} for label in labels]
-    assert problems_of(tmp_path / "a.jsonl", rows) == [
-        ("own", "algebra/0", "own/algebra/0"),
-        ("own", "geometry/0", "own/geometry/0"),
-        ("own", "0", "own/0"),
-        ("own", "x/0", "own/x/0"),
-    ]
-    slash = [{"group": "/0"}, {"group": "0"}]
-    assert [problem for _, problem, _ in problems_of(tmp_path / "a.jsonl", slash)] == ["/0", "0"]
-
-
-@pytest.mark.parametrize("benchmark", ["aime", "aime24"])
-@pytest.mark.parametrize("label", ["aime/7", "aime24/7", "7"])
-def test_a_label_may_begin_with_any_name_of_its_benchmark(
-    benchmark: str, label: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        pytest.param(
+            [{"benchmark": "own", "group": x} for x in ("algebra/0", "geometry/0", "own/0")],
+            [
+                ("own", "algebra/0", "own/algebra/0"),
+                ("own", "geometry/0", "own/geometry/0"),
+                ("own", "0", "own/0"),
+            ],
+            id="labels that end alike are different problems",
+        ),
+        pytest.param(
+            [{"group": "/0"}, {"group": "0"}], [("a", "/0", "/0"), ("a", "0", "0")], id="a slash"
+        ),
+        pytest.param(
+            [{"group": x} for x in ("test/algebra/1.json", "gsm8k/7", "math500/a/1")],
+            [
+                ("a", "test/algebra/1.json", "test/algebra/1.json"),
+                ("gsm8k", "7", "gsm8k/7"),
+                ("a", "math500/a/1", "math500/a/1"),
+            ],
+            id="only the name of a benchmark splits a label",
+        ),
+        pytest.param(
+            [{"group": "7"}, {"prompt": "p"}, {"group": "x/7"}],
+            [("a", "7", "7"), ("a", "0", "0"), ("a", "x/7", "x/7")],
+            id="a file's name is no part of its problems",
+        ),
+        *(
+            ([{"benchmark": benchmark, "group": label}], [("aime24", "7", "aime24/7")])
+            for benchmark in ("aime", "aime24")
+            for label in ("aime/7", "aime24/7", "7")
+        ),
+    ],
+)
+def test_problems_and_their_labels(
+    rows: list[dict[str, Any]], expected: list[tuple[str, str, str]], tmp_path: Path
 ) -> None:
-    rows = [{"benchmark": benchmark, "group": label}]
-    assert problems_of(tmp_path / "a.jsonl", rows) == [("aime24", "7", "aime24/7")]
+    assert problems_of(tmp_path / "a.jsonl", rows) == expected
 
 
 @pytest.mark.parametrize("problem", [{"group": 0}, {"prompt": "p"}, {"group": "aime24/0"}])
@@ -163,11 +181,7 @@ def test_the_problems_of_two_steps_are_different_ones(
     assert alone[0][0][1] == "0"
 
 
-def test_a_files_name_is_no_part_of_its_problems(tmp_path: Path) -> None:
-    """Neither of what a record says of it, nor where the authors' file has no task's name."""
-    rows = [{"group": "7"}, {"prompt": "p"}, {"group": "x/7"}]
-    found = problems_of(tmp_path / "old.jsonl", rows)
-    assert found == [("old", "7", "7"), ("old", "0", "0"), ("old", "x/7", "x/7")]
+def test_the_authors_file_without_a_task_s_name(tmp_path: Path) -> None:
     (entry,) = read(write_json(tmp_path / "new.json", [{"gt": ["7"], "model_output": ["a"]}]))
     assert (entry.benchmark, entry.group) == ("new", "0")
 
@@ -254,13 +268,7 @@ def test_complete_files_pass(shared_data: Path) -> None:
     outputs = read(shared_data / "rollouts" / "ktae_eval_7B_k1.jsonl.gz")
     check_complete(outputs, "f")
     assert len(outputs) == 1560
-    assert {o.benchmark for o in outputs} == {
-        "aime24",
-        "math500",
-        "amc",
-        "minerva",
-        "olympiadbench",
-    }
+    assert {o.benchmark for o in outputs} == set(PAPER)
     assert all(o.reward in (0, 1) for o in outputs)
 
 
@@ -305,18 +313,6 @@ def test_what_another_tool_put_where_ours_would_be(tmp_path: Path) -> None:
     (output,) = read(path)
     assert (output.tokens, output.finished, output.reward) == (None, None, None)
     assert output.verdict == Verdict(Outcome.CORRECT, None, "")
-
-
-def test_only_the_name_of_a_benchmark_splits_a_label(tmp_path: Path) -> None:
-    """MATH's own labels hold subjects, which are no benchmarks."""
-    labels = ["test/algebra/1.json", "test/geometry/1.json", "gsm8k/7", "math500/a/1"]
-    rows = [{"group": label} for label in labels]
-    assert problems_of(tmp_path / "mine.jsonl", rows) == [
-        ("mine", "test/algebra/1.json", "test/algebra/1.json"),
-        ("mine", "test/geometry/1.json", "test/geometry/1.json"),
-        ("gsm8k", "7", "gsm8k/7"),
-        ("mine", "math500/a/1", "math500/a/1"),
-    ]
 
 
 def write_answers(path: Path, *answers: str) -> None:

@@ -91,16 +91,20 @@ def test_what_a_killed_evaluation_was_writing_is_removed(tmp_path: Path) -> None
     assert left == {"batches", "batches/00000.jsonl", "settings.json", ".mine"}
 
 
-def test_a_folder_of_an_evaluation_that_was_killed_before_it_had_its_settings(
-    tmp_path: Path,
-) -> None:
+def test_a_folder_without_settings(tmp_path: Path) -> None:
+    """Of an evaluation that was killed before it had them it is taken up; others are left alone."""
     (tmp_path / "a/batches").mkdir(parents=True)
     (tmp_path / "a/.settings.json.abc").write_text('{"mod')
     assert claimed(tmp_path / "a").settings.exists()
     (tmp_path / "b/batches").mkdir(parents=True)
     (tmp_path / "b/batches/00000.jsonl").write_text("")
-    with pytest.raises(InputError, match="is not an empty folder"):
-        claimed(tmp_path / "b")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c/notes.txt").write_text("mine")
+    for name in "bc":
+        with pytest.raises(InputError, match="is not an empty folder; give another --output"):
+            claimed(tmp_path / name)
+    with pytest.raises(InputError, match="cannot make folder"):
+        claimed(tmp_path / "c/notes.txt/a")
 
 
 def test_other_settings_and_other_problems_are_refused(tmp_path: Path) -> None:
@@ -179,14 +183,6 @@ def test_a_model_by_name_and_a_folder_without_weights(tmp_path: Path) -> None:
     assert "weights" not in of_model("Qwen/Qwen2.5-Math-1.5B")
     with pytest.raises(InputError, match=r"no weights \(\*.safetensors or "):
         of_model(tmp_path)
-
-
-def test_a_folder_with_something_else(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="is not an empty folder; give another --output"):
-        claimed(tmp_path)
-    with pytest.raises(InputError, match="cannot make folder"):
-        claimed(tmp_path / "notes.txt" / "a")
 
 
 @pytest.mark.parametrize(

@@ -47,16 +47,14 @@ def compare(
     """Compare two models on the same problems: exact paired tests, with 95 % intervals."""
     from ktae.cli.eval import grade_outputs, read_saved
     from ktae.cli.eval_tables import print_unanswered
-    from ktae.evaluation import comparison, outputs
+    from ktae.evaluation import comparison
     from ktae.grading import GradingPool
+    from ktae.rollouts.files import without_format
 
     how = options.read_options(field, None, None, correctness, pool_models, max_response)
     options.require_outputs((a, b), ("--plot", plot), ("--output", output))
     screen = Screen(as_json)
     sides = [read_saved(path, how, partial=partial) for path in (a, b)]
-    if not partial:
-        for path, side in zip((a, b), sides, strict=True):
-            outputs.check_complete(side, str(path))
     graders = _require_one_grader((a, b), sides)
     with GradingPool(workers, time_limit=time_limit) as pool:
         graded = [(side, grade_outputs(screen, pool, side)) for side in sides]
@@ -80,7 +78,11 @@ def compare(
     for path, (side, verdicts) in zip((a, b), graded, strict=True):
         print_unanswered(screen, side, verdicts, graders, str(path))
     # Two folders may have one name; then sentences call them A and B, as the table does.
-    names = [_name(path) for path in (a, b)]
+    names = [os.path.basename(os.path.abspath(path)) for path in (a, b)]
+    names = [
+        name if path.is_dir() else without_format(name)  # models have dots in their names
+        for name, path in zip(names, (a, b), strict=True)
+    ]
     name_a, name_b = names if names[0] != names[1] else ("A", "B")
     for row in comparisons:
         words = comparison.in_words(row, name_a, name_b)
@@ -133,11 +135,3 @@ def _require_one_grader(paths: Sequence[Path], sides: Sequence[Sequence[Output]]
         f"the verdicts are by different graders ({', '.join(told)}); grade one again: "
         f"ktae eval --regrade {again} --graders {grader} --output FOLDER"
     )
-
-
-def _name(path: Path) -> str:
-    """What a folder or a file of outputs is called: models have dots in their names."""
-    from ktae.rollouts.files import without_format
-
-    name = os.path.basename(os.path.abspath(path))
-    return name if path.is_dir() else without_format(name)

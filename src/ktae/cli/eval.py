@@ -150,8 +150,10 @@ def eval_(
     max_response: options.MaxResponse = MAX_RESPONSE,
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or, with --regrade, saved outputs."""
-    from ktae.evaluation.outputs import STORED
+    from ktae.evaluation.outputs import STORED, with_tokens
+    from ktae.evaluation.run import EvaluationFolder
     from ktae.grading.graders import GRADERS
+    from ktae.rollouts.tokens import load_tokenizer
 
     screen = Screen(as_json)
     regrading = regrade is not None
@@ -179,9 +181,16 @@ def eval_(
                 raise InputError(f"{parameter.opts[0]} is for {text}")
     if regrade is not None:
         how = options.read_options(field, tokenizer, None, correctness, pool_models, max_response)
-        saved = read_saved(regrade, how, partial=partial)
-        graded = _saved(regrade, saved, names, output, how, partial)
-        _finish(screen, graded, by, time_limit, workers, show)
+        outputs = read_saved(regrade, how, partial=partial, names=names)
+        if tokenizer is not None:
+            outputs = with_tokens(outputs, load_tokenizer(tokenizer))
+        from_file = {"regraded": str(regrade), "outputs": len(outputs)}
+        # Without --output nothing is written: grading again takes seconds.
+        folder = None if output is None else EvaluationFolder(output)
+        if folder is not None:
+            folder.claim(from_file)
+            folder.remove_leftovers()
+        _finish(screen, Graded(outputs, from_file, folder), by, time_limit, workers, show)
         return
     assert model is not None
     from ktae.evaluation.benchmarks import PAPER, load
@@ -281,11 +290,16 @@ def _answer(
     return Graded(outputs, settings, folder)
 
 
-def read_saved(path: Path, how: ReadOptions, *, partial: bool) -> list[Output]:
-    """The outputs that are there already; what they were read as is said on stderr.
+def read_saved(
+    path: Path, how: ReadOptions, *, partial: bool, names: Sequence[str] | None = None
+) -> list[Output]:
+    """The outputs that are there already, of all benchmarks or those of the names.
+
+    What they were read as is said on stderr.
 
     Raises:
-        InputError: also for a problem without outputs, unless `partial`.
+        InputError: also where there are none of a name, and, unless `partial`, for a problem
+            without outputs.
     """
     from ktae.evaluation import outputs as saved
     from ktae.rollouts.tolerance import Tolerance
@@ -300,38 +314,14 @@ def read_saved(path: Path, how: ReadOptions, *, partial: bool) -> list[Output]:
     models = 0 if how.pool_models else len(saved.by_model(outputs))
     tolerance.models = models if models > 1 else 0
     note_reading(tolerance, len(outputs))
-    return outputs
-
-
-def _saved(
-    file: Path,
-    outputs: list[Output],
-    names: list[str] | None,
-    output: Path | None,
-    how: ReadOptions,
-    partial: bool,
-) -> Graded:
-    """Of the outputs that are there those of the benchmarks that are named, with their lengths."""
-    from ktae.evaluation import outputs as saved
-    from ktae.evaluation.run import EvaluationFolder
-    from ktae.rollouts.tokens import load_tokenizer
-
     if names is not None:
         there = saved.by_benchmark(outputs)
         if unknown := sorted(set(names) - set(there)):
-            raise InputError(f"no {unknown[0]} in {file}; it holds {', '.join(there)}")
-        outputs = [x for x in outputs if x.benchmark in names]
+            raise InputError(f"no {unknown[0]} in {path}; it holds {', '.join(there)}")
+        outputs = [output for output in outputs if output.benchmark in names]
     if not partial:
-        saved.check_complete(outputs, str(file))
-    if how.tokenizer is not None:
-        outputs = saved.with_tokens(outputs, load_tokenizer(how.tokenizer))
-    # Without --output nothing is written: grading again takes seconds.
-    folder = None if output is None else EvaluationFolder(output)
-    settings = {"regraded": str(file), "outputs": len(outputs)}
-    if folder is not None:
-        folder.claim(settings)
-        folder.remove_leftovers()
-    return Graded(outputs, settings, folder)
+        saved.check_complete(outputs, str(path))
+    return outputs
 
 
 def _finish(

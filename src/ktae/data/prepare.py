@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -51,28 +50,21 @@ def write_rows(
         InputError: the folder cannot be written to.
     """
     for split, rows in splits.items():
-        prompts, answers = [prompt for prompt, _ in rows], [answer for _, answer in rows]
-        for engine, table in (
-            ("verl", _verl_table(rows, split, data_source)),
-            ("trl", pa.table({"prompt": prompts, "answer": answers})),
-        ):
+        # verl takes the answer from `ground_truth`, and the reward function by `data_source`.
+        for_verl = [
+            {
+                "data_source": data_source,
+                "prompt": prompt,
+                "ability": "math",
+                "reward_model": {"style": "rule", "ground_truth": answer},
+                "extra_info": {"split": split, "index": index},
+            }
+            for index, (prompt, answer) in enumerate(rows)
+        ]
+        for_trl = [{"prompt": prompt, "answer": answer} for prompt, answer in rows]
+        for engine, table in (("verl", for_verl), ("trl", for_trl)):
             make_folder(folder / engine)
             # A reader never sees half a file: verl may be waiting for it.
             with atomic_write(folder / engine / f"{split}.parquet") as temporary:
-                pq.write_table(table, temporary)
+                pq.write_table(pa.Table.from_pylist(table), temporary)
     return {split: len(rows) for split, rows in splits.items()}
-
-
-def _verl_table(rows: Sequence[tuple[Messages, str]], split: str, data_source: str) -> pa.Table:
-    table: list[dict[str, Any]] = [
-        {
-            "data_source": data_source,
-            "prompt": prompt,
-            "ability": "math",
-            # verl takes the answer from here, and the reward function by `data_source`.
-            "reward_model": {"style": "rule", "ground_truth": answer},
-            "extra_info": {"split": split, "index": index},
-        }
-        for index, (prompt, answer) in enumerate(rows)
-    ]
-    return pa.Table.from_pylist(table)

@@ -46,13 +46,9 @@ class Sum(NamedTuple):
 
     def result(self, value: int) -> int:
         """What the sum makes of `value`, in 0..19."""
-        exact = {
-            "+": value + self.n,
-            "-": value - self.n,
-            "*": value * self.n,
-            "0-": -value,
-        }
-        return exact[self.sign] % MODULUS
+        return {"+": value + self.n, "-": value - self.n, "*": value * self.n, "0-": -value}[
+            self.sign
+        ] % MODULUS
 
     def written(self, value: int, result: int) -> str:
         """The sum as a step of a solution, whether `result` is right or not."""
@@ -61,6 +57,11 @@ class Sum(NamedTuple):
 
 
 DOUBLE, TRIPLE, FLIP = Sum("*", 2), Sum("*", 3), Sum("0-")
+MEANINGS = {
+    **{"gets": Sum("+"), "finds": Sum("+"), "loses": Sum("-"), "gives": Sum("-")},
+    **{"doubles": DOUBLE, "triples": TRIPLE, "flips": FLIP},
+}
+"""What each verb means; the first four with a number."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,8 @@ class Operation:
 
     @property
     def sum(self) -> Sum:
-        """What the verb means."""
-        if self.verb in ("gets", "finds"):
-            return Sum("+", self.n)
-        if self.verb in ("loses", "gives"):
-            return Sum("-", self.n)
-        return {"doubles": DOUBLE, "triples": TRIPLE, "flips": FLIP}[self.verb]
+        """What the verb means with its number."""
+        return MEANINGS[self.verb]._replace(n=self.n) if self.n else MEANINGS[self.verb]
 
 
 @dataclass(frozen=True)
