@@ -1,19 +1,16 @@
-"""Proof that the (B, T) advantages reach TRL's loss at their tokens.
-
-The gradient of a real training step is compared with one computed here from the rollouts alone:
-the naive backend's credit, the policy's log-probabilities, and the loss's own averaging. On the
-first step the policy is the one that sampled, so every ratio is 1, nothing is clipped, and the
-gradient of each of these losses is -Σ w A ∇log π with a weight w that depends on lengths only.
-"""
+"""Proof that the (B, T) advantages reach TRL's loss at their tokens: `gradient_check`, under every
+setting of TRL's that leaves the first step's gradient as it is."""
 
 import numpy as np
 import pytest
 import torch
 
+from ktae.rollouts import record
 from ktae.trainers.trl import KTAETrainer
 from ktae.trainers.trl.gradient_check import (
     MAX_LENGTH,
     WEIGHTS,
+    KeepGradient,
     expected_gradient,
     naive_advantages,
     relative_error,
@@ -46,14 +43,77 @@ def test_gradient_is_that_of_token_level_advantages(trainer_arguments, loss_type
     assert relative_error(gradient, other) > 0.05
 
 
-def test_without_ktae_it_is_trl(trainer_arguments):
-    arguments = trainer_arguments(loss_type="grpo")
-    batch, policy, gradient = train_one_step(arguments, credit=None)
-    advantages = batch.advantages.unsqueeze(1).expand(-1, MAX_LENGTH)
+SAME_GRADIENT = {
+    "scale_rewards_none": {"scale_rewards": "none"},
+    "scale_rewards_batch": {"scale_rewards": "batch"},
+    "accumulation": {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
+    "checkpointing": {"gradient_checkpointing": True},
+    "off_policy_mask": {"off_policy_mask_threshold": 10.0},
+    "two_sided_clip": {"delta": 10.0},
+    "unequal_steps": {"num_iterations": 2, "max_steps": 1},
+    "logging": {"log_completions": True, "logging_steps": 1},
+}
+
+
+def check_gradient(arguments, loss_type, advantages_of=naive_advantages, **more):
+    """A step's gradient is that of its rollouts with the advantages that the function gives."""
+    batch, policy, gradient = train_one_step(arguments, **more)
+    advantages = torch.as_tensor(advantages_of(batch))
     expected = expected_gradient(
-        policy, arguments["processing_class"], batch, advantages, WEIGHTS["grpo"]
+        policy, arguments["processing_class"], batch, advantages, WEIGHTS[loss_type]
     )
     assert relative_error(gradient, expected) < 1e-6
+    return batch
+
+
+@pytest.mark.parametrize(
+    ("name", "loss_type"),
+    [
+        *((name, "dapo") for name in SAME_GRADIENT),
+        *((name, "grpo") for name in ("accumulation", "unequal_steps")),
+    ],
+)
+def test_gradient_under_other_settings(trainer_arguments, name, loss_type):
+    check_gradient(trainer_arguments(loss_type=loss_type, **SAME_GRADIENT[name]), loss_type)
+
+
+def test_gradient_with_a_penalty_on_leaving_the_reference(trainer_arguments, tmp_path):
+    """The penalty has no gradient yet where policy and reference are the same."""
+    arguments = trainer_arguments(beta=0.1)
+    policy = arguments["model"]
+    policy.save_pretrained(tmp_path / "model")
+    arguments["model"] = str(tmp_path / "model")
+    arguments["args"].model_init_kwargs = {"dtype": "float32"}
+    keep, batches = KeepGradient(), []
+    KTAETrainer(**arguments, callbacks=[keep], on_rollouts=batches.append).train()
+    advantages = torch.from_numpy(naive_advantages(batches[0]))
+    tokenizer = arguments["processing_class"]
+    expected = expected_gradient(policy, tokenizer, batches[0], advantages, WEIGHTS["dapo"])
+    assert relative_error(keep.gradient, expected) < 1e-5
+
+
+def test_without_ktae_it_is_trl(trainer_arguments):
+    def plain(batch):
+        return batch.advantages.unsqueeze(1).expand(-1, MAX_LENGTH)
+
+    check_gradient(trainer_arguments(loss_type="grpo"), "grpo", plain, credit=None)
+
+
+def alternating(token_ids, mask, correct, groups):
+    """Large numbers whose place in the rollout can be told: no other tensor looks like them."""
+    sign = np.where(correct, 2.0, -2.0)[:, None] + groups[:, None]
+    return sign * (1 + np.arange(token_ids.shape[1]) % 3)
+
+
+def test_a_function_s_credit_reaches_the_gradient(trainer_arguments):
+    def by_hand(batch):
+        ids_bt, mask_bt = record.pad(batch.token_ids)
+        correct = batch.correct.numpy() == 1
+        credit = alternating(ids_bt, mask_bt, correct, np.arange(16) // 4) * mask_bt
+        np.testing.assert_allclose(batch.credit, credit, rtol=1e-6)
+        return batch.advantages.unsqueeze(1) + torch.from_numpy(credit).float()
+
+    check_gradient(trainer_arguments(loss_type="grpo"), "grpo", by_hand, credit=alternating)
 
 
 def test_shuffling_and_splitting_keep_credit_at_its_token(trainer_arguments, monkeypatch):

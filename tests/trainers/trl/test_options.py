@@ -6,59 +6,6 @@ import torch
 
 from ktae import InputError
 from ktae.trainers.trl import KTAETrainer
-from ktae.trainers.trl.gradient_check import (
-    WEIGHTS,
-    KeepGradient,
-    expected_gradient,
-    naive_advantages,
-    relative_error,
-    train_one_step,
-)
-
-SAME_GRADIENT = {
-    "defaults": {},
-    "scale_rewards_none": {"scale_rewards": "none"},
-    "scale_rewards_batch": {"scale_rewards": "batch"},
-    "accumulation": {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
-    "checkpointing": {"gradient_checkpointing": True},
-    "off_policy_mask": {"off_policy_mask_threshold": 10.0},
-    "two_sided_clip": {"delta": 10.0},
-    "unequal_steps": {"num_iterations": 2, "max_steps": 1},
-    "logging": {"log_completions": True, "logging_steps": 1},
-}
-"""Settings under which the first step's gradient is the plain one."""
-
-
-@pytest.mark.parametrize(
-    ("name", "loss_type"),
-    [
-        *((name, "dapo") for name in SAME_GRADIENT),
-        *((name, "grpo") for name in ("defaults", "accumulation", "unequal_steps")),
-    ],
-)
-def test_gradient_under_other_settings(trainer_arguments, name, loss_type):
-    arguments = trainer_arguments(loss_type=loss_type, **SAME_GRADIENT[name])
-    batch, policy, gradient = train_one_step(arguments)
-    advantages = torch.from_numpy(naive_advantages(batch))
-    tokenizer = arguments["processing_class"]
-    expected = expected_gradient(policy, tokenizer, batch, advantages, WEIGHTS[loss_type])
-    assert relative_error(gradient, expected) < 1e-6
-
-
-def test_gradient_with_a_penalty_on_leaving_the_reference(trainer_arguments, tmp_path):
-    """The penalty has no gradient yet where policy and reference are the same."""
-    arguments = trainer_arguments(beta=0.1)
-    policy = arguments["model"]
-    policy.save_pretrained(tmp_path / "model")
-    arguments["model"] = str(tmp_path / "model")
-    arguments["args"].model_init_kwargs = {"dtype": "float32"}
-    keep, batches = KeepGradient(), []
-    KTAETrainer(**arguments, callbacks=[keep], on_rollouts=batches.append).train()
-    advantages = torch.from_numpy(naive_advantages(batches[0]))
-    tokenizer = arguments["processing_class"]
-    expected = expected_gradient(policy, tokenizer, batches[0], advantages, WEIGHTS["dapo"])
-    assert relative_error(keep.gradient, expected) < 1e-5
-
 
 TRAINS = {
     "top_entropy_quantile": {"top_entropy_quantile": 0.2},

@@ -5,7 +5,7 @@ import oracle
 import pytest
 
 from ktae.errors import InputError
-from ktae.estimators import Ignoring, from_section, preset
+from ktae.estimators import from_section
 from ktae.rollouts.tokens import vocabulary
 from ktae.trainers import lists
 
@@ -73,62 +73,41 @@ def test_a_reward_that_is_no_number_is_named(reward):
         compute(data)
 
 
-def test_the_advantages_are_the_core_s():
-    data = batch()
-    used = compute(data)
-    np.testing.assert_allclose(used, expected(data), atol=1e-5)
-    assert np.abs(used).max() > 0.5
-    assert not used[-3:].any()
-
-
-def test_verl_s_switch_for_the_standard_deviation():
-    data = batch()
-    used = compute(data, norm_adv_by_std_in_grpo=False)
-    np.testing.assert_allclose(used, expected(data, base="dr_grpo"), atol=1e-5)
-
-
-@pytest.mark.parametrize("base", ["grpo", "grpo_vectorized", "rloo", "rloo_vectorized"])
-def test_other_rollout_advantages(base):
-    data = batch(pads=0)
-    used = compute(data, credit={"base": base})
-    wanted = expected(data, base=base.removesuffix("_vectorized"))
-    np.testing.assert_allclose(used, wanted, atol=1e-5)
-
-
-def test_options_reach_the_estimator():
-    transforms = [{"ignoring": {"token_ids": [3, 4]}}]
-    options = {"estimator": "released", "h3": 0.5, "transforms": transforms}
-    estimator = Ignoring(preset("released", h3=0.5), (3, 4))
-    data = batch()
-    used = compute(data, credit=options)
-    np.testing.assert_allclose(used, expected(data, estimator=estimator), atol=1e-5)
-    assert np.abs(used - compute(data)).max() > 0.01
+def of_section(**section):
+    """An option of `algorithm.credit`, and what the core is told for the same."""
+    return {"credit": section}, {"estimator": from_section(section)}
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("settings", "same"),
     [
-        {"estimator": "calibrated"},
-        {"estimator": "presence-z", "transforms": [{"over-units": ["trigram", "position"]}]},
-        {"estimator": "paper", "transforms": [{"permuted-labels": {"seed": 3}}]},
+        ({}, {}),
+        ({"norm_adv_by_std_in_grpo": False}, {"base": "dr_grpo"}),
+        ({"credit": {"base": "grpo_vectorized"}}, {"base": "grpo"}),
+        ({"credit": {"base": "rloo"}}, {"base": "rloo"}),
+        ({"credit": {"base": "rloo_vectorized"}}, {"base": "rloo"}),
+        of_section(estimator="released", h3=0.5, transforms=[{"ignoring": {"token_ids": [3, 4]}}]),
+        of_section(estimator="calibrated"),
+        of_section(estimator="presence-z", transforms=[{"over-units": ["trigram", "position"]}]),
+        of_section(estimator="paper", transforms=[{"permuted-labels": {"seed": 3}}]),
     ],
 )
-def test_any_estimator(options):
+def test_the_advantages_are_the_core_s(settings, same):
     data = batch()
-    estimator = from_section(options)
-    np.testing.assert_allclose(
-        compute(data, credit=options), expected(data, estimator=estimator), atol=1e-5
-    )
-    assert not np.allclose(compute(data, credit=options), compute(data))
+    used = compute(data, **settings)
+    np.testing.assert_allclose(used, expected(data, **same), atol=1e-5)
+    assert np.abs(used).max() > 0.5
+    assert not used[-3:].any()
+    is_other = np.abs(used - compute(data)).max() > 1e-3
+    assert is_other == (same not in ({}, {"base": "grpo"}))
 
 
 @pytest.mark.parametrize("name", ["ktae", "presence-z"])
 def test_graded_scores_are_acc_as_it_is(name):
     data = batch()
     data.non_tensor_batch["acc"] = np.random.default_rng(5).random(len(data)).round(2)
-    estimator = preset(name, graded_rewards=True)
-    used = compute(data, credit={"estimator": name, "graded_rewards": True})
-    np.testing.assert_allclose(used, expected(data, estimator=estimator), atol=1e-5)
+    settings, same = of_section(estimator=name, graded_rewards=True)
+    np.testing.assert_allclose(compute(data, **settings), expected(data, **same), atol=1e-5)
 
 
 def test_units_of_text_get_the_tokenizer(tmp_path):
@@ -204,24 +183,21 @@ def test_a_reward_of_the_threshold_is_not_above_it():
     np.testing.assert_allclose(got, expected(data, correct=acc), atol=1e-5)
 
 
-def test_a_batch_without_uid():
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda data: data.non_tensor_batch.pop("uid"), "no uid"),
+        (lambda data: data.batch.pop("responses"), "trainer_mode to one of ktae_sync"),
+        (
+            lambda data: data.batch.set("responses", data.batch["responses"][:, :-1]),
+            r"responses are \(33, 11\).*\(33, 12\)",
+        ),
+    ],
+)
+def test_a_batch_that_lacks_something_is_refused(spoil, message):
     data = batch()
-    del data.non_tensor_batch["uid"]
-    with pytest.raises(InputError, match="no uid"):
-        compute(data)
-
-
-def test_without_token_ids_it_names_the_trainer_modes():
-    data = batch()
-    del data.batch["responses"]
-    with pytest.raises(InputError, match="trainer_mode to one of ktae_sync"):
-        compute(data)
-
-
-def test_token_ids_of_another_shape():
-    data = batch()
-    data.batch["responses"] = data.batch["responses"][:, :-1]
-    with pytest.raises(InputError, match=r"responses are \(33, 11\).*\(33, 12\)"):
+    spoil(data)
+    with pytest.raises(InputError, match=message):
         compute(data)
 
 

@@ -12,7 +12,6 @@ from ktae.demo import SUMS
 from ktae.demo.language import EOS
 from ktae.errors import InputError
 from ktae.recipe import Recipe
-from ktae.runs import RunFolder
 from ktae.trainers.verl import reward, run
 from ktae.trainers.verl.reward import compute_score, demo_source
 
@@ -132,7 +131,7 @@ def test_verl_s_own_loader_finds_it_and_it_scores_reasoning_gym_s_rows(verl, tmp
 
     task = {"source": "reasoning-gym", "name": "chain_sum", "instruction": "Be brief."}
     recipe = Recipe.model_validate({"name": "x", "steps": 1, "task": task})
-    run._write_rows(recipe, RunFolder(tmp_path))
+    run._write_data(recipe, tmp_path / "data")
     rows = pq.read_table(tmp_path / "data" / "verl" / "train.parquet").to_pylist()
     function = {"path": "pkg://ktae.trainers.verl.reward", "name": "compute_score"}
     score = get_custom_reward_fn(OmegaConf.create({"reward": {"custom_reward_function": function}}))
