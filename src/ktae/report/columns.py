@@ -177,6 +177,26 @@ class Columns(Frame):
                 signals.setdefault(name, empty)[start:stop] = values
         return signals
 
+    def as_dict(self) -> dict[str, Any]:
+        """For a page's script: one entry a rollout, in the order of the groups."""
+        models = self.rollouts["model"].to_pylist()
+        names = sorted({model for model in models if model is not None})
+        holes = {}
+        for row in np.flatnonzero(self.counted_b < self.lengths_b).tolist():
+            mask_t = self.mask_n[self.offsets_b[row] : self.offsets_b[row + 1]]
+            edges = np.flatnonzero(np.diff(np.concatenate([[True], mask_t, [True]])))
+            holes[row] = edges  # begin and end of every masked stretch, in turn
+        return {
+            "length": self.lengths_b,
+            "reward": self.reward_b,
+            "correct": self.correct_b,
+            "advantage": self.advantage_b,
+            "own_advantages": self.own_advantages,
+            "models": names,
+            "model": [-1 if model is None else names.index(model) for model in models],
+            "holes": holes,
+        }
+
 
 def frame_of(dump: Dump) -> Frame:
     """The rollouts of a dump, without their tokens."""

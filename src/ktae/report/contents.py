@@ -21,7 +21,7 @@ from ktae.report import (
     summary,
     suspicious,
 )
-from ktae.report.columns import Columns, Frame, frame_of
+from ktae.report.columns import Frame, frame_of
 from ktae.report.inputs import Dump, Shown, require_rollouts
 from ktae.report.notes import Note, notes_of
 from ktae.report.summary import Scored
@@ -128,7 +128,7 @@ def contents(
         "notes": [note._asdict() for note in notes],
         "presets": [{"name": title, **summary.as_dict(x)} for title, x in presets],
         "groups": _groups(frame, scored, shown_g) | files_of(frame.labels, dump.names),
-        "rollouts": _rollouts(shown) | {"finished": ended.finished_b[shown_b]},
+        "rollouts": shown.as_dict() | {"finished": ended.finished_b[shown_b]},
         "finished_rule": ended.rule,
         "held_out": believing.held_out(frame, mixed_g, (name, chosen) if chosen else None),
         "regraded": regraded and regrading.as_dict(regraded, frame, dump, place_b),
@@ -193,27 +193,6 @@ def _groups(columns: Frame, scored: list[Scored], shown_g: np.ndarray) -> dict[s
         "length": columns.sum_rollouts(columns.lengths_b) / size_g,
         "reward": np.where(rewarded_g > 0, reward_g / np.maximum(rewarded_g, 1), np.nan),
         "credit_abs": [summary.credit_abs(columns, x) for x in scored],
-    }
-
-
-def _rollouts(shown: Columns) -> dict[str, Any]:
-    """One entry a shown rollout, in the order of the groups."""
-    models = shown.rollouts["model"].to_pylist()
-    names = sorted({model for model in models if model is not None})
-    holes = {}
-    for row in np.flatnonzero(shown.counted_b < shown.lengths_b).tolist():
-        mask_t = shown.mask_n[shown.offsets_b[row] : shown.offsets_b[row + 1]]
-        edges = np.flatnonzero(np.diff(np.concatenate([[True], mask_t, [True]])))
-        holes[row] = edges  # begin and end of every masked stretch, in turn
-    return {
-        "length": shown.lengths_b,
-        "reward": shown.reward_b,
-        "correct": shown.correct_b,
-        "advantage": shown.advantage_b,
-        "own_advantages": shown.own_advantages,
-        "models": names,
-        "model": [-1 if model is None else names.index(model) for model in models],
-        "holes": holes,
     }
 
 

@@ -21,7 +21,7 @@ from ktae.files.text import path_text
 from ktae.rollouts import readers, record
 from ktae.rollouts.groups import LARGEST_ID, Lists, distinct_ids, filled_ids
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.spelling import Spelling, spell
+from ktae.rollouts.spelling import Speller, Spelling
 from ktae.rollouts.spool import Spool
 from ktae.rollouts.tokens import load_tokenizer, token_bytes
 from ktae.rollouts.tolerance import Tolerance
@@ -82,7 +82,11 @@ class Dump:
 
     def spell(self, ids_t: np.ndarray) -> Spelling:
         """The bytes of one rollout's tokens; a token without text has none."""
-        return spell(self.texts, self.which(ids_t))
+        return self._speller.spell(self.which(ids_t))
+
+    @functools.cached_property
+    def _speller(self) -> Speller:
+        return Speller(self.texts)
 
     @functools.cached_property
     def _place(self) -> np.ndarray | None:

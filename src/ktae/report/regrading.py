@@ -113,7 +113,7 @@ def regrade(columns: Frame, dump: Dump, most: int = MAX_GRADED) -> Regraded | No
     ]
     if not gradable:
         return None
-    rows = _some(columns, gradable, most)
+    rows = sampling.whole_groups(gradable, columns.group_b, most)
     responses = columns.record_of(np.array(rows, dtype=np.int64))["response"].to_pylist()
     tasks = {}
     for row, text in zip(rows, responses, strict=True):
@@ -208,22 +208,6 @@ def as_dict(
         "differences": rows,
         "total": len(regraded.differences),
     }
-
-
-def _some(columns: Frame, rows: list[int], most: int) -> list[int]:
-    """The rows to grade: all, or whole groups that are spread evenly."""
-    if len(rows) <= most:
-        return rows
-    # Whole groups, spread over the dump, as many as fit.
-    rows_of: dict[int, list[int]] = {}
-    for row in rows:
-        rows_of.setdefault(int(columns.group_b[row]), []).append(row)
-    chosen: list[int] = []
-    for group in sampling.evenly(np.array(list(rows_of))):
-        if chosen and len(chosen) + len(rows_of[group]) > most:
-            break
-        chosen += rows_of[group]
-    return sorted(chosen)
 
 
 def _verdicts(tasks: dict[int, Task]) -> tuple[dict[int, Verdict], bool]:

@@ -72,3 +72,18 @@ def evenly(groups: np.ndarray) -> list[int]:
     bits = max(1, int(len(groups) - 1).bit_length())
     reversed_ = [int(f"{i:0{bits}b}"[::-1], 2) for i in range(1 << bits)]
     return [int(groups[i]) for i in reversed_ if i < len(groups)]
+
+
+def whole_groups(rows: list[int], group_b: np.ndarray, most: int) -> list[int]:
+    """At most so many of the rows: all, or whole groups that are spread evenly over the dump."""
+    if len(rows) <= most:
+        return rows
+    rows_of: dict[int, list[int]] = {}
+    for row in rows:
+        rows_of.setdefault(int(group_b[row]), []).append(row)
+    chosen: list[int] = []
+    for group in evenly(np.array(list(rows_of))):
+        if chosen and len(chosen) + len(rows_of[group]) > most:
+            break
+        chosen += rows_of[group]
+    return sorted(chosen)

@@ -148,8 +148,8 @@ def score(
     for chunk in chunks(rollouts, ids, codes_b, estimator, max_positions, spelling):
         for row, credit_t in zip(chunk.rows.tolist(), chunk.credit_bt, strict=True):
             credit[row] = credit_t[: len(ids[row])].copy()
-        tables.append(_arrow_table(chunk, labels))
-        groups += _groups(chunk.table, labels, sizes, np.unique(codes_b[chunk.rows]), n_rows)
+        tables.append(chunk.arrow_table(labels))
+        groups += chunk.groups(labels, sizes, np.unique(codes_b[chunk.rows]), n_rows)
         n_rows += len(chunk.table.group)
     tokens = pa.concat_tables(tables)
     if words is None and tokenizer is not None:
@@ -190,6 +190,40 @@ class Chunk(NamedTuple):
     table: CreditTable
     distinct: np.ndarray
     """(4, rows of the table) int64: its counts with identical rollouts of a group taken once."""
+
+    def arrow_table(self, labels: Any) -> Any:
+        """Its credit table, whose groups are numbers, in Arrow; without the tokens' texts.
+
+        Args:
+            labels: group and step of each group.
+        """
+        table, distinct = self.table, self.distinct
+        codes = pa.array(table.group)
+        counts = {name: getattr(table, name).astype(np.int32) for name in "abcd"}
+        return pa.table(
+            {
+                "group": labels["group"].combine_chunks().dictionary_encode().take(codes),
+                "step": labels["step"].combine_chunks().take(codes),
+                "token_id": table.token_id.astype(np.int32),
+                "token": pa.nulls(len(codes), pa.dictionary(pa.int32(), pa.string())),
+                **counts,
+                **dict(zip(DISTINCT, distinct.astype(np.int32), strict=True)),
+                **{name: getattr(table, name) for name in CreditTable._fields[6:]},
+            }
+        )
+
+    def groups(
+        self, labels: Any, sizes: np.ndarray, codes: np.ndarray, offset: int
+    ) -> Iterator[Group]:
+        """The groups `codes`, whose rows of all tables begin at `offset`."""
+        table = self.table
+        n_true, n_false = (x.tolist() for x in classes(table, codes))
+        begins = (offset + np.searchsorted(table.group, codes)).tolist()
+        ends = (offset + np.searchsorted(table.group, codes, side="right")).tolist()
+        of_codes = labels.take(pa.array(codes)).to_pydict()
+        rows = map(slice, begins, ends)
+        names, steps = of_codes["group"], of_codes["step"]
+        return map(Group, names, steps, sizes[codes].tolist(), n_true, n_false, rows)
 
 
 def chunks(
@@ -337,29 +371,6 @@ def impact(
     return credit * weight, weight
 
 
-def _arrow_table(chunk: Chunk, labels: Any) -> Any:
-    """A credit table, whose groups are numbers, in Arrow; without the tokens' texts.
-
-    Args:
-        chunk: whose table it is.
-        labels: group and step of each group.
-    """
-    table, distinct = chunk.table, chunk.distinct
-    codes = pa.array(table.group)
-    counts = {name: getattr(table, name).astype(np.int32) for name in "abcd"}
-    return pa.table(
-        {
-            "group": labels["group"].combine_chunks().dictionary_encode().take(codes),
-            "step": labels["step"].combine_chunks().take(codes),
-            "token_id": table.token_id.astype(np.int32),
-            "token": pa.nulls(len(codes), pa.dictionary(pa.int32(), pa.string())),
-            **counts,
-            **dict(zip(DISTINCT, distinct.astype(np.int32), strict=True)),
-            **{name: getattr(table, name) for name in CreditTable._fields[6:]},
-        }
-    )
-
-
 def list_column(rows: Sequence[np.ndarray], kind: Any) -> Any:
     """Arrays of different lengths as a column of lists, in chunks whose offsets fit in int32."""
     lists = []
@@ -369,19 +380,6 @@ def list_column(rows: Sequence[np.ndarray], kind: Any) -> Any:
         values = pa.array(np.concatenate(part), type=kind.value_type)
         lists.append(pa.ListArray.from_arrays(offsets, values))
     return pa.chunked_array(lists, type=kind)
-
-
-def _groups(
-    table: CreditTable, labels: Any, sizes: np.ndarray, codes: np.ndarray, offset: int
-) -> Iterator[Group]:
-    """The groups `codes`, whose rows of all tables begin at `offset`."""
-    n_true, n_false = (x.tolist() for x in classes(table, codes))
-    begins = (offset + np.searchsorted(table.group, codes)).tolist()
-    ends = (offset + np.searchsorted(table.group, codes, side="right")).tolist()
-    of_codes = labels.take(pa.array(codes)).to_pydict()
-    rows = map(slice, begins, ends)
-    names, steps = of_codes["group"], of_codes["step"]
-    return map(Group, names, steps, sizes[codes].tolist(), n_true, n_false, rows)
 
 
 def classes(table: CreditTable, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

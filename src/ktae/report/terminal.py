@@ -112,7 +112,8 @@ def show_group(console: Console, shown: ScoredGroup) -> None:
     console.print(Text(f"Group {printable(columns.labels[0])}{when}", style="bold"))
     prompt = columns.rollouts["prompt"][0].as_py()
     if prompt:
-        console.print(Text(_printable_lines(prompt), style="dim"), soft_wrap=not in_colour)
+        safe = "\n".join(printable(line) for line in prompt.split("\n"))
+        console.print(Text(safe, style="dim"), soft_wrap=not in_colour)
     if not shown.is_mixed:
         zero = "" if shown.credit_n.any() else ": nothing to compare, all credit is 0"
         console.print(f"Not both correct and incorrect rollouts{zero}.", soft_wrap=True)
@@ -124,11 +125,10 @@ def show_group(console: Console, shown: ScoredGroup) -> None:
         head += "none" if np.isnan(reward) else f"{reward:g}"
         head += f", {counted(int(columns.lengths_b[row]), shown.unit.removesuffix('s'))}"
         console.print(Text(head, style="bold"))
-        ids_t, credit_t = columns.ids_n[span].tolist(), shown.credit_n[span]
         if in_colour:
-            console.print(_shaded(ids_t, credit_t, shown.texts, shown.largest), soft_wrap=False)
+            console.print(shaded(shown, span), soft_wrap=False)
             continue
-        lines = []
+        ids_t, credit_t, lines = columns.ids_n[span].tolist(), shown.credit_n[span], []
         for token_id, credit in zip(ids_t, credit_t.tolist(), strict=True):
             piece = shown.texts[token_id]
             # Blanks and line ends are signs, so that a token has one line.
@@ -208,23 +208,23 @@ def _find(frame: Frame, label: str | None, step: int | None) -> int:
     raise InputError(f"no group {label!r}{where}; {which} {there}")
 
 
-def _shaded(
-    ids_t: list[int],
-    credit_t: np.ndarray,
-    texts: dict[int, bytes | None],
-    largest: float,
-) -> Text:
+def shaded(shown: ScoredGroup, span: slice) -> Text:
     """Tokens with backgrounds; those that make up one character together share the strongest."""
     from rich.text import Text
 
-    line = Text()
+    def append(text: str, credit: float) -> None:
+        lines = "\n".join(printable(x) for x in text.split("\n"))
+        line.append(lines, style=_style(credit / shown.largest))
+
+    line, ids_t = Text(), shown.columns.ids_n[span].tolist()
     pending, strongest = b"", 0.0
-    for place, (token_id, credit) in enumerate(zip(ids_t, credit_t.tolist(), strict=True)):
-        piece = texts[token_id]
+    for place, (token_id, credit) in enumerate(
+        zip(ids_t, shown.credit_n[span].tolist(), strict=True)
+    ):
+        piece = shown.texts[token_id]
         if piece is None:  # only its number is known; what was begun is no character any more
-            begun = _printable_lines(pending.decode(errors="replace"))
-            line.append(begun, style=_style(strongest / largest))
-            line.append(f"⟨{token_id}⟩ ", style=_style(credit / largest))
+            append(pending.decode(errors="replace"), strongest)
+            line.append(f"⟨{token_id}⟩ ", style=_style(credit / shown.largest))
             pending, strongest = b"", 0.0
             continue
         # A token may end inside a character: wait until the bytes so far are text. No character
@@ -237,13 +237,9 @@ def _shaded(
             if len(pending) < 8 and place + 1 < len(ids_t):
                 continue
             text = pending.decode(errors="replace")
-        line.append(_printable_lines(text), style=_style(strongest / largest))
+        append(text, strongest)
         pending, strongest = b"", 0.0
     return line
-
-
-def _printable_lines(text: str) -> str:
-    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def _style(share: float) -> str:

@@ -68,12 +68,13 @@ class TokenSums:
 
     def totals(self) -> TokenTotals:
         """What the sums say; the p-value of a token without a table is 1."""
+        credit = np.zeros(len(self._weight))
         return TokenTotals(
             self._a,
             self._b,
             self._groups,
             self._impact,
-            _ratio(self._impact, self._weight),
+            np.divide(self._impact, self._weight, out=credit, where=self._weight > 0),
             mantel_haenszel_p_values(self._excess, self._variance),
         )
 
@@ -174,12 +175,6 @@ def tokens_over_steps(rows: OverSteps, totals: TokenTotals, steps: list[int]) ->
     seen = weight > 0
     return {
         "tokens": strongest.tolist(),
-        "credit": np.where(seen, _ratio(impact, weight), np.nan),
+        "credit": np.divide(impact, weight, out=np.full(impact.shape, np.nan), where=seen),
         "impact": np.where(seen, impact, np.nan),
     }
-
-
-def _ratio(total: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """0 where the weight is."""
-    ratio: np.ndarray = np.divide(total, weight, out=np.zeros(total.shape), where=weight > 0)
-    return ratio

@@ -7,9 +7,6 @@ import re
 import zlib
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from ktae.errors import InputError
 from ktae.rollouts import record
 from ktae.rollouts.files import FORMATS, SUFFIXES
@@ -97,7 +94,8 @@ def _chosen(files: list[Path]) -> list[Path]:
     left = [
         file
         for file in files
-        if not (file.suffix == ".gz" and file.with_suffix("") in there) and not _is_scored(file)
+        if not (file.suffix == ".gz" and file.with_suffix("") in there)
+        and not record.is_scored(file)
     ]
     # Each rule leaves something: where it would leave nothing, it says nothing.
     left = [file for file in left if not file.name.endswith(LAST)] or left
@@ -106,15 +104,3 @@ def _chosen(files: list[Path]) -> list[Path]:
         if named := [file for file in left if file.name.startswith(name)]:
             return named
     return left
-
-
-def _is_scored(file: Path) -> bool:
-    """Whether `ktae score` has written it, whose metadata names the estimator: its rollouts are in
-    that command's input already."""
-    if file.suffix != ".parquet":
-        return False
-    try:
-        with open(file, "rb") as stream:  # Arrow opens no path that is not UTF-8
-            return record.CREDIT_KEY in (pq.read_metadata(stream).metadata or {})
-    except (pa.ArrowException, OSError, ValueError):
-        return False  # what is wrong with it is said where it is read

@@ -71,7 +71,15 @@ def by_file(
         runs[run, kind][step].append(part)
     # Runs of which several series of files lie in one folder.
     several = {run for run, n in Counter(run for run, _ in runs).items() if n > 1}
-    over_steps = {run for run, by_step in runs.items() if _steps_differ(list(by_step.values()))}
+    # Runs whose rollouts all have a step, none of which is in two of the run's folders.
+    over_steps = set()
+    for run_and_kind, by_step in runs.items():
+        folders_of = Counter[int]()
+        for files in by_step.values() if len(by_step) > 1 else ():
+            steps = {step for part in files for step in pc.unique(part["step"]).to_pylist()}
+            folders_of.update(steps)
+        if all(map(_have_steps, by_step.values())) and max(folders_of.values(), default=1) == 1:
+            over_steps.add(run_and_kind)
     # In one step's files the same label is one group, if steps or single rollouts tell them apart.
     in_steps = {
         run
@@ -143,16 +151,6 @@ def _run_and_step(name: Path, held: Mapping[Path, int]) -> tuple[Path, Path]:
 
 def _have_steps(parts: Iterable[Any]) -> bool:
     return not any(part["step"].null_count for part in parts)
-
-
-def _steps_differ(by_folder: Sequence[Sequence[Any]]) -> bool:
-    """Whether all rollouts have a step, and no step is in two of the folders."""
-    if not all(map(_have_steps, by_folder)):
-        return False
-    folders_of = Counter[int]()
-    for parts in by_folder if len(by_folder) > 1 else ():
-        folders_of.update({step for part in parts for step in pc.unique(part["step"]).to_pylist()})
-    return max(folders_of.values(), default=1) == 1
 
 
 def by_model(table: Any, pool: bool | None, tolerance: Tolerance) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError
@@ -38,6 +39,14 @@ class ReadOptions:
     def __post_init__(self) -> None:
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise InputError(f"threshold is {self.threshold}; expected a finite number")
+
+    def require_no_choice(self, path: Path) -> None:
+        """Raise an InputError where `correctness` chooses, and a file's rows have one reward."""
+        if self.correctness is not None:
+            raise InputError(
+                f"{path}: correctness is {self.correctness!r}, and its rows have one reward alone; "
+                "leave out --correctness, or name another field by --field reward=NAME"
+            )
 
 
 DEFAULT = ReadOptions()

@@ -39,9 +39,8 @@ from ktae.rollouts.schemas.nested import (
     parse_fields,
     require_fields,
 )
-from ktae.rollouts.schemas.training import goes_on, is_padding
 from ktae.rollouts.spool import Spool
-from ktae.rollouts.steps import rows_once
+from ktae.rollouts.steps import rows_once, without_filling
 from ktae.rollouts.suggestion import UnknownRowsError, is_keyed, options_for, suggested_fields
 from ktae.rollouts.tolerance import Tolerance
 
@@ -178,7 +177,7 @@ def plain_rows(
         # What is wrong with a line is said when it is read again.
         require_fields(iterate_rows(path, lambda error: None), options.fields)
     rows = rows_once(path, tolerance.reject, tolerance)
-    for row, where in _of_rollouts(rows, tolerance):
+    for row, where in without_filling(rows, tolerance):
         try:
             schema, rollouts = _rollouts_of(row, where, source, options)
             for plain in rollouts:
@@ -207,37 +206,12 @@ def plain_rows(
                 tolerance.hint += options_for(row, lacking)
             yield plain, where, schema or PLAIN
     if titles and not source.chose:
-        _require_no_choice(path, options)
+        options.require_no_choice(path)
     if source.took is not None and "reward" not in options.fields:
         tolerance.taken[source.took] += 1
     tolerance.repeated += source.skipped
     if "group" not in options.fields:
         tolerance.split += source.split
-
-
-def _require_no_choice(path: Path, options: ReadOptions) -> None:
-    if options.correctness is not None:
-        raise InputError(
-            f"{path}: correctness is {options.correctness!r}, and its rows have one reward alone; "
-            "leave out --correctness, or name another field by --field reward=NAME"
-        )
-
-
-def _of_rollouts(rows: Iterator[tuple[Any, str]], tolerance: Tolerance) -> Iterator[Any]:
-    """The rows without verl's padding, and without those outputs that a session went on after."""
-    held = None
-    for row, where in rows:
-        if is_padding(row):
-            tolerance.padding += 1
-            continue
-        if held is not None and goes_on(held[0], row):
-            tolerance.intermediate += 1
-        elif held is not None:
-            yield held
-        held = row, where
-    # The last row has no successor that could go on with it.
-    if held is not None:
-        yield held
 
 
 def files_in(path: Path, tolerance: Tolerance) -> list[Path]:
@@ -301,7 +275,7 @@ def _tables_of(path: Path, options: ReadOptions, tolerance: Tolerance) -> Iterat
     """The record of one file, some rows at a time."""
     may_be_own = path.suffix in (".parquet", ".gz") and not options.fields
     if may_be_own and is_own_record(path):
-        _require_no_choice(path, options)
+        options.require_no_choice(path)
         yield from own_tables(path)
         return
     rollouts = _record_rows(path, options, tolerance)

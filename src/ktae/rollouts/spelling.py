@@ -24,15 +24,18 @@ class Spelling(NamedTuple):
         )
 
 
-def spell(texts: Sequence[bytes | None], which_t: np.ndarray) -> Spelling:
-    """The spelling of one rollout; a token without text has none.
+class Speller:
+    """Spells rollouts with the bytes of each of V distinct tokens; one without text has none."""
 
-    Args:
-        texts: the bytes of each distinct token.
-        which_t: (T,) each token's place in `texts`.
-    """
-    pieces = [texts[i] or b"" for i in which_t.tolist()]
-    return Spelling(b"".join(pieces), np.cumsum([len(piece) for piece in pieces]))
+    def __init__(self, texts: Sequence[bytes | None]) -> None:
+        # An array of objects gives a rollout's texts in one step.
+        self._texts_v = np.array([text or b"" for text in texts], dtype=object)
+        self._lengths_v = np.array([len(text) for text in self._texts_v], dtype=np.int64)
+
+    def spell(self, which_t: np.ndarray) -> Spelling:
+        """The spelling of one rollout, by each token's place in the texts."""
+        text = b"".join(self._texts_v[which_t].tolist())
+        return Spelling(text, np.cumsum(self._lengths_v[which_t]))
 
 
 def standing_alone(answer: str) -> bytes:

@@ -1,7 +1,8 @@
-"""Steps of TRL's logged completions that hold the rollouts of the step before once more.
+"""The rows of a trainer's dump that are no rollouts of their own, left out.
 
 TRL logs its last generation batch at every step, and one batch may serve several steps:
-`num_iterations` above 1, or `steps_per_generation` above the accumulation of gradients.
+`num_iterations` above 1, or `steps_per_generation` above the accumulation of gradients. verl fills
+up its batches with rows, and writes the outputs in the middle of an agent's session.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ktae.rollouts.files import Reject, iterate_rows
-from ktae.rollouts.schemas.training import TRL, trl_step
+from ktae.rollouts.schemas.training import TRL, goes_on, is_padding, trl_step
 from ktae.rollouts.tolerance import Tolerance
 
 
@@ -62,3 +63,21 @@ def rows_once(path: Path, reject: Reject, tolerance: Tolerance) -> Iterator[tupl
             repeated.add(step)
         tolerance.last_step = step, rollouts
     yield from (x for x in rows if trl_step(x[0]) not in repeated)
+
+
+def without_filling(rows: Iterator[tuple[Any, str]], tolerance: Tolerance) -> Iterator[Any]:
+    """The rows without verl's padding, and without those outputs that a session went on after."""
+    # A row waits until it is known that the next one does not go on with it.
+    held = None
+    for row, where in rows:
+        if is_padding(row):
+            tolerance.padding += 1
+            continue
+        if held is not None and goes_on(held[0], row):
+            tolerance.intermediate += 1
+        elif held is not None:
+            yield held
+        held = row, where
+    # The last row has no successor that could go on with it.
+    if held is not None:
+        yield held

@@ -70,7 +70,7 @@ def options_for(row: dict[str, Any], wanted: tuple[str, ...]) -> list[str]:
             # A conversation whose last message is the model's.
             field = next((path for path, value in there if ends_with_model(value)), None)
             path, is_chat = f"{field}.-1.content", field is not None
-        if field is None or (is_chat and name == "group" and _last(field) in ROW_NUMBERS):
+        if field is None or (is_chat and name == "group" and last_name(field) in ROW_NUMBERS):
             continue
         taken.add(field)
         options += ["--field", f"{name}={path}"]
@@ -112,18 +112,19 @@ def is_keyed(row: dict[str, Any]) -> bool:
     )
 
 
+def last_name(path: str) -> str:
+    """The field that a dotted path leads to."""
+    return path.rpartition(".")[2].lower()
+
+
 def _best(name: str, leaves: list[tuple[str, Any]]) -> str | None:
     """The path of the most likely name; the shallowest and first of several."""
     ranked = [
-        (GUESSES[name].index(_last(path)), path.count("."), i)
+        (GUESSES[name].index(last_name(path)), path.count("."), i)
         for i, (path, value) in enumerate(leaves)
-        if _last(path) in GUESSES[name] and _fits(name, value)
+        if last_name(path) in GUESSES[name] and _fits(name, value)
     ]
     return leaves[min(ranked)[2]][0] if ranked else None
-
-
-def _last(path: str) -> str:
-    return path.rpartition(".")[2].lower()
 
 
 def _fits(name: str, value: Any) -> bool:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ktae.errors import InputError
 from ktae.grading.extraction import Fallback, extract
-from ktae.rollouts.spelling import spell, standing_alone
+from ktae.rollouts.spelling import Speller, standing_alone
 
 _LOOKED_AT = 400
 """Responses, spread over a dump, that say whether its responses state answers."""
@@ -120,6 +120,7 @@ def before_answer(
             "the token ids have no texts, so nobody knows where an answer stands among them; "
             "expected a tokenizer (--tokenizer)"
         )
+    speller = Speller(texts)
     counts_b, lengths_b = np.zeros((2, len(rollouts)), dtype=np.int64)
     answered_b = np.zeros(len(rollouts), dtype=bool)
     for row, (ids, answer) in enumerate(zip(rollouts["token_ids"], answers, strict=True)):
@@ -127,7 +128,7 @@ def before_answer(
         lengths_b[row] = len(which_t)
         if not answer:
             continue
-        spelling = spell(texts, which_t)
+        spelling = speller.spell(which_t)
         place = re.search(standing_alone(answer), spelling.text)
         if place is not None:
             counts_b[row], _ = spelling.tokens(*place.span())
