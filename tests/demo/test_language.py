@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 
 import pytest
 from every_language import EveryLanguage
 from second_language import MORE, offer
 
+from ktae import demo
 from ktae.demo import SUMS, language_named, language_names
 from ktae.errors import InputError
 
@@ -50,6 +52,17 @@ def test_what_is_offered_and_is_no_such_language(monkeypatch, value, message):
     assert language_names() == ["sums", "x"], "not loaded before it is asked for"
     with pytest.raises(InputError, match=message):
         language_named("x")
+
+
+def test_entry_points_of_the_group_are_what_is_offered(monkeypatch):
+    monkeypatch.setattr(
+        demo, "entry_points", lambda *, group: [EntryPoint("x", "second_language:MORE", group)]
+    )
+    demo._offered.cache_clear()
+    try:
+        assert demo._offered()["x"].group == "ktae.languages"
+    finally:
+        demo._offered.cache_clear()
 
 
 def test_importing_the_demo_costs_no_torch():

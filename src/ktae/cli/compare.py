@@ -58,6 +58,7 @@ def compare(
     graders = _require_one_grader((a, b), sides)
     with GradingPool(workers, time_limit=time_limit) as pool:
         graded = [(side, grade_outputs(screen, pool, side)) for side in sides]
+    # The tests are over problems, paired, and corrected for the number of benchmarks.
     comparisons = comparison.compare(*graded, partial=partial)
     rows = [
         (

@@ -198,6 +198,7 @@ def eval_(
     from ktae.files.hub import local_or_hub
 
     model = local_or_hub("model", model)
+    # Greedy decoding gives the same response each time: k of them are one.
     if samples > 1 and temperature == 0:
         raise InputError("--samples above 1 needs --temperature above 0: greedy ones are all alike")
     # The problems, the longest response and a grader come from a recipe's task or from benchmarks.
@@ -279,7 +280,7 @@ def _answer(
     def load_engine() -> Any:
         with screen.progress.status(f"loading {model}"):
             loaded = ENGINES[engine](model)
-        loaded.batch_size = size
+        loaded.batch_size = size  # the settings name it: another one draws other responses
         return loaded
 
     with screen.others_aside(), Bars(screen.progress, lines=20, transient=True) as bars:

@@ -108,6 +108,7 @@ def print_scores(screen: Screen, scores: Scores, stored: Mapping[str, float]) ->
     ]
     if stored:
         rows.insert(0, ("in the file", *_cells([stored.get(x.benchmark) for x in of], _points)))
+    # pass@1 is avg@k, which is the first line already.
     sampled: dict[str, list[Estimate | None]] = {
         f"pass@{n}": [x.pass_at.get(n) for x in of]
         for n in sorted({n for x in of for n in x.pass_at if n > 1})
@@ -139,6 +140,7 @@ def print_scores(screen: Screen, scores: Scores, stored: Mapping[str, float]) ->
 def _cells(values: Sequence[float | None], text: Callable[[float], str]) -> list[str]:
     """One for each benchmark, and their mean, blank where a benchmark has no value."""
     cells = [_cell(x, text) for x in values]
+    # A mean over fewer benchmarks than the others' would look comparable, and is not.
     known = [x for x in values if x is not None and not math.isnan(x)]
     return [*cells, text(float(np.mean(known))) if len(known) == len(values) else ""]
 
@@ -178,6 +180,7 @@ def print_unanswered(
         for output, verdict in zip(outputs, verdicts, strict=True)
         if verdict.outcome is Outcome.UNANSWERED
     ]
+    # A few are a model's own fault; many mean that the grader looks in the wrong place.
     share = len(unanswered) / len(outputs)
     if share <= MANY:
         return

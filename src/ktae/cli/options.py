@@ -196,6 +196,7 @@ def estimator_of(
         return estimator
     if not settings:
         return None
+    # Settings without a name change what the run was trained with, so that is looked up first.
     of_run = trained_with(inputs)
     return with_settings(to_section(of_run) if of_run else "paper", settings)
 

@@ -89,11 +89,13 @@ def _print_beside(screen: Screen, result: PermutationTest) -> None:
         ("significant", "pairs with p < .05", 2, " %"),
         ("discoveries", "pairs at an FDR of 5 %", 1, ""),
     ):
-        scale = 100 if unit else 1
+        scale = 100 if unit else 1  # shares are printed in percent
         real = getattr(result.real, name)
         mean, low, high = result.quantiles(name)
+        # Real discoveries are a count; those under permutation are means of counts.
         digits = 0 if name == "discoveries" else decimals
         numbers = [f"{scale * x:,.{decimals}f}{unit}" for x in (mean, low, high)]
+        # No ratio where permuted labels give nothing at all.
         ratio = f"{real / mean:.2f}" if mean > 0 else ""
         rows.append((title, f"{scale * real:,.{digits}f}{unit}", *numbers, ratio))
     columns = ("real", "permuted", "5 %", "95 %", "real / permuted")

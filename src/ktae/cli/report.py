@@ -77,6 +77,7 @@ def report(
         write_report, inputs, output, how, estimator=chosen, max_tokens=max_tokens,
         max_groups=groups, regrade=regrade, title=title, reloads=watch,
     )  # fmt: skip
+    # A page that is written again and again has no last line to print.
     if watch:
         if as_json:
             raise InputError("--watch writes the page again and again; leave out --json")
@@ -90,6 +91,7 @@ def report(
     used = chosen or dump.estimator or preset("paper")
     if used.score_range is None and not has_mixed(dump.rollouts):
         reading.note_unmixed(used)
+    # Groups that the page has no room for still count in its numbers.
     shown, n = dump.shown or (0, 0)
     if shown < n:
         note(f"{shown:,} of {n:,} groups are in the page; its numbers over groups are of all")

@@ -95,6 +95,7 @@ def score(
     # one than the file's, and the star says so.
     is_single = in_tables(chosen) == chosen
     columns = ("id", "impact", f"credit{'' if is_single else '*'}", "right (a)", "wrong (b)", "p")
+    # Numbers over the file are of all groups; the tables of single groups are of the first ones.
     over_file = scoring.strongest(scores.tokens, top)
     by_group = [
         (group, scoring.strongest(scores.tokens[group.rows], top)) for group in mixed[:groups]
@@ -136,6 +137,7 @@ def _words(dump: Dump) -> dict[int, str] | None:
             f"{without:,} of {len(dump.rollouts):,} rollouts have token_ids and no response, and "
             "others a response and no token_ids; expected one of the two everywhere, or --tokenizer"
         )
+    # Each word has a number of its own in this file, which stands for a token id.
     texts = (text.decode() for text in dump.texts if text is not None)
     return dict(zip(dump.token_ids.tolist(), texts, strict=True))
 
@@ -179,6 +181,7 @@ def _print_strongest(
     rows: list[tuple[str, ...] | None] = []
     for tokens in strongest:
         for token in tokens:
+            # Exact p-values may be tiny: below the floor nothing is told apart any more.
             p = f"{token.p_value:.3f}" if token.p_value >= 0.001 else f"{token.p_value:.0e}"
             cells = (
                 visible(token.token or ""),

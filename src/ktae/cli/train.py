@@ -70,7 +70,7 @@ def train(
         return
     from ktae.trainers.verl import run, versions
 
-    versions.require()
+    versions.require()  # before Ray starts
     if dry_run:
         typer.echo(run.dry_run(checked, folder))
         return
@@ -110,7 +110,7 @@ def _train_with_trl(
             bars.show("training", line["step"], recipe.steps, "  ".join(shown))
 
         stopped_by = run(recipe, folder, resume=resume, on_step=on_step, note=note)
-    if stopped_by:
+    if stopped_by:  # by a signal: a shell expects its number in the status
         screen.progress.print(
             f"stopped; everything is in {folder.path}. Add --resume to continue.", soft_wrap=True
         )

@@ -53,15 +53,15 @@ __all__ = [
 JUST_BELOW_ONE = 1 - 2**-20
 """Also in float32."""
 
-LONGEST_NAME = 200
-"""Characters: file systems take 255 bytes, and what is made of the name has ends of its own."""
-
 
 class Recipe(Section):
     """One experiment."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-    """The run's name: letters, digits, `.`, `_`, `-`, at most 200 characters."""
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
+    """The run's name: letters, digits, `.`, `_`, `-`, at most 200 characters.
+
+    File systems take 255 bytes, and what is made of the name has ends of its own.
+    """
 
     task: Task = "demo"
     """Where prompts, answers and the reward come from: `demo`, `math` (with `data`), or a mapping
@@ -89,16 +89,6 @@ class Recipe(Section):
     verl: Verl = Verl()
     logging: Logging = Logging()
 
-    @pydantic.field_validator("name")
-    @classmethod
-    def _fits_a_file_system(cls, name: str) -> str:
-        if len(name) > LONGEST_NAME:
-            raise ValueError(
-                f"{name:.20}... has {len(name)} characters; expected at most {LONGEST_NAME}, since "
-                "it becomes the name of a folder"
-            )
-        return name
-
     @property
     def task_source(self) -> str:
         """`demo`, `math`, or the source of a mapping, such as `reasoning-gym`."""
@@ -119,43 +109,28 @@ class Recipe(Section):
         return JUST_BELOW_ONE if self.wants_scores else 0.0
 
     @pydantic.model_validator(mode="after")
-    def _minibatches_divide(self) -> Recipe:
+    def _sections_fit(self) -> Recipe:
+        """Check what no section can check alone."""
         rollouts = self.rollout.prompts_per_step * self.rollout.group_size
         if rollouts % self.algorithm.minibatches:
             raise ValueError(
                 f"algorithm.minibatches is {self.algorithm.minibatches}; expected a divisor of the "
                 f"{rollouts} rollouts of a step (rollout.prompts_per_step × rollout.group_size)"
             )
-        return self
-
-    @pydantic.model_validator(mode="after")
-    def _one_scale(self) -> Recipe:
         scaled = self.algorithm.scale_by_std
         if self.credit is not None:
             require_scale(self.credit, scaled, f"algorithm.scale_by_std is {scaled}")
-        return self
-
-    @pydantic.model_validator(mode="after")
-    def _buffer_fits(self) -> Recipe:
         longest = self.rollout.max_response_length
         if self.algorithm.overlong_buffer >= longest:
             raise ValueError(
                 f"algorithm.overlong_buffer is {self.algorithm.overlong_buffer}; expected less "
                 f"than rollout.max_response_length, which is {longest}"
             )
-        return self
-
-    @pydantic.model_validator(mode="after")
-    def _demo_is_the_task(self) -> Recipe:
         if self.demo != Demo() and self.task != "demo":
             raise ValueError(
                 f"demo.language is {self.demo.language} and task is {self.task_source}; only task "
                 "demo has a language"
             )
-        return self
-
-    @pydantic.model_validator(mode="after")
-    def _has_data(self) -> Recipe:
         if (self.data is None) != (self.task != "math"):
             raise ValueError(
                 f"task is {self.task_source} and data is {self.data!r}; task math needs the folder "
