@@ -35,16 +35,12 @@ class FakeEngine:
 
 
 def run(folder: EvaluationFolder, engine: Any, samples: int = 1) -> list[Output]:
-    sampling = Sampling(samples, 1.0, 64)
-    return generate_all(
-        folder, lambda: engine, PROBLEMS, "plain", sampling,
-        batch_size=4, seed=7, progress=lambda done, total: None,
-    )  # fmt: skip
+    sampling = Sampling(samples, 1.0, 64, batch_size=4, seed=7)
+    return generate_all(folder, lambda: engine, PROBLEMS, "plain", sampling, lambda *_: None)
 
 
-def settings(**changed: Any) -> dict[str, Any]:
-    arguments: dict[str, Any] = {"batch_size": 4, "seed": 7} | changed
-    return settings_of("m", "fake", "plain", PROBLEMS, Sampling(), **arguments)
+def settings(model: Path | str = "m", seed: int = 7) -> dict[str, Any]:
+    return settings_of(str(model), "fake", "plain", PROBLEMS, Sampling(batch_size=4, seed=seed))
 
 
 def claimed(path: Path) -> EvaluationFolder:
@@ -112,7 +108,7 @@ def test_other_settings_and_other_problems_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="with seed = 7, not 8; give another --output"):
         EvaluationFolder(tmp_path / "a").claim(settings(seed=8))
     other = [PROBLEMS[0]._replace(answers=("5",)), *PROBLEMS[1:]]
-    changed = settings_of("m", "fake", "plain", other, Sampling(), batch_size=4, seed=7)
+    changed = settings_of("m", "fake", "plain", other, Sampling(batch_size=4, seed=7))
     with pytest.raises(InputError, match="an evaluation with problems = '10, sha256"):
         EvaluationFolder(tmp_path / "a").claim(changed)
     (tmp_path / "a/settings.json").write_text("[]")
@@ -140,10 +136,6 @@ def test_settings_of_something_else_are_left_alone(tmp_path: Path) -> None:
     assert "fontSize" in (tmp_path / "settings.json").read_text()
 
 
-def of_model(model: Path | str) -> dict[str, Any]:
-    return settings_of(str(model), "fake", "plain", PROBLEMS, Sampling(), batch_size=4, seed=7)
-
-
 def test_a_model_that_was_trained_again_is_refused(tmp_path: Path) -> None:
     """Its folder is the same; and where it is given from makes no difference."""
     model = tmp_path / "model"
@@ -151,15 +143,15 @@ def test_a_model_that_was_trained_again_is_refused(tmp_path: Path) -> None:
     (model / "model.safetensors").write_bytes(b"before")
     (model / "training_args.bin").write_bytes(b"are no weights")
     folder = EvaluationFolder(tmp_path / "a")
-    folder.claim(of_model(model))
+    folder.claim(settings(model))
     begun(folder)
     (model / "training_args.bin").write_bytes(b"changed")
-    folder.claim(of_model(model))
+    folder.claim(settings(model))
     (model / "model.safetensors").write_bytes(b"after")
     with pytest.raises(
         InputError, match=r"of .*/model, whose weights have changed since \(\w{16} "
     ):
-        folder.claim(of_model(model))
+        folder.claim(settings(model))
 
 
 def test_another_folder_of_the_same_name_is_another_model(
@@ -170,19 +162,19 @@ def test_another_folder_of_the_same_name_is_another_model(
         (tmp_path / place / "model" / "pytorch_model.bin").write_bytes(b"the same")
     monkeypatch.chdir(tmp_path / "one")
     folder = EvaluationFolder(tmp_path / "a")
-    folder.claim(of_model("model"))
+    folder.claim(settings("model"))
     begun(folder)
-    folder.claim(of_model("../one/model"))
+    folder.claim(settings("../one/model"))
     monkeypatch.chdir(tmp_path / "two")
     with pytest.raises(InputError, match=r"with model = '.*/one/model', not '.*/two/model'"):
-        folder.claim(of_model("model"))
+        folder.claim(settings("model"))
 
 
 def test_a_model_by_name_and_a_folder_without_weights(tmp_path: Path) -> None:
-    assert of_model("Qwen/Qwen2.5-Math-1.5B")["model"] == "Qwen/Qwen2.5-Math-1.5B"
-    assert "weights" not in of_model("Qwen/Qwen2.5-Math-1.5B")
+    assert settings("Qwen/Qwen2.5-Math-1.5B")["model"] == "Qwen/Qwen2.5-Math-1.5B"
+    assert "weights" not in settings("Qwen/Qwen2.5-Math-1.5B")
     with pytest.raises(InputError, match=r"no weights \(\*.safetensors or "):
-        of_model(tmp_path)
+        settings(tmp_path)
 
 
 @pytest.mark.parametrize(

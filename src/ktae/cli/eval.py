@@ -194,7 +194,7 @@ def eval_(
         return
     assert model is not None
     from ktae.evaluation.benchmarks import PAPER, load
-    from ktae.evaluation.engines import Sampling
+    from ktae.evaluation.engines import ENGINES, Sampling
     from ktae.files.hub import local_or_hub
 
     model = local_or_hub("model", model)
@@ -208,8 +208,9 @@ def eval_(
         asked = [problem for name in names or PAPER for problem in load(name, data)]
         longest, own_verdicts = MAX_NEW_TOKENS, None
     form = "recipe" if recipe is not None else template or "chat"
-    sampling = Sampling(samples, temperature, max_new_tokens or longest)
-    graded = _answer(screen, model, asked, form, engine, sampling, batch_size, seed, output)
+    size = batch_size or ENGINES[engine].batch_size
+    sampling = Sampling(samples, temperature, max_new_tokens or longest, size, seed)
+    graded = _answer(screen, model, asked, form, engine, sampling, output)
     graded = graded._replace(own_verdicts=own_verdicts)
     _finish(screen, graded, by, time_limit, workers, show)
 
@@ -254,8 +255,6 @@ def _answer(
     template: str,
     engine: str,
     sampling: Sampling,
-    batch_size: int | None,
-    seed: int,
     output: Path | None,
 ) -> Graded:
     """Let the model answer the problems, or go on where an earlier evaluation was cut short."""
@@ -268,26 +267,19 @@ def _answer(
     of_run = RunFolder(path.parent)  # `runs/a/model` is the model of a run
     name = path.parent.name if path == of_run.model and of_run.recipe.is_file() else path.name
     folder = run.EvaluationFolder(output or Path("evals") / name)
-    size = batch_size or ENGINES[engine].batch_size
     with screen.progress.status(f"looking at {model}"):  # all of its weights are read
-        settings = run.settings_of(
-            model, engine, template, problems, sampling, batch_size=size, seed=seed
-        )
+        settings = run.settings_of(model, engine, template, problems, sampling)
     folder.claim(settings)
     if removed := folder.remove_leftovers():
         note(f"removed {removed / 1e6:,.1f} MB of unfinished files that a killed run left")
 
     def load_engine() -> Any:
         with screen.progress.status(f"loading {model}"):
-            loaded = ENGINES[engine](model)
-        loaded.batch_size = size  # the settings name it: another one draws other responses
-        return loaded
+            return ENGINES[engine](model)
 
     with screen.others_aside(), Bars(screen.progress, lines=20, transient=True) as bars:
-        outputs = run.generate_all(
-            folder, load_engine, problems, template, sampling,
-            batch_size=size, seed=seed, progress=functools.partial(bars.show, "generating"),
-        )  # fmt: skip
+        progress = functools.partial(bars.show, "generating")
+        outputs = run.generate_all(folder, load_engine, problems, template, sampling, progress)
     return Graded(outputs, settings, folder)
 
 

@@ -21,6 +21,10 @@ class Sampling(NamedTuple):
     """0 is greedy."""
     max_new_tokens: int = 3000
     """The end-of-sequence token included. 3,000 is what the paper's evaluation uses."""
+    batch_size: int = 32
+    """Responses at once. Another number of them draws other ones."""
+    seed: int = 0
+    """Of the first batch; those after it count on."""
 
 
 class Sample(NamedTuple):
@@ -36,7 +40,7 @@ class Engine(Protocol):
     """Anything that answers prompts."""
 
     batch_size: int
-    """Responses at once that suit it."""
+    """Responses at once that suit it, where the user names no number."""
 
     @property
     def tokenizer(self) -> Any:
@@ -87,7 +91,7 @@ class TransformersEngine(Engine):
             [prompt for prompt in prompts for _ in range(k)],
             max_new_tokens=sampling.max_new_tokens,
             temperature=sampling.temperature,
-            batch_size=self.batch_size,
+            batch_size=sampling.batch_size,
             seed=seed,
         )
         samples = [

@@ -103,9 +103,6 @@ def settings_of(
     template: str,
     problems: Sequence[BenchmarkProblem],
     sampling: Sampling,
-    *,
-    batch_size: int,
-    seed: int,
 ) -> dict[str, Any]:
     """Everything that the outputs depend on, as JSON.
 
@@ -123,11 +120,7 @@ def settings_of(
         "template": template,
         "benchmarks": list(dict.fromkeys(problem.benchmark for problem in problems)),
         "problems": f"{len(problems)}, sha256 {digest[:16]}",
-        "samples": sampling.samples,
-        "temperature": sampling.temperature,
-        "max_new_tokens": sampling.max_new_tokens,
-        "batch_size": batch_size,
-        "seed": seed,
+        **sampling._asdict(),
     }
 
 
@@ -157,9 +150,6 @@ def generate_all(
     problems: Sequence[BenchmarkProblem],
     template: str,
     sampling: Sampling,
-    *,
-    batch_size: int,
-    seed: int,
     progress: Progress,
 ) -> list[Output]:
     """Every problem's responses; those that are on disk already are read.
@@ -169,16 +159,14 @@ def generate_all(
         load_engine: called only if anything is left to generate.
         problems: all benchmarks, one after the other.
         template: a name in `TEMPLATES`; not used for a problem with messages of its own.
-        sampling: how responses are drawn.
-        batch_size: responses in a batch, at most; a problem's samples are never split.
-        seed: of the first batch.
+        sampling: how responses are drawn; a problem's samples are never split into two batches.
         progress: called after each batch.
 
     Raises:
         InputError: a batch on disk does not belong to this evaluation.
     """
     order = sorted(range(len(problems)), key=lambda i: -len(problems[i].text))  # little padding
-    per_batch = max(1, batch_size // sampling.samples)
+    per_batch = max(1, sampling.batch_size // sampling.samples)
     chunks = [order[i : i + per_batch] for i in range(0, len(order), per_batch)]
     engine: Engine | None = None
     outputs: list[list[Output]] = [[] for _ in problems]
@@ -195,7 +183,7 @@ def generate_all(
                 else written_out(problem.messages, engine.tokenizer)
                 for problem in batch
             ]
-            answers = engine.generate(prompts, sampling, seed + number)
+            answers = engine.generate(prompts, sampling, sampling.seed + number)
             with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8") as file:
                 for problem, prompt, samples in zip(batch, prompts, answers, strict=True):
                     texts = [sample._asdict() for sample in samples]

@@ -84,11 +84,11 @@ class Problems(Section):
         return self
 
 
-def _form_of_task(given: Any) -> str:
-    if isinstance(given, Mapping):
-        gym = given.get("source", "reasoning-gym") == "reasoning-gym"
-    elif isinstance(given, ReasoningGym | Problems):
-        gym = isinstance(given, ReasoningGym)
+def _form_of_task(task: Any) -> str:
+    if isinstance(task, Mapping):
+        gym = task.get("source", "reasoning-gym") == "reasoning-gym"
+    elif isinstance(task, ReasoningGym | Problems):
+        gym = isinstance(task, ReasoningGym)
     else:
         return "(a name)"
     return "(reasoning-gym)" if gym else "(problems)"
