@@ -15,8 +15,9 @@ from ktae import InputError
 from ktae.estimators import preset
 from ktae.evaluation.outputs import Output, to_record
 from ktae.grading import Outcome, Verdict
-from ktae.report import Inline, ReadOptions, inputs, packing, sampling, show, write_report
+from ktae.report import Inline, ReadOptions, inputs, sampling, show, write_report
 from ktae.report.contents import contents
+from ktae.report.page import fixed_point_block, varint_block
 from ktae.rollouts import readers
 
 
@@ -216,7 +217,7 @@ def test_sampling_rule():
 
 @given(st.lists(st.integers(0, 2**31 - 1)))
 def test_varints(numbers):
-    content = unpack(packing.varint_block(np.array(numbers, dtype=np.int64)))
+    content = unpack(varint_block(np.array(numbers, dtype=np.int64)))
     decoded, number, shift = [], 0, 0
     for byte in content:
         number |= (byte & 127) << shift
@@ -228,7 +229,7 @@ def test_varints(numbers):
 
 
 def test_fixed_point():
-    content = unpack(packing.fixed_point_block(np.array([0, -0.5, -1e9, np.nan, 1 / 3])))
+    content = unpack(fixed_point_block(np.array([0, -0.5, -1e9, np.nan, 1 / 3])))
     numbers = np.frombuffer(content, "<i2")
     assert numbers.tolist() == [0, -256, -32767, -32768, 171]
 

@@ -63,6 +63,7 @@ def held_out(
         )
     except InputError as error:
         return {"none": f"{error}."[0].upper() + f"{error}."[1:]}
+    # What is advised has to beat chance on these very pairs.
     advised = advice(pairs)
     return pairs.as_dict() | {"take": advised.take, "lines": advised.lines}
 
@@ -88,6 +89,7 @@ def beside_permuted(
     if not len(groups):
         return None
     tokens = int(columns.sum_rollouts(columns.lengths_b)[groups].sum())
+    # Every k-th mixed group, for the smallest k that keeps within both bounds.
     stride = max(math.ceil(len(groups) / MAX_PERMUTED), math.ceil(tokens / MAX_TOKENS))
     some = groups[::stride]
     rollouts = columns.record_of(np.flatnonzero(np.isin(columns.group_b, some)))

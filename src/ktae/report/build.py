@@ -56,6 +56,7 @@ def write_report(
     dump = _dump(rollouts, options)
     page = contents(dump, estimator, max_tokens=max_tokens, max_groups=max_groups, regrade=regrade)
     text = render(page.blocks, title or dump.title, reloads=reloads)
+    # The page is whole in memory before the old file is touched.
     with atomic_write(out) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return dataclasses.replace(dump, shown=page.shown)
@@ -116,6 +117,7 @@ def _dump(rollouts: Any, options: ReadOptions) -> inputs.Dump:
         )
     if isinstance(rollouts, str | Path | Sequence):
         return inputs.load(rollouts, options)
+    # A record has no rows to read, so nothing but the tokenizer has a meaning for it.
     for_files = [field.name for field in dataclasses.fields(options) if field.name != "tokenizer"]
     set_here = [x for x in for_files if getattr(options, x) != getattr(DEFAULT, x)]
     if set_here:

@@ -15,7 +15,7 @@ from ktae.estimators import Estimator, as_estimator
 from ktae.report import (
     believing,
     marks,
-    packing,
+    page,
     regrading,
     sampling,
     summary,
@@ -42,7 +42,7 @@ class Contents(NamedTuple):
     """What a page holds."""
 
     blocks: dict[str, str]
-    """Its data blocks, by name: see `ktae.report.packing`."""
+    """Its data blocks, by name: see `ktae.report.page`."""
     shown: Shown
     """How much of the dump is in it."""
 
@@ -147,14 +147,14 @@ def contents(
         | {"of_tokens": followed | {"tokens": [rank[i] for i in followed["tokens"]]}},
     }
     blocks = {
-        "meta": packing.json_block(meta),
-        "vocabulary": packing.json_block(
+        "meta": page.json_block(meta),
+        "vocabulary": page.json_block(
             _vocabulary(dump, by_rank, totals) | {"mark": ended.mark_v[by_rank]}
         ),
-        "texts": packing.json_block({"prompt": prompts, "answer": frame.of_groups("answer")}),
-        "tokens": packing.varint_block(rank[which_n]),
+        "texts": page.json_block({"prompt": prompts, "answer": frame.of_groups("answer")}),
+        "tokens": page.varint_block(rank[which_n]),
     }
-    blocks |= {x: packing.fixed_point_block(values) for x, values in signals.items()}
+    blocks |= {x: page.fixed_point_block(values) for x, values in signals.items()}
     return Contents(blocks, Shown(int(shown_g.sum()), len(shown_g)))
 
 

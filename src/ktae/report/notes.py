@@ -62,6 +62,7 @@ def notes_of(dump: Dump, columns: Frame, scored: Scored) -> list[Note]:
 
 def _about_rewards(tolerance: Tolerance, columns: Frame) -> Iterator[Note]:
     missing, n = tolerance.without_reward, len(columns.rollouts)
+    # Without any reward the other notes would only say the same again.
     if missing == n:
         yield Note(
             True,
@@ -78,6 +79,7 @@ def _about_rewards(tolerance: Tolerance, columns: Frame) -> Iterator[Note]:
             "Their correctness is unknown: they are shown, left out of every table and of the mean "
             "reward, and have no credit.",
         )
+    # Those without a reward were counted already.
     unknown = int(np.isnan(columns.correct_b).sum()) - missing
     if unknown > 0:
         yield Note(
@@ -86,6 +88,7 @@ def _about_rewards(tolerance: Tolerance, columns: Frame) -> Iterator[Note]:
             "The verifier could not decide; they are left out of every table and have no credit, "
             "and never count as incorrect.",
         )
+    # A dump may have advantages for some rollouts only: another formula for the rest would mix two.
     without = int(np.isnan(columns.advantage_b).sum())
     if not columns.own_advantages:
         yield Note(
@@ -147,6 +150,7 @@ def _about_reading(tolerance: Tolerance) -> Iterator[Note]:
     if n := tolerance.intermediate:
         text = "An agent's session with several outputs is one rollout: its last output."
         yield Note(False, f"{counted(n, 'intermediate output')} left out", text)
+    # From here on: what the rows were taken for.
     if n := tolerance.models:
         text = "A group is a problem of one model; --pool-models pools them."
         if tolerance.pooled:

@@ -78,6 +78,7 @@ def whole_groups(rows: list[int], group_b: np.ndarray, most: int) -> list[int]:
     """At most so many of the rows: all, or whole groups that are spread evenly over the dump."""
     if len(rows) <= most:
         return rows
+    # A part of a group would be compared with nothing, so a group is in or out.
     rows_of: dict[int, list[int]] = {}
     for row in rows:
         rows_of.setdefault(int(group_b[row]), []).append(row)

@@ -110,6 +110,7 @@ def steps_of(columns: Frame, scored: Scored, logged: dict[int, dict[str, Any]]) 
         "reward": means(columns.reward_b),
         "mean |credit|": [None if np.isnan(x) else float(x) for x in credit],
     }
+    # Of the names that TRL and verl log a number by, the first that a line has.
     for name, keys in LOGGED.items():
         values = series[name] = [None] * len(steps)
         for i, step in enumerate(steps):

@@ -32,6 +32,7 @@ def watch(paths: Sequence[Path], write: Callable[[], Dump]) -> Iterator[Dump | I
     Yields:
         What was read, or why it could not be.
     """
+    # The files at the last look, and those that the page shows.
     before, written = Look(), Look()
     while True:
         # The files that hold rollouts, and a run's metrics beside them. A folder may hold nothing

@@ -161,6 +161,7 @@ def json_rows(stream: Stream, name: str) -> Rows:
         text = _whole(stream, name).decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise _json_error(error, name) from None
+    # A file may hold one list, several, or values one after another; commas matter in lists alone.
     number, at, in_list = 0, _after_blanks(text, 0), False
     while at < len(text):
         if text[at] == ("]" if in_list else "["):
@@ -311,6 +312,7 @@ def _whole(stream: Stream, name: str) -> bytes:
     """All that is left of a stream; of a packed one up to a limit."""
     if not isinstance(stream, gzip.GzipFile):
         return stream.read()
+    # One byte more than allowed tells that there is more.
     content = stream.read(LARGEST_UNPACKED + 1)
     if len(content) > LARGEST_UNPACKED:
         raise InputError(

@@ -76,6 +76,7 @@ def evidence(rollouts: Any, estimator: Estimator) -> np.ndarray:
     if score_range is None:
         return verdicts_b
     rewards_b = np.where(np.isnan(verdicts_b), np.nan, rollouts["reward"].to_numpy())
+    # A graded score counts only where there is a verdict at all.
     bad = out_of_range(rewards_b, score_range)
     if bad.size:
         raise InputError(

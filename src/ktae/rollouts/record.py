@@ -190,6 +190,7 @@ def conform(table: Any, where: str = "rollout record", before: int = 0) -> Any:
     if unknown:
         raise InputError(f"{where}: unknown column {unknown[0]!r}; other fields belong in 'extra'")
     columns = [_conform_column(table, field, where, before) for field in SCHEMA]
+    # The estimator and the unit of a scored record are metadata, too, and go on with it.
     metadata = (table.schema.metadata or {}) | SCHEMA.metadata
     result = pa.table(columns, schema=SCHEMA.with_metadata(metadata))
     _check_rows(result, where, before)
@@ -275,6 +276,7 @@ def _check_rows(table: Any, where: str, before: int) -> None:
     for name in ("mask", "credit"):
         is_aligned = pc.equal(pc.list_value_length(table[name]), pc.fill_null(lengths, -1))
         require(is_aligned, f"{name} and token_ids differ in length")
+    # The schema cannot forbid a null inside a list.
     for name in ("token_ids", "mask", "credit"):
         if pc.list_flatten(table[name]).null_count:
             raise InputError(f"{where}: {name} holds a null")

@@ -34,6 +34,7 @@ class Spool:
         """Keep a table; an InputError if the temporary folder is full."""
         self.rows += len(table)
         self._batches += table.cast(self.schema).to_batches()
+        # What is already in the file does not count, though it is mapped.
         self._in_memory += table.nbytes
         if self._in_memory > IN_MEMORY:
             self._write()

@@ -124,6 +124,7 @@ class Tolerance:
                         "utf-16", "replace"
                     )
             self.half_surrogates += fields != row
+        # The same prompt of a step is the same group, also where nobody wrote that down.
         if "group" not in fields or (is_null(fields["group"]) and not self.strict):
             prompt = fields.get("prompt")
             prompt = fields.get("problem") if is_null(prompt) else prompt
@@ -133,6 +134,7 @@ class Tolerance:
             elif not self.strict:
                 self.alone += 1
                 fields["group"] = where
+        # A verdict is a reward of 1 or 0.
         if "reward" not in fields and not is_null(fields.get("correct")):
             fields["reward"] = float(fields["correct"] == 1)
         if not self.strict and is_null(fields.get("reward")):

@@ -1,4 +1,4 @@
-// The page's data: blocks of base64 in the document, inflated and unpacked (ktae.report.packing).
+// The page's data: blocks of base64 in the document, inflated and unpacked (ktae.report.page).
 
 const FIXED_POINT = 512;
 const report = {};

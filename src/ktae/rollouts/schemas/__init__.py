@@ -25,6 +25,7 @@ SCHEMAS = (
 
 def detect(row: Row) -> Schema:
     """The schema of a row; plain where no other one fits."""
+    # A row with a group and a response is what it says, whatever fields stand beside them.
     if nested.PLAIN.detects(row):
         return nested.PLAIN
     return next((schema for schema in SCHEMAS if schema.detects(row)), nested.PLAIN)

@@ -88,6 +88,7 @@ def messages_text(value: object) -> object:
     if not isinstance(value, list):
         return value
     parts = []
+    # A message's content is text, or a list of parts of which some are text.
     for message in value:
         content = message.get("content") if isinstance(message, dict) else message
         for part in content if isinstance(content, list) else [content]:

@@ -48,6 +48,7 @@ def lm_eval_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     value = choose(metrics, METRICS, where, source)
     task = SAMPLES_FILE.fullmatch(without_format(source.path.name))
     used = ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps")
+    # The file has the task in its name, and the rows have not.
     plain = without(row, used) | {
         "group": str(row["doc_id"]),
         "prompt": _lm_eval_prompt(row.get("arguments")),
@@ -95,6 +96,7 @@ def lighteval_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     }
     ids = response.get("output_tokens")
     value = choose(metrics, METRICS, where, source)
+    # The engine may have given ids for some samples only; then the text is what counts.
     has_ids = isinstance(ids, list) and len(ids) == len(texts)
     for i, rollout in enumerate(_responses(plain, texts, value, where)):
         yield rollout | ({"token_ids": ids[i]} if has_ids and ids[i] else {})
@@ -139,6 +141,7 @@ def authors_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
         raise InputError(f"{where}: {len(rewards)} rewards for {len(responses)} outputs")
     name = row.get("task_name")
     numbers: Counter[str] = source.state.setdefault("numbers", Counter())
+    # These files name no problem: the n-th row of a task is its n-th problem.
     number = numbers[str(name)]
     numbers[str(name)] += 1
     for response, reward, gold in zip(responses, rewards, golds, strict=True):
