@@ -52,8 +52,8 @@ def test_markers_are_filled_and_the_text_around_them_stays(monkeypatch):
     ("text", "message"),
     [
         ("a <!-- mean: x --> b", "page: no `<!-- end -->` follows"),
-        ("a <!-- mene: x -->1<!-- end -->", "page: cannot fill `mene: x`: KeyError"),
-        ("a <!-- cold: -->1<!-- end -->", "page: cannot fill `cold:`: TypeError"),
+        ("a <!-- mene: x -->1<!-- end -->", "page: cannot fill `mene:['x']`: KeyError"),
+        ("a <!-- cold: -->1<!-- end -->", "page: cannot fill `cold:[]`: TypeError"),
     ],
 )
 def test_what_cannot_be_filled(text, message):

@@ -92,6 +92,7 @@ def measure_study(
                     "give the same numbers, or move the file away"
                 )
             rows[tuple(str(row[name]) for name in KEYS)] = row
+    # Another model has other weights: a run that was trained again is measured again.
     due = []
     for cell in cells:
         if folder.state(cell) is State.FINISHED:
@@ -114,6 +115,7 @@ def measure_study(
                 failed += 1
                 yield f"failed: {cell.name}: {error}"
                 continue
+            # After each run, in the matrix's order: a call that is stopped has lost nothing.
             rows[cell.key] = done.result()
             in_order = [rows[cell.key] for cell in cells if cell.key in rows]
             write_table(folder.validated_csv, pd.DataFrame(in_order))
@@ -154,6 +156,7 @@ def scores_of(model: Any, tokenizer: Any, recipe: Recipe, size: Sequence[int]) -
     validation, test = of_task(tokenizer, recipe, n_validation, n_test)
     by_temperature = {t: accuracy(validation, t, validation_samples) for t in GRID}
     best = max(GRID, key=lambda t: (by_temperature[t], t))
+    # The test problems are asked at the chosen temperature, and at 1 and 0 for all models.
     on_test = {t: accuracy(test, t, test_samples) for t in {best, 0.0, 1.0}}
     return {
         **{f"validation_{t:g}": value for t, value in by_temperature.items()},

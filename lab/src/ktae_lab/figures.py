@@ -34,12 +34,12 @@ Panels = Mapping[str, Mapping[str, Sequence[Mark]]]
 def differences(study: str, compared: Sequence[Compared], path: Path) -> None:
     """Write what a study compared, a panel for each outcome and task; nothing, of too few pairs."""
     panels: dict[str, dict[str, list[Mark]]] = {}
-    for one in compared:
-        treatment, baseline, outcome, task = one.comparison
-        if one.interval is not None:
+    for difference in compared:
+        treatment, baseline, outcome, task = difference.comparison
+        if difference.interval is not None:
             panel = panels.setdefault(" · ".join(filter(None, (outcome, task))), {})
-            series = "shown (Holm)" if one.shown else "not shown"
-            panel[f"{treatment} - {baseline}"] = [Mark(series, one.interval)]
+            series = "shown (Holm)" if difference.shown else "not shown"
+            panel[f"{treatment} - {baseline}"] = [Mark(series, difference.interval)]
     if panels:
         forest(panels, f"{study}: difference, mean and 95 % interval", path)
 
@@ -67,6 +67,7 @@ def forest(panels: Panels, title: str, path: Path, *, around: float | None = 0.0
         for y, name in enumerate(names):
             for mark in lines.get(name, ()):
                 color, marker = LOOKS[series.index(mark.series) % len(LOOKS)]
+                # Series stand a little above and below the line's place.
                 at = y + 0.26 * (series.index(mark.series) / max(1, len(series) - 1) - 0.5)
                 mean, low, high = mark.interval
                 axis.plot([low, high], [at, at], color=color, linewidth=2)
@@ -80,6 +81,7 @@ def forest(panels: Panels, title: str, path: Path, *, around: float | None = 0.0
         axis.set_visible(False)
     axes[0, 0].set_yticks(range(len(names)), names)
     axes[0, 0].set_ylim(len(names) - 0.4, -0.6)
+    # Each series once, from whatever panel has it.
     by_label: dict[str, Any] = {}
     for axis in axes.flat:
         by_label |= dict(zip(*axis.get_legend_handles_labels()[::-1], strict=True))

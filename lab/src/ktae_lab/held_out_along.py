@@ -61,20 +61,20 @@ def along(runs: Sequence[Path], presets: Sequence[str]) -> Iterator[dict[str, An
     last = pc.max(rollouts["step"]).as_py()
     for first in range(1, last + 1, STEPS):
         steps = f"{first} to {min(first + STEPS - 1, last)}"
-        own = rollouts.filter((pc.field("step") >= first) & (pc.field("step") < first + STEPS))
+        of_steps = rollouts.filter((pc.field("step") >= first) & (pc.field("step") < first + STEPS))
         try:
-            found = held_out.held_out_pairs(
-                own, estimators, answers=prefixes.AskedAnswers(own, "last")
+            pairs = held_out.held_out_pairs(
+                of_steps, estimators, answers=prefixes.AskedAnswers(of_steps, "last")
             )
         except InputError as error:
             print(f"steps {steps}: {error}", flush=True)
             continue
-        for score in (*found.estimators, *found.baselines):
+        for score in (*pairs.estimators, *pairs.baselines):
             values = (*score.auc, score.permuted.value)
             numbers = zip(("auc", "low", "high", "permuted"), values, strict=True)
             yield {
-                "steps": steps, "estimator": score.name, "groups": found.groups,
-                "pairs": found.pairs,
+                "steps": steps, "estimator": score.name, "groups": pairs.groups,
+                "pairs": pairs.pairs,
             } | {name: f"{value:.4f}" for name, value in numbers}  # fmt: skip
 
 

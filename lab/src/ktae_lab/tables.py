@@ -84,7 +84,7 @@ def comparisons() -> pd.DataFrame:
     counts as if its p were 1.
     """
     kept = pd.read_csv(COMPARISONS, dtype=str, keep_default_na=False)
-    rows = [as_row(study, one) for study in STUDIES for one in compared_of(study).values()]
+    rows = [as_row(name, compared) for name in STUDIES for compared in compared_of(name).values()]
     new = pd.DataFrame(rows).drop(columns="note").astype(str)
     table = pd.concat([kept[~kept["study"].isin(STUDIES)], new]).fillna("")
     table = table.sort_values("study", kind="stable", ignore_index=True)
@@ -202,10 +202,10 @@ def real_differences() -> str:
         "end_entropy": "entropy at the end, nats a token",
     }
     rows: dict[tuple[str, str], dict[str, str]] = {}
-    for (treatment, baseline, outcome, task), one in compared_of("real-model").items():
-        assert one.interval is not None
-        text = marked("real-model", signed(one.interval), treatment, baseline, outcome, task)
-        text += f", p {one.corrected:.2g}" if one.announced else ""
+    for (treatment, baseline, outcome, task), compared in compared_of("real-model").items():
+        assert compared.interval is not None
+        text = marked("real-model", signed(compared.interval), treatment, baseline, outcome, task)
+        text += f", p {compared.corrected:.2g}" if compared.announced else ""
         rows.setdefault((treatment, baseline), {})[outcome] = text
     cells = [
         [f"`{treatment}` - `{baseline}`", *(texts.get(outcome, "") for outcome in columns)]
@@ -374,9 +374,7 @@ def filled(text: str, where: str) -> str:
         try:
             made = MAKERS[name](*arguments)
         except (LookupError, TypeError, ValueError) as error:
-            raise InputError(
-                f"{where}: cannot fill `{kind}:{marker['words']}`: {error!r}"
-            ) from None
+            raise InputError(f"{where}: cannot fill `{kind}:{words}`: {error!r}") from None
         opening = f"<!-- {kind}:{marker['words']} -->"
         if kind == "table":
             return f"{opening}\n\n{made}\n\n<!-- end -->"

@@ -31,8 +31,9 @@ def policy_gradient(
         parameter.grad = None
     for start in range(0, len(rows), rows_at_once):
         part = rows[start : start + rows_at_once]
-        logprob_bt, own = _log_probabilities(model, rollouts, part)
-        (logprob_bt * weight_bt[part][:, :own].to(logprob_bt)).sum().backward()
+        # A part is as wide as its longest response, and rows go by length: little is padding.
+        logprob_bt, width = _log_probabilities(model, rollouts, part)
+        (logprob_bt * weight_bt[part][:, :width].to(logprob_bt)).sum().backward()
     gradient = torch.cat(
         [(torch.zeros_like(p) if p.grad is None else p.grad).flatten().float() for p in parameters]
     )
@@ -48,8 +49,10 @@ def _log_probabilities(model: Any, rollouts: Rollouts, rows: list[int]) -> tuple
     width = prompts.shape[1]
     ids = torch.cat([prompts, rollouts.ids_bt[rows, :longest]], dim=1)
     mask = torch.cat([prompt_mask, rollouts.mask_bt[rows, :longest].long()], dim=1)
+    # Prompts are padded on the left, so a token's position counts only what is not padding.
     position = (mask.cumsum(dim=1) - 1).clamp(min=0)
     ids, mask, position = (x.to(model.device) for x in (ids, mask, position))
+    # The prompt's last token and all response tokens but the last predict the response.
     logits = model(
         input_ids=ids, attention_mask=mask, position_ids=position, logits_to_keep=longest + 1
     ).logits[:, :-1]

@@ -50,14 +50,14 @@ class Plan:
 def not_read(recipe: Recipe) -> list[str]:
     """What of a recipe changes the gradient that it trains with, and not those that are compared:
     they are of all of the policy's parameters, all tokens and all batches, and of rewards alone."""
-    own = {
+    leaves_out = {
         "algorithm.kl": recipe.algorithm.kl > 0,
         "algorithm.resampling_rounds": recipe.algorithm.resampling_rounds > 0,
         "model.lora_rank": recipe.model.lora_rank > 0,
         "trl.top_entropy": recipe.trl.top_entropy < 1,
         "trl.entropy_coef": recipe.trl.entropy_coef != 0,
     }
-    return [key for key, is_set in own.items() if is_set]
+    return [key for key, is_set in leaves_out.items() if is_set]
 
 
 def measure(
@@ -105,6 +105,7 @@ def measure(
         rewards.append(rollouts.reward_b)
         base_bt, credit = token_weights(rollouts, recipe, checked, tokenizer)
         base = policy_gradient(model, rollouts, base_bt, rows_at_once=plan.rows_at_once)
+        # Gradients add up: those of advantages and of credit give that of any mixture.
         for estimator, credit_bt in credit.items():
             ours = policy_gradient(model, rollouts, credit_bt, rows_at_once=plan.rows_at_once)
             for metric, scale in metrics.items():
@@ -117,6 +118,7 @@ def measure(
                 row |= _with_each("tr", ours, reference.blocks, scale)
                 products.append(key | row)
         progress("batches", batch + 1, plan.batches)
+    # As the committed tables have it: metric by metric.
     table = pd.DataFrame(products).sort_values(["metric", "batch"], ascending=[False, True])
     facts = {
         "accuracy": float(np.nanmean(_verdicts(np.concatenate(rewards)))),
@@ -163,9 +165,11 @@ def _reference(
             weight_bt.expand(rollouts.mask_bt.shape),
             rows_at_once=plan.rows_at_once,
         )
+        # Batches are dealt to the blocks in turn, so that each block has seen the whole sample.
         if blocks is None:
             blocks = gradient.new_zeros(n_blocks, len(gradient))
         blocks[chunk % n_blocks] += gradient / chunks
+        # Adam's second moment, if it had all these batches at this policy.
         squares = squares + gradient**2 / chunks
         progress("reference", chunk + 1, chunks)
     reference = Reference(blocks, squares)
@@ -186,6 +190,7 @@ def token_weights(
     advantage_b = torch.from_numpy(_rollout_advantages(base, rollouts)).float()
     mask_bt = rollouts.mask_bt.float()
     n_rows, n_tokens = len(mask_bt), mask_bt.sum()
+    # What one token's log-probability weighs in the loss, before its advantage.
     scale_bt = {
         "grpo": mask_bt / mask_bt.sum(dim=1, keepdim=True).clamp(min=1) / n_rows,
         "dapo": mask_bt / n_tokens,
@@ -194,6 +199,7 @@ def token_weights(
     verdict_b = _verdicts(rollouts.reward_b)
     credit = {}
     for name, estimator in estimators.items():
+        # Statistics of tokens ask right or wrong; other estimators take graded rewards.
         evidence_b = verdict_b if estimator.score_range is None else rollouts.reward_b
         texts = vocabulary(tokenizer) if estimator.needs_vocabulary else None
         credit[name] = scale_bt * token_credit(

@@ -58,7 +58,7 @@ class Sampler:
         size = self._recipe.rollout.group_size
         problems = [self._problems[i] for i in rows for _ in range(size)]
         prompts = [prompt_text(self._tokenizer, problem["prompt"]) for problem in problems]
-        found = generate(
+        answers = generate(
             self._model,
             self._tokenizer,
             prompts,
@@ -67,15 +67,16 @@ class Sampler:
             batch_size=256,
             seed=self._recipe.seed + self._taken,
         )
+        # All columns of a problem go to the reward: a task's scorer may need more than the answer.
         rewards = self._reward(
-            completions=found.texts,
-            completion_ids=found.token_ids,
+            completions=answers.texts,
+            completion_ids=answers.token_ids,
             **{name: [p[name] for p in problems] for name in problems[0].keys() - {"prompt"}},
         )
-        lengths = torch.tensor([len(ids) for ids in found.token_ids])
+        lengths = torch.tensor([len(ids) for ids in answers.token_ids])
         mask_bt = torch.arange(int(lengths.max())) < lengths[:, None]
         ids_bt = torch.zeros(mask_bt.shape, dtype=torch.int64)
-        ids_bt[mask_bt] = torch.tensor([token for ids in found.token_ids for token in ids])
+        ids_bt[mask_bt] = torch.tensor([token for ids in answers.token_ids for token in ids])
         return Rollouts(
             prompt_ids=encode(self._tokenizer, prompts),
             ids_bt=ids_bt,
@@ -83,5 +84,5 @@ class Sampler:
             reward_b=np.array([np.nan if r is None else r for r in rewards], dtype=np.float64),
             group_b=np.repeat(np.arange(n_prompts), size),
             temperature=self._recipe.rollout.temperature,
-            penalty_b=np.array(self._penalty(found.token_ids)) if self._penalty else 0.0,
+            penalty_b=np.array(self._penalty(answers.token_ids)) if self._penalty else 0.0,
         )

@@ -93,6 +93,7 @@ def rows(measured: Measured, name: str, weights: Sequence[float] = ()) -> list[R
         rr_kk = blocks.dropna(axis="columns").to_numpy()
         rng = np.random.default_rng(0)
         n_batches = of_metric["batch"].nunique()
+        # The same draws for all rows of a metric, so that they can be compared.
         drawn = rng.integers(n_batches, size=(RESAMPLES, n_batches))
         noise = rng.standard_t(len(rr_kk) - 1, RESAMPLES)
 
@@ -101,6 +102,7 @@ def rows(measured: Measured, name: str, weights: Sequence[float] = ()) -> list[R
         ) -> Interval:
             """Of (1 + K, N) cosines: with the whole reference, and without each of its blocks."""
             with_all, without = of_batches[0], of_batches[1:].mean(axis=1)
+            # The jackknife over blocks: how far the mean moves when one is left out.
             error = float(((len(without) - 1) * without.var()) ** 0.5)
             means = with_all[drawn].mean(axis=1) + noise * error
             return Interval(float(with_all.mean()), *percentile_bounds(means))
@@ -109,10 +111,11 @@ def rows(measured: Measured, name: str, weights: Sequence[float] = ()) -> list[R
         for estimator, of_estimator in of_metric.groupby("estimator", sort=False):
             if base is None:
                 base = _cosines(of_estimator, rr_kk, 1.0, 0.0)
-                own = (interval(base), interval(base - base), None)
-                table.append(Row(metric, BASE, "alone", *own))
+                at_zero = (interval(base), interval(base - base), None)
+                table.append(Row(metric, BASE, "alone", *at_zero))
             for mixture, advantages, credit in _mixtures(of_estimator, weights):
                 mixed = _cosines(of_estimator, rr_kk, advantages, credit)
+                # Batches without credit have no length that could be scaled.
                 has_credit = (of_estimator["tt"] > 0).to_numpy()
                 scales = np.broadcast_to(credit, has_credit.shape)[has_credit]
                 scale = float(np.median(scales)) if scales.size and advantages else None
@@ -150,6 +153,7 @@ def _cosines(
     # |r - r_k|² = |r|² - 2 r·r_k + |r_k|², and r is the sum of its blocks.
     rr_k = rr[0] - 2 * rr_kk.sum(axis=1) + rr_kk.diagonal()
     squared = (x * x * bb + 2 * x * y * bt + y * y * tt) * np.append(rr[0], rr_k)[:, None]
+    # Where either is 0 the product is 0 too, and 0 / ∞ is 0.
     lengths = np.where(squared > 0, squared, np.inf) ** 0.5
     return np.asarray((x * br_kn + y * tr_kn) / lengths)
 

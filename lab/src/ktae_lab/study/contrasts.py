@@ -96,10 +96,10 @@ def _demo_seeds(matrix: Mapping[str, Any]) -> Any:
     return matrix.get("demo_seeds", (matrix.get("base_models") or {}).get("demo_seeds", []))
 
 
-def _definition(matrix: Mapping[str, Any], outcome: str) -> dict[str, Any]:
+def _definition(matrix: Mapping[str, Any], asked: str) -> dict[str, Any]:
     """What an outcome is measured by; the first announcements have a label as well."""
-    known = {name: one.model_dump(mode="json") for name, one in OUTCOMES.items()}
-    definition = (known | matrix["outcomes"]).get(outcome, {})
+    known = {name: outcome.model_dump(mode="json") for name, outcome in OUTCOMES.items()}
+    definition = (known | matrix["outcomes"]).get(asked, {})
     return {key: value for key, value in definition.items() if key != "label"}
 
 
