@@ -6,22 +6,16 @@ from ktae import InputError
 from ktae.files.atomic import atomic_folder, atomic_write, unfinished
 
 
-def test_replaces_the_file_at_the_end_only(tmp_path):
-    path = tmp_path / "out.txt"
-    path.write_text("old")
-    with atomic_write(path) as temporary:
-        temporary.write_text("new")
-        assert path.read_text() == "old"
-    assert path.read_text() == "new"
-    assert os.listdir(tmp_path) == ["out.txt"]
-
-
-def test_an_error_leaves_everything_as_it_was(tmp_path):
+def test_replaces_the_file_at_the_end_only_and_not_after_an_error(tmp_path):
     path = tmp_path / "out.txt"
     path.write_text("old")
     with pytest.raises(KeyError), atomic_write(path) as temporary:
         {}[temporary.write_text("half")]
     assert path.read_text() == "old"
+    with atomic_write(path) as temporary:
+        temporary.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
     assert os.listdir(tmp_path) == ["out.txt"]
 
 

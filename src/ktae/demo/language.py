@@ -81,8 +81,6 @@ class Language(Generic[P]):
     """As recipes and commands call it."""
     version: str
     """To be raised with every change of what it says for a seed: base models are kept by it."""
-    about: str
-    """A few words on what its problems are."""
     vocabulary: tuple[str, ...]
     """Every token, in the order of its id; the special tokens come first."""
     max_response_length: int

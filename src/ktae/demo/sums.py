@@ -236,7 +236,6 @@ def _step(operation: Operation, value: int, rng: random.Random, care: _Care) -> 
 SUMS = Language(
     name="sums",
     version="1",
-    about="small sums, modulo 20",
     vocabulary=VOCABULARY,
     max_response_length=64,
     pretraining_steps=1000,

@@ -261,7 +261,6 @@ def _slipped(items: Items, rng: random.Random) -> Items:
 LISTS = Language(
     name="lists",
     version="1",
-    about="lists of letters, rearranged",
     vocabulary=VOCABULARY,
     max_response_length=64,
     pretraining_steps=1000,
