@@ -23,11 +23,10 @@ def test_fillings_are_numbered_anew_in_a_cleared_table() -> None:
     rows, starts = batch.by_group()
     arrays = _compiled.plain(batch.token_ids, batch.mask, rows)
     chunk = cpu.Chunk(*arrays, rows, starts, batch.evidence)
-    space = cpu._workspace(batch, starts)._replace(index_bits=30)
+    space = cpu.workspace(batch, starts, table_rows=0)._replace(index_bits=30)
     out, stamps = np.zeros((2, 1), dtype=np.float32), []
     for _ in range(20):
-        given = (chunk, False, KTAE().formula(), space)
-        cpu.credit_groups(*given, np.empty((0, cpu.N_COLUMNS)), out, out.view(np.int32))
+        cpu.credit_groups(chunk, False, KTAE().formula(), space, out, out.view(np.int32))
         assert out.tolist() == [[0.5], [-0.5]]
         stamps.append(int(space.state[1]))
     assert stamps == [1 + i % 7 for i in range(20)]

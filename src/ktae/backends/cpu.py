@@ -12,9 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ktae import statistics
 from ktae.arrays import MAX_TOKEN_ID
 from ktae.backends._compiled import AT_ONCE, NO_ERROR, end_of, in_threads, jit, kept, plain
+from ktae.backends.formulas import (
+    association,
+    credit_of,
+    direction_of,
+    fisher_score,
+    group_totals,
+)
 from ktae.backends.table import CreditTable
 from ktae.batch import Batch, bad_token_id, group_extreme
 from ktae.statistics import Formula
@@ -32,6 +38,10 @@ LOW = 0xFFFFFFFF
 N_COLUMNS = 14
 """Of a table: group, token id, a, b, c, d, tf_true, tf_false, p, F, IG, direction, value, credit.
 """
+
+TABLE_AT_ONCE = 1 << 16
+"""Padded positions whose table a thread makes at a time: its rows fit a buffer of some megabytes,
+which is used again and again. Fresh memory costs more than what is computed for it."""
 
 MOST_PAIRS = 1 << 16
 """Pairs (a, b) of a group whose statistics are remembered: a group of 510 rollouts has so many."""
@@ -73,48 +83,45 @@ class Workspace(NamedTuple):
     credit: np.ndarray
     """(n_keys,) float32"""
     memo: np.ndarray
-    """(n, 3) float64, by pair (a, b): strength, effect, and the whole credit of a key that no
-    rollout holds twice; NaN where not computed yet."""
+    """(n, 5) float64, by pair (a, b): strength, effect, p, information gain, and the whole credit
+    of a key that no rollout holds twice; NaN where not computed yet."""
     tokens: np.ndarray
     """(n,) int64: how many tokens of each rollout of the group count."""
-
-
-class Totals(NamedTuple):
-    """The margins of all of a group's tables. With graded scores n_true is their sum, and a rollout
-    of score r adds the share r of its tokens to the correct ones'."""
-
-    n: float
-    n_true: float
-    n_false: float
-    length_true: float
-    length_false: float
-    variance: float
-    """Of the scores, divided by n. Exactly 0 where there is nothing to compare."""
+    table_rows: np.ndarray
+    """(n, N_COLUMNS) float64: the credit table of some groups. No rows where none is asked for."""
 
 
 def credit(batch: Batch, formula: Formula) -> np.ndarray:
     """(B, T) float32 credit; an InputError for a token id that is out of range and unmasked."""
-    return _computed(batch, formula)[0]
+    return _computed(batch, formula, AT_ONCE)[0]
 
 
 def table(batch: Batch, formula: Formula) -> CreditTable:
     """The credit table of the batch, with the same error."""
-    group, token_id, *columns = _computed(batch, formula, with_table=True)[1].T
-    order = np.lexsort([token_id, group])
-    cells = [column[order] for column in columns]
-    if not batch.graded:
-        cells[:4] = [column.astype(np.int64) for column in cells[:4]]
+    parts = _computed(batch, formula, TABLE_AT_ONCE, with_table=True)[1]
+    types = [np.int64] * (2 if batch.graded else 6) + [np.float64] * N_COLUMNS
+    group, *columns = (
+        np.concatenate([np.empty(0), *(rows[:, k] for rows in parts)]).astype(types[k], copy=False)
+        for k in range(N_COLUMNS)
+    )
     assert batch.labels is not None
-    labels, token_ids = batch.labels[group[order].astype(np.int64)], token_id[order]
-    return CreditTable(labels, token_ids.astype(np.int64), *cells)
+    return CreditTable(batch.labels[group], *columns)
 
 
 def _computed(
-    batch: Batch, formula: Formula, *, with_table: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
-    """(B, T) the credit, and if asked for (n, N_COLUMNS) the table's rows, in no order."""
+    batch: Batch, formula: Formula, at_once: int, *, with_table: bool = False
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """(B, T) the credit; or, if it is asked for, the table, (n, N_COLUMNS) of some groups each.
+
+    `at_once` padded positions, or a whole group if that is larger, are taken at a time.
+    """
     out = np.zeros(batch.token_ids.shape, dtype=np.float32)
+    width = max(1, out.shape[1])
     rows, starts = batch.by_group()
+    rows_at_once = max(1, at_once // width)
+    begins = np.searchsorted(starts[:-1], np.arange(0, len(rows), rows_at_once))
+    bounds = sorted({*begins.tolist(), len(starts) - 1})
+    most = int(np.diff(starts[bounds]).max(initial=0)) if with_table else 0
     mask_bt = batch.counted() if batch.ignored else batch.mask
     scores_b = batch.evidence
     if not with_table:
@@ -126,31 +133,29 @@ def _computed(
 
     def fill(groups: slice) -> tuple[int, int, np.ndarray]:
         part = rows[starts[groups.start] : starts[groups.stop]]
-        bounds = starts[groups.start : groups.stop + 1] - starts[groups.start]
+        within = starts[groups.start : groups.stop + 1] - starts[groups.start]
         arrays = plain(batch.token_ids, mask_bt, part)
-        chunk = Chunk(*arrays, part, bounds, scores_b[part])
+        chunk = Chunk(*arrays, part, within, scores_b[part])
         try:
             space = spaces.pop()
         except IndexError:
-            space = _workspace(batch, starts)
-        entries = np.empty((len(chunk.rows) * out.shape[1] * with_table, N_COLUMNS))
-        arguments = (chunk, batch.look_up_unknown, formula, space, entries)
+            space = workspace(batch, starts, most * width)
+        arguments = (chunk, batch.look_up_unknown, formula, space)
         row, column, n_rows = credit_groups(*arguments, out, out.view(np.int32))
-        spaces.append(space)
-        entries = entries[:n_rows].copy()  # most of it was never touched
+        entries = space.table_rows[:n_rows]
+        entries = entries[np.lexsort([entries[:, 1], entries[:, 0]])]
         entries[:, 0] += groups.start
+        spaces.append(space)
         return row, column, entries
 
-    rows_at_once = max(1, AT_ONCE // max(1, out.shape[1]))
-    begins = np.searchsorted(starts[:-1], np.arange(0, len(rows), rows_at_once))
-    parts = in_threads(fill, sorted({*begins.tolist(), len(starts) - 1}))
+    parts = in_threads(fill, bounds)
     row, column = min((part[:2] for part in parts), default=(NO_ERROR, 0))
     if row != NO_ERROR:
         raise bad_token_id(batch.token_ids, row, column)
-    return out, np.concatenate([np.empty((0, N_COLUMNS)), *(part[2] for part in parts)])
+    return out, [part[2] for part in parts]
 
 
-def _workspace(batch: Batch, starts: np.ndarray) -> Workspace:
+def workspace(batch: Batch, starts: np.ndarray, table_rows: int) -> Workspace:
     """What the largest of the batch's groups, which have these bounds, can be counted in."""
     largest, width = int(np.diff(starts).max(initial=0)), batch.token_ids.shape[1]
     n_keys = largest * width + 1  # with NO_CREDIT
@@ -166,63 +171,61 @@ def _workspace(batch: Batch, starts: np.ndarray) -> Workspace:
         counts=np.zeros(2 * n_keys, dtype=np.int64),
         sums=np.zeros((n_keys if batch.graded else 0, 2)),
         credit=np.empty(n_keys, dtype=np.float32),
-        memo=np.empty((min(MOST_PAIRS, (largest // 2 + 1) * ((largest + 1) // 2 + 1)), 3)),
+        memo=np.empty((min(MOST_PAIRS, (largest // 2 + 1) * ((largest + 1) // 2 + 1)), 5)),
         tokens=np.empty(largest, dtype=np.int64),
+        table_rows=np.empty((table_rows, N_COLUMNS)),
     )
 
 
 # Compiled from here on. Types of arguments are inferred by numba.
 
-fisher_p_value = kept(statistics.fisher_p_value)  # for Python, too
-_fisher_score = jit(statistics.fisher_score)
-_information_gain = jit(statistics.information_gain)
-_saturated_term_frequency = jit(statistics.saturated_term_frequency)
-_effect_size = jit(statistics.effect_size)
-_frequency_contrast = jit(statistics.frequency_contrast)
-_presence_z = jit(statistics.presence_z)
-_sharpened = jit(statistics.sharpened)
-_squashed = jit(statistics.squashed)
-
 
 @kept
-def credit_groups(chunk, look_up, formula, space, table, out, numbers):
+def credit_groups(chunk, look_up, formula, space, out, numbers):
     """Write the credit of a chunk's groups to `out`, of which `numbers` is the memory as int32.
 
-    With `look_up`, rollouts of unknown correctness get the credit of the group's keys, too. `table`
-    is filled in if it has rows. Returns (row, column) of the bad token id with the smallest row, or
-    (NO_ERROR, 0), and how many rows the table has got.
+    With `look_up`, rollouts of unknown correctness get the credit of the group's keys, too. If the
+    workspace has rows for a table, these are filled in instead. Returns (row, column) of the bad
+    token id with the smallest row, or (NO_ERROR, 0), and how many rows the table has got.
     """
     ends = np.empty(len(chunk.rows), dtype=np.int64)
     n_rows = np.int64(0)  # a literal would be another type, and kernels compiled for both
-    bad_row, bad_column = _look_at_rows(chunk, ends)
-    credit = space.credit
+    bad_row, bad_column = look_at_rows(chunk, ends)
     for g in range(len(chunk.starts) - 1 if bad_row == NO_ERROR else 0):
         begin, end = chunk.starts[g], chunk.starts[g + 1]
-        n_used = _count_group(chunk, begin, end, ends, space, numbers)
-        totals = _group_totals(space.tokens, chunk.scores[begin:end])
-        _fill_credit(n_used, totals, formula, space)
-        for i in range(begin, end if n_used > NO_CREDIT + 1 else begin):
+        # Count: from here on `numbers` holds the number of each counted token's key.
+        n_used = count_group(chunk, begin, end, ends, space, numbers)
+        totals = group_totals(space.tokens, chunk.scores[begin:end])
+        # Compute, once for each key.
+        if len(space.table_rows) > 0:
+            n_rows = fill_table(g, n_used, totals, formula, space, n_rows)
+            end = begin  # what `out` holds is not looked at
+        elif n_used > NO_CREDIT + 1:
+            fill_credit(n_used, totals, formula, space)
+        else:
+            end = begin  # nothing was counted, and so nothing was written
+        # Spread: the credit takes the number's place. Masked positions have number 0, and so none.
+        for i in range(begin, end):
             row = chunk.rows[i]
             if look_up and np.isnan(chunk.scores[i]):
                 mask = chunk.mask[chunk.places[i], : ends[i]]
-                _find_keys(chunk.ids[chunk.places[i]], mask, space, numbers[row])
-            # Masked positions have number 0, and so no credit.
+                find_keys(chunk.ids[chunk.places[i]], mask, space, numbers[row])
             for t in range(ends[i]):
-                out[row, t] = credit[numbers[row, t]]
-        if len(table) > 0:
-            n_rows = _fill_table(g, totals, formula, space, table, n_rows)
-        _clear(space, n_used)
+                out[row, t] = space.credit[numbers[row, t]]
+        clear(space, n_used)
     return bad_row, bad_column, n_rows
 
 
 @jit
-def _look_at_rows(chunk, ends):
-    """One past each rollout's last unmasked position; (row, column) of the first bad token id."""
+def look_at_rows(chunk, ends):
+    """Fill in one past each rollout's last unmasked position; (row, column) of the first bad id."""
     bad_row, bad_column = NO_ERROR, 0
     for i in range(len(chunk.rows)):
         ids, mask = chunk.ids[chunk.places[i]], chunk.mask[chunk.places[i]]
+        # First only whether there is a bad one: without a branch the processor looks at many
+        # positions in one step. Which one it is matters once, when all is over.
         ends[i], bad = end_of(mask), False
-        for t in range(ends[i]):  # no branch here either
+        for t in range(ends[i]):
             bad |= (mask[t] != 0) & ((ids[t] < 0) | (ids[t] > MAX_TOKEN_ID))
         if bad and chunk.rows[i] < bad_row:
             bad_row = chunk.rows[i]
@@ -233,8 +236,9 @@ def _look_at_rows(chunk, ends):
 
 
 @jit
-def _clear(space, n_used):
+def clear(space, n_used):
     """Forget what was counted of a group."""
+    # The table itself stays as it is: another number of the filling makes all of its slots free.
     for k in range(2 * n_used):
         space.counts[k] = 0
     for k in range(min(n_used, len(space.sums))):
@@ -242,7 +246,7 @@ def _clear(space, n_used):
 
 
 @jit
-def _count_group(chunk, begin, end, ends, space, numbers):
+def count_group(chunk, begin, end, ends, space, numbers):
     """Fill the table with the known rollouts from `begin` to `end`, and number their tokens.
 
     Returns one more than the largest number.
@@ -260,31 +264,35 @@ def _count_group(chunk, begin, end, ends, space, numbers):
             if not np.isnan(chunk.scores[i]) and n_used <= most:
                 place, score = chunk.places[i], chunk.scores[i]
                 ids, mask, row = chunk.ids[place], chunk.mask[place, : ends[i]], chunk.rows[i]
-                n_used = _count_rollout(ids, mask, i - begin, score, space, n_used, numbers[row])
+                n_used = count_rollout(ids, mask, i - begin, score, space, n_used, numbers[row])
         if n_used <= most:
             return n_used
-        _clear(space, n_used)
+        # More than half of the slots are used. Begin again in a larger table, which later groups
+        # of the batch keep: they are likely to be as large.
+        clear(space, n_used)
         space.state[0] = min(space.state[0] + GROWTH_BITS, space.index_bits)
 
 
 @jit
-def _slot_of(table, entry, key, bits, index_bits):
+def slot_of(table, entry, key, bits, index_bits):
     """Where `entry`, a filling and a key with number 0, stands in the table, or would stand.
 
     About every second token of a rollout is new to its group, so no branch may depend on which of
     the two it is. What the slot differs by from the entry, without its number, is 0 where it holds
-    the key, below 2**31 where it holds another key of this filling, and above where it is free. The
-    hash's top bits spread small numbers evenly, and frequent tokens have small ids.
+    the key, below 2**31 where it holds another key of this filling, and above where it is free.
     """
-    one, last_slot = np.uint64(1), (np.uint64(1) << bits) - np.uint64(1)
+    # The hash's top bits spread small numbers evenly, and frequent tokens have small ids.
+    step, last_slot = np.uint64(1), (np.uint64(1) << bits) - np.uint64(1)
     slot = (key * np.uint64(0x9E3779B97F4A7C15)) >> (np.uint64(64) - bits)
-    while ((table[slot] ^ entry) >> index_bits) - one < np.uint64(MAX_TOKEN_ID):
-        slot = slot + one & last_slot
+    # Less 1, a difference of 0 becomes the largest number of all: one comparison ends the search
+    # for both a key that is there and a slot that is free.
+    while ((table[slot] ^ entry) >> index_bits) - step < np.uint64(MAX_TOKEN_ID):
+        slot = slot + step & last_slot
     return slot
 
 
 @jit
-def _count_rollout(ids, mask, place, score, space, n_used, numbers):
+def count_rollout(ids, mask, place, score, space, n_used, numbers):
     """Count one rollout's tokens, and write the number of each token's key to `numbers`.
 
     Returns one more than the largest number that the group uses.
@@ -303,12 +311,14 @@ def _count_rollout(ids, mask, place, score, space, n_used, numbers):
         n_tokens += 1
         key = np.uint64(ids[t])
         entry = (stamp | key) << index_bits
-        slot = _slot_of(table, entry, key, bits, index_bits)
+        slot = slot_of(table, entry, key, bits, index_bits)
+        # A key that the slot does not hold yet gets the next number, and the slot.
         is_new = (table[slot] ^ entry) >> index_bits != 0
         index = np.uint64(n_used) if is_new else table[slot] & index_mask
         n_used += is_new
         table[slot] = entry | index
         numbers[t] = np.int32(index)
+        # `last` is not cleared between groups, so it tells something of keys alone that are there.
         again = (last[index] == holder) & (not is_new)
         last[index] = holder
         counts[index << np.uint64(1) | np.uint64(again)] += step
@@ -320,39 +330,20 @@ def _count_rollout(ids, mask, place, score, space, n_used, numbers):
 
 
 @jit
-def _find_keys(ids, mask, space, numbers):
+def find_keys(ids, mask, space, numbers):
     """Write the numbers of a held-out rollout's tokens; NO_CREDIT for what the group lacks."""
     bits, index_bits = np.uint64(space.state[0]), np.uint64(space.index_bits)
     for t in range(len(mask)):
         if mask[t] != 0:
             key = np.uint64(ids[t])
             entry = (np.uint64(space.state[1]) << TOKEN_BITS | key) << index_bits
-            in_slot = space.table[_slot_of(space.table, entry, key, bits, index_bits)]
+            in_slot = space.table[slot_of(space.table, entry, key, bits, index_bits)]
             index = np.int32(in_slot & np.uint64(len(space.table) - 1))
             numbers[t] = index if (in_slot ^ entry) >> index_bits == 0 else NO_CREDIT
 
 
 @jit
-def _group_totals(tokens, scores):
-    """The totals over the rollouts of known correctness that have a token."""
-    n, mean, squares, n_true, length_true, length_false = 0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(len(scores)):
-        score = scores[i]
-        if tokens[i] == 0 or np.isnan(score):
-            continue
-        n += 1
-        deviation = score - mean  # Welford's algorithm: exactly 0 for equal scores
-        mean += deviation / n
-        squares += deviation * (score - mean)
-        n_true += score
-        length_true += score * tokens[i]
-        length_false += (1.0 - score) * tokens[i]
-    variance = squares / n if n > 0 else 0.0
-    return Totals(float(n), n_true, n - n_true, length_true, length_false, variance)
-
-
-@jit
-def _counts_of(index, space):
+def counts_of(index, space):
     """A, m, and the occurrences in correct and in incorrect rollouts of key number `index`."""
     pair, again = space.counts[2 * index], space.counts[2 * index + 1]
     if len(space.sums) > 0:
@@ -363,105 +354,88 @@ def _counts_of(index, space):
 
 
 @jit
-def _strength_and_effect(a, m, totals, formula):
-    """What depends on the rollouts alone; m of them hold the token, of total score a."""
-    if formula.z:
-        mean = totals.n_true / totals.n
-        z = _presence_z(a, m, totals.n, mean, totals.variance)
-        if formula.sharp:
-            z = _sharpened(z, m, totals.n, mean, totals.variance)
-        return 1.0, z
-    n_true, n_false = totals.n_true, totals.n_false
-    fisher = _fisher_score(fisher_p_value(a, m - a, n_true, n_false, formula.point))
-    gain = _information_gain(a, m - a, n_true, n_false)
-    # The released code divides by h1 + h2, the paper does not: value_scale.
-    strength = (formula.h1 * fisher + formula.h2 * gain) * formula.value_scale
-    return strength, _effect_size(a, m - a, n_true, n_false)
+def empty_memo(n_used, totals, space):
+    """Forget the pairs of earlier groups. Returns the memo, without rows where it does not pay off.
 
-
-@jit
-def _direction(effect, occur_true, occur_false, totals, formula):
-    """The effect plus what the frequencies of the token in the two classes add to it."""
-    if formula.h3 == 0.0:
-        return effect
-    mean_length = (totals.length_true + totals.length_false) / 2
-    relative = totals.length_true / mean_length, totals.length_false / mean_length
-    tf = occur_true / totals.length_true, occur_false / totals.length_false
-    saturated_true = _saturated_term_frequency(tf[0], relative[0], formula.k1, formula.b_len)
-    saturated_false = _saturated_term_frequency(tf[1], relative[1], formula.k1, formula.b_len)
-    return effect + formula.h3 * _frequency_contrast(saturated_true, saturated_false, formula.eps)
-
-
-@jit
-def _credit_of_value(value, formula):
-    scaled = formula.credit_scale * value
-    return scaled if formula.z else _squashed(value, formula.credit_scale)
-
-
-@jit
-def _fill_credit(n_used, totals, formula, space):
-    """Compute the credit of every number; 0 where there is nothing to compare.
-
-    A group of verdicts has few pairs (a, b) and many keys. So strength and effect are computed once
-    for each pair, and the whole credit of keys that no rollout holds twice, which most are.
+    A group of verdicts has few pairs (a, b) and many keys, so most keys find their pair computed.
     """
-    counts, credit, memo = space.counts, space.credit, space.memo
+    n_pairs = (int(totals.n_true) + 1) * (int(totals.n_false) + 1)
+    if len(space.sums) > 0 or n_pairs > min(len(space.memo), 4 * n_used):
+        return space.memo[:0]
+    space.memo[:n_pairs, 0] = space.memo[:n_pairs, 4] = np.nan
+    return space.memo[:n_pairs]
+
+
+@jit
+def entry_of(index, memo, totals, space):
+    """Where in the memo the pair of key number `index` is."""
+    pair = space.counts[2 * index]
+    return (pair >> 32) * (int(totals.n_false) + 1) + (pair & LOW) if len(memo) > 0 else 0
+
+
+@jit
+def statistics_of(index, memo, tested, totals, formula, space):
+    """What `association` gives for a key, computed once for each pair (a, b) of the group."""
+    entry = entry_of(index, memo, totals, space)
+    if len(memo) > 0 and not np.isnan(memo[entry, 0]):
+        return memo[entry, 0], memo[entry, 1], memo[entry, 2], memo[entry, 3]
+    a, m, _, _ = counts_of(index, space)
+    strength, effect, p, gain = association(a, m, tested, totals, formula)
+    if len(memo) > 0:
+        memo[entry, 0], memo[entry, 1], memo[entry, 2], memo[entry, 3] = strength, effect, p, gain
+    return strength, effect, p, gain
+
+
+@jit
+def fill_credit(n_used, totals, formula, space):
+    """Compute the credit of every number; 0 where there is nothing to compare."""
+    counts, credit = space.counts, space.credit
     credit[NO_CREDIT] = 0.0
     if totals.variance == 0.0:
         credit[:n_used] = 0.0
         return
-    columns = int(totals.n_false) + 1
-    n_pairs = (int(totals.n_true) + 1) * columns
-    remembers = len(space.sums) == 0 and n_pairs <= min(len(memo), 4 * n_used)
-    if remembers:
-        for entry in range(n_pairs):
-            memo[entry, 0] = memo[entry, 2] = np.nan
+    memo = empty_memo(n_used, totals, space)
     for index in range(NO_CREDIT + 1, n_used):
-        pair, is_single = counts[2 * index], counts[2 * index + 1] == 0
-        entry = (pair >> 32) * columns + (pair & LOW) if remembers else 0
-        if remembers and is_single and not np.isnan(memo[entry, 2]):
-            credit[index] = memo[entry, 2]
+        # Most keys are in no rollout twice. Then the pair says how often they occur, too, and so
+        # their whole credit can be remembered by it.
+        is_single = len(memo) > 0 and counts[2 * index + 1] == 0
+        entry = entry_of(index, memo, totals, space)
+        if is_single and not np.isnan(memo[entry, 4]):
+            credit[index] = memo[entry, 4]
             continue
-        a, m, occur_true, occur_false = _counts_of(index, space)
-        if remembers and not np.isnan(memo[entry, 0]):
-            strength, effect = memo[entry, 0], memo[entry, 1]
-        else:
-            strength, effect = _strength_and_effect(a, m, totals, formula)
+        strength, effect, _, _ = statistics_of(index, memo, False, totals, formula, space)
         value = 0.0
         if strength > 0.0:
-            value = strength * _direction(effect, occur_true, occur_false, totals, formula)
-        credit[index] = _credit_of_value(value, formula)
-        if remembers:
-            memo[entry, 0], memo[entry, 1] = strength, effect
-            if is_single:
-                memo[entry, 2] = credit[index]
+            _, _, occur_true, occur_false = counts_of(index, space)
+            value = strength * direction_of(effect, occur_true, occur_false, totals, formula)
+        credit[index] = credit_of(value, formula)
+        if is_single:
+            memo[entry, 4] = credit[index]
 
 
 @jit
-def _fill_table(group, totals, formula, space, table, n):
+def fill_table(group, n_used, totals, formula, space, n):
     """Add one row for each key of the group to the n that are there; how many there are then."""
+    slots, shift = space.table, np.uint64(space.index_bits)
+    memo = empty_memo(n_used, totals, space)
+    tested = not (formula.z and len(space.sums) > 0)  # such graded scores may be anything
     for slot in range(1 << space.state[0]):
-        entry = space.table[slot]
-        if np.int64(entry >> np.uint64(space.index_bits + TOKEN_BITS)) != space.state[1]:
+        # A slot that an earlier filling wrote is free.
+        if np.int64(slots[slot] >> (shift + np.uint64(TOKEN_BITS))) != space.state[1]:
             continue
-        index = np.int64(entry & np.uint64(len(space.table) - 1))
-        a, m, occur_true, occur_false = _counts_of(index, space)
-        b, row = m - a, table[n]
-        row[0] = group
-        row[1] = np.int64(entry >> np.uint64(space.index_bits)) & MAX_TOKEN_ID
+        index = np.int64(slots[slot] & np.uint64(len(slots) - 1))
+        a, m, occur_true, occur_false = counts_of(index, space)
+        b, row = m - a, space.table_rows[n]
+        row[0], row[1] = group, np.int64(slots[slot] >> shift) & MAX_TOKEN_ID
         row[2], row[3], row[4], row[5] = a, b, totals.n_true - a, totals.n_false - b
         row[6] = occur_true / (totals.length_true if totals.length_true != 0.0 else 1.0)
         row[7] = occur_false / (totals.length_false if totals.length_false != 0.0 else 1.0)
         row[8], row[9], row[10], row[11], row[12], row[13] = 1.0, 0.0, 0.0, 0.0, 0.0, 0.0
         n += 1
-        if totals.variance == 0.0:
-            continue
-        if not (formula.z and len(space.sums) > 0):  # graded scores of a z-score may be anything
-            row[8] = fisher_p_value(a, b, totals.n_true, totals.n_false, formula.point)
-            row[9] = _fisher_score(row[8])
-            row[10] = _information_gain(a, b, totals.n_true, totals.n_false)
-        strength, effect = _strength_and_effect(a, m, totals, formula)
-        row[11] = _direction(effect, occur_true, occur_false, totals, formula)
-        row[12] = strength * row[11]
-        row[13] = _credit_of_value(row[12], formula)
+        if totals.variance > 0.0:
+            strength, effect, p, gain = statistics_of(index, memo, tested, totals, formula, space)
+            row[8], row[9], row[10] = p, fisher_score(p), gain
+            row[11] = direction_of(effect, occur_true, occur_false, totals, formula)
+            row[12] = strength * row[11]
+            row[13] = credit_of(row[12], formula)
     return n
