@@ -43,6 +43,7 @@ class Settings:
     estimator: Estimator = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        # Frozen, so this goes past its guard.
         object.__setattr__(self, "estimator", as_estimator(self.credit, "credit"))
         check_threshold(self.threshold)
         if self.estimator.needs_vocabulary and self.tokenizer is None:
@@ -86,6 +87,7 @@ class Settings:
                 f"credit is {self.estimator}, which needs {name}, and this trainer hands none "
                 "over; expected an estimator that needs none"
             )
+        # A function of the user's that gives something else than credit shows it here.
         credit_of([Rollout([0], "", 1.0), Rollout([1], "", 0.0)], self, step=step)
         return self
 
@@ -211,9 +213,11 @@ def credit_of(
     for row, rollout in enumerate(rollouts):
         n = len(rollout.token_ids)
         ids[row, :n], mask[row, :n] = rollout.token_ids, True
+    # Not np.unique, which sorts: the engines' names of groups need not compare.
     label: dict[Hashable, int] = {}
     groups = np.array([label.setdefault(r.group, len(label)) for r in rollouts], dtype=np.int64)
     scores = np.array([rollout.score for rollout in rollouts], dtype=np.float64)
+    # A score that was a float32 is compared at that precision: 0.1 is not above 0.1.
     above = [is_above(rollout.score, settings.threshold) for rollout in rollouts]
     correct = np.where(np.isnan(scores), np.nan, np.array(above, dtype=bool))
     evidence = correct if settings.estimator.score_range is None else scores

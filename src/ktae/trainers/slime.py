@@ -71,6 +71,7 @@ def post_process_rewards(
         if len(mask) != n:
             raise InputError(f"sample {place} has a loss_mask of {len(mask)}; expected {n} values")
         parts.append((sample.tokens[len(sample.tokens) - n :], mask))
+        # A sample without a rollout_id is a rollout of its own, whatever ids the others have.
         alone = sample.rollout_id is None
         key = (sample.group_index, alone, place if alone else sample.rollout_id)
         rollouts.setdefault(key, []).append(place)
@@ -129,6 +130,7 @@ def token_advantages(args: Any, rollout_data: dict[str, Any]) -> None:
         advantages.append(torch.tensor(values, dtype=torch.float32, device=like.device))
     rollout_data["advantages"] = advantages
     rollout_data["returns"] = [values.clone() for values in advantages]
+    # slime averages what it logs over samples and ranks, so each sample carries the numbers.
     rollout_data["rewards"] = [reward.rollout for reward in carried]
     for name in carried[0].metrics if carried else ():
         rollout_data[name] = [reward.metrics[name] for reward in carried]

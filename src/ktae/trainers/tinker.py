@@ -52,6 +52,7 @@ def token_credit(config: Any, **options: Any) -> Iterator[None]:
     cookbooks = train.assemble_training_data, train.prepare_minibatch
 
     async def prepare_minibatch(*args: Any, **kwargs: Any) -> Any:
+        # A variable of this context: the loop may prepare several batches at the same time.
         token = _metrics.set({})
         try:
             result = await cookbooks[1](*args, **kwargs)

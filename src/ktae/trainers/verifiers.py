@@ -82,7 +82,7 @@ def add_credit(traces: Sequence[Any], settings: Settings, *, step: int | None = 
     metrics = credited.metrics() if traces else {}
     for trace, of_trace, values in zip(traces, nodes, credited.lists, strict=True):
         for node, credit in zip(trace.nodes, by_part(values, of_trace), strict=True):
-            if credit:
+            if credit:  # a message of the environment's has none, and keeps what it has
                 base = node.advantages or [0.0] * len(credit)
                 node.advantages = [a + c for a, c in zip(base, credit, strict=True)]
         trace.record_metrics(metrics)

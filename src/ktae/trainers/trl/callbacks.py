@@ -36,7 +36,8 @@ class Patience(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Count; the trainer's metrics are the same on every process."""
-        if logs is not None and "loss" in logs:
+        if logs is not None and "loss" in logs:  # not those of an evaluation
+            # What dynamic sampling could not replace counts; without it, what was sampled.
             share = logs.get("dynamic_sampling/dropped_groups")
             share = logs.get("dynamic_sampling/equal_groups") if share is None else share
             if share is not None:

@@ -172,6 +172,7 @@ class DynamicSampling(_Trainer):
     def _draw_inputs(self, n_rows: int) -> list[dict[str, Any]]:
         """A process's part of prompts drawn for all, each repeated for its group."""
         n_prompts = n_rows // self.num_generations
+        # Drawn by all processes alike, and over all of them: each takes its own part.
         drawn = self._prompt_draws.choice(
             len(self.train_dataset),
             size=n_prompts * self.accelerator.num_processes,
@@ -242,6 +243,7 @@ def _equal(rewards: torch.Tensor, group_size: int) -> torch.Tensor:
     groups = rewards.view(-1, group_size, rewards.shape[1])
     highest = groups.nan_to_num(nan=-torch.inf).amax(dim=1)
     lowest = groups.nan_to_num(nan=torch.inf).amin(dim=1)
+    # With less than two known rewards the difference is 0 or -inf.
     return (highest - lowest <= 1e-8).all(dim=1)
 
 

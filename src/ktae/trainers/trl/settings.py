@@ -74,6 +74,7 @@ def grpo_config(recipe: Recipe, output: Path) -> GRPOConfig:
         use_cpu=not on_gpu,
         use_vllm=recipe.trl.vllm,
         vllm_gpu_memory_utilization=recipe.trl.vllm_memory,
+        # Left alone it would be NCCL, which knows no CPU.
         ddp_backend="gloo" if processes > 1 and not on_gpu else None,
     )
 

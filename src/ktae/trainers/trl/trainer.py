@@ -157,7 +157,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             InputError: the training set has fewer prompts than a batch of rollouts takes.
         """
         check_enough(self.train_dataset, self.args)
-        self._batches = None
+        self._batches = None  # counted from what a checkpoint says, if it begins with one
         return super().train(*args, **kwargs)
 
     def _training_step(self) -> int:
@@ -370,6 +370,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
 
 def _sum(values: torch.Tensor) -> torch.Tensor:
     """Over processes."""
+    # accelerate gathers along the first dimension, which a scalar lacks.
     total: torch.Tensor = gather(values.unsqueeze(0)).sum(dim=0)
     return total
 

@@ -19,20 +19,20 @@ def compose(settings: Overrides) -> Any:
 
     Raises:
         InputError: verl is absent or of another version; a key is unknown to it (the nearest known
-            one is named) or, given as new, is there already; an option of `algorithm.credit` is
+            one is named); Hydra refuses an override; an option of `algorithm.credit` is
             unknown; the estimator is `ktae` and the trainer mode is not one of its own, the loss
             averages advantages, or the old trainer lacks what the estimator needs.
     """
     versions.require()
     from hydra.errors import HydraException
 
-    known = _stock()
+    # Hydra says the rest itself: of a new key that is there already, of a value of another type.
     for key in settings:
-        name = key.lstrip("+")
-        if key.startswith("+") and name in known:
-            raise InputError(f"verl's configuration has {name} already; leave out the +")
-        if not key.startswith("+") and name not in known:
-            raise InputError(f"the installed verl has no key {name}; {_hint(name, known)}")
+        if not key.startswith("+") and key not in _stock():
+            used = [name for name in _stock() if not name.startswith(IGNORED)]
+            near = difflib.get_close_matches(key, used, n=1, cutoff=0.8)
+            hint = f"did you mean {near[0]}? To" if near else "to"
+            raise InputError(f"the installed verl has no key {key}; {hint} add a new one: +{key}")
     try:
         config = configuration(arguments(settings))
     except HydraException as error:
@@ -83,22 +83,3 @@ def typed(settings: Overrides) -> Overrides:
             is_integer = isinstance(stock, int) and number.is_integer()
             numbers[key] = int(number) if is_integer else number
     return settings | numbers
-
-
-def _hint(name: str, known: dict[str, Any]) -> str:
-    """A setting that is spelt like it, or one of its own section whose last part is; or else what
-    that section has."""
-    settings = [
-        key for key in known if not isinstance(known[key], dict) and not key.startswith(IGNORED)
-    ]
-    section, _, last = name.rpartition(".")
-    close = difflib.get_close_matches(name, settings, n=1, cutoff=0.9)
-    by_last = {key.rpartition(".")[2]: key for key in settings if key.startswith(f"{section}.")}
-    for near in difflib.get_close_matches(last, by_last, n=1):
-        close.append(by_last[near])
-    close += [key for key in settings if key.endswith(f".{last}")]
-    if close:
-        return f"did you mean {close[0]}?"
-    to_add = f"to add a new one: +{name}"
-    has = known.get(section)
-    return f"{section} has {', '.join(has)}; {to_add}" if isinstance(has, dict) else to_add

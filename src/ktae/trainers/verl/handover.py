@@ -111,6 +111,7 @@ def rollouts_of_batch(data: Any) -> Rollouts:
         acc = np.array(extra["acc"], dtype=np.float64)
         undecided = np.isnan(acc) | np.array(extra.get("undecided", np.zeros(len(acc))), dtype=bool)
     # Of the entropies it has kept nothing but their mean.
+    # They are there where verl ran the policy again over what was sampled.
     policy = {"log_probs": tensors["old_log_probs"]} if "old_log_probs" in tensors else {}
     return Rollouts(tensors["responses"], acc, undecided, policy=policy)
 

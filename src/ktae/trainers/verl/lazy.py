@@ -24,6 +24,7 @@ def when_imported(name: str, call: OnImport) -> None:
     same name replaces the first.
     """
     module = sys.modules.get(name)
+    # While it is being imported a module is among these already, but half empty.
     if module is not None and not getattr(module.__spec__, "_initializing", False):
         call(module)
         return

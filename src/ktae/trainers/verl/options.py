@@ -33,6 +33,7 @@ def from_algorithm(algorithm: Any) -> Options:
         InputError: an unknown option (the nearest known one is named) or a value out of range.
     """
     algorithm = algorithm or {}
+    # A node of OmegaConf's here, a mapping where verl's configuration is a plain one.
     node = algorithm.get("credit")
     section = "paper" if node is None else _plain(node)
     named: dict[str, Any] = {"base": "grpo"}

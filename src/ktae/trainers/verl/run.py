@@ -93,6 +93,7 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
         os.path.abspath, filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     )
     environment["PYTHONPATH"] = os.pathsep.join(path for path in imports if path != here)
+    # -P: nor from the run folder, which holds whatever the run writes.
     program = [sys.executable, "-P", "-m", "verl.trainer.main_ppo", *arguments(settings)]
     return subprocess.run(program, env=environment, cwd=folder.path, check=False).returncode
 
