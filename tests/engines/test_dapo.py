@@ -1,13 +1,12 @@
 """DAPO through `ktae train`: killed and resumed, on several processes, with nothing to learn."""
 
-import subprocess
-import time
+import signal
 
 import numpy as np
 import oracle
 import pyarrow.parquet as pq
 import pytest
-from training import metrics, run, run_here
+from training import curve, metrics, run, run_here, stopped
 
 from ktae.rollouts import record
 
@@ -25,11 +24,6 @@ SMALL = [
 ]
 
 
-def curve(folder):
-    keys = ("step", "loss", "reward", "entropy", "dynamic_sampling/rounds", "credit/mean_abs")
-    return np.array([[line[key] for key in keys] for line in metrics(folder)])
-
-
 def test_killed_run_resumes_on_the_same_curve(command, tmp_path):
     """Dynamic sampling draws its prompts on as if nothing had happened. Without the penalty for
     length, many groups have equal rewards and are sampled anew."""
@@ -38,23 +32,14 @@ def test_killed_run_resumes_on_the_same_curve(command, tmp_path):
     done = run_here(command(straight, *more))
     assert done.returncode == 0, done.stderr
 
-    process = subprocess.Popen(
-        command(broken, *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    deadline = time.monotonic() + 200
     wanted = int(np.random.default_rng().integers(1, 4))  # another step each time
-    while not (broken / "metrics.jsonl").exists() or len(metrics(broken)) < wanted:
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    process.kill()
-    process.communicate()
-    assert not (broken / "summary.json").exists()
+    stopped(command(broken, *more), broken, signal.SIGKILL, steps=wanted)
 
     resumed = run_here(command(broken, *more, "--resume"))
     assert resumed.returncode == 0, resumed.stderr
-    np.testing.assert_allclose(curve(broken), curve(straight), atol=1e-6)
-    assert curve(straight)[:, 4].max() > 0, "no group was ever sampled anew"
+    names = ("dynamic_sampling/rounds", "credit/mean_abs")
+    np.testing.assert_allclose(curve(broken, *names), curve(straight, *names), atol=1e-6)
+    assert curve(straight, *names)[:, 4].max() > 0, "no group was ever sampled anew"
     sizes = [line["credit/mean_abs"] for line in metrics(broken)]
     assert min(sizes[:4]) > 0 == sizes[4], "the credit decays over four steps"
 

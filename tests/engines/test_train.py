@@ -3,13 +3,11 @@
 import json
 import shutil
 import signal
-import subprocess
-import time
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from training import metrics, run, run_here
+from training import curve, metrics, run, run_here, stopped
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 
@@ -22,12 +20,6 @@ SMALL = [
     "logging.save_every=2",
     "logging.eval_problems=8",
 ]
-
-
-def curve(folder):
-    """(steps, 4) what the training did, step by step."""
-    keys = ("step", "loss", "reward", "entropy")
-    return np.array([[line[key] for key in keys] for line in metrics(folder)])
 
 
 @pytest.fixture(scope="module")
@@ -69,20 +61,12 @@ def test_a_signal_leaves_a_checkpoint_and_resume_continues_the_same_curve(
     command, straight, tmp_path
 ):
     straight, broken = straight[0], tmp_path / "broken"
-    process = subprocess.Popen(command(broken), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 200
-    while not (broken / "metrics.jsonl").exists() or len(metrics(broken)) < 1:
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=200)
-    assert process.returncode == 143, err
+    status, out, err = stopped(command(broken), broken, signal.SIGTERM, steps=1)
+    assert status == 143, err
     assert b"--resume" in out
     assert b"Traceback" not in err
     assert 1 <= len(metrics(broken)) < 6
     assert list((broken / "checkpoints").glob("checkpoint-*"))
-    assert not (broken / "summary.json").exists()
 
     damaged = broken / "checkpoints/checkpoint-11"  # of 12 optimizer steps
     shutil.copytree(next((broken / "checkpoints").glob("checkpoint-*")), damaged)

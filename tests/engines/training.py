@@ -5,8 +5,10 @@ import io
 import json
 import subprocess
 import sys
+import time
 
 import in_process
+import numpy as np
 
 
 def ktae(*arguments, processes=1):
@@ -27,6 +29,26 @@ def run_here(command):
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = in_process.ktae(*command[command.index("ktae") + 1 :])
     return subprocess.CompletedProcess(command, status, out.getvalue(), err.getvalue())
+
+
+def curve(folder, *more):
+    """(steps, names) what the training did, step by step."""
+    names = ("step", "loss", "reward", "entropy", *more)
+    return np.array([[line[name] for name in names] for line in metrics(folder)])
+
+
+def stopped(command, folder, number, *, steps):
+    """A run that got the signal once it had done so many steps: its status and output."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 200
+    while not (folder / "metrics.jsonl").exists() or len(metrics(folder)) < steps:
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=200)
+    assert not (folder / "summary.json").exists()
+    return process.returncode, out, err
 
 
 def metrics(folder):

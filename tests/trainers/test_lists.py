@@ -35,17 +35,14 @@ def test_rollouts_without_tokens_and_no_rollouts():
     assert with_one.lists[-1] == []
 
 
-def test_a_score_is_a_verdict_by_the_threshold():
-    raised = credit_of(rollouts([3, 2, 2, 3, 3, 2]), Settings(threshold=2))
-    assert raised.lists == credit_of(rollouts(), Settings()).lists
-
-
-@pytest.mark.parametrize("threshold", [0.1, 1e300])
-def test_a_score_that_was_a_float32_is_not_above_the_same_threshold(threshold):
-    above, equal = (1.0, float(np.float32(0.1))) if threshold < 1 else (1.1e300, 1e300)
+@pytest.mark.parametrize(
+    ("threshold", "above", "equal"),
+    [(2, 3, 2), (0.1, 1.0, float(np.float32(0.1))), (1e300, 1.1e300, 1e300)],
+)
+def test_a_score_is_a_verdict_by_the_threshold_at_its_own_precision(threshold, above, equal):
     scores = [above, equal, equal, above, above, equal]
-    found = credit_of(rollouts(scores), Settings(threshold=threshold))
-    assert found.lists == credit_of(rollouts(), Settings()).lists
+    credited = credit_of(rollouts(scores), Settings(threshold=threshold))
+    assert credited.lists == credit_of(rollouts(), Settings()).lists
 
 
 def test_an_unknown_rollout_is_no_evidence():

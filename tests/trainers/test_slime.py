@@ -166,18 +166,21 @@ def test_samples_of_one_rollout_are_one_rollout():
         assert values - advantage == pytest.approx(np.array(credit), abs=1e-6)
 
 
-@pytest.mark.parametrize("reward", [None, float("nan"), float("inf"), {"right": 1}])
-def test_a_sample_without_a_reward_is_named(reward):
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        *(
+            ("reward", reward, f"has the reward {reward}; expected a finite")
+            for reward in (None, float("nan"), float("inf"), {"right": 1})
+        ),
+        ("loss_mask", [1], "has a loss_mask of 1; expected"),
+        ("group_index", None, "has no group_index"),
+    ],
+)
+def test_a_sample_that_lacks_something_is_named(field, value, message):
     samples = eight()
-    samples[5].reward = reward
-    with pytest.raises(InputError, match=f"sample 5 has the reward {reward}; expected a finite"):
-        post_process_rewards(arguments(), samples)
-
-
-def test_a_mask_of_another_length_is_named():
-    samples = eight()
-    samples[3].loss_mask = [1]
-    with pytest.raises(InputError, match="sample 3 has a loss_mask of 1; expected"):
+    setattr(samples[5], field, value)
+    with pytest.raises(InputError, match=f"sample 5 {message}"):
         post_process_rewards(arguments(), samples)
 
 
@@ -221,9 +224,6 @@ def test_one_hook_without_the_other_is_refused():
     (part,) = split(train_data(samples, [0.5] * 8), WHOLE)
     with pytest.raises(InputError, match="--custom-reward-post-process-path"):
         token_advantages(arguments(), part)
-    samples[2].group_index = None
-    with pytest.raises(InputError, match="sample 2 has no group_index"):
-        post_process_rewards(arguments(), samples)
 
 
 def test_lengths_that_do_not_fit_are_refused():

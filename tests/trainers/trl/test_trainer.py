@@ -238,18 +238,34 @@ def test_what_contradicts_token_advantages_is_refused(trainer_arguments, setting
         KTAETrainer(**arguments, **more)
 
 
-def test_two_reward_functions_need_a_name(trainer_arguments):
-    arguments = trainer_arguments()
-    arguments["reward_funcs"] = [overlong, arguments["reward_funcs"]]
-    with pytest.raises(InputError, match=r"correctness is None; .*'overlong', 'even_start'"):
-        KTAETrainer(**arguments)
+@pytest.mark.parametrize(
+    ("rewards", "correctness", "message"),
+    [
+        ([overlong, even_start], None, r"correctness is None; .*'overlong', 'even_start'"),
+        (
+            [lambda **_: [1.0], lambda **_: [0.0]],
+            "<lambda>",
+            "2 reward functions have that name; expected names of th",
+        ),
+        (
+            lambda completions, **_: [1.0, -math.inf] * (len(completions) // 2),
+            None,
+            "function <lambda> gave -inf; expected a finite number",
+        ),
+    ],
+)
+def test_rewards_that_give_no_verdict_are_refused(trainer_arguments, rewards, correctness, message):
+    arguments = trainer_arguments() | {"reward_funcs": rewards}
+    with pytest.raises(InputError, match=message):
+        train(arguments, correctness=correctness)
 
 
-def test_an_infinite_reward_is_refused(trainer_arguments):
+def test_fewer_prompts_than_a_batch_takes_are_refused(trainer_arguments):
+    """TRL would train on nothing and say nothing."""
     arguments = trainer_arguments()
-    arguments["reward_funcs"] = lambda completions, **_: [1.0, -math.inf] * (len(completions) // 2)
-    with pytest.raises(InputError, match=r"function <lambda> gave -inf; expected a finite number"):
-        train(arguments)
+    arguments["train_dataset"] = arguments["train_dataset"].select(range(1))
+    with pytest.raises(InputError, match="training set has 1 prompt, and a batch of rollouts take"):
+        KTAETrainer(**arguments).train()
 
 
 @pytest.mark.parametrize(("passes", "per_batch"), [(1, 1), (1, 2), (4, 1), (2, 1)])
@@ -285,18 +301,3 @@ def test_the_credit_decays_evenly_where_an_epoch_ends_within_an_optimizer_step(t
     KTAETrainer(**arguments, credit=Seen(KTAE(), 30)).train()
     own = steps[1:]  # the first is tried when the trainer is made
     assert own == list(range(len(own))) and len(own) >= 6
-
-
-def test_fewer_prompts_than_a_batch_takes_are_refused(trainer_arguments):
-    """TRL would train on nothing and say nothing."""
-    arguments = trainer_arguments()
-    arguments["train_dataset"] = arguments["train_dataset"].select(range(1))
-    with pytest.raises(InputError, match="training set has 1 prompt, and a batch of rollouts take"):
-        KTAETrainer(**arguments).train()
-
-
-def test_of_two_reward_functions_of_one_name_none_can_be_named(trainer_arguments):
-    arguments = trainer_arguments()
-    arguments["reward_funcs"] = [lambda **_: [1.0], lambda **_: [0.0]]
-    with pytest.raises(InputError, match="2 reward functions have that name; expected names of th"):
-        KTAETrainer(**arguments, correctness="<lambda>")

@@ -61,14 +61,15 @@ def factor(mode, ratios):
 
 
 @pytest.mark.parametrize(
-    "mode", ["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
+    "mode", ["token_truncate", "token_mask", "sequence_truncate", "sequence_mask", None]
 )
 def test_the_correction_multiplies_and_leaves_the_credit(trainer_arguments, monkeypatch, mode):
     monkeypatch.setattr("trl.trainer.grpo_trainer.VLLMGeneration", Sampler)
     arguments = trainer_arguments(
         loss_type="dapo",
         use_vllm=True,
-        vllm_importance_sampling_mode=mode,
+        vllm_importance_sampling_correction=mode is not None,
+        vllm_importance_sampling_mode=mode or "token_mask",
         vllm_importance_sampling_clip_max=MAX,
         vllm_importance_sampling_clip_min=MIN,
     )
@@ -86,6 +87,9 @@ def test_the_correction_multiplies_and_leaves_the_credit(trainer_arguments, monk
         )
 
     advantages = torch.from_numpy(naive_advantages(batch))
+    if mode is None:
+        assert relative_error(gradient, expected(advantages)) < 2e-6
+        return
     assert relative_error(gradient, expected(advantages, correction=correction)) < 2e-6
     every = torch.cat(ratios)
     assert every.max() > MAX and every.min() < MIN, "nothing is cut off"
@@ -93,17 +97,3 @@ def test_the_correction_multiplies_and_leaves_the_credit(trainer_arguments, monk
     plain = batch.advantages.unsqueeze(1).expand_as(advantages)
     assert relative_error(gradient, expected(plain, correction=correction)) > 0.02
     assert relative_error(gradient, expected(advantages)) > 0.02
-
-
-def test_without_the_correction_it_is_the_credit_alone(trainer_arguments, monkeypatch):
-    monkeypatch.setattr("trl.trainer.grpo_trainer.VLLMGeneration", Sampler)
-    arguments = trainer_arguments(
-        loss_type="dapo", use_vllm=True, vllm_importance_sampling_correction=False
-    )
-    batch, policy, gradient = train_one_step(arguments)
-    expected = expected_gradient(
-        policy, arguments["processing_class"], batch, torch.from_numpy(naive_advantages(batch)),
-        WEIGHTS["dapo"],
-    )  # fmt: skip
-    assert batch.token_ids == Sampler.last.ids
-    assert relative_error(gradient, expected) < 2e-6

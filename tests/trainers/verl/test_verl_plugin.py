@@ -120,22 +120,20 @@ def test_a_mode_hands_verl_its_own_name_for_it(verl, monkeypatch, mode):
     assert started_as == [stock]
 
 
-@pytest.mark.parametrize("mode", ["sync", "colocate_async"])
-def test_without_its_trainer_mode_it_says_what_to_set(verl, mode):
+@pytest.mark.parametrize(
+    ("estimator", "mode", "credit", "message"),
+    [
+        ("ktae", "sync", {}, "trainer_mode=sync gets no token ids; set.*ktae_sync"),
+        ("ktae", "colocate_async", {}, "trainer_mode=colocate_async gets no token ids; set"),
+        ("ktae", "ktae_sync", {"h4": 1}, "no setting 'h4'; did you mean 'h"),
+        ("grpo", "ktae_sync", {}, r"adv_estimator=grpo; expected algorithm\.adv_est"),
+    ],
+)
+def test_a_mode_refuses_before_it_starts(verl, estimator, mode, credit, message):
     from verl.trainer.ppo.v1 import get_trainer_cls
 
-    with pytest.raises(InputError, match=f"trainer_mode={mode} gets no token ids; set.*ktae_sync"):
-        get_trainer_cls(mode)(configuration("ktae", mode))
-
-
-def test_a_mode_refuses_before_it_starts(verl):
-    from verl.trainer.ppo.v1 import get_trainer_cls
-
-    trainer = get_trainer_cls("ktae_sync")
-    with pytest.raises(InputError, match=r"no setting 'h4'; did you mean 'h"):
-        trainer(configuration("ktae", "ktae_sync", h4=1))
-    with pytest.raises(InputError, match=r"adv_estimator=grpo; expected algorithm\.adv_est"):
-        trainer(configuration("grpo", "ktae_sync"))
+    with pytest.raises(InputError, match=message):
+        get_trainer_cls(mode)(configuration(estimator, mode, **credit))
 
 
 def test_what_the_driver_cannot_do_is_refused_before_it_starts(verl):
