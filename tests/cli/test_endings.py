@@ -29,8 +29,11 @@ def test_a_full_disk_is_one_line():
 )
 def test_a_signal_ends_it_as_an_exception_does(number, status):
     code = """
-import time
+import signal, time
 from ktae import cli
+
+# A shell starts what runs in the background with Ctrl-C ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @cli.app.command("wait")
 def wait():

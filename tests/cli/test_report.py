@@ -4,6 +4,7 @@ import base64
 import json
 import re
 import zlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -102,10 +103,16 @@ def test_a_file_of_a_folder_that_holds_no_row_yet_is_left_alone(run, tmp_path, c
 
 
 def test_what_an_unknown_token_cuts_stays_in_its_place_and_lets_no_escape_through():
-    shaded = terminal._shaded([1, 2, 3], np.zeros(3), {1: b"\xe2\x82", 2: None, 3: b"a"}, 1.0)
-    assert shaded.plain == "\N{REPLACEMENT CHARACTER}⟨2⟩ a"
-    shaded = terminal._shaded([1, 2], np.zeros(2), {1: b"\xe2\x1b[31m", 2: None}, 1.0)
-    assert "\x1b" not in shaded.plain
+    def plain(ids, texts):
+        columns = SimpleNamespace(ids_n=np.array(ids))
+        group = SimpleNamespace(
+            columns=columns, credit_n=np.zeros(len(ids)), texts=texts, largest=1.0
+        )
+        return terminal.shaded(group, slice(0, len(ids))).plain
+
+    text = plain([1, 2, 3], {1: b"\xe2\x82", 2: None, 3: b"a"})
+    assert text == "\N{REPLACEMENT CHARACTER}⟨2⟩ a"
+    assert "\x1b" not in plain([1, 2], {1: b"\xe2\x1b[31m", 2: None})
 
 
 def test_token_ids_without_text_are_numbers(run, tmp_path):
