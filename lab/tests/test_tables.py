@@ -10,7 +10,6 @@ from ktae_lab.cli import app
 from ktae_lab.study import contrasts
 
 
-@pytest.mark.nightly
 def test_pages_and_comparisons_are_up_to_date():
     done = CliRunner().invoke(app, ["tables", "--check"])
     assert done.exit_code == 0, done.output

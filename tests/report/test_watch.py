@@ -18,7 +18,8 @@ def write_step(run, step):
     return write_lines(run / f"rollouts/step-{step}.jsonl", [x | {"step": step} for x in ROLLOUTS])
 
 
-def test_the_page_is_written_when_files_have_changed_and_are_whole(tmp_path, monkeypatch):
+def test_the_page_is_written_when_files_have_changed(tmp_path, monkeypatch):
+    """Also while a run writes at every look: steps 2 and 3."""
     run = tmp_path / "run"
     happens = [
         *[None, lambda: write_step(run, 1), None, None, None],
@@ -35,11 +36,11 @@ def test_the_page_is_written_when_files_have_changed_and_are_whole(tmp_path, mon
 
     monkeypatch.setattr(watching.time, "sleep", sleep)
     looks = watch([run], lambda: write_report(run, tmp_path / "r.html", regrade=False))
-    seen = [next(looks) for _ in range(5)]
+    seen = [next(looks) for _ in range(6)]
     assert happens == []
-    assert [len(dump.rollouts) for dump in (*seen[:3], seen[4])] == [4, 12, 12, 12]
-    assert isinstance(seen[3], InputError)
-    assert "broken JSON" in str(seen[3])
+    assert [len(seen[i].rollouts) for i in (1, 2, 3, 5)] == [4, 12, 12, 12]
+    assert isinstance(seen[0], InputError) and "nothing to read yet" in str(seen[0])
+    assert isinstance(seen[4], InputError) and "broken JSON" in str(seen[4])
 
 
 def test_the_page_loads_itself_again_and_keeps_the_readers_place(tmp_path, browser):

@@ -24,7 +24,8 @@ def read_table(path: Path) -> pd.DataFrame:
         InputError: it cannot be read.
     """
     try:
-        table = pd.read_csv(path, dtype=dict.fromkeys(NAMES, str))
+        # A commit such as 3499013e2622 would be read as a number.
+        table = pd.read_csv(path, dtype=dict.fromkeys((*NAMES, "commit", "recipe_digest"), str))
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {path}: {reason(error)}") from None
     return table.fillna({name: "" for name in NAMES if name in table})

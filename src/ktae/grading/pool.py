@@ -275,8 +275,10 @@ def _started() -> subprocess.Popen[bytes]:
             assert process.stdout is not None
             try:
                 with _killed_after(START_LIMIT, process):
-                    if process.stdout.readline():
-                        return process
+                    # What a site's own customisation prints at a start is passed over.
+                    for line in process.stdout:
+                        if line == b'{"ready": true}\n':
+                            return process
             except BaseException:  # Ctrl-C while it starts
                 process.kill()
                 raise

@@ -22,18 +22,20 @@ Look = dict[Path, tuple[int, int]]
 def watch(paths: Sequence[Path], write: Callable[[], Dump]) -> Iterator[Dump | InputError]:
     """Write the page whenever the files have changed, and never end.
 
-    A file may be half written when it is seen. So two looks in turn must find the same before the
-    page is written, and a file that goes on growing is read again.
+    A file may be half written when it is seen. So after a change the page waits until two looks in
+    turn find the same, but not longer than one look more: a run may write all the time.
 
     Args:
         paths: files and folders, which need not be there yet.
         write: reads them and writes the page.
 
     Yields:
-        What was read, or why it could not be.
+        What was read, or why it could not be; at first that there is nothing to read yet.
     """
-    # The files at the last look, and those that the page shows.
-    before, written = Look(), Look()
+    # The files at the last look, those that the page shows, and whether a change has been waited
+    # for already.
+    before, written, waited = Look(), Look(), False
+    told = False
     while True:
         # The files that hold rollouts, and a run's metrics beside them. A folder may hold nothing
         # yet, and a file may go away between two calls.
@@ -43,12 +45,18 @@ def watch(paths: Sequence[Path], write: Callable[[], Dump]) -> Iterator[Dump | I
                 for file in [*choose_files(path)[0], *RunFolder(path).metrics_files()]:
                     stat = file.stat()
                     now[file] = stat.st_size, stat.st_mtime_ns
-        # The same in two looks, so that nobody is writing it, and not what the page shows.
-        if now == before != written:
-            written = now
+        if not now and not told:
+            yield InputError(f"nothing to read yet at {', '.join(map(str, paths))}")
+        told = True
+        if now == written:
+            waited = False
+        elif now == before or waited:
+            written, waited = now, False
             try:
                 yield write()
             except InputError as error:
                 yield error
+        else:
+            waited = True
         before = now
         time.sleep(LOOK_SECONDS)
