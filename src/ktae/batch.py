@@ -110,7 +110,7 @@ class Batch(NamedTuple):
         )
 
     def check_token_ids(self) -> None:
-        """Raise an InputError for the first id out of range, where nobody else looks at them."""
+        """Raise an InputError for the first id out of range, where no backend checks them."""
         inside = self.token_ids[self.mask != 0]
         if not inside.size or (inside.min() >= 0 and inside.max() <= MAX_TOKEN_ID):
             return

@@ -151,7 +151,7 @@ def id_keys(ids, mask, rows, n, bucket, out):
 
 @kept
 def text_keys(ids, mask, rows, looks, hashes, breaks, out):
-    """Write the keys of words (`breaks` 0), or of what lies between so many line breaks.
+    """Write the keys of words (`breaks` 0), or of what lies between that number of line breaks.
 
     A unit's hash is that of its text without blanks, as a polynomial over its bytes, whatever
     tokens it is made of. `looks` and `hashes` are those of a `Vocabulary`.

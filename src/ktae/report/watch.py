@@ -19,6 +19,18 @@ Look = dict[Path, tuple[int, int]]
 """Each file's size in bytes, and when it was changed, in nanoseconds."""
 
 
+def look_at(paths: Sequence[Path]) -> Look:
+    """The files that hold rollouts, and a run's metrics beside them; none where nothing is yet."""
+    now = Look()
+    for path in paths:
+        # A folder may hold nothing yet, and a file may go away between two calls.
+        with contextlib.suppress(InputError, OSError):
+            for file in [*choose_files(path)[0], *RunFolder(path).metrics_files()]:
+                stat = file.stat()
+                now[file] = stat.st_size, stat.st_mtime_ns
+    return now
+
+
 def watch(paths: Sequence[Path], write: Callable[[], Dump]) -> Iterator[Dump | InputError]:
     """Write the page whenever the files have changed, and never end.
 
@@ -32,22 +44,13 @@ def watch(paths: Sequence[Path], write: Callable[[], Dump]) -> Iterator[Dump | I
     Yields:
         What was read, or why it could not be; at first that there is nothing to read yet.
     """
+    if not look_at(paths):
+        yield InputError(f"nothing to read yet at {', '.join(map(str, paths))}")
     # The files at the last look, those that the page shows, and whether a change has been waited
     # for already.
     before, written, waited = Look(), Look(), False
-    told = False
     while True:
-        # The files that hold rollouts, and a run's metrics beside them. A folder may hold nothing
-        # yet, and a file may go away between two calls.
-        now = Look()
-        for path in paths:
-            with contextlib.suppress(InputError, OSError):
-                for file in [*choose_files(path)[0], *RunFolder(path).metrics_files()]:
-                    stat = file.stat()
-                    now[file] = stat.st_size, stat.st_mtime_ns
-        if not now and not told:
-            yield InputError(f"nothing to read yet at {', '.join(map(str, paths))}")
-        told = True
+        now = look_at(paths)
         if now == written:
             waited = False
         elif now == before or waited:
