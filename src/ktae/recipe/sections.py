@@ -153,7 +153,7 @@ class Algorithm(Section):
     """Upper clip range; DAPO's clip-higher sets it above `clip_low`."""
 
     kl: Annotated[float, Field(ge=0)] = 0.0
-    """Coefficient of the KL penalty to the base model; 0 switches it off, as in the paper."""
+    """Coefficient of the KL penalty (`low_var_kl`) to the base model; 0 switches it off."""
 
     minibatches: Positive = 2
     """Optimizer steps that one training step's rollouts are split into."""

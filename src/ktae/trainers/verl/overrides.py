@@ -181,6 +181,7 @@ def _actor(recipe: Recipe) -> Overrides:
         "clip_ratio_high": recipe.algorithm.clip_high,
         "use_kl_loss": recipe.algorithm.kl > 0,
         "kl_loss_coef": recipe.algorithm.kl,
+        "kl_loss_type": "low_var_kl",  # as TRL
         "entropy_coeff": 0,
         "grad_clip": optimizer.max_grad_norm,
     }
