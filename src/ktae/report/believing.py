@@ -10,11 +10,10 @@ import numpy as np
 
 from ktae.errors import InputError
 from ktae.estimators import Estimator, preset
-from ktae.report import sampling
 from ktae.report.columns import Frame
 from ktae.validity import prefixes
 from ktae.validity.advice import advice
-from ktae.validity.held_out import held_out_pairs
+from ktae.validity.held_out import group_key, held_out_pairs
 from ktae.validity.permutation import Statistics, permutation_test
 
 BESIDE = ("paper", "calibrated", "trigrams", "sharp-trigrams")
@@ -43,7 +42,8 @@ def held_out(
 
     Returns:
         `ktae.validity.held_out.HeldOut.as_dict`, with `take` (None: no estimator is shown to be
-        better than chance) and `lines` of the advice; or only `none`, why there is nothing.
+        better than chance), `verdict` and `lines` of the advice; or only `none`, why there is
+        nothing.
     """
     if not mixed_g.any():
         return {"none": "No group has both correct and incorrect rollouts."}
@@ -52,8 +52,9 @@ def held_out(
     if reported is not None and not (reported[1].needs_vocabulary or reported[1].needs_policy):
         known = reported[1] in estimators.values()
         estimators = estimators if known else {reported[0]: reported[1]} | estimators
-    # Twice as many groups as are needed, since some are too small to hold a pair out of.
-    some = sampling.evenly(np.flatnonzero(mixed_g))[: 2 * MAX_HELD_OUT]
+    # The groups that `held_out_pairs` draws first, twice as many as are needed: some are too small.
+    keys = {g: group_key(columns.labels[g], columns.steps[g]) for g in np.flatnonzero(mixed_g)}
+    some = sorted(keys, key=keys.__getitem__)[: 2 * MAX_HELD_OUT]
     rollouts = columns.record_of(np.flatnonzero(np.isin(columns.group_b, some)))
     tokens = columns.sum_rollouts(columns.lengths_b)[some].mean()
     most = int(min(MAX_HELD_OUT, max(1, MAX_TOKENS // max(1.0, tokens))))
@@ -65,7 +66,8 @@ def held_out(
         return {"none": f"{error}."[0].upper() + f"{error}."[1:]}
     # What is advised has to beat chance on these very pairs.
     advised = advice(pairs)
-    return pairs.as_dict() | {"take": advised.take, "lines": advised.lines}
+    of_advice = {"take": advised.take, "verdict": advised.verdict, "lines": advised.lines}
+    return pairs.as_dict() | of_advice
 
 
 def beside_permuted(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import itertools
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -12,13 +12,20 @@ from ktae.files.text import counted
 from ktae.inference import LEVEL, holm, least_p_value, sign_flip_p_value
 from ktae.validity.scores import HeldOut, Score
 
+Verdict = Literal["take", "no more than a baseline", "nothing shown", "too few groups"]
+"""What held-out pairs say, in a word."""
+
 
 class Advice(NamedTuple):
     """What to do, and the tests that say so."""
 
+    verdict: Verdict
+    """`take`: an estimator is shown to be above chance and above the baselines. `no more than a
+    baseline`: one is above chance, and a baseline is not shown to be worse. `nothing shown`: none
+    is above chance. `too few groups`: no numbers of so few groups could be significant."""
     take: str | None
-    """The estimator with the highest mean among those shown above chance. None: none is shown, or a
-    baseline is not shown to be worse."""
+    """The estimator with the highest mean among those shown above chance, where the verdict is
+    `take`."""
     above_chance: dict[str, float]
     """Each estimator's p-value against .5, corrected over the estimators (Holm)."""
     below_best: dict[str, float]
@@ -26,7 +33,7 @@ class Advice(NamedTuple):
     correction (Holm) is over all pairs of estimators and baselines, since any estimator could have
     been the best."""
     lines: list[str]
-    """The same in words."""
+    """The same in words; the first one is `VERDICT: ...`."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -47,13 +54,16 @@ def advice(held_out: HeldOut) -> Advice:
     above = _corrected(ranked, [score.auc_g - 0.5 for score in ranked], n)
     shown = [score for score in ranked if above[score.name] < LEVEL and score.auc.value > 0.5]
     if not shown:
-        return Advice(None, above, {}, _none_helps(held_out, ranked[0]))
+        verdict, lines = _none_helps(held_out, ranked[0])
+        return Advice(verdict, None, above, {}, lines)
     best = shown[0]
     others = [score for score in (*ranked, *held_out.baselines) if score is not best]
     below = _corrected(others, [best.auc_g - score.auc_g for score in others], _pairs(held_out))
     rivals = [score for score in held_out.baselines if not _is_worse(score, best, below)]
-    take = None if rivals else best.name
-    return Advice(take, above, below, _in_words(held_out, best, rivals, below))
+    verdict, lines = _beside_baselines(held_out, best, rivals, below)
+    lines += _beside_estimators(held_out, best, below)
+    lines.append("Whether training gains by it is another question.")
+    return Advice(verdict, best.name if verdict == "take" else None, above, below, lines)
 
 
 def _is_worse(baseline: Score, best: Score, below: dict[str, float]) -> bool:
@@ -73,16 +83,16 @@ def _corrected(scores: list[Score], differences: list[np.ndarray], tests: int) -
     return {score.name: p for score, p in zip(scores, corrected, strict=False)}
 
 
-def _none_helps(held_out: HeldOut, best: Score) -> list[str]:
+def _none_helps(held_out: HeldOut, best: Score) -> tuple[Verdict, list[str]]:
     n = len(held_out.estimators)
     if (needed := _needed(n)) > held_out.groups:
-        return [
-            f"{counted(held_out.groups, 'group')} with two correct and two incorrect rollouts: too "
-            "few to tell anything.",
-            f"For {counted(n, 'estimator')} at least {needed} such groups are needed.",
+        return "too few groups", [
+            "VERDICT: too few groups to tell anything.",
+            f"{counted(held_out.groups, 'group')} with two correct and two incorrect rollouts; for "
+            f"{counted(n, 'estimator')} at least {needed} are needed.",
         ]
-    return [
-        "No estimator is shown to tell correct rollouts from incorrect ones here.",
+    return "nothing shown", [
+        "VERDICT: no estimator is shown to tell correct rollouts from incorrect ones here.",
         f"The best mean is {_interval(best)}, of {best.name}; chance is .50.",
         "Expect nothing of token credit on these rollouts.",
     ]
@@ -93,27 +103,24 @@ def _needed(tests: int) -> int:
     return next(k for k in itertools.count(1) if least_p_value(k) * tests < LEVEL)
 
 
-def _in_words(
-    held_out: HeldOut, best: Score, rivals: list[Score], below: dict[str, float]
-) -> list[str]:
-    """For an estimator that is shown to be above chance. Baselines in `rivals` may be as good."""
-    ranked, others = held_out.ranked(), []
-    if len(ranked) > 1:
-        others.append("It was chosen as the best here: on new rollouts expect a little less.")
-        alike = [x.name for x in ranked if x is not best and below[x.name] >= LEVEL]
-        if _needed(_pairs(held_out)) > held_out.groups:
-            n = counted(held_out.groups, "group")
-            others.append(f"{n}: too few to tell the estimators apart.")
-        elif alike:
-            others.append(f"Not shown to be worse: {', '.join(alike)}.")
-    last = "Whether training gains by it is another question."
-    return [*_beside_baselines(held_out, best, rivals, below), *others, last]
+def _beside_estimators(held_out: HeldOut, best: Score, below: dict[str, float]) -> list[str]:
+    """What choosing the best one means, and which others may be as good."""
+    if len(held_out.estimators) < 2:
+        return []
+    lines = ["It was chosen as the best here: on new rollouts expect a little less."]
+    alike = [x.name for x in held_out.ranked() if x is not best and below[x.name] >= LEVEL]
+    if _needed(_pairs(held_out)) > held_out.groups:
+        few = counted(held_out.groups, "group")
+        lines.append(f"{few}: too few to tell the estimators apart.")
+    elif alike:
+        lines.append(f"Not shown to be worse: {', '.join(alike)}.")
+    return lines
 
 
 def _beside_baselines(
     held_out: HeldOut, best: Score, rivals: list[Score], below: dict[str, float]
-) -> list[str]:
-    """Whether it knows more than they do; that comes first."""
+) -> tuple[Verdict, list[str]]:
+    """Whether it knows more than the baselines do, of which `rivals` may be as good."""
     n = len(held_out.estimators)
     named = f"{best.name}, the best of {n} tried here" if n > 1 else best.name
     scores = (
@@ -121,20 +128,21 @@ def _beside_baselines(
         "chance is .50."
     )
     if not rivals:
-        return [f"Take {named}.", f"It {scores}"]
+        return "take", [f"VERDICT: take {named}.", f"It {scores}"]
     last = f"{named}{',' if n > 1 else ''} {scores}"
     outdone = any(score.auc.value >= best.auc.value for score in rivals)
     if (needed := _needed(_pairs(held_out))) > held_out.groups and not outdone:
-        return [
-            f"{counted(held_out.groups, 'group')}: too few to tell whether credit knows more than "
-            "the length or a vote does. "
-            f"For {counted(n, 'estimator')} at least {needed} are needed.",
+        return "too few groups", [
+            "VERDICT: too few groups to tell whether credit knows more than the length or a vote.",
+            f"{counted(held_out.groups, 'group')}; for {counted(n, 'estimator')} at least {needed} "
+            "are needed.",
             last,
         ]
-    return [
+    return "no more than a baseline", [
+        f"VERDICT: credit {'tells' if outdone else 'may tell'} no more than "
+        f"{' or '.join(_BASELINES[score.name] for score in rivals)} does: read nothing into the "
+        "colours of single tokens.",
         *(f"{_told(score, best, below)}." for score in rivals),
-        f"Credit {'tells' if outdone else 'may tell'} no more than that here: read nothing into "
-        "the colours of single tokens.",
         last,
     ]
 
@@ -145,12 +153,13 @@ def _told(baseline: Score, best: Score, below: dict[str, float]) -> str:
         verb = "is not shown to be worse"
     else:
         verb = "is better" if below[baseline.name] < LEVEL else "does as well"
-    return f"{_BASELINES[baseline.name]} {verb}: {_interval(baseline)}"
+    name = _BASELINES[baseline.name]
+    return f"{name[0].upper()}{name[1:]} {verb}: {_interval(baseline)}"
 
 
 _BASELINES = {
-    "shorter": "Taking the shorter rollout",
-    "majority": "Taking the more frequent answer",
+    "shorter": "calling the shorter rollout correct",
+    "majority": "calling the more frequent answer correct",
 }
 
 

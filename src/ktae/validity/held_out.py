@@ -8,12 +8,14 @@ permuted labels the expected share is exactly one half.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from ktae.batch import Vocabulary, make_batch
 from ktae.credit import AnEstimator
@@ -47,6 +49,8 @@ TIE = 1e-9
 class Group(NamedTuple):
     """The distinct rollouts of one group that can be compared."""
 
+    key: int
+    """`group_key` of its label: seeds what is drawn for it."""
     ids: list[np.ndarray]
     """n rollouts' counted token ids, as far as they are looked at."""
     correct: np.ndarray
@@ -80,7 +84,8 @@ def held_out_pairs(
         vocabulary: the tokens' texts, for estimators of words, lines and steps.
         pairs: the largest number of a group.
         max_groups: the largest number of groups.
-        seed: of what is drawn: pairs, groups and permutations.
+        seed: of what is drawn: pairs, groups and permutations. What is drawn for a group depends
+            on this and on its label and step alone: not on the other groups, nor on their order.
 
     Raises:
         InputError: `rollouts` is not a record, no group has two distinct correct and two distinct
@@ -99,7 +104,7 @@ def held_out_pairs(
         record.conform(rollouts), tokenizer, keep, max_groups, seed
     )
     permutations = max(1, math.ceil(SETTLED / len(groups)))
-    sides = _sides(groups, pairs, permutations, seed)
+    sides = _sides(groups, pairs, permutations)
     return HeldOut(
         tuple(
             _score(name, [list(side.by(estimator, vocabulary)) for side in sides])
@@ -116,6 +121,12 @@ def held_out_pairs(
         left_out=left_out,
         too_small=tuple(too_small),
     )
+
+
+def group_key(label: str, step: int | None, seed: int = 0) -> int:
+    """A number of 64 bits that seeds a group's draws; of many groups, the lowest keys are drawn."""
+    content = f"{seed}\0{step}\0{label}".encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
 
 def wins(
@@ -231,9 +242,9 @@ def _baselines(answers: Sequence[str | None] | None) -> dict[str, Any]:
     return baselines
 
 
-def _sides(groups: list[Group], pairs: int, permutations: int, seed: int) -> list[_Side]:
+def _sides(groups: list[Group], pairs: int, permutations: int) -> list[_Side]:
     """The groups with their own labels, and again for each permutation of the labels."""
-    rngs = [np.random.default_rng([seed, int(group.rows[0])]) for group in groups]
+    rngs = [np.random.default_rng(group.key) for group in groups]
     sides = []
     for number in range(permutations + 1):
         labelled = groups
@@ -273,31 +284,32 @@ def _groups(
     left_out["rollouts without a verdict"] = int(np.isnan(correct_b).sum())
     left_out["empty rollouts"] = int((~usable_b).sum()) - left_out["rollouts without a verdict"]
     groups, too_small = [], []
-    for rows in repeats.rows_of_groups(codes_b):
+    names = rollouts.select(["group", "step"]).take(pa.array(first_rows)).to_pylist()
+    for name, rows in zip(names, repeats.rows_of_groups(codes_b), strict=True):
         usable = rows[usable_b[rows]]
         distinct = repeats.distinct(usable, counted, correct_b, left_out)
         right = correct_b[distinct] == 1
         n_least = min(int(right.sum()), int((~right).sum()))
         if n_least >= FEWEST:
-            groups.append(Group([cut[row] for row in distinct], right, distinct))
+            key = group_key(name["group"], name["step"], seed)
+            groups.append(Group(key, [cut[row] for row in distinct], right, distinct))
         elif not len(usable):
             left_out["groups without a verdict"] += 1
         elif not np.ptp(correct_b[usable]):
             left_out["groups all correct or all incorrect"] += 1
         else:
             left_out["groups of fewer than two of each, distinct"] += 1
-            too_small.append(str(rollouts["group"][int(rows[0])]))
+            too_small.append(name["group"])
     if not groups:
         raise InputError(
             f"of {in_words(len(first_rows), 'group')} none has two distinct correct and two "
             "distinct incorrect rollouts, which held-out pairs need"
             + "".join(f"; {line}" for line in repeats.in_words(left_out))
         )
-    if len(groups) > max_groups:
-        left_out["groups not drawn"] = len(groups) - max_groups
-        drawn = np.random.default_rng(seed).choice(len(groups), max_groups, replace=False)
-        groups = [groups[i] for i in np.sort(drawn)]
-    return groups, left_out, too_small
+    # By key: neither the file's order nor what else is in it decides which groups are drawn.
+    groups.sort(key=lambda group: group.key)
+    left_out["groups not drawn"] = max(0, len(groups) - max_groups)
+    return groups[:max_groups], left_out, too_small
 
 
 _REASONS = (
