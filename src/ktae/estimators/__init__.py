@@ -32,6 +32,7 @@ from ktae.estimators.section import (
     from_section,
     preset,
     to_section,
+    to_text,
 )
 from ktae.estimators.tempo import Tempo
 from ktae.estimators.transforms import (
@@ -79,5 +80,6 @@ __all__ = [
     "from_section",
     "preset",
     "to_section",
+    "to_text",
     "unit_keys",
 ]

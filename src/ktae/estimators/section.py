@@ -10,6 +10,7 @@ innermost estimator; `transforms` wrap it, the first one first.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -164,6 +165,18 @@ def to_section(estimator: Estimator) -> str | dict[str, Any]:
         raise InputError(f"{inner!r} has no name that a recipe could hold")
     section = {"estimator": kinds[type(inner)]} | changed(inner)
     return section | ({"transforms": wrappers} if wrappers else {})
+
+
+def to_text(estimator: Estimator) -> str:
+    """The estimator as `--estimator` takes it: a preset's name, or a section as JSON.
+
+    One that has no name is as it prints itself.
+    """
+    try:
+        section = to_section(estimator)
+    except InputError:
+        return repr(estimator)
+    return section if isinstance(section, str) else json.dumps(section)
 
 
 def changed(estimator: Any) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from ktae.estimators import (
 )
 from ktae.rollouts import record
 from ktae.rollouts.tokens import vocabulary
+from ktae.rollouts.trained_with import TrainedWith
 from ktae.trainers.trl import KTAETrainer
 from ktae.trainers.trl.gradient_check import copy_of, even_start
 
@@ -56,6 +57,14 @@ def test_correctness_is_the_named_reward_not_the_sum(trainer_arguments):
     assert batch.correct.tolist() == correct
     assert (np.array(correct) != (batch.rewards.numpy() > 0)).any(), "the sum would have done"
     np.testing.assert_allclose(batch.credit, expected_credit(batch, correct), atol=1e-6)
+
+
+def test_what_it_trains_with_is_beside_the_completions(trainer_arguments, tmp_path):
+    arguments = trainer_arguments(log_completions=True)
+    arguments["reward_funcs"] = [overlong, arguments["reward_funcs"]]
+    train(arguments, credit="trigrams", correctness="even_start", threshold=0.5)
+    (table,) = (tmp_path / "out/completions").glob("*.parquet")
+    assert TrainedWith.read(table.parent) == ("trigrams", "even_start", 0.5)
 
 
 def test_a_reward_of_none_is_unknown_not_incorrect(trainer_arguments):

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from ktae.errors import InputError
+from ktae.rollouts.trained_with import TrainedWith
 from ktae.trainers.verl import lazy, names, versions
 
 LOADED = """
@@ -118,6 +119,16 @@ def test_a_mode_hands_verl_its_own_name_for_it(verl, monkeypatch, mode):
     monkeypatch.setattr(get_trainer_cls(stock), "__init__", start)
     get_trainer_cls(mode)(configuration("ktae", mode, h3=0))
     assert started_as == [stock]
+
+
+def test_what_it_trains_with_is_beside_the_rollouts(verl, tmp_path):
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+
+    config = configuration("ktae", "sync", h3=0, threshold=0.5)
+    config.trainer.rollout_data_dir = str(tmp_path / "rollouts")
+    with pytest.raises(TypeError, match="tokenizer"):  # verl's own: the checks are passed
+        RayPPOTrainer(config)
+    assert TrainedWith.read(tmp_path / "rollouts") == ("no-tf", None, 0.5)
 
 
 @pytest.mark.parametrize(

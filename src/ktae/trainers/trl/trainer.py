@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +15,7 @@ from ktae.credit import AnEstimator, check_threshold, credit_table, token_credit
 from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator
 from ktae.rollouts.tokens import vocabulary
+from ktae.rollouts.trained_with import TrainedWith
 from ktae.tables import table_estimator
 from ktae.trainers import strongest
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics, verdict_metrics
@@ -119,6 +121,10 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         self._entropies: torch.Tensor | None = None
         self._sampling = False
         self._batches: int | None = None
+        if self.log_completions and self.accelerator.is_main_process:
+            verdict = self.reward_func_names[self._correctness_column]
+            completions = Path(self.args.output_dir, "completions")
+            TrainedWith.of(estimator, verdict, threshold).write(completions)
         if estimator is not None:
             self._warm_up(estimator)
 

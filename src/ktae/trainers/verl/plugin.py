@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import logging
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -94,10 +95,14 @@ def _check(config: Any, *, has_token_ids: bool, is_old: bool) -> None:
     if config.algorithm.adv_estimator == ESTIMATOR:
         if not has_token_ids:
             raise InputError(without_mode(config.trainer.v1.trainer_mode))
+        from ktae.rollouts.trained_with import TrainedWith
         from ktae.trainers.verl import options
 
+        settings = options.checked(config, is_old=is_old).settings
         # Only here, since whoever starts the run may do so on another machine.
-        options.checked(config, is_old=is_old).settings.vocabulary()
+        settings.vocabulary()
+        if folder := config.trainer.get("rollout_data_dir"):
+            TrainedWith.of(settings.estimator, threshold=settings.threshold).write(Path(folder))
     function = (config.get("reward") or {}).get("custom_reward_function") or {}
     is_demo = "max_response_length" in (function.get("reward_kwargs") or {})
     if function.get("path") == REWARD and not is_demo:
