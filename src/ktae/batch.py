@@ -7,6 +7,7 @@ by themselves: `unit_keys` and `ktae.estimators.controls`, whose transforms call
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -44,6 +45,15 @@ class Vocabulary(NamedTuple):
     hashes: np.ndarray
     """(V + 1, 2) uint64: the hash of the token's text without blanks, and what another hash is
     multiplied by when that text is appended to its own."""
+    texts: tuple[bytes | None, ...] = ()
+    """V, each token's bytes; None: no token has that id."""
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        """What the tokens spell; `<id>` for an id that no token has."""
+        known = [0 <= token_id < len(self.texts) for token_id in token_ids]
+        spelt = [self.texts[i] if k else None for i, k in zip(token_ids, known, strict=True)]
+        pieces = zip(token_ids, spelt, strict=True)
+        return b"".join(b"<%d>" % i if x is None else x for i, x in pieces).decode(errors="replace")
 
 
 class Batch(NamedTuple):
@@ -111,11 +121,7 @@ class Batch(NamedTuple):
 
     def check_token_ids(self) -> None:
         """Raise an InputError for the first id out of range, where no backend checks them."""
-        inside = self.token_ids[self.mask != 0]
-        if not inside.size or (inside.min() >= 0 and inside.max() <= MAX_TOKEN_ID):
-            return
-        bad_bt = (self.token_ids < 0) | (self.token_ids > MAX_TOKEN_ID)
-        raise bad_token_id(self.token_ids, *np.argwhere((self.mask != 0) & bad_bt)[0])
+        check_token_range(self.token_ids, self.mask)
 
 
 def make_batch(
@@ -159,6 +165,15 @@ def check_tokens(token_ids: Array, mask: Array) -> None:
         raise InputError(
             f"mask is {describe(mask)}; expected the shape of token_ids, {tuple(token_ids.shape)}"
         )
+
+
+def check_token_range(token_ids: np.ndarray, mask: np.ndarray) -> None:
+    """Raise an InputError for the first id out of range where the mask is not 0."""
+    inside = token_ids[mask != 0]
+    if not inside.size or (inside.min() >= 0 and inside.max() <= MAX_TOKEN_ID):
+        return
+    bad_bt = (token_ids < 0) | (token_ids > MAX_TOKEN_ID)
+    raise bad_token_id(token_ids, *np.argwhere((mask != 0) & bad_bt)[0])
 
 
 def check_mask(mask: np.ndarray) -> None:

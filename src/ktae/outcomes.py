@@ -27,7 +27,7 @@ def class_credit(
     credit is Σ_k (reward_k - r̄) · credit_k, where r̄ is the mean reward of the group's rollouts.
     Rewards that are all alike give 0. With two classes of rewards 0 and 1 that is `token_credit`
     for estimators that change signs alone where right and wrong change places, as all but
-    `ConflictTokens` do.
+    `ConflictTokens`, and `AnchorStates` with `gamma` below 1, do.
 
     Args:
         token_ids: (B, T) as in `token_credit`.

@@ -18,6 +18,7 @@ from ktae.estimators import (
     TRANSFORMS,
     UNITS,
     AdvantageReweighting,
+    AnchorStates,
     Centred,
     ConflictTokens,
     Decayed,
@@ -50,6 +51,7 @@ leaves = st.builds(
 of_advantages = st.builds(
     Tempo, scale_by_std=st.booleans(), graded_rewards=st.booleans()
 ) | st.builds(ConflictTokens, amplify=numbers, runs=st.booleans())
+of_advantages |= st.builds(AnchorStates, gamma=st.floats(0, 1), omega=numbers)
 of_advantages |= st.builds(EntropyWeights, alpha2=numbers, level=st.just("rollout"))
 seeds = st.integers(0, 2**40) | st.integers(0, 2**40).map(np.int64)
 
@@ -89,7 +91,7 @@ def test_every_transform_and_kind_has_a_name() -> None:
     }
     assert transforms == set(TRANSFORMS.values())
     assert set(KINDS.values()) == {
-        *(KTAE, PresenceZ, Tempo, ConflictTokens),
+        *(KTAE, PresenceZ, Tempo, ConflictTokens, AnchorStates),
         *(AdvantageReweighting, EntropyWeights),
     }
 

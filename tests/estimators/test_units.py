@@ -17,6 +17,7 @@ from ktae.rollouts.tokens import vocabulary
 
 IDS_ALONE = ("token", "bigram", "trigram", "position")
 OF_TEXT = ("word", "line", "step")
+OF_TURNS = ("turn", "state", "state-turn")
 
 TEXTS = [
     "so", " so", "S", "o", " 3", "3", ".", ".\n", ".\n\n", "\n", "\n\n", " ", "  \n", "\n  x",
@@ -63,6 +64,19 @@ def units_of(unit, ids, pieces):
     for start, stop in itertools.pairwise([*starts, len(ids)]):
         content = b"".join(pieces[start:stop])
         found += [without_blanks(pieces[start:stop], content)] * (stop - start)
+    return found
+
+
+def turns_of(unit, ids, mask):
+    """The same for turns, of a row with its holes: the prompt is None."""
+    found, seen = [], None
+    for written, run in itertools.groupby(zip(mask, ids, strict=True), key=lambda pair: pair[0]):
+        tokens = tuple(token for _, token in run)
+        if written:
+            done = {"turn": tokens, "state": seen, "state-turn": (seen, tokens)}[unit]
+            found += [done] * len(tokens)
+        elif found:
+            seen = tokens
     return found
 
 
@@ -125,7 +139,8 @@ def naive_keys(unit, ids_bt, mask_bt, pieces):
         places = [t for t, counts in enumerate(mask_t) if counts]
         ids = [ids_t[t] for t in places]
         texts = [pieces.get(token, b"\0%d\0" % token) for token in ids]
-        for t, found in zip(places, units_of(unit, ids, texts), strict=True):
+        of_row = turns_of(unit, ids_t, mask_t) if unit in OF_TURNS else units_of(unit, ids, texts)
+        for t, found in zip(places, of_row, strict=True):
             out[row, t] = numbers.setdefault(found, len(numbers) + 1)
     return out
 
@@ -248,7 +263,7 @@ def test_several_chunks_are_one_result(monkeypatch, tokenizer):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("unit", [*IDS_ALONE, *OF_TEXT])
+@pytest.mark.parametrize("unit", [*IDS_ALONE, *OF_TEXT, *OF_TURNS])
 def test_tensors_and_arrays_agree(unit, shape, tokenizer):
     torch = pytest.importorskip("torch")
     ids, mask = random_rows(shape, 30)

@@ -8,7 +8,7 @@ from placement import by_id, reference
 
 from ktae.errors import InputError
 from ktae.trainers import lists
-from ktae.trainers.lists import Rollout, Settings, by_part, credit_of, spread, written
+from ktae.trainers.lists import Rollout, Settings, by_part, credit_of, spread
 
 IDS = [[5, 6, 6, 7], [5, 8], [6, 7, 9], [5, 8, 8, 8, 4], [1, 2], [2, 1, 1]]
 GROUPS = ["a", ("b", 1), "a", "a", ("b", 1), ("b", 1)]
@@ -145,10 +145,12 @@ def test_a_group_whose_contrast_has_no_token_is_skipped():
 
 def test_values_go_to_the_parts_that_their_tokens_came_from():
     parts = [([5, 6, 7], [0, 1, 1.0]), ([], []), ([8], [False]), ([9], [True])]
-    assert written(parts) == [6, 7, 9]
+    rollout = Rollout.of_parts(parts, "a", 1.0)
+    assert rollout.token_ids == [6, 7, 8, 9] and rollout.mask == [True, True, False, True]
     assert by_part([1.0, 2.0, 3.0], parts) == [[1.0, 2.0], [], [], [3.0]]
     assert spread([1.0, 2.0, 3.0], parts) == [[0.0, 1.0, 2.0], [], [0.0], [3.0]]
-    assert written([]) == by_part([], []) == spread([], []) == []
+    assert by_part([], []) == spread([], []) == []
+    assert Rollout.of_parts([([3], [0])], "a", 1.0).token_ids == []
 
 
 def test_where_nothing_is_known_no_share_of_correct_ones_is_logged():

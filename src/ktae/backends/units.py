@@ -58,7 +58,8 @@ def array_keys(
             row, column = id_keys(*arrays, N_TOKENS[unit], POSITION_BUCKET, out)
         else:
             assert vocabulary is not None
-            row, column = text_keys(*arrays, *vocabulary, BREAKS[unit], out)
+            tables = vocabulary.looks, vocabulary.hashes
+            row, column = text_keys(*arrays, *tables, BREAKS[unit], out)
         return (n_rows if row == NO_ERROR else part.start + row), column
 
     step = max(1, AT_ONCE // max(1, width))

@@ -5,6 +5,7 @@ itself, prints itself, and survives a round trip through a recipe. A function of
 too: `Function(function)`, or the function itself wherever an estimator is asked for.
 """
 
+from ktae.estimators.anchor_states import AnchorStates
 from ktae.estimators.base import (
     AdvantageEstimator,
     ContingencyEstimator,
@@ -54,6 +55,7 @@ __all__ = [
     "UNITS",
     "AdvantageEstimator",
     "AdvantageReweighting",
+    "AnchorStates",
     "Centred",
     "ConflictTokens",
     "ContingencyEstimator",

@@ -32,7 +32,8 @@ class Estimator(abc.ABC):
             if field.name == "inner":
                 inner = repr(value)
             elif value != field.default:
-                settings.append(f"{field.name}={value!r}")
+                # A function's name, which is the same in every process.
+                settings.append(f"{field.name}={getattr(value, '__qualname__', repr(value))}")
         return f"{type(self).__name__}({', '.join([inner, *settings] if inner else settings)})"
 
     @abc.abstractmethod
@@ -169,3 +170,9 @@ def require_integer(name: str, value: Any, low: int) -> int:
     if not is_integer or value < low:
         raise InputError(f"{name} is {value!r}; expected an integer from {low}")
     return int(value)
+
+
+def require_normalise(value: Any) -> None:
+    """Raise an InputError unless it is None or a function."""
+    if value is not None and not callable(value):
+        raise InputError(f"normalise is {value!r}; expected a function of an observation's text")

@@ -16,6 +16,7 @@ from typing import Any
 
 from ktae.errors import InputError, expected_one_of
 from ktae.estimators import (
+    anchor_states,
     conflict_tokens,
     controls,
     ktae,
@@ -33,10 +34,12 @@ KINDS: dict[str, type[Estimator]] = {
     "presence-z": presence.PresenceZ,
     "tempo": tempo.Tempo,
     "conflict-tokens": conflict_tokens.ConflictTokens,
+    "anchor-states": anchor_states.AnchorStates,
     "advantage-reweighting": policy.AdvantageReweighting,
     "entropy-weights": policy.EntropyWeights,
 }
-"""The estimators with settings of their own. Those that are no presets need what no dump holds."""
+"""The estimators with settings of their own. Those that are no presets need rollouts of several
+turns, or what no dump holds."""
 
 PRESETS: dict[str, Callable[..., Estimator]] = {
     "paper": ktae.paper,
@@ -163,7 +166,7 @@ def to_section(estimator: Estimator) -> str | dict[str, Any]:
         inner = inner.inner
     if type(inner) not in kinds:
         raise InputError(f"{inner!r} has no name that a recipe could hold")
-    section = {"estimator": kinds[type(inner)]} | changed(inner)
+    section = {"estimator": kinds[type(inner)]} | {k: _plain(v) for k, v in changed(inner).items()}
     return section | ({"transforms": wrappers} if wrappers else {})
 
 
@@ -207,8 +210,8 @@ def _wrapped(estimator: Estimator, entry: Any) -> Transform:
         settings: dict[str, Any] = {}
     elif isinstance(value, Mapping):
         settings = {key: _value(setting) for key, setting in value.items()}
-    elif len(names) == 1:
-        settings = {names[0]: _value(value)}
+    elif len(needed := [f.name for f in fields if f.default is dataclasses.MISSING] or names) == 1:
+        settings = {needed[0]: _value(value)}
     else:
         raise InputError(f"transform {name} is given {value!r}; it has no settings")
     for key in settings:
@@ -231,4 +234,6 @@ def _value(text: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if callable(value):
+        raise InputError(f"{value!r} is a function, which no recipe could hold")
     return list(value) if isinstance(value, tuple) else value

@@ -16,13 +16,16 @@ from typing_extensions import override
 from ktae.arrays import LARGEST, MAX_TOKEN_ID, Array
 from ktae.batch import Batch, ScoreRange, group_total, row_sums
 from ktae.errors import InputError
+from ktae.estimators.anchor_states import AnchorStates
 from ktae.estimators.base import (
     AdvantageEstimator,
     Estimator,
     require_integer,
+    require_normalise,
     require_number,
 )
 from ktae.estimators.units import UNITS, unit_keys
+from ktae.turns import Normalise
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -115,18 +118,29 @@ class OverUnits(Transform):
     units: tuple[str, ...]
     """Names in `ktae.estimators.units.UNITS`, none twice."""
 
+    normalise: Normalise | None = None
+    """A function of an observation's text, for the units `state` and `state-turn`: states are equal
+    where what it gives is equal. None: where their token ids are."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "units", _units(self.units))
+        if isinstance(innermost(self.inner), AnchorStates):
+            raise InputError(
+                "AnchorStates compares whole turns itself; expected no OverUnits of it"
+            )
+        require_normalise(self.normalise)
 
     @property
     def needs_vocabulary(self) -> bool:
-        """Whether a unit is made of text."""
-        return self.inner.needs_vocabulary or any(UNITS[x].needs_vocabulary for x in self.units)
+        """Whether a unit is made of text, or states are compared by it."""
+        of_text = any(UNITS[x].needs_vocabulary for x in self.units)
+        return self.inner.needs_vocabulary or of_text or self.normalise is not None
 
     @override
     def credit(self, batch: Batch) -> Array:
         inner, ignored = self.inner, {*batch.ignored, *ignored_by(self.inner)}
+        written_bt = batch.mask
         if ignored:
             # They are no part of any unit. Beside keys of units their ids would mean nothing.
             inner = _ignoring_nothing(inner)
@@ -134,7 +148,14 @@ class OverUnits(Transform):
             batch = batch._replace(mask=mask_bt, ignored=())
         total_bt: Array = 0
         for unit in self.units:
-            keys_bt = unit_keys(unit, batch.token_ids, batch.mask, vocabulary=batch.vocabulary)
+            keys_bt = unit_keys(
+                unit,
+                batch.token_ids,
+                batch.mask,
+                vocabulary=batch.vocabulary,
+                written=written_bt,
+                normalise=self.normalise,
+            )
             credit_bt = inner.credit(batch._replace(token_ids=keys_bt))
             credit_bt += total_bt
             total_bt = credit_bt

@@ -10,6 +10,7 @@ import numpy as np
 from ktae.arrays import Array, ArrayLike, as_array, is_tensor, on_host
 from ktae.batch import Vocabulary, check_tokens
 from ktae.errors import InputError
+from ktae.turns import Normalise, turn_keys
 
 
 class Unit(NamedTuple):
@@ -17,6 +18,8 @@ class Unit(NamedTuple):
 
     description: str
     needs_vocabulary: bool = False
+    of_turns: bool = False
+    """Whether it follows from where the policy's turns begin and end (`ktae.turns`)."""
 
 
 UNITS = {
@@ -27,12 +30,21 @@ UNITS = {
     "word": Unit("a run of letters and digits, or a token that is none", needs_vocabulary=True),
     "line": Unit("the text between line breaks", needs_vocabulary=True),
     "step": Unit("the text between blank lines", needs_vocabulary=True),
+    "turn": Unit("all that the policy wrote between two observations", of_turns=True),
+    "state": Unit("the observation before the turn", of_turns=True),
+    "state-turn": Unit("the turn, and the observation before it", of_turns=True),
 }
 """What there is, by name."""
 
 
 def unit_keys(
-    unit: str, token_ids: ArrayLike, mask: ArrayLike, *, vocabulary: Vocabulary | None = None
+    unit: str,
+    token_ids: ArrayLike,
+    mask: ArrayLike,
+    *,
+    vocabulary: Vocabulary | None = None,
+    written: ArrayLike | None = None,
+    normalise: Normalise | None = None,
 ) -> Array:
     """A key for the unit that each token belongs to; equal units have equal keys.
 
@@ -53,6 +65,11 @@ def unit_keys(
       before.
     - `step`: up to a blank line, as step-wise verifiers cut a solution (ProcessBench,
       arXiv:2412.06559); formulas set on lines of their own do not end it.
+    - `turn`: a run of the policy's own tokens (mask 1) that is as long as possible, such as one
+      call of a tool with its arguments. Equal ones have equal tokens.
+    - `state`: the run of masked tokens before the turn, what the tool or the environment said; the
+      first turns of all rollouts have the same one, the prompt.
+    - `state-turn`: both, what was done where.
 
     Words, lines and steps are compared by their text without blanks, however it was tokenised: as a
     word " so" is "so", and units of blanks alone are equal. In free reasoning nine of ten lines and
@@ -66,14 +83,18 @@ def unit_keys(
         unit: a name in `UNITS`.
         token_ids: (B, T) integers, 0 to 2^31 - 1 where unmasked, anything elsewhere.
         mask: (B, T) bool, integers or floats; a position counts where it is not 0.
-        vocabulary: the tokens' texts, for `word`, `line` and `step`
+        vocabulary: the tokens' texts, for `word`, `line` and `step`, and for `normalise`
             (`ktae.rollouts.tokens.vocabulary` makes one of a tokenizer). An id that it does not
             know is a unit of its own among words, and otherwise text without breaks.
+        written: (B, T) where the policy wrote, if that is more than `mask`: a token that is left
+            out ends no turn. None: the mask.
+        normalise: a function of an observation's text, for `state` and `state-turn`: states are
+            equal where what it gives is. None: where all of their token ids are.
 
     Returns:
         (B, T) int32 from 0 to 2^31 - 1, 0 where masked (`token`: `token_ids` itself). Arrays give
         an array, torch tensors a tensor on the same device. Units of ids alone are computed on that
-        device, and the host does not wait for it; those of text go through the host.
+        device, and the host does not wait for it; those of text and of turns go through the host.
 
     Raises:
         InputError: (a ValueError) there is no such unit, or no vocabulary for it; shapes or dtypes
@@ -83,12 +104,17 @@ def unit_keys(
     from ktae.backends.units import array_keys, tensor_keys  # imports numba
 
     _check(unit, vocabulary)
+
+    def keys_of(ids_bt: np.ndarray, mask_bt: np.ndarray) -> np.ndarray:
+        if not UNITS[unit].of_turns:
+            return array_keys(unit, ids_bt, mask_bt, vocabulary)
+        written_bt = mask_bt if written is None else as_array("written", on_host(written))
+        return turn_keys(unit, ids_bt, mask_bt, written_bt, vocabulary, normalise)
+
     if not is_tensor(token_ids):
         ids_bt, mask_bt = as_array("token_ids", token_ids), as_array("mask", on_host(mask))
         check_tokens(ids_bt, mask_bt)
-        if unit == "token":
-            return token_ids
-        return array_keys(unit, ids_bt, mask_bt, vocabulary)
+        return token_ids if unit == "token" else keys_of(ids_bt, mask_bt)
     torch = sys.modules["torch"]
     if not is_tensor(mask):
         mask = torch.from_numpy(np.not_equal(as_array("mask", mask), 0))
@@ -96,9 +122,8 @@ def unit_keys(
     if unit == "token":
         return token_ids
     device, token_ids, mask = token_ids.device, token_ids.detach(), mask.detach() != 0
-    if device.type == "cpu" or UNITS[unit].needs_vocabulary:
-        ids_bt, mask_bt = token_ids.cpu().numpy(), mask.cpu().numpy()
-        return torch.from_numpy(array_keys(unit, ids_bt, mask_bt, vocabulary)).to(device)
+    if device.type == "cpu" or UNITS[unit].needs_vocabulary or UNITS[unit].of_turns:
+        return torch.from_numpy(keys_of(token_ids.cpu().numpy(), mask.cpu().numpy())).to(device)
     return tensor_keys(unit, token_ids, mask.to(device))
 
 

@@ -30,14 +30,14 @@ def vocabulary_of_texts(texts: Iterable[bytes | None]) -> Vocabulary:
 
     A second or two for 150,000 tokens.
     """
-    looks, hashes = [], []
-    for token_id, raw in enumerate(texts):
+    looks, hashes, spelt = [], [], tuple(texts)
+    for token_id, raw in enumerate(spelt):
         # An id without a token has no text: it is told from others by its number.
         text = f"\0{token_id}\0".encode() if raw is None else raw
         looks.append(looks_of(text))
         hashes.append(_hash(without_blanks(text)))
     return Vocabulary(
-        np.array([*looks, 0], dtype=np.uint8), np.array([*hashes, (0, 1)], dtype=np.uint64)
+        np.array([*looks, 0], dtype=np.uint8), np.array([*hashes, (0, 1)], dtype=np.uint64), spelt
     )
 
 

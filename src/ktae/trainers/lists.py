@@ -161,13 +161,35 @@ class Rollout(NamedTuple):
     """One rollout, whatever number of training samples the engine makes of it."""
 
     token_ids: Sequence[int]
-    """The tokens that the policy wrote, in order; prompt and tool output are left out."""
+    """In order. What others wrote after the policy's first token, such as a tool's output, is among
+    them where the engine has it."""
     group: Hashable
     """The same for rollouts that are compared with each other."""
     score: float
     """As `Settings.scores` gives it."""
     advantage: float = 0.0
     """The engine's rollout advantage; the metrics alone look at it."""
+    mask: Sequence[Any] | None = None
+    """For each token whether the policy wrote it; None: it wrote all of them."""
+
+    @classmethod
+    def of_parts(
+        cls, parts: Iterable[Part], group: Hashable, score: float, advantage: float = 0.0
+    ) -> Rollout:
+        """The rollout of an engine's parts, without what stands before its first written token.
+
+        Raises:
+            InputError: a part has no mask for each of its tokens.
+        """
+        ids: list[int] = []
+        written: list[bool] = []
+        for i, (token_ids, mask) in enumerate(parts):
+            if len(token_ids) != len(mask):
+                raise InputError(f"part {i} has {len(token_ids)} tokens and a mask of {len(mask)}")
+            ids += token_ids
+            written += map(bool, mask)
+        start = written.index(True) if any(written) else len(ids)
+        return cls(ids[start:], group, score, advantage, written[start:])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +197,7 @@ class Credited:
     """The credit of a batch."""
 
     lists: list[list[float]]
-    """Each rollout's, one number a token."""
+    """Each rollout's, one number for each token that the policy wrote."""
     rollouts: Sequence[Rollout]
     arrays: tuple[np.ndarray, ...]
     """token_ids and mask (B, T), evidence, correct and groups (B,), credit (B, T)."""
@@ -212,7 +234,8 @@ def credit_of(
     mask = np.zeros(ids.shape, dtype=bool)
     for row, rollout in enumerate(rollouts):
         n = len(rollout.token_ids)
-        ids[row, :n], mask[row, :n] = rollout.token_ids, True
+        ids[row, :n] = rollout.token_ids
+        mask[row, :n] = True if rollout.mask is None else rollout.mask
     # Not np.unique, which sorts: the engines' names of groups need not compare.
     label: dict[Hashable, int] = {}
     groups = np.array([label.setdefault(r.group, len(label)) for r in rollouts], dtype=np.int64)
@@ -227,23 +250,9 @@ def credit_of(
         ids, mask, evidence, groups, settings.estimator, vocabulary=texts, step=step
     )
     seconds = time.perf_counter() - started
-    lists = [row[: len(r.token_ids)].tolist() for row, r in zip(credit, rollouts, strict=True)]
+    lists = [row[of_row].tolist() for row, of_row in zip(credit, mask, strict=True)]
     arrays = (ids, mask, evidence, correct, groups, credit)
     return Credited(lists, rollouts, arrays, settings.estimator, seconds)
-
-
-def written(parts: Iterable[Part]) -> list[int]:
-    """The tokens of a rollout's parts that the policy wrote.
-
-    Raises:
-        InputError: a part has no mask for each of its tokens.
-    """
-    tokens: list[int] = []
-    for i, (token_ids, mask) in enumerate(parts):
-        if len(token_ids) != len(mask):
-            raise InputError(f"part {i} has {len(token_ids)} tokens and a mask of {len(mask)}")
-        tokens += itertools.compress(token_ids, mask)
-    return tokens
 
 
 def by_part(values: Iterable[float], parts: Iterable[Part]) -> list[list[float]]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from ktae.errors import InputError
 from ktae.rollout_advantages import SCALED, rollout_advantages
-from ktae.trainers.lists import Part, Rollout, Settings, credit_of, one_of, spread, written
+from ktae.trainers.lists import Part, Rollout, Settings, credit_of, one_of, spread
 
 HOOK = "ktae.trainers.slime.token_advantages"
 ESTIMATORS = ("grpo", "cispo")
@@ -70,7 +70,7 @@ def post_process_rewards(
         mask = [0] * n if sample.remove_sample else list(sample.loss_mask or [1] * n)
         if len(mask) != n:
             raise InputError(f"sample {place} has a loss_mask of {len(mask)}; expected {n} values")
-        parts.append((sample.tokens[len(sample.tokens) - n :], mask))
+        parts.append((sample.tokens, [0] * (len(sample.tokens) - n) + mask))
         # A sample without a rollout_id is a rollout of its own, whatever ids the others have.
         alone = sample.rollout_id is None
         key = (sample.group_index, alone, place if alone else sample.rollout_id)
@@ -85,8 +85,8 @@ def post_process_rewards(
     groups = [samples[i].group_index for i in last]
     base = _rollout_advantages(args, settings, np.array(rewards), groups)
     of_rollouts = [[parts[i] for i in places] for places in rollouts.values()]
-    tokens = map(written, of_rollouts)
-    credited = credit_of(list(map(Rollout, tokens, groups, scores, base)), settings)
+    rollouts_of_step = list(map(Rollout.of_parts, of_rollouts, groups, scores, base))
+    credited = credit_of(rollouts_of_step, settings)
     metrics = credited.metrics() if samples else {}
     by_place: dict[int, TokenAdvantages] = {}
     for places, its_parts, values, advantage in zip(
@@ -94,7 +94,8 @@ def post_process_rewards(
     ):
         of_samples = spread([advantage + value for value in values], its_parts)
         for i, advantages in zip(places, of_samples, strict=True):
-            by_place[i] = TokenAdvantages(advantage, advantages, metrics)
+            of_response = advantages[len(advantages) - samples[i].response_length :]
+            by_place[i] = TokenAdvantages(advantage, of_response, metrics)
     return [float(reward) for reward in raw], [by_place[i] for i in range(len(samples))]
 
 

@@ -21,7 +21,6 @@ from ktae.trainers.lists import (
     credit_of,
     one_of,
     spread,
-    written,
 )
 
 LOSSES = ("importance_sampling", "ppo", "cispo", "dro", "stable_reinforce")
@@ -103,13 +102,18 @@ def trajectory_credit(groups: Sequence[Any], **options: Any) -> list[list[list[l
     """
     parts: dict[Place, list[Part]] = {place: [] for place, _ in _trajectories(groups)}
     for place, trajectory in _trajectories(groups):
+        before: list[int] = []
         for turn in trajectory.transitions:
+            # An observation holds, as a rule, all that was before: what is new in it counts.
+            seen, done = turn.ob.to_ints(), list(turn.ac.tokens)
+            new = seen[len(before) :] if seen[: len(before)] == before else seen
             counts = float(turn.metrics.get("parse_error_masked", 0.0)) < 1.0
-            parts[place].append((turn.ac.tokens, [counts] * len(turn.ac.tokens)))
+            parts[place] += [(new, [False] * len(new)), (done, [counts] * len(done))]
+            before = seen + done
     credited = _credited(parts, groups, None, Settings.of(options))
     by_group: list[list[list[list[float]]]] = [[] for _ in groups]
     for (place, of_turns), values in zip(parts.items(), credited.lists, strict=True):
-        by_group[place[0]].append(spread(values, of_turns))
+        by_group[place[0]].append(spread(values, of_turns)[1::2])
     return by_group
 
 
@@ -151,7 +155,7 @@ def _credited(
     rollouts = []
     for ((g, t), of_place), score in zip(parts.items(), scores, strict=True):
         base = 0.0 if advantages is None else float(advantages[g][t])
-        rollouts.append(Rollout(written(of_place), g, score, base))
+        rollouts.append(Rollout.of_parts(of_place, g, score, base))
     return credit_of(rollouts, settings)
 
 

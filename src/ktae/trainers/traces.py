@@ -18,7 +18,7 @@ from ktae.files.atomic import atomic_write
 from ktae.rollouts.files import iterate_rows
 from ktae.rollouts.schemas.base import Source
 from ktae.rollouts.schemas.verifiers import TRACES, named_scores, trace_rows
-from ktae.trainers.lists import Part, Rollout, Settings, by_part, credit_of, written
+from ktae.trainers.lists import Part, Rollout, Settings, by_part, credit_of
 
 DECIMALS = 6
 """Of the advantages."""
@@ -66,7 +66,7 @@ def write_advantages(source: str | Path, path: str | Path, **options: Any) -> in
     scored = [trace for row, where in rows for trace in _scored(row, where, Path(source))]
     scores = settings.scores([trace.reward for trace in scored], [trace.named for trace in scored])
     rollouts = [
-        Rollout(written(trace.parts()), trace.group, score)
+        Rollout.of_parts(trace.parts(), trace.group, score)
         for trace, score in zip(scored, scores, strict=True)
     ]
     rewards: dict[tuple[Any, Any], list[float]] = defaultdict(list)

@@ -17,7 +17,7 @@ import torch
 from trinity.algorithm.advantage_fn.grpo_advantage import GRPOGroupedAdvantage
 from trinity.algorithm.algorithm import GRPOAlgorithm
 
-from ktae.trainers.lists import Part, Rollout, Settings, by_part, credit_of, one_of, written
+from ktae.trainers.lists import Part, Rollout, Settings, by_part, credit_of, one_of
 
 LOSSES = ("ppo", "cispo", "sapo", "importance_sampling", "opmd", "topr", "sppo")
 """Policy losses of Trinity that weigh each token by its own advantage and ratio."""
@@ -70,7 +70,7 @@ class TokenCreditAdvantage(GRPOGroupedAdvantage):
             advantages = torch.cat([exp.advantages[exp.action_mask.bool()] for exp in run])
             # Trinity's is the same for all written tokens of a run; the metrics look at it.
             base = float(advantages[0]) if len(advantages) else math.nan
-            rollouts.append(Rollout(written(of_steps), group_id, score, base))
+            rollouts.append(Rollout.of_parts(of_steps, group_id, score, base))
         batch = exps[0].eid.batch  # the explorer's steps, which Trinity counts from 1
         step = max(0, batch - 1) if isinstance(batch, int) else None
         credited = credit_of(rollouts, self.settings, step=step)
@@ -118,6 +118,7 @@ class TokenCreditGRPO(GRPOAlgorithm):
 
 
 def _part(exp: Any) -> Part:
-    """The response; empty where the prompt itself was cut, which has a mask of another length."""
+    """Prompt and response; empty where the prompt itself was cut, which has a mask of another
+    length."""
     mask = exp.action_mask.bool().tolist()
-    return (exp.tokens[exp.prompt_length :].tolist(), mask) if any(mask) else ([], [])
+    return (exp.tokens.tolist(), [False] * exp.prompt_length + mask) if any(mask) else ([], [])

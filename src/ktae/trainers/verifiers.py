@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ktae.trainers.lists import Credited, Rollout, Settings, by_part, credit_of, one_of, written
+from ktae.trainers.lists import Credited, Rollout, Settings, by_part, credit_of, one_of
 
 ALGORITHMS = ("grpo", "echo", "max_rl")
 """Those of prime-rl that compare the traces of a group with each other, and nothing else."""
@@ -75,7 +75,7 @@ def add_credit(traces: Sequence[Any], settings: Settings, *, step: int | None = 
     nodes = [[(node.token_ids, node.mask) for node in trace.nodes] for trace in traces]
     first = [next((x for n in trace.nodes for x in n.advantages or ()), 0.0) for trace in traces]
     rollouts = [
-        Rollout(written(of_trace), trace.agent.name, score, advantage)
+        Rollout.of_parts(of_trace, trace.agent.name, score, advantage)
         for trace, of_trace, score, advantage in zip(traces, nodes, scores, first, strict=True)
     ]
     credited = credit_of(rollouts, settings, step=step)

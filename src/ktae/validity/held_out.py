@@ -52,7 +52,9 @@ class Group(NamedTuple):
     key: int
     """`group_key` of its label: seeds what is drawn for it."""
     ids: list[np.ndarray]
-    """n rollouts' counted token ids, as far as they are looked at."""
+    """n rollouts' token ids, as far as they are looked at."""
+    masks: list[np.ndarray]
+    """n times bool, false where a tool wrote the token."""
     correct: np.ndarray
     """(n,) bool"""
     rows: np.ndarray
@@ -179,8 +181,8 @@ class _Side(NamedTuple):
     def by(self, estimator: Estimator, vocabulary: Vocabulary | None) -> Iterator[float]:
         """Each group's share of pairs that an estimator orders rightly."""
         for group, pairs_p2 in zip(self.groups, self.pairs, strict=True):
-            ids_nt, mask_nt = record.pad(group.ids)
-            if not ids_nt.size:  # all were cut to nothing: all are alike
+            ids_nt, mask_nt = record.pad(group.ids, group.masks)
+            if not mask_nt.any():  # all were cut to nothing: all are alike
                 yield 0.5
                 continue
             arrays, won = (ids_nt, mask_nt, group.correct), []
@@ -223,7 +225,7 @@ def interval_of(values_g: np.ndarray) -> Interval:
 
 def _baselines(answers: Sequence[str | None] | None) -> dict[str, Any]:
     def shorter(group: Group, pairs_p2: np.ndarray) -> np.ndarray:
-        scores = np.array([-len(ids) for ids in group.ids], dtype=np.float64)
+        scores = np.array([-np.count_nonzero(mask) for mask in group.masks], dtype=np.float64)
         return np.take(scores, pairs_p2)
 
     def majority(group: Group, pairs_p2: np.ndarray) -> np.ndarray:
@@ -272,13 +274,13 @@ def _groups(
     """The groups that can be looked at, how much is left out, and the labels of small groups."""
     codes_b, first_rows = grouping.group_codes(rollouts)
     grouping.require_comparable(codes_b)
-    ids, masks = grouping.ids_of(rollouts, tokenizer), grouping.masks_of(rollouts)
+    ids = grouping.ids_of(rollouts, tokenizer)
+    pairs = zip(ids, grouping.masks_of(rollouts), strict=True)
+    masks = [np.ones(len(x), dtype=bool) if m is None else m for x, m in pairs]
     correct_b = rollouts["correct"].to_numpy()
-    counted = [x if m is None else x[m] for x, m in zip(ids, masks, strict=True)]
-    cut = counted  # what is looked at: the counted ones of each rollout's first tokens
-    if keep is not None:
-        firsts = zip(ids, masks, keep.tolist(), strict=True)
-        cut = [x[:n] if m is None else x[:n][m[:n]] for x, m, n in firsts]
+    counted = [x[m] for x, m in zip(ids, masks, strict=True)]
+    # What is looked at of each rollout: its first tokens, with what a tool wrote among them.
+    ends = [len(x) for x in ids] if keep is None else keep.tolist()
     usable_b = ~np.isnan(correct_b) & np.array([len(x) > 0 for x in counted], dtype=bool)
     left_out = dict.fromkeys(_REASONS, 0)
     left_out["rollouts without a verdict"] = int(np.isnan(correct_b).sum())
@@ -292,7 +294,9 @@ def _groups(
         n_least = min(int(right.sum()), int((~right).sum()))
         if n_least >= FEWEST:
             key = group_key(name["group"], name["step"], seed)
-            groups.append(Group(key, [cut[row] for row in distinct], right, distinct))
+            seen = [ids[row][: ends[row]] for row in distinct]
+            written = [masks[row][: ends[row]] for row in distinct]
+            groups.append(Group(key, seen, written, right, distinct))
         elif not len(usable):
             left_out["groups without a verdict"] += 1
         elif not np.ptp(correct_b[usable]):
