@@ -59,7 +59,7 @@ def test_regraded_folders_are_paired_by_their_prompts(command: Run, tmp_path: Pa
     for a, b in (("a", "b"), ("a", "b.jsonl")):
         command("compare", a, b, "--workers", 1, "-o", "c.json")
         (row,) = json.loads(Path("c.json").read_text())["comparisons"]
-        assert (row["problems"], row["better"], row["worse"]) == (10, 0, 0)
+        assert (row["problems"], row["up"], row["down"]) == (10, 0, 0)
 
 
 def test_compare(command: Run, tmp_path: Path) -> None:
@@ -86,3 +86,19 @@ def test_compared_models_have_dots_in_their_names(command: Run, tmp_path: Path) 
     assert command("eval", "--regrade", b, "--output", "Qwen2.5-7B", "--workers", 1).status == 0
     result = command("compare", a, "Qwen2.5-7B", "--workers", 1)
     assert "Qwen2.5-7B is better than Qwen2.5-1.5B by 100.0 points" in result.out
+
+
+def test_seeds_in_one_folder_and_several_models(command: Run, tmp_path: Path) -> None:
+    """A folder of evaluations is one model's, with a sample of each problem from each seed."""
+    for name, rights in (("a/0", [0] * 9), ("a/1", [1] * 9), ("b/0", [1] * 9), ("b/1", [1] * 9)):
+        content = [row | {"model": name, "token_ids": [1, 2]} for row in rows(rights)]
+        file = write_lines(tmp_path / "rows.jsonl", content)
+        graded = ("--regrade", file, "--output", tmp_path / name, "--workers", 1)
+        assert command("eval", *graded).status == 0
+    refused = command("compare", "a", "b")
+    assert (refused.status, "--pool-models takes them as" in refused.err) == (2, True)
+    result = command("compare", "a", "b", "a/1", "--pool-models", "-o", "c.json")
+    assert result.status == 0
+    accuracy, length, *_ = json.loads(Path("c.json").read_text())["comparisons"]
+    assert (accuracy["a"], accuracy["b"], accuracy["up"]) == ("a", "b", 9)
+    assert (length["measure"], length["mean_a"]) == ("length", 2)

@@ -119,7 +119,7 @@ def test_a_model_that_is_the_current_folder(
         (["eval", "m", "--recipe", "r.yaml", "--template", "chat"], "--template is for benchmarks"),
         (["eval", "m", "--problems", "4"], "--problems is for a recipe"),
         (["eval", "m", "--set", "seed=4"], "--set is for a recipe"),
-        (["eval", "m", "--recipe", "demo.yaml"], "task is demo, which `ktae train` evaluates"),
+        (["eval", "m", "--template", "qwen"], "no template 'qwen'; did you mean 'qwen-math'?"),
         (["eval", "m", "--samples", "4"], "--samples above 1 needs --temperature above 0"),
         (["eval", "m", "--data", "nowhere"], "--data nowhere is not a folder"),
         (["eval", "--regrade", "x.jsonl"], "x.jsonl does not exist"),
@@ -142,7 +142,6 @@ def test_bad_input_is_one_line_and_status_2(
     write_lines(tmp_path / "a.jsonl", rows([1, 0, 1]))
     write_lines(tmp_path / "twice.jsonl", [*rows([1, 0, 1]), *rows([1])])
     write_lines(tmp_path / "other.jsonl", rows([1, 0, 1, 1, 1]))
-    (tmp_path / "demo.yaml").write_text("{name: x, steps: 1}")
     result = command(*arguments)
     assert result.status == 2
     assert message in result.err

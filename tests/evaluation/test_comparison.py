@@ -1,6 +1,7 @@
 """Paired tests, against scipy and exhaustive enumeration."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def test_a_difference_is_shown() -> None:
     a = side({"x": [[0]] * 40 + [[1]] * 60})
     b = side({"x": [[1]] * 30 + [[0]] * 10 + [[1]] * 60})
     (found,) = compare(a, b)
-    assert (found.name, found.problems, found.better, found.worse) == ("x", 100, 30, 0)
+    assert (found.name, found.problems, found.up, found.down) == ("x", 100, 30, 0)
     assert found.difference.value == pytest.approx(0.3)
     assert found.p_value == found.corrected == pytest.approx(2**-29)
     assert found.difference.low == pytest.approx(0.21, abs=0.02)
@@ -60,7 +61,7 @@ def test_several_samples_and_undecided_ones() -> None:
     a = side({"x": [[1, 0], [1, None], [None, None]]})
     b = side({"x": [[1, 1], [0, 0], [1, 1]]})
     (found,) = compare(a, b)
-    assert (found.problems, found.better, found.worse) == (2, 1, 1)
+    assert (found.problems, found.up, found.down) == (2, 1, 1)
     assert found.difference.value == pytest.approx(-0.25)
     assert found.p_value == pytest.approx(2 / 3, abs=0.01)
 
@@ -103,7 +104,7 @@ def test_a_files_name_is_no_benchmark_to_compare(
     a: tuple[list[Output], list[Verdict]], b: tuple[list[Output], list[Verdict]], name: str
 ) -> None:
     (found,) = compare(a, b)
-    assert (found.name, found.problems, found.better) == (name, 9, 9)
+    assert (found.name, found.problems, found.up) == (name, 9, 9)
 
 
 def test_unnamed_problems_are_none_of_a_named_benchmark_in_the_same_file() -> None:
@@ -177,9 +178,9 @@ def test_problems_without_labels_are_paired_by_their_prompts() -> None:
     prompts = [f"q{i}" for i in range(12)]
     a = numbered(prompts, set(prompts[:6]))
     (found,) = compare(a, numbered(prompts[::-1], set(prompts[:6])))
-    assert (found.problems, found.better, found.worse) == (12, 0, 0)
+    assert (found.problems, found.up, found.down) == (12, 0, 0)
     (some,) = compare(a, numbered(["other", *prompts[:3]], {"other"}), partial=True)
-    assert (some.problems, some.better, some.worse) == (3, 0, 3)
+    assert (some.problems, some.up, some.down) == (3, 0, 3)
     with pytest.raises(InputError, match="in one of the two only"):
         compare(a, numbered(["other", *prompts[:3]], set()))
 
@@ -214,7 +215,7 @@ def test_what_is_one_problem_at_three_steps(
     one_undecided = [Verdict(Outcome.UNDECIDED), *right[1:]]
     for verdicts in (right, one_undecided):
         (found,) = compare((outputs, wrong), (outputs, verdicts))
-        assert (found.problems, found.better) == (problems, problems)
+        assert (found.problems, found.up) == (problems, problems)
         if verdicts is right or problems == 2:  # of six, samples are dealt anew
             assert found.p_value == 2 / 2**problems, "steps are no more evidence"
 
@@ -248,10 +249,10 @@ def test_the_same_prompts_at_several_steps_are_paired_step_by_step() -> None:
     a = of_steps(prompts, {"1": set(prompts[:5]), "2": set(prompts[:5])})
     b = of_steps(prompts[::-1], {"2": set(prompts), "1": set(prompts[:7])})
     (found,) = compare(a, b)
-    assert (found.problems, found.better, found.worse) == (10, 5, 0)
+    assert (found.problems, found.up, found.down) == (10, 5, 0)
     assert found.difference.value == pytest.approx(0.35) and found.p_value == 2 / 2**5
     (first,) = compare(a, of_steps(prompts, {"1": set(prompts[:7])}), partial=True)
-    assert (first.problems, first.better, first.worse) == (10, 2, 0)
+    assert (first.problems, first.up, first.down) == (10, 2, 0)
     again = [of_steps(prompts, {str(s): set(prompts[:n]) for s in range(3)}) for n in (5, 7)]
     once = compare(numbered(prompts, set(prompts[:5])), numbered(prompts, set(prompts[:7])))
     assert compare(*again) == once, "the same problems three times over are no more evidence"
@@ -260,3 +261,34 @@ def test_the_same_prompts_at_several_steps_are_paired_step_by_step() -> None:
     for other in (of_steps(prompts, {"3": set()}), numbered(prompts, set())):
         with pytest.raises(InputError, match=r"steps of A: 1, 2, of B: (3|None)"):
             compare(a, other, partial=True)
+
+
+def with_lengths(graded: tuple[list[Output], list[Verdict]], lengths: list[int | None]) -> Any:
+    return [o._replace(tokens=n) for o, n in zip(graded[0], lengths, strict=True)], graded[1]
+
+
+def test_lengths_are_tested_beside_accuracies() -> None:
+    """Undecided responses have a length, too; samples of a problem are averaged."""
+    graded = side({"x": [[1, 0]] * 9 + [[None, None]]})
+    a, b = with_lengths(graded, [30, 50] * 10), with_lengths(graded, [20, 30] * 10)
+    accuracy, length = compare(a, b)
+    assert (accuracy.measure, accuracy.problems, accuracy.up) == ("accuracy", 9, 0)
+    assert (length.measure, length.problems, length.up, length.down) == ("length", 10, 0, 10)
+    assert (length.mean_a, length.mean_b, length.difference) == (40, 25, (-15, -15, -15))
+    assert length.p_value == length.corrected == 2**-9
+    assert in_words(length).startswith("B is shorter than A by 15.0 tokens (95 % interval -15.0")
+    for unknown in (with_lengths(graded, [None, *[9] * 19]), graded):
+        assert [c.measure for c in compare(a, unknown)] == ["accuracy"]
+
+
+def test_several_models_are_compared_with_the_first() -> None:
+    """p-values of all comparisons of a measure are corrected together."""
+    a = with_lengths(side({"x": [[0]] * 8}), [10] * 8)
+    b = with_lengths(side({"x": [[1]] * 8}), [10] * 8)
+    rows = compare(a, b, a, b)
+    assert [(c.model, c.measure, c.up) for c in rows] == [
+        (model, measure, up)
+        for model, better in ((0, 8), (1, 0), (2, 8))
+        for measure, up in (("accuracy", better), ("length", 0))
+    ]
+    assert [c.corrected for c in rows if c.measure == "accuracy"] == [3 * 2**-7, 1, 3 * 2**-7]

@@ -40,7 +40,7 @@ def test_one_greedy_response_each() -> None:
     (only,) = found.scores
     assert only.accuracy.value == found.mean.value == 0.5  # of the four decided ones
     assert (only.unanswered, only.undecided, only.truncated) == (0.2, 0.2, 0.0)
-    assert (only.problems, only.samples, only.length) == (5, 1, 10)
+    assert (only.problems, only.samples, only.length) == (5, 1, (10, 10, 10))
     assert (only.pass_at, only.majority) == ({}, None)
     assert 0 <= only.accuracy.low < 0.5 < only.accuracy.high <= 1
 

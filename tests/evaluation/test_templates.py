@@ -5,7 +5,9 @@ import types
 import pytest
 
 from ktae.errors import InputError
-from ktae.evaluation.templates import TEMPLATES
+from ktae.evaluation.templates import TEMPLATES, prompt_of
+
+MARK = "<|im_start|>"
 
 
 def make_tokenizer(chat_template=None, tokens=()):
@@ -13,22 +15,50 @@ def make_tokenizer(chat_template=None, tokens=()):
         chat_template=chat_template,
         unk_token_id=0,
         convert_tokens_to_ids=lambda token: 1 if token in tokens else 0,
-        apply_chat_template=lambda messages, **_: f"<{messages[-1]['content'][:5]}>",
+        apply_chat_template=lambda messages, **_: "".join(
+            f"<{message['role']}>{message['content']}" for message in messages
+        ),
     )
 
 
 def test_the_default_is_the_tokenizers_own():
     assert next(iter(TEMPLATES)) == "chat"
-    assert TEMPLATES["chat"]("1 + 1", make_tokenizer("{{ x }}")) == "<1 + 1>"
+    assert prompt_of("chat", "1 + 1", make_tokenizer("{{ x }}")).startswith("<user>1 + 1\n\n")
 
 
-def test_a_tokenizer_without_a_template_is_refused():
-    with pytest.raises(InputError, match="no chat template; --template plain"):
-        TEMPLATES["chat"]("1 + 1", make_tokenizer())
+@pytest.mark.parametrize("template", ["chat", "qwen-math"])
+def test_a_tokenizer_without_the_template_or_its_marks_is_refused(template):
+    with pytest.raises(InputError, match=r"tokenizer has n.*--template .*plain"):
+        prompt_of(template, "1 + 1", make_tokenizer())
 
 
-def test_qwen_math_needs_its_marks():
-    with pytest.raises(InputError, match="this model's tokenizer has none"):
-        TEMPLATES["qwen-math"]("1 + 1", make_tokenizer())
-    text = TEMPLATES["qwen-math"]("1 + 1", make_tokenizer(tokens=["<|im_start|>"]))
-    assert "<|im_start|>user\n1 + 1<|im_end|>" in text
+@pytest.mark.parametrize(
+    ("template", "before", "after"),
+    [
+        (
+            "qwen-math",
+            "boxed{}.<|im_end|>\n<|im_start|>user\n",
+            "<|im_end|>\n<|im_start|>assistant\n",
+        ),
+        ("plain", "", ""),
+        ("r1-distill", "<user>", ""),
+        ("r1", "</answer>.\nUser: ", "\nAssistant: <think>"),
+        (
+            "prime",
+            "Next action: [NEXT ACTION NAME]\n<user>",
+            "\n\nPresent the answer in LaTex format: \\boxed{Your answer}",
+        ),
+        (
+            "prime-zero",
+            "</answer>. User: ",
+            "\n\nPresent the answer in LaTex format: \\boxed{Your answer}. Assistant:",
+        ),
+        ("open-reasoner-zero", "tag.\nThis is the problem:\n", "\nAssistant: <think>"),
+    ],
+)
+def test_what_stands_around_the_problem(template, before, after):
+    """The last words before it, and all after it; braces of the problem's own stay."""
+    problem = r"Find $\frac{1}{2} + {problem}$"
+    prompt = prompt_of(template, problem, make_tokenizer("x", [MARK]))
+    left, right = prompt.split(problem)
+    assert left.endswith(before) and right == after

@@ -1,4 +1,4 @@
-"""`ktae compare`: is one model better than the other, on the same problems?"""
+"""`ktae compare`: is one model better than another, on the same problems, and in fewer tokens?"""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from ktae.files import plots
 from ktae.rollouts.options import MAX_RESPONSE
 
 if TYPE_CHECKING:
+    from ktae.evaluation.comparison import Comparison
     from ktae.evaluation.outputs import Output
 
 
 def compare(
-    a: Annotated[
-        Path,
+    models: Annotated[
+        list[Path],
         typer.Argument(
-            metavar="A", help="The first model's outputs: a folder of ktae eval, or a file of them."
+            metavar="A B...",
+            help="Each model's outputs: a folder of ktae eval, a folder of such (its seeds), or a "
+            "file. All are compared with the first.",
         ),
     ],
-    b: Annotated[Path, typer.Argument(metavar="B", help="The second model's outputs.")],
     partial: Annotated[
         bool,
         typer.Option(
@@ -37,6 +39,9 @@ def compare(
     output: options.JsonFile = None,
     plot: options.Plot = None,
     as_json: AsJson = False,
+    tokenizer: Annotated[
+        str | None, options.rare(help="Counts the lengths that a file does not hold.")
+    ] = None,
     field: options.Fields = None,
     correctness: options.Correctness = None,
     pool_models: options.PoolModels = None,
@@ -44,70 +49,117 @@ def compare(
     time_limit: options.TimeLimit = 5.0,
     workers: options.Workers = None,
 ) -> None:
-    """Compare two models on the same problems: exact paired tests, with 95 % intervals."""
+    """Compare models on the same problems: exact paired tests of accuracy and of length."""
     from ktae.cli.eval import grade_outputs, read_saved
-    from ktae.cli.eval_tables import print_unanswered
+    from ktae.cli.eval_tables import print_side_by_side, print_unanswered
     from ktae.evaluation import comparison
+    from ktae.evaluation.outputs import with_tokens
+    from ktae.evaluation.scores import score
     from ktae.grading import GradingPool
-    from ktae.rollouts.files import without_format
+    from ktae.rollouts.tokens import load_tokenizer
 
-    how = options.read_options(field, None, None, correctness, pool_models, max_response)
-    options.require_outputs((a, b), ("--plot", plot), ("--output", output))
+    if len(models) < 2:
+        raise InputError(f"only {models[0]} is given; expected two or more models to compare")
+    how = options.read_options(field, tokenizer, None, correctness, pool_models, max_response)
+    options.require_outputs(models, ("--plot", plot), ("--output", output))
     screen = Screen(as_json)
-    sides = [read_saved(path, how, partial=partial) for path in (a, b)]
-    graders = _require_one_grader((a, b), sides)
+    sides = [read_saved(path, how, partial=partial) for path in models]
+    if tokenizer is not None:
+        counter = load_tokenizer(tokenizer)
+        sides = [with_tokens(side, counter) for side in sides]
+    grader = _require_one_grader(models, sides)
     with GradingPool(workers, time_limit=time_limit) as pool:
         graded = [(side, grade_outputs(screen, pool, side)) for side in sides]
-    # The tests are over problems, paired, and corrected for the number of benchmarks.
+    # The tests are over problems, paired, and corrected for the number of benchmarks and models.
     comparisons = comparison.compare(*graded, partial=partial)
+    names = _names(models)
+    if len(models) > 2:
+        scores = [score(*side) for side in graded]
+        print_side_by_side(screen, dict(zip(names, scores, strict=True)))
+    for number, name in enumerate(names[1:]):
+        _print(screen, names[0], name, [row for row in comparisons if row.model == number])
+    for path, (side, verdicts) in zip(models, graded, strict=True):
+        print_unanswered(screen, side, verdicts, grader, str(path))
+    for row in comparisons:
+        b = names[1 + row.model]
+        which = f"{b}, {_title(row)}" if len(models) > 2 else _title(row)
+        screen.print(f"{which}: {comparison.in_words(row, names[0], b)}")
+    if comparisons[-1].measure == "accuracy":
+        screen.print("lengths: the files do not hold all tokens; --tokenizer counts them")
+    if plot is not None:
+        _plot(plot, [row for row in comparisons if row.measure == "accuracy"], names)
+        screen.print(f"wrote {plot}")
+    shown = [
+        {"a": names[0], "b": names[1 + row.model]} | row._asdict() | {"shown": row.shown}
+        for row in comparisons
+    ]
+    screen.end({"models": models, "comparisons": shown}, output)
+
+
+def _names(models: Sequence[Path]) -> list[str]:
+    """What tables and sentences call the models: A, B, ... where two folders have one name."""
+    from ktae.rollouts.files import without_format
+
+    names = [
+        # Models have dots in their names, and files an ending.
+        name if path.is_dir() else without_format(name)
+        for path in models
+        for name in [os.path.basename(os.path.abspath(path))]
+    ]
+    return names if len(set(names)) == len(names) else [chr(65 + i) for i in range(len(names))]
+
+
+def _print(screen: Screen, a: str, b: str, comparisons: Sequence[Comparison]) -> None:
+    """Accuracies in percent, then lengths in tokens."""
     rows = [
         (
-            comparison.title(row.name),
+            _title(row),
             f"{row.problems:,}",
-            f"{100 * row.accuracy_a:.1f}",
-            f"{100 * row.accuracy_b:.1f}",
-            f"{100 * row.difference.value:+.1f}",
-            f"{100 * row.difference.low:+.1f} to {100 * row.difference.high:+.1f}",
-            f"{row.better}/{row.worse}",
+            *(f"{scale * x:,.1f}" for x in (row.mean_a, row.mean_b)),
+            f"{scale * row.difference.value:+.1f}",
+            f"{scale * row.difference.low:+.1f} to {scale * row.difference.high:+.1f}",
+            f"{row.up}/{row.down}",
             f"{row.p_value:.2g}",
             f"{row.corrected:.2g}",
         )
         for row in comparisons
+        for scale in [100 if row.measure == "accuracy" else 1]
     ]
     columns = ("n", "A", "B", "B - A", "95 %", "up/down", "p", "Holm")
     screen.table(f"A: {a}   B: {b}", columns, rows)
-    for path, (side, verdicts) in zip((a, b), graded, strict=True):
-        print_unanswered(screen, side, verdicts, graders, str(path))
-    # Two folders may have one name; then sentences call them A and B, as the table does.
-    names = [os.path.basename(os.path.abspath(path)) for path in (a, b)]
-    names = [
-        name if path.is_dir() else without_format(name)  # models have dots in their names
-        for name, path in zip(names, (a, b), strict=True)
-    ]
-    name_a, name_b = names if names[0] != names[1] else ("A", "B")
-    for row in comparisons:
-        words = comparison.in_words(row, name_a, name_b)
-        screen.print(f"{comparison.title(row.name)}: {words}")
-    if plot is not None:
-        figure = plots.forest(
-            [f"{comparison.title(row.name)} (n = {row.problems})" for row in comparisons],
-            [
-                plots.Mark(
-                    y,
-                    [100 * x for x in row.difference],
-                    "#08519c" if row.shown else "#737373",
-                    "D" if row.name == comparison.POOLED else "s",
-                )
-                for y, row in enumerate(comparisons)
-            ],
-            line=0,
-            xlabel=f"accuracy of {name_b} minus that of {name_a}, points, 95 % interval",
-            title="blue: a difference is shown at the 5 % level (Holm)",
-        )
-        plots.save(figure, plot)
-        screen.print(f"wrote {plot}")
-    shown = [row._asdict() | {"shown": row.shown} for row in comparisons]
-    screen.end({"a": a, "b": b, "comparisons": shown}, output)
+
+
+def _title(row: Comparison) -> str:
+    from ktae.evaluation.comparison import title
+
+    return f"{title(row.name)}{'' if row.measure == 'accuracy' else ', tokens'}"
+
+
+def _plot(path: Path, comparisons: Sequence[Comparison], names: Sequence[str]) -> None:
+    from ktae.evaluation.comparison import POOLED
+
+    several = len(names) > 2
+    b = "each model" if several else names[1]
+    figure = plots.forest(
+        [
+            f"{before}{_title(row)} (n = {row.problems})"
+            for row in comparisons
+            for before in [f"{names[1 + row.model]}, " if several else ""]
+        ],
+        [
+            plots.Mark(
+                y,
+                [100 * x for x in row.difference],
+                "#08519c" if row.shown else "#737373",
+                "D" if row.name == POOLED else "s",
+            )
+            for y, row in enumerate(comparisons)
+        ],
+        line=0,
+        xlabel=f"accuracy of {b} minus that of {names[0]}, points, 95 % interval",
+        title="blue: a difference is shown at the 5 % level (Holm)",
+    )
+    plots.save(figure, path)
 
 
 def _require_one_grader(paths: Sequence[Path], sides: Sequence[Sequence[Output]]) -> str:

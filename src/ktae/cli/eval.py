@@ -1,4 +1,4 @@
-"""`ktae eval`: a model on benchmarks, or saved outputs graded again."""
+"""`ktae eval`: a model on benchmarks or on a recipe's task, or saved outputs graded again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from ktae._version import __version__
 from ktae.cli import options
 from ktae.cli.printing import AsJson, Screen, note, plain
 from ktae.cli.reading import note_reading
-from ktae.errors import InputError
+from ktae.errors import InputError, expected_one_of
+from ktae.evaluation.templates import TEMPLATES
 from ktae.rollouts.options import MAX_RESPONSE
 
 if TYPE_CHECKING:
@@ -23,21 +24,83 @@ if TYPE_CHECKING:
     from ktae.evaluation.outputs import Output
     from ktae.evaluation.run import EvaluationFolder
     from ktae.grading import GradingPool, Verdict
+    from ktae.recipe import Recipe
     from ktae.rollouts.options import ReadOptions
 
 MAX_NEW_TOKENS = 3000
 """As in the paper's evaluation."""
 
-OwnVerdicts = Callable[["Sequence[Output]"], "list[Verdict]"]
-
 ONLY_MODEL = (
-    "recipe", "settings", "problems", "data", "samples", "temperature", "max_new_tokens",
-    "template", "engine", "batch_size", "seed",
-)  # fmt: skip
+    *("recipe", "settings", "problems", "data", "samples", "temperature", "max_new_tokens"),
+    *("template", "engine", "batch_size", "seed"),
+)
 """Parameters that say what a model is asked, and how."""
 ONLY_SAVED = ("tokenizer", "partial", "correctness", "field", "pool_models", "max_response")
 """Those that say how saved outputs are read."""
 ONLY_BENCHMARKS, ONLY_RECIPE = ("benchmarks", "data", "template"), ("problems", "settings")
+
+Model = Annotated[
+    str | None, typer.Argument(metavar="MODEL", help="A folder or the name of a hub's model.")
+]
+Regrade = Annotated[
+    Path | None,
+    typer.Option(metavar="INPUT", help="Saved outputs to grade instead, with reference answers."),
+]
+Benchmarks = Annotated[
+    str | None,
+    typer.Option(
+        help="aime24, aime25, math500, amc, amc23, minerva, olympiadbench, gsm8k, with commas "
+        "between [default: the paper's five; with --regrade all in the file]."
+    ),
+]
+RecipeFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="A recipe whose held-out problems, prompts and grader are taken."
+    ),
+]
+RecipeKeys = Annotated[
+    list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Keys of --recipe.")
+]
+MaxNewTokens = Annotated[
+    int | None,
+    options.number(min=1, help="Longest response [default: 3000; with --recipe the recipe's]."),
+]
+OutputFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FOLDER",
+        help="An unfinished evaluation in it is continued [default: evals/MODEL; none with "
+        "--regrade].",
+    ),
+]
+Graders = Annotated[
+    str | None,
+    typer.Option(
+        help="ktae, ktae-boxed, ktae-last, math-verify, strict-boxed, stored, with commas "
+        "between. The first one's verdicts count [default: ktae; with --recipe the task's]."
+    ),
+]
+Problems = Annotated[
+    int | None,
+    options.rare_number(min=1, help="Problems of --recipe [default: the recipe's]."),
+]
+Template = Annotated[
+    str | None,
+    options.rare(
+        metavar="NAME",
+        autocompletion=options.one_of(TEMPLATES),
+        help="chat (the tokenizer's own), qwen-math (the paper's), plain, or a baseline's: "
+        "r1-distill, r1, prime, prime-zero, open-reasoner-zero [default: chat; with --recipe the "
+        "recipe's prompts].",
+    ),
+]
+BatchSize = Annotated[
+    int | None,
+    options.rare_number(min=1, help="Responses generated at once [default: 32, with vllm 512]."),
+]
 
 
 class Graded(NamedTuple):
@@ -47,90 +110,48 @@ class Graded(NamedTuple):
     settings: dict[str, Any]
     """Where the outputs are from."""
     folder: EvaluationFolder | None
-    own_verdicts: OwnVerdicts | None = None
-    """Of a task that grades itself."""
+    task: Task | None = None
+
+
+class Task(NamedTuple):
+    """A recipe's held-out problems."""
+
+    problems: list[BenchmarkProblem]
+    longest: int
+    """Tokens of a response."""
+    template: str
+    """Of problems without messages of their own."""
+    grader: str | None = None
+    """Who grades where ktae's grader does not."""
+    grade: Callable[[Sequence[Output]], list[Verdict]] | None = None
 
 
 def eval_(
     context: typer.Context,
-    model: Annotated[
-        str | None, typer.Argument(metavar="MODEL", help="A folder or the name of a hub's model.")
-    ] = None,
-    regrade: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="INPUT", help="Saved outputs to grade instead, with reference answers."
-        ),
-    ] = None,
-    benchmarks: Annotated[
-        str | None,
-        typer.Option(
-            help="aime24, aime25, math500, amc, amc23, minerva, olympiadbench, gsm8k, with commas "
-            "between [default: the paper's five; with --regrade all in the file]."
-        ),
-    ] = None,
-    recipe: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="A recipe whose held-out problems, prompts and grader are taken."
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Keys of --recipe."),
-    ] = None,
+    model: Model = None,
+    regrade: Regrade = None,
+    benchmarks: Benchmarks = None,
+    recipe: RecipeFile = None,
+    settings: RecipeKeys = None,
     samples: Annotated[int, options.number(min=1, help="Responses to each problem.")] = 1,
     temperature: Annotated[
         float, typer.Option(min=0, metavar="T", help="Of sampling; 0 is greedy.")
     ] = 0.0,
-    max_new_tokens: Annotated[
-        int | None,
-        options.number(min=1, help="Longest response [default: 3000; with --recipe the recipe's]."),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FOLDER",
-            help="An unfinished evaluation in it is continued [default: evals/MODEL; none with "
-            "--regrade].",
-        ),
-    ] = None,
-    graders: Annotated[
-        str | None,
-        typer.Option(
-            help="ktae, ktae-boxed, ktae-last, math-verify, strict-boxed, stored, with commas "
-            "between. The first one's verdicts count [default: ktae; with --recipe the task's]."
-        ),
-    ] = None,
+    max_new_tokens: MaxNewTokens = None,
+    output: OutputFolder = None,
+    graders: Graders = None,
     as_json: AsJson = False,
-    problems: Annotated[
-        int | None,
-        options.rare_number(min=1, help="Problems of --recipe [default: the recipe's]."),
-    ] = None,
+    problems: Problems = None,
     data: Annotated[
         Path | None,
         options.rare(metavar="FOLDER", help="With the benchmarks' files [default: the hub]."),
     ] = None,
-    template: Annotated[
-        Literal["chat", "qwen-math", "plain"] | None,
-        options.rare(
-            metavar="NAME",
-            help="chat (the tokenizer's own), qwen-math (the paper's) or plain [default: chat; "
-            "with --recipe the recipe's prompts].",
-        ),
-    ] = None,
+    template: Template = None,
     engine: Annotated[
         Literal["transformers", "vllm"],
         options.rare(metavar="NAME", help="What generates: transformers or vllm."),
     ] = "transformers",
-    batch_size: Annotated[
-        int | None,
-        options.rare_number(
-            min=1, help="Responses generated at once [default: 32, with vllm 512]."
-        ),
-    ] = None,
+    batch_size: BatchSize = None,
     seed: Annotated[int, options.rare_number(min=0, help="Of sampling.")] = 0,
     tokenizer: Annotated[
         str | None,
@@ -150,28 +171,40 @@ def eval_(
     max_response: options.MaxResponse = MAX_RESPONSE,
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or, with --regrade, saved outputs."""
-    from ktae.evaluation.outputs import STORED, with_tokens
-    from ktae.evaluation.run import EvaluationFolder
-    from ktae.grading.graders import GRADERS
-    from ktae.rollouts.tokens import load_tokenizer
+    from ktae.evaluation.engines import ENGINES, Sampling
+    from ktae.files.hub import local_or_hub
 
     screen = Screen(as_json)
-    regrading = regrade is not None
-    # Whatever cannot be meant is refused here, and not after hours of answers.
+    _refuse_idle_options(context, model, regrade, recipe)
     names = None if benchmarks is None else [name.strip() for name in benchmarks.split(",")]
-    by = [] if graders is None else [name.strip() for name in graders.split(",")]
-    known = [*GRADERS, STORED] if regrading else list(GRADERS)
-    for name in by:
-        if name not in known:
-            raise InputError(f"no grader {name!r}; expected one of {', '.join(known)}")
-    if len(set(by)) < len(by):
-        raise InputError("--graders names one twice")
+    by = _graders(graders, saved=regrade is not None)
+    if regrade is not None:
+        how = options.read_options(field, tokenizer, None, correctness, pool_models, max_response)
+        graded = _regraded(regrade, how, output, names, partial=partial)
+    elif temperature == 0 and samples > 1:
+        raise InputError("--samples above 1 needs --temperature above 0: greedy ones are all alike")
+    else:
+        model = local_or_hub("model", str(model))
+        task = (
+            _of_benchmarks(names, data, template)
+            if recipe is None
+            else _of_recipe(recipe, problems, settings or ())
+        )
+        size = batch_size or ENGINES[engine].batch_size
+        sampling = Sampling(samples, temperature, max_new_tokens or task.longest, size, seed)
+        graded = _answered(screen, model, task, engine, sampling, output)
+    _finish(screen, graded, by, time_limit, workers, show)
+
+
+def _refuse_idle_options(
+    context: typer.Context, model: str | None, regrade: Path | None, recipe: Path | None
+) -> None:
+    """Raise an InputError for an option that plays no part: it would be taken for one that does."""
     if (model is None) == (regrade is None):
         raise InputError("expected either a MODEL or --regrade INPUT")
-    # An option that plays no part is an error, since it would be taken for one that does.
     for idle, text, parameters in (
-        (regrading, "a model that answers; with --regrade the answers are there", ONLY_MODEL),
-        (not regrading, "saved outputs; give it with --regrade", ONLY_SAVED),
+        (regrade, "a model that answers; with --regrade the answers are there", ONLY_MODEL),
+        (model, "saved outputs; give it with --regrade", ONLY_SAVED),
         (recipe, "benchmarks; --recipe brings problems and prompts", ONLY_BENCHMARKS),
         (not recipe, "a recipe's task; give it with --recipe", ONLY_RECIPE),
     ):
@@ -179,60 +212,72 @@ def eval_(
             source = context.get_parameter_source(parameter.name or "")
             if parameter.name in parameters and source and source.name == "COMMANDLINE":
                 raise InputError(f"{parameter.opts[0]} is for {text}")
-    if regrade is not None:
-        how = options.read_options(field, tokenizer, None, correctness, pool_models, max_response)
-        outputs = read_saved(regrade, how, partial=partial, names=names)
-        if tokenizer is not None:
-            outputs = with_tokens(outputs, load_tokenizer(tokenizer))
-        from_file = {"regraded": str(regrade), "outputs": len(outputs)}
-        # Without --output nothing is written: grading again takes seconds.
-        folder = None if output is None else EvaluationFolder(output)
-        if folder is not None:
-            folder.claim(from_file)
-            folder.remove_leftovers()
-        _finish(screen, Graded(outputs, from_file, folder), by, time_limit, workers, show)
-        return
-    assert model is not None
+
+
+def _graders(names: str | None, *, saved: bool) -> list[str]:
+    """Those asked for, refused here and not after hours of answers."""
+    from ktae.evaluation.outputs import STORED
+    from ktae.grading.graders import GRADERS
+
+    by = [] if names is None else [name.strip() for name in names.split(",")]
+    known = [*GRADERS, STORED] if saved else list(GRADERS)
+    for name in by:
+        if name not in known:
+            raise InputError(f"no grader {name!r}; expected one of {', '.join(known)}")
+    if len(set(by)) < len(by):
+        raise InputError("--graders names one twice")
+    return by
+
+
+def _regraded(
+    file: Path,
+    how: ReadOptions,
+    output: Path | None,
+    names: Sequence[str] | None,
+    *,
+    partial: bool,
+) -> Graded:
+    """Saved outputs, and the folder that is asked for."""
+    from ktae.evaluation.outputs import with_tokens
+    from ktae.evaluation.run import EvaluationFolder
+    from ktae.rollouts.tokens import load_tokenizer
+
+    outputs = read_saved(file, how, partial=partial, names=names)
+    if how.tokenizer is not None:
+        outputs = with_tokens(outputs, load_tokenizer(how.tokenizer))
+    from_file = {"regraded": str(file), "outputs": len(outputs)}
+    # Without --output nothing is written: grading again takes seconds.
+    folder = None if output is None else EvaluationFolder(output)
+    if folder is not None:
+        folder.claim(from_file)
+        folder.remove_leftovers()
+    return Graded(outputs, from_file, folder)
+
+
+def _of_benchmarks(names: Sequence[str] | None, data: Path | None, template: str | None) -> Task:
     from ktae.evaluation.benchmarks import PAPER, load
-    from ktae.evaluation.engines import ENGINES, Sampling
-    from ktae.files.hub import local_or_hub
 
-    model = local_or_hub("model", model)
-    # Greedy decoding gives the same response each time: k of them are one.
-    if samples > 1 and temperature == 0:
-        raise InputError("--samples above 1 needs --temperature above 0: greedy ones are all alike")
-    # The problems, the longest response and a grader come from a recipe's task or from benchmarks.
-    if recipe is not None:
-        asked, longest, own_verdicts = _of_recipe(recipe, problems, settings or ())
-    else:
-        asked = [problem for name in names or PAPER for problem in load(name, data)]
-        longest, own_verdicts = MAX_NEW_TOKENS, None
-    form = "recipe" if recipe is not None else template or "chat"
-    size = batch_size or ENGINES[engine].batch_size
-    sampling = Sampling(samples, temperature, max_new_tokens or longest, size, seed)
-    graded = _answer(screen, model, asked, form, engine, sampling, output)
-    graded = graded._replace(own_verdicts=own_verdicts)
-    _finish(screen, graded, by, time_limit, workers, show)
+    template = template or "chat"
+    if template not in TEMPLATES:
+        raise InputError(f"no template {template!r}; {expected_one_of(TEMPLATES, template)}")
+    problems = [problem for name in names or PAPER for problem in load(name, data)]
+    return Task(problems, MAX_NEW_TOKENS, template)
 
 
-def _of_recipe(
-    file: Path, n: int | None, settings: Sequence[str]
-) -> tuple[list[BenchmarkProblem], int, OwnVerdicts | None]:
-    """The first n held-out problems of a recipe's task, its longest response, and its grader.
+def _of_recipe(file: Path, n: int | None, settings: Sequence[str]) -> Task:
+    """The first n held-out problems of a recipe's task, and who grades them.
 
     Raises:
-        InputError: the recipe cannot be read, or its task is the demo's.
+        InputError: the recipe cannot be read, or its problems cannot be made.
     """
     from ktae import recipe as recipes
     from ktae.data import tasks
     from ktae.evaluation.benchmarks import BenchmarkProblem
 
     recipe = recipes.load(file, settings)
+    longest = recipe.rollout.max_response_length
     if recipe.task == "demo":
-        raise InputError(
-            f"recipe {file}: task is demo, which `ktae train` evaluates itself; expected math or a "
-            "mapping with a source"
-        )
+        return _of_demo(recipe, n or recipe.logging.eval_problems, longest)
     rows = tasks.held_out_rows(recipe, n)
     name = tasks.name_of(recipe)
     problems = [
@@ -240,22 +285,35 @@ def _of_recipe(
         for i, row in enumerate(rows)
     ]
 
-    def own_verdicts(outputs: Sequence[Output]) -> list[Verdict]:
+    def grade(outputs: Sequence[Output]) -> list[Verdict]:
         references = [rows[int(output.problem)].reference for output in outputs]
         return tasks.grade(recipe, [output.response for output in outputs], references)
 
-    longest = recipe.rollout.max_response_length
-    return problems, longest, own_verdicts if tasks.is_gym(recipe) else None
+    own = (tasks.GYM, grade) if tasks.is_gym(recipe) else ()
+    return Task(problems, longest, "recipe", *own)
 
 
-def _answer(
-    screen: Screen,
-    model: str,
-    problems: list[BenchmarkProblem],
-    template: str,
-    engine: str,
-    sampling: Sampling,
-    output: Path | None,
+def _of_demo(recipe: Recipe, n: int, longest: int) -> Task:
+    from ktae.demo import language_named
+    from ktae.evaluation.benchmarks import BenchmarkProblem
+
+    language = language_named(recipe.demo.language)
+    problems = [
+        BenchmarkProblem(language.name, i, problem.prompt, (str(problem.answer),))
+        for i, problem in enumerate(language.test_problems(n))
+    ]
+
+    def grade(outputs: Sequence[Output]) -> list[Verdict]:
+        return [
+            language.verdict(output.response, output.answers[0], finished=bool(output.finished))
+            for output in outputs
+        ]
+
+    return Task(problems, longest, "plain", "demo", grade)
+
+
+def _answered(
+    screen: Screen, model: str, task: Task, engine: str, sampling: Sampling, output: Path | None
 ) -> Graded:
     """Let the model answer the problems, or go on where an earlier evaluation was cut short."""
     from ktae.cli.progress import Bars
@@ -268,7 +326,7 @@ def _answer(
     name = path.parent.name if path == of_run.model and of_run.recipe.is_file() else path.name
     folder = run.EvaluationFolder(output or Path("evals") / name)
     with screen.progress.status(f"looking at {model}"):  # all of its weights are read
-        settings = run.settings_of(model, engine, template, problems, sampling)
+        settings = run.settings_of(model, engine, task.template, task.problems, sampling)
     folder.claim(settings)
     if removed := folder.remove_leftovers():
         note(f"removed {removed / 1e6:,.1f} MB of unfinished files that a killed run left")
@@ -278,9 +336,15 @@ def _answer(
             return ENGINES[engine](model)
 
     with screen.others_aside(), Bars(screen.progress, lines=20, transient=True) as bars:
-        progress = functools.partial(bars.show, "generating")
-        outputs = run.generate_all(folder, load_engine, problems, template, sampling, progress)
-    return Graded(outputs, settings, folder)
+        outputs = run.generate_all(
+            folder,
+            load_engine,
+            task.problems,
+            task.template,
+            sampling,
+            functools.partial(bars.show, "generating"),
+        )
+    return Graded(outputs, settings, folder, task)
 
 
 def read_saved(
@@ -330,18 +394,17 @@ def _finish(
     Where the task has a grader of its own, that is the first.
     """
     from ktae.cli import eval_tables as tables
-    from ktae.data.tasks import GYM
     from ktae.evaluation.outputs import STORED, to_record
     from ktae.grading import GradingPool
-    from ktae.grading.graders import DEFAULT
+    from ktae.grading.graders import DEFAULT, GRADERS
     from ktae.rollouts import record
     from ktae.runs import write_json
 
-    outputs, folder = graded.outputs, graded.folder
+    outputs, folder, task = graded.outputs, graded.folder, graded.task
     # By grader, in the order in which they were asked for: the first one's verdicts count.
     verdicts = {}
-    if graded.own_verdicts is not None:
-        verdicts[GYM] = graded.own_verdicts(outputs)
+    if task is not None and task.grader is not None and task.grade is not None:
+        verdicts[task.grader] = task.grade(outputs)
     for name in graders or ([] if verdicts else [DEFAULT]):
         if name == STORED:
             verdicts[name] = tables.stored_verdicts(outputs)
@@ -353,7 +416,7 @@ def _finish(
         "settings": graded.settings,
         "grading": {
             "grader": first,
-            "time_limit": None if first in (STORED, GYM) else time_limit,
+            "time_limit": time_limit if first in GRADERS else None,
             "ktae": __version__,
         },
         **tables.print_models(screen, outputs, verdicts[first], first, show),

@@ -89,6 +89,7 @@ def print_models(
                 for x in scores.scores
             },
             "mean": scores.mean,
+            "mean_length": scores.mean_length,
             "stored": stored or None,
             "differences": differing,
         }
@@ -99,13 +100,9 @@ def print_scores(screen: Screen, scores: Scores, stored: Mapping[str, float]) ->
     """The paper's two tables, accuracy and length, and what the accuracy leaves out."""
     of = scores.scores
     columns = [*(title(x.benchmark) for x in of), "mean"]
-    accuracies = [*(x.accuracy for x in of), scores.mean]
     k = max(x.samples for x in of)
     # Each figure has its interval in a line below it.
-    rows = [
-        (f"avg@{k}" if k > 1 else "pass@1", *(_cell(x.value, _points) for x in accuracies)),
-        ("", *map(_span, accuracies)),
-    ]
+    rows = _with_intervals(f"avg@{k}" if k > 1 else "pass@1", _accuracies(scores), _points)
     if stored:
         rows.insert(0, ("in the file", *_cells([stored.get(x.benchmark) for x in of], _points)))
     # pass@1 is avg@k, which is the first line already.
@@ -119,7 +116,7 @@ def print_scores(screen: Screen, scores: Scores, stored: Mapping[str, float]) ->
     fewer = []
     for name, estimates in sampled.items():
         rows.append((name, *_cells([x.value if x else None for x in estimates], _points)))
-        rows.append(("", *map(_span, estimates), ""))
+        rows.append(("", *(_span(x, _points) for x in estimates), ""))
         needed = "a decided sample" if name == "maj@k" else f"{name[5:]} decided samples"
         fewer += [
             f"{title(x.benchmark)}: {name} is over {estimate.problems:,} of {x.problems:,} "
@@ -130,11 +127,39 @@ def print_scores(screen: Screen, scores: Scores, stored: Mapping[str, float]) ->
     screen.table("accuracy in percent, 95 % interval below", columns, rows)
     for line in fewer:
         screen.print(line)
-    lengths = _cells([x.length for x in of], "{:,.0f}".format)
-    rows = [("problems", *(f"{x.problems:,}" for x in of), ""), ("mean tokens", *lengths)]
+    rows = [("problems", *(f"{x.problems:,}" for x in of), "")]
+    rows += _with_intervals("mean tokens", _lengths(scores), _tokens)
     for name in ("unanswered", "undecided", "truncated"):
         rows.append((name, *_cells([getattr(x, name) for x in of], "{:.1%}".format)))
     screen.table("responses", columns, rows)
+
+
+def print_side_by_side(screen: Screen, models: Mapping[str, Scores]) -> None:
+    """The paper's tables 1 and 2: a row for each model, which all have the same benchmarks."""
+    first = next(iter(models.values()))
+    columns = [*(title(x.benchmark) for x in first.scores), "mean"]
+    for heading, of, text in (
+        ("accuracy in percent, 95 % interval below", _accuracies, _points),
+        ("mean tokens of a response, 95 % interval below", _lengths, _tokens),
+    ):
+        rows = [row for name, x in models.items() for row in _with_intervals(name, of(x), text)]
+        screen.table(heading, columns, rows)
+
+
+def _accuracies(scores: Scores) -> list[Interval | None]:
+    return [*(x.accuracy for x in scores.scores), scores.mean]
+
+
+def _lengths(scores: Scores) -> list[Interval | None]:
+    return [*(x.length for x in scores.scores), scores.mean_length]
+
+
+def _with_intervals(
+    name: str, values: Sequence[Interval | None], text: Callable[[float], str]
+) -> list[tuple[str, ...]]:
+    """A row of values, and one of their intervals."""
+    cells = [_cell(x.value if x else None, text) for x in values]
+    return [(name, *cells), ("", *(_span(x, text) for x in values))]
 
 
 def _cells(values: Sequence[float | None], text: Callable[[float], str]) -> list[str]:
@@ -153,10 +178,14 @@ def _points(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-def _span(estimate: Interval | Estimate | None) -> str:
+def _tokens(count: float) -> str:
+    return f"{count:,.0f}" if count >= 100 else f"{count:.1f}"
+
+
+def _span(estimate: Interval | Estimate | None, text: Callable[[float], str]) -> str:
     if estimate is None or math.isnan(estimate.value):
         return ""
-    return f"{_points(estimate.low)}-{_points(estimate.high)}"
+    return f"{text(estimate.low)}-{text(estimate.high)}"
 
 
 def print_unanswered(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from ktae.errors import InputError
+from ktae.grading.verdict import Outcome, Verdict
 
 PAD, BOS, EOS = SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>")
 
@@ -123,12 +124,20 @@ class Language(Generic[P]):
         return problems
 
     def is_correct(self, response: str, answer: int | str, finished: bool) -> bool:
-        """Whether the answer is right and the response came to its `<eos>` within the limit.
+        """Whether the answer is right and the response came to its `<eos>` within the limit."""
+        return self.verdict(response, answer, finished).outcome is Outcome.CORRECT
+
+    def verdict(self, response: str, answer: int | str, finished: bool) -> Verdict:
+        """The same with the stated answer: correct, incorrect or unanswered.
 
         Answers are compared as they are written: one read from a file may be text.
         """
         stated = self.extract_answer(response)
-        return finished and stated is not None and str(stated) == str(answer)
+        if stated is None:
+            return Verdict(Outcome.UNANSWERED)
+        right = finished and str(stated) == str(answer)
+        outcome = Outcome.CORRECT if right else Outcome.INCORRECT
+        return Verdict(outcome, str(stated), "the last answer" if finished else "cut off")
 
 
 @functools.cache

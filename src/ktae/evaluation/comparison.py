@@ -1,10 +1,12 @@
-"""Is one model better than the other? Paired tests over the same problems.
+"""Is one model better than another, are its responses shorter? Paired tests over the same problems.
 
-Each problem gives a difference of two accuracies. With as many samples of it on both sides (one
-each, or k), the test is `ktae.inference.sign_flip_p_value`. With one that is McNemar's exact test:
-only problems on which the models disagree count. Where the numbers of samples differ on a problem,
-it is `ktae.inference.pooled_p_value`, by random deals. Intervals are 95 % percentile bootstrap over
-problems, paired; p-values are corrected for the number of comparisons by Holm's method.
+Each problem gives a difference of two accuracies, and one of two mean lengths where the tokens of
+all responses are known. Accuracies with as many samples of a problem on both sides, and lengths,
+are tested by `ktae.inference.sign_flip_p_value`. With one sample that is McNemar's exact test: only
+problems on which the models disagree count. Where the numbers of samples differ on a problem, it is
+`ktae.inference.pooled_p_value`, by random deals. Intervals are 95 % percentile bootstrap over
+problems, paired. p-values are corrected for the number of comparisons by Holm's method, those of
+accuracies and those of lengths each by themselves.
 A problem that comes at several training steps is one problem: its difference is the steps' mean.
 There, where numbers of samples differ, the test is of the signs of these means, approximately.
 """
@@ -14,14 +16,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from ktae.errors import InputError
 from ktae.evaluation.benchmarks import BENCHMARKS
 from ktae.evaluation.outputs import Output, by_benchmark, by_model
-from ktae.evaluation.scores import rates
+from ktae.evaluation.scores import lengths, rates
 from ktae.files.text import printable
 from ktae.grading import Verdict
 from ktae.inference import (
@@ -45,18 +47,22 @@ class Comparison(NamedTuple):
     """B against A on one set of problems."""
 
     name: str
+    measure: Literal["accuracy", "length"]
     problems: int
-    """With a decided sample in both."""
-    accuracy_a: float
-    accuracy_b: float
+    """With a decided sample in both; for lengths those that both have."""
+    mean_a: float
+    """Accuracy as a share, or tokens of a response."""
+    mean_b: float
     difference: Interval
-    """B minus A, as a share: .02 is two points."""
-    better: int
-    """Problems on which B is better."""
-    worse: int
+    """B minus A, in the same unit: .02 of accuracy is two points."""
+    up: int
+    """Problems on which B has more."""
+    down: int
     p_value: float
     corrected: float = math.nan
-    """`p_value` after Holm's correction for all comparisons made together."""
+    """`p_value` after Holm's correction for all comparisons of the measure made together."""
+    model: int = 0
+    """Which of several models B is."""
 
     @property
     def shown(self) -> bool:
@@ -64,71 +70,102 @@ class Comparison(NamedTuple):
         return self.corrected < LEVEL
 
 
-def compare(
-    a: tuple[Sequence[Output], Sequence[Verdict]],
-    b: tuple[Sequence[Output], Sequence[Verdict]],
-    *,
-    partial: bool = False,
-) -> list[Comparison]:
-    """One comparison for each benchmark, and one for all problems together if there are several.
+Graded = tuple[Sequence[Output], Sequence[Verdict]]
+"""One model's outputs and their verdicts."""
+
+
+def compare(a: Graded, *others: Graded, partial: bool = False) -> list[Comparison]:
+    """Each other model against the first: for each benchmark, and for all problems together if
+    there are several; first the accuracies, then the lengths where all outputs' are known.
 
     Args:
-        a: outputs and verdicts of the first model.
-        b: of the second.
+        a: what the others are compared with.
+        others: one or more.
         partial: compare on the problems that both have, instead of raising an error.
 
     Raises:
-        InputError: the two have different problems, or different answers or, where a file names
+        InputError: two have different problems, or different answers or, where a file names
             no problems, different prompts to the same problem; or one has several models.
     """
-    for name, side in (("A", a[0]), ("B", b[0])):
+    for name, (side, _) in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", (a, *others), strict=False):
         if len(models := by_model(side)) > 1:
             listed = ", ".join(str(model) for model in models)
             raise InputError(
-                f"{name} holds outputs of {len(models)} models ({listed}); expected one"
+                f"{name} holds outputs of {len(models)} models ({listed}); expected one: "
+                "--pool-models takes them as samples of one"
             )
+    rng = np.random.default_rng(0)  # the same intervals each time
+    comparisons = [
+        comparison._replace(model=model)
+        for model, b in enumerate(others)
+        for comparison in _compare_two(a, b, partial, rng)
+    ]
+    # Several benchmarks are several chances to be right by luck.
+    corrected: dict[int, float] = {}
+    for measure in ("accuracy", "length"):
+        rows = [i for i, c in enumerate(comparisons) if c.measure == measure]
+        p_values = holm([comparisons[i].p_value for i in rows])
+        corrected |= dict(zip(rows, p_values, strict=True))
+    return [c._replace(corrected=corrected[i]) for i, c in enumerate(comparisons)]
+
+
+def _compare_two(a: Graded, b: Graded, partial: bool, rng: np.random.Generator) -> list[Comparison]:
     outputs_a, outputs_b = _under_one_name(a[0], b[0])
     outputs_b = _with_numbers_of(outputs_a, outputs_b)
     _require_same_problems(outputs_a, outputs_b, partial)
     rates_a = rates(outputs_a, [verdict.correct for verdict in a[1]])
     rates_b = rates(outputs_b, [verdict.correct for verdict in b[1]])
-    # A problem is the same one at each training step, and has the sides of each.
-    pooled: dict[tuple[str, ...], list[_Sides]] = defaultdict(list)
-    sets: dict[str, dict[tuple[str, ...], list[_Sides]]] = {
-        name: defaultdict(list) for name in by_benchmark(outputs_a)
+    # A problem is the same one at each training step, and has a group of each.
+    sets: dict[str, dict[tuple[str, ...], list[str]]] = {
+        name: defaultdict(list) for name in (*by_benchmark(outputs_a), POOLED)
     }
     # One output stands for its problem: all of a problem name the same benchmark and prompt.
     for group, output in {output.group: output for output in outputs_a}.items():
-        right_a, n_a = rates_a[group]
-        right_b, n_b = rates_b.get(group, (0, 0))
-        if n_a and n_b:
-            for problems in (sets[output.benchmark], pooled):
-                problems[_whatever_the_step(output)].append((right_a, n_a, right_b, n_b))
-    sets = {name: problems for name, problems in sets.items() if problems}
-    if not sets:
+        if group in rates_b:
+            for name in (output.benchmark, POOLED):
+                sets[name][_whatever_the_step(output)].append(group)
+    if sum(bool(problems) for problems in sets.values()) == 2:
+        del sets[POOLED]
+    accuracies = []
+    for name, problems in sets.items():
+        sides = [
+            [(*rates_a[x], *rates_b[x]) for x in groups if rates_a[x][1] and rates_b[x][1]]
+            for groups in problems.values()
+        ]
+        if decided := [steps for steps in sides if steps]:
+            accuracies.append(_of_accuracies(name, decided, rng))
+    if not accuracies:
         raise InputError("no problem has a decided output in both: there is nothing to compare")
-    if len(sets) > 1:
-        sets[POOLED] = pooled
-    rng = np.random.default_rng(0)  # the same intervals each time
-    comparisons = [_compare(name, list(problems.values()), rng) for name, problems in sets.items()]
-    # Several benchmarks are several chances to be right by luck.
-    corrected = holm([comparison.p_value for comparison in comparisons])
-    return [c._replace(corrected=p) for c, p in zip(comparisons, corrected, strict=True)]
+    lengths_a, lengths_b = lengths(outputs_a), lengths(outputs_b)
+    if not lengths_a or not lengths_b:
+        return accuracies
+    return accuracies + [
+        _of_lengths(
+            name,
+            [[(lengths_a[x], lengths_b[x]) for x in groups] for groups in problems.values()],
+            rng,
+        )
+        for name, problems in sets.items()
+        if problems
+    ]
 
 
 def in_words(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
     """What may be said, in one sentence."""
-    difference, low, high = (100 * x for x in comparison.difference)
-    between = f"95 % interval {low:+.1f} to {high:+.1f} points"
+    is_accuracy = comparison.measure == "accuracy"
+    scale, unit = (100, "points") if is_accuracy else (1, "tokens")
+    difference, low, high = (scale * x for x in comparison.difference)
+    between = f"95 % interval {low:+.1f} to {high:+.1f} {unit}"
     if comparison.shown:
-        better, worse = (name_b, name_a) if difference > 0 else (name_a, name_b)
+        more, less = (name_b, name_a) if difference > 0 else (name_a, name_b)
+        claim = f"{more} is better than {less}" if is_accuracy else f"{less} is shorter than {more}"
         return (
-            f"{better} is better than {worse} by {abs(difference):.1f} points "
+            f"{claim} by {abs(difference):.1f} {unit} "
             f"({between}, corrected p = {comparison.corrected:.2g})"
         )
     return (
         f"no difference can be shown with {comparison.problems} problems "
-        f"({difference:+.1f} points seen, {between}, corrected p = {comparison.corrected:.2g})"
+        f"({difference:+.1f} {unit} seen, {between}, corrected p = {comparison.corrected:.2g})"
     )
 
 
@@ -238,22 +275,45 @@ def _whatever_the_step(output: Output) -> tuple[str, ...]:
     return output.benchmark, problem, *sorted(output.answers)
 
 
-def _compare(
+def _of_accuracies(
     name: str, problems: Sequence[Sequence[_Sides]], rng: np.random.Generator
 ) -> Comparison:
     """`problems`: of each one, its sides at each step."""
     a_p = np.array([np.mean([right / n for right, n, _, _ in steps]) for steps in problems])
     b_p = np.array([np.mean([right / n for _, _, right, n in steps]) for steps in problems])
     difference_p = (b_p - a_p).round(12)  # equal accuracies must differ by 0
+    p_value = _p_value(problems, difference_p)
+    return _comparison(name, "accuracy", (a_p, b_p), difference_p, p_value, rng)
+
+
+def _of_lengths(
+    name: str, problems: Sequence[Sequence[tuple[float, float]]], rng: np.random.Generator
+) -> Comparison:
+    """`problems`: of each one, the mean tokens of A and of B at each step."""
+    a_p, b_p = np.array([np.mean(steps, axis=0) for steps in problems]).T
+    difference_p = (b_p - a_p).round(9)
+    p_value = sign_flip_p_value(difference_p)
+    return _comparison(name, "length", (a_p, b_p), difference_p, p_value, rng)
+
+
+def _comparison(
+    name: str,
+    measure: Literal["accuracy", "length"],
+    sides: tuple[np.ndarray, np.ndarray],
+    difference_p: np.ndarray,
+    p_value: float,
+    rng: np.random.Generator,
+) -> Comparison:
     return Comparison(
         name=name,
-        problems=len(problems),
-        accuracy_a=float(a_p.mean()),
-        accuracy_b=float(b_p.mean()),
+        measure=measure,
+        problems=len(difference_p),
+        mean_a=float(sides[0].mean()),
+        mean_b=float(sides[1].mean()),
         difference=bootstrap_interval(difference_p, bootstrap_means(difference_p, rng)),
-        better=int(np.sum(difference_p > 0)),
-        worse=int(np.sum(difference_p < 0)),
-        p_value=_p_value(problems, difference_p),
+        up=int(np.sum(difference_p > 0)),
+        down=int(np.sum(difference_p < 0)),
+        p_value=p_value,
     )
 
 

@@ -34,7 +34,10 @@ from ktae.rollouts.tolerance import Tolerance
 FIELDS = {
     "response": ("response",),
     "prompt": ("prompt", "problem", "input", "question"),
-    "answer": ("answer", "answers", "gts", "gt", "ground_truth", "solution"),
+    "answer": (
+        *("answer", "answers", "gts", "gt", "ground_truth", "expected_answer", "gold_answer"),
+        "solution",
+    ),
     "reward": ("reward", "score", "accuracy"),
     "benchmark": ("benchmark", "task_name", "data_source"),
 }
@@ -83,7 +86,7 @@ class Output(NamedTuple):
 def read(
     path: Path, options: ReadOptions = DEFAULT, *, tolerance: Tolerance | None = None
 ) -> list[Output]:
-    """All outputs in a file, in a folder of such, or in a folder that `ktae eval` has written.
+    """All outputs in a file, in a folder of such, or in folders that `ktae eval` has written.
 
     Problems that no row labels are numbered by the first appearance of their prompts.
 
@@ -99,8 +102,9 @@ def read(
     """
     options = dataclasses.replace(options, needs_reward=False)
     tolerance = tolerance or Tolerance(strict=True)
-    graded = path / "outputs.parquet"
-    files = [graded] if graded.is_file() else files_in(path, tolerance)
+    # Of one evaluation, or of several in one folder: the seeds of a recipe.
+    graded = [*path.glob("outputs.parquet"), *sorted(path.glob("*/outputs.parquet"))]
+    files = graded or files_in(path, tolerance)
     numbers: dict[tuple[str | None, str], dict[str, int]] = defaultdict(dict)
     samples: Counter[tuple[str | None, ...]] = Counter()
     accepted: dict[tuple[str, str, str | None], tuple[str, ...]] = {}

@@ -23,7 +23,7 @@ from ktae.errors import InputError
 from ktae.evaluation.benchmarks import BenchmarkProblem
 from ktae.evaluation.engines import Engine, Sampling
 from ktae.evaluation.outputs import Output
-from ktae.evaluation.templates import TEMPLATES, written_out
+from ktae.evaluation.templates import prompt_of, written_out
 from ktae.files.atomic import atomic_write, make_folder, remove_unfinished, unfinished
 from ktae.runs import write_json
 
@@ -178,7 +178,7 @@ def generate_all(
         if not path.exists():
             engine = engine or load_engine()
             prompts = [
-                TEMPLATES[template](problem.text, engine.tokenizer)
+                prompt_of(template, problem.text, engine.tokenizer)
                 if problem.messages is None
                 else written_out(problem.messages, engine.tokenizer)
                 for problem in batch

@@ -53,8 +53,8 @@ class Score(NamedTuple):
     """pass@k for powers of two and the number of samples; empty where there is one sample."""
     majority: Estimate | None
     """maj@k; None where there is one sample, or no answer is known."""
-    length: float | None
-    """Mean tokens of a response; None: not known."""
+    length: Interval | None
+    """Mean tokens of a response; None: not known of all."""
     unanswered: float
     undecided: float
     truncated: float | None
@@ -67,6 +67,8 @@ class Scores(NamedTuple):
     scores: list[Score]
     mean: Interval
     """Of the benchmarks' accuracies, each with the same weight, as in the paper."""
+    mean_length: Interval | None
+    """Of their lengths likewise; None where that of one is not known."""
 
 
 def score(outputs: Sequence[Output], verdicts: Sequence[Verdict], *, seed: int = 0) -> Scores:
@@ -78,15 +80,14 @@ def score(outputs: Sequence[Output], verdicts: Sequence[Verdict], *, seed: int =
         seed: of the bootstrap.
     """
     rng = np.random.default_rng(seed)
-    scores, resampled = [], []
+    scores: list[Score] = []
+    accuracies: list[_Resampled] = []
+    mean_lengths: list[_Resampled] = []
     for name in by_benchmark(outputs):
         pairs = [(o, v) for o, v in zip(outputs, verdicts, strict=True) if o.benchmark == name]
-        counts = list(rates([o for o, _ in pairs], [v.correct for _, v in pairs]).values())
+        counts = rates([o for o, _ in pairs], [v.correct for _, v in pairs]).values()
         # Undecided samples are in neither number: they would count as wrong, or as right.
-        accuracy = np.array([c / n for c, n in counts if n] or [math.nan])
-        # Kept for the mean over benchmarks, which resamples each benchmark by itself.
-        means = bootstrap_means(accuracy, rng)
-        resampled.append(means)
+        accuracies.append(_resampled([c / n for c, n in counts if n] or [math.nan], rng))
         drawn = Counter(Counter(output.group for output, _ in pairs).values())
         samples = max(drawn, key=lambda n: (drawn[n], n))  # of several usual ones the largest
         pass_at, voted = {}, None
@@ -96,7 +97,9 @@ def score(outputs: Sequence[Output], verdicts: Sequence[Verdict], *, seed: int =
             voted = _majority_of(
                 [verdict for _, verdict in pairs], [o.group for o, _ in pairs], rng
             )
-        lengths = [o.tokens for o, _ in pairs if o.tokens is not None]
+        tokens = lengths([o for o, _ in pairs])
+        if tokens:
+            mean_lengths.append(_resampled(list(tokens.values()), rng))
         finished = [o.finished for o, _ in pairs if o.finished is not None]
         outcomes = [verdict.outcome for _, verdict in pairs]
         scores.append(
@@ -104,17 +107,36 @@ def score(outputs: Sequence[Output], verdicts: Sequence[Verdict], *, seed: int =
                 benchmark=name,
                 problems=len(counts),
                 samples=samples,
-                accuracy=bootstrap_interval(accuracy, means),
+                accuracy=accuracies[-1].interval,
                 pass_at=pass_at,
                 majority=voted,
-                length=float(np.mean(lengths)) if lengths else None,
+                length=mean_lengths[-1].interval if tokens else None,
                 unanswered=outcomes.count(Outcome.UNANSWERED) / len(pairs),
                 undecided=outcomes.count(Outcome.UNDECIDED) / len(pairs),
                 truncated=1 - float(np.mean(finished)) if finished else None,
             )
         )
-    mean = float(np.mean([score.accuracy.value for score in scores]))
-    return Scores(scores, bootstrap_interval(np.array(mean), np.mean(resampled, axis=0)))
+    all_lengths = mean_lengths if len(mean_lengths) == len(scores) else []
+    return Scores(scores, _mean_of(accuracies), _mean_of(all_lengths) if all_lengths else None)
+
+
+class _Resampled(NamedTuple):
+    """A mean over problems, and the same of resamples of them."""
+
+    interval: Interval
+    means: np.ndarray
+
+
+def _resampled(values: Sequence[float], rng: np.random.Generator) -> _Resampled:
+    array = np.array(values)
+    means = bootstrap_means(array, rng)
+    return _Resampled(bootstrap_interval(array, means), means)
+
+
+def _mean_of(benchmarks: Sequence[_Resampled]) -> Interval:
+    """Over benchmarks with the same weight, each resampled by itself."""
+    values = np.array([x.interval.value for x in benchmarks])
+    return bootstrap_interval(values, np.mean([x.means for x in benchmarks], axis=0))
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
@@ -149,6 +171,16 @@ def rates(outputs: Sequence[Output], correct: Iterable[float | None]) -> dict[st
     return counts
 
 
+def lengths(outputs: Sequence[Output]) -> dict[str, float]:
+    """The mean tokens of each problem's responses; empty where those of one are not known."""
+    tokens: dict[str, list[int]] = defaultdict(list)
+    for output in outputs:
+        if output.tokens is None:
+            return {}
+        tokens[output.group].append(output.tokens)
+    return {group: sum(counts) / len(counts) for group, counts in tokens.items()}
+
+
 def accuracies(outputs: Sequence[Output], correct: Sequence[float | None]) -> dict[str, float]:
     """The mean over problems of each benchmark of which anything is decided."""
     means = {}
@@ -164,9 +196,7 @@ def _estimate(values: Sequence[float], rng: np.random.Generator) -> Estimate:
     """The mean over problems."""
     if not values:
         return Estimate(math.nan, math.nan, math.nan, 0)
-    array = np.array(values)
-    interval = bootstrap_interval(array, bootstrap_means(array, rng))
-    return Estimate(*interval, problems=len(values))
+    return Estimate(*_resampled(values, rng).interval, problems=len(values))
 
 
 def _majority_of(

@@ -27,7 +27,7 @@ SHARD = re.compile(r"(?:rank|shard|worker|part)[_-]?\d+")
 
 COUNTED = (
     *("step", "iter", "rollout", "epoch", "rank", "shard"),
-    *("worker", "part", "gpu", "node", "host", "proc"),
+    *("worker", "part", "gpu", "node", "host", "proc", "rs"),
 )
 APART = ("seed", "run", "trial", "exp", "model", "version", "try")
 """What a number after these words counts are runs: other policies, whose groups are others."""
