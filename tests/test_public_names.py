@@ -1,4 +1,4 @@
-"""What is public is what the reference documents, and the other way round (docs/versioning.md)."""
+"""What is public is what the reference documents, and the other way round (docs/reference.md)."""
 
 import importlib
 import re

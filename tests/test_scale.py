@@ -1,4 +1,4 @@
-"""The benchmarks behind docs/performance.md run, on small batches. Nothing here is about time."""
+"""The benchmarks behind docs/how-it-works.md run, on small batches. Nothing here is about time."""
 
 import csv
 import importlib.util

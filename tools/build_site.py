@@ -4,10 +4,10 @@
 
 zensical checks links between pages, and their anchors. Three things it does not check, so they are
 checked here: a page that the menu lacks, or one that it names and that is not there; a link to a
-file that is no page, such as a picture; and a docstring that does not fit its function. Nor does
-it follow links of the file system, by which the laboratory's pages and results are part of the
-documentation. So the site is built from a copy, in `build/docs`. The pages' own links lead to the
-files of a checkout, such as `../lab/pages/index.md`; in the copy they lead to the site's.
+file that is no page, such as a picture; and a docstring that does not fit its function.
+
+The site is built from a copy in `build/docs`. There, links out of `docs/` lead to the repository
+if mkdocs.yml has its address (`repo_url`). Otherwise their words stay alone.
 """
 
 from __future__ import annotations
@@ -24,30 +24,28 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s#]+)(?:#[^)]*)?\)")
+LAB = ROOT / "lab"
+"""Not in a source distribution: there, links to it are not looked at."""
+LINK = re.compile(r"!?\[(?P<words>[^\]]*)\]\((?P<target>[^)\s#]+)(?P<anchor>#[^)]*)?\)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
-CODE_OR_LINK = re.compile(f"{CODE.pattern}|{LINK.pattern}", CODE.flags)
+CODE_OR_LINK = re.compile(f"{LINK.pattern}|{CODE.pattern}", CODE.flags)
 
 
 def main() -> int:
     docs = ROOT / "docs"
-    menu = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
-    wrong = [*menu_differences(docs, menu), *missing_files(docs)]
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    wrong = [*menu_differences(docs, settings["nav"]), *missing_files(docs)]
     if not wrong and "--check" not in sys.argv:
-        wrong = build(docs, ROOT / "build" / "docs")
+        copy_of(docs, ROOT / "build" / "docs", settings.get("repo_url"))
+        wrong = build()
     for line in wrong:
         print(f"build_site: {line}", file=sys.stderr)
     return int(bool(wrong))
 
 
 def pages(docs: Path) -> set[str]:
-    """The pages below a folder, by their paths from there; links of the file system count."""
-    return {
-        (Path(folder) / name).relative_to(docs).as_posix()
-        for folder, _, names in os.walk(docs, followlinks=True)
-        for name in names
-        if name.endswith(".md")
-    }
+    """The pages below a folder, by their paths from there."""
+    return {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
 
 
 def menu_differences(docs: Path, menu: Any) -> list[str]:
@@ -68,61 +66,48 @@ def leaves(menu: Any) -> Iterator[str]:
 
 
 def missing_files(docs: Path) -> list[str]:
-    """One line for each relative link of a page that leads to no file, or by a link of the file
-    system: a code host does not follow those."""
+    """One line for each relative link of the pages below a folder that leads to no file."""
     wrong = []
     for name in sorted(pages(docs)):
-        page = (docs / name).resolve()
-        for target in relative_links(page.read_text(encoding="utf-8")):
-            path = os.path.normpath(page.parent / target)
-            if not os.path.exists(path):
-                wrong.append(f"{name}: a link to {target}, which is not there")
-            elif os.path.realpath(path) != path:
-                wrong.append(f"{name}: a link to {target}, which goes by a link of the file system")
+        page = docs / name
+        for link in LINK.finditer(CODE.sub("", page.read_text(encoding="utf-8"))):
+            path = Path(os.path.normpath(page.parent / link["target"]))
+            without_lab = path.is_relative_to(LAB) and not LAB.exists()
+            if ":" not in link["target"] and not path.exists() and not without_lab:
+                wrong.append(f"{name}: a link to {link['target']}, which is not there")
     return wrong
 
 
-def relative_links(text: str) -> list[str]:
-    """What the links of a page lead to, without the anchors and without what is code."""
-    return [target for target in LINK.findall(CODE.sub("", text)) if ":" not in target]
-
-
-def copy_of(docs: Path, copy: Path) -> None:
-    """Copy the documentation, with what its links of the file system lead to, and turn the links
-    of its pages to where the copy has their files."""
+def copy_of(docs: Path, copy: Path, repository: str | None = None) -> None:
+    """Copy the documentation, and turn the links that lead out of it."""
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(docs, copy, ignore=shutil.ignore_patterns("*.py", "*.csv.gz", "*.json"))
-    linked = {folder.resolve(): folder.name for folder in docs.iterdir() if folder.is_symlink()}
-    places = linked | {docs.resolve(): "."}
+    shutil.copytree(docs, copy, ignore=shutil.ignore_patterns("*.py"))
     for name in pages(docs):
-        page = (docs / name).resolve()
 
-        def turned(found: re.Match[str], page: Path = page, name: str = name) -> str:
-            target = found[1]
+        def turned(match: re.Match[str], page: Path = docs / name) -> str:
+            target = match["target"]
             if target is None or ":" in target:
-                return found[0]
+                return match[0]
             path = Path(os.path.normpath(page.parent / target))
-            for source, place in places.items():
-                if path.is_relative_to(source):
-                    there = os.path.join(place, path.relative_to(source))
-                    new = os.path.relpath(there, os.path.dirname(name) or ".")
-                    return found[0].replace(f"({target}", f"({new}", 1)
-            return found[0]
+            if path.is_relative_to(docs):
+                return match[0]
+            if repository is None:
+                return match["words"]
+            file = path.relative_to(docs.parent).as_posix()
+            return f"[{match['words']}]({repository}/blob/main/{file}{match['anchor'] or ''})"
 
-        text = page.read_text(encoding="utf-8")
+        text = (docs / name).read_text(encoding="utf-8")
         (copy / name).write_text(CODE_OR_LINK.sub(turned, text), encoding="utf-8")
 
 
-def build(docs: Path, copy: Path) -> list[str]:
-    """The site, from a copy of the documentation; what was wrong, a line each."""
-    copy_of(docs, copy)
-    wrong = missing_files(copy)
+def build() -> list[str]:
+    """The site, from the copy; what was wrong, a line each."""
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
     done = subprocess.run(
         command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     print(done.stdout)
-    wrong += [line for line in done.stdout.splitlines() if line.startswith("griffe: ")]
+    wrong = [line for line in done.stdout.splitlines() if line.startswith("griffe: ")]
     if done.returncode:
         wrong.append(f"zensical ended with status {done.returncode}")
     return wrong

@@ -78,3 +78,17 @@ def test_a_training_step_that_fails_is_a_finding(monkeypatch):
     assert grpo.status == dapo.status == bnpo.status == "wrong"
     assert "relative error 1.0e-03" in grpo.detail
     assert bnpo.detail == "AttributeError: GRPOTrainer has no such method"
+
+
+def test_verl_s_smallest_job(monkeypatch):
+    """The advantages of verl's own function; credit that does not arrive is found."""
+    require("verl")
+    from ktae.trainers.verl import smoke
+
+    done = CliRunner().invoke(app, ["doctor", "--engine", "verl", "--json"])
+    found = findings(done.output)
+    assert done.exit_code == 0 and found["verl"]["status"] == "ok"
+    assert all(finding["remedy"] for finding in found.values() if finding["status"] == "absent")
+    twice = smoke.naive.credit
+    monkeypatch.setattr(smoke.naive, "credit", lambda *arguments: 2 * twice(*arguments))
+    assert smoke.advantage_error() > 0.05

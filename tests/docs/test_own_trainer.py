@@ -1,4 +1,4 @@
-"""The code of docs/own-trainer.md, run as it stands there."""
+"""examples/own_trainer.py and gather.py: each token's credit reaches the loss at that token."""
 
 import contextlib
 import io
@@ -13,9 +13,12 @@ import pytest
 
 from ktae import token_advantages
 
-torch = pytest.importorskip("torch", reason="the page's trainer is written in torch")
+torch = pytest.importorskip("torch", reason="the example's trainer is written in torch")
 
-_, SCRIPT, GATHER = pages.blocks("own-trainer", "python")
+SCRIPT, GATHER = (
+    (pages.ROOT / "examples" / f"{name}.py").read_text("utf-8")
+    for name in ("own_trainer", "gather")
+)
 
 
 @pytest.fixture
@@ -27,7 +30,7 @@ def trainer() -> dict[str, Any]:
 
 
 class Spied:
-    """One `step` of the page: what its functions were given and gave."""
+    """One `step` of the example: what its functions were given and gave."""
 
     def __init__(self, trainer: dict[str, Any]) -> None:
         self.calls: dict[str, list[tuple[Any, Any]]] = {}

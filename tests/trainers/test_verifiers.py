@@ -22,7 +22,7 @@ needs_verifiers = pytest.mark.skipif(
 )
 needs_prime_rl = pytest.mark.skipif(
     not (installed("verifiers") and importlib.util.find_spec("prime_rl")),
-    reason="needs prime-rl, which is in no index: a checkout on PYTHONPATH (docs/verifiers.md)",
+    reason="needs prime-rl, which is in no index: a checkout on PYTHONPATH",
 )
 
 

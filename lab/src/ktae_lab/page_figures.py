@@ -11,6 +11,7 @@ from ktae_lab.figures import Mark, Panels, forest
 from ktae_lab.tables import (
     BASELINE,
     COLUMNS,
+    EVIDENCE,
     RESULTS,
     TASKS,
     alignment,
@@ -62,5 +63,7 @@ def _arms_drawn(study: str, tasks: Sequence[str]) -> Panels:
 
 def _drawn(study: str, panels: Panels, title: str, around: float | None = 0.0) -> Path:
     path = RESULTS / study / "figure.svg"
+    if study == "decisive":  # of the documentation, which must not need the laboratory
+        path = EVIDENCE.parent / "images" / "decisive.svg"
     forest(panels, title, path, around=around)
     return path

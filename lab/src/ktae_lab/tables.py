@@ -29,6 +29,7 @@ LAB = Path(__file__).resolve().parents[2]
 """The laboratory's folder in a checkout; elsewhere there are no results."""
 RESULTS = LAB / "results"
 PAGES = LAB / "pages"
+EVIDENCE = LAB.parent / "docs" / "evidence.md"
 README = LAB.parent / "README.md"
 COMPARISONS = RESULTS / "comparisons.csv"
 STUDIES = ("decisive", "real-model", "rivals")
@@ -145,6 +146,16 @@ def arms(study: str, *pairs: str) -> str:
 def difference(study: str, treatment: str, baseline: str, column: str, task: str = "") -> str:
     """The difference of two arms with its interval."""
     return signed(interval_of(study, treatment, baseline, column, task))
+
+
+def p_value(study: str, treatment: str, baseline: str, task: str, family: str = "study") -> str:
+    """Of an announced test of the primary outcome, after Holm's correction over its study or, with
+    `over-all`, over the tests of all studies."""
+    comparison = (treatment, baseline, "validated_accuracy", task)
+    if family == "study":
+        return f"{compared_of(study)[comparison].corrected:.2g}"
+    table = comparisons().set_index(["study", "treatment", "baseline", "outcome", "task"])
+    return f"{float(table.loc[(study, *comparison), 'holm_over_all_studies']):.2g}"
 
 
 def mean(study: str, method: str, column: str, task: str = "") -> str:
@@ -347,6 +358,7 @@ MAKERS: Mapping[str, Callable[..., str]] = {
     "difference": difference,
     "entropy-rank": entropy_rank,
     "mean": mean,
+    "p-value": p_value,
     "paper-accuracy": paper_accuracy,
     "paper-beside-ours": paper_beside_ours,
     "rates": rates,
@@ -385,7 +397,7 @@ def filled(text: str, where: str) -> str:
 
 def made() -> Iterator[tuple[Path, str]]:
     """The README, each page and the CSV of comparisons, with what should be in it."""
-    for path in (README, *sorted(PAGES.glob("*.md"))):
+    for path in (README, EVIDENCE, *sorted(PAGES.glob("*.md"))):
         yield path, filled(path.read_text(encoding="utf-8"), os.path.relpath(path, LAB.parent))
     text = io.StringIO()
     comparisons().to_csv(text, index=False, lineterminator="\n")

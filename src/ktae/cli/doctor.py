@@ -8,6 +8,7 @@ import logging
 import os
 import platform
 import warnings
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,14 +16,21 @@ from ktae._version import __version__
 from ktae.cli.printing import AsJson, Screen
 
 
-def doctor(as_json: AsJson = False) -> None:
-    """Check backends and engines on this machine: a real training step of each TRL loss included.
+def doctor(
+    engine: Annotated[
+        Literal["trl", "verl"], typer.Option(help="The trainer that is checked.")
+    ] = "trl",
+    as_json: AsJson = False,
+) -> None:
+    """Check what is installed: backends, and a real training step of each TRL loss.
+
+    With `--engine verl`: verl's own advantages, and what is missing for GPUs.
 
     Exit status 1 if something that is installed gives wrong results.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models are tiny: threads only wait
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    from ktae.trainers.doctor import diagnose
+    from ktae.trainers.doctor import diagnose, diagnose_verl
 
     screen = Screen(as_json)
     versions = {
@@ -33,7 +41,7 @@ def doctor(as_json: AsJson = False) -> None:
     screen.print("  ".join(f"{name} {version}" for name, version in versions.items()))
     styles = {"ok": "green", "wrong": "red", "absent": "yellow"}
     findings = []
-    diagnosis = diagnose()
+    diagnosis = diagnose_verl() if engine == "verl" else diagnose()
     while True:
         # TRL and transformers print while they train; the findings are all that matters here.
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):

@@ -78,6 +78,22 @@ def diagnose() -> Iterator[Finding]:
         yield from trl_findings()
 
 
+def diagnose_verl() -> Iterator[Finding]:
+    """verl's smallest job on what is there, and what is missing for GPUs."""
+    try:
+        from ktae.trainers.verl import smoke
+
+        error = smoke.advantage_error()
+    except Exception as failure:  # a half-installed torch raises more than ImportError
+        yield Finding.of_failure("verl", failure, "pip install 'ktae[verl]'")
+        return
+    version = importlib.metadata.version("verl")
+    detail = f"advantages of verl {version}, largest difference to the reference {error:.1e}"
+    yield Finding.of_error("verl", error, detail)
+    for subject, detail, remedy in smoke.missing_for_gpus():
+        yield Finding(f"verl on GPUs, {subject}", "absent", detail, remedy)
+
+
 def backend_findings() -> Iterator[Finding]:
     """Each backend against the reference, on a batch of awkward shape."""
     rng = np.random.default_rng(0)

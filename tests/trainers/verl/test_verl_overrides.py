@@ -41,7 +41,7 @@ SIZES = {
     "1.5b": ("Qwen/Qwen2.5-Math-1.5B", "data/math12k", 12_000, 0.28),
     "7b": ("Qwen/Qwen2.5-Math-7B", "data/math-l3-5", 8_523, 0.24),
 }
-"""The paper's appendix: base model, training set and its size for the authors, DAPO's upper clip."""
+"""Of the paper: base model, training set and its size for the authors, DAPO's upper clip."""
 
 
 @needs_verl

@@ -19,7 +19,8 @@ def tables(
     ] = False,
     figures: Annotated[bool, typer.Option("--figures", help="Draw each study's figure.")] = False,
 ) -> None:
-    """Make the tables and numbers of `lab/pages` and README.md, and the CSV of all comparisons.
+    """Make the tables and numbers of `lab/pages`, docs/evidence.md and README.md, and the CSV of
+    all comparisons.
 
     They are made of the files in `lab/results`, so this needs a checkout of the repository.
     """
