@@ -1,8 +1,9 @@
 """An estimator of one's own, with settings: a difference of two shares.
 
-`KTAETrainer(..., credit=MeanPresence())` takes it as it is, and so does `ktae.token_credit`. A line in `KINDS` of `ktae.estimators.section` gives it a name for recipes, verl and
-`--estimator`. `tests/docs/test_estimator_example.py` holds it to account: a naive reference, all
-verdicts of a small group, one value by hand.
+`KTAETrainer(..., credit=MeanPresence())` takes it as it is, and so does `ktae.token_credit`. A line
+in `KINDS` of `ktae.estimators.section` gives it a name for recipes, verl and `--estimator`. What
+holds it to account is in `tests/docs/test_estimator_example.py`: a naive reference, all verdicts of
+a small group, one value by hand.
 """
 
 from __future__ import annotations
