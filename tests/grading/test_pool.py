@@ -207,3 +207,26 @@ def test_the_reward_is_the_verdict() -> None:
     assert accuracy(completions, answer=answers, prompts=None) == [1.0, 0.0, 0.0, None]
     texts = [r"\boxed{1}", r"\boxed{2}", "none", r"\boxed{1}"]
     assert verdicts(completions, answers) == [grade(*x) for x in zip(texts, answers, strict=True)]
+
+
+CALL = {"role": "assistant", "content": None, "tool_calls": [{}]}
+TOOL = {"role": "tool", "content": r"\boxed{5}"}
+PARTS = [{"type": "image"}, {"type": "text", "text": r"\boxed{5}"}]
+
+
+@pytest.mark.parametrize(
+    ("completion", "answer", "reward"),
+    [
+        (r"\boxed{5}", 5, 1.0),
+        (r"\boxed{5}", 5.0, 1.0),
+        (r"\boxed{5}", [4, 5], 1.0),
+        (r"\boxed{5}", None, None),  # a row of another task
+        ([CALL, TOOL, {"role": "assistant", "content": r"\boxed{5}"}], "5", 1.0),
+        ([CALL, TOOL], "5", 0.0),  # the policy had no room left
+        ([{"role": "assistant", "content": "6"}, TOOL], "5", 0.0),
+        ([], "5", 0.0),
+        ([{"role": "assistant", "content": PARTS}], "5", 1.0),
+    ],
+)
+def test_the_reward_is_of_what_the_policy_wrote_last(completion, answer, reward) -> None:  # type: ignore[no-untyped-def]
+    assert accuracy([completion], answer=[answer]) == [reward]

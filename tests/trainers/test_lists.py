@@ -78,7 +78,7 @@ def test_scores_by_name():
 
 def test_a_group_may_be_without_any_score_whatever_was_asked_before(logged):
     """prime-rl and Trinity ask one group at a time. A wrong name is an error there, too."""
-    lists.warn_once.cache_clear()
+    lists._warned.clear()
     settings = Settings(correctness="right")
     assert math.isnan(settings.scores([9], [{"right": None}])[0])  # the name is known
     assert settings.scores([], []) == []

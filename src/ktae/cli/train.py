@@ -68,9 +68,10 @@ def train(
     if engine == "trl":
         _train_with_trl(Screen(as_json), checked, folder, resume, dry_run)
         return
-    from ktae.trainers.verl import run, versions
+    from ktae.trainers import versions
+    from ktae.trainers.verl import run
 
-    versions.require()  # before Ray starts
+    versions.check("verl")  # before Ray starts
     if dry_run:
         typer.echo(run.dry_run(checked, folder))
         return

@@ -170,11 +170,12 @@ class GradingPool:
                 reason = f"internal error: {reply['error']}"
                 break
             worker.kill()
-            if reply.get("signal") in (signal.SIGPROF, signal.SIGALRM):
+            if reply.get("signal") == signal.SIGPROF:
                 reason = f"time limit of {self.time_limit:g} s"
                 break
-            if "late" in reply:
-                reason = f"no answer within {self.wall_limit:g} s on the wall clock"
+            if "late" in reply or reply.get("signal") == signal.SIGALRM:
+                seconds = self.wall_limit if "late" in reply else self.time_limit * WALL_CLOCK
+                reason = f"no answer within {seconds:g} s on the wall clock"
                 break
             # A worker that has graded before may have used up its memory on others: try a new one.
             if fresh:

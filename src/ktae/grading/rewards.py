@@ -10,43 +10,66 @@ from ktae.grading.pool import Task, default_pool
 from ktae.grading.verdict import Verdict
 
 
-def accuracy(
-    completions: Sequence[Any], answer: Sequence[str | Sequence[str]], **_: Any
-) -> list[float | None]:
+def accuracy(completions: Sequence[Any], answer: Sequence[Any], **_: Any) -> list[float | None]:
     """TRL's form of a reward function: 1.0 correct, 0.0 incorrect or unanswered, None undecided.
 
     None is what TRL's trainers take for "no reward from this function": an undecided rollout is
-    left out, never counted as incorrect.
+    left out, never counted as incorrect. So is one whose answer is None: a row of another task.
 
     Args:
-        completions: B texts, or B conversations whose last message's content is graded.
-        answer: B accepted answers, or lists of them (the data set's column `answer`).
+        completions: B texts, or B conversations whose last message of the policy is graded.
+        answer: B accepted answers, texts or numbers, or lists of them (the data set's column
+            `answer`).
 
     Raises:
-        InputError: the two differ in length, or an entry is no text.
+        InputError: the two differ in length, or an entry is neither text nor number.
     """
-    return [verdict.correct for verdict in verdicts(completions, answer)]
+    _require_one_each(completions, answer)
+    rows = [row for row, each in enumerate(answer) if each is not None]
+    graded = verdicts([completions[row] for row in rows], [accepted(answer[row]) for row in rows])
+    rewards: list[float | None] = [None] * len(answer)
+    for row, verdict in zip(rows, graded, strict=True):
+        rewards[row] = verdict.correct
+    return rewards
 
 
 def verdicts(completions: Sequence[Any], answer: Sequence[str | Sequence[str]]) -> list[Verdict]:
     """The verdicts behind `accuracy`, with the extracted answers."""
-    if len(completions) != len(answer):
-        raise InputError(f"{len(answer)} answers for {len(completions)} completions")
+    _require_one_each(completions, answer)
     texts = [text_of(completion) for completion in completions]
-    tasks = [Task(text, accepted) for text, accepted in zip(texts, answer, strict=True)]
+    tasks = [Task(text, each) for text, each in zip(texts, answer, strict=True)]
     return list(default_pool().grade_all(tasks))
 
 
+def _require_one_each(completions: Sequence[Any], answer: Sequence[Any]) -> None:
+    if len(completions) != len(answer):
+        raise InputError(f"{len(answer)} answers for {len(completions)} completions")
+
+
+def accepted(answer: Any) -> Any:
+    """Numbers as text, arrays as lists: what data sets and Parquet files of other hands hold."""
+    plain = answer.tolist() if hasattr(answer, "tolist") else answer
+    if isinstance(plain, list | tuple):
+        return [accepted(each) for each in plain]
+    is_number = isinstance(plain, int | float) and not isinstance(plain, bool)
+    return str(plain) if is_number else plain
+
+
 def text_of(completion: Any) -> str:
-    """A completion's text: itself, or its last message's content."""
+    """A completion's text: itself, or what the policy wrote in its last message.
+
+    After it may come messages of tools, whose answers the policy had no room to read. A message
+    that calls a tool and says nothing is the empty text.
+    """
     if isinstance(completion, str):
         return completion
     try:
-        content = completion[-1]["content"]
-    except (TypeError, KeyError, IndexError):
-        content = None
-    if not isinstance(content, str):
+        written = [message for message in completion[:] if message["role"] == "assistant"]
+        content = (written[-1].get("content") or "") if written else ""
+        if not isinstance(content, str):  # as of models that see: a list of parts
+            content = "".join(part["text"] for part in content if part["type"] == "text")
+    except (TypeError, KeyError, AttributeError):
         raise InputError(
-            f"completion is {completion!r:.100}; expected text, or messages that end in text"
-        )
+            f"completion is {completion!r:.100}; expected text, or messages with role and content"
+        ) from None
     return content

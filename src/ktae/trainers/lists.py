@@ -8,10 +8,10 @@ where the engine keeps the advantage of token i. Everything between is here.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import logging
 import math
+import sys
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +21,7 @@ import numpy as np
 from ktae.arrays import is_above
 from ktae.credit import AnEstimator, check_threshold, token_credit
 from ktae.errors import InputError, expected_one_of
-from ktae.estimators import Estimator, as_estimator
+from ktae.estimators import Estimator, as_estimator, to_text
 from ktae.estimators.transforms import require_scale
 
 if TYPE_CHECKING:
@@ -146,10 +146,64 @@ class Settings:
         return vocabulary(kept_tokenizer(self.tokenizer) if by_name else self.tokenizer)
 
 
-@functools.cache
-def warn_once(message: str) -> None:
-    """Log a warning, the first time that this process has it."""
-    logging.getLogger(__name__).warning(message)
+def warn_once(message: str, about: str | None = None) -> None:
+    """Log a warning, the first time that this process has it, or one about the same."""
+    if (about or message) not in _warned:
+        _warned.add(about or message)
+        logging.getLogger(__name__).warning(message)
+
+
+_warned: set[str] = set()
+
+
+def announce(estimator: Estimator | None, name: str, threshold: float, group_size: int) -> None:
+    """Say on stderr, as a training begins, what it does: in one line."""
+    if estimator is None:
+        what = "no token credit"
+    elif estimator.score_range is None:
+        what = f"credit {to_text(estimator)}; correct is {name} above {threshold:g}"
+    else:
+        what = f"credit {to_text(estimator)} of the scores {name}"
+    sys.stderr.write(f"ktae: {what}; groups of {group_size}\n")
+
+
+def warn_unless_verdicts(
+    scores: np.ndarray,
+    correct: np.ndarray,
+    groups: np.ndarray,
+    threshold: float,
+    estimator: Estimator,
+    name: str,
+) -> None:
+    """Log once where scores are no verdicts: then credit is 0, or part of a score counts as right.
+
+    Args:
+        scores: (B,) NaN where not known.
+        correct: (B,) what was made of them: 1, 0 or NaN.
+        groups: (B,) integers.
+        threshold: of the verdicts.
+        estimator: a graded one takes the scores as they are.
+        name: what gave the scores.
+    """
+    values = np.unique(scores[np.isfinite(scores)])
+    if estimator.score_range is not None or len(values) < 2:
+        return
+
+    def differ(values_b: np.ndarray) -> bool:
+        known = np.isfinite(values_b)
+        pairs = np.unique(np.stack([groups[known], values_b[known]]), axis=1)
+        return bool(len(np.unique(pairs[0])) < pairs.shape[1])
+
+    seen = f"{name} gave {len(values)} values from {values[0]:g} to {values[-1]:g}"
+    if differ(scores) and not differ(correct):
+        seen += ", and no group has both correct and incorrect rollouts, so credit is 0"
+    elif len(values) == 2 or threshold != 0:
+        return
+    warn_once(
+        f"{seen}; above {threshold:g} is correct. Set threshold to what means correct, or let a "
+        "graded estimator take the scores: {estimator: calibrated, graded_rewards: true}",
+        about=f"the scores of {name}",
+    )
 
 
 Part = tuple[Sequence[int], Sequence[Any]]
@@ -244,6 +298,8 @@ def credit_of(
     above = [is_above(rollout.score, settings.threshold) for rollout in rollouts]
     correct = np.where(np.isnan(scores), np.nan, np.array(above, dtype=bool))
     evidence = correct if settings.estimator.score_range is None else scores
+    name = settings.correctness or "reward"
+    warn_unless_verdicts(scores, correct, groups, settings.threshold, settings.estimator, name)
     started = time.perf_counter()
     texts = settings.vocabulary()
     credit = token_credit(

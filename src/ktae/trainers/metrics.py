@@ -153,8 +153,9 @@ def step_metrics(
         metrics[f"skipped/{why}"] = n / max(rollouts, 1)
     # Quantiles over processes without gathering the tokens: of a histogram, whose bins are a
     # thousandth of the largest |credit| wide.
-    share = total(torch.histc(absolute, bins=BINS, min=0, max=bound or 1.0).double())
-    share = share.cumsum(0) / max(n_tokens, 1)
+    # On the host: a GPU's histogram is refused where training has to be deterministic.
+    counts = torch.histc(absolute.cpu(), bins=BINS, min=0, max=bound or 1.0)
+    share = total(counts.to(absolute.device).double()).cumsum(0) / max(n_tokens, 1)
     for q in QUANTILES:
         middle = (int((share < q).sum()) + 0.5) / BINS * bound
         metrics[f"abs_p{100 * q:.0f}"] = middle if n_tokens else 0.0

@@ -1,10 +1,14 @@
 """Where the trainer takes correctness and tokens from, and what it refuses."""
 
 import math
+import re
 
 import numpy as np
 import oracle
+import pyarrow.parquet as pq
 import pytest
+import torch
+from datasets import Dataset, DatasetDict
 from trl import GRPOTrainer
 
 import ktae
@@ -23,6 +27,7 @@ from ktae.estimators import (
 from ktae.rollouts import record
 from ktae.rollouts.tokens import vocabulary
 from ktae.rollouts.trained_with import TrainedWith
+from ktae.trainers import lists
 from ktae.trainers.trl import KTAETrainer
 from ktae.trainers.trl.gradient_check import copy_of, even_start
 
@@ -59,12 +64,19 @@ def test_correctness_is_the_named_reward_not_the_sum(trainer_arguments):
     np.testing.assert_allclose(batch.credit, expected_credit(batch, correct), atol=1e-6)
 
 
-def test_what_it_trains_with_is_beside_the_completions(trainer_arguments, tmp_path):
+def test_what_it_trains_with_is_beside_the_completions(trainer_arguments, tmp_path, capsys):
     arguments = trainer_arguments(log_completions=True)
     arguments["reward_funcs"] = [overlong, arguments["reward_funcs"]]
-    train(arguments, credit="trigrams", correctness="even_start", threshold=0.5)
+    batch, _ = train(arguments, credit="trigrams", correctness="even_start", threshold=0.5)
     (table,) = (tmp_path / "out/completions").glob("*.parquet")
     assert TrainedWith.read(table.parent) == ("trigrams", "even_start", 0.5)
+    printed, said = capsys.readouterr()
+    assert said.startswith("ktae: credit trigrams; correct is even_start above 0.5; groups of 4\n")
+    credit = pq.read_table(table)["token_credit"].to_pylist()
+    assert len(printed.splitlines()) < 300 and "|max|" in printed
+    assert [len(row) for row in credit] == [len(ids) for ids in batch.token_ids]
+    flat = batch.credit.numpy()[record.pad(batch.token_ids)[1]]
+    np.testing.assert_allclose(np.concatenate(credit), flat, atol=1e-5)
 
 
 def test_a_reward_of_none_is_unknown_not_incorrect(trainer_arguments):
@@ -77,6 +89,43 @@ def test_a_reward_of_none_is_unknown_not_incorrect(trainer_arguments):
     assert unknown.any()
     assert not batch.credit.numpy()[unknown].any()
     np.testing.assert_allclose(batch.credit, expected_credit(batch, correct), atol=1e-6)
+
+
+class Even:
+    """A callable of a class, which TRL names by the class."""
+
+    def __call__(self, completion_ids, task, **_):
+        return [
+            float(ids[0] % 2 == 0) if of == "math" else None
+            for ids, of in zip(completion_ids, task, strict=True)
+        ]
+
+
+def large(completion_ids, task, **_):
+    return [
+        float(ids[0] > 20) if of == "code" else None
+        for ids, of in zip(completion_ids, task, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("how", ["names", "functions", "one"])
+def test_of_several_verdicts_the_first_that_is_there_counts(trainer_arguments, tmp_path, how):
+    arguments = trainer_arguments(log_completions=True)
+    data = arguments["train_dataset"]
+    arguments["train_dataset"] = data.add_column("task", ["math", "code"] * (len(data) // 2))
+    even = Even()
+    arguments["reward_funcs"] = [overlong, large, even]
+    correctness = {"names": ["Even", "large"], "functions": (even, large), "one": even}[how]
+    batch, _ = train(arguments, correctness=correctness)
+    tasks = [row["task"] for row in batch.inputs]
+    both = zip(even(batch.token_ids, tasks), large(batch.token_ids, tasks), strict=True)
+    correct = [math.nan if x is None and (how == "one" or y is None) else x or y for x, y in both]
+    correct = [0.0 if x is None else x for x in correct]
+    assert len(set(tasks)) == 2
+    np.testing.assert_array_equal(batch.correct, correct)
+    np.testing.assert_allclose(batch.credit, expected_credit(batch, correct), atol=1e-6)
+    stored = TrainedWith.read(tmp_path / "out/completions").correctness
+    assert stored == ("Even" if how == "one" else ["Even", "large"])
 
 
 def graded(completion_ids, **_):
@@ -148,21 +197,42 @@ def test_truncated_rollouts_are_evidence_even_where_trl_masks_them(trainer_argum
     np.testing.assert_allclose(batch.credit, expected_credit(batch, correct), atol=1e-6)
 
 
-def test_a_tools_tokens_are_no_evidence_even_of_truncated_rollouts(trainer_arguments, monkeypatch):
+def third(t):
+    """Which tokens a tool wrote."""
+    return int(t % 3 > 0)
+
+
+MASKS = {
+    "exact": lambda n, width: [third(t) for t in range(n)],
+    "padded with 1": lambda n, width: [third(t) if t < n else 1 for t in range(width)],
+    "padded with 0": lambda n, width: [third(t) if t < n else 0 for t in range(width)],
+    "shorter": lambda n, width: [third(t) for t in range(n if n == width else 2)],
+}
+"""How a user's `env_mask` may be long, beside a completion of n tokens in a batch of a width."""
+
+
+@pytest.mark.parametrize("truncated", [True, False])
+@pytest.mark.parametrize("kind", MASKS)
+def test_tokens_of_tools_are_no_evidence_as_trl_reads_their_mask(
+    trainer_arguments, monkeypatch, kind, truncated
+):
     generate = GRPOTrainer._generate
+    used = []
 
     def with_tools(self, prompts):
-        """A tool wrote every third token: TRL says so in its third result."""
+        """TRL's third result is the mask; what is beyond a row it takes as the policy's."""
         generated = list(generate(self, prompts))
-        generated[2] = [[int(t % 3 > 0) for t in range(len(ids))] for ids in generated[1]]
+        lengths = [len(ids) for ids in generated[1]]
+        rows = [MASKS[kind](n, max(lengths)) for n in lengths]
+        used.extend([row[t] if t < len(row) else 1 for t in range(max(lengths))] for row in rows)
+        generated[2] = torch.tensor(rows) if kind == "padded with 1" else rows
         return tuple(generated)
 
     monkeypatch.setattr(GRPOTrainer, "_generate", with_tools)
-    batch, _ = train(trainer_arguments(mask_truncated_completions=True))
+    batch, _ = train(trainer_arguments(mask_truncated_completions=truncated))
     ids_bt, mask_bt = record.pad(batch.token_ids)
-    mask_bt = mask_bt & (np.arange(ids_bt.shape[1]) % 3 > 0)
-    correct = even_start(batch.token_ids)
-    expected = oracle.token_credit(ids_bt, mask_bt, correct, np.arange(16) // 4)
+    mask_bt = mask_bt & (np.array(used[: len(ids_bt)])[:, : ids_bt.shape[1]] > 0)
+    expected = oracle.token_credit(ids_bt, mask_bt, batch.correct.tolist(), np.arange(16) // 4)
     assert np.abs(expected).max() > 0
     np.testing.assert_allclose(batch.credit, expected, atol=1e-6)
 
@@ -228,45 +298,109 @@ def test_evaluation_uses_its_own_group_size(trainer_arguments):
     assert "eval_credit/mean_abs" in trainer.evaluate()
 
 
+def two_alike():
+    return [lambda **_: [1.0], lambda **_: [0.0]]
+
+
 @pytest.mark.parametrize(
     ("settings", "more", "message"),
     [
         ({"importance_sampling_level": "sequence"}, {}, "averages token advantages away; set it"),
-        ({"use_liger_kernel": True}, {}, "takes one advantage a rollout, .* unset it"),
         (
             {},
             {"credit": 3},
             "credit is 3; expected an estimator of ktae.estimators, the name of one",
         ),
         ({}, {"correctness": "accuracy"}, "correctness is 'accuracy'; expected the reward funct"),
+        ({}, {"correctness": []}, "correctness is empty"),
+        ({}, {"correctness": ["even_start", None]}, "correctness is None; expected the reward"),
+        ({}, {"reward_funcs": [overlong, even_start]}, r"is None; .*'overlong', 'even_start'"),
+        (
+            {},
+            {"reward_funcs": two_alike(), "correctness": "<lambda>"},
+            "2 reward functions have that name; expected the function itself",
+        ),
+        (
+            {},
+            {"train_dataset": DatasetDict(train=Dataset.from_dict({"prompt": ["1"]}))},
+            r"train_dataset is a DatasetDict with the splits train; .* dataset\['train'\]",
+        ),
+        (
+            {},
+            {
+                "train_dataset": Dataset.from_dict({"prompt": ["1"], "image": ["x"]}),
+                "resampling_rounds": 2,
+            },
+            "dynamic sampling knows text only; the training set has images",
+        ),
     ],
 )
-def test_what_contradicts_token_advantages_is_refused(trainer_arguments, settings, more, message):
-    arguments = trainer_arguments(**settings)
+def test_what_cannot_work_is_refused_when_the_trainer_is_made(
+    trainer_arguments, settings, more, message
+):
     with pytest.raises(InputError, match=message):
-        KTAETrainer(**arguments, **more)
+        KTAETrainer(**trainer_arguments(**settings) | more)
+
+
+def one_infinite(completion_ids, **_):
+    return [-math.inf if i == 1 else even_start([x])[0] for i, x in enumerate(completion_ids)]
+
+
+@pytest.mark.parametrize("credit", ["paper", None])
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+def test_an_infinite_reward_is_taken_as_trl_takes_it(trainer_arguments, logged, scale, credit):
+    """The rollout's group, or the whole batch, gets advantages of 0; it is no verdict."""
+    lists._warned.clear()
+    arguments = trainer_arguments(scale_rewards=scale, max_steps=1) | {"reward_funcs": one_infinite}
+    if scale == "none" and credit:
+        with pytest.raises(InputError, match="one_infinite gave -inf, and with scale_rewards 'no"):
+            train(arguments, credit=credit)
+        return
+    batch, _ = train(arguments, credit=credit)
+    correct = [math.nan if i == 1 else x for i, x in enumerate(even_start(batch.token_ids))]
+    np.testing.assert_array_equal(batch.correct, correct)
+    if scale != "none":
+        assert not batch.advantages[: 4 if scale == "group" else None].any()
+    assert [r.getMessage()[:44] for r in logged] == (
+        ["the reward function one_infinite gave -inf: "] if credit else []
+    )
+    if credit:
+        np.testing.assert_allclose(batch.credit, expected_credit(batch, correct), atol=1e-6)
+
+
+def never_right(completion_ids, **_):
+    return [-float(len(set(ids))) for ids in completion_ids]
+
+
+def for_the_form(completion_ids, **_):
+    return [0.1 + right for right in even_start(completion_ids)]
+
+
+def in_parts(completion_ids, **_):
+    return [
+        0.1 * (ids[0] % 3) + right
+        for ids, right in zip(completion_ids, even_start(completion_ids), strict=True)
+    ]
 
 
 @pytest.mark.parametrize(
-    ("rewards", "correctness", "message"),
+    ("reward", "more", "message"),
     [
-        ([overlong, even_start], None, r"correctness is None; .*'overlong', 'even_start'"),
-        (
-            [lambda **_: [1.0], lambda **_: [0.0]],
-            "<lambda>",
-            "2 reward functions have that name; expected names of th",
-        ),
-        (
-            lambda completions, **_: [1.0, -math.inf] * (len(completions) // 2),
-            None,
-            "function <lambda> gave -inf; expected a finite number",
-        ),
+        (never_right, {}, "from -.* no group has both .* credit is 0; above 0 is correct"),
+        (for_the_form, {}, "for_the_form gave 2 values from 0.1 to 1.1, and no group has both"),
+        (in_parts, {}, r"values from 0 to 1.\d; above 0 is correct. Set threshold"),
+        (in_parts, {"threshold": 0.5}, None),
+        (in_parts, {"credit": preset("calibrated", graded_rewards=True)}, None),
+        (in_parts, {"credit": None}, None),
+        (even_start, {}, None),
     ],
 )
-def test_rewards_that_give_no_verdict_are_refused(trainer_arguments, rewards, correctness, message):
-    arguments = trainer_arguments() | {"reward_funcs": rewards}
-    with pytest.raises(InputError, match=message):
-        train(arguments, correctness=correctness)
+def test_a_reward_that_is_no_verdict_is_said_once(trainer_arguments, logged, reward, more, message):
+    lists._warned.clear()
+    train(trainer_arguments(max_steps=3) | {"reward_funcs": reward}, **more)
+    messages = [record.getMessage() for record in logged]
+    assert len(messages) == (message is not None)
+    assert message is None or re.search(message, messages[0])
 
 
 def test_fewer_prompts_than_a_batch_takes_are_refused(trainer_arguments):

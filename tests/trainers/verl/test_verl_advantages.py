@@ -162,7 +162,7 @@ def test_undecided_rollouts_are_unknown():
 
 
 def test_without_acc_it_warns_and_takes_the_reward(logged):
-    lists.warn_once.cache_clear()
+    lists._warned.clear()
     data = batch()
     wanted = expected(data)
     del data.non_tensor_batch["acc"]
@@ -267,13 +267,39 @@ def test_verdicts_from_reward_infos():
     assert rollouts_of_infos(ids, [{}, {"score": 1.0}]).acc is None
 
 
+@pytest.mark.parametrize("value", [1, True, np.bool_(True), "1", [1.0], np.array([1])], ids=repr)
+def test_what_a_reward_function_may_give_as_acc(value):
+    import torch
+
+    from ktae.trainers.verl.handover import rollouts_of_infos
+
+    infos = [{"acc": 0.0}, {"acc": value, "undecided": value}, {"acc": None}]
+    rollouts = rollouts_of_infos(torch.zeros(3, 2), infos)
+    np.testing.assert_array_equal(rollouts.acc, [0, 1, np.nan])
+    np.testing.assert_array_equal(rollouts.undecided, [False, True, True])
+
+
+@pytest.mark.parametrize("name", ["acc", "undecided"])
+@pytest.mark.parametrize("value", ["True", "unknown", {"acc": 1}, [1.0, 0.0]], ids=repr)
+def test_what_is_no_verdict_is_refused_with_its_row(name, value):
+    import torch
+
+    from ktae.trainers.verl.handover import rollouts_of_infos
+
+    infos = [{"acc": 1.0}, {"acc": 1.0, name: value}]
+    with pytest.raises(
+        InputError, match=f"gave {name} .* for rollout 1 of the batch; expected a n"
+    ):
+        rollouts_of_infos(torch.zeros(2, 2), infos)
+
+
 @pytest.mark.parametrize("failed", [{"timeout": True, "acc": 0.0}, {"error": "x", "acc": 0.0}])
 def test_a_reward_manager_that_failed_on_a_rollout_leaves_the_others_their_credit(failed, logged):
     """verl's `rate_limited` gives `acc` to those alone, where the function gives none."""
     from ktae.trainers.verl import advantages
     from ktae.trainers.verl.handover import handed_over, rollouts_of_infos
 
-    lists.warn_once.cache_clear()
+    lists._warned.clear()
     data = batch(pads=0)
     ids, mask = data.batch["responses"], data.batch["response_mask"]
     rewards = data.batch["token_level_rewards"]

@@ -10,7 +10,8 @@ import pytest
 
 from ktae.errors import InputError
 from ktae.rollouts.trained_with import TrainedWith
-from ktae.trainers.verl import lazy, names, versions
+from ktae.trainers import versions
+from ktae.trainers.verl import lazy, names
 
 LOADED = """
 import sys
@@ -70,19 +71,27 @@ def fake_verl(folder, version):
     return os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
 
 
-@pytest.mark.parametrize("version", ["0.8.1", "0.10.0"])
-def test_an_unsupported_version_is_refused_loudly(tmp_path, version):
-    path = fake_verl(tmp_path, version)
+def test_a_version_that_is_too_old_is_refused_loudly(tmp_path):
+    path = fake_verl(tmp_path, "0.8.1")
     done = python("import verl", PYTHONPATH=path, VERL_USE_EXTERNAL_MODULES="ktae.trainers.verl")
     assert done.returncode == 1
-    last = done.stderr.strip().splitlines()[-1]
-    assert f"verl {version} is installed" in last and versions.SUPPORTED in last
+    assert "verl 0.8.1 is installed; this" in done.stderr.strip().splitlines()[-1]
 
 
-def test_found_by_entry_point_it_warns_of_an_unsupported_version(tmp_path):
-    done = python("import verl", PYTHONPATH=fake_verl(tmp_path, "0.8.1"))
+@pytest.mark.parametrize(
+    ("version", "warning"),
+    [("0.8.1", "adv_estimator=ktae is off: verl 0.8.1 is ins"), ("0.10.0", "is newer than what")],
+)
+def test_found_by_entry_point_it_warns_of_another_version(tmp_path, version, warning):
+    done = python("import verl", PYTHONPATH=fake_verl(tmp_path, version))
     assert done.returncode == 0
-    assert "adv_estimator=ktae is off" in done.stderr and versions.SUPPORTED in done.stderr
+    assert warning in done.stderr
+
+
+@pytest.mark.parametrize("version", ["1.0.0", "1.15.3"])
+def test_a_trl_that_is_too_old_is_refused(version):
+    with pytest.raises(InputError, match=f"trl {version} is installed; .* knows trl>=1.16,<2"):
+        versions.check("trl", version)
 
 
 def test_everything_is_registered(verl):
@@ -171,6 +180,21 @@ def test_the_old_trainer_refuses_what_needs_more_than_it_has(verl):
         config.algorithm.credit = credit
         with pytest.raises(InputError, match=f"needs {name}, which verl's old trainer"):
             RayPPOTrainer(config)
+
+
+def test_the_asynchronous_trainers_check_and_say_that_they_were_not_tried(verl, logged):
+    """Their constructors call none of verl's other trainers."""
+    from verl.experimental.separation import ray_trainer
+    from verl.trainer.ppo import ray_trainer as old
+
+    assert ray_trainer.compute_advantage is old.compute_advantage
+    assert ray_trainer.compute_data_metrics.__module__ == "verl.trainer.ppo.metric_utils"
+    assert ray_trainer.compute_data_metrics.__wrapped__
+    trainer = object.__new__(ray_trainer.SeparateRayPPOTrainer)
+    trainer.config = configuration("ktae", "sync", h4=1)
+    with pytest.raises(InputError, match="no setting 'h4'"):
+        trainer._init_resource_pools()
+    assert "was not tried with verl.experimental" in logged[-1].getMessage()
 
 
 @pytest.mark.parametrize("loss", ["vanilla", "gspo", "sapo", "cispo", "geo_mean"])

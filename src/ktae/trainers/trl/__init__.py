@@ -1,7 +1,10 @@
 """Everything that knows TRL. Importing a trainer imports TRL; importing this package does not."""
 
 import importlib
+import importlib.util
 from typing import Any
+
+from ktae.trainers import versions
 
 __all__ = ["DynamicSampling", "KTAETrainer", "Patience"]
 
@@ -10,6 +13,10 @@ _MODULES = {
     "KTAETrainer": "trainer",
     "Patience": "callbacks",
 }
+
+
+if importlib.util.find_spec("trl") is not None:  # without it the import of a trainer says so
+    versions.check("trl")
 
 
 def __getattr__(name: str) -> Any:

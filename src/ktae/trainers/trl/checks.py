@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 from trl import GRPOConfig, GRPOTrainer
 
 from ktae.arrays import on_host
@@ -14,21 +16,26 @@ from ktae.errors import InputError
 from ktae.estimators import AdvantageEstimator, Estimator
 from ktae.estimators.transforms import innermost, require_scale
 from ktae.files.text import counted
+from ktae.trainers.lists import warn_once
+
+Correctness = str | Callable[..., Any] | Sequence[str | Callable[..., Any]]
+"""The reward function that says what is correct, or its name; or several."""
 
 
-def check_arguments(
-    estimator: Estimator | None, /, *args: Any, correctness: str | None = None, **kwargs: Any
-) -> None:
+def check_arguments(estimator: Estimator | None, /, *args: Any, **kwargs: Any) -> None:
     """Refuse, before the model is loaded, settings of `GRPOTrainer` that contradict an estimator.
-
-    `correctness` names the reward function that says whether a rollout is correct.
 
     Raises:
         InputError: a setting would erase token credit, or keeps from the estimator what it needs.
     """
     kwargs.pop("resampling_rounds", None)  # DynamicSampling's
     arguments = inspect.signature(GRPOTrainer).bind_partial(*args, **kwargs).arguments
-    config = arguments.get("args")
+    data, config = arguments.get("train_dataset"), arguments.get("args")
+    if isinstance(data, Mapping):  # TRL says so after the model is loaded
+        raise InputError(
+            f"train_dataset is a {type(data).__name__} with the splits {', '.join(data)}; expected "
+            f"one of them, such as dataset[{next(iter(data), 'train')!r}]"
+        )
     if config is None:
         return
     if not isinstance(config, GRPOConfig):
@@ -43,11 +50,6 @@ def check_arguments(
             f"importance_sampling_level is {config.importance_sampling_level!r}, which averages "
             "token advantages away; set it to 'token', or credit=None"
         )
-    if config.use_liger_kernel:
-        raise InputError(
-            "use_liger_kernel is set; Liger's GRPO loss takes one advantage a rollout, and token "
-            "advantages are not proven with its kernels; unset it, or credit=None"
-        )
     # TRL runs the policy over what it sampled before it computes advantages where a batch of
     # rollouts serves several optimizer steps, and to correct vLLM's log-probabilities.
     steps = (config.steps_per_generation or 1) * config.num_iterations
@@ -55,7 +57,6 @@ def check_arguments(
     if config.gradient_accumulation_steps % steps == 0 and not corrects:
         for name in sorted(estimator.needs_policy):
             raise InputError(without_policy(estimator, name))
-    _require_scale(config, estimator, arguments.get("reward_funcs"), correctness)
 
 
 def without_policy(estimator: Estimator, name: str) -> str:
@@ -67,24 +68,24 @@ def without_policy(estimator: Estimator, name: str) -> str:
     )
 
 
-def _require_scale(
-    config: GRPOConfig, estimator: Estimator, rewards: Any, correctness: str | None
-) -> None:
-    """An estimator that changes the rollout advantage computes it itself, of the verdicts."""
-    rewards = rewards if isinstance(rewards, list | tuple) else [rewards]
-    names = [str(getattr(reward, "__name__", reward)) for reward in rewards]
-    # TRL's advantage is of the weighted sum of the rewards; too few weights are its own to refuse.
-    weights = [*(config.reward_weights or ()), *[1.0] * len(rewards)]
-    verdict = names.index(correctness) if correctness in names else 0
+def check_advantages(trainer: GRPOTrainer, estimator: Estimator, columns: Sequence[int]) -> None:
+    """An estimator that changes the rollout advantage computes it itself, of the verdicts.
+
+    Raises:
+        InputError: TRL's advantages have another scale than the estimator's.
+    """
+    config, names = trainer.args, trainer.reward_func_names
+    # TRL's advantage is of the weighted sum of the rewards.
+    weights = trainer.reward_weights.tolist()
     scaled = {"group": True, "none": False}.get(config.scale_rewards)
     what = f"scale_rewards is {config.scale_rewards!r}"
     if config.multi_objective_aggregation != "sum_then_normalize":
         scaled = None
         what = f"multi_objective_aggregation is {config.multi_objective_aggregation!r}"
-    elif not scaled and weights[verdict] != 1:
+    elif not scaled and any(weights[column] != 1 for column in columns):
         scaled, what = None, f"{what} with reward_weights {config.reward_weights}"
     require_scale(estimator, scaled, what)
-    others = [name for i, name in enumerate(names) if i != verdict and weights[i]]
+    others = [name for i, name in enumerate(names) if i not in columns and weights[i]]
     if isinstance(innermost(estimator), AdvantageEstimator) and others:
         logging.getLogger(__name__).warning(
             "%s changes the rollout advantage that the verdicts alone give; where the other "
@@ -107,41 +108,68 @@ def check_enough(data: Any, config: GRPOConfig) -> None:
         )
 
 
-def correctness_column(names: list[str], correctness: str | None) -> int:
-    """Which reward function says whether a rollout is correct.
+def correctness_columns(trainer: GRPOTrainer, correctness: Correctness | None) -> list[int]:
+    """Which reward functions say whether a rollout is correct: the first that can tell counts.
 
     Raises:
         InputError: there are several and none is named, or the name is not among them.
     """
+    names, functions = trainer.reward_func_names, trainer.reward_funcs
     if correctness is None and len(names) == 1:
-        return 0
-    if correctness is None or correctness not in names:
-        raise InputError(
-            f"correctness is {correctness!r}; expected the reward function that says whether a "
-            f"rollout is correct: {', '.join(map(repr, names))}"
-        )
-    if names.count(correctness) > 1:
-        raise InputError(
-            f"correctness is {correctness!r}, and {names.count(correctness)} reward functions have "
-            "that name; expected names of their own: define them by def, or set __name__"
-        )
-    return names.index(correctness)
+        return [0]
+    columns = []
+    for entry in correctness if isinstance(correctness, list | tuple) else [correctness]:
+        places = [i for i, name in enumerate(names) if entry == name or entry is functions[i]]
+        if not places:
+            raise InputError(
+                f"correctness is {entry!r}; expected the reward function that says whether a "
+                f"rollout is correct, or several: {', '.join(map(repr, names))}"
+            )
+        if len(places) > 1:
+            raise InputError(
+                f"correctness is {entry!r}, and {len(places)} reward functions have that name; "
+                "expected the function itself, or names of their own: define them by def"
+            )
+        columns += places
+    if not columns:
+        raise InputError("correctness is empty; expected names of reward functions")
+    return columns
 
 
-def check_rewards(rewards: Any, names: list[str]) -> None:
-    """Raise an InputError for an infinite reward, with which TRL's advantages are NaN.
+def verdicts(rewards: torch.Tensor, columns: Sequence[int]) -> torch.Tensor:
+    """(n,) of the (n, functions) rewards the first of these columns that is not None (NaN)."""
+    verdict = rewards[:, columns[0]]
+    for column in columns[1:]:
+        verdict = torch.where(verdict.isnan(), rewards[:, column], verdict)
+    return verdict
+
+
+def check_infinite(rewards: torch.Tensor, names: Sequence[str], scale_rewards: str) -> None:
+    """Warn once of an infinite reward, with which TRL gives the rollout's group no advantages.
 
     Args:
         rewards: (n, functions), NaN where a function could not tell.
         names: those of the functions.
+        scale_rewards: TRL's setting; "batch" gives the whole batch none.
+
+    Raises:
+        InputError: it is "none": the loss would be NaN.
     """
     infinite = rewards.isinf()
-    if infinite.any():
-        row, column = infinite.nonzero()[0].tolist()
+    if not infinite.any():
+        return
+    row, column = infinite.nonzero()[0].tolist()
+    what = f"the reward function {names[column]} gave {float(rewards[row, column])}"
+    if scale_rewards == "none":
         raise InputError(
-            f"the reward function {names[column]} gave {float(rewards[row, column])}; expected a "
-            "finite number, or None where it cannot tell"
+            f"{what}, and with scale_rewards 'none' TRL's loss would be NaN; expected a finite "
+            "number, or None where it cannot tell"
         )
+    warn_once(
+        f"{what}: TRL takes the advantages of that rollout's {scale_rewards} as 0; as a verdict it "
+        "is unknown",
+        about="infinite rewards",
+    )
 
 
 def check_scores(scores: Any, estimator: Estimator, name: str) -> None:

@@ -59,8 +59,8 @@ class DynamicSampling(_Trainer):
 
     Raises:
         InputError: the rounds are no integer from 0 on, the data set has no length or no random
-            access, a process's rollouts are not whole groups, or the loss divides by what cannot be
-            known beforehand (bnpo).
+            access, or has images; a process's rollouts are not whole groups; or the loss divides by
+            what cannot be known beforehand (bnpo).
     """
 
     def __init__(self, *args: Any, resampling_rounds: int = 0, **kwargs: Any) -> None:
@@ -92,6 +92,8 @@ class DynamicSampling(_Trainer):
                 f"dynamic sampling draws prompts at random, and the training set is a "
                 f"{type(dataset).__name__}; expected a data set with a length and random access"
             )
+        if {"image", "images"} & set(getattr(dataset, "column_names", None) or ()):
+            raise InputError("dynamic sampling knows text only; the training set has images")
         rows = args.per_device_train_batch_size * args.steps_per_generation
         if rows % self.num_generations:
             raise InputError(

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from accelerate.utils import gather, gather_object
 from trl import GRPOTrainer
 
+from ktae.arrays import on_host
 from ktae.credit import AnEstimator, check_threshold, credit_table, token_credit
 from ktae.errors import InputError
 from ktae.estimators import Estimator, as_estimator
@@ -18,13 +20,17 @@ from ktae.rollouts.tokens import vocabulary
 from ktae.rollouts.trained_with import TrainedWith
 from ktae.tables import table_estimator
 from ktae.trainers import strongest
+from ktae.trainers.lists import announce, warn_unless_verdicts
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics, verdict_metrics
 from ktae.trainers.trl.checks import (
+    Correctness,
+    check_advantages,
     check_arguments,
     check_enough,
-    check_rewards,
+    check_infinite,
     check_scores,
-    correctness_column,
+    correctness_columns,
+    verdicts,
     without_policy,
 )
 from ktae.trainers.trl.dynamic_sampling import DynamicSampling
@@ -56,14 +62,22 @@ class _Scored(NamedTuple):
 
     inputs: dict[str, Any]
     token_ids: list[int]
-    tool_mask: list[int] | None
-    """0 where a tool wrote the token and not the policy; None: there are no tools."""
+    mask: list[int]
+    """0 where a tool or an environment wrote the token and not the policy."""
     reward: torch.Tensor
     correct: torch.Tensor
     evidence: torch.Tensor
     """What the estimator gets for `correct`: the same, or its score with `graded_rewards`."""
     entropies: torch.Tensor | None
     """(T,) the policy's entropies when it sampled; None: not asked for."""
+
+
+class CreditCell(list[float]):
+    """A rollout's credit in the table of completions, which TRL also prints: in few words."""
+
+    def __str__(self) -> str:
+        """How many numbers it has, and the largest."""
+        return f"{len(self)} tokens, |max| {max(map(abs, self), default=0):.2f}"
 
 
 class KTAETrainer(DynamicSampling, GRPOTrainer):
@@ -75,10 +89,11 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             from rollouts to credit (`ktae.estimators.CreditFunction`), which is tried on two
             rollouts of one token when the trainer is made. None trains on TRL's advantages,
             untouched.
-        correctness: the name of the reward function that says whether a rollout is correct: above
-            `threshold` is correct, None (NaN) is unknown and stays unknown. It may be left out
-            where there is one reward function. Not the sum of the rewards, since a length penalty
-            in it would turn correct rollouts into incorrect ones.
+        correctness: the reward function that says whether a rollout is correct, or its name: above
+            `threshold` is correct, None (NaN) is unknown and stays unknown. Of several, such as one
+            a task, the first counts that is not None. It may be left out where there is one reward
+            function. Not the sum of the rewards, since a length penalty in it would turn correct
+            rollouts into incorrect ones.
         threshold: rewards of the `correctness` function above it mean correct. A graded estimator
             takes these rewards as they are.
         on_rollouts: called with every training batch of rollouts of this process.
@@ -96,13 +111,13 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         self,
         *args: Any,
         credit: AnEstimator | None = "paper",
-        correctness: str | None = None,
+        correctness: Correctness | None = None,
         threshold: float = 0.0,
         on_rollouts: Callable[[RolloutBatch], None] | None = None,
         **kwargs: Any,
     ) -> None:
         estimator = None if credit is None else as_estimator(credit, "credit")
-        check_arguments(estimator, *args, correctness=correctness, **kwargs)
+        check_arguments(estimator, *args, **kwargs)
         check_threshold(threshold)
         super().__init__(*args, **kwargs)
         self.credit = estimator
@@ -113,18 +128,24 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
                 f"the tokenizer ({type(self._tokenizer).__name__}) has neither a padding nor an "
                 "end-of-sequence token; set tokenizer.pad_token"
             )
-        self._correctness_column = correctness_column(self.reward_func_names, correctness)
+        self._correctness_columns = correctness_columns(self, correctness)
+        names = [self.reward_func_names[column] for column in self._correctness_columns]
+        self._verdict_name = ", else ".join(names)
+        if estimator is not None:
+            check_advantages(self, estimator, self._correctness_columns)
         self._trackers = [name for name in strongest.TRACKERS if name in self.args.report_to]
         self._strongest: list[strongest.TokenSums] = []
         self._scored: list[list[_Scored]] = []  # of each round of sampling
-        self._tool_mask: list[list[int]] | None = None
+        self._env_mask: list[list[int]] | None = None
         self._entropies: torch.Tensor | None = None
         self._sampling = False
         self._batches: int | None = None
+        self._group_size = self.num_generations
         if self.log_completions and self.accelerator.is_main_process:
-            verdict = self.reward_func_names[self._correctness_column]
-            completions = Path(self.args.output_dir, "completions")
-            TrainedWith.of(estimator, verdict, threshold).write(completions)
+            trained_with = TrainedWith.of(
+                estimator, names[0] if names[1:] == [] else names, threshold
+            )
+            trained_with.write(Path(self.args.output_dir, "completions"))
         if estimator is not None:
             self._warm_up(estimator)
 
@@ -163,6 +184,8 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             InputError: the training set has fewer prompts than a batch of rollouts takes.
         """
         check_enough(self.train_dataset, self.args)
+        if self.accelerator.is_main_process:
+            announce(self.credit, self._verdict_name, self.threshold, self.num_generations)
         self._batches = None  # counted from what a checkpoint says, if it begins with one
         return super().train(*args, **kwargs)
 
@@ -180,9 +203,13 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         return int(done // (args.steps_per_generation * args.num_iterations))
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
-        """TRL's. Its third result is the tool mask, which it may zero later on."""
+        """TRL's. Its third result is the mask of tools and environments, if there is one, which it
+        may zero later on."""
         generated = super()._generate(*args, **kwargs)
-        self._tool_mask = generated[2]
+        masks = generated[2]
+        self._env_mask = (
+            None if masks is None else [np.asarray(on_host(mask)).tolist() for mask in masks]
+        )
         return generated
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
@@ -207,24 +234,42 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         completion_ids_list: list[list[int]],
     ) -> torch.Tensor:
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        check_rewards(rewards, self.reward_func_names)
+        if self.credit is not None:
+            check_infinite(rewards, self.reward_func_names, self.scale_rewards)
         # TRL gathers the rewards of all processes, rank by rank (grpo_trainer.py:1579), but hands
         # over this process's rows alone.
         n = len(inputs)
         first_row = self.accelerator.process_index * n
         of_process = slice(first_row, first_row + n)
-        verdict = rewards[of_process, self._correctness_column]
+        verdict = verdicts(rewards, self._correctness_columns)
+        verdict = verdict.masked_fill(verdict.isinf(), torch.nan)
         correct = torch.where(verdict.isnan(), verdict, (verdict > self.threshold).to(verdict))
-        evidence = correct
-        if self.credit is not None and self.credit.score_range is not None:
-            check_scores(verdict, self.credit, self.reward_func_names[self._correctness_column])
-            evidence = verdict
+        if self.credit is not None and self.accelerator.is_main_process:
+            scored = on_host(verdict), on_host(correct)
+            groups = np.arange(len(verdict)) // self._group_size
+            warn_unless_verdicts(
+                *scored,
+                groups,
+                self.threshold,
+                self.credit,
+                f"reward function {self._verdict_name}",
+            )
+        evidence, correct = verdict[of_process], correct[of_process]
+        if self.credit is None or self.credit.score_range is None:
+            evidence = correct
+        else:
+            check_scores(evidence, self.credit, self._verdict_name)
         entropies, self._entropies = self._entropies, None  # the next round's are others
         none: list[Any] = [None] * n
+        # As TRL reads it: of a row the places of the completion, and 1 where it is shorter.
+        masks = [
+            (mask or [])[: len(ids)] + [1] * (len(ids) - len(mask or []))
+            for mask, ids in zip(self._env_mask or none, completion_ids_list, strict=True)
+        ]
         rollouts = zip(
             inputs,
             map(list, completion_ids_list),
-            self._tool_mask or none,
+            masks,
             self._total_rewards[of_process],
             correct,
             evidence,
@@ -237,6 +282,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._scored = []
         mode = "train" if self.model.training else "eval"  # TRL may change it while it generates
+        self._group_size = self.num_generations if mode == "train" else self.num_generations_eval
         if mode == "train":
             self._batches = self._training_step() + (self._batches is not None)
         self._sampling = True
@@ -271,7 +317,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
                 self._strongest.append(strongest.token_sums(seen))
             if self.log_completions:
                 shown = [
-                    [round(x, 5) for x in row[: len(rollout.token_ids)]]
+                    CreditCell(round(x, 5) for x in row[: len(rollout.token_ids)])
                     for row, rollout in zip(credit.tolist(), scored, strict=True)
                 ]
                 self._logs["extra"]["token_credit"].extend(gather_object(shown))
@@ -304,8 +350,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         # accelerate pads a bool tensor it becomes int64, on some processes only.
         mask = torch.zeros(ids.shape, dtype=torch.uint8)
         for row, rollout in enumerate(scored):
-            written = rollout.tool_mask or [1] * len(rollout.token_ids)
-            mask[row, : len(written)] = torch.tensor(written)
+            mask[row, : len(rollout.mask)] = torch.tensor(rollout.mask)
         policy = self._of_policy(output, scored)
         correct = torch.stack([rollout.correct for rollout in scored])
         evidence = torch.stack([rollout.evidence for rollout in scored])
@@ -314,7 +359,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             unknown = (policy["entropies"] == 0).all(dim=1)
             evidence = evidence.masked_fill(unknown, torch.nan)
         # Groups are consecutive rows over all ranks, and a rank's rows may begin within one.
-        group_size = self.num_generations if mode == "train" else self.num_generations_eval
+        group_size = self._group_size
         first_row = self.accelerator.process_index * n
         start = first_row // group_size * group_size
         stop = -(-(first_row + n) // group_size) * group_size

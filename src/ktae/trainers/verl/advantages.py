@@ -11,6 +11,7 @@ import torch
 from ktae.batch import finite_per_rollout
 from ktae.credit import token_credit
 from ktae.errors import InputError
+from ktae.trainers.lists import warn_unless_verdicts
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics
 from ktae.trainers.strongest import token_sums
 from ktae.trainers.verl import options
@@ -101,6 +102,9 @@ def _base_and_credit(
     evidence = correct if estimator.score_range is None else scores
     label: dict[Any, int] = {}
     groups = np.array([label.setdefault(uid, len(label)) for uid in index.tolist()], dtype=np.int64)
+    warn_unless_verdicts(
+        scores, correct, groups, settings.threshold, estimator, "acc (or the reward)"
+    )
     credit = token_credit(
         rollouts.token_ids,
         mask,

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError, one_line
-from ktae.trainers.verl import names, options, versions
+from ktae.trainers import versions
+from ktae.trainers.verl import names, options
 from ktae.trainers.verl.overrides import IGNORED, Overrides, arguments, number_in, with_sections
 
 
@@ -23,7 +24,7 @@ def compose(settings: Overrides) -> Any:
             unknown; the estimator is `ktae` and the trainer mode is not one of its own, the loss
             averages advantages, or the old trainer lacks what the estimator needs.
     """
-    versions.require()
+    versions.check("verl")
     from hydra.errors import HydraException
 
     # Hydra says the rest itself: of a new key that is there already, of a value of another type.
@@ -75,7 +76,7 @@ def typed(settings: Overrides) -> Overrides:
     Raises:
         InputError: verl is absent or of another version.
     """
-    versions.require()
+    versions.check("verl")
     numbers = {}
     for key, value in settings.items():
         number, stock = number_in(value) if isinstance(value, str) else None, _stock().get(key)

@@ -108,8 +108,10 @@ def rollouts_of_batch(data: Any) -> Rollouts:
     extra, tensors = data.non_tensor_batch, data.batch
     acc = undecided = None
     if "acc" in extra:
-        acc = np.array(extra["acc"], dtype=np.float64)
-        undecided = np.isnan(acc) | np.array(extra.get("undecided", np.zeros(len(acc))), dtype=bool)
+        acc = _numbers("acc", extra["acc"])
+        undecided = np.isnan(acc) | (
+            _numbers("undecided", extra.get("undecided", [0] * len(acc))) != 0
+        )
     # Of the entropies it has kept nothing but their mean.
     # They are there where verl ran the policy again over what was sampled.
     policy = {"log_probs": tensors["old_log_probs"]} if "old_log_probs" in tensors else {}
@@ -122,20 +124,33 @@ def rollouts_of_infos(
     """From token ids and what the reward function said of each rollout."""
     acc = [info.get("acc") for info in infos]
     # As None is NaN in a float64 array, a rollout without a verdict is unknown.
-    values = np.array(acc, dtype=np.float64) if any(value is not None for value in acc) else None
-    undecided = np.array([_is_undecided(info) for info in infos], dtype=bool)
+    values = _numbers("acc", acc) if any(value is not None for value in acc) else None
+    # A reward function says that it could not tell by `undecided`, or an `acc` of null or NaN.
+    # verl's `rate_limited` reward manager got no verdict where it gives `timeout` or `error` and
+    # `acc` 0, but no `score`.
+    undecided = _numbers("undecided", [info.get("undecided") or 0 for info in infos]) != 0
+    for row, info in enumerate(infos):
+        undecided[row] |= "score" not in info and ("timeout" in info or "error" in info)
+        undecided[row] |= "acc" in info and is_null(info["acc"])
     return Rollouts(token_ids, values, undecided, step)
 
 
-def _is_undecided(info: dict[str, Any]) -> bool:
-    """Whether the verifier could not tell.
-
-    A reward function says so by `undecided`, or an `acc` of null or NaN. verl's `rate_limited`
-    reward manager got no verdict where it gives `timeout` or `error` and `acc` 0, but no `score`.
-    """
-    if "score" not in info and ("timeout" in info or "error" in info):
-        return True
-    return bool(info.get("undecided")) or ("acc" in info and is_null(info["acc"]))
+def _numbers(name: str, values: Sequence[Any]) -> np.ndarray:
+    """(B,) float64 of what a reward function gave: numbers, verdicts, or None for NaN."""
+    with contextlib.suppress(TypeError, ValueError):
+        numbers = np.array(values, dtype=np.float64)
+        if numbers.ndim == 1:
+            return numbers
+    numbers = np.empty(len(values))
+    for row, value in enumerate(values):
+        try:
+            numbers[row] = np.asarray(value, dtype=np.float64).item()  # [1.0] is one number, too
+        except (TypeError, ValueError):
+            raise InputError(
+                f"the reward function gave {name} {value!r:.60} for rollout {row} of the batch; "
+                "expected a number, true or false, or null where it cannot tell"
+            ) from None
+    return numbers
 
 
 def last_outputs(keys: Sequence[str]) -> np.ndarray | None:

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from ktae.errors import InputError
-from ktae.trainers.verl import versions
+from ktae.trainers import versions
 from ktae.trainers.verl.lazy import when_imported
 from ktae.trainers.verl.names import ESTIMATOR, REWARD, without_mode
 
@@ -25,11 +25,11 @@ def install() -> None:
     """Register the estimator and the trainer modes with verl, now or when verl gets there.
 
     Raises:
-        InputError: the verl that is being imported is of a version that is not supported.
+        InputError: the verl that is being imported is too old.
     """
     if (verl := sys.modules.get("verl")) is not None:
         try:
-            versions.check(verl.__version__)
+            versions.check("verl", verl.__version__)
         except InputError as error:
             # verl notes what a plug-in raises at level DEBUG (verl/__init__.py:75), and would only
             # say later that it knows no "ktae".
@@ -39,6 +39,7 @@ def install() -> None:
     when_imported("verl.trainer.ppo.core_algos", _add_estimator)
     when_imported("verl.trainer.ppo.v1", _add_trainers)
     when_imported("verl.trainer.ppo.ray_trainer", _wrap_old_trainer)
+    when_imported("verl.experimental.separation.ray_trainer", _wrap_asynchronous)
 
 
 def _hide_trl_without_value_head(import_utils: Any) -> None:
@@ -73,21 +74,27 @@ def _add_trainers(v1: ModuleType) -> None:
     _check_first(v1.PPOTrainer, needed=KTAETrainer)
 
 
-def _check_first(trainer: Any, needed: type | None) -> None:
+def _check_first(trainer: Any, needed: type | None, at: str = "__init__") -> None:
     """Let verl's trainers refuse at once what they cannot do, under their own names too.
 
     Left alone they would fail as well, but at the first rewards and advantages: after the models
-    are loaded and a batch is sampled. None for `needed`: it is the old trainer.
+    are loaded and a batch is sampled.
+
+    Args:
+        trainer: verl's class.
+        needed: what it has to be to have token ids; None: it is the old trainer, which has them.
+        at: the method that is checked before, to which the configuration is given or known.
     """
-    start = trainer.__init__
+    start = getattr(trainer, at)
 
     @functools.wraps(start)
-    def __init__(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        config = self.config if at != "__init__" else (*args, kwargs.get("config"))[0]
         has_token_ids = needed is None or isinstance(self, needed)
         _check(config, has_token_ids=has_token_ids, is_old=needed is None)
-        start(self, config, *args, **kwargs)
+        return start(self, *args, **kwargs)
 
-    trainer.__init__ = __init__
+    setattr(trainer, at, checked)
 
 
 def _check(config: Any, *, has_token_ids: bool, is_old: bool) -> None:
@@ -96,11 +103,14 @@ def _check(config: Any, *, has_token_ids: bool, is_old: bool) -> None:
         if not has_token_ids:
             raise InputError(without_mode(config.trainer.v1.trainer_mode))
         from ktae.rollouts.trained_with import TrainedWith
+        from ktae.trainers.lists import announce
         from ktae.trainers.verl import options
 
         settings = options.checked(config, is_old=is_old).settings
         # Only here, since whoever starts the run may do so on another machine.
         settings.vocabulary()
+        size = (config.get("actor_rollout_ref") or {}).get("rollout", {}).get("n", 1)
+        announce(settings.estimator, "acc (or else the reward)", settings.threshold, size)
         if folder := config.trainer.get("rollout_data_dir"):
             TrainedWith.of(settings.estimator, threshold=settings.threshold).write(Path(folder))
     function = (config.get("reward") or {}).get("custom_reward_function") or {}
@@ -115,8 +125,7 @@ def _wrap_old_trainer(ray_trainer: Any) -> None:
     """The trainer of `trainer.use_v1=False` calls `compute_advantage`, and `compute_data_metrics`
     later in the same step, by this module's names."""
     _check_first(ray_trainer.RayPPOTrainer, needed=None)
-    advantages, measure = ray_trainer.compute_advantage, ray_trainer.compute_data_metrics
-    of_this_step: dict[str, float] = {}
+    advantages = ray_trainer.compute_advantage
 
     @functools.wraps(advantages)
     def compute_advantage(data: Any, adv_estimator: Any, *args: Any, **kwargs: Any) -> Any:
@@ -126,14 +135,45 @@ def _wrap_old_trainer(ray_trainer: Any) -> None:
 
         with handed_over(rollouts_of_batch(data)) as rollouts:
             computed = advantages(data, adv_estimator, *args, **kwargs)
-        of_this_step.update(rollouts.metrics)
+        _of_this_step.update(rollouts.metrics)
         return computed
+
+    ray_trainer.compute_advantage = compute_advantage
+    _add_metrics(ray_trainer)
+
+
+_of_this_step: dict[str, float] = {}
+"""Metrics of the old trainer's step that is under way."""
+
+
+def _add_metrics(module: Any) -> None:
+    measure = module.compute_data_metrics
 
     @functools.wraps(measure)
     def compute_data_metrics(*args: Any, **kwargs: Any) -> Any:
-        metrics = measure(*args, **kwargs) | of_this_step
-        of_this_step.clear()
+        metrics = measure(*args, **kwargs) | _of_this_step
+        _of_this_step.clear()
         return metrics
 
-    ray_trainer.compute_advantage = compute_advantage
-    ray_trainer.compute_data_metrics = compute_data_metrics
+    module.compute_data_metrics = compute_data_metrics
+
+
+def _wrap_asynchronous(separation: Any) -> None:
+    """`verl.experimental`'s fully asynchronous and one-step-off trainers: the old one's advantages,
+    metrics by a name of their own, and no call of its constructor."""
+    _add_metrics(separation)
+    trainer = separation.SeparateRayPPOTrainer
+    _check_first(trainer, needed=None, at="_init_resource_pools")
+    start = trainer._init_resource_pools
+
+    @functools.wraps(start)
+    def _init_resource_pools(self: Any) -> None:
+        if self.config.algorithm.adv_estimator == ESTIMATOR:
+            logging.getLogger(__name__).warning(
+                "%s: token credit was not tried with verl.experimental's trainers; see whether "
+                "credit/mean_abs is among the metrics",
+                type(self).__name__,
+            )
+        start(self)
+
+    trainer._init_resource_pools = _init_resource_pools

@@ -9,6 +9,7 @@ from ktae.data import gym
 from ktae.demo import SUMS, Language, language_named
 from ktae.errors import InputError
 from ktae.grading.pool import default_pool
+from ktae.grading.rewards import accepted
 
 
 def demo_source(language: str) -> str:
@@ -78,21 +79,12 @@ def compute_score(
         finished = len(solution_str.split()) < max_response_length
         correct = language.is_correct(solution_str, ground_truth, finished)
         return _scores(correct=correct, unanswered=language.extract_answer(solution_str) is None)
-    outcome = default_pool().grade(solution_str, _accepted(ground_truth)).outcome
+    outcome = default_pool().grade(solution_str, accepted(ground_truth)).outcome
     return _scores(
         correct=outcome == "correct",
         unanswered=outcome == "unanswered",
         undecided=outcome == "undecided",
     )
-
-
-def _accepted(answer: Any) -> Any:
-    """Numbers as text, arrays as lists: what Parquet files of other hands hold."""
-    plain = answer.tolist() if hasattr(answer, "tolist") else answer
-    if isinstance(plain, list | tuple):
-        return [_accepted(each) for each in plain]
-    is_number = isinstance(plain, int | float) and not isinstance(plain, bool)
-    return str(plain) if is_number else plain
 
 
 def _scores(
