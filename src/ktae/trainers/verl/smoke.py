@@ -17,7 +17,7 @@ import torch
 from ktae.backends import naive
 from ktae.batch import make_batch
 from ktae.estimators import KTAE
-from ktae.trainers.verl import versions
+from ktae.trainers import versions
 from ktae.trainers.verl.check import compose
 
 WITHOUT_FLASH_ATTENTION = (
@@ -32,7 +32,7 @@ def advantage_error() -> float:
     Raises:
         InputError: verl is absent or of another version.
     """
-    versions.require()
+    versions.check("verl")
     import verl.trainer.ppo.ray_trainer as ray_trainer
     from verl import DataProto
 
