@@ -19,7 +19,7 @@ train test test-all test-trainers notebooks: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help train test test-all test-trainers test-vllm fuzz lint format licences wheel-check bench docs
-.PHONY: notebooks smollm2 clean
+.PHONY: notebooks smollm2 paper-small clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -47,6 +47,9 @@ PACKAGES = -c constraints.txt -e ".[$(INSTALL)]" -e lab
 
 train: .venv/installed ## Train the embedded demo with GRPO+KTAE through TRL (RECIPE=..., ARGS=...)
 	$(BIN)/ktae train $(RECIPE) $(ARGS)
+
+paper-small: .venv/installed ## The paper's arms, tables and figures in miniature, in forty minutes on two cores
+	PATH="$(CURDIR)/$(BIN):$$PATH" tools/paper_small.sh $(ARGS)
 
 # Each process takes a file at a time: what a module prepares is prepared once.
 TESTS := $(BIN)/python -m pytest -n logical --dist loadfile --no-loadscope-reorder

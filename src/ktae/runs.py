@@ -133,7 +133,7 @@ class RunFolder:
         verl's lines have the metrics under `data`, and each start of a run has its file: those of
         before a resumption are `metrics-1.jsonl` and so on. A step that was run again counts once.
         """
-        return _by_step(line for path in self.metrics_files() for line in _whole_lines(path))
+        return metrics_by_step(self.metrics_files())
 
     def metrics_files(self) -> list[Path]:
         """The files of `metrics_by_step` that are there, in their order."""
@@ -168,10 +168,12 @@ def _whole_lines(path: Path) -> list[dict[str, Any]]:
     return [_metrics(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
 
 
-def _by_step(lines: Iterable[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+def metrics_by_step(files: Iterable[Path]) -> dict[int, dict[str, Any]]:
+    """What files of metrics, ktae's or verl's, say of each training step; the last one counts."""
     return {
         line["step"]: line["data"] if isinstance(line.get("data"), dict) else line
-        for line in lines
+        for path in files
+        for line in _whole_lines(path)
         if type(line.get("step")) is int
     }
 

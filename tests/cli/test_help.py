@@ -32,12 +32,12 @@ def shown(*words):
 
 
 def test_the_first_screen():
-    """Nine commands; what makes data has a page of its own."""
+    """Ten commands; what makes data has a page of its own."""
     listed = re.findall(r"^│ ([a-z-]+) ", shown(), re.MULTILINE)
     names = [name for name in listed if not name.startswith("--")]
     assert names == [
         *("show", "report", "score", "validate", "permutation-test"),
-        *("train", "eval", "compare"),
+        *("train", "eval", "compare", "curves"),
         "doctor",
     ]
     assert {words[0] for words in commands()} == {*names, "data"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ktae._version import __version__
 from ktae.cli import (
     compare,
+    curves,
     data,
     doctor,
     permutation_test,
@@ -34,6 +35,7 @@ app.command("permutation-test", rich_help_panel="Look at rollouts")(
 app.command(rich_help_panel="Train and evaluate")(train.train)
 app.command("eval", rich_help_panel="Train and evaluate")(evaluate.eval_)
 app.command(rich_help_panel="Train and evaluate")(compare.compare)
+app.command(rich_help_panel="Train and evaluate")(curves.curves)
 app.command(rich_help_panel="Check")(doctor.doctor)
 app.add_typer(data.app, name="data", hidden=True)
 

@@ -14,6 +14,7 @@ import typer
 from ktae.errors import InputError
 from ktae.estimators import KINDS, PRESETS, Estimator, from_section, to_section
 from ktae.files.hub import check_local_or_hub
+from ktae.files.plots import KINDS as KINDS_OF_PICTURES
 from ktae.rollouts.options import MAX_RESPONSE, ReadOptions
 
 rare = functools.partial(typer.Option, rich_help_panel="Rarely needed")
@@ -77,7 +78,7 @@ JsonFile = Annotated[
     typer.Option("--output", "-o", metavar="FILE", help="A file for what --json would print."),
 ]
 Plot = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="A .png or .svg file for a forest plot.")
+    Path | None, typer.Option(metavar="FILE", help="A .png, .svg or .pdf file for a forest plot.")
 ]
 Threshold = Annotated[
     float | None,
@@ -163,13 +164,19 @@ def require_outputs(inputs: Iterable[Path], *outputs: tuple[str, Path | None]) -
             raise InputError(f"{option} {path}: folder {path.parent} does not exist")
         if os.path.realpath(path) in read:
             raise InputError(f"{option} would overwrite {path}, which is one of the inputs")
-        if option == "--plot" and path.suffix not in (".png", ".svg"):
-            raise InputError(f"{option} {path}: expected a name that ends in .png or .svg")
-        if option == "--plot" and find_spec("matplotlib") is None:
-            raise InputError(
-                f"{option} {path}: a picture needs matplotlib, which is not installed; "
-                f"pip install matplotlib, or leave out {option}"
-            )
+        if option == "--plot":
+            require_picture(option, path)
+
+
+def require_picture(option: str, path: Path) -> None:
+    """Raise an InputError, before any work, for a file that no picture can be written to."""
+    if path.suffix not in KINDS_OF_PICTURES:
+        raise InputError(f"{option} {path}: expected a name that ends in .png, .svg or .pdf")
+    if find_spec("matplotlib") is None:
+        raise InputError(
+            f"{option} {path}: a picture needs matplotlib, which is not installed; "
+            "pip install matplotlib"
+        )
 
 
 def estimator_of(

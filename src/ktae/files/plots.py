@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 from ktae.files.atomic import atomic_write
 
+KINDS = (".png", ".svg", ".pdf")
+"""How the name of a picture's file may end."""
+
 
 class Mark(NamedTuple):
     """A value and its interval in a forest plot."""
@@ -52,9 +55,9 @@ def forest(
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a matplotlib figure, as PNG or SVG by the path's suffix.
+    """Write a matplotlib figure, of one of `KINDS` by the path's suffix.
 
-    An SVG has no date and no random names, so that the same figure is the same file.
+    It has no date and no random names, so that the same figure is the same file.
 
     Raises:
         InputError: the file cannot be written.
@@ -62,6 +65,6 @@ def save(figure: Any, path: Path) -> None:
     from matplotlib import rc_context
 
     kind = path.suffix.lstrip(".")
-    metadata = {"Date": None} if kind == "svg" else None
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     with atomic_write(path) as temporary, rc_context({"svg.hashsalt": "ktae"}):
         figure.savefig(temporary, format=kind, dpi=120, metadata=metadata)

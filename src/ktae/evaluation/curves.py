@@ -1,0 +1,236 @@
+"""Training curves: what the runs of several trainers say of each step, under common names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ktae.errors import InputError, reason
+from ktae.runs import RunFolder, metrics_by_step
+
+Series = dict[int, float]
+"""A value for each training step."""
+
+HELD_OUT = "held-out accuracy"
+NAMES = {
+    "reward": ("reward", "critic/score/mean"),
+    "response length": ("completions/mean_length", "response_length/mean"),
+    "entropy": ("entropy", "actor/entropy", "actor/entropy_loss"),
+    "seconds": ("seconds", "timing_s/step", "step_time"),
+    "credit seconds": ("credit/seconds",),
+}
+"""By measure: what TRL and verl call it."""
+DRAWN = (HELD_OUT, "reward", "response length", "entropy")
+"""What a picture has panels of, as far as the runs say it; of held-out accuracy one a benchmark."""
+BENCHMARK = re.compile(
+    r"val-core/(?P<verl>.+)/(?:acc|reward|score)/mean@\d+"
+    r"|val/test_score/(?P<old_verl>.+)"
+    r"|eval_rewards/(?P<trl>.+)/mean"
+)
+"""Metrics of held-out problems. Of verl's, `mean@k` alone is an accuracy."""
+CONSOLE = re.compile(r"\bstep:(\d+) - (.+)")
+"""A line that verl prints of a step: `step:3 - actor/entropy:0.4 - critic/score/mean:0.25`."""
+SEED = re.compile(r"[-_.]?seed[-_=]?\d+", re.IGNORECASE)
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#f0e442")
+"""Of Okabe and Ito: told apart by the colour-blind."""
+
+
+class Arm(NamedTuple):
+    """Runs that differ in their seeds alone."""
+
+    name: str
+    seeds: list[dict[str, Series]]
+    """Of each run its measures."""
+
+    def last(self, measure: str) -> float | None:
+        """The mean over seeds of a run's last tenth of steps, of held-out accuracy of its last."""
+        ends = []
+        for series in (seed[measure] for seed in self.seeds if measure in seed):
+            values = [series[step] for step in sorted(series)]
+            n = 1 if measure.startswith(HELD_OUT) else -(-len(values) // 10)
+            ends.append(np.mean(values[-n:]))
+        return float(np.mean(ends)) if ends else None
+
+    def median(self, measure: str) -> float | None:
+        """Over all steps of all seeds."""
+        values = [x for seed in self.seeds for x in seed.get(measure, {}).values()]
+        return float(np.median(values)) if values else None
+
+
+def arms(paths: Sequence[Path]) -> list[Arm]:
+    """The runs, those together whose paths differ in a seed's number alone: `grpo-seed0`.
+
+    Raises:
+        InputError: one of them has no metrics that can be read.
+    """
+    by_path: dict[str, list[dict[str, Series]]] = defaultdict(list)
+    for path in paths:
+        known = path.name in ("metrics.jsonl", "trainer_state.json")
+        run = path.resolve().parent if known else path.resolve().with_suffix("")
+        run = path.resolve() if path.is_dir() else run  # names of folders have dots
+        by_path[SEED.sub("", str(run)).rstrip("/")].append(read(path))
+    names = [Path(key).name for key in by_path]
+    if len(set(names)) < len(names):
+        names = list(by_path)
+    return [Arm(name, seeds) for name, seeds in zip(names, by_path.values(), strict=True)]
+
+
+def read(path: Path) -> dict[str, Series]:
+    """The measures of one run.
+
+    Args:
+        path: a run folder of `ktae train`; a folder or file with TRL's `trainer_state.json` (of
+            several the last step's); verl's `metrics.jsonl`, or what it printed.
+
+    Raises:
+        InputError: there is no metric of a name that is known.
+    """
+    measures: dict[str, Series] = defaultdict(dict)
+    for step, metrics in sorted(_steps(path).items()):
+        for name, value in _named(metrics).items():
+            measures[name][step] = value
+    folder = RunFolder(path)
+    if folder.before.is_file():
+        # `ktae train` evaluates twice: the policy before its first step and after its last.
+        last = max((step for series in measures.values() for step in series), default=0)
+        ends = {0: _json(folder.before)}
+        if folder.summary.is_file():
+            ends[last] = _json(folder.summary).get("after", {})
+        accuracy = {step: end.get("greedy_accuracy") for step, end in ends.items()}
+        measures[HELD_OUT] = {step: float(x) for step, x in accuracy.items() if x is not None}
+    if not measures:
+        raise InputError(
+            f"{path}: no metrics of training steps; expected a run folder, trainer_state.json of "
+            "TRL, or metrics.jsonl or the console's text of verl"
+        )
+    return dict(measures)
+
+
+def _steps(path: Path) -> dict[int, dict[str, Any]]:
+    if path.is_dir():
+        if files := RunFolder(path).metrics_files():
+            return metrics_by_step(files)
+        states = [_history(file) for file in path.rglob("trainer_state.json")]
+        return max(states, key=lambda steps: max(steps, default=0), default={})
+    if path.suffix == ".jsonl":
+        return metrics_by_step([path])
+    if path.suffix == ".json":
+        return _history(path)
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {reason(error)}") from None
+    return {int(match[1]): _printed(match[2]) for match in map(CONSOLE.search, lines) if match}
+
+
+def _history(file: Path) -> dict[int, dict[str, Any]]:
+    """TRL's log: a step may have an entry of its training and one of an evaluation."""
+    steps: dict[int, dict[str, Any]] = defaultdict(dict)
+    for entry in _json(file).get("log_history", []):
+        if type(entry.get("step")) is int:
+            steps[entry["step"]].update(entry)
+    return steps
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {file}: {reason(error)}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{file} is a {type(content).__name__}; expected an object")
+    return content
+
+
+def _printed(text: str) -> dict[str, float]:
+    values = {}
+    for part in text.split(" - "):
+        name, _, value = part.rpartition(":")
+        # NumPy's numbers print their type, and a terminal's colours end the line.
+        if number := re.match(r"(?:np\.\w+\()?([-+.\deinfa]+)", value):
+            values[name] = float(number[1])
+    return values
+
+
+def _named(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """What of a step's metrics is known, under its common name."""
+    numbers = {k: float(v) for k, v in metrics.items() if isinstance(v, int | float)}
+    named = {
+        name: numbers[key]
+        for name, keys in NAMES.items()
+        for key in keys[::-1]
+        if key in numbers and np.isfinite(numbers[key])
+    }
+    for key, value in numbers.items():
+        if match := BENCHMARK.fullmatch(key):
+            named[f"{HELD_OUT}, {match[match.lastgroup or 0]}"] = value
+    return named
+
+
+def panels(all_arms: Iterable[Arm]) -> list[str]:
+    """The measures that are drawn, in order."""
+    there = dict.fromkeys(name for arm in all_arms for seed in arm.seeds for name in seed)
+    return [name for drawn in DRAWN for name in sorted(there) if name.partition(",")[0] == drawn]
+
+
+def draw(all_arms: Sequence[Arm], smooth: int = 1) -> Any:
+    """A matplotlib figure: a panel for each measure, a line for each arm.
+
+    With several seeds the line is their mean, and the band reaches from the lowest to the highest.
+
+    Args:
+        all_arms: one or more.
+        smooth: steps of the trailing mean that is drawn; held-out accuracy is as it is.
+    """
+    from matplotlib.figure import Figure
+
+    names = panels(all_arms)
+    columns = min(len(names), 4)
+    rows = -(-len(names) // columns)
+    figure = Figure(figsize=(3.2 * columns, 2.5 * rows + 0.5), layout="constrained")
+    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes, name in zip(grid, names, strict=False):
+        window = 1 if name.startswith(HELD_OUT) else smooth
+        for arm, colour in zip(all_arms, COLOURS * (len(all_arms) // 8 + 1), strict=False):
+            seeds = [seed[name] for seed in arm.seeds if name in seed]
+            # Where a seed is not as far as the others, the mean would be another one's.
+            steps = sorted(set.intersection(*map(set, seeds))) if seeds else []
+            if not steps:
+                continue
+            values_st = np.array([_trailing([s[step] for step in steps], window) for s in seeds])
+            marker = "o" if len(steps) < 3 else None
+            axes.plot(
+                steps, values_st.mean(axis=0), color=colour, marker=marker, lw=1.3, ms=3,
+                label=arm.name,
+            )  # fmt: skip
+            axes.fill_between(
+                steps, values_st.min(axis=0), values_st.max(axis=0), color=colour, alpha=0.18, lw=0
+            )
+        axes.set_title(name, fontsize=9, loc="left", parse_math=False)
+        axes.tick_params(labelsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in grid[len(names) :]:
+        axes.set_axis_off()
+    lines = {str(line.get_label()): line for axes in figure.axes for line in axes.get_lines()}
+    figure.legend(
+        lines.values(), lines.keys(), loc="outside lower center", ncols=min(len(lines), 5),
+        frameon=False, fontsize=8,
+    )  # fmt: skip
+    for axes in grid[max(len(names) - columns, 0) : len(names)]:
+        axes.set_xlabel("training step", fontsize=8)
+    return figure
+
+
+def _trailing(values: Sequence[float], window: int) -> np.ndarray:
+    """The mean of each value and those before it, `window` in all."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    ends = np.arange(1, len(sums))
+    starts = np.maximum(ends - window, 0)
+    means: np.ndarray = (sums[ends] - sums[starts]) / (ends - starts)
+    return means
