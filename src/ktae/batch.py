@@ -169,11 +169,12 @@ def check_tokens(token_ids: Array, mask: Array) -> None:
 
 def check_token_range(token_ids: np.ndarray, mask: np.ndarray) -> None:
     """Raise an InputError for the first id out of range where the mask is not 0."""
-    inside = token_ids[mask != 0]
-    if not inside.size or (inside.min() >= 0 and inside.max() <= MAX_TOKEN_ID):
-        return
-    bad_bt = (token_ids < 0) | (token_ids > MAX_TOKEN_ID)
-    raise bad_token_id(token_ids, *np.argwhere((mask != 0) & bad_bt)[0])
+    rows_at_once = max(1, CHECKED_AT_ONCE // max(1, token_ids.shape[1]))
+    for start in range(0, len(token_ids), rows_at_once):
+        ids, counted = (x[start : start + rows_at_once] for x in (token_ids, mask))
+        bad = np.argwhere((counted != 0) & ((ids < 0) | (ids > MAX_TOKEN_ID)))
+        if len(bad):
+            raise bad_token_id(token_ids, start + int(bad[0, 0]), int(bad[0, 1]))
 
 
 def check_mask(mask: np.ndarray) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
-from test_agreement import rollouts
+from test_agreement import BATCHES, ESTIMATORS, assert_same_table, graded, rollouts
 
 from ktae import token_credit
 from ktae.backends import _compiled, cpu
@@ -56,6 +56,20 @@ def test_a_table_that_becomes_full_in_the_middle_of_a_group() -> None:
     np.testing.assert_allclose(token_credit(*batch), expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("estimator_name", ["paper", "released", "graded", "z"])
+@pytest.mark.parametrize("name", ["sizes that differ", "ids to 2^31 - 1", "mostly empty"])
+def test_chunks_and_parts_change_nothing(
+    name: str, estimator_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for bound, most in (("AT_ONCE", 64), ("TABLE_AT_ONCE", 64), ("MOST_AT_ONCE", 100)):
+        monkeypatch.setattr(cpu, bound, most)
+    estimator = ESTIMATORS[estimator_name]
+    batch = graded(BATCHES[name], estimator)
+    expected = oracle.token_credit(*batch, estimator)
+    np.testing.assert_allclose(token_credit(*batch, estimator), expected, rtol=0, atol=1e-6)
+    assert_same_table("cpu", batch, estimator)
+
+
 MEMORY = """
 import sys
 import numpy as np
@@ -91,14 +105,13 @@ print(peak() - before - out.nbytes)
     [
         ((4096, 3072, 16, 50_000), ("int32", "bool", "plain"), 64e6),
         ((4096, 3072, 16, 50_000), ("int64", "float32", "strided"), 128e6),
-        ((4096, 1024, 4096, 2**31), ("int32", "bool", "plain"), 2**28),
+        ((8192, 1024, 8192, 2**31), ("int32", "bool", "plain"), 2**28),
     ],
 )
 def test_extra_memory_is_bounded(
     batch: tuple[int, ...], form: tuple[str, ...], bound: float
 ) -> None:
-    """Beyond the output: a chunk of what has to be converted, and the tables of a group; of a group
-    of 16,384 x 1,024 distinct tokens, four times the largest one here, less than 1 GiB."""
+    """Beyond the output: a chunk of what has to be converted, and a group's tables, or a part's."""
     command = [sys.executable, "-c", MEMORY, *map(str, batch), *form]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout) < bound

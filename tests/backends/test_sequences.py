@@ -1,5 +1,7 @@
 """Credit that follows the order of tokens: whole arrays against plain loops."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from by_backend import token_credit
@@ -19,6 +21,7 @@ from ktae.estimators import (
     Scaled,
     ShuffledValues,
     Tempo,
+    sequences,
 )
 
 ESTIMATORS: dict[str, Estimator] = {
@@ -62,19 +65,18 @@ def batches(draw):
     return ids, mask, np.array(scores), np.array(groups)
 
 
-@given(batches(), st.booleans(), st.booleans(), st.booleans())
-def test_agreement_on_whatever_there_is(batch, looked_up, runs, scale_by_std) -> None:
+@given(batches(), st.booleans(), st.booleans(), st.booleans(), st.sampled_from([1, 5, 1000]))
+def test_agreement_on_whatever_there_is(batch, looked_up, runs, scale_by_std, at_once) -> None:
     """With holes, unknown rollouts that are looked up, several groups; with and without runs."""
     made = make_batch(*batch, score_range=(-1.0, 1.0))
     made = made._replace(look_up_unknown=looked_up, ignored=(2,))
     both = {"scale_by_std": scale_by_std}
     conflict = both | {"amplify": 1.7, "runs": runs}
+    with mock.patch.multiple(sequences, POSITIONS_AT_ONCE=at_once, CHECKED_AT_ONCE=at_once):
+        of_tempo, of_conflict = Tempo(**both).credit(made), ConflictTokens(**conflict).credit(made)
     for got, expected in (
-        (Tempo(**both).credit(made), naive_sequences.tempo(made, **both)),
-        (
-            ConflictTokens(**conflict).credit(made),
-            naive_sequences.conflict_tokens(made, **conflict),
-        ),
+        (of_tempo, naive_sequences.tempo(made, **both)),
+        (of_conflict, naive_sequences.conflict_tokens(made, **conflict)),
     ):
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)
         assert np.all(got[~batch[1]] == 0) and np.all(np.isfinite(got))

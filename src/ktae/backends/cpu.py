@@ -34,6 +34,8 @@ times the slots and the group is counted again: what is counted in vain is a thi
 Small tables stay in the processor's cache, which matters more."""
 
 TOKEN_BITS = 31
+HASH = 0x9E3779B97F4A7C15
+"""Odd: what a key is multiplied by, and the top bits of the product spread it evenly."""
 LOW = 0xFFFFFFFF
 N_COLUMNS = 14
 """Of a table: group, token id, a, b, c, d, tf_true, tf_false, p, F, IG, direction, value, credit.
@@ -45,6 +47,11 @@ which is used again and again. Fresh memory costs more than what is computed for
 
 MOST_PAIRS = 1 << 16
 """Pairs (a, b) of a group whose statistics are remembered: a group of 510 rollouts has so many."""
+
+
+MOST_AT_ONCE = 1 << 22
+"""Positions of a group that are counted at a time. A larger group is counted in parts, each of some
+of its keys, so that its memory stays within 200 megabytes."""
 
 
 class Chunk(NamedTuple):
@@ -70,7 +77,9 @@ class Workspace(NamedTuple):
     slot (so that slots of earlier groups count as free and nothing has to be cleared), the key (31
     bits), and its number (index_bits)."""
     state: np.ndarray
-    """(2,) int64: slots in use are the first 2**state[0]; state[1] is the number of the filling."""
+    """(5,) int64: slots in use are the first 2**state[0]; state[1] is the number of the filling.
+    The group's keys are counted in state[3] + 1 parts, a power of 2, and state[2] is this one, for
+    each state[4] positions (`MOST_AT_ONCE`)."""
     last: np.ndarray
     """(n_keys,) int32, by a key's number: the last rollout that holds it, counted from 1."""
     counts: np.ndarray
@@ -166,7 +175,7 @@ def workspace(batch: Batch, starts: np.ndarray, table_rows: int) -> Workspace:
     return Workspace(
         index_bits=bits,
         table=np.zeros(1 << bits, dtype=np.uint64),
-        state=np.array([fewest, 0]),
+        state=np.array([fewest, 0, 0, 0, MOST_AT_ONCE]),
         last=np.empty(n_keys, dtype=np.int32),
         counts=np.zeros(2 * n_keys, dtype=np.int64),
         sums=np.zeros((n_keys if batch.graded else 0, 2)),
@@ -193,26 +202,26 @@ def credit_groups(chunk, look_up, formula, space, out, numbers):
     bad_row, bad_column = look_at_rows(chunk, ends)
     for g in range(len(chunk.starts) - 1 if bad_row == NO_ERROR else 0):
         begin, end = chunk.starts[g], chunk.starts[g + 1]
-        # Count: from here on `numbers` holds the number of each counted token's key.
-        n_used = count_group(chunk, begin, end, ends, space, numbers)
-        totals = group_totals(space.tokens, chunk.scores[begin:end])
-        # Compute, once for each key.
-        if len(space.table_rows) > 0:
-            n_rows = fill_table(g, n_used, totals, formula, space, n_rows)
-            end = begin  # what `out` holds is not looked at
-        elif n_used > NO_CREDIT + 1:
-            fill_credit(n_used, totals, formula, space)
-        else:
-            end = begin  # nothing was counted, and so nothing was written
-        # Spread: the credit takes the number's place. Masked positions have number 0, and so none.
-        for i in range(begin, end):
-            row = chunk.rows[i]
-            if look_up and np.isnan(chunk.scores[i]):
-                mask = chunk.mask[chunk.places[i], : ends[i]]
-                find_keys(chunk.ids[chunk.places[i]], mask, space, numbers[row])
-            for t in range(ends[i]):
-                out[row, t] = space.credit[numbers[row, t]]
-        clear(space, n_used)
+        space.state[3] = 0
+        while (end - begin) * chunk.ids.shape[1] > (space.state[3] + 1) * space.state[4]:
+            space.state[3] = 2 * space.state[3] + 1
+        for part in range(space.state[3] + 1):
+            space.state[2] = part
+            # Count: from here on `numbers` holds the number of each counted token's key.
+            n_used = count_group(chunk, begin, end, ends, space, numbers)
+            totals = group_totals(space.tokens, chunk.scores[begin:end])
+            # Compute, once for each key.
+            if len(space.table_rows) > 0:
+                n_rows = fill_table(g, n_used, totals, formula, space, n_rows)
+            elif n_used > NO_CREDIT + 1:  # else nothing was counted, and so nothing was written
+                fill_credit(n_used, totals, formula, space)
+                for i in range(begin, end):
+                    place, row = chunk.places[i], chunk.rows[i]
+                    ids, mask = chunk.ids[place], chunk.mask[place, : ends[i]]
+                    if look_up and np.isnan(chunk.scores[i]):
+                        find_keys(ids, mask, space, numbers[row])
+                    spread(ids, mask, space, out[row], numbers[row])
+            clear(space, n_used)
     return bad_row, bad_column, n_rows
 
 
@@ -233,6 +242,25 @@ def look_at_rows(chunk, ends):
                 if mask[t] != 0 and (ids[t] < 0 or ids[t] > MAX_TOKEN_ID):
                     bad_column = t
     return bad_row, bad_column
+
+
+@jit
+def spread(ids, mask, space, out, numbers):
+    """Write the credit of a rollout's tokens in place of their numbers."""
+    credit, part, others = space.credit, np.uint64(space.state[2]), np.uint64(space.state[3])
+    if others == 0:
+        for t in range(len(mask)):  # masked positions have number 0, and so no credit
+            out[t] = credit[numbers[t]]
+        return
+    for t in range(len(mask)):
+        if mask[t] != 0 and part_of(np.uint64(ids[t]), others) == part:
+            out[t] = credit[numbers[t]]
+
+
+@jit
+def part_of(key, others):
+    """Which of `others` + 1 parts a key is of, by bits of its hash that choose no slot."""
+    return (key * np.uint64(HASH)) >> np.uint64(32) & others
 
 
 @jit
@@ -283,7 +311,7 @@ def slot_of(table, entry, key, bits, index_bits):
     """
     # The hash's top bits spread small numbers evenly, and frequent tokens have small ids.
     step, last_slot = np.uint64(1), (np.uint64(1) << bits) - np.uint64(1)
-    slot = (key * np.uint64(0x9E3779B97F4A7C15)) >> (np.uint64(64) - bits)
+    slot = (key * np.uint64(HASH)) >> (np.uint64(64) - bits)
     # Less 1, a difference of 0 becomes the largest number of all: one comparison ends the search
     # for both a key that is there and a slot that is free.
     while ((table[slot] ^ entry) >> index_bits) - step < np.uint64(MAX_TOKEN_ID):
@@ -301,6 +329,7 @@ def count_rollout(ids, mask, place, score, space, n_used, numbers):
     table, last, counts, sums = space.table, space.last, space.counts, space.sums
     bits, index_bits = np.uint64(space.state[0]), np.uint64(space.index_bits)
     stamp, index_mask = np.uint64(space.state[1]) << TOKEN_BITS, np.uint64(len(table) - 1)
+    part, others = np.uint64(space.state[2]), np.uint64(space.state[3])
     graded, holder = len(sums) > 0, np.int32(place + 1)
     # Correct rollouts count in the upper half of the integers, incorrect and graded ones below.
     step = np.int64(1) << (np.int64(0) if graded else 32 * np.int64(score))
@@ -310,6 +339,8 @@ def count_rollout(ids, mask, place, score, space, n_used, numbers):
             continue
         n_tokens += 1
         key = np.uint64(ids[t])
+        if part_of(key, others) != part:
+            continue
         entry = (stamp | key) << index_bits
         slot = slot_of(table, entry, key, bits, index_bits)
         # A key that the slot does not hold yet gets the next number, and the slot.
@@ -333,8 +364,9 @@ def count_rollout(ids, mask, place, score, space, n_used, numbers):
 def find_keys(ids, mask, space, numbers):
     """Write the numbers of a held-out rollout's tokens; NO_CREDIT for what the group lacks."""
     bits, index_bits = np.uint64(space.state[0]), np.uint64(space.index_bits)
+    part, others = np.uint64(space.state[2]), np.uint64(space.state[3])
     for t in range(len(mask)):
-        if mask[t] != 0:
+        if mask[t] != 0 and part_of(np.uint64(ids[t]), others) == part:
             key = np.uint64(ids[t])
             entry = (np.uint64(space.state[1]) << TOKEN_BITS | key) << index_bits
             in_slot = space.table[slot_of(space.table, entry, key, bits, index_bits)]

@@ -18,7 +18,7 @@ from typing_extensions import override
 from ktae.arrays import MAX_TOKEN_ID, Array
 from ktae.batch import Batch
 from ktae.estimators.base import GradedAdvantageEstimator, require_bool, require_number
-from ktae.estimators.sequences import Packed, moments, packed
+from ktae.estimators.sequences import Rollouts, moments, parts_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -68,22 +68,22 @@ class ConflictTokens(GradedAdvantageEstimator):
         credit_bt = np.zeros(batch.token_ids.shape, dtype=np.float32)
         mean_b, scale_b = moments(batch, self.scale_by_std)
         advantage_b = (batch.evidence - mean_b) / scale_b
-        for part in packed(batch, mean_b):
+        for part in parts_of(batch, mean_b):
             for from_end in (False, True):
                 self._from_one_end(part, advantage_b[part.rows], from_end, credit_bt)
         return credit_bt
 
     def _from_one_end(
-        self, part: Packed, advantage: np.ndarray, from_end: bool, credit_bt: np.ndarray
+        self, part: Rollouts, advantage: np.ndarray, from_end: bool, credit_bt: np.ndarray
     ) -> None:
         """Write the credit of conflict tokens, place by place from the start or from the end."""
-        rows, group, ids, columns, length = part
+        rows, group, length = part.rows, part.group, part.length
         # NaN for held-out rollouts, which only look up. Advantages of 0 are of neither class.
         credit = np.where(advantage > 0, (self.amplify - 1) * advantage, -advantage)
         is_held_out, sign = np.isnan(advantage), np.sign(np.nan_to_num(advantage))
         within = is_held_out | (sign != 0)  # their run of conflict tokens goes on
         there = np.arange(len(rows))
-        for place in range(ids.shape[1]):
+        for place in range(length.max(initial=0)):
             # A rollout whose run has ended still bears witness, if another one's in its group goes
             # on; and that ends with its own last token.
             within[there] &= length[there] > place
@@ -91,8 +91,8 @@ class ConflictTokens(GradedAdvantageEstimator):
             there = there[(length[there] > place) & goes_on[group[there]]]
             if not len(there):
                 break
-            at = (length[there] - 1 - place) if from_end else np.full(len(there), place)
-            key = group[there] * (MAX_TOKEN_ID + 1) + ids[there, at]
+            ids, columns = part.at(place, there, from_end=from_end)
+            key = group[there] * (MAX_TOKEN_ID + 1) + ids
             number = np.unique(key, return_inverse=True)[1]
             n_positive = np.bincount(number, sign[there] > 0)
             n_negative = np.bincount(number, sign[there] < 0)
@@ -102,6 +102,6 @@ class ConflictTokens(GradedAdvantageEstimator):
             total = np.bincount(number, np.where(sign[there] != 0, credit[there], 0.0))
             mean = (total / (n_positive + n_negative).clip(1))[number]
             written = np.where(is_held_out[there], mean, credit[there])
-            credit_bt[rows[there[hit]], columns[there[hit], at[hit]]] = written[hit]
+            credit_bt[rows[there[hit]], columns[hit]] = written[hit]
             if self.runs:
                 within[there[~hit]] = False

@@ -11,30 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ktae.batch import Batch, differ, group_total
+from ktae.batch import CHECKED_AT_ONCE, Batch, differ, group_total
 from ktae.rollout_advantages import EPSILON
 
 POSITIONS_AT_ONCE = 1 << 22
-"""Padded positions that are packed at a time, as far as one group allows: some 100 MB."""
-
-
-class Packed(NamedTuple):
-    """The counted tokens of some whole groups' rollouts, without holes.
-
-    Rollouts are left out that have no counted token, are of unknown correctness (unless these are
-    looked up), or are in a group whose known rewards do not differ.
-    """
-
-    rows: np.ndarray
-    """(n,) the rollouts."""
-    group: np.ndarray
-    """(n,) their groups."""
-    ids: np.ndarray
-    """(n, L) token ids from the left on."""
-    columns: np.ndarray
-    """(n, L) where in the batch they stand."""
-    length: np.ndarray
-    """(n,) how many there are."""
+"""Positions that are packed at a time, some 100 MB with what packing needs."""
 
 
 class Moments(NamedTuple):
@@ -60,26 +41,70 @@ def moments(batch: Batch, scale_by_std: bool) -> Moments:
     )
 
 
-def packed(batch: Batch, mean_b: np.ndarray) -> Iterator[Packed]:
-    """Consecutive groups of a batch of arrays, packed.
+class Rollouts:
+    """The counted tokens of some whole groups' rollouts, without holes, place by place.
+
+    Rollouts are left out that have no counted token, are of unknown correctness (unless these are
+    looked up), or are in a group whose known rewards do not differ.
+    """
+
+    def __init__(self, batch: Batch, rows: np.ndarray, length: np.ndarray) -> None:
+        self._batch = batch
+        self.rows = rows
+        """(n,) the rollouts."""
+        self.group = batch.group_b[rows]
+        """(n,) their groups."""
+        self.length = length
+        """(n,) how many counted tokens each has."""
+        self._begin = self._end = 0
+
+    def at(self, place: int, some: np.ndarray, *, from_end: bool = False) -> np.ndarray:
+        """(2, len(some)) token ids and columns of some rollouts' tokens at a place from either end.
+
+        Places are asked for in ascending order, from 0, of ever fewer rollouts, all of them longer.
+        """
+        if place == 0 or place >= self._end:
+            self._pack(place, some, from_end)
+        at_place: np.ndarray = self._packed[:, self._where[some], place - self._begin]
+        return at_place
+
+    def _pack(self, place: int, some: np.ndarray, from_end: bool) -> None:
+        """Pack the rollouts' tokens from this place on, as many places as there is room for."""
+        width = min(max(1, POSITIONS_AT_ONCE // len(some)), int(self.length[some].max()) - place)
+        self._begin, self._end = place, place + width
+        self._where = np.zeros(len(self.rows), dtype=np.int64)
+        self._where[some] = np.arange(len(some))
+        self._packed = np.zeros((2, len(some), width), dtype=np.int32)
+        at_once = max(1, CHECKED_AT_ONCE // self._batch.token_ids.shape[1])
+        for start in range(0, len(some), at_once):
+            part = some[start : start + at_once]
+            rows = self.rows[part]
+            ids, mask = self._batch.token_ids[rows], self._batch.mask[rows]
+            counted = self._batch._replace(token_ids=ids, mask=mask).counted()
+            places = np.cumsum(counted, axis=1, dtype=np.int32) - 1
+            if from_end:
+                places = self.length[part, None] - 1 - places
+            row, column = np.nonzero(counted & (places >= place) & (places < self._end))
+            to = start + row, places[row, column] - place
+            self._packed[0][to], self._packed[1][to] = ids[row, column], column
+
+
+def parts_of(batch: Batch, mean_b: np.ndarray) -> Iterator[Rollouts]:
+    """Consecutive groups of a batch of arrays, some at a time.
 
     Args:
         batch: whose token ids are checked.
         mean_b: NaN for rollouts of groups that take no part, see `Moments`.
     """
+    takes_part_b = ~np.isnan(mean_b) & (batch.look_up_unknown | batch.known())
+    length_b = batch.counted().sum(axis=1) * takes_part_b
     rows, starts = batch.by_group()
-    at_once = max(1, POSITIONS_AT_ONCE // max(1, batch.token_ids.shape[1]))
+    rows_at_once = max(1, POSITIONS_AT_ONCE // max(1, batch.token_ids.shape[1]))
     begin = 0
     while begin < len(starts) - 1:
-        end = max(begin + 1, int(np.searchsorted(starts, starts[begin] + at_once, "right")) - 1)
+        fitting = np.searchsorted(starts, starts[begin] + rows_at_once, "right") - 1
+        end = max(begin + 1, int(fitting))
         some = rows[starts[begin] : starts[end]]
-        takes_part = ~np.isnan(mean_b[some]) & (batch.look_up_unknown | batch.known()[some])
-        part = batch._replace(token_ids=batch.token_ids[some], mask=batch.mask[some])
-        counted = part.counted() & takes_part[:, None]
-        length = counted.sum(axis=1)
-        inside = np.arange(length.max(initial=0)) < length[:, None]
-        ids, columns = np.zeros((2, *inside.shape), dtype=np.int32)
-        ids[inside], columns[inside] = part.token_ids[counted], np.nonzero(counted)[1]
-        kept = length > 0
-        yield Packed(some[kept], batch.group_b[some[kept]], ids[kept], columns[kept], length[kept])
+        some = some[length_b[some] > 0]
+        yield Rollouts(batch, some, length_b[some])
         begin = end

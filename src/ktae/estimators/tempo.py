@@ -16,7 +16,7 @@ from typing_extensions import override
 from ktae.arrays import MAX_TOKEN_ID, Array
 from ktae.batch import Batch
 from ktae.estimators.base import GradedAdvantageEstimator
-from ktae.estimators.sequences import moments, packed
+from ktae.estimators.sequences import moments, parts_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -47,16 +47,17 @@ class Tempo(GradedAdvantageEstimator):
         batch.check_token_ids()
         credit_bt = np.zeros(batch.token_ids.shape, dtype=np.float32)
         mean_b, scale_b = moments(batch, self.scale_by_std)
-        for rows, group, ids, columns, length in packed(batch, mean_b):
+        for part in parts_of(batch, mean_b):
             # The rollouts that are still in the tree, the node that each has come to, and its V.
-            alive = np.arange(len(rows))
-            node, value = group.copy(), mean_b[rows]
-            for depth in range(ids.shape[1]):
-                alive = alive[length[alive] > depth]
+            rows, alive = part.rows, np.arange(len(part.rows))
+            node, value = part.group.copy(), mean_b[rows]
+            for depth in range(part.length.max(initial=0)):
+                alive = alive[part.length[alive] > depth]
                 if not len(alive):
                     break
+                ids, columns = part.at(depth, alive)
                 # A child is a node with one more token.
-                edge = node[alive] * (MAX_TOKEN_ID + 1) + ids[alive, depth]
+                edge = node[alive] * (MAX_TOKEN_ID + 1) + ids
                 child = np.unique(edge, return_inverse=True)[1]
                 reward = batch.evidence[rows[alive]]
                 known = ~np.isnan(reward)
@@ -66,8 +67,7 @@ class Tempo(GradedAdvantageEstimator):
                 change = (after - value[alive]) / scale_b[rows[alive]]
                 # A held-out rollout that has left the tree gets nothing, there or later.
                 inside = n_known > 0
-                places = rows[alive[inside]], columns[alive[inside], depth]
-                credit_bt[places] = change[inside]
+                credit_bt[rows[alive[inside]], columns[inside]] = change[inside]
                 value[alive], node[alive] = after, child
                 # From where one known rollout is left, V does not change any more.
                 alive = alive[n_known > 1]

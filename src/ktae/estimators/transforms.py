@@ -146,7 +146,7 @@ class OverUnits(Transform):
             inner = _ignoring_nothing(inner)
             mask_bt = batch._replace(ignored=tuple(sorted(ignored))).counted()
             batch = batch._replace(mask=mask_bt, ignored=())
-        total_bt: Array = 0
+        total_bt: Array = None
         for unit in self.units:
             keys_bt = unit_keys(
                 unit,
@@ -157,9 +157,11 @@ class OverUnits(Transform):
                 normalise=self.normalise,
             )
             credit_bt = inner.credit(batch._replace(token_ids=keys_bt))
-            credit_bt += total_bt
+            if total_bt is not None:
+                credit_bt += total_bt
             total_bt = credit_bt
-        total_bt /= len(self.units)
+        if len(self.units) > 1:
+            total_bt /= len(self.units)
         return total_bt
 
 
