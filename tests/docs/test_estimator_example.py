@@ -1,4 +1,4 @@
-"""examples/estimator.py: what a test of an estimator asks."""
+"""examples/mean_presence.py: what a test of an estimator asks."""
 
 import itertools
 import runpy
@@ -10,7 +10,7 @@ import pytest
 import ktae
 from ktae.estimators import KINDS, Scaled, from_section, to_section
 
-MeanPresence = runpy.run_path(str(pages.ROOT / "examples/estimator.py"))["MeanPresence"]
+MeanPresence = runpy.run_path(str(pages.ROOT / "examples/mean_presence.py"))["MeanPresence"]
 
 ROLLOUTS = [[1, 2, 2], [3], [2, 3, 1, 4], [4, 4], [1]]
 

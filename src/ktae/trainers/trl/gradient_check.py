@@ -48,22 +48,25 @@ Correction = Callable[[int, torch.Tensor], torch.Tensor]
 where something else than the policy sampled them: (T,), or (1,) for the whole rollout."""
 
 
-def gradient_error(loss_type: str) -> float:
+def gradient_error(loss_type: str, **settings: Any) -> float:
     """Relative error of a training step's gradient, of a tiny untrained model on one process.
+
+    `settings` are those of the `GRPOConfig`, such as `use_cpu=False` to train on a GPU. The
+    expected gradient is computed on the CPU in float32.
 
     Raises:
         RuntimeError: the step cannot tell token advantages from rollout advantages, or one loss's
             averaging from another's.
     """
     with tempfile.TemporaryDirectory() as folder:
-        arguments = tiny_trainer(folder, loss_type=loss_type)
+        arguments = tiny_trainer(folder, loss_type=loss_type, **settings)
         batch, policy, gradient = train_one_step(arguments)
     if len(set(map(len, batch.token_ids))) == 1:
         raise RuntimeError("in this step all rollouts are equally long: losses weigh them alike")
     advantages = torch.from_numpy(naive_advantages(batch))
     tokenizer = arguments["processing_class"]
     expected = expected_gradient(policy, tokenizer, batch, advantages, WEIGHTS[loss_type])
-    plain = batch.advantages.unsqueeze(1).expand_as(advantages)
+    plain = batch.advantages.cpu().unsqueeze(1).expand_as(advantages)
     other = expected_gradient(policy, tokenizer, batch, plain, WEIGHTS[loss_type])
     if relative_error(expected, other) < 0.05:
         raise RuntimeError("in this step token advantages and rollout advantages come to the same")
@@ -149,8 +152,10 @@ class KeepGradient(TrainerCallback):
 
 
 def flat_gradient(model: Any) -> torch.Tensor:
-    """Those of all parameters that have one, as one vector."""
-    return torch.cat([p.grad.flatten().clone() for p in model.parameters() if p.grad is not None])
+    """Those of all parameters that have one, as one vector on the CPU."""
+    return torch.cat(
+        [p.grad.float().flatten().cpu().clone() for p in model.parameters() if p.grad is not None]
+    )
 
 
 def expected_gradient(
@@ -188,7 +193,7 @@ def naive_advantages(batch: RolloutBatch, correct: Sequence[float] | None = None
     ids, mask = record.pad(batch.token_ids)
     correct = even_start(batch.token_ids) if correct is None else correct
     arrays = make_batch(ids, mask, np.array(correct), np.arange(len(ids)) // GROUP_SIZE)
-    base: np.ndarray = batch.advantages.numpy()[:, None] * mask
+    base: np.ndarray = batch.advantages.cpu().numpy()[:, None] * mask
     advantages: np.ndarray = base + naive.credit(arrays, KTAE().formula())
     return advantages.astype(np.float32)
 
