@@ -78,7 +78,9 @@ def test_other_problems_are_an_error() -> None:
     sets = [([b[0][0]._replace(answers=answers)], b[1]) for answers in (("2", "1"), ("1", "3"))]
     with pytest.raises(InputError, match="has the answer '1' or '2' in A and '1' or '3' in B: "):
         compare(*sets)
-    with pytest.raises(InputError, match="A and B have no problem in common: x/0 is one of A, y/0"):
+    with pytest.raises(
+        InputError, match="A and B have no problem in common: 'x/0' is one of A, 'y/0'"
+    ):
         compare(b, side({"y": [[1]]}), partial=True)
     unknown = side({"x": [[None]]})
     with pytest.raises(InputError, match="nothing to compare"):
@@ -224,7 +226,7 @@ def test_prompts_that_differ_are_an_error() -> None:
     """What is shown of two long ones is where they differ."""
     system = "Please reason step by step, and put your final answer within a box. " * 2
     a, b = numbered([f"{system}What is 1+1?"], set()), numbered([f"{system}What is 2+1?"], set())
-    message = r"no prompt of the same step in common.* with .*is 1\+1\?', B with .*is 2\+1\?'"
+    message = r"no problem in common: .*is 1\+1\?' is one of A, .*is 2\+1\?' one of B"
     with pytest.raises(InputError, match=message):
         compare(a, b)
     labelled = ([o._replace(numbered=False) for o in b[0]], b[1])
@@ -256,10 +258,10 @@ def test_the_same_prompts_at_several_steps_are_paired_step_by_step() -> None:
     again = [of_steps(prompts, {str(s): set(prompts[:n]) for s in range(3)}) for n in (5, 7)]
     once = compare(numbered(prompts, set(prompts[:5])), numbered(prompts, set(prompts[:7])))
     assert compare(*again) == once, "the same problems three times over are no more evidence"
-    with pytest.raises(InputError, match="10 problems are in one of the two only, such as 0 of"):
+    with pytest.raises(InputError, match="10 problems are in one of the two only, such as q0 of"):
         compare(a, of_steps(prompts, {"1": set()}))
     for other in (of_steps(prompts, {"3": set()}), numbered(prompts, set())):
-        with pytest.raises(InputError, match=r"steps of A: 1, 2, of B: (3|None)"):
+        with pytest.raises(InputError, match="no problem in common"):
             compare(a, other, partial=True)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,9 +11,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ktae.demo.language import Language, Problem
 from ktae.demo.model import one_thread
 from ktae.evaluation.generation import Generations, generate
-
-ONE_THREAD_BELOW = 1_000_000
-"""Parameters: threads on a smaller model only wait for each other."""
 
 
 class DemoScores(NamedTuple):
@@ -58,8 +54,7 @@ def evaluate(
             seed=seed,
         )
 
-    small = sum(parameter.numel() for parameter in model.parameters()) < ONE_THREAD_BELOW
-    with one_thread() if small else contextlib.nullcontext():
+    with one_thread():
         greedy, sampled = answer(0.0), answer(1.0)
     return DemoScores(
         greedy_accuracy=float(np.mean(verdicts(language, greedy, problems))),

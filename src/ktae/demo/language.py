@@ -37,8 +37,6 @@ class Size:
     """Worked solutions in a step of pretraining."""
     learning_rate: float
     """Of pretraining with AdamW, at its highest."""
-    for_gpu: bool
-    """Pretrained on the GPU where there is one; on the CPU with all of its threads."""
 
 
 TINY = Size(
@@ -50,7 +48,6 @@ TINY = Size(
     initializer_range=0.07,  # transformers' 0.02 suits wider models; here it learns far slower
     batch=32,
     learning_rate=4e-3,
-    for_gpu=False,
 )
 """About 99,000 parameters, for a CPU: pretrained in about a minute."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -51,10 +50,8 @@ def pretrain(
     """
     size = language.size
     steps = language.pretraining_steps if steps is None else steps
-    on_gpu = size.for_gpu and torch.cuda.is_available()
-    device = torch.device("cuda" if on_gpu else "cpu")
     tokenizer = model.make_tokenizer(language)
-    base = model.make_model(language, seed).to(device)
+    base = model.make_model(language, seed)
     # A generator of its own: no other code draws from it, so a seed is one model.
     rng = random.Random(f"{language.salt} pretraining {seed}")
     optimizer = torch.optim.AdamW(base.parameters(), lr=size.learning_rate, betas=BETAS)
@@ -68,15 +65,13 @@ def pretrain(
 
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
     base.train()
-    with contextlib.nullcontext() if size.for_gpu else model.one_thread():
+    with model.one_thread():
         for step in range(steps):
             batch = _batch(language, rng, tokenizer, size.batch)
             n_tokens = sum(len(response) for _, response in batch)
             # Short responses, then long ones: padded to one width, half of it would be padding
             for half in (batch[: size.batch // 2], batch[size.batch // 2 :]):
-                ids_bt, labels_bt = (
-                    part.to(device) for part in _tensors(half, tokenizer.pad_token_id)
-                )
+                ids_bt, labels_bt = _tensors(half, tokenizer.pad_token_id)
                 # The number of tokens of the whole batch makes the two halves one mean.
                 base(ids_bt, labels=labels_bt, num_items_in_batch=n_tokens).loss.backward()
             optimizer.step()
@@ -84,7 +79,7 @@ def pretrain(
             schedule.step()
             if progress:
                 progress(step + 1, steps)
-    return base.eval().cpu(), tokenizer
+    return base.eval(), tokenizer
 
 
 def _batch(

@@ -111,7 +111,7 @@ def compare(a: Graded, *others: Graded, partial: bool = False) -> list[Compariso
 
 def _compare_two(a: Graded, b: Graded, partial: bool, rng: np.random.Generator) -> list[Comparison]:
     outputs_a, outputs_b = _under_one_name(a[0], b[0])
-    outputs_b = _with_numbers_of(outputs_a, outputs_b)
+    outputs_a, outputs_b = _labelled(outputs_a, outputs_b)
     _require_same_problems(outputs_a, outputs_b, partial)
     rates_a = rates(outputs_a, [verdict.correct for verdict in a[1]])
     rates_b = rates(outputs_b, [verdict.correct for verdict in b[1]])
@@ -140,8 +140,9 @@ def _compare_two(a: Graded, b: Graded, partial: bool, rng: np.random.Generator) 
     if not lengths_a or not lengths_b:
         return accuracies
     return accuracies + [
-        _of_lengths(
+        _comparison(
             name,
+            "length",
             [[(lengths_a[x], lengths_b[x]) for x in groups] for groups in problems.values()],
             rng,
         )
@@ -196,27 +197,21 @@ def _under_one_name(*sides: Sequence[Output]) -> list[list[Output]]:
     ]
 
 
-def _with_numbers_of(a: Sequence[Output], b: Sequence[Output]) -> list[Output]:
-    """B, whose problems that no file labels have A's numbers: those of the same prompts and steps.
+def _labelled(a: Sequence[Output], b: Sequence[Output]) -> tuple[list[Output], list[Output]]:
+    """Both, where neither file labels its problems with the prompts as labels.
 
     Raises:
-        InputError: only one of the two has labels, and the prompts of a label and number differ; or
-            none has, and no prompt is in both, or no step.
+        InputError: one of the two has labels, and the prompts of a label and number differ.
     """
     if all(output.numbered for output in (*a, *b)):
-        numbers = {(o.benchmark, o.step, o.prompt): o.problem for o in a}
-        problems = [numbers.get((o.benchmark, o.step, o.prompt)) for o in b]
-        if not any(problems):
-            in_a, in_b = _where_they_differ(a[0].prompt, b[0].prompt)
-            steps = [", ".join(sorted({str(o.step) for o in side})) for side in (a, b)]
-            raise InputError(
-                "A and B name no problems, and have no prompt of the same step in common: A begins "
-                f"with {in_a}, B with {in_b}; steps of A: {steps[0]:.60}, of B: {steps[1]:.60}; "
-                "expected the same prompts and steps, or a group in each row of both"
-            )
-        pairs = zip(b, problems, strict=True)
-        # A prompt that A lacks must not take the number of another problem of A.
-        return [o._replace(problem=problem or f"{o.problem} of B") for o, problem in pairs]
+        sides = (
+            [
+                o._replace(problem=f"{o.prompt}{f' of step {o.step}' if o.step else ''}")
+                for o in side
+            ]
+            for side in (a, b)
+        )
+        return next(sides), next(sides)
     if any(output.numbered for output in (*a, *b)):
         prompts = {output.group: output.prompt for output in a}
         for o in b:
@@ -227,11 +222,11 @@ def _with_numbers_of(a: Sequence[Output], b: Sequence[Output]) -> list[Output]:
                     f"problem {o.group} has the prompt {in_a} in A and {in_b} in B, and one of the "
                     "two names no problems; expected a group in each row of both"
                 )
-    return list(b)
+    return list(a), list(b)
 
 
 def _where_they_differ(a: str | None, b: str | None) -> list[str]:
-    """Two prompts for people, short: from a little before their first difference on."""
+    """Two texts for people, short: from a little before their first difference on."""
     pairs = enumerate(zip(a or "", b or "", strict=False))
     start = max(0, next((i for i, (x, y) in pairs if x != y), 0) - CONTEXT)
     return [f"{'...' if start else ''}{x[start:] if x else x!r:.60}" for x in (a, b)]
@@ -240,14 +235,15 @@ def _where_they_differ(a: str | None, b: str | None) -> list[str]:
 def _require_same_problems(a: Sequence[Output], b: Sequence[Output], partial: bool) -> None:
     answers_a, answers_b = ({o.group: frozenset(o.answers) for o in side} for side in (a, b))
     if not answers_a.keys() & answers_b.keys():
+        in_a, in_b = _where_they_differ(min(answers_a), min(answers_b))
         raise InputError(
-            f"A and B have no problem in common: {min(answers_a)} is one of A, {min(answers_b)} "
-            "one of B; expected the same benchmarks and groups in both"
+            f"A and B have no problem in common: {in_a} is one of A, {in_b} one of B; expected the "
+            "same benchmarks and groups in both, or the same prompts and steps"
         )
     missing = [*(answers_a.keys() - answers_b.keys()), *(answers_b.keys() - answers_a.keys())]
     if missing and not partial:
         raise InputError(
-            f"{len(missing)} problems are in one of the two only, such as {min(missing)}; "
+            f"{len(missing)} problems are in one of the two only, such as {min(missing):.60}; "
             "--partial compares on the others"
         )
     for group in answers_a.keys() & answers_b.keys():
@@ -257,7 +253,7 @@ def _require_same_problems(a: Sequence[Output], b: Sequence[Output], partial: bo
                 for answers in (answers_a, answers_b)
             )
             raise InputError(
-                f"problem {group} has the answer {in_a} in A and {in_b} in B: "
+                f"problem {group:.60} has the answer {in_a} in A and {in_b} in B: "
                 "these are not the same problems"
             )
 
@@ -279,50 +275,39 @@ def _of_accuracies(
     name: str, problems: Sequence[Sequence[_Sides]], rng: np.random.Generator
 ) -> Comparison:
     """`problems`: of each one, its sides at each step."""
-    a_p = np.array([np.mean([right / n for right, n, _, _ in steps]) for steps in problems])
-    b_p = np.array([np.mean([right / n for _, _, right, n in steps]) for steps in problems])
-    difference_p = (b_p - a_p).round(12)  # equal accuracies must differ by 0
-    p_value = _p_value(problems, difference_p)
-    return _comparison(name, "accuracy", (a_p, b_p), difference_p, p_value, rng)
-
-
-def _of_lengths(
-    name: str, problems: Sequence[Sequence[tuple[float, float]]], rng: np.random.Generator
-) -> Comparison:
-    """`problems`: of each one, the mean tokens of A and of B at each step."""
-    a_p, b_p = np.array([np.mean(steps, axis=0) for steps in problems]).T
-    difference_p = (b_p - a_p).round(9)
-    p_value = sign_flip_p_value(difference_p)
-    return _comparison(name, "length", (a_p, b_p), difference_p, p_value, rng)
+    shares = [[(x / n_a, y / n_b) for x, n_a, y, n_b in steps] for steps in problems]
+    comparison = _comparison(name, "accuracy", shares, rng)
+    return comparison._replace(p_value=_p_value(problems, comparison.p_value))
 
 
 def _comparison(
     name: str,
     measure: Literal["accuracy", "length"],
-    sides: tuple[np.ndarray, np.ndarray],
-    difference_p: np.ndarray,
-    p_value: float,
+    problems: Sequence[Sequence[tuple[float, float]]],
     rng: np.random.Generator,
 ) -> Comparison:
+    """`problems`: of each one, the values of A and of B at each step."""
+    a_p, b_p = np.array([np.mean(steps, axis=0) for steps in problems]).T
+    difference_p = (b_p - a_p).round(12)  # equal accuracies must differ by 0
     return Comparison(
         name=name,
         measure=measure,
-        problems=len(difference_p),
-        mean_a=float(sides[0].mean()),
-        mean_b=float(sides[1].mean()),
+        problems=len(problems),
+        mean_a=float(a_p.mean()),
+        mean_b=float(b_p.mean()),
         difference=bootstrap_interval(difference_p, bootstrap_means(difference_p, rng)),
         up=int(np.sum(difference_p > 0)),
         down=int(np.sum(difference_p < 0)),
-        p_value=p_value,
+        p_value=sign_flip_p_value(difference_p),
     )
 
 
-def _p_value(problems: Sequence[Sequence[_Sides]], difference_p: np.ndarray) -> float:
-    """Two-sided."""
+def _p_value(problems: Sequence[Sequence[_Sides]], of_signs: float) -> float:
+    """Two-sided; `of_signs` is that of the signs of the differences."""
     # Shares of 16 samples and of 1 vary differently: their signs must not be flipped.
     if any(n_a != n_b for steps in problems for _, n_a, _, n_b in steps):
         if any(len(steps) > 1 for steps in problems):
-            return sign_flip_p_value(difference_p)
+            return of_signs
         return pooled_p_value([sides for (sides,) in problems])
     # As integers, so that the exact test sees equal sums as equal: .1 + .2 is not .3 in floats.
     common = math.lcm(*(n * len(steps) for steps in problems for _, n, _, _ in steps))

@@ -53,18 +53,15 @@ class EvaluationFolder:
             InputError: it cannot be made, holds something else, or an evaluation with other
                 settings.
         """
-        if self.settings.exists():
-            # Nothing is lost where a first try failed before anything was generated.
-            names = {path.name for path in self.path.iterdir()}
-            is_unused = names == {self.settings.name, self.batches.name}
-            if not is_unused or any(self.batches.iterdir()):
-                self._require_same(settings)
-                return
-        elif self.path.exists():
-            # A killed evaluation may have made its folders and have begun to write its settings.
-            expected = {self.batches, *unfinished(self.settings)}
-            if not self.path.is_dir() or any(x not in expected for x in self.path.rglob("*")):
-                raise InputError(f"{self.path} is not an empty folder; give another --output")
+        # A killed evaluation may have made its folders and have begun to write its settings.
+        begun = {self.batches, *unfinished(self.settings)}
+        there = [x for x in self.path.rglob("*") if x not in begun]
+        # Nothing is lost where a first try failed before anything was generated.
+        if self.settings in there and len(there) > 1:
+            self._require_same(settings)
+            return
+        if self.path.is_file() or (there and self.settings not in there):
+            raise InputError(f"{self.path} is not an empty folder; give another --output")
         make_folder(self.batches, f"folder {self.path}")
         write_json(self.settings, settings)
 

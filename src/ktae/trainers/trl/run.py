@@ -224,8 +224,7 @@ def load_policy(recipe: Recipe) -> tuple[Any, Any]:
     """
     if recipe.model.path == "demo":
         language = language_named(recipe.demo.language)
-        if not language.size.for_gpu:
-            torch.set_num_threads(1)  # two threads on so small a model only wait for each other
+        torch.set_num_threads(1)  # two threads on so small a model only wait for each other
         name = str(base_model(language, recipe.model.demo_seed))
     else:
         name = local_or_hub("model", recipe.model.path)
