@@ -16,6 +16,7 @@ from ktae.estimators import (
     Tempo,
     preset,
 )
+from ktae.files.typed import dump_yaml, parse_yaml
 from ktae.runs import RunFolder
 
 MINIMAL = {"name": "r", "steps": 3}
@@ -61,6 +62,19 @@ def test_overrides_take_yaml_values_and_make_sections(write):
     assert loaded.credit == Centred(preset("trigrams"))
 
 
+def test_words_are_those_of_yaml_1_2_and_are_read_as_they_are_written():
+    text = """
+    [1e-6, -.5, 3., +7, 010, true, NULL, ~, yes, Off, 1:30, 0x1F, 1_000, 2001-01-01,
+     '1e-6', '010', 'null', '~', '', {<<: {a: 1}, b: 2}]
+    """
+    read = parse_yaml(text, "here")
+    plain = [1e-6, -0.5, 3.0, 7, 10, True, None, None]
+    texts = ["yes", "Off", "1:30", "0x1F", "1_000", "2001-01-01", "1e-6", "010", "null", "~"]
+    assert read == [*plain, *texts, "", {"a": 1, "b": 2}]
+    assert [type(value) for value in read[:6]] == [float, float, float, int, int, bool]
+    assert parse_yaml(dump_yaml(read), "here") == read
+
+
 def test_changes_are_found_in_the_keys_of_either_recipe(write):
     """A section that is null has none of the keys of a mapping; either may have more."""
 
@@ -86,6 +100,13 @@ def test_changes_are_found_in_the_keys_of_either_recipe(write):
         (MINIMAL | {"task": {"source": "gsm8k", "tran": "x"}}, "task: unknown key 'tran'; did you"),
         (MINIMAL | {"credit": {"estimator": "paper", "qqq": 8}}, "credit: estimator paper has no"),
         (MINIMAL | {"steps": "many"}, "steps: Input should be a valid integer"),
+        (MINIMAL | {"steps": True}, "steps: Input should be a valid integer, and is True"),
+        ("name: r\nsteps: yes", "steps: Input should be a valid integer, and is 'yes'"),
+        ("name: r\nsteps: 1\nseed: 1:30", "seed: Input should be a valid integer, and is '1:30'"),
+        (
+            MINIMAL | {"optimizer": {"learning_rate": True}},
+            "learning_rate: Input should be a",
+        ),
         (MINIMAL | {"steps": 0}, "steps: Input should be greater than 0, and is 0"),
         (MINIMAL | {"name": "../x"}, "name: String should match pattern"),
         (MINIMAL | {"name": "n" * 201}, "name: String should have at most 200 characters"),

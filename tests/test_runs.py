@@ -1,7 +1,8 @@
-import errno
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -40,11 +41,15 @@ def test_an_empty_folder_of_ones_own_in_one_that_is_not(tmp_path, monkeypatch):
         RunFolder(tmp_path / "other").require_free()
 
 
+def line(step):
+    return {"step": step, "seconds": 0.5}
+
+
 def test_a_line_cut_short_by_a_crash_is_left_out(folder):
-    folder.append_metrics({"step": 1})
+    folder.append_metrics(line(1))
     with folder.metrics.open("a") as file:
         file.write('{"step": 2, "lo')
-    assert folder.read_metrics() == [{"step": 1}]
+    assert folder.read_metrics() == [line(1)]
 
 
 @pytest.mark.parametrize(
@@ -57,10 +62,70 @@ def test_a_line_cut_short_by_a_crash_is_left_out(folder):
     ],
 )
 def test_a_damaged_line_is_named(folder, line, message):
-    folder.path.mkdir(exist_ok=True)
     folder.metrics.write_bytes(b'{"step": 1}\n' + line + b"\n")
     with pytest.raises(InputError, match=message):
         folder.metrics_by_step()
+
+
+def lacks_a_step(folder):
+    folder.append_metrics({"loss": 1.0, "seconds": 1.0})
+
+
+def has_a_step_in_words(folder):
+    folder.append_metrics(line("two"))
+
+
+def has_no_metrics(folder):
+    folder.metrics.unlink()
+
+
+def has_other_files(folder):
+    (folder.rollouts / "step-x.parquet").touch()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lacks_a_step, "metrics.jsonl, line 4: step is None and seconds 1.0; expected an integer"),
+        (has_a_step_in_words, "metrics.jsonl, line 4: step is 'two' and"),
+        (has_no_metrics, "metrics.jsonl has no line of step 1, and the checkpoint is of step 2"),
+        (has_other_files, "step-x.parquet: expected a number of a step; move the file"),
+    ],
+)
+def test_a_damaged_run_folder_is_not_resumed_and_nothing_is_dropped(folder, damage, message):
+    for step in (1, 2, 3):
+        folder.append_metrics(line(step))
+        (folder.rollouts / f"step-{step:05d}.parquet").touch()
+    damage(folder)
+    before = sorted(folder.path.rglob("*"))
+    with pytest.raises(InputError, match=message):
+        folder.forget_after(2)
+    assert sorted(folder.path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"accuracy": "high"}'])
+def test_damaged_scores_are_named(folder, content):
+    folder.before.write_bytes(content)
+    with pytest.raises(InputError, match=r"before\.json"):
+        folder.read_before()
+
+
+def test_a_folder_is_held_by_one_process(folder):
+    program = (
+        f"import pathlib, ktae.runs as r; f = r.RunFolder(pathlib.Path({str(folder.path)!r}))\n"
+        "with f.held(): print('held', flush=True); input()"
+    )
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process,
+    ):
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(InputError, match="another process trains in"), folder.held():
+            pass
+        process.kill()  # a run that is killed can be resumed
+    with folder.held():
+        assert folder.recipe.exists()
 
 
 def test_metrics_by_step_of_either_engine(folder):
@@ -81,7 +146,7 @@ def test_metrics_by_step_of_either_engine(folder):
 
 def test_forget_after_drops_what_will_run_again(folder):
     for step in (1, 2, 3):
-        folder.append_metrics({"step": step})
+        folder.append_metrics(line(step))
         (folder.rollouts / f"step-{step:05d}.parquet").touch()
     folder.forget_after(2)
     assert [line["step"] for line in folder.read_metrics()] == [1, 2]
@@ -89,7 +154,7 @@ def test_forget_after_drops_what_will_run_again(folder):
         "step-00001.parquet",
         "step-00002.parquet",
     ]
-    folder.append_metrics({"step": 3})
+    folder.append_metrics(line(3))
     assert [json.loads(line)["step"] for line in folder.metrics.open()] == [1, 2, 3]
 
 
@@ -108,7 +173,7 @@ def test_what_a_killed_run_was_writing_is_removed(folder):
 def test_a_folder_of_a_run_that_was_killed_before_it_had_its_recipe_is_free(tmp_path):
     folder = RunFolder(tmp_path / "run")
     folder.rollouts.mkdir(parents=True)
-    (folder.path / ".recipe-1").write_text("name: te")
+    folder.lock.touch()
     folder.require_free()
     folder.create("name: test\n")
     assert folder.recipe.read_text() == "name: test\n"
@@ -128,17 +193,3 @@ def test_checkpoints_that_are_complete_the_newest_first(folder):
             (checkpoint / "trainer_state.json").write_text("{}")
     shutil.copytree(folder.checkpoints / "checkpoint-2", folder.checkpoints / "checkpoint-2-backup")
     assert [path.name for path in folder.all_checkpoints()] == ["checkpoint-10", "checkpoint-2"]
-
-
-def test_a_file_system_without_hard_links(tmp_path, monkeypatch):
-    def refuse(*_):
-        raise PermissionError(errno.EPERM, "no hard links here")
-
-    monkeypatch.setattr(os, "link", refuse)
-    folder = RunFolder(tmp_path / "run")
-    folder.create("steps: 1")
-    assert folder.recipe.read_text() == "steps: 1"
-    with pytest.raises(InputError, match="holds a run already"):
-        folder.create("steps: 2")
-    assert folder.recipe.read_text() == "steps: 1"
-    assert not list(folder.path.glob(".recipe-*"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,7 @@ class RunFolder:
                     f"{LONGEST_NAME}, which is what file systems take"
                 )
         self.path = path
+        self.lock = path / ".lock"
         self.recipe = path / "recipe.yaml"
         self.metrics = path / "metrics.jsonl"
         self.rollouts = path / "rollouts"
@@ -61,11 +64,8 @@ class RunFolder:
             raise InputError(f"cannot make run folder {self.path}: {above} {what}")
 
     def _is_unused(self) -> bool:
-        """Whether nothing is here but what `create` makes before it keeps the recipe."""
-        return all(
-            path == self.rollouts or path.name.startswith(".recipe-")
-            for path in self.path.rglob("*")
-        )
+        """Whether nothing is here but what a run makes before it keeps the recipe."""
+        return all(path in (self.rollouts, self.lock) for path in self.path.rglob("*"))
 
     @property
     def _taken(self) -> str:
@@ -78,28 +78,35 @@ class RunFolder:
         """Make the folders and keep the recipe.
 
         Raises:
-            InputError: the folder cannot be made, or another process has just taken it.
+            InputError: the folder cannot be made, or holds a run.
         """
         make_folder(self.rollouts, f"run folder {self.path}")
-        try:
-            self._claim(recipe)
-        except FileExistsError:
-            raise InputError(self._taken) from None
+        if self.recipe.exists():
+            raise InputError(self._taken)
+        with atomic_write(self.recipe) as temporary:
+            temporary.write_text(recipe, encoding="utf-8")
 
-    def _claim(self, recipe: str) -> None:
-        """Keep the recipe; fails where another process was quicker."""
-        # A hard link fails where the name is taken, and of two processes one is always first.
-        claim = self.path / f".recipe-{os.getpid()}"
-        claim.write_text(recipe, encoding="utf-8")
-        try:
-            os.link(claim, self.recipe)
-        except FileExistsError:
-            raise
-        except OSError:  # a file system without hard links, such as a mounted bucket
-            self.recipe.touch(exist_ok=False)
-            claim.replace(self.recipe)
-        finally:
-            claim.unlink(missing_ok=True)
+    @contextlib.contextmanager
+    def held(self) -> Iterator[int]:
+        """The folder is this process's alone, until the block or the process ends.
+
+        Yields:
+            The lock's file descriptor, for a child process that is to hold it, too.
+
+        Raises:
+            InputError: another process trains here, or the folder cannot be made.
+        """
+        make_folder(self.path, f"run folder {self.path}")
+        with self.lock.open("w", encoding="utf-8") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"another process trains in {self.path}; wait for its end, or stop it"
+                ) from None
+            except OSError:  # a file system without locks, such as a mounted bucket
+                pass
+            yield lock.fileno()
 
     def all_checkpoints(self) -> list[Path]:
         """Those that were written to their end, the newest first."""
@@ -115,7 +122,7 @@ class RunFolder:
         """Remove what a killed run was writing at that moment; how many bytes that was."""
         written = (self.recipe, self.metrics, self.before, self.summary, self.model)
         leftovers = [left for path in written for left in unfinished(path)]
-        leftovers += [*self.path.glob(".recipe-*"), *self.rollouts.glob(".step-*")]
+        leftovers += self.rollouts.glob(".step-*")
         return remove_unfinished(leftovers)
 
     def append_metrics(self, metrics: dict[str, Any]) -> None:
@@ -124,8 +131,19 @@ class RunFolder:
             file.write(json.dumps(metrics) + "\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All lines; a last line cut short by a crash is left out."""
-        return _whole_lines(self.metrics) if self.metrics.exists() else []
+        """All lines of a run through TRL; a last line cut short by a crash is left out.
+
+        Raises:
+            InputError: a line is damaged.
+        """
+        lines = _whole_lines(self.metrics) if self.metrics.exists() else []
+        for number, line in enumerate(lines, start=1):
+            if type(line.get("step")) is not int or type(line.get("seconds")) not in (int, float):
+                raise InputError(
+                    f"{self.metrics}, line {number}: step is {line.get('step')!r:.40} and seconds "
+                    f"{line.get('seconds')!r:.40}; expected an integer and a number"
+                )
+        return lines
 
     def metrics_by_step(self) -> dict[int, dict[str, Any]]:
         """Each training step's metrics by name, of either engine's run.
@@ -143,13 +161,39 @@ class RunFolder:
         return [*earlier, *([self.metrics] if self.metrics.exists() else [])]
 
     def forget_after(self, step: int) -> None:
-        """Drop the metrics and rollouts of training steps after `step`: they are run again."""
+        """Drop the metrics and rollouts of training steps after `step`: they are run again.
+
+        Raises:
+            InputError: a file is damaged or lacks what was before; nothing is dropped.
+        """
         kept = [line for line in self.read_metrics() if line["step"] <= step]
+        if missing := set(range(1, step + 1)) - {line["step"] for line in kept}:
+            raise InputError(
+                f"{self.metrics} has no line of step {min(missing)}, and the checkpoint is of step "
+                f"{step}; expected one of each step"
+            )
+        later = []
+        for path in self.rollouts.glob("step-*.parquet"):
+            number = path.stem.removeprefix("step-")
+            if not number.isdecimal():
+                raise InputError(f"{path}: expected a number of a step; move the file elsewhere")
+            later += [path] if int(number) > step else []
         with atomic_write(self.metrics) as temporary:
             temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
-        for path in self.rollouts.glob("step-*.parquet"):
-            if int(path.stem.removeprefix("step-")) > step:
-                path.unlink()
+        for path in later:
+            path.unlink()
+
+    def read_before(self) -> dict[str, float]:
+        """The held-out scores of the model before its training.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        scores = _metrics(self.before.read_bytes(), str(self.before))
+        for name, score in scores.items():
+            if type(score) not in (int, float):
+                raise InputError(f"{self.before}: {name} is {score!r:.40}; expected a number")
+        return scores
 
     def write_rollouts(self, step: int, rollouts: pa.Table) -> None:
         """Keep one training step's rollouts."""

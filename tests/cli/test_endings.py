@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import in_process
 import pytest
+
+from ktae.cli import printing
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
@@ -125,3 +128,20 @@ def test_bad_usage_and_bad_input():
         )
         assert (done.returncode, done.stdout) == (2, "")
         assert said in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("asked_for", [True, False])
+def test_engines_report_their_usage_only_if_asked_to(monkeypatch, asked_for):
+    names = ("HF_HUB_DISABLE_TELEMETRY", "RAY_USAGE_STATS_ENABLED", "VLLM_NO_USAGE_STATS")
+    for name in names:
+        monkeypatch.setenv(name, "as the user has it")
+        if not asked_for:
+            monkeypatch.delenv(name)
+    assert in_process.ktae("--version") == 0
+    got = [os.environ[name] for name in names]
+    assert got == (["as the user has it"] * 3 if asked_for else ["1", "0", "1"])
+
+
+def test_a_name_does_not_steer_the_terminal(capsys):
+    printing.Screen().print("run folder: a\x1b[2Jb\nnext")
+    assert capsys.readouterr().out == "run folder: a⟨1B⟩[2Jb\nnext\n"

@@ -21,6 +21,14 @@ Exit status: 0 done; 1 something that was checked or run is wrong, or a file can
 """
 
 
+TELEMETRY = {
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+"""What the engines would tell their makers is told only where the user has set these otherwise."""
+
+
 def application(name: str, help: str, version: str) -> typer.Typer:
     """An empty command line with `--version`, to which commands are added."""
     app = typer.Typer(
@@ -53,6 +61,7 @@ def run(app: typer.Typer, name: str) -> NoReturn:
 
     SIGTERM ends it as an exception does, so that nothing half-written and no process is left.
     """
+    os.environ.update(TELEMETRY | os.environ)
     # As an exception, so that every `finally` on the way out is run.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if isinstance(sys.stdout, io.TextIOWrapper):

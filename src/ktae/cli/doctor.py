@@ -29,7 +29,6 @@ def doctor(
     Exit status 1 if something that is installed gives wrong results.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models are tiny: threads only wait
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from ktae.trainers.doctor import diagnose, diagnose_verl
 
     screen = Screen(as_json)

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ import typer
 
 from ktae.files.atomic import atomic_write
 from ktae.files.text import printable
+
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 AsJson = Annotated[
     bool,
@@ -44,7 +47,8 @@ class Screen:
         """For bars, and for lines in their place."""
 
     def print(self, text: str, style: str | None = None) -> None:
-        """Print text, which only the terminal breaks into lines."""
+        """Print text, which only the terminal breaks into lines; what would steer it is escaped."""
+        text = CONTROL.sub(lambda match: printable(match[0]), text)
         self.console.print(text, style=style, soft_wrap=True)
 
     def table(

@@ -12,6 +12,7 @@ import typer
 from ktae.cli import options
 from ktae.cli.printing import AsJson, Screen, note
 from ktae.errors import InputError
+from ktae.files.text import printable
 
 if TYPE_CHECKING:
     from ktae.recipe import Recipe
@@ -77,7 +78,7 @@ def train(
         return
     if status := run.run(checked, folder, resume=resume):
         raise typer.Exit(status)
-    typer.echo(f"run folder: {folder.path}")
+    typer.echo(f"run folder: {printable(str(folder.path))}")
 
 
 def _train_with_trl(
@@ -113,7 +114,8 @@ def _train_with_trl(
         stopped_by = run(recipe, folder, resume=resume, on_step=on_step, note=note)
     if stopped_by:  # by a signal: a shell expects its number in the status
         screen.progress.print(
-            f"stopped; everything is in {folder.path}. Add --resume to continue.", soft_wrap=True
+            f"stopped; everything is in {printable(str(folder.path))}. Add --resume to continue.",
+            soft_wrap=True,
         )
         raise typer.Exit(128 + stopped_by)
     summary = json.loads(folder.summary.read_text(encoding="utf-8"))

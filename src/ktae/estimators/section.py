@@ -132,7 +132,7 @@ def from_section(section: str | Mapping[str, Any]) -> Estimator:
     for key in section:
         if not isinstance(key, str):
             raise InputError(f"credit has the key {key!r}; expected names of settings")
-    settings = {key: _value(x) for key, x in section.items() if key not in OWN_KEYS}
+    settings = {key: x for key, x in section.items() if key not in OWN_KEYS}
     estimator = preset(section["estimator"], **settings)
     entries = section.get("transforms") or ()
     if isinstance(entries, str | Mapping):
@@ -209,9 +209,9 @@ def _wrapped(estimator: Estimator, entry: Any) -> Transform:
     if value is None:
         settings: dict[str, Any] = {}
     elif isinstance(value, Mapping):
-        settings = {key: _value(setting) for key, setting in value.items()}
+        settings = dict(value)
     elif len(needed := [f.name for f in fields if f.default is dataclasses.MISSING] or names) == 1:
-        settings = {needed[0]: _value(value)}
+        settings = {needed[0]: value}
     else:
         raise InputError(f"transform {name} is given {value!r}; it has no settings")
     for key in settings:
@@ -223,14 +223,6 @@ def _wrapped(estimator: Estimator, entry: Any) -> Transform:
         if field.default is dataclasses.MISSING and field.name not in settings:
             raise InputError(f"transform {name} needs {field.name}: {{{name}: ...}}")
     return make(estimator, **settings)
-
-
-def _value(text: Any) -> Any:
-    """The number that a text spells: YAML 1.1 takes 1e-3 for text."""
-    try:
-        return float(text) if isinstance(text, str) else text
-    except ValueError:
-        return text
 
 
 def _plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +29,36 @@ class Section(pydantic.BaseModel):
     )
 
 
+SCALARS = {
+    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    "int": (r"[-+]?[0-9]+", "-+0123456789"),
+    "float": (
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+    "merge": (r"<<", "<"),
+}
+"""What a word without quotes is, and how it may begin: YAML 1.2's core schema, in decimals alone.
+PyYAML reads 1.1, to which `yes` is true, `1:30` is 90, `010` is 8 and `1e-6` is text."""
+
+
+def _of_core_schema(resolver: Any) -> None:
+    resolver.yaml_implicit_resolvers = {}
+    for name, (pattern, first) in SCALARS.items():
+        tag = f"tag:yaml.org,2002:{name}"
+        resolver.add_implicit_resolver(tag, re.compile(f"^(?:{pattern})$"), list(first))
+
+
+class _Dumper(yaml.SafeDumper):
+    """What it writes is read as it was."""
+
+
 class _Loader(yaml.SafeLoader):
+    def construct_yaml_int(self, node: Any) -> int:
+        """Decimals: a 0 at the beginning means nothing."""
+        return int(self.construct_scalar(node))
+
     def compose_mapping_node(self, anchor: Any) -> Any:
         """Refuse a key that is given twice, of which YAML's own reader keeps the last."""
         node = super().compose_mapping_node(anchor)
@@ -38,6 +68,17 @@ class _Loader(yaml.SafeLoader):
                 mark = node.value[i][0].start_mark
                 raise yaml.composer.ComposerError(problem_mark=mark, problem=f"key {name!r} twice")
         return node
+
+
+_of_core_schema(_Loader)
+_of_core_schema(_Dumper)
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+
+
+def dump_yaml(content: Any, **settings: Any) -> str:
+    """Plain values as YAML; `settings` are PyYAML's."""
+    text: str = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, **settings)
+    return text
 
 
 def read_mapping(path: Path, what: str) -> dict[str, Any]:

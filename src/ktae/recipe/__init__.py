@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pydantic
-import yaml
 from pydantic import Field
 
 from ktae.errors import InputError
 from ktae.estimators.transforms import require_scale
-from ktae.files.typed import Section, parse_yaml, read_mapping, validated
+from ktae.files.typed import Section, dump_yaml, parse_yaml, read_mapping, validated
 from ktae.recipe.sections import (
     Algorithm,
     Credit,
@@ -70,7 +69,7 @@ class Recipe(Section):
     data: str | None = None
     """The folder that `ktae data prepare` wrote, for task `math`."""
 
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(strict=True, ge=0)] = 0
     """Seed of sampling and data order."""
 
     steps: Positive
@@ -160,8 +159,7 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
 
 def dump(recipe: Recipe) -> str:
     """The whole recipe as YAML, defaults included."""
-    text: str = yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-    return text
+    return dump_yaml(recipe.model_dump(mode="json"))
 
 
 def flat(recipe: Recipe) -> dict[str, Any]:

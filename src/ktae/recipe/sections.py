@@ -13,7 +13,7 @@ from ktae.estimators import Estimator, from_section, to_section
 from ktae.evaluation.templates import INSTRUCTION
 from ktae.files.typed import Section
 
-Positive = Annotated[int, Field(gt=0)]
+Positive = Annotated[int, Field(strict=True, gt=0)]
 
 
 class Model(Section):
@@ -22,10 +22,10 @@ class Model(Section):
     path: str = "demo"
     """`demo` (the embedded base model, pretrained on first use), a folder, or a hub name."""
 
-    demo_seed: Annotated[int, Field(ge=0)] = 0
+    demo_seed: Annotated[int, Field(strict=True, ge=0)] = 0
     """Which of the embedded base models: the seed of its pretraining."""
 
-    lora_rank: Annotated[int, Field(ge=0)] = 0
+    lora_rank: Annotated[int, Field(strict=True, ge=0)] = 0
     """Train a LoRA adapter of that rank on all linear layers; 0 trains the whole model."""
 
 
@@ -123,7 +123,7 @@ class Rollout(Section):
     prompts_per_step: Positive = 8
     """Prompts, and so groups, in one training step."""
 
-    group_size: Annotated[int, Field(ge=2)] = 16
+    group_size: Annotated[int, Field(strict=True, ge=2)] = 16
     """Rollouts per prompt (the paper's G)."""
 
     max_response_length: Positive = 64
@@ -132,7 +132,7 @@ class Rollout(Section):
     max_prompt_length: Positive = 1024
     """Longest prompt, in tokens; verl cuts longer ones on the left, TRL takes them whole."""
 
-    temperature: Annotated[float, Field(gt=0)] = 1.0
+    temperature: Annotated[float, Field(strict=True, gt=0)] = 1.0
     """Sampling temperature."""
 
 
@@ -146,13 +146,13 @@ class Algorithm(Section):
     scale_by_std: bool = True
     """Divide the rollout advantage by the group's standard deviation."""
 
-    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    clip_low: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.2
     """Lower clip range of the probability ratio."""
 
-    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    clip_high: Annotated[float, Field(strict=True, gt=0)] = 0.2
     """Upper clip range; DAPO's clip-higher sets it above `clip_low`."""
 
-    kl: Annotated[float, Field(ge=0)] = 0.0
+    kl: Annotated[float, Field(strict=True, ge=0)] = 0.0
     """Coefficient of the KL penalty (`low_var_kl`) to the base model; 0 switches it off."""
 
     minibatches: Positive = 2
@@ -161,11 +161,11 @@ class Algorithm(Section):
     epochs: Positive = 1
     """Times that each training step's rollouts are used."""
 
-    overlong_buffer: Annotated[int, Field(ge=0)] = 0
+    overlong_buffer: Annotated[int, Field(strict=True, ge=0)] = 0
     """DAPO's overlong shaping: a penalty that grows from 0 to 1 over the last so many tokens before
     `rollout.max_response_length`. It counts for the reward, never for correctness."""
 
-    resampling_rounds: Annotated[int, Field(ge=0)] = 0
+    resampling_rounds: Annotated[int, Field(strict=True, ge=0)] = 0
     """DAPO's dynamic sampling: at most so many more batches to replace groups of equal rewards;
     those that are left are dropped from the loss. 0 switches it off."""
 
@@ -189,22 +189,22 @@ Credit = Annotated[
 class Optimizer(Section):
     """AdamW."""
 
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-6
+    learning_rate: Annotated[float, Field(strict=True, gt=0)] = 1e-6
     """Peak learning rate."""
 
-    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    beta1: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.9
     """Decay of the first moment."""
 
-    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    beta2: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.999
     """Decay of the second moment."""
 
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    weight_decay: Annotated[float, Field(strict=True, ge=0)] = 0.0
     """Decoupled weight decay."""
 
-    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    max_grad_norm: Annotated[float, Field(strict=True, gt=0)] = 1.0
     """Gradient clipping."""
 
-    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    warmup_steps: Annotated[int, Field(strict=True, ge=0)] = 0
     """Training steps of linear warm-up; constant afterwards."""
 
 
@@ -226,7 +226,7 @@ class Verl(Section):
     tensor_parallel: Positive = 1
     """GPUs that one copy of the rollout engine spans."""
 
-    gpu_memory: Annotated[float, Field(gt=0, lt=1)] = 0.6
+    gpu_memory: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.6
     """Share of a GPU's memory for the rollout engine."""
 
     tokens_per_gpu: Positive = 16384
@@ -245,18 +245,18 @@ class Trl(Section):
     forward_rollouts: Positive | None = None
     """Rollouts in one forward and backward pass of a process; null takes a whole minibatch."""
 
-    top_entropy: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_entropy: Annotated[float, Field(strict=True, gt=0, le=1)] = 1.0
     """Train on this share of the tokens, those where the policy's entropy is highest: at 0.2 the
     80/20 baseline (arXiv:2506.01939), with or without token credit."""
 
-    entropy_coef: float = 0.0
+    entropy_coef: Annotated[float, Field(strict=True)] = 0.0
     """Weight of the policy's mean entropy in what is maximised: above 0 a bonus, below 0 a
     penalty."""
 
     vllm: bool = False
     """Sample with vLLM, on the GPUs that train."""
 
-    vllm_memory: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    vllm_memory: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.3
     """Share of a GPU's memory for vLLM."""
 
 
@@ -269,7 +269,7 @@ class Logging(Section):
     keep_checkpoints: Positive = 2
     """Checkpoints kept."""
 
-    eval_problems: Annotated[int, Field(gt=0, le=1024)] = 512
+    eval_problems: Annotated[int, Field(strict=True, gt=0, le=1024)] = 512
     """Held-out problems for the accuracy before and after."""
 
     report_to: tuple[str, ...] = ()

@@ -44,7 +44,7 @@ CONFIGS = ("config.json", "generation_config.json")
 def test_a_run_that_lost_only_its_end_trains_no_further(recipe, tmp_path, monkeypatch):
     folder = RunFolder(tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_summarise", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(module, "_summary", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             module.run(recipe, folder, resume=False, on_step=lambda _: None, note=print)
     trained = AutoModelForCausalLM.from_pretrained(folder.model).state_dict()

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import yaml
-
 from ktae import recipe as recipes
 from ktae.errors import InputError
+from ktae.files.typed import dump_yaml
 from ktae.recipe import Model, Recipe
 from ktae_lab.study.matrix import Matrix, Task
 
@@ -128,5 +127,5 @@ def _merged(levels: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _as_yaml(value: Any) -> str:
     """On one line."""
-    text: str = yaml.safe_dump(value, default_flow_style=True, width=float("inf"))
+    text = dump_yaml(value, default_flow_style=True, width=float("inf"))
     return text.removesuffix("\n").removesuffix("\n...")

@@ -76,20 +76,38 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
     callbacks = [steps, patience]
     trainer = _make_trainer(recipe, config, folder, task, model, tokenizer, callbacks)
     check_enough(trainer.train_dataset, config)
-    is_main = trainer.accelerator.is_main_process
+    with contextlib.ExitStack() as stack:
+        if trainer.accelerator.is_main_process:
+            stack.enter_context(folder.held())
+            if not resume:
+                folder.create(recipes.dump(recipe))
+        return _run(recipe, folder, task, trainer, steps, patience, resume=resume, note=note)
+
+
+def _run(
+    recipe: Recipe,
+    folder: RunFolder,
+    task: Task,
+    trainer: KTAETrainer,
+    steps: StepLogger,
+    patience: Patience,
+    *,
+    resume: bool,
+    note: Note,
+) -> int:
+    """`run`, once everything is loaded and the first process holds the folder."""
+    is_main, tokenizer = trainer.accelerator.is_main_process, trainer.processing_class
     checkpoint = _newest_checkpoint(folder) if resume else None
     done = int(checkpoint.name.split("-")[1]) // optimizer_steps(recipe) if checkpoint else 0
-    if is_main and resume:
-        folder.remove_leftovers()
-        note(f"going on after step {done}, from {checkpoint}" if done else "beginning at step 1")
     trainer.accelerator.wait_for_everyone()
     if is_main and resume:
+        folder.remove_leftovers()
         folder.forget_after(done)
-    elif is_main:
-        folder.create(recipes.dump(recipe))
+        note(f"going on after step {done}, from {checkpoint}" if done else "beginning at step 1")
     if is_main and not folder.before.exists():
         note("evaluating the model before its training")
         write_json(folder.before, task.evaluate(trainer.model, tokenizer, recipe))
+    before = folder.read_before() if is_main else {}
     trainer.accelerator.wait_for_everyone()
     _train(trainer, steps, checkpoint, done=done >= recipe.steps)
     if steps.stopped_by:
@@ -105,7 +123,8 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool, on_step: OnStep, not
         with atomic_folder(folder.model) as temporary:
             trainer.save_model(str(temporary))
         note("evaluating the trained model")
-        _summarise(recipe, folder, task, trainer.model, tokenizer)
+        after = task.evaluate(trainer.model, tokenizer, recipe)
+        write_json(folder.summary, _summary(recipe, folder.read_metrics(), before, after))
     trainer.accelerator.wait_for_everyone()
     return 0
 
@@ -263,24 +282,22 @@ def _as_record(batch: RolloutBatch, step: int, recipe: Recipe, tokenizer: Any) -
     return record.conform(table)  # all processes share its types, also where all values are null
 
 
-def _summarise(recipe: Recipe, folder: RunFolder, task: Task, model: Any, tokenizer: Any) -> None:
-    lines = folder.read_metrics()
-    key = f"{PREFIX}seconds"
-    credit_seconds = [line[key] for line in lines if key in line]
-    write_json(
-        folder.summary,
-        {
-            "recipe": recipe.name,
-            "seed": recipe.seed,
-            "steps": recipe.steps,
-            "before": json.loads(folder.before.read_text(encoding="utf-8")),
-            "after": task.evaluate(model, tokenizer, recipe),
-            # Medians: a checkpoint now and then takes a moment.
-            "training_seconds": sum(line["seconds"] for line in lines),
-            "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            "seconds_per_step": statistics.median(line["seconds"] for line in lines),
-            "credit_seconds_per_step": statistics.median(credit_seconds)
-            if credit_seconds
-            else None,
-        },
-    )
+def _summary(
+    recipe: Recipe,
+    lines: list[dict[str, Any]],
+    before: dict[str, float],
+    after: dict[str, float],
+) -> dict[str, Any]:
+    credit_seconds = [line[f"{PREFIX}seconds"] for line in lines if f"{PREFIX}seconds" in line]
+    return {
+        "recipe": recipe.name,
+        "seed": recipe.seed,
+        "steps": recipe.steps,
+        "before": before,
+        "after": after,
+        # Medians: a checkpoint now and then takes a moment.
+        "training_seconds": sum(line["seconds"] for line in lines),
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "seconds_per_step": statistics.median(line["seconds"] for line in lines),
+        "credit_seconds_per_step": statistics.median(credit_seconds) if credit_seconds else None,
+    }

@@ -12,7 +12,7 @@ from typing import Any
 from ktae.errors import InputError, one_line
 from ktae.trainers import versions
 from ktae.trainers.verl import names, options
-from ktae.trainers.verl.overrides import IGNORED, Overrides, arguments, number_in, with_sections
+from ktae.trainers.verl.overrides import IGNORED, Overrides, arguments, with_sections
 
 
 def compose(settings: Overrides) -> Any:
@@ -66,21 +66,3 @@ def _stock() -> dict[str, Any]:
     from omegaconf import OmegaConf
 
     return dict(with_sections(OmegaConf.to_container(configuration(()), resolve=False)))
-
-
-def typed(settings: Overrides) -> Overrides:
-    """The overrides, with numbers for text that spells one where verl's own value is a number.
-
-    YAML takes `1e-6` for text, and so would verl, which finds out in the middle of a run.
-
-    Raises:
-        InputError: verl is absent or of another version.
-    """
-    versions.check("verl")
-    numbers = {}
-    for key, value in settings.items():
-        number, stock = number_in(value) if isinstance(value, str) else None, _stock().get(key)
-        if number is not None and isinstance(stock, int | float) and not isinstance(stock, bool):
-            is_integer = isinstance(stock, int) and number.is_integer()
-            numbers[key] = int(number) if is_integer else number
-    return settings | numbers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import shlex
@@ -317,16 +318,10 @@ def _hydra(value: Any, key: str) -> str:
 
 def _is_word(text: str) -> bool:
     """Whether Hydra takes the text as it is, and for text."""
-    is_other = text.lower() in ("true", "false", "null") or number_in(text) is not None
-    return bool(WORD.fullmatch(text)) and not is_other
-
-
-def number_in(text: str) -> float | None:
-    """The number that a text spells; all that Hydra takes for one, `inf` and `nan` too, is."""
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    with contextlib.suppress(ValueError):
+        float(text)  # all that Hydra takes for a number, inf and nan too, is one here
+        return False
+    return bool(WORD.fullmatch(text)) and text.lower() not in ("true", "false", "null")
 
 
 def command(settings: Overrides, environment: dict[str, str]) -> str:

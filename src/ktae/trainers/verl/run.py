@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -17,12 +18,18 @@ from ktae.files.hub import local_or_hub
 from ktae.grading.pool import default_pool
 from ktae.recipe import Recipe
 from ktae.runs import RunFolder
-from ktae.trainers.verl.check import compose, typed
+from ktae.trainers.verl.check import compose
 from ktae.trainers.verl.overrides import Overrides, Paths, arguments, command, overrides
 from ktae.trainers.verl.reward import demo_source
 
 MODULES = "VERL_USE_EXTERNAL_MODULES"
-ONEDNN_ISA = "ONEDNN_MAX_CPU_ISA"
+PASSED_ON = (
+    "ONEDNN_MAX_CPU_ISA",
+    "HF_HUB_DISABLE_TELEMETRY",
+    "RAY_USAGE_STATS_ENABLED",
+    "VLLM_NO_USAGE_STATS",
+)
+"""What processes on other nodes have to be told: instructions for oneDNN, and no telemetry."""
 
 
 def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> Overrides:
@@ -33,7 +40,7 @@ def plan(recipe: Recipe, folder: RunFolder, *, resume: bool = False) -> Override
             asks for what verl cannot do. Nothing is written or trained.
     """
     paths = _paths(recipe, folder)
-    settings = typed(overrides(recipe, paths, resume=resume, environment=_environment(folder)))
+    settings = overrides(recipe, paths, resume=resume, environment=_environment(folder))
     compose(settings)
     return settings | {"hydra.run.dir": str(paths.output / "hydra")}
 
@@ -48,7 +55,11 @@ def dry_run(recipe: Recipe, folder: RunFolder) -> str:
     lines = [
         f"# {path} does not exist yet; {how}" for path, how in absent.items() if not path.exists()
     ]
-    return "\n".join([*lines, command(settings, _environment(folder))])
+    run_folder = shlex.quote(str(folder.path.absolute()))
+    # Where the run is started, and from where it imports, is part of the command.
+    lines += [f"mkdir -p {run_folder} && cd {run_folder} && \\"]
+    variables = _environment(folder) | {"PYTHONPATH": _import_path()}
+    return "\n".join([*lines, command(settings, variables)])
 
 
 def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
@@ -78,36 +89,40 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
         from ktae.demo.pretrain import base_model
 
         base_model(language_named(recipe.demo.language), recipe.model.demo_seed)
-    if not resume:
-        folder.create(recipes.dump(recipe))
-    elif folder.metrics.exists():  # verl begins the file anew; the one of before gets a number
-        earlier = len(list(folder.path.glob("metrics-*.jsonl")))
-        folder.metrics.rename(folder.path / f"metrics-{earlier + 1}.jsonl")
-    if recipe.task != "math":
-        _write_data(recipe, folder.path / "data")
-    environment = os.environ | _environment(folder)
-    # Ray's workers import from the folder that verl is started in, before anything else: that must
-    # not be one in which somebody's data lies.
-    here = os.getcwd()
-    imports = map(
-        os.path.abspath, filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
-    )
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in imports if path != here)
-    # -P: nor from the run folder, which holds whatever the run writes.
-    program = [sys.executable, "-P", "-m", "verl.trainer.main_ppo", *arguments(settings)]
-    return subprocess.run(program, env=environment, cwd=folder.path, check=False).returncode
+    with folder.held() as lock:
+        if not resume:
+            folder.create(recipes.dump(recipe))
+        elif folder.metrics.exists():
+            # verl begins the file anew; the one of before gets a number.
+            earlier = len(list(folder.path.glob("metrics-*.jsonl")))
+            folder.metrics.rename(folder.path / f"metrics-{earlier + 1}.jsonl")
+        if recipe.task != "math":
+            _write_data(recipe, folder.path / "data")
+        environment = os.environ | _environment(folder) | {"PYTHONPATH": _import_path()}
+        # -P: not from the run folder either, which holds whatever the run writes.
+        program = [sys.executable, "-P", "-m", "verl.trainer.main_ppo", *arguments(settings)]
+        return subprocess.run(
+            program, env=environment, cwd=folder.path, check=False, pass_fds=[lock]
+        ).returncode
+
+
+def _import_path() -> str:
+    """PYTHONPATH for the run. Ray's workers import from the folder that verl is started in, before
+    anything else: that must not be one in which somebody's data lies."""
+    paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return os.pathsep.join(path for path in map(os.path.abspath, paths) if path != os.getcwd())
 
 
 def _environment(folder: RunFolder) -> dict[str, str]:
-    """Loud loading of the plug-in, beside whatever else is asked for; where metrics go; and which
-    instructions oneDNN may use, which Ray's workers have to be told."""
+    """Loud loading of the plug-in, beside whatever else is asked for; where metrics go; and what is
+    passed on."""
     modules = os.environ.get(MODULES, "").split(",")
     others = [name for name in modules if name and name != "ktae.trainers.verl"]
     return {
         MODULES: ",".join(["ktae.trainers.verl", *others]),
         "VERL_FILE_LOGGER_PATH": str(folder.metrics.absolute()),
         "TENSORBOARD_DIR": str((folder.path / "tensorboard").absolute()),
-        **{name: os.environ[name] for name in [ONEDNN_ISA] if name in os.environ},
+        **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
     }
 
 
