@@ -1,9 +1,10 @@
 """The embedded default: a tiny language, and a base model that solves some of its problems.
 
-The library has one language, `sums` (numbers, one at a time). Others are found by their entry
-points in the group `ktae.languages`, and loaded when they are asked for. This package costs nothing
-to import. What needs torch is in the modules `model` (tokenizer and model), `pretrain` (the base
-model) and `evaluate` (how well a model does).
+The library has two: `sums` (numbers, one at a time), and `rooms` (an agent, a key and a door, in
+several turns). Others are found by their entry points in the group `ktae.languages`, and loaded
+when they are asked for. This package costs nothing to import. What needs torch is in the modules
+`model` (tokenizer and model), `pretrain` (the base model), `episodes` (agents at work) and
+`evaluate` (how well a model does).
 """
 
 from __future__ import annotations
@@ -13,22 +14,26 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from ktae.demo.language import Language
+from ktae.demo.rooms import HOUSES
 from ktae.demo.sums import SUMS
 from ktae.errors import InputError, one_line
+
+OWN = {language.name: language for language in (SUMS, HOUSES)}
+"""The library's languages, by name."""
 
 GROUP = "ktae.languages"
 """The group of entry points that a distribution offers languages in, by their names."""
 
 
 def language_named(name: str) -> Language[Any]:
-    """The language of that name: `sums`, or one that an installed distribution offers.
+    """The language of that name: `sums`, `rooms`, or one that an installed distribution offers.
 
     Raises:
         InputError: there is none, or what the distribution offers under that name is none.
     """
     # First: nobody can offer another language under this name.
-    if name == SUMS.name:
-        return SUMS
+    if name in OWN:
+        return OWN[name]
     if name not in _offered():
         raise InputError(
             f"no demo language {name!r}; expected one of {', '.join(language_names())} (lists "
@@ -52,7 +57,7 @@ def language_named(name: str) -> Language[Any]:
 
 def language_names() -> list[str]:
     """The names of all languages that are installed, the library's own first."""
-    return [SUMS.name, *(name for name in sorted(_offered()) if name != SUMS.name)]
+    return [*OWN, *(name for name in sorted(_offered()) if name not in OWN)]
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ktae.demo.episodes import play
 from ktae.demo.language import Language, Problem
 from ktae.demo.model import one_thread
 from ktae.evaluation.generation import Generations, generate
@@ -55,6 +56,8 @@ def evaluate(
         )
 
     with one_thread():
+        if language.environment is not None:
+            return _of_episodes(language, model, tokenizer, problems, seed, max_new_tokens)
         greedy, sampled = answer(0.0), answer(1.0)
     return DemoScores(
         greedy_accuracy=float(np.mean(verdicts(language, greedy, problems))),
@@ -62,6 +65,29 @@ def evaluate(
         greedy_length=float(np.mean([len(ids) for ids in greedy.token_ids])),
         sampled_length=float(np.mean([len(ids) for ids in sampled.token_ids])),
         entropy=sampled.mean_entropy,
+    )
+
+
+def _of_episodes(
+    language: Language[Any],
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    problems: Sequence[Problem],
+    seed: int,
+    max_tokens: int | None,
+) -> DemoScores:
+    """The same where a response has several turns; its length is that of the policy's tokens."""
+    prompts = [problem.prompt for problem in problems]
+    greedy, sampled = (
+        play(language, model, tokenizer, prompts, temperature=t, seed=seed, max_tokens=max_tokens)
+        for t in (0.0, 1.0)
+    )
+    return DemoScores(
+        greedy_accuracy=float(np.mean(greedy.solved)),
+        sampled_accuracy=float(np.mean(sampled.solved)),
+        greedy_length=float(np.mean([sum(mask) for mask in greedy.mask])),
+        sampled_length=float(np.mean([sum(mask) for mask in sampled.mask])),
+        entropy=sampled.entropy,
     )
 
 

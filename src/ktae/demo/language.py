@@ -68,6 +68,16 @@ class Problem(Protocol):
         """What is asked: two problems of the same story differ in no way that matters."""
 
 
+class Environment(Protocol):
+    """Where an agent acts, turn by turn, from a prompt on."""
+
+    solved: bool
+    """Whether the agent has done what was asked."""
+
+    def act(self, move: str) -> str | None:
+        """The observation after a turn, as text of the language; None: there is no next turn."""
+
+
 P = TypeVar("P", bound=Problem)
 
 
@@ -93,6 +103,9 @@ class Language(Generic[P]):
     """A response as the base model learns it: noisy, often wrong, at its end `<eos>`."""
     extract_answer: Callable[[str], int | str | None]
     """The answer that a response arrives at, or None if it has none."""
+    environment: Callable[[str], Environment] | None = None
+    """Of a prompt, for problems that take several turns: each ends with `<eos>`, and what the
+    environment says stands before the next (`ktae.demo.episodes`). None: a response is the answer."""
     size: Size = TINY
     """How large its base model is."""
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import torch
 from datasets import Dataset
 from trl.rewards import get_soft_overlong_punishment
 from typing_extensions import override
 
 from ktae.data import gym, tasks
 from ktae.demo import language_named
+from ktae.demo.episodes import play
 from ktae.demo.evaluate import evaluate
 from ktae.demo.language import EOS
 from ktae.errors import InputError
@@ -21,6 +23,7 @@ from ktae.grading.rewards import text_of
 from ktae.recipe import Recipe
 
 RewardFunction = Callable[..., list[float | None]]
+RolloutFunction = Callable[[list[str], Any], dict[str, Any]]
 
 
 class Task(Protocol):
@@ -37,6 +40,10 @@ class Task(Protocol):
 
     def evaluate(self, model: Any, tokenizer: Any, recipe: Recipe) -> dict[str, float]:
         """Held-out scores of a model and its tokenizer."""
+
+    def rollout_function(self, tokenizer: Any, recipe: Recipe) -> RolloutFunction | None:
+        """TRL's `rollout_func`, for a task of several turns; None: TRL samples one response."""
+        return None
 
 
 class DemoTask(Task):
@@ -86,6 +93,42 @@ class DemoTask(Task):
         length = recipe.rollout.max_response_length
         scores = evaluate(language, model, tokenizer, problems, seed=0, max_new_tokens=length)
         return scores._asdict()
+
+
+class EpisodesTask(DemoTask):
+    """A demo language's problems in which the policy acts turn by turn."""
+
+    @override
+    def rollout_function(self, tokenizer: Any, recipe: Recipe) -> RolloutFunction:
+        def episodes(prompts: list[str], trainer: Any) -> dict[str, Any]:
+            """TRL's loop: a completion holds turns and observations, and `env_mask` is 0 there."""
+            seed = int(torch.randint(2**31, ()))  # of the run's random numbers, as TRL's samples
+            played = play(
+                language_named(recipe.demo.language),
+                trainer.accelerator.unwrap_model(trainer.model),
+                tokenizer,
+                prompts,
+                temperature=recipe.rollout.temperature,
+                seed=seed,
+                max_tokens=recipe.rollout.max_response_length,
+            )
+            return {
+                "prompt_ids": played.prompt_ids,
+                "completion_ids": played.token_ids,
+                "logprobs": None,
+                "env_mask": played.mask,
+                "solved": played.solved,
+            }
+
+        return episodes
+
+    @override
+    def reward(self, tokenizer: Any, recipe: Recipe) -> RewardFunction:
+        def correct(solved: list[bool], **_: Any) -> list[float | None]:
+            """1.0 where the environment says that it was done, else 0.0."""
+            return [float(done) for done in solved]
+
+        return correct
 
 
 class MessagesTask(Task):
@@ -150,7 +193,10 @@ class MessagesTask(Task):
 
 def task_of(recipe: Recipe) -> Task:
     """The recipe's task."""
-    return DemoTask() if recipe.task == "demo" else MessagesTask()
+    if recipe.task != "demo":
+        return MessagesTask()
+    takes_turns = language_named(recipe.demo.language).environment is not None
+    return EpisodesTask() if takes_turns else DemoTask()
 
 
 def overlong_penalty(recipe: Recipe) -> RewardFunction | None:
