@@ -22,12 +22,12 @@ def test_languages_by_name(monkeypatch):
     offer(monkeypatch)
     assert language_named("sums") is SUMS
     assert language_named("more-sums") is MORE
-    assert language_names() == ["sums", "more-sums"]
+    assert language_names() == ["sums", "rooms", "more-sums"]
 
 
 def test_an_unknown_language_lists_what_there_is(monkeypatch):
     offer(monkeypatch)
-    message = r"no demo language 'latin'; expected one of sums, more-sums \(.*ktae-lab\)"
+    message = r"no demo language 'latin'; expected one of sums, rooms, more-sums \(.*ktae-lab\)"
     with pytest.raises(InputError, match=message):
         language_named("latin")
 
@@ -35,7 +35,7 @@ def test_an_unknown_language_lists_what_there_is(monkeypatch):
 def test_nobody_replaces_the_library_s_own(monkeypatch):
     offer(monkeypatch, sums="second_language:MORE")
     assert language_named("sums") is SUMS
-    assert language_names() == ["sums"]
+    assert language_names() == ["sums", "rooms"]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_nobody_replaces_the_library_s_own(monkeypatch):
 )
 def test_what_is_offered_and_is_no_such_language(monkeypatch, value, message):
     offer(monkeypatch, x=value)
-    assert language_names() == ["sums", "x"], "not loaded before it is asked for"
+    assert language_names() == ["sums", "rooms", "x"], "not loaded before it is asked for"
     with pytest.raises(InputError, match=message):
         language_named("x")
 

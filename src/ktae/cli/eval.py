@@ -298,6 +298,11 @@ def _of_demo(recipe: Recipe, n: int, longest: int) -> Task:
     from ktae.evaluation.benchmarks import BenchmarkProblem
 
     language = language_named(recipe.demo.language)
+    if language.environment is not None:
+        raise InputError(
+            f"an episode of the language {language.name} takes several turns, and a response is "
+            "one; ktae train scores episodes before and after (before.json, summary.json)"
+        )
     problems = [
         BenchmarkProblem(language.name, i, problem.prompt, (str(problem.answer),))
         for i, problem in enumerate(language.test_problems(n))

@@ -52,8 +52,10 @@ def play(
     longest = max_tokens or language.max_response_length
     environments = [language.environment(prompt) for prompt in prompts]
     prompt_ids: list[list[int]] = [tokenizer(prompt)["input_ids"] for prompt in prompts]
-    texts, ids, mask = list(prompts), [[] for _ in prompts], [[] for _ in prompts]
-    running, turn, nats, n_written = list(range(len(prompts))), 0, 0.0, 0
+    texts, running = list(prompts), list(range(len(prompts)))
+    ids: list[list[int]] = [[] for _ in prompts]
+    mask: list[list[int]] = [[] for _ in prompts]
+    turn, nats, n_written = 0, 0.0, 0
     while running:
         made = generate(
             model,

@@ -105,7 +105,7 @@ class Language(Generic[P]):
     """The answer that a response arrives at, or None if it has none."""
     environment: Callable[[str], Environment] | None = None
     """Of a prompt, for problems that take several turns: each ends with `<eos>`, and what the
-    environment says stands before the next (`ktae.demo.episodes`). None: a response is the answer."""
+    environment says stands before the next (`ktae.demo.episodes`). None: there is one response."""
     size: Size = TINY
     """How large its base model is."""
 

@@ -8,6 +8,7 @@ import json
 import math
 import resource
 import statistics
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,8 @@ def _make_trainer(
     rewards = [task.reward(tokenizer, recipe)]
     if (penalty := overlong_penalty(recipe)) is not None:
         rewards.append(penalty)
+    # That its loop for several turns may change concerns us, and the tests run it.
+    warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
     try:
         trainer = KTAETrainer(
             model=model,
@@ -221,6 +224,7 @@ def _make_trainer(
             resampling_rounds=recipe.algorithm.resampling_rounds,
             on_rollouts=keep,
             peft_config=lora,
+            rollout_func=task.rollout_function(tokenizer, recipe),
         )
     except InputError:
         raise
@@ -272,6 +276,7 @@ def _as_record(batch: RolloutBatch, step: int, recipe: Recipe, tokenizer: Any) -
             "response": tokenizer.batch_decode(batch.token_ids),
             "answer": [str(row["answer"]) for row in batch.inputs],
             "token_ids": batch.token_ids,
+            "mask": [mask and [written != 0 for written in mask] for mask in batch.masks],
             # NaN: a rollout that no reward function could score.
             "reward": [None if math.isnan(r) else r for r in batch.rewards.tolist()],
             "correct": batch.correct.tolist(),

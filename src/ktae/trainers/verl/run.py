@@ -78,6 +78,11 @@ def run(recipe: Recipe, folder: RunFolder, *, resume: bool) -> int:
             )
     else:
         folder.require_free()
+    if recipe.task == "demo" and language_named(recipe.demo.language).environment is not None:
+        raise InputError(
+            f"the language {recipe.demo.language} takes several turns, which TRL trains; use "
+            "--engine trl, or an agent loop of verl's with the mode ktae_sync"
+        )
     settings, paths = plan(recipe, folder, resume=resume), _paths(recipe, folder)
     if recipe.task == "math":
         for path in (paths.train, paths.test):
