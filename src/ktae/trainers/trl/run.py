@@ -276,7 +276,7 @@ def _as_record(batch: RolloutBatch, step: int, recipe: Recipe, tokenizer: Any) -
             "response": tokenizer.batch_decode(batch.token_ids),
             "answer": [str(row["answer"]) for row in batch.inputs],
             "token_ids": batch.token_ids,
-            "mask": [mask and [written != 0 for written in mask] for mask in batch.masks],
+            "mask": [[x != 0 for x in mask] if 0 in mask else None for mask in batch.masks],
             # NaN: a rollout that no reward function could score.
             "reward": [None if math.isnan(r) else r for r in batch.rewards.tolist()],
             "correct": batch.correct.tolist(),

@@ -45,8 +45,8 @@ class RolloutBatch(NamedTuple):
     """The data set's rows, one for each of the n rollouts."""
     token_ids: list[list[int]]
     """The n completions, unpadded."""
-    masks: list[list[int] | None]
-    """For each of them 0 where a tool or an environment wrote the token; None: nobody else did."""
+    masks: list[list[int]]
+    """For each token of each of them 1, or 0 where a tool or an environment wrote it."""
     rewards: torch.Tensor
     """(n,) the sum of the weighted reward functions; NaN where none could tell."""
     correct: torch.Tensor
@@ -331,7 +331,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
                     step=self.state.global_step,
                     inputs=[rollout.inputs for rollout in scored],
                     token_ids=[rollout.token_ids for rollout in scored],
-                    masks=[rollout.tool_mask for rollout in scored],
+                    masks=[rollout.mask for rollout in scored],
                     rewards=torch.stack([rollout.reward for rollout in scored]),
                     correct=correct,
                     advantages=rollout_advantages,
