@@ -65,6 +65,7 @@ def test_rollouts_without_any_reward_have_the_types_of_others(recipe):
     unknown = torch.full((2,), torch.nan)
     batch = RolloutBatch(
         step=0, inputs=[{"prompt": "1+1", "answer": "2"}] * 2, token_ids=[[1], [2, 3]],
+        masks=[[1], [1, 1]],
         rewards=unknown, correct=unknown, advantages=torch.zeros(2), credit=torch.zeros(2, 2),
         first_row=0,
     )  # fmt: skip
