@@ -99,6 +99,10 @@ def test_a_folder_without_settings(tmp_path: Path) -> None:
     for name in "bc":
         with pytest.raises(InputError, match="is not an empty folder; give another --output"):
             claimed(tmp_path / name)
+    (tmp_path / "c/settings.json").write_text('{"editor.fontSize": 12}')
+    with pytest.raises(InputError, match="holds an evaluation with model = None"):
+        claimed(tmp_path / "c")
+    assert "fontSize" in (tmp_path / "c/settings.json").read_text()
     with pytest.raises(InputError, match="cannot make folder"):
         claimed(tmp_path / "c/notes.txt/a")
 
@@ -128,43 +132,24 @@ def test_other_settings_where_nothing_was_generated(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "a/settings.json").read_text())["seed"] == 8
 
 
-def test_settings_of_something_else_are_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "settings.json").write_text('{"editor.fontSize": 12}')
-    (tmp_path / "other.txt").write_text("mine")
-    with pytest.raises(InputError, match="holds an evaluation with model = None"):
-        claimed(tmp_path)
-    assert "fontSize" in (tmp_path / "settings.json").read_text()
-
-
-def test_a_model_that_was_trained_again_is_refused(tmp_path: Path) -> None:
-    """Its folder is the same; and where it is given from makes no difference."""
-    model = tmp_path / "model"
-    model.mkdir()
-    (model / "model.safetensors").write_bytes(b"before")
-    (model / "training_args.bin").write_bytes(b"are no weights")
-    folder = EvaluationFolder(tmp_path / "a")
-    folder.claim(settings(model))
-    begun(folder)
-    (model / "training_args.bin").write_bytes(b"changed")
-    folder.claim(settings(model))
-    (model / "model.safetensors").write_bytes(b"after")
-    with pytest.raises(
-        InputError, match=r"of .*/model, whose weights have changed since \(\w{16} "
-    ):
-        folder.claim(settings(model))
-
-
-def test_another_folder_of_the_same_name_is_another_model(
+def test_a_model_that_was_trained_again_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where it is given from makes no difference; a folder of the same name is another model."""
     for place in ("one", "two"):
         (tmp_path / place / "model").mkdir(parents=True)
-        (tmp_path / place / "model" / "pytorch_model.bin").write_bytes(b"the same")
+        (tmp_path / place / "model" / "model.safetensors").write_bytes(b"before")
+        (tmp_path / place / "model" / "training_args.bin").write_bytes(b"are no weights")
     monkeypatch.chdir(tmp_path / "one")
     folder = EvaluationFolder(tmp_path / "a")
     folder.claim(settings("model"))
     begun(folder)
+    Path("model/training_args.bin").write_bytes(b"changed")
     folder.claim(settings("../one/model"))
+    Path("model/model.safetensors").write_bytes(b"after")
+    message = r"of .*/model, whose weights have changed since \(\w{16} "
+    with pytest.raises(InputError, match=message):
+        folder.claim(settings("model"))
     monkeypatch.chdir(tmp_path / "two")
     with pytest.raises(InputError, match=r"with model = '.*/one/model', not '.*/two/model'"):
         folder.claim(settings("model"))
