@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ktae.cli import options
-from ktae.cli.printing import AsJson, Screen
+from ktae.cli.printing import AsJson, Screen, TableFormat
 from ktae.errors import InputError
 from ktae.files import plots
 from ktae.rollouts.options import MAX_RESPONSE
@@ -39,6 +39,7 @@ def compare(
     output: options.JsonFile = None,
     plot: options.Plot = None,
     as_json: AsJson = False,
+    tables: TableFormat = "text",
     tokenizer: Annotated[
         str | None, options.rare(help="Counts the lengths that a file does not hold.")
     ] = None,
@@ -62,7 +63,7 @@ def compare(
         raise InputError(f"only {models[0]} is given; expected two or more models to compare")
     how = options.read_options(field, tokenizer, None, correctness, pool_models, max_response)
     options.require_outputs(models, ("--plot", plot), ("--output", output))
-    screen = Screen(as_json)
+    screen = Screen(as_json, tables)
     sides = [read_saved(path, how, partial=partial) for path in models]
     if tokenizer is not None:
         counter = load_tokenizer(tokenizer)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ktae.cli import options
-from ktae.cli.printing import AsJson, Screen
+from ktae.cli.printing import AsJson, Screen, TableFormat
 
 
 def curves(
@@ -27,6 +27,7 @@ def curves(
     ] = Path("curves.png"),
     smooth: Annotated[int, options.number(min=1, help="Steps of a trailing mean.")] = 1,
     as_json: AsJson = False,
+    tables: TableFormat = "text",
 ) -> None:
     """Draw accuracy, reward, response length and entropy of several runs; tell their last values.
 
@@ -36,7 +37,7 @@ def curves(
     from ktae.files import plots
 
     options.require_picture("--output", output)
-    screen = Screen(as_json)
+    screen = Screen(as_json, tables)
     arms = curves.arms(runs)
     plots.save(curves.draw(arms, smooth), output)
     held_out = [name for name in curves.panels(arms) if name.startswith(curves.HELD_OUT)]

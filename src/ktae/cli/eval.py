@@ -12,7 +12,7 @@ import typer
 
 from ktae._version import __version__
 from ktae.cli import options
-from ktae.cli.printing import AsJson, Screen, note, plain
+from ktae.cli.printing import AsJson, Screen, TableFormat, note, plain
 from ktae.cli.reading import note_reading
 from ktae.errors import InputError, expected_one_of
 from ktae.evaluation.templates import TEMPLATES
@@ -141,6 +141,7 @@ def eval_(
     output: OutputFolder = None,
     graders: Graders = None,
     as_json: AsJson = False,
+    tables: TableFormat = "text",
     problems: Problems = None,
     data: Annotated[
         Path | None,
@@ -174,7 +175,7 @@ def eval_(
     from ktae.evaluation.engines import ENGINES, Sampling
     from ktae.files.hub import local_or_hub
 
-    screen = Screen(as_json)
+    screen = Screen(as_json, tables)
     _refuse_idle_options(context, model, regrade, recipe)
     names = None if benchmarks is None else [name.strip() for name in benchmarks.split(",")]
     by = _graders(graders, saved=regrade is not None)

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -25,6 +25,11 @@ AsJson = Annotated[
     typer.Option("--json", help="Print the numbers as JSON on stdout, and nothing else there."),
 ]
 
+TableFormat = Annotated[
+    Literal["text", "markdown", "latex"],
+    typer.Option("--format", metavar="FORMAT", help="Of tables: text, markdown or latex."),
+]
+
 
 def note(text: str) -> None:
     """Say something on stderr; it may quote a file."""
@@ -36,11 +41,13 @@ class Screen:
 
     Args:
         as_json: `--json` is given: `console` is silent, and `end` prints.
+        tables: how tables are printed.
     """
 
-    def __init__(self, as_json: bool = False) -> None:
+    def __init__(self, as_json: bool = False, tables: str = "text") -> None:
         from rich.console import Console
 
+        self.tables = tables
         self.as_json = as_json
         self.console = Console(markup=False, emoji=False, highlight=False, quiet=as_json)
         self.progress = Console(stderr=True, highlight=False) if as_json else self.console
@@ -66,6 +73,10 @@ class Screen:
             rows: each with its name first; None is a blank line.
             first: the heading of the names.
         """
+        if self.tables != "text":
+            write = _markdown if self.tables == "markdown" else _latex
+            self.print("\n".join(write(heading, (first, *columns), rows)))
+            return
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -103,6 +114,30 @@ class Screen:
         """With `--json`, what libraries print on stdout goes to stderr."""
         with contextlib.redirect_stdout(sys.stderr if self.as_json else sys.stdout):
             yield
+
+
+def _markdown(
+    heading: str, columns: Sequence[str], rows: Iterable[Sequence[str] | None]
+) -> Iterator[str]:
+    yield from (f"**{heading}**", "")
+    rule = ["---", *["---:"] * (len(columns) - 1)]
+    for row in (columns, rule, *filter(None, rows)):
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+    yield ""
+
+
+def _latex(
+    heading: str, columns: Sequence[str], rows: Iterable[Sequence[str] | None]
+) -> Iterator[str]:
+    """With the rules of the package booktabs."""
+
+    def line(cells: Sequence[str]) -> str:
+        return " & ".join(re.sub(r"([&%$#_{}])", r"\\\1", cell) for cell in cells) + r" \\"
+
+    yield from (f"% {heading}", rf"\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}", r"\toprule")
+    yield from (line(columns), r"\midrule")
+    yield from (line(row) if row else r"\addlinespace" for row in rows)
+    yield from (r"\bottomrule", r"\end{tabular}", "")
 
 
 def as_text(content: object) -> str:
