@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ktae.errors import InputError
-from ktae.estimators import KINDS, PRESETS, Estimator, from_section, to_section
+from ktae.estimators import KINDS, PRESETS, Estimator, from_section, resolved, to_section
 from ktae.files.hub import check_local_or_hub
 from ktae.files.plots import KINDS as KINDS_OF_PICTURES
 from ktae.rollouts.options import MAX_RESPONSE, ReadOptions
@@ -49,8 +49,9 @@ EstimatorName = Annotated[
         "-e",
         metavar="NAME",
         autocompletion=one_of(PRESETS | KINDS),
-        help=f"What computes credit: {', '.join(PRESETS | KINDS)}, or a recipe's section such as "
-        "'{estimator: ktae, h3: 0}' [default: the run's, or else paper].",
+        help=f"What computes credit: {', '.join(PRESETS | KINDS)}, a recipe's section such as "
+        "'{estimator: ktae, h3: 0}', or your own as MODULE:NAME or FILE.py:NAME "
+        "[default: the run's, or else paper].",
     ),
 ]
 Settings = Annotated[
@@ -193,7 +194,7 @@ def estimator_of(
     from ktae.report.inputs import trained_with
 
     if name is not None:
-        estimator = with_settings(name, settings)
+        estimator = resolved(with_settings(name, settings))  # the user has named what is run
         if estimator.needs_policy:
             needs = " and the ".join(POLICY[need] for need in sorted(estimator.needs_policy))
             raise InputError(

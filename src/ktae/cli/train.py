@@ -58,9 +58,12 @@ def train(
     `ktae data prepare` writes training data for it.
     """
     from ktae import recipe as recipes
+    from ktae.estimators import resolved
     from ktae.runs import RunFolder
 
     checked = recipes.load(recipe, [*(keys or ()), *(settings or ())])
+    if checked.credit is not None:  # whoever names a recipe to train names its estimator's code
+        checked = checked.model_copy(update={"credit": resolved(checked.credit)})
     folder = RunFolder(output or Path("runs") / f"{checked.name}-seed{checked.seed}")
     if as_json and dry_run:
         raise InputError("--dry-run prints a recipe or a command, and no numbers; leave out --json")

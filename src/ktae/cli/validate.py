@@ -9,7 +9,7 @@ import typer
 from ktae.cli import options, reading
 from ktae.cli.printing import AsJson, Screen, note
 from ktae.errors import InputError
-from ktae.estimators import PRESETS, preset
+from ktae.estimators import PRESETS, preset, resolved
 from ktae.files import plots
 from ktae.rollouts.options import MAX_RESPONSE
 
@@ -82,7 +82,7 @@ def validate(
         raise InputError(f"--until is {until:g}; expected a number above 0, at most 1")
     # By the name under which each is shown; the settings are of every one that is named.
     chosen = {
-        ", ".join([text, *(settings or ())]): options.with_settings(text, settings)
+        ", ".join([text, *(settings or ())]): resolved(options.with_settings(text, settings))
         for text in estimators or ()
     }
     if not estimators:

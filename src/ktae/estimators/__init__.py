@@ -22,6 +22,7 @@ from ktae.estimators.controls import (
     WithinRollout,
 )
 from ktae.estimators.function import CreditFunction, Function
+from ktae.estimators.imported import Named, resolved
 from ktae.estimators.ktae import KTAE
 from ktae.estimators.policy import AdvantageReweighting, EntropyWeights
 from ktae.estimators.presence import PresenceZ
@@ -68,6 +69,7 @@ __all__ = [
     "GroupMean",
     "Ignoring",
     "Moved",
+    "Named",
     "OverUnits",
     "PermutedLabels",
     "PresenceZ",
@@ -81,6 +83,7 @@ __all__ = [
     "as_estimator",
     "from_section",
     "preset",
+    "resolved",
     "to_section",
     "to_text",
     "unit_keys",

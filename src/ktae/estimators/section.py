@@ -3,7 +3,8 @@
     credit: calibrated
     credit: {estimator: ktae, h3: 0, transforms: [centred, {scaled: 0.5}]}
 
-`estimator` is a preset or a kind of estimator; the settings beside it replace those of the
+`estimator` is a preset, a kind of estimator, or the name of one's own, such as
+`package.module:Name`; the settings beside it replace those of the
 innermost estimator; `transforms` wrap it, the first one first.
 """
 
@@ -27,6 +28,7 @@ from ktae.estimators import (
 )
 from ktae.estimators.base import Estimator
 from ktae.estimators.function import SIGNATURE, Function
+from ktae.estimators.imported import Named, name_of
 from ktae.estimators.transforms import Transform, innermost
 
 KINDS: dict[str, type[Estimator]] = {
@@ -77,13 +79,16 @@ def preset(name: str, /, **settings: Any) -> Estimator:
     """The preset of that name, with settings of its innermost estimator replaced.
 
     Args:
-        name: a key of `PRESETS` or of `KINDS`.
+        name: a key of `PRESETS` or of `KINDS`; or `package.module:Name` or `file.py:Name`, of which
+            nothing is imported before `resolved`.
         **settings: fields of the innermost estimator.
 
     Raises:
         InputError: there is no such preset or no such setting; the message lists what there is.
     """
     makers = PRESETS | KINDS
+    if isinstance(name, str) and ":" in name:
+        return Named(name, settings)
     if not isinstance(name, str) or name not in makers:
         raise InputError(f"no estimator {name!r}; {expected_one_of(makers, name)}")
     known = _settings(makers[name]())
@@ -164,9 +169,20 @@ def to_section(estimator: Estimator) -> str | dict[str, Any]:
         name = names[type(inner)]
         wrappers.insert(0, {name: settings} if settings else name)
         inner = inner.inner
-    if type(inner) not in kinds:
+    settings: dict[str, Any] = {}
+    of_class: str | None
+    if isinstance(inner, Named):
+        of_class, settings = inner.name, inner.settings
+    elif isinstance(inner, Function):
+        of_class = name_of(inner.function)
+    else:
+        of_class = kinds.get(type(inner)) or name_of(type(inner))
+        settings = {key: _plain(value) for key, value in changed(inner).items()}
+    if of_class is None:
         raise InputError(f"{inner!r} has no name that a recipe could hold")
-    section = {"estimator": kinds[type(inner)]} | {k: _plain(v) for k, v in changed(inner).items()}
+    if ":" in of_class and not settings and not wrappers:
+        return of_class
+    section: dict[str, Any] = {"estimator": of_class} | settings
     return section | ({"transforms": wrappers} if wrappers else {})
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from ktae.arrays import is_above
 from ktae.credit import AnEstimator, check_threshold, token_credit
 from ktae.errors import InputError, expected_one_of
-from ktae.estimators import Estimator, as_estimator, to_text
+from ktae.estimators import Estimator, as_estimator, resolved, to_text
 from ktae.estimators.transforms import require_scale
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class Settings:
     """What an adapter is told, under the names that `ktae.trainers.trl.KTAETrainer` has."""
 
     credit: AnEstimator = "paper"
-    """An estimator, a preset's name, a mapping as in a recipe, or a function."""
+    """An estimator, a preset's name, `package.module:Name` of your own, a mapping as in a recipe,
+    or a function."""
     correctness: str | None = None
     """Which of the engine's named rewards or metrics is the verdict; None: the reward itself."""
     threshold: float = 0.0
@@ -44,7 +45,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         # Frozen, so this goes past its guard.
-        object.__setattr__(self, "estimator", as_estimator(self.credit, "credit"))
+        object.__setattr__(self, "estimator", resolved(as_estimator(self.credit, "credit")))
         check_threshold(self.threshold)
         if self.estimator.needs_vocabulary and self.tokenizer is None:
             raise InputError(

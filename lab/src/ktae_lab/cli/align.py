@@ -13,7 +13,7 @@ from ktae import recipe as recipes
 from ktae.cli import options
 from ktae.cli.printing import AsJson, Screen
 from ktae.errors import InputError
-from ktae.estimators import PRESETS, Estimator, from_section
+from ktae.estimators import PRESETS, Estimator, from_section, resolved
 from ktae.files.atomic import make_folder
 from ktae.files.typed import parse_yaml
 
@@ -127,5 +127,5 @@ def labelled(specs: Sequence[str]) -> dict[str, Estimator]:
         label, section = match.groups() if match else (spec, spec)
         if label in by_label:
             raise InputError(f"--estimator names {label} twice")
-        by_label[label] = from_section(parse_yaml(section, f"--estimator {spec}"))
+        by_label[label] = resolved(from_section(parse_yaml(section, f"--estimator {spec}")))
     return by_label

@@ -15,7 +15,7 @@ from trl import GRPOTrainer
 from ktae.arrays import on_host
 from ktae.credit import AnEstimator, check_threshold, credit_table, token_credit
 from ktae.errors import InputError
-from ktae.estimators import Estimator, as_estimator
+from ktae.estimators import Estimator, as_estimator, resolved
 from ktae.rollouts.tokens import vocabulary
 from ktae.rollouts.trained_with import TrainedWith
 from ktae.tables import table_estimator
@@ -118,7 +118,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         on_rollouts: Callable[[RolloutBatch], None] | None = None,
         **kwargs: Any,
     ) -> None:
-        estimator = None if credit is None else as_estimator(credit, "credit")
+        estimator = None if credit is None else resolved(as_estimator(credit, "credit"))
         check_arguments(estimator, *args, **kwargs)
         check_threshold(threshold)
         super().__init__(*args, **kwargs)
