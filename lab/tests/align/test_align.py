@@ -212,12 +212,6 @@ def test_measure(model: Any, tmp_path: Path) -> None:
     np.testing.assert_allclose(every.sort_index(), of_products.sort_index(), rtol=1e-4)
 
 
-@pytest.mark.parametrize("blocks", [0, 1, 3])
-def test_the_reference_has_an_even_number_of_blocks(blocks: int) -> None:
-    with pytest.raises(InputError, match=rf"reference_blocks is {blocks}; expected an even number"):
-        Plan(2, 4, reference_blocks=blocks)
-
-
 def test_a_frozen_policy_is_an_error_before_anything_is_sampled(model: Any) -> None:
     frozen = copy.deepcopy(model).requires_grad_(False)
     with pytest.raises(InputError, match="no parameter that takes a gradient, as the checkpoint"):

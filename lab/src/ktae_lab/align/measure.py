@@ -24,6 +24,10 @@ from ktae_lab.provenance import machine
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
 
+REFERENCE_BLOCKS = 8
+"""Parts of the reference that are kept apart, an even number, from which its own noise is told.
+Each takes the memory of a gradient in float32; a reference of fewer batches has fewer."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
@@ -34,17 +38,6 @@ class Plan:
     reference_prompts: int = 768
     rows_at_once: int = 64
     """Rollouts in one forward and backward pass."""
-    reference_blocks: int = 8
-    """Parts of the reference that are kept apart, an even number, from which its own noise is told.
-    Each takes the memory of a gradient in float32; a reference of fewer batches has fewer."""
-
-    def __post_init__(self) -> None:
-        """Raise an InputError for numbers that make no plan."""
-        if self.reference_blocks < 2 or self.reference_blocks % 2:
-            raise InputError(
-                f"reference_blocks is {self.reference_blocks}; expected an even number of 2 or "
-                "more, since the reference is also taken in halves"
-            )
 
 
 def not_read(recipe: Recipe) -> list[str]:
@@ -151,7 +144,7 @@ def _reference(
 ) -> Reference:
     """Leave-one-out REINFORCE, unbiased: no division by lengths or by a standard deviation."""
     # An even number, so that the halves are of every other batch, and no more than there are.
-    n_blocks = min(plan.reference_blocks, chunks - chunks % 2)
+    n_blocks = min(REFERENCE_BLOCKS, chunks - chunks % 2)
     blocks: Any = None
     squares: Any = 0.0
     for chunk in range(chunks):
