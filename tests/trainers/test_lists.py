@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from placement import by_id, reference
 
+import ktae
 from ktae.errors import InputError
 from ktae.trainers import lists
 from ktae.trainers.lists import Rollout, Settings, by_part, credit_of, spread
@@ -141,6 +142,29 @@ def test_a_group_whose_contrast_has_no_token_is_skipped():
     credited = credit_of(rollouts, Settings())
     assert credited.lists == [[0.0, 0.0], []]
     assert credited.metrics()["credit/skipped/all_correct"] == 1.0
+
+
+def test_turns_are_told_apart_by_what_others_wrote_between_them():
+    """The prompt of each rollout, and what stands after its last turn, are as long as they like."""
+    rows = [
+        [
+            ([8] * n, [0] * n),
+            ([1, first], [1, 1]),
+            ([9, 9], [0, 0]),
+            ([last], [1]),
+            ([7] * n, [0] * n),
+        ]
+        for n, first, last in ((3, 2, 4), (0, 2, 5), (1, 3, 4), (2, 2, 4))
+    ]
+    scores = [1.0, 0.0, 0.0, 1.0]
+    batch = [Rollout.of_parts(row, "a", score) for row, score in zip(rows, scores, strict=True)]
+    over_turns = {"estimator": "paper", "transforms": [{"over-units": "turn"}]}
+    for credit in ("anchor-states", over_turns):
+        ids = np.array([[1, 2, 9, 9, 4], [1, 2, 9, 9, 5], [1, 3, 9, 9, 4], [1, 2, 9, 9, 4]])
+        expected = ktae.token_credit(ids, ids != 9, scores, [0] * 4, credit)
+        lists = credit_of(batch, Settings(credit)).lists
+        np.testing.assert_allclose(lists, expected[:, [0, 1, 4]], atol=1e-6)
+        assert len({row[0] for row in lists}) > 1 and lists[0][0] != lists[0][2]
 
 
 def test_values_go_to_the_parts_that_their_tokens_came_from():

@@ -102,6 +102,25 @@ def test_the_advantages_are_the_core_s(settings, same):
     assert is_other == (same not in ({}, {"base": "grpo"}))
 
 
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"estimator": "anchor-states"},
+        {"estimator": "paper", "transforms": [{"over-units": ["state-turn"]}]},
+    ],
+    ids=str,
+)
+def test_the_turns_of_an_agent_loop_are_between_the_holes_of_the_mask(section):
+    data = batch()
+    data.batch["response_mask"][:, 3:5] = 0
+    data.batch["responses"][:, 3] = 7
+    data.batch["responses"][:, 4] = data.batch["responses"][:, 0] % 2  # two states
+    settings, same = of_section(**section)
+    used = compute(data, **settings)
+    np.testing.assert_allclose(used, expected(data, **same), atol=1e-5)
+    assert np.abs(used - compute(data, credit={"estimator": "paper"})).max() > 0.1
+
+
 @pytest.mark.parametrize("name", ["ktae", "presence-z"])
 def test_graded_scores_are_acc_as_it_is(name):
     data = batch()

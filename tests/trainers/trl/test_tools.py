@@ -1,0 +1,101 @@
+"""TRL's own environments with tools: what they say is masked, and credit is of the turns."""
+
+import numpy as np
+import pytest
+import transformers
+from packaging.version import Version
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+import ktae
+from ktae.demo.model import make_model, make_tokenizer
+from ktae.demo.rooms import HOUSES, Walk
+from ktae.estimators import AnchorStates
+from ktae.rollouts import record
+from ktae.trainers.trl.gradient_check import GROUP_SIZE, tiny_trainer, train_one_step
+from ktae.turns import find_turns
+
+if Version(transformers.__version__) < Version("5.13"):
+    pytest.importorskip("jmespath", reason="TRL's tools need it, or transformers from 5.13 on")
+
+TEMPLATE = (
+    "{% for m in messages %}{{ m.content }} {% for call in m.tool_calls or [] %}"
+    "{{ call.function.name }} {% for name, value in call.function.arguments.items() %}"
+    "{{ name }} {{ value }} {% endfor %}{% endfor %}"
+    "{% if m.role == 'assistant' %}<eos> {% endif %}{% endfor %}"
+)
+CALL = {
+    "name": {"type": "string", "x-regex": r"^(\w+)"},
+    "arguments": {
+        "type": "object",
+        "properties": {"what": {"type": "string", "x-regex": r"(\w+)$"}},
+    },
+}
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "role": {"const": "assistant"},
+        "content": {"type": "string"},
+        "tool_calls": {
+            "type": "array",
+            "x-regex-iterator": r"((?:go|take|open) \w+)",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "type": {"const": "function"},
+                    "function": {"type": "object", "properties": CALL},
+                },
+            },
+        },
+    },
+}
+
+
+class House:
+    """A house as TRL takes an environment: its public methods are the tools."""
+
+    def reset(self, prompt, **_):
+        self._walk = Walk(prompt[-1]["content"])
+
+    def go(self, what: str) -> str:
+        """Go to a room.
+
+        Args:
+            what: The room.
+        """
+        return self._walk.act(f"go {what}") or "<saw> nothing <do>"
+
+    def take(self, what: str) -> str:
+        """Take a thing.
+
+        Args:
+            what: The thing.
+        """
+        return self._walk.act(f"take {what}") or "<saw> nothing <do>"
+
+
+def test_credit_is_of_the_turns_between_what_the_tools_said(tmp_path):
+    tokenizer = make_tokenizer(HOUSES)
+    # TRL tries the template with words of its own.
+    words = Tokenizer(models.WordLevel(tokenizer.get_vocab(), unk_token="<pad>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = type(tokenizer)(
+        tokenizer_object=words, pad_token="<pad>", eos_token="<eos>", padding_side="left"
+    )
+    tokenizer.chat_template, tokenizer.response_schema = TEMPLATE, SCHEMA
+    model = make_model(HOUSES, seed=0)
+    arguments = tiny_trainer(str(tmp_path), max_completion_length=60, max_tool_calling_iterations=3)
+    prompts = [[{"role": "user", "content": h.prompt}] for h in HOUSES.train_problems(64, seed=0)]
+    arguments |= {
+        "model": model,
+        "processing_class": tokenizer,
+        "train_dataset": arguments["train_dataset"].from_dict({"prompt": prompts}),
+        "environment_factory": House,
+    }
+    batch, _, _ = train_one_step(arguments, credit=AnchorStates())
+    ids, mask = record.pad(batch.token_ids, [np.array(mask, bool) for mask in batch.masks])
+    said = [text for text in tokenizer.batch_decode(np.where(mask, 0, ids)) if "<saw>" in text]
+    assert said and find_turns(mask).number.max() > 0
+    groups = np.arange(len(ids)) // GROUP_SIZE
+    credit = ktae.token_credit(ids, mask, batch.correct.numpy(), groups, AnchorStates())
+    np.testing.assert_allclose(batch.credit, credit, atol=1e-6)
+    assert not credit[~mask].any() and credit.any()
