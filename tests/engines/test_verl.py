@@ -24,6 +24,7 @@ from verl_run import TIME_LIMIT, Run, check_updates, merged, padding, recipe, tw
 from ktae.estimators import preset
 from ktae.report import summary, write_report
 from ktae.report.columns import columns_of
+from ktae.rollouts.trained_with import TrainedWith
 
 require("verl")
 
@@ -219,8 +220,13 @@ def sometimes_solved(model, tokenizer, n):
     return sorted(solved, key=lambda problem: abs(solved[problem] - 4))[:n]
 
 
-def test_the_old_trainer(base, tmp_path):
-    run = Run(recipe(base, "old", overrides={"trainer.use_v1": False}), tmp_path).succeed()
+@pytest.mark.parametrize("use_v1", [True, False], ids=["v1", "old"])
+def test_verl_s_two_trainers(base, tmp_path, use_v1):
+    content = recipe(base, "grpo", overrides={"trainer.use_v1": use_v1})
+    run = Run(content, tmp_path).succeed()
+    assert "groups of 8" in run.log.read_text(encoding="utf-8"), "what it does is said at once"
+    stored = TrainedWith.read(run.output / "rollouts")
+    assert stored == ("paper", None, 0.0)
     updates = run.updates()
     assert len(updates) == 2
     check_updates(updates)

@@ -73,9 +73,10 @@ def train(
         _train_with_trl(Screen(as_json), checked, folder, resume, dry_run)
         return
     from ktae.trainers import versions
-    from ktae.trainers.verl import run
 
     versions.check("verl")  # before Ray starts
+    from ktae.trainers.verl import run
+
     if dry_run:
         typer.echo(run.dry_run(checked, folder))
         return

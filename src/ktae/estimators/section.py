@@ -169,7 +169,7 @@ def to_section(estimator: Estimator) -> str | dict[str, Any]:
         name = names[type(inner)]
         wrappers.insert(0, {name: settings} if settings else name)
         inner = inner.inner
-    settings: dict[str, Any] = {}
+    settings = {}
     of_class: str | None
     if isinstance(inner, Named):
         of_class, settings = inner.name, inner.settings

@@ -14,7 +14,7 @@ from ktae.rollouts import record
 from ktae.runs import RunFolder
 from ktae.trainers.trl import run as module
 from ktae.trainers.trl import tasks
-from ktae.trainers.trl.trainer import RolloutBatch
+from ktae.trainers.trl.rollouts import RolloutBatch
 
 ROOT = Path(__file__).parents[3]
 

@@ -1,7 +1,6 @@
 """How the plug-in gets into verl, and what it says when it cannot."""
 
 import importlib.metadata
-import importlib.util
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import pytest
 from ktae.errors import InputError
 from ktae.rollouts.trained_with import TrainedWith
 from ktae.trainers import versions
-from ktae.trainers.verl import lazy, names
+from ktae.trainers.verl import names
 
 LOADED = """
 import sys
@@ -262,45 +261,3 @@ def test_verl_uses_trl_only_where_it_has_the_model_it_wants(verl):
     except ImportError:
         AutoModelForCausalLMWithValueHead = None
     assert is_trl_available() == (AutoModelForCausalLMWithValueHead is not None)
-
-
-def test_something_is_done_when_a_module_is_imported(tmp_path, monkeypatch):
-    (tmp_path / "awaited_module.py").write_text("value = 1\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    seen = []
-    lazy.when_imported("awaited_module", lambda module: seen.append(module.value))
-    assert seen == []
-    import awaited_module
-
-    assert seen == [awaited_module.value] == [1]
-    lazy.when_imported("awaited_module", lambda module: seen.append("now"))
-    assert seen == [1, "now"]
-
-
-def test_what_it_raises_fails_the_import_each_time(tmp_path, monkeypatch):
-    (tmp_path / "failing_module.py").write_text("value = 1\n")
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def refuse(module):
-        raise InputError("no")
-
-    lazy.when_imported("failing_module", refuse)
-    for _ in range(2):
-        with pytest.raises(InputError, match="no"):
-            import failing_module  # noqa: F401
-
-
-def test_who_only_asks_for_the_module_does_not_take_the_call(tmp_path, monkeypatch):
-    (tmp_path / "asked_module.py").write_text("value = 1\n")
-    seen = []
-    lazy.when_imported("asked_module", lambda module: seen.append(module.value))
-    assert importlib.util.find_spec("asked_module") is None  # it is not on the path yet
-    monkeypatch.syspath_prepend(tmp_path)
-    for _ in range(2):
-        assert importlib.util.find_spec("asked_module").origin.endswith("asked_module.py")
-    assert seen == []
-    import asked_module
-
-    assert seen == [asked_module.value] == [1]
-    importlib.reload(asked_module)
-    assert seen == [1]

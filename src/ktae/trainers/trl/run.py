@@ -34,9 +34,10 @@ from ktae.runs import RunFolder, write_json
 from ktae.trainers.metrics import PREFIX
 from ktae.trainers.trl.callbacks import OnStep, Patience, StepLogger, stop_on_interrupt
 from ktae.trainers.trl.checks import check_arguments, check_enough
+from ktae.trainers.trl.rollouts import RolloutBatch
 from ktae.trainers.trl.settings import grpo_config, optimizer_steps
 from ktae.trainers.trl.tasks import Task, overlong_penalty, prompt_text, task_of
-from ktae.trainers.trl.trainer import KTAETrainer, RolloutBatch
+from ktae.trainers.trl.trainer import KTAETrainer
 
 Note = Callable[[str], None]
 """Told what a user should know, in one line."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,52 +34,7 @@ from ktae.trainers.trl.checks import (
     without_policy,
 )
 from ktae.trainers.trl.dynamic_sampling import DynamicSampling
-
-
-class RolloutBatch(NamedTuple):
-    """One generation batch of this process, as the trainer hands it to `on_rollouts`."""
-
-    step: int
-    """Optimizer steps done before these rollouts were sampled."""
-    inputs: list[dict[str, Any]]
-    """The data set's rows, one for each of the n rollouts."""
-    token_ids: list[list[int]]
-    """The n completions, unpadded."""
-    masks: list[list[int]]
-    """For each token of each of them 1, or 0 where a tool or an environment wrote it."""
-    rewards: torch.Tensor
-    """(n,) the sum of the weighted reward functions; NaN where none could tell."""
-    correct: torch.Tensor
-    """(n,) 1, 0, or NaN for unknown."""
-    advantages: torch.Tensor
-    """(n,) TRL's rollout advantages."""
-    credit: torch.Tensor
-    """(n, T) token credit, right-padded with 0."""
-    first_row: int
-    """Global number of the first rollout; a group is `num_generations` consecutive rollouts."""
-
-
-class _Scored(NamedTuple):
-    """What `_calculate_rewards` keeps of one rollout of this process."""
-
-    inputs: dict[str, Any]
-    token_ids: list[int]
-    mask: list[int]
-    """0 where a tool or an environment wrote the token and not the policy."""
-    reward: torch.Tensor
-    correct: torch.Tensor
-    evidence: torch.Tensor
-    """What the estimator gets for `correct`: the same, or its score with `graded_rewards`."""
-    entropies: torch.Tensor | None
-    """(T,) the policy's entropies when it sampled; None: not asked for."""
-
-
-class CreditCell(list[float]):
-    """A rollout's credit in the table of completions, which TRL also prints: in few words."""
-
-    def __str__(self) -> str:
-        """How many numbers it has, and the largest."""
-        return f"{len(self)} tokens, |max| {max(map(abs, self), default=0):.2f}"
+from ktae.trainers.trl.rollouts import CreditCell, RolloutBatch, Scored
 
 
 class KTAETrainer(DynamicSampling, GRPOTrainer):
@@ -137,7 +92,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             check_advantages(self, estimator, self._correctness_columns)
         self._trackers = [name for name in strongest.TRACKERS if name in self.args.report_to]
         self._strongest: list[strongest.TokenSums] = []
-        self._scored: list[list[_Scored]] = []  # of each round of sampling
+        self._scored: list[list[Scored]] = []  # of each round of sampling
         self._env_mask: list[list[int]] | None = None
         self._entropies: torch.Tensor | None = None
         self._sampling = False
@@ -278,7 +233,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             none if entropies is None else entropies,
             strict=True,
         )
-        self._scored.append([_Scored(*rollout) for rollout in rollouts])
+        self._scored.append([Scored(*rollout) for rollout in rollouts])
         return rewards
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -341,7 +296,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             )
         return output
 
-    def _estimate(self, output: dict[str, Any], scored: list[_Scored], mode: str) -> Seen:
+    def _estimate(self, output: dict[str, Any], scored: list[Scored], mode: str) -> Seen:
         """The credit of the whole groups that this process's n rollouts belong to.
 
         Groups may be split over processes, so completions are gathered.
@@ -380,7 +335,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         of_process = slice(first_row - start, first_row - start + n)
         return Seen(*batch, touched(correct), groups, credit, of_process)
 
-    def _of_policy(self, output: dict[str, Any], scored: list[_Scored]) -> dict[str, torch.Tensor]:
+    def _of_policy(self, output: dict[str, Any], scored: list[Scored]) -> dict[str, torch.Tensor]:
         """(n, T) each, what the estimator needs of the policy: TRL's own, of its own pass."""
         assert self.credit is not None
         policy: dict[str, torch.Tensor] = {}
@@ -395,7 +350,7 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
             policy[name] = values.float()
         return policy
 
-    def _padded_entropies(self, ids: torch.Tensor, scored: list[_Scored]) -> torch.Tensor | None:
+    def _padded_entropies(self, ids: torch.Tensor, scored: list[Scored]) -> torch.Tensor | None:
         padded = torch.zeros(ids.shape, dtype=torch.float32, device=ids.device)
         for row, rollout in enumerate(scored):
             if rollout.entropies is None:

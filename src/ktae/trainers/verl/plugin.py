@@ -15,9 +15,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from wrapt import when_imported
+
 from ktae.errors import InputError
 from ktae.trainers import versions
-from ktae.trainers.verl.lazy import when_imported
 from ktae.trainers.verl.names import ESTIMATOR, REWARD, without_mode
 
 
@@ -35,11 +36,11 @@ def install() -> None:
             # say later that it knows no "ktae".
             logging.getLogger(__name__).warning("algorithm.adv_estimator=ktae is off: %s", error)
             raise
-    when_imported("verl.utils.import_utils", _hide_trl_without_value_head)
-    when_imported("verl.trainer.ppo.core_algos", _add_estimator)
-    when_imported("verl.trainer.ppo.v1", _add_trainers)
-    when_imported("verl.trainer.ppo.ray_trainer", _wrap_old_trainer)
-    when_imported("verl.experimental.separation.ray_trainer", _wrap_asynchronous)
+    when_imported("verl.utils.import_utils")(_hide_trl_without_value_head)
+    when_imported("verl.trainer.ppo.core_algos")(_add_estimator)
+    when_imported("verl.trainer.ppo.v1")(_add_trainers)
+    when_imported("verl.trainer.ppo.ray_trainer")(_wrap_old_trainer)
+    when_imported("verl.experimental.separation.ray_trainer")(_wrap_asynchronous)
 
 
 def _hide_trl_without_value_head(import_utils: Any) -> None:
