@@ -36,11 +36,14 @@ done | xargs -P "$jobs" -L 1 sh -c '
     echo "$3, seed $6"
     "$1" run "$2" "$3" "$4" "$5" "$6" > "$2/$3-seed$6.log" 2>&1' sh "$self" "$out"
 
-# Tables 1 and 2 and the tests; figures 3 (GRPO and DAPO) and 4 (ablations); table 3; figure 1's page.
+# Tables 1 and 2 and the tests; figures 3 (GRPO and DAPO) and 4 (ablations) with table 3; the page of figure 1.
 cd "$out"
-ktae compare evals/grpo evals/grpo-ktae evals/dapo evals/dapo-ktae evals/no-fisher evals/no-ig evals/no-tf \
-    --pool-models --output tables.json > tables.txt
-ktae curves grpo-seed? grpo-ktae-seed? dapo-seed? dapo-ktae-seed? --smooth 8 --output curves.png > steps.txt
-ktae curves grpo-seed? grpo-ktae-seed? no-*-seed? --smooth 8 --output ablations.png
+{
+    ktae compare evals/grpo evals/grpo-ktae evals/dapo evals/dapo-ktae evals/no-fisher evals/no-ig evals/no-tf \
+        --pool-models --output tables.json
+    ktae compare evals/dapo evals/dapo-ktae --pool-models
+    ktae curves grpo-seed? grpo-ktae-seed? dapo-seed? dapo-ktae-seed? --smooth 8 --output curves.png
+    ktae curves grpo-seed? grpo-ktae-seed? no-*-seed? --smooth 8 --output ablations.png
+} > tables.txt
 ktae report grpo-ktae-seed0 --output report.html
-cat tables.txt steps.txt
+cat tables.txt

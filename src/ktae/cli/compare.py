@@ -74,9 +74,9 @@ def compare(
     # The tests are over problems, paired, and corrected for the number of benchmarks and models.
     comparisons = comparison.compare(*graded, partial=partial)
     names = _names(models)
+    scores = dict(zip(names, [score(*side) for side in graded], strict=True))
     if len(models) > 2:
-        scores = [score(*side) for side in graded]
-        print_side_by_side(screen, dict(zip(names, scores, strict=True)))
+        print_side_by_side(screen, scores)
     for number, name in enumerate(names[1:]):
         _print(screen, names[0], name, [row for row in comparisons if row.model == number])
     for path, (side, verdicts) in zip(models, graded, strict=True):
@@ -87,6 +87,8 @@ def compare(
         screen.print(f"{which}: {comparison.in_words(row, names[0], b)}")
     if comparisons[-1].measure == "accuracy":
         screen.print("lengths: the files do not hold all tokens; --tokenizer counts them")
+    if pool_models:
+        screen.print("the tests are over problems: they do not say what other seeds would give")
     if plot is not None:
         _plot(plot, [row for row in comparisons if row.measure == "accuracy"], names)
         screen.print(f"wrote {plot}")
@@ -94,7 +96,7 @@ def compare(
         {"a": names[0], "b": names[1 + row.model]} | row._asdict() | {"shown": row.shown}
         for row in comparisons
     ]
-    screen.end({"models": models, "comparisons": shown}, output)
+    screen.end({"files": models, "models": scores, "comparisons": shown}, output)
 
 
 def _names(models: Sequence[Path]) -> list[str]:
