@@ -1,8 +1,8 @@
 """The grader on any text: what finds the answer, what compares two, and the worker processes.
 
 What finds an answer and what takes numbers apart has no time limit when it runs, so it is held to
-one here, on long texts too. Computer algebra may take as long as it likes: it runs in workers that
-are ended, and there every text must come to one of the four outcomes.
+one here (long texts are in `test_long_inputs.py`). Computer algebra may take as long as it likes:
+it runs in workers that are ended, and there every text must come to one of the four outcomes.
 """
 
 import pytest
@@ -29,8 +29,6 @@ anything = formulas | texts
 responses = (
     st.builds(r"so \boxed{{{}}}".format, anything) | st.builds("The answer is {}.".format, anything)
 ) | anything
-LONG = 30_000
-"""Repetitions: a rule that is not linear would take minutes."""
 
 
 @fuzz(200)
@@ -42,19 +40,6 @@ def test_finding_an_answer(response, fallback):
         if found is not None and found.rule == "boxed":
             assert found.text == last_boxed(response)
         strict_boxed(response, ["1"])
-
-
-@fuzz(40, cost=50)
-@given(
-    parts=st.lists(st.sampled_from(FRAGMENTS + LATEX), min_size=1, max_size=3),
-    before=st.sampled_from(["", r"\boxed{", "Answer: ", "the answer is ", "<answer>", "#### "]),
-    after=st.sampled_from(["", "}", "$", "</answer>", "x"]),
-)
-def test_finding_an_answer_in_a_long_text(parts, before, after):
-    text = before + "".join(parts) * LONG + after
-    with no_hang():
-        for fallback in ("none", "stated", "last"):
-            extract(text, fallback)
 
 
 @fuzz(200)
