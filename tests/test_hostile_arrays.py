@@ -107,8 +107,12 @@ TENSORS = {
     [
         (lambda x: x.to_sparse(), "{name} is a sparse_coo tensor; expected a dense one"),
         (lambda x: x.to("meta"), "{name} is a meta tensor, which has no values"),
+        (
+            lambda x: torch.quantize_per_tensor(x.float(), 1.0, 0, torch.qint8),
+            "{name} is a quantized tensor; expected",
+        ),
     ],
-    ids=["sparse", "meta"],
+    ids=["sparse", "meta", "quantized"],
 )
 def test_tensors_without_values_are_refused_by_name(name, make, message):
     given = TENSORS | {name: make(TENSORS[name])}

@@ -66,12 +66,13 @@ def test_dtypes_of_tensors(tensors: dict[str, Any], ids_dtype, mask_dtype) -> No
     np.testing.assert_array_equal(got.numpy(), token_credit(**ARRAYS))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e5m2], ids=str)
 @pytest.mark.parametrize("name", ["rewards", "mask", "correct", "base"])
-def test_bfloat16(tensors: dict[str, Any], name: str) -> None:
-    """NumPy has no bfloat16, but trainers do: floats are floats."""
+def test_small_floats(tensors: dict[str, Any], name: str, dtype: Any) -> None:
+    """NumPy has none of these, but trainers do: floats are floats."""
     arguments = dict(tensors, rewards=torch.from_numpy(REWARDS), base=torch.from_numpy(REWARDS))
     expected = token_advantages(**arguments)
-    arguments[name] = arguments[name].to(torch.bfloat16)
+    arguments[name] = arguments[name].to(dtype)
     got = token_advantages(**arguments)
     np.testing.assert_array_equal(got.numpy(), expected.numpy())
 

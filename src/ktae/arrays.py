@@ -46,6 +46,8 @@ def require_dense(**arrays: ArrayLike) -> None:
             continue
         if array.is_meta:
             raise InputError(f"{name} is a meta tensor, which has no values; expected one that has")
+        if array.is_quantized:
+            raise InputError(f"{name} is a quantized tensor; expected {name}.dequantize()")
         layout = "nested" if array.is_nested else str(array.layout).removeprefix("torch.")
         if layout != "strided":
             hint = "padded" if array.is_nested else f"{name}.to_dense()"
@@ -77,7 +79,7 @@ def on_host(array: ArrayLike) -> ArrayLike:
     if not is_tensor(array):
         return array
     tensor = array.detach().cpu()
-    if str(tensor.dtype) == "torch.bfloat16":  # NumPy has none
+    if str(tensor.dtype).startswith(("torch.bfloat16", "torch.float8")):  # NumPy has none
         tensor = tensor.float()
     return tensor.numpy()
 
