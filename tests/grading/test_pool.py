@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("math_verify")
@@ -220,6 +221,8 @@ PARTS = [{"type": "image"}, {"type": "text", "text": r"\boxed{5}"}]
         (r"\boxed{5}", 5, 1.0),
         (r"\boxed{5}", 5.0, 1.0),
         (r"\boxed{5}", [4, 5], 1.0),
+        (r"\boxed{5}", np.array(["4", "5"]), 1.0),
+        (r"\boxed{5}", np.int64(5), 1.0),
         (r"\boxed{5}", None, None),  # a row of another task
         ([CALL, TOOL, {"role": "assistant", "content": r"\boxed{5}"}], "5", 1.0),
         ([CALL, TOOL], "5", 0.0),  # the policy had no room left

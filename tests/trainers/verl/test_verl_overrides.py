@@ -114,16 +114,6 @@ def test_values_that_omegaconf_would_replace_are_refused(value, place):
         arguments(overrides(recipe, PATHS))
 
 
-@needs_verl
-def test_hydra_would_have_replaced_them(monkeypatch):
-    """What the refusal is for: Hydra and OmegaConf as they are read the environment."""
-    from ktae.trainers.verl.check import configuration
-
-    monkeypatch.setenv("SECRET", "hunter2")
-    config = configuration(['trainer.project_name="${oc.env:SECRET}"'])
-    assert config.trainer.project_name == "hunter2"
-
-
 @pytest.mark.parametrize("key", ["+a=b", "~trainer.nnodes", "+a@b", "+a/b", "a b", "", "+é", "a,b"])
 def test_keys_that_mean_something_else_to_hydra_are_refused(key):
     with pytest.raises(InputError, match=r"verl\.overrides has the key"):

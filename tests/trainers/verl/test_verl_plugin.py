@@ -169,18 +169,6 @@ def test_what_the_driver_cannot_do_is_refused_before_it_starts(verl):
     options.from_algorithm(config.algorithm)  # whoever starts the run may be another machine
 
 
-def test_the_old_trainer_refuses_what_needs_more_than_it_has(verl):
-    """At its first advantages it would fail too, after a batch was sampled."""
-    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
-
-    decayed = {"estimator": "paper", "transforms": [{"decayed": 200}]}
-    for credit, name in ((decayed, "step"), ({"estimator": "entropy-weights"}, "entropies")):
-        config = configuration("ktae", "sync")
-        config.algorithm.credit = credit
-        with pytest.raises(InputError, match=f"needs {name}, which verl's old trainer"):
-            RayPPOTrainer(config)
-
-
 def test_the_asynchronous_trainers_check_and_say_that_they_were_not_tried(verl, logged):
     """Their constructors call none of verl's other trainers."""
     from verl.experimental.separation import ray_trainer

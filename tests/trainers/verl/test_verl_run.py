@@ -124,16 +124,6 @@ def test_a_refused_run_pretrains_nothing(recipe_file, tmp_path, pretrained, star
     assert not pretrained and not started
 
 
-@needs_verl
-def test_what_verl_cannot_do_is_refused(recipe_file, tmp_path, capsys, started):
-    arguments = ["train", recipe_file, "--engine", "verl", "--output", tmp_path / "run"]
-    for more in ([], ["--dry-run"]):
-        assert ktae(*arguments, "algorithm.patience=9", *more) == 2
-        error = capsys.readouterr().err
-        assert "algorithm.patience is 9, and verl cannot stop early" in error
-    assert not started and not (tmp_path / "run").exists()
-
-
 def test_without_verl_it_says_what_to_install(recipe_file, monkeypatch, capsys):
     def absent(name):
         raise importlib.metadata.PackageNotFoundError(name)
