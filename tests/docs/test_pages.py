@@ -37,3 +37,14 @@ def test_links_out_of_the_documentation_are_words_or_lead_to_the_repository(tmp_
         build_site.copy_of(docs, site, address)
         text = (site / "a.md").read_text("utf-8")
         assert text == f"{link} `[b](../b.md)` [d](https://d) [a](a.md#x)"
+
+
+def test_a_checkout_without_the_laboratory_has_no_broken_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_site, "LAB", tmp_path / "lab")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("[b](../lab/b.md)")
+    assert build_site.missing_files(tmp_path / "docs") == []
+    (tmp_path / "lab").mkdir()
+    assert build_site.missing_files(tmp_path / "docs") != []
