@@ -6,6 +6,7 @@ import oracle
 import pytest
 
 from ktae.errors import InputError
+from ktae.estimators import from_section
 
 pytestmark = pytest.mark.usefixtures("verl")
 
@@ -32,6 +33,7 @@ def rows_of(outputs, seed=0):
                 reward[-1] = acc  # verl copies the last output's to those before it
                 rows[f"p_{prompt}_{session}_{output}"] = {
                     "uid": f"p_{prompt}",
+                    "prompts": torch.from_numpy(rng.integers(1, 3, int(rng.integers(1, 3)))),
                     "responses": torch.from_numpy(rng.integers(1, 9, length)),
                     "response_mask": torch.from_numpy(mask),
                     "rm_scores": reward,
@@ -51,7 +53,7 @@ def advantages_of(monkeypatch):
     from verl.trainer.ppo.v1 import get_trainer_cls
     from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-    def compute(rows, estimator, *, padding=(), **credit):
+    def compute(rows, name, *, padding=(), **credit):
         put = {}
 
         def get(keys, partition_id, select_fields):
@@ -63,12 +65,12 @@ def advantages_of(monkeypatch):
 
         monkeypatch.setattr(transfer_queue, "kv_batch_get", get)
         monkeypatch.setattr(transfer_queue, "kv_batch_put", keep)
-        mode = "ktae_sync" if estimator == "ktae" else "sync"
+        mode = "ktae_sync" if name == "ktae" else "sync"
         trainer = object.__new__(get_trainer_cls(mode))
         algorithm = {"use_kl_in_reward": False, "gamma": 1.0, "lam": 1.0, "credit": credit}
         trainer.config = OmegaConf.create(
             {
-                "algorithm": algorithm | {"adv_estimator": estimator},
+                "algorithm": algorithm | {"adv_estimator": name},
                 "actor_rollout_ref": {"rollout": {"n": SESSIONS}},
                 "trainer": {"logger": "console"},
             }
@@ -93,30 +95,55 @@ def is_last(key, rows):
     return f"{session}_{int(output) + 1}" not in rows
 
 
-def core_credit(rows):
-    """By key, from the core's reference, of the given rows as rollouts."""
-    n, width = len(rows), WIDTH
-    ids, mask = np.zeros((n, width), dtype=np.int64), np.zeros((n, width), dtype=np.int64)
-    for i, row in enumerate(rows.values()):
-        ids[i, : len(row["responses"])] = row["responses"]
-        mask[i, : len(row["responses"])] = row["response_mask"]
-    acc = [row["extra_fields"]["reward_extra_info"]["acc"] for row in rows.values()]
-    uid = np.array([row["uid"] for row in rows.values()])
-    credit = oracle.token_credit(ids, mask, np.array(acc), uid)
-    return dict(zip(rows, credit, strict=True))
+def core_credit(rows, **options):
+    """By key, from the core's reference: a session's outputs are one rollout, and what the later
+    ones were asked stands between them."""
+    sessions = {}
+    for key in sorted(rows):
+        sessions.setdefault(key.rpartition("_")[0], []).append(key)
+    n, width = len(sessions), 4 * WIDTH
+    ids, mask, place = np.zeros((3, n, width), dtype=np.int64)
+    for i, keys in enumerate(sessions.values()):
+        at = 0
+        for number, key in enumerate(keys):
+            prompt, row = rows[key]["prompts"] if number else [], rows[key]
+            ids[i, at : at + len(prompt)] = prompt
+            at += len(prompt)
+            ids[i, at : at + len(row["responses"])] = row["responses"]
+            mask[i, at : at + len(row["responses"])] = row["response_mask"]
+            place[i, at : at + len(row["responses"])] = number + 1
+            at += len(row["responses"])
+    acc = [rows[keys[-1]]["extra_fields"]["reward_extra_info"]["acc"] for keys in sessions.values()]
+    uid = np.array([rows[keys[-1]]["uid"] for keys in sessions.values()])
+    credit = oracle.token_credit(ids, mask, np.array(acc), uid, **options)
+    by_key = {}
+    for i, keys in enumerate(sessions.values()):
+        for number, key in enumerate(keys):
+            of_output = credit[i][place[i] == number + 1]
+            by_key[key] = np.pad(of_output, (0, WIDTH - len(of_output)))
+    return by_key
 
 
-def test_only_last_outputs_are_rollouts_of_the_prompt(advantages_of):
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"estimator": "paper"},
+        {"estimator": "anchor-states"},
+        {"estimator": "paper", "transforms": [{"over-units": ["turn", "state-turn"]}]},
+    ],
+    ids=str,
+)
+def test_a_session_is_one_rollout_and_its_outputs_are_turns(advantages_of, section):
     rows = rows_of(outputs=3)
     last = {key: row for key, row in rows.items() if is_last(key, rows)}
     assert len(last) == PROMPTS * SESSIONS < len(rows)
-    wanted, counting_all = core_credit(last), core_credit(rows)
-    used, metrics = advantages_of(rows, "ktae")
+    wanted = core_credit(rows, estimator=from_section(section))
+    used, metrics = advantages_of(rows, "ktae", **section)
     by_verl, _ = advantages_of(rows, "grpo")  # its own treatment of such sessions
     for key in rows:
-        credit = wanted.get(key, np.zeros(WIDTH))[: len(used[key])]
+        credit = wanted[key][: len(used[key])]
         np.testing.assert_allclose(used[key], by_verl[key] + credit, atol=1e-5)
-    assert max(np.abs(wanted[key] - counting_all[key]).max() for key in last) > 0.05
+    assert max(np.abs(wanted[key]).max() for key in rows if key not in last) > 0.05
     assert max(np.abs(by_verl[key]).max() for key in rows if key not in last) > 0.5
     share = 1 - len(last) / len(rows)
     assert metrics["credit/intermediate_outputs"] == pytest.approx(share)
@@ -130,17 +157,15 @@ def test_other_rollout_advantages_do_not_count_the_others_either(advantages_of, 
     last = {key: row for key, row in rows.items() if is_last(key, rows)}
     used, _ = advantages_of(rows, "ktae", base=base)
     alone, _ = advantages_of(last, "ktae", base=base)
-    credit = core_credit(last)
+    credit, of_last = core_credit(rows), core_credit(last)
     for key, row in rows.items():
-        if key in last:
-            np.testing.assert_allclose(used[key], alone[key], atol=1e-5)
-            continue
         session = key.rpartition("_")[0]
         [final] = [other for other in last if other.rpartition("_")[0] == session]
-        rollout = alone[final][0] - credit[final][0]
+        rollout = alone[final][0] - of_last[final][0]
         mask = np.zeros(len(used[key]))
         mask[: len(row["response_mask"])] = row["response_mask"]
-        np.testing.assert_allclose(used[key], rollout * mask, atol=1e-5)
+        wanted = rollout * mask + credit[key][: len(used[key])]
+        np.testing.assert_allclose(used[key], wanted, atol=1e-5)
 
 
 def test_one_output_a_session_needs_nothing_of_this(advantages_of):
@@ -183,7 +208,7 @@ def test_a_rollout_that_was_rejected_whole_still_counts(advantages_of):
 
 @pytest.mark.parametrize("key", ["uid", "uid_0", "uid_0_x", "uid_0_"])
 def test_a_key_of_another_form(key):
-    from ktae.trainers.verl.handover import last_outputs
+    from ktae.trainers.verl.handover import sessions_of
 
     with pytest.raises(InputError, match="expected prompt_session_output"):
-        last_outputs(["a_0_0", key])
+        sessions_of(["a_0_0", key])

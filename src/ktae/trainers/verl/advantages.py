@@ -15,7 +15,7 @@ from ktae.trainers.lists import warn_unless_verdicts
 from ktae.trainers.metrics import PREFIX, Seen, step_metrics
 from ktae.trainers.strongest import token_sums
 from ktae.trainers.verl import options
-from ktae.trainers.verl.handover import Rollouts, rollouts_for
+from ktae.trainers.verl.handover import Rollouts, rollouts_for, taken
 
 ROWS_AT_ONCE = 256
 
@@ -38,9 +38,9 @@ def verl_advantages(
         config: the node `algorithm` of verl's configuration; None: verl's and our defaults.
 
     Returns:
-        Advantages (B, T) float32, 0 where masked; and the same again, verl's "returns". Of a
-        session with several outputs the last is the rollout; those before it have its rollout
-        advantage at each token, and no credit.
+        Advantages (B, T) float32, 0 where masked; and the same again, verl's "returns". A session
+        with several outputs is one rollout: all outputs have the rollout advantage of the last,
+        and their tokens' credit is that of turns.
 
     Raises:
         InputError: no KTAE trainer mode, no `uid`, an unknown option, or arrays that do not fit.
@@ -53,7 +53,7 @@ def verl_advantages(
         )
     rewards, mask, index = token_level_rewards.sum(dim=-1), response_mask != 0, np.asarray(index)
     finite_per_rollout("rewards", rewards.float().cpu().numpy(), len(index))
-    if rollouts.last_outputs is None:
+    if rollouts.sessions is None:
         base, advantages = _base_and_credit(rollouts, rewards, mask, index, config)
     else:
         base, advantages = _of_sessions(rollouts, rewards, mask, index, config)
@@ -66,23 +66,28 @@ def verl_advantages(
 def _of_sessions(
     rollouts: Rollouts, rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, config: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """As `_base_and_credit` where sessions have several outputs. The last one is the rollout; those
-    before it share its rollout advantage, and get no credit."""
-    assert rollouts.last_outputs is not None
-    rows, session = np.unique(rollouts.last_outputs, return_inverse=True)
+    """As `_base_and_credit` where sessions have several outputs. A session is one rollout, whose
+    rollout advantage and verdict are those of its last output."""
+    assert rollouts.sessions is not None
+    rows = np.array([of_session[-1] for of_session in rollouts.sessions])
+    session = np.empty(len(mask), dtype=np.int64)
+    for number, of_session in enumerate(rollouts.sessions):
+        session[of_session] = number
     last = torch.from_numpy(rows).to(mask.device)
-    of_last = rollouts.of_rows(rows)
-    base, credit = _base_and_credit(of_last, rewards[last], mask[last], index[rows], config)
-    rollouts.metrics |= of_last.metrics
+    joined, at = rollouts.of_sessions(mask)
+    at = at.to(mask.device)
+    base, credit = _base_and_credit(joined, rewards[last], taken(mask, at), index[rows], config)
+    rollouts.metrics |= joined.metrics
     counted = np.ones(len(mask), bool) if rollouts.padding is None else ~rollouts.padding
     share = 1 - counted[rows].sum() / counted.sum()  # of outputs that are not a session's last
     rollouts.metrics[f"{PREFIX}intermediate_outputs"] = float(share)
-    rollouts.sums = of_last.sums
-    credits = torch.zeros(mask.shape, dtype=credit.dtype, device=credit.device)
-    credits[last] = credit
+    rollouts.sums = joined.sums
     # Where no token of the last output counts, the whole session gets 0, as with verl's GRPO.
-    base = base * mask[last].any(dim=1)
-    return base[torch.from_numpy(session).to(mask.device)], credits
+    counts = mask[last].any(dim=1)
+    credits = torch.zeros(mask.shape, dtype=credit.dtype, device=credit.device)
+    written = at >= 0
+    credits.flatten()[at[written]] = (credit * counts[:, None])[written]
+    return (base * counts)[torch.from_numpy(session).to(mask.device)], credits
 
 
 def _base_and_credit(

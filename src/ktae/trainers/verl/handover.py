@@ -33,8 +33,10 @@ class Rollouts:
     """Training steps done before; None where it is not known."""
     policy: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
     """`log_probs` and `entropies`, (B, T), where verl has them."""
-    last_outputs: np.ndarray | None = None
-    """(B,) the row of the last output of each row's session; None: each session has one output."""
+    sessions: list[list[int]] | None = None
+    """The rows of each session's outputs, in their order; None: each session has one output."""
+    turns: list[tuple[list[int], int]] | None = None
+    """Of B rows, where sessions have several outputs: what each was asked, and how long it is."""
     padding: np.ndarray | None = None
     """(B,) which rows verl filled the batch up with, for the metrics to leave out; None: none."""
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -44,18 +46,46 @@ class Rollouts:
     sums: TokenSums | None = None
     """The credit of each distinct token."""
 
-    def of_rows(self, rows: np.ndarray) -> Rollouts:
-        """These rows alone, each the only output of its session."""
-        at = torch.from_numpy(rows)
-        return dataclasses.replace(
+    def of_sessions(self, mask: torch.Tensor) -> tuple[Rollouts, torch.Tensor]:
+        """The S sessions as rollouts: each one's outputs after another, its last output's verdict.
+
+        Between two outputs stands what is new in the prompt of the second, masked. So an output is
+        a turn, or several where it has holes itself.
+
+        Returns:
+            Their rollouts, and (S, L) int64 where each token stands in the flat (B, T) batch; -1
+            for what the policy did not write.
+        """
+        assert self.sessions is not None and self.turns is not None
+        width, ids_bt = mask.shape[1], self.token_ids.cpu().numpy()
+        ids: list[list[int]] = [[] for _ in self.sessions]
+        places: list[list[int]] = [[] for _ in self.sessions]
+        for of_session, at_places, rows in zip(ids, places, self.sessions, strict=True):
+            before: list[int] = []
+            for row in rows:
+                prompt, length = self.turns[row]
+                if of_session:  # the first one's prompt is the group's
+                    known = len(before) if prompt[: len(before)] == before else 0
+                    seen = prompt[known:] or [0]
+                    of_session += seen
+                    at_places += [-1] * len(seen)
+                response = ids_bt[row, :length].tolist()
+                of_session += response
+                at_places += range(row * width, row * width + length)
+                before = prompt + response
+        device, last = self.token_ids.device, np.array([rows[-1] for rows in self.sessions])
+        at = _padded(places, -1).to(device)
+        joined = dataclasses.replace(
             self,
-            token_ids=self.token_ids[at.to(self.token_ids.device)],
-            acc=None if self.acc is None else self.acc[rows],
-            undecided=None if self.undecided is None else self.undecided[rows],
-            policy={name: values[at.to(values.device)] for name, values in self.policy.items()},
-            last_outputs=None,
-            padding=None if self.padding is None else self.padding[rows],
+            token_ids=_padded(ids, 0).to(self.token_ids),
+            acc=None if self.acc is None else self.acc[last],
+            undecided=None if self.undecided is None else self.undecided[last],
+            policy={x: taken(values, at.to(values.device)) for x, values in self.policy.items()},
+            sessions=None,
+            turns=None,
+            padding=None if self.padding is None else self.padding[last],
         )
+        return joined, at
 
     def verdicts(self, rewards: torch.Tensor, threshold: float) -> tuple[np.ndarray, np.ndarray]:
         """(B,) verdicts 1, 0, or NaN for unknown; and scores. They are of `acc`, or of the reward
@@ -75,6 +105,16 @@ class Rollouts:
         correct = np.where(without, above(rewards, threshold), above(acc, threshold))
         scores = np.where(without, rewards.double().numpy(), acc)
         return np.where(unknown, np.nan, correct), np.where(unknown, np.nan, scores)
+
+
+def taken(values_bt: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    """The values at those places of the flat batch; 0 where the place is -1."""
+    return torch.where(at < 0, 0, values_bt.flatten()[at.clamp(min=0)])
+
+
+def _padded(rows: list[list[int]], fill: int) -> torch.Tensor:
+    tensors = [torch.tensor(row, dtype=torch.int64) for row in rows]
+    return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=fill)
 
 
 _current: contextvars.ContextVar[Rollouts | None] = contextvars.ContextVar("rollouts", default=None)
@@ -153,27 +193,27 @@ def _numbers(name: str, values: Sequence[Any]) -> np.ndarray:
     return numbers
 
 
-def last_outputs(keys: Sequence[str]) -> np.ndarray | None:
-    """The row of the last output of each row's session, since verl's agent loops may return several
-    outputs, each a row. A session is one rollout of its prompt, with the reward of its last output.
-    verl's own GRPO takes the last outputs alone, but gives every row to any other estimator.
+def sessions_of(keys: Sequence[str]) -> list[list[int]] | None:
+    """The rows of each session, since verl's agent loops may return several outputs, each a row.
+
+    A session is one rollout of its prompt, with the reward of its last output. verl's own GRPO
+    takes the last outputs alone, but gives every row to any other estimator.
 
     Args:
         keys: of B rows, as verl names them: `prompt_session_output`, the last a number.
 
     Returns:
-        (B,) int64; None where every row is the last output of its session.
+        The sessions, each one's rows in the order of its outputs; None where each has one.
 
     Raises:
         InputError: a key of another form.
     """
-    sessions: dict[str, tuple[int, int]] = {}
-    names = []
+    sessions: dict[str, list[tuple[int, int]]] = {}
     for row, key in enumerate(keys):
         name, _, output = key.rpartition("_")
         if "_" not in name or not output.isdecimal():
             raise InputError(f"the key of a rollout is {key!r}; expected prompt_session_output")
-        names.append(name)
-        sessions[name] = max(sessions.get(name, (-1, -1)), (int(output), row))
-    last = np.array([sessions[name][1] for name in names], dtype=np.int64)
-    return None if np.array_equal(last, np.arange(len(last))) else last
+        sessions.setdefault(name, []).append((int(output), row))
+    if len(sessions) == len(keys):
+        return None
+    return [[row for _, row in sorted(outputs)] for outputs in sessions.values()]

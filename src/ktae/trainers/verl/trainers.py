@@ -17,7 +17,7 @@ from verl.trainer.ppo.v1 import (
 from ktae.errors import InputError
 from ktae.trainers import strongest
 from ktae.trainers.verl import names, options
-from ktae.trainers.verl.handover import Rollouts, handed_over, last_outputs, rollouts_of_infos
+from ktae.trainers.verl.handover import Rollouts, handed_over, rollouts_of_infos, sessions_of
 
 FIELDS = {"log_probs": "old_log_probs", "entropies": "entropy"}
 """What estimators may need of the policy, by verl's names. In `bypass_mode` it has no entropies."""
@@ -74,13 +74,20 @@ class KTAETrainer:
         infos = [
             fields.get("reward_extra_info") or {} for fields in data.pop("extra_fields").tolist()
         ]
+        lengths = data["responses"].offsets().diff().tolist()
         # int32 holds every vocabulary, and padded to the longest response it is much to hold
         responses = data["responses"].to(torch.int32).to_padded_tensor(0)
         rollouts = rollouts_of_infos(responses, infos, done)
         for name in needs:
             if FIELDS[name] in data:
                 rollouts.policy[name] = data[FIELDS[name]].to_padded_tensor(0)
-        rollouts.last_outputs = last_outputs(batch.keys)
+        rollouts.sessions = sessions_of(batch.keys)
+        if rollouts.sessions is not None:
+            fetched = tq.kv_batch_get(
+                keys=batch.keys, partition_id=batch.partition_id, select_fields=["prompts"]
+            )
+            prompts = [prompt.tolist() for prompt in fetched["prompts"].unbind()]
+            rollouts.turns = list(zip(prompts, lengths, strict=True))
         padding = np.array([tag.get("is_padding", False) for tag in batch.tags], dtype=bool)
         rollouts.padding = padding if padding.any() else None
         return rollouts
