@@ -15,7 +15,7 @@ Four things are missing, in the order in which verl stops for them:
 import os
 import tempfile
 
-from ktae.trainers.verl.lazy import when_imported
+from wrapt import when_imported
 
 
 def _add_platform(manager):
@@ -61,8 +61,8 @@ def _add_replica(replica):
     replica.RolloutReplicaRegistry.register("generate", load)
 
 
-when_imported("verl.plugin.platform.platform_manager", _add_platform)
-when_imported("verl.utils.distributed", _use_gloo)
-when_imported("verl.workers.engine.fsdp.transformer_impl", _add_engine)
-when_imported("verl.workers.rollout.base", _add_rollout)
-when_imported("verl.workers.rollout.replica", _add_replica)
+when_imported("verl.plugin.platform.platform_manager")(_add_platform)
+when_imported("verl.utils.distributed")(_use_gloo)
+when_imported("verl.workers.engine.fsdp.transformer_impl")(_add_engine)
+when_imported("verl.workers.rollout.base")(_add_rollout)
+when_imported("verl.workers.rollout.replica")(_add_replica)
