@@ -38,6 +38,7 @@ def test_public_names() -> None:
         "class_credit",
         "credit_table",
         "preset",
+        "score",
         "token_advantages",
         "token_credit",
     ]

@@ -7,6 +7,7 @@ from ktae.credit import credit_table, token_advantages, token_credit
 from ktae.errors import InputError
 from ktae.estimators import Estimator, preset
 from ktae.outcomes import class_credit
+from ktae.whole_groups import score
 
 __all__ = [
     "CreditTable",
@@ -16,6 +17,7 @@ __all__ = [
     "class_credit",
     "credit_table",
     "preset",
+    "score",
     "token_advantages",
     "token_credit",
 ]

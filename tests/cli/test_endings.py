@@ -111,7 +111,7 @@ def test_names_that_are_not_utf_8(command, tmp_path):
     for inputs in (["a\udce9.jsonl"], ["a\udce9.jsonl", "b.jsonl"], ["d\udce9"], ["n\udce9.jsonl"]):
         assert command("report", *inputs, "-o", output, "--json").status == 0
         assert (tmp_path / output).exists()
-    assert command("score", "d\udce9", "-o", "s\udce9.parquet").status == 0
+    assert command("score", "d\udce9", "--join", "-o", "s\udce9.parquet").status == 0
     assert (tmp_path / "s\udce9.tokens.parquet").exists()
 
 

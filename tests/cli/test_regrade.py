@@ -173,7 +173,7 @@ def test_models_have_tables_of_their_own(command: Run, tmp_path: Path) -> None:
     ]
     file = write_lines(tmp_path / "r.jsonl", content)
     result = command("eval", "--regrade", file, "--workers", 1, "--output", "out")
-    assert "2 models are told apart" in result.err
+    assert "models told apart: 2" in result.err
     found = json.loads(Path("out/results.json").read_text())["models"]
     assert {name: one["mean"]["value"] for name, one in found.items()} == {"a": 1.0, "b": 0.5}
     pooling = ("--pool-models", "--output", "pooled", "--json")

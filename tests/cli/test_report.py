@@ -84,7 +84,7 @@ def test_rows_that_cannot_be_used_are_left_out_and_named(run, tmp_path, line, me
         file.write(line)
     for command in ("report", "show", "permutation-test"):
         status, _, err = run(command, "r.jsonl", "--field", "reward=reward")
-        assert status == 0 and f"left out: r.jsonl, {message}" in err
+        assert status == 0 and f"not be used: 1 (r.jsonl, {message}" in err
     status, _, err = run("score", "r.jsonl")
     assert status == 2 and err.startswith(f"ktae: r.jsonl, {message}")
 

@@ -254,7 +254,7 @@ def test_a_file_in_an_unknown_form_is_read_by_the_command_that_the_error_names(r
     assert result.status == 2  # no group
     result = run("r.jsonl")
     assert (result.status, result.out) == (2, "")
-    options = shlex.split(result.err.rpartition("; ")[2].removesuffix(" would read it\n"))
+    options = shlex.split(result.err.partition("\n")[0].rpartition("; name its fields: ")[2])
     result = run("r.jsonl", *options, "--field", "token_ids=ids")
     assert result.status == 0
     assert result.out.startswith("4 rollouts, 1 group (1 mixed")

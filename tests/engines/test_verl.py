@@ -88,8 +88,8 @@ def check_report(folder, steps, out):
     }
     assert 2 in dumped
     dump = write_report([folder], out)
-    assert (dump.unit, dump.made_ids, dump.tolerance.rejected) == ("tokens", True, [])
-    assert dump.tolerance.padding == 8 * len(dumped)
+    assert (dump.unit, dump.made_ids, dump.notes.counts["rejected"]) == ("tokens", True, 0)
+    assert dump.notes.counts["padding"] == 8 * len(dumped)
     rows = dump.rollouts.to_pylist()
     for number, step in dumped.items():
         own = [row for row in rows if row["step"] == number]

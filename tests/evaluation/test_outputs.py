@@ -15,6 +15,7 @@ from ktae.evaluation.benchmarks import PAPER
 from ktae.evaluation.outputs import Output, check_complete, read, to_record, with_tokens
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
+from ktae.rollouts.options import ReadOptions
 
 AUTHORS = [
     {
@@ -334,10 +335,11 @@ def test_each_file_of_a_folder_is_a_benchmark(tmp_path: Path) -> None:
     assert [x.group for x in read(tmp_path)] == expected
 
 
-def test_files_that_differ_in_a_number_alone_are_one_benchmark(tmp_path: Path) -> None:
+def test_files_that_are_joined_are_one_benchmark(tmp_path: Path) -> None:
     for rank in range(2):
         write_answers(tmp_path / "ev" / f"rank_{rank}.jsonl", "1", "2")
-    assert [(x.benchmark, x.group, x.sample) for x in read(tmp_path / "ev")] == [
+    joined = read(tmp_path / "ev", ReadOptions(join=True))
+    assert [(x.benchmark, x.group, x.sample) for x in joined] == [
         ("ev", "0", 0), ("ev", "1", 0), ("ev", "0", 1), ("ev", "1", 1)
     ]  # fmt: skip
 
@@ -347,7 +349,7 @@ def test_a_problem_with_two_answers_is_refused(tmp_path: Path) -> None:
         write_answers(tmp_path / "ev" / f"rank_{rank}.jsonl", answer)
     message = r"rank_1.jsonl, line 1: problem 0 accepts '7', in an earlier row '1'; expected the"
     with pytest.raises(InputError, match=message):
-        read(tmp_path / "ev")
+        read(tmp_path / "ev", ReadOptions(join=True))
 
 
 def test_numbers_as_databases_and_pandas_have_them(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ktae.report import ReadOptions, inputs
 from ktae.rollouts import readers, record
-from ktae.rollouts.tolerance import Tolerance
+from ktae.rollouts.notes import Notes
 
 SMALL = st.integers(0, 3)
 REWARDS = st.sampled_from([0, 1, 0.0, 1.0, 0.5, -1.0, None]) | numbers
@@ -144,7 +144,7 @@ def test_a_tolerant_reader_counts_what_it_leaves_out(file, fields, scratch):
     path = scratch / name
     path.write_bytes(data)
     with only_input_errors():
-        table = readers.read([path], ReadOptions(fields=fields), tolerance=Tolerance())
+        table = readers.read([path], ReadOptions(fields=fields), notes=Notes())
         dump = inputs.from_record(table)
         assert len(dump.rollouts) == len(table) > 0
 

@@ -14,7 +14,7 @@ from fuzzing import only_input_errors
 from ktae.grading.extraction import extract
 from ktae.rollouts import files, readers, record
 from ktae.rollouts.folders import choose_files
-from ktae.rollouts.tolerance import Tolerance
+from ktae.rollouts.notes import Notes
 
 LONG, MANY = 200_000, 20_000
 """Repetitions within a text, and rows of a file."""
@@ -74,7 +74,7 @@ def json_texts(fragment):
 
 READERS = {
     "strict": ("r.jsonl", lambda path: readers.read([path])),
-    "tolerant": ("r.jsonl", lambda path: readers.read([path], tolerance=Tolerance())),
+    "tolerant": ("r.jsonl", lambda path: readers.read([path], notes=Notes())),
     "rows": ("r.jsonl", lambda path: list(files.iterate_rows(path))),
     "one document": ("r.json", lambda path: readers.read([path])),
 }

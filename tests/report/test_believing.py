@@ -242,12 +242,6 @@ def test_marks_are_tagged(tmp_path, open_page):
         (["a.jsonl:7", "sub/b.jsonl:7"], ["d"], ["a.jsonl", "sub/b.jsonl"], "7"),
         (["1.pt:7", "2.pt:7"], ["run.v2"], ["1.pt", "2.pt"], "7"),
         (["test.json:1"], ["a.jsonl"], [], "test.json:1"),
-        (
-            ["a_*.jsonl:7", "b_*.jsonl:7"],
-            ["a_0.jsonl", "a_1.jsonl", "b_0.jsonl", "b_1.jsonl"],
-            ["a_*.jsonl", "b_*.jsonl"],
-            "7",
-        ),
         (["is it 7:30?"], ["a.jsonl"], [], "is it 7:30?"),
         (["x.jsonl:7"], [], [], "x.jsonl:7"),
     ],

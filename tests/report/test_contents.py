@@ -52,8 +52,11 @@ def without(rows, *names):
         ([row | {"reward": 0} for row in ROLLOUTS], "Every rollout is incorrect"),
         ([*ROLLOUTS[:2], *[r | {"group": 2} for r in ROLLOUTS[2:]]], "No group is mixed"),
         ([*ROLLOUTS, {"group": "sum", "response": "x"}], "1 of 5 rollouts have no reward"),
-        ([*ROLLOUTS, {"group": "sum", "reward": 1}], "1 row could not be used"),
-        (without(ROLLOUTS, "group", "prompt"), "4 rows with neither group nor prompt"),
+        ([*ROLLOUTS, {"group": "sum", "reward": 1}], "Rows that could not be used: 1 ("),
+        (
+            without(ROLLOUTS, "group", "prompt"),
+            "Rollouts with neither group nor prompt, each a group of its own: 4",
+        ),
         (ROLLOUTS, "No tokenizer: texts are cut at words"),
         (
             [{"group": 0, "token_ids": [i], "reward": i} for i in (0, 1)],
@@ -62,7 +65,7 @@ def without(rows, *names):
     ],
 )
 def test_the_page_says_what_it_cannot(meta, rows, title):
-    assert title in titles(meta(rows))
+    assert any(x.startswith(title) for x in titles(meta(rows)))
 
 
 def test_a_page_without_rewards_or_tokenizer_has_all_views(open_page, tmp_path):

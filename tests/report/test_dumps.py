@@ -47,7 +47,7 @@ def test_verl_padding_rows_are_no_rollouts(tmp_path):
     path = write_lines(tmp_path / "1.jsonl", [VERL, padding, padding, empty])
     assert [row["response"] for row in read(path)] == ["4", ""]
     dump = inputs.load([path])
-    assert (len(dump.rollouts), dump.tolerance.padding) == (2, 2)
+    assert (len(dump.rollouts), dump.notes.counts["padding"]) == (2, 2)
     assert len(outputs.read(path)) == 2
 
 
@@ -59,7 +59,7 @@ def test_of_a_session_of_verl_s_the_last_output_is_the_rollout(tmp_path):
     path = write_lines(tmp_path / "1.jsonl", rows)
     kept = ["a_0_2", "a_1_1", "a_2_0", "b_0_0", "b_1_1", "next step"]
     assert [row["response"] for row in read(path)] == kept
-    assert inputs.load([path]).tolerance.intermediate == 3
+    assert inputs.load([path]).notes.counts["intermediate"] == 3
 
 
 @pytest.mark.nightly
@@ -229,11 +229,15 @@ def test_gaps_are_counted(tmp_path):
         7,
     ]
     dump = inputs.load([write_lines(tmp_path / "r.jsonl", rows)])
-    tolerance = dump.tolerance
-    assert (tolerance.without_reward, tolerance.without_group, tolerance.alone) == (1, 2, 1)
-    assert tolerance.half_surrogates == 1
-    assert len(tolerance.rejected) == 3
-    assert "line 6: mask has 2 entries for 1 token_ids" in tolerance.rejected[1]
+    notes = dump.notes
+    assert (
+        notes.counts["without_reward"],
+        notes.counts["without_group"],
+        notes.counts["alone"],
+    ) == (1, 2, 1)
+    assert notes.counts["half_surrogates"] == 1
+    assert notes.counts["rejected"] == 3
+    assert "line 6: mask has 2 entries for 1 token_ids" in notes.names["rejected"][1]
     kept = dump.rollouts.to_pylist()
     assert [row["correct"] for row in kept] == [None, 1.0, 1.0, 1.0]
     assert [row["reward"] for row in kept] == [None, 1.0, 1.0, 1.0]

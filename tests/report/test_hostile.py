@@ -139,5 +139,5 @@ def test_numbers_that_are_no_json(tmp_path):
         + json.dumps({"group": 0, "response": "d", "reward": 0})
     )
     dump = write_report(path, tmp_path / "r.html")
-    assert dump.tolerance.without_reward == 1
-    assert "Infinity" in dump.tolerance.rejected[0]
+    assert dump.notes.counts["without_reward"] == 1
+    assert "Infinity" in dump.notes.names["rejected"][0]

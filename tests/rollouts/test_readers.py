@@ -1,6 +1,6 @@
 import gzip
 import json
-import re
+import os
 from decimal import Decimal
 
 import pyarrow as pa
@@ -10,9 +10,9 @@ import pytest
 from ktae import InputError
 from ktae.evaluation import outputs
 from ktae.evaluation.benchmarks import label_of
-from ktae.rollouts import readers, record
+from ktae.rollouts import files, readers, record
+from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
-from ktae.rollouts.tolerance import Tolerance
 
 ROLLOUT = {"group": "g", "response": "it is 2", "reward": 1}
 
@@ -24,9 +24,9 @@ def write_lines(path, *rows):
     return path
 
 
-def read_rows(path, tolerance=None, **options):
+def read_rows(path, notes=None, **options):
     """What was read, without the fields that are null."""
-    table = readers.read([path], ReadOptions(**options), tolerance=tolerance)
+    table = readers.read([path], ReadOptions(**options), notes=notes)
     assert table.schema.equals(record.SCHEMA, check_metadata=True)
     return [{k: v for k, v in row.items() if v is not None} for row in table.to_pylist()]
 
@@ -37,8 +37,8 @@ def test_jsonl(tmp_path):
         ROLLOUT | {"problem": "1 + 1?", "answer": [2, "two"], "level": 3, "tags": ["é"]},
         "",
         {"group": 7, "token_ids": [4, 5], "mask": [1, 0], "reward": -0.5, "step": 2},
-        {"group": "g", "response": "", "reward": 0, "correct": True, "prompt": "p", "problem": "q"},
-        ROLLOUT | {"prompt": None, "problem": "2 + 2?"},
+        {"group": "h", "response": "", "reward": 0, "correct": True, "prompt": "p", "problem": "q"},
+        ROLLOUT | {"prompt": None, "problem": "1 + 1?"},
     )
     assert read_rows(path) == [
         {
@@ -50,10 +50,10 @@ def test_jsonl(tmp_path):
             **{"reward": -0.5, "correct": 0.0},
         },
         {
-            **{"group": "g", "prompt": "p", "response": "", "reward": 0.0, "correct": 1.0},
+            **{"group": "h", "prompt": "p", "response": "", "reward": 0.0, "correct": 1.0},
             "extra": '{"problem": "q"}',
         },
-        ROLLOUT | {"prompt": "2 + 2?", "correct": 1.0},
+        ROLLOUT | {"prompt": "1 + 1?", "correct": 1.0},
     ]
 
 
@@ -79,14 +79,35 @@ def test_correctness_is_the_verdict_or_else_the_reward_above_the_threshold(
     assert readers.read([path], ReadOptions(threshold=0.5))["correct"].to_pylist() == [correct]
 
 
-@pytest.mark.parametrize(("threshold", "counted"), [(None, 2), (0.0, 0), (0.1, 0)])
-def test_rewards_between_0_and_1_that_count_as_correct_are_counted(threshold, counted, tmp_path):
-    rewards = ({"reward": x} for x in (0, 0.2, 0.9, 1, 2, -0.5))
-    verdicts = ({"reward": 0.4, "correct": x} for x in (True, False))
-    path = write_lines(tmp_path / "r.jsonl", *(ROLLOUT | row for row in (*rewards, *verdicts)))
-    tolerance = Tolerance()
-    readers.read([path], ReadOptions(threshold=threshold), tolerance=tolerance)
-    assert tolerance.fractional == counted
+@pytest.mark.parametrize(
+    ("rewards", "threshold", "noted"),
+    [
+        ((0, 1, 3), None, {"values": 2}),
+        ((0, 0.2, 0.9, 1, -0.5), None, {"values": 3}),
+        ((0, 0.2), None, {"values": 1}),
+        ((0, 1, 3), 0.0, {}),
+        ((0, 0.2), 0.1, {}),
+        ((0, 1), None, {}),
+        ((-2, -1), None, {"none_above": 1}),
+        ((1, 2), None, {"values": 2, "all_above": 1}),
+        ((True, False), None, {}),
+    ],
+)
+def test_rewards_that_leave_open_what_is_correct_are_noted(rewards, threshold, noted, tmp_path):
+    path = write_lines(tmp_path / "r.jsonl", *(ROLLOUT | {"reward": x} for x in rewards))
+    notes = Notes()
+    readers.read([path], ReadOptions(threshold=threshold), notes=notes)
+    assert {k: n for k, n in notes.counts.items() if n} == noted
+
+
+@pytest.mark.parametrize("word", ["true", "C", "Pass", "CORRECT", "1", "passed"])
+def test_words_are_verdicts(word, tmp_path):
+    wrong = {"true": "False", "C": "I", "Pass": "FAIL", "1": "0", "passed": "failed"}
+    other = wrong.get(word, "incorrect")
+    for field in ("reward", "correct"):
+        rows = ({"group": 1, "response": "a", field: x} for x in (word, other))
+        read = read_rows(write_lines(tmp_path / "r.jsonl", *rows))
+        assert [(row["reward"], row["correct"]) for row in read] == [(1, 1), (0, 0)]
 
 
 def test_every_format_reads_the_same(tmp_path):
@@ -134,12 +155,12 @@ def test_groups_of_pandas_are_whole_numbers_and_nan(fields, tmp_path):
         "reward": [1.0, 0.0, 1.0],
     }
     pq.write_table(pa.table(columns), tmp_path / "r.parquet")
-    tolerance = Tolerance()
-    rows = read_rows(tmp_path / "r.parquet", tolerance=tolerance, fields=fields)
+    notes = Notes()
+    rows = read_rows(tmp_path / "r.parquet", notes=notes, fields=fields)
     assert rows[0]["group"] == "0"
     assert label_of(None, 0.0, None, "").problem == "0"
     assert label_of(None, float("nan"), None, "").problem is None
-    assert len({row["group"] for row in rows}) == 3 and tolerance.without_group == 2
+    assert len({row["group"] for row in rows}) == 3 and notes.counts["without_group"] == 2
 
 
 @pytest.mark.parametrize("threshold", [0.1, 0.7, -0.3])
@@ -170,14 +191,12 @@ def test_a_reward_that_is_taken_by_its_name_is_noted(tmp_path):
         ({}, None, []),
     ):
         path = write_lines(tmp_path / "r.jsonl", *[row | more] * 2)
-        tolerance = Tolerance()
+        notes = Notes()
         assert (
-            readers.read([path], ReadOptions(correctness=asked), tolerance=tolerance)["reward"][
-                0
-            ].as_py()
+            readers.read([path], ReadOptions(correctness=asked), notes=notes)["reward"][0].as_py()
             == 1
         )
-        assert list(tolerance.taken) == noted
+        assert [x.strip("'") for x in notes.names["taken"]] == noted
 
 
 def test_a_group_does_not_span_files(tmp_path):
@@ -190,89 +209,6 @@ def test_a_group_does_not_span_files(tmp_path):
         readers.read([path, tmp_path / "." / "one.jsonl"])
 
 
-def test_a_group_does_not_span_the_runs_of_a_folder(tmp_path):
-    """Steps of one run share labels, also where each has a folder; two runs never do."""
-    for run in ("a/step_1", "a/step_2", "b/step_1", "b/step_2"):
-        (tmp_path / run).mkdir(parents=True)
-        write_lines(tmp_path / run / "r.jsonl", ROLLOUT | {"step": int(run[-1])})
-    assert readers.read([tmp_path / "a"])["group"].to_pylist() == ["g", "g"]
-    assert readers.read([tmp_path])["group"].to_pylist() == ["a:g", "a:g", "b:g", "b:g"]
-    write_lines(tmp_path / "b/step_2/r.jsonl", ROLLOUT, ROLLOUT)
-    of_b = readers.read([tmp_path])["group"].to_pylist()[2:]
-    assert of_b == ["b/step_1/r.jsonl:g", "b/step_2/r.jsonl:g", "b/step_2/r.jsonl:g"]
-
-
-@pytest.mark.parametrize(
-    ("names", "labels"),
-    [
-        ("s0/o s1/o s2/o", "7 7 7"),
-        ("rollout_0/o rollout_1/o", "7 7"),
-        ("s0/try/o s1/try/o", "7 7"),
-        ("a/s0/o a/s1/o b/s0/o b/s1/o", "a:7 a:7 b:7 b:7"),
-        ("a/1 a/2 b/1 b/2", "a:7 a:7 b:7 b:7"),
-        ("step_1/a step_1/b step_2/a step_2/b", "step_1:7 step_1:7 step_2:7 step_2:7"),
-        ("rank_0/1 rank_0/2 rank_1/1 rank_1/2", "7 7 7 7"),
-    ],
-)
-def test_files_of_one_rollout_share_labels(names, labels, tmp_path):
-    for name in names.split():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        write_lines(tmp_path / f"{name}.jsonl", ROLLOUT | {"group": 7})
-    assert readers.read([tmp_path])["group"].to_pylist() == labels.split()
-
-
-@pytest.mark.parametrize(
-    ("names", "labels"),
-    [
-        ("rank_0/step_1 rank_0/step_2 rank_1/step_1 rank_1/step_2", "7 7 7 7"),
-        ("step_1/shard0/r step_1/shard1/r step_2/shard0/r", "7 7 7"),
-        ("global_step_1/r global_step_2/r", "7 7"),
-        ("epoch_0/step_1 epoch_1/step_2", "7 7"),
-        ("epoch_0/step_1 epoch_1/step_1", "epoch_0:7 epoch_1:7"),
-        ("eval_step_1/r step_1/r step_2/r", "eval_step_1:7 step_1:7 step_2:7"),
-        ("a/worker_0/step_1 a/worker_1/step_1 b/step_1", "a:7 a:7 b:7"),
-        ("other/step_1/r step_1/r step_2/r", "other:7 7 7"),
-        ("below/step_1 below/step_2", "7 7"),
-    ],
-)
-def test_steps_and_shards_of_a_run_share_labels(names, labels, tmp_path):
-    """But not where the same step stands in two folders of steps: epochs may count anew."""
-    for name in names.split():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        step = int(re.search(r"step_(\d)", name)[1])
-        write_lines(tmp_path / f"{name}.jsonl", *[ROLLOUT | {"group": 7, "step": step}] * 2)
-    assert readers.read([tmp_path])["group"].to_pylist()[::2] == labels.split()
-
-
-@pytest.mark.parametrize(
-    ("names", "labels", "noted"),
-    [
-        ("grpo dapo", "grpo.jsonl:7 dapo.jsonl:7", "several runs"),
-        ("aime24 aime25", "aime24.jsonl:7 aime25.jsonl:7", "several runs"),
-        ("rank_0 rank_1", "7 7", "rank_0.jsonl, rank_1.jsonl: one run"),
-        ("rank0 rank1", "7 7", "one run"),
-        ("gpu0 gpu1", "7 7", "one run"),
-        ("seed_0 seed_1", "seed_0.jsonl:7 seed_1.jsonl:7", "several runs"),
-        ("run-1 run-2", "run-1.jsonl:7 run-2.jsonl:7", "several runs"),
-        ("part-00000-of-00002 part-00001-of-00002", "7 7", "one run"),
-        ("a_0 a_1 b_0 b_1", "a_*.jsonl:7 a_*.jsonl:7 b_*.jsonl:7 b_*.jsonl:7", "several runs"),
-    ],
-)
-@pytest.mark.parametrize("by_folder", [True, False])
-def test_files_of_one_run_differ_in_a_number_however_they_are_given(
-    names, labels, noted, by_folder, tmp_path, monkeypatch
-):
-    """All hold the same groups of the same step: the ranks of one run, or runs side by side."""
-    monkeypatch.chdir(tmp_path)
-    files = [write_lines(tmp_path / f"{name}.jsonl", *[ROLLOUT | {"group": 7, "step": 1}] * 2)
-             for name in names.split()]  # fmt: skip
-    tolerance = Tolerance()
-    inputs = [tmp_path] if by_folder else [file.relative_to(tmp_path) for file in files]
-    groups = readers.read(inputs, tolerance=tolerance)["group"].to_pylist()
-    assert sorted(groups[::2]) == sorted(labels.split())
-    assert noted in "".join(tolerance.files_of_runs())
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -283,8 +219,7 @@ def test_files_of_one_run_differ_in_a_number_however_they_are_given(
         ("[1, 2]", r"\[1, 2\]; expected an object with group, response, reward"),
         (
             {"response": "a", "reward": 1},
-            "no field 'group'; its fields are 'response', 'reward'; "
-            "expected group or prompt, or --field group=NAME",
+            "no field 'group'; its fields are 'response', 'reward'",
         ),
         (
             {"group": 1, "response": "a"},
@@ -300,8 +235,8 @@ def test_files_of_one_run_differ_in_a_number_however_they_are_given(
         (ROLLOUT | {"reward": None}, "reward is null; expected a finite number"),
         (ROLLOUT | {"reward": float("nan")}, "reward is NaN; expected a finite number"),
         (ROLLOUT | {"reward": 10**400}, r"reward is 10+\.\.\.; expected a finite number"),
-        (ROLLOUT | {"correct": "yes"}, 'correct is "yes"; expected true, false'),
-        (ROLLOUT | {"correct": 0.5}, "correct is 0.5; expected true, false"),
+        (ROLLOUT | {"correct": "yes"}, 'correct is "yes"; expected true or false'),
+        (ROLLOUT | {"correct": 0.5}, "correct is 0.5; expected true or false"),
         (ROLLOUT | {"step": 1.5}, "step is 1.5; expected an integer"),
         (ROLLOUT | {"token_ids": "1 2"}, "token_ids is .*; expected a list"),
         (ROLLOUT | {"token_ids": [1, -2]}, r"token_ids\[1\] is -2; expected an integer"),
@@ -315,7 +250,6 @@ def test_a_bad_line_is_named(line, message, tmp_path):
     with pytest.raises(InputError, match=message) as caught:
         readers.read([path])
     assert str(caught.value).startswith(f"{path}, line 3: ")
-    assert "\n" not in str(caught.value)
 
 
 def test_a_bad_parquet_row_is_named(tmp_path):
@@ -362,7 +296,7 @@ PARQUET_BYTES = PARQUET.getvalue().to_pybytes()
         ("r.parquet", b"", "r.parquet is empty"),
         ("r.jsonl", b"\n \n", "r.jsonl is empty: it holds no rollouts"),
         ("r.jsonl.gz", gzip.compress(b"", mtime=0), "r.jsonl.gz is empty: it holds no rollouts"),
-        ("r.txt", b"x", "r.txt: cannot tell the format; expected .* .jsonl, .json, .parquet"),
+        ("r.txt", b"x", "r.txt: cannot tell the format; expected .* .jsonl, .json, .csv, .parquet"),
         ("r.gz", b"x", "r.gz: cannot tell the format"),
         ("r.jsonl", b'{"group": "\xff"}', "r.jsonl, line 1: not UTF-8"),
         ("r.jsonl.gz", b"{}", "r.jsonl.gz: broken gzip"),
@@ -422,23 +356,99 @@ def test_a_verdict_of_null_needs_no_reward_and_is_none(tmp_path):
     path = write_lines(tmp_path / "r.jsonl", {"group": "g", "response": "a", "correct": None})
     (row,) = read_rows(path)
     assert "reward" not in row and "correct" not in row
-    tolerance = Tolerance()
+    notes = Notes()
     write_lines(path, ROLLOUT | {"reward": 0.5, "correct": None})
-    readers.read(path, tolerance=tolerance)
-    assert (tolerance.by_reward, tolerance.fractional) == (0, 0)
+    readers.read(path, notes=notes)
+    assert not notes.counts["values"]
 
 
 @pytest.mark.parametrize("path", ["scoring.finl", "scoring.2.final", "scor.final"])
 def test_a_path_that_leads_nowhere_is_met_with_those_that_lead_somewhere(path, tmp_path):
     file = write_lines(tmp_path / "r.jsonl", ROLLOUT | {"scoring": [{"final": 1, "form": 0}]})
-    with pytest.raises(InputError, match=r"nothing at .* there are .*'scoring.final', 'scoring"):
+    with pytest.raises(InputError, match=r"nothing at .* there are .*'scoring\[\].final', 'scor"):
         readers.read([file], ReadOptions(fields={"reward": path}))
 
 
-def test_a_response_may_be_a_conversation(tmp_path):
-    turns = [{"role": "assistant", "content": "it is"}, {"role": "assistant", "content": "2"}]
-    rows = read_rows(write_lines(tmp_path / "r.jsonl", ROLLOUT | {"response": turns}))
-    assert rows[0]["response"] == "it is\n2"
-    of_texts = write_lines(tmp_path / "t.jsonl", ROLLOUT | {"prompt": turns})
-    of_turns = write_lines(tmp_path / "c.jsonl", ROLLOUT | {"prompt": turns, "response": turns})
-    assert read_rows(of_texts)[0]["prompt"] == read_rows(of_turns)[0]["prompt"]
+TRL = {"prompt": "p", "completion": "c", "advantage": 0, "accuracy": 1.0}
+VERL = {"input": "p", "output": "c", "score": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("row", "names", "labels"),
+    [
+        (ROLLOUT, "one.jsonl two.jsonl", "one.jsonl:g two.jsonl:g"),
+        (ROLLOUT, "rank_0.jsonl rank_1.jsonl", "rank_0.jsonl:g rank_1.jsonl:g"),
+        (ROLLOUT, "a/1.jsonl b/1.jsonl", "a/1.jsonl:g b/1.jsonl:g"),
+        (TRL, "completions/completions_1.jsonl completions/completions_2.jsonl", "p p"),
+        (TRL, "a/completions/c_1.jsonl b/completions/c_1.jsonl", "a:p b:p"),
+        (VERL, "1.jsonl 2.jsonl", "p p"),
+        (VERL, "grpo.jsonl dapo.jsonl", "grpo.jsonl:p dapo.jsonl:p"),
+        (VERL, "a/1.jsonl b/1.jsonl", "a:p b:p"),
+    ],
+)
+@pytest.mark.parametrize("join", [False, True])
+def test_a_group_is_of_one_file_or_run(row, names, labels, join, tmp_path):
+    for i, name in enumerate(names.split()):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        write_lines(tmp_path / name, *[row | {"step": i, "advantage": i}] * 2)
+    groups = readers.read([tmp_path], ReadOptions(join=join))["group"].to_pylist()[::2]
+    label = groups[0].rpartition(":")[2]
+    shown = [x.replace(label, "p" if row is not ROLLOUT else "g") for x in groups]
+    assert sorted(shown) == sorted(
+        [labels.split()[0].rpartition(":")[2]] * 2 if join else labels.split()
+    )
+
+
+def test_groups_in_several_files_are_noted_and_the_option_named(tmp_path):
+    for name in ("one", "two"):
+        write_lines(tmp_path / f"{name}.jsonl", ROLLOUT, ROLLOUT | {"group": "h"})
+    notes = Notes()
+    assert len(set(readers.read(tmp_path, notes=notes)["group"].to_pylist())) == 4
+    assert notes.counts["apart"] == 2 and any("--join" in note.more for note in notes)
+    notes = Notes()
+    joined = readers.read(tmp_path, ReadOptions(join=True), notes=notes)
+    assert joined["group"].to_pylist() == ["g", "h"] * 2
+    assert notes.counts["join"] == 2 and not notes.counts["apart"]
+
+
+def test_a_group_is_one_prompt(tmp_path):
+    rows = [ROLLOUT | {"prompt": p, "step": s} for p, s in (("p", 1), ("q", 1), ("p", 1), ("q", 2))]
+    path = write_lines(tmp_path / "r.jsonl", *rows)
+    notes = Notes()
+    groups = readers.read(path, notes=notes)["group"].to_pylist()
+    assert groups[0] == groups[2] == groups[3] == "g" != groups[1] and notes.counts["split"] == 1
+    with pytest.raises(InputError, match="group 'g' has two prompts"):
+        readers.read(path, ReadOptions(fields={"group": "group"}))
+
+
+@pytest.mark.parametrize("stored", [{"correctness": "form"}, {"correctness": ["none", "form"]}])
+def test_what_a_run_was_trained_with_says_what_is_correct(stored, tmp_path):
+    rows = [TRL | {"step": 1, "form": x} for x in (0.25, 0.75)]
+    write_lines(tmp_path / "completions_1.jsonl", *rows)
+    content = {"ktae": "0", "estimator": "paper", "threshold": 0.5} | stored
+    (tmp_path / "ktae.json").write_text(json.dumps(content))
+    notes = Notes()
+    table = readers.read(tmp_path, notes=notes)
+    assert (table["reward"].to_pylist(), table["correct"].to_pylist()) == ([0.25, 0.75], [0, 1])
+    assert notes.counts["trained"] == 2
+    assert readers.read(tmp_path, ReadOptions(correctness="accuracy"))["reward"][0].as_py() == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_a_pipe_is_refused_and_never_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "r.jsonl")
+    with pytest.raises(InputError, match="is a pipe or a device"):
+        readers.read(tmp_path / "r.jsonl")
+
+
+def test_a_small_file_of_long_rows_is_read_in_small_parts(tmp_path, monkeypatch):
+    """One value in a dictionary, 4,096 rows of it: bounded by bytes and not only by rows."""
+    row = {"group": "g", "response": "a" * 100_000, "reward": 1.0, "more": [["x", "y"]]}
+    table = pa.Table.from_pylist([row] * 400)
+    pq.write_table(table, tmp_path / "r.parquet", store_schema=False)
+    monkeypatch.setattr(files, "BYTES_PER_BATCH", 1_000_000)
+    path = tmp_path / "r.parquet"
+    with files._open(path) as stream, files._parquet_file(stream, "r") as file:
+        parts = list(files._tables(file, "r"))
+    assert max(part.nbytes for part in parts) < 1_100_000
+    assert sum(map(len, parts)) == 400 == len(readers.read(tmp_path / "r.parquet"))

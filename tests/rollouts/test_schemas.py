@@ -12,11 +12,11 @@ from ktae import InputError
 from ktae.evaluation import outputs
 from ktae.rollouts import readers, record
 from ktae.rollouts.folders import choose_files
+from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
+from ktae.rollouts.paths import parse_fields
 from ktae.rollouts.schemas.base import prompt_label
-from ktae.rollouts.schemas.nested import parse_fields
-from ktae.rollouts.suggestion import UnknownRowsError
-from ktae.rollouts.tolerance import Tolerance
+from ktae.rollouts.unknown import UnknownRowsError
 
 
 def write(path, *rows):
@@ -27,10 +27,10 @@ def write(path, *rows):
 
 def read(*paths, **options):
     """The rollouts without what is null, and what the files were read as."""
-    tolerance = Tolerance(strict=True)
-    table = readers.read(paths, ReadOptions(**options), tolerance=tolerance)
+    notes = Notes(strict=True)
+    table = readers.read(paths, ReadOptions(**options), notes=notes)
     rows = [{k: v for k, v in row.items() if v is not None} for row in table.to_pylist()]
-    return rows, dict(tolerance.schemas)
+    return rows, dict(notes.titles)
 
 
 # --- trainers
@@ -54,22 +54,6 @@ def test_a_group_of_its_own_beside_openrlhf_s_fields(tmp_path):
     groups = [x["group"] for x in read(path)[0]]
     assert groups[:2] == ["a", "7"] and groups[2] == groups[3] == prompt_label("2 + 2?")
     assert [x.problem for x in outputs.read(path)] == ["a", "7", "0", "0"]
-
-
-def test_a_group_beside_openrlhf_s_fields_holds_one_input(tmp_path):
-    """It may be a topic. One that is no label is passed over."""
-    first = {"input": "2 + 2?", "output": "4", "reward": 1.0, "group": "math"}
-    second = first | {"input": "3 + 3?"}
-    path = write(tmp_path / "o.jsonl", first, second, first | {"step": 1}, second | {"step": 2})
-    tolerance = Tolerance(strict=True)
-    groups = readers.read([path], tolerance=tolerance)["group"].to_pylist()
-    assert groups == ["math", f"math, {prompt_label('3 + 3?')}", "math", "math"]
-    assert tolerance.split == 1
-    tolerance = Tolerance(strict=True)
-    together = readers.read([path], ReadOptions(fields={"group": "group"}), tolerance=tolerance)
-    assert set(together["group"].to_pylist()) == {"math"} and not tolerance.split
-    path = write(tmp_path / "n.jsonl", *(first | {"group": x} for x in (7.5, {"a": 1}, True, [])))
-    assert {x["group"] for x in read(path)[0]} == {prompt_label("2 + 2?")}
 
 
 def test_prompts_of_one_short_digest_are_two_groups():
@@ -308,9 +292,9 @@ def test_lm_eval_of_several_responses_and_metrics(tmp_path):
     several = LM_EVAL | {"resps": [["a", "b"]]}
     rows, _ = read(write(path, several | {"exact_match": [1.0, 0.0]}))
     assert [x["correct"] for x in rows] == [1, 0]
-    tolerance = Tolerance()
-    readers.read([write(path, several)], tolerance=tolerance)  # one value says nothing about each
-    assert tolerance.without_reward == 2
+    notes = Notes()
+    readers.read([write(path, several)], notes=notes)  # one value says nothing about each
+    assert notes.counts["without_reward"] == 2
     two = LM_EVAL | {"metrics": ["acc", "exact_match"], "acc": 0.0}
     with pytest.raises(InputError, match="correctness is None; expected"):
         read(write(path, two))
@@ -378,7 +362,7 @@ def test_one_list_one_object_and_gzip(tmp_path):
     one_each.mkdir()
     for i, row in enumerate(rows):
         (one_each / f"{i}.json").write_text(json.dumps(row))
-    assert read(one_list) == read(one_each)
+    assert read(one_list) == read(one_each, join=True)
     assert [x["group"] for x in read(one_list)[0]] == ["a"] * 3
 
 
@@ -417,11 +401,10 @@ FIELDS = ["response=output", "group=prompt_id", "reward=scores.acc"]
 def test_named_fields(tmp_path):
     row = {"output": "4", "prompt_id": 3, "scores": {"acc": 1.0, "style": 0.2}, "note": "n"}
     rows, schemas = read(write(tmp_path / "r.jsonl", row), fields=parse_fields(FIELDS))
-    assert schemas == {readers.BY_FIELDS: 1}
-    assert Tolerance(schemas=Counter(schemas)).read_as() == "read by the fields that were named"
-    both = Counter({"a dump": 2, "another": 1, readers.BY_FIELDS: 1})
-    read_as = Tolerance(schemas=both).read_as()
-    assert read_as == "read as a dump (2 files), another, by the fields that were named"
+    assert schemas == {readers.BY_FIELDS.title: 1}
+    both = Counter({"a dump": 2, "another": 1, readers.BY_FIELDS.title: 1})
+    read_as = Notes(titles=both).read_as()
+    assert read_as == "as a dump (2 files), another, by the fields that were named"
     assert rows == [
         {"group": "3", "response": "4", "reward": 1, "correct": 1, "extra": '{"note": "n"}'}
     ]
@@ -450,28 +433,10 @@ def test_a_named_field_replaces_a_schemas(tmp_path):
     assert (rows[0]["reward"], rows[0]["correct"]) == (0, 0)
 
 
-@pytest.mark.parametrize("reward", [{"score": 1.0}, {"score": True}, {"score": 1.0, "correct": 1}])
-def test_one_reward_is_not_that_of_several_responses(reward, tmp_path):
-    messages = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
-    path = write(tmp_path / "r.jsonl", {"id": 1, "messages": messages} | reward)
-    fields = {"response": "messages.content", "group": "id", "reward": "score"}
-    with pytest.raises(InputError, match="one for the 2 entries"):
-        read(path, fields=fields)
-    rows, _ = read(path, fields=fields | {"response": "messages.1.content"})
-    assert [(x["response"], x["correct"]) for x in rows] == [("4", 1)]
-    path = write(tmp_path / "r.jsonl", {"out": ["4", "5"], "id": 1, "oks": [1, 0], "correct": True})
-    with pytest.raises(
-        InputError, match="line 1: correct is True, one for the 2 entries of response=out"
-    ):
-        read(path, fields={"response": "out", "group": "id", "reward": "oks"})
-    rows, _ = read(path, fields={"response": "out", "group": "id", "correct": "oks"})
-    assert [x["correct"] for x in rows] == [1, 0]
-
-
 def test_a_row_without_what_is_named_keeps_no_value_of_the_schemas(tmp_path):
     row = {"group": 1, "response": "4", "reward": 1.0, "correct": 1}
     path = write(tmp_path / "r.jsonl", row | {"mine": 0.5}, row)
-    table = readers.read([path], ReadOptions(fields={"reward": "mine"}), tolerance=Tolerance())
+    table = readers.read([path], ReadOptions(fields={"reward": "mine"}), notes=Notes())
     assert table["reward"].to_pylist() == [0.5, None]
     assert table["correct"].to_pylist() == [1, None]
 
@@ -493,72 +458,14 @@ def test_a_path_to_nothing_in_a_whole_file_is_an_error(name, more, strict, tmp_p
     row = {"group": 1, "response": "4", "reward": 1.0}
     path = write(tmp_path / "r.jsonl", row, row)
     with pytest.raises(InputError, match=f"line 1: nothing at 'no.pe' for {name}; .* 'group'"):
-        readers.read(
-            [path], ReadOptions(fields=more | {name: "no.pe"}), tolerance=Tolerance(strict=strict)
-        )
+        readers.read([path], ReadOptions(fields=more | {name: "no.pe"}), notes=Notes(strict=strict))
     with pytest.raises(InputError, match=f"line 1: nothing at 'no.pe' for {name}"):
         outputs.read(path, ReadOptions(fields=more | {name: "no.pe"}))
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"question": "2 + 2?", "meta": {"prompt_id": 3}, "completion": "4", "scores": {"acc": 1}},
-        {"qid": "a", "gen": {"generated_text": ["4", "5"]}, "is_correct": [True, False]},
-        {"problem": "2 + 2?", "runs": [{"output": "4", "score": 1.0}, {"output": "", "score": 0}]},
-        {"input": "2 + 2?", "output": ["4", "5"], "reward": [1, 0]},
-    ],
-)
-def test_what_is_suggested_reads_the_file(row, tmp_path):
-    path = write(tmp_path / "r.jsonl", row)
-    with pytest.raises(UnknownRowsError) as caught:
-        read(path)
-    options = caught.value.options
-    assert options[::2] == ["--field"] * 3
-    rows, _ = read(path, fields=parse_fields(options[1::2]))
-    assert rows[0]["response"] == "4"
-    assert rows[0]["correct"] == 1
-
-
-CHAT = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
-
-
-@pytest.mark.parametrize("needs_reward", [True, False])
-def test_a_conversation_is_suggested_and_read(needs_reward, tmp_path):
-    row = {"id": 1, "messages": CHAT, "score": 1.0, "answer": "4"}
-    path = write(tmp_path / "r.jsonl", row, row | {"id": 2})
-    with pytest.raises(UnknownRowsError) as caught:
-        read(path) if needs_reward else outputs.read(path)
-    assert not caught.value.is_template
-    fields = parse_fields(caught.value.options[1::2])
-    assert fields["response"] == "messages.-1.content"
-    if not needs_reward:
-        generations = outputs.read(path, ReadOptions(fields=fields))
-        assert [(x.response, x.prompt, x.reward) for x in generations] == [("4", "2 + 2?", 1)] * 2
-        assert len({x.problem for x in generations}) == 1
-        return
-    rows, _ = read(path, fields=fields)
-    assert [(x["response"], x["prompt"], x["correct"]) for x in rows] == [("4", "2 + 2?", 1)] * 2
-    assert len({x["group"] for x in rows}) == 1
-
-
-def test_a_template_where_no_name_is_known(tmp_path):
-    path = write(tmp_path / "r.jsonl", {"pid": 1, "out": "4", "is_ok": True})
-    with pytest.raises(UnknownRowsError) as caught:
-        read(path)
-    assert caught.value.is_template
-    assert caught.value.options[1::2] == ["response=...", "group=...", "reward=..."]
-    with pytest.raises(UnknownRowsError) as caught:
-        outputs.read(path)
-    assert caught.value.options[1::2] == ["response=...", "group=...", "answer=..."]
-    with pytest.raises(UnknownRowsError) as caught:
-        outputs.read(path, ReadOptions(fields={"response": "out", "group": "pid"}))
-    assert caught.value.options[1::2] == ["answer=..."]
-
-
 def test_rows_that_look_like_a_schema_and_are_none(tmp_path):
     row = {"example_id": 1, "completion": "x", "reward": {"a": 1}, "trajectory": [{"tokens": 5}]}
-    with pytest.raises(InputError, match="line 1: reward is"):
+    with pytest.raises(UnknownRowsError, match="line 1: no field 'response'"):
         read(write(tmp_path / "r.jsonl", row))
     row = {"doc": {}, "model_response": {"text": ["x"]}, "metric": {"acc": 1.0}, "x": 1}
     row["doc"] = {"gold_index": 0, "choices": 7}
@@ -576,10 +483,10 @@ def test_models_are_told_apart(tmp_path):
         for i in (0, 1)
     ]
     path = write(tmp_path / "r.jsonl", *rows)
-    tolerance = Tolerance()
-    table = readers.read([path], tolerance=tolerance)
+    notes = Notes()
+    table = readers.read([path], notes=notes)
     assert table["group"].to_pylist() == ["a (small)"] * 2 + ["a (large)"] * 2
-    assert tolerance.models == 2
+    assert notes.counts["models"] == 2
     from ktae.rollouts import record
 
     record.write(table, tmp_path / "again.parquet")
@@ -601,39 +508,13 @@ def test_models_are_pooled_where_most_rollouts_would_be_alone(tmp_path):
         {"group": "a", "response": f"{i}", "reward": 1, "model": name}
         for i, name in enumerate(["small", "large", "large", "huge", "tiny"])
     ]
-    tolerance = Tolerance()
+    notes = Notes()
     path = write(tmp_path / "r.jsonl", *rows)
-    assert set(readers.read([path], tolerance=tolerance)["group"].to_pylist()) == {"a"}
-    assert (tolerance.models, tolerance.pooled) == (4, True)
-    apart = readers.read([path], ReadOptions(pool_models=False), tolerance=tolerance)
+    assert set(readers.read([path], notes=notes)["group"].to_pylist()) == {"a"}
+    assert notes.counts["pooled"] == 4
+    apart = readers.read([path], ReadOptions(pool_models=False), notes=notes)
     assert len(set(apart["group"].to_pylist())) == 4
-    assert not tolerance.pooled
-
-
-def test_folders_of_folders(tmp_path):
-    write(tmp_path / "runs" / "a" / "traces.jsonl", {})
-    write(tmp_path / ".cache" / "x.jsonl", {})
-    write(tmp_path / "runs" / "a" / "log.jsonl", {})
-    assert choose_files(tmp_path)[0] == [tmp_path / "runs" / "a" / "traces.jsonl"]
-
-
-@pytest.mark.parametrize("reader", ["rollouts", "outputs"])
-def test_files_that_are_left_alone_are_noted(reader, tmp_path):
-    row = {"group": 1, "response": "4", "reward": 1, "answer": "4"}
-    for name in ("traces.jsonl", "b.jsonl", "a.parquet"):
-        write(tmp_path / name, row)
-    write(tmp_path / "notes.txt", row)
-    tolerance = Tolerance(strict=True)
-    if reader == "rollouts":
-        assert len(readers.read([tmp_path], tolerance=tolerance)) == 1
-    else:
-        assert len(outputs.read(tmp_path, tolerance=tolerance)) == 1
-    assert tolerance.left_alone == ["a.parquet", "b.jsonl"]
-    (tmp_path / "traces.jsonl").unlink()
-    (tmp_path / "a.parquet").unlink()
-    tolerance = Tolerance(strict=True)
-    readers.read([tmp_path], tolerance=tolerance)
-    assert not tolerance.left_alone
+    assert notes.counts["models"] == 4
 
 
 @pytest.mark.parametrize(
@@ -645,7 +526,7 @@ def test_files_that_are_left_alone_are_noted(reader, tmp_path):
         (["below/1.jsonl", "scores.parquet", "scores.tokens.parquet"], ["scores.parquet"]),
         (["scores.parquet", "scores.tokens.parquet"], []),
         (["1.jsonl", "1.jsonl.gz", "2.jsonl.gz"], ["1.jsonl.gz"]),
-        (["1.jsonl", "settings.json", "7.pt"], ["7.pt", "settings.json"]),
+        (["1.jsonl", "7.pt"], ["7.pt"]),
         (["7.json", "8.json"], []),
         (["7.pt", "8.pt", "eval_7.pt"], ["eval_7.pt"]),
         (["data_7.pt", "data_eval_7.pt"], ["data_eval_7.pt"]),
@@ -665,17 +546,6 @@ def test_no_rollout_of_a_folder_counts_twice(there, alone, tmp_path):
     assert [str(file.relative_to(tmp_path)) for file in files] == rollouts
 
 
-def test_settings_and_weights_are_passed_over_without_a_word(tmp_path):
-    row = {"group": 1, "response": "4", "reward": 1}
-    write(tmp_path / "r.jsonl", row)
-    for name in ("settings.json", "config.json", "rng_0.pt", "results.json.gz"):
-        (tmp_path / name).write_text('{"a": 1}')
-    (tmp_path / "rows.json").write_text(f" [{json.dumps(row)}]")
-    tolerance = Tolerance(strict=True)
-    assert len(readers.read([tmp_path], tolerance=tolerance)) == 1
-    assert tolerance.left_alone == ["rows.json"]
-
-
 # --- real dumps
 
 
@@ -683,9 +553,9 @@ def test_shared_dumps_of_several_models(shared_data):
     path = shared_data / "rollouts" / "mathl5_8models_k8.jsonl.gz"
     apart = readers.read([path], ReadOptions(pool_models=False))
     assert len(set(apart["group"].to_pylist())) == 721 * 8
-    tolerance = Tolerance()
-    pooled = readers.read([path], tolerance=tolerance)
-    assert tolerance.pooled, "each model answered each problem once"
+    notes = Notes()
+    pooled = readers.read([path], notes=notes)
+    assert notes.counts["pooled"], "each model answered each problem once"
     assert len(set(pooled["group"].to_pylist())) == 721
 
 
@@ -711,9 +581,9 @@ def trl_step(step, responses, advantages=(1.0, -1.0)):
 
 
 def counted_once(*paths):
-    tolerance = Tolerance(strict=True)
-    table = readers.read(paths, tolerance=tolerance)
-    return table["step"].to_pylist(), tolerance.repeated_steps, tolerance.steps_counted_once()
+    notes = Notes(strict=True)
+    table = readers.read(paths, notes=notes)
+    return table["step"].to_pylist(), notes.names["steps"]
 
 
 def test_a_step_of_trl_s_that_repeats_the_one_before_counts_once(tmp_path):
@@ -722,9 +592,8 @@ def test_a_step_of_trl_s_that_repeats_the_one_before_counts_once(tmp_path):
     write(run / "completions_00002.jsonl", *reversed(trl_step(2, "45")))
     write(run / "completions_00003.jsonl", *trl_step(3, "45"))
     write(run / "completions_00004.jsonl", *trl_step(4, "46"))
-    steps, repeated, said = counted_once(tmp_path)
-    assert (steps, repeated) == ([1, 1, 4, 4], [(1, 2), (2, 3)])
-    assert "step 2 repeats step 1" in said
+    steps, said = counted_once(tmp_path)
+    assert steps == [1, 1, 4, 4] and said == ["step 2 repeats step 1", "step 3 repeats step 2"]
     assert [x.sample for x in saved_outputs_of(tmp_path)] == [0, 1, 0, 1]
 
 
@@ -744,14 +613,14 @@ def test_a_step_that_is_not_the_whole_of_the_one_before_counts(tmp_path):
         "other texts": trl_step(2, "54"),
     }.items():
         path = write(tmp_path / f"{name}.jsonl", *trl_step(1, "45"), *rows)
-        assert counted_once(path) == ([1, 1] + [2] * len(rows), [], ""), name
+        assert counted_once(path) == ([1, 1] + [2] * len(rows), []), name
 
 
 def test_the_same_step_of_two_runs_counts_twice(tmp_path):
     paths = [write(tmp_path / name / "1.jsonl", *trl_step(1, "45")) for name in "ab"]
-    assert counted_once(*paths)[:2] == ([1] * 4, [])
+    assert counted_once(*paths) == ([1] * 4, [])
     paths.append(write(tmp_path / "c" / "2.jsonl", *trl_step(2, "45")))
-    assert counted_once(*paths)[:2] == ([1] * 4 + [2] * 2, [])
+    assert counted_once(*paths) == ([1] * 4 + [2] * 2, [])
 
 
 def test_a_reward_of_true_or_false_is_a_verdict(tmp_path):
@@ -767,9 +636,9 @@ def test_a_problem_without_rollouts_is_noted(tmp_path):
     row = {"prompt": "p", "responses": ["x", "y"], "rewards": [1, 0]}
     path = write(tmp_path / "a.jsonl", row, {"prompt": "q", "responses": [], "rewards": []})
     for fields in ({}, {"response": "responses", "reward": "rewards", "group": "prompt"}):
-        tolerance = Tolerance()
-        assert len(readers.read([path], ReadOptions(fields=fields), tolerance=tolerance)) == 2
-        assert [x.endswith("line 2") for x in tolerance.empty] == [True]
+        notes = Notes()
+        assert len(readers.read([path], ReadOptions(fields=fields), notes=notes)) == 2
+        assert [x.endswith("line 2") for x in notes.names["empty"]] == [True]
 
 
 def test_a_list_of_rewards_that_are_objects_is_named_by_a_path(tmp_path):

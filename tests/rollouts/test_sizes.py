@@ -7,6 +7,7 @@ import pytest
 
 from ktae.errors import InputError
 from ktae.rollouts import files, readers, tokens
+from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import ReadOptions
 
 ROLLOUT = {"group": "a", "response": "x " * 200, "reward": 1.0}
@@ -50,7 +51,7 @@ def test_a_long_response_is_refused_or_left_out_and_an_option_takes_it(tmp_path)
     path.write_text("".join(json.dumps(ROLLOUT | {"response": "x" * n}) + "\n" for n in (5, 50)))
     with pytest.raises(InputError, match=r"line 2: the response has 50 characters; .* at most 49"):
         readers.read([path], ReadOptions(max_response=49))
-    tolerance = readers.Tolerance()
-    assert len(readers.read([path], ReadOptions(max_response=49), tolerance=tolerance)) == 1
-    assert len(tolerance.rejected) == 1
+    notes = Notes()
+    assert len(readers.read([path], ReadOptions(max_response=49), notes=notes)) == 1
+    assert notes.counts["rejected"] == 1
     assert len(readers.read([path], ReadOptions(max_response=50))) == 2

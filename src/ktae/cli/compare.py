@@ -47,6 +47,7 @@ def compare(
     correctness: options.Correctness = None,
     pool_models: options.PoolModels = None,
     max_response: options.MaxResponse = MAX_RESPONSE,
+    join: options.Join = False,
     time_limit: options.TimeLimit = 5.0,
     workers: options.Workers = None,
 ) -> None:
@@ -61,7 +62,7 @@ def compare(
 
     if len(models) < 2:
         raise InputError(f"only {models[0]} is given; expected two or more models to compare")
-    how = options.read_options(field, tokenizer, None, correctness, pool_models, max_response)
+    how = options.read_options(field, tokenizer, None, correctness, pool_models, max_response, join)
     options.require_outputs(models, ("--plot", plot), ("--output", output))
     screen = Screen(as_json, tables)
     sides = [read_saved(path, how, partial=partial) for path in models]

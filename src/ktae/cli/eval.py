@@ -35,7 +35,9 @@ ONLY_MODEL = (
     *("template", "engine", "batch_size", "seed"),
 )
 """Parameters that say what a model is asked, and how."""
-ONLY_SAVED = ("tokenizer", "partial", "correctness", "field", "pool_models", "max_response")
+ONLY_SAVED = (
+    *("tokenizer", "partial", "correctness", "field", "pool_models", "max_response", "join"),
+)
 """Those that say how saved outputs are read."""
 ONLY_BENCHMARKS, ONLY_RECIPE = ("benchmarks", "data", "template"), ("problems", "settings")
 
@@ -170,6 +172,7 @@ def eval_(
     correctness: options.Correctness = None,
     pool_models: options.PoolModels = None,
     max_response: options.MaxResponse = MAX_RESPONSE,
+    join: options.Join = False,
 ) -> None:
     """Evaluate a model on benchmarks or on a recipe's task; or, with --regrade, saved outputs."""
     from ktae.evaluation.engines import ENGINES, Sampling
@@ -180,7 +183,9 @@ def eval_(
     names = None if benchmarks is None else [name.strip() for name in benchmarks.split(",")]
     by = _graders(graders, saved=regrade is not None)
     if regrade is not None:
-        how = options.read_options(field, tokenizer, None, correctness, pool_models, max_response)
+        how = options.read_options(
+            field, tokenizer, None, correctness, pool_models, max_response, join
+        )
         graded = _regraded(regrade, how, output, names, partial=partial)
     elif temperature == 0 and samples > 1:
         raise InputError("--samples above 1 needs --temperature above 0: greedy ones are all alike")
@@ -365,18 +370,18 @@ def read_saved(
             without outputs.
     """
     from ktae.evaluation import outputs as saved
-    from ktae.rollouts.tolerance import Tolerance
+    from ktae.rollouts.notes import Notes
 
-    tolerance = Tolerance(strict=True)
-    outputs = saved.read(path, how, tolerance=tolerance)
-    if tolerance.empty and not partial:
+    notes = Notes(strict=True)
+    outputs = saved.read(path, how, notes=notes)
+    if notes.counts["empty"] and not partial:
         raise InputError(
-            f"{tolerance.empty[0]}: an empty list of rollouts; expected one or more of each "
+            f"{notes.names['empty'][0]}: an empty list of rollouts; expected one or more of each "
             "problem; --partial accepts that"
         )
     models = 0 if how.pool_models else len(saved.by_model(outputs))
-    tolerance.models = models if models > 1 else 0
-    note_reading(tolerance, len(outputs))
+    notes.counts["models"] = models if models > 1 else 0
+    note_reading(notes)
     if names is not None:
         there = saved.by_benchmark(outputs)
         if unknown := sorted(set(names) - set(there)):

@@ -94,8 +94,8 @@ Fields = Annotated[
         "--field",
         "-f",
         metavar="NAME=PATH",
-        help="Where a field is in a row, such as response=output or reward=scores.acc. Can be "
-        "given several times.",
+        help="Where a field is in a row, such as response=output or "
+        "reward=samples[].score. Can be given several times.",
     ),
 ]
 PoolModels = Annotated[
@@ -106,6 +106,13 @@ PoolModels = Annotated[
         "most would be alone].",
         show_default=False,
     ),
+]
+Join = Annotated[
+    bool, rare("--join", help="Take files together: a group may span them, such as files of seeds.")
+]
+Evaluation = Annotated[
+    bool,
+    rare("--evaluation", help="Of a run that holds both, read evaluations and not training."),
 ]
 MaxResponse = Annotated[
     int, rare_number(min=1, help="Longer responses, in characters, are refused.")
@@ -130,18 +137,21 @@ def read_options(
     correctness: str | None = None,
     pool_models: bool | None = None,
     max_response: int = MAX_RESPONSE,
+    join: bool = False,
+    evaluation: bool = False,
 ) -> ReadOptions:
     """What the command line says about reading rollouts.
 
     Raises:
         InputError: there can be no such tokenizer, or a field or threshold makes no sense.
     """
-    from ktae.rollouts.schemas.nested import parse_fields
+    from ktae.rollouts.paths import parse_fields
 
     if tokenizer is not None:
         check_local_or_hub("tokenizer", tokenizer)
+    fields = parse_fields(field or [])
     return ReadOptions(
-        tokenizer, threshold, correctness, parse_fields(field or []), pool_models, max_response
+        tokenizer, threshold, correctness, fields, pool_models, max_response, True, join, evaluation
     )
 
 

@@ -40,13 +40,17 @@ def permutation_test(
     correctness: options.Correctness = None,
     pool_models: options.PoolModels = None,
     max_response: options.MaxResponse = MAX_RESPONSE,
+    join: options.Join = False,
+    evaluation: options.Evaluation = False,
 ) -> None:
     """Compare credit with what permuted labels give: how much of it needs no evidence?"""
     from rich.console import Console
 
     from ktae.validity import permutation, repeats
 
-    how = options.read_options(field, tokenizer, threshold, correctness, pool_models, max_response)
+    how = options.read_options(
+        field, tokenizer, threshold, correctness, pool_models, max_response, join, evaluation
+    )
     asked = options.estimator_of(estimator, settings, inputs)
     options.require_outputs(inputs, ("--output", output))
     screen = Screen(as_json)

@@ -61,6 +61,8 @@ def report(
     correctness: options.Correctness = None,
     pool_models: options.PoolModels = None,
     max_response: options.MaxResponse = MAX_RESPONSE,
+    join: options.Join = False,
+    evaluation: options.Evaluation = False,
 ) -> None:
     """Explain a rollout dump: one HTML file that needs no network and no server."""
     from rich.console import Console
@@ -68,7 +70,9 @@ def report(
     from ktae.report import write_report
     from ktae.rollouts.groups import has_mixed
 
-    how = options.read_options(field, tokenizer, threshold, correctness, pool_models, max_response)
+    how = options.read_options(
+        field, tokenizer, threshold, correctness, pool_models, max_response, join, evaluation
+    )
     chosen = options.estimator_of(estimator, settings, inputs)
     options.require_outputs([] if watch else inputs, ("--output", output))  # they may come later
     if output.suffix not in (".html", ".htm"):
@@ -86,7 +90,7 @@ def report(
     started = time.perf_counter()
     with Console(stderr=True).status("reading and scoring"):
         dump = write()
-    reading.note_dump(dump)
+    reading.note_reading(dump.notes)
     reading.note_unit(dump)
     used = chosen or dump.estimator or preset("paper")
     if used.score_range is None and not has_mixed(dump.rollouts):
@@ -105,7 +109,7 @@ def report(
         {
             "rollouts": len(dump.rollouts),
             "groups": {"all": n, "shown": shown},
-            "left_out": len(dump.tolerance.rejected),
+            "left_out": dump.notes.counts["rejected"],
             "unit": dump.unit,
             "seconds": seconds,
             "output": output,

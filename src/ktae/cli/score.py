@@ -54,6 +54,8 @@ def score(
     correctness: options.Correctness = None,
     pool_models: options.PoolModels = None,
     max_response: options.MaxResponse = MAX_RESPONSE,
+    join: options.Join = False,
+    evaluation: options.Evaluation = False,
 ) -> None:
     """Score rollouts: which tokens speak for a correct answer, and which against it."""
     from rich.console import Console
@@ -63,7 +65,9 @@ def score(
     from ktae.rollouts.tokens import load_tokenizer
     from ktae.tables import in_tables
 
-    how = options.read_options(field, tokenizer, threshold, correctness, pool_models, max_response)
+    how = options.read_options(
+        field, tokenizer, threshold, correctness, pool_models, max_response, join, evaluation
+    )
     asked = options.estimator_of(estimator, settings, inputs)
     if output.suffix != ".parquet":
         raise InputError(f"--output {output}: expected a name that ends in .parquet")

@@ -30,6 +30,8 @@ def show(
     correctness: options.Correctness = None,
     pool_models: options.PoolModels = None,
     max_response: options.MaxResponse = MAX_RESPONSE,
+    join: options.Join = False,
+    evaluation: options.Evaluation = False,
 ) -> None:
     """Show one group: every token coloured by its credit, or with its credit beside it.
 
@@ -38,7 +40,9 @@ def show(
     """
     from ktae.report import terminal
 
-    how = options.read_options(field, tokenizer, threshold, correctness, pool_models, max_response)
+    how = options.read_options(
+        field, tokenizer, threshold, correctness, pool_models, max_response, join, evaluation
+    )
     chosen = options.estimator_of(estimator, settings, inputs)
     screen = Screen(as_json)
     dump = reading.load(inputs, how)

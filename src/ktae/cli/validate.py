@@ -60,6 +60,8 @@ def validate(
     correctness: options.Correctness = None,
     pool_models: options.PoolModels = None,
     max_response: options.MaxResponse = MAX_RESPONSE,
+    join: options.Join = False,
+    evaluation: options.Evaluation = False,
 ) -> None:
     """Which estimator tells correct rollouts from incorrect ones that it has not seen?
 
@@ -75,7 +77,9 @@ def validate(
     from ktae.validity.prefixes import AskedAnswers
     from ktae.validity.scores import COLUMNS
 
-    how = options.read_options(field, tokenizer, threshold, correctness, pool_models, max_response)
+    how = options.read_options(
+        field, tokenizer, threshold, correctness, pool_models, max_response, join, evaluation
+    )
     if until is not None and before_answer:
         raise InputError("--until and --before-answer exclude each other; give one")
     if until is not None and not 0 < until <= 1:

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,12 +24,12 @@ from ktae.files.text import path_text, require_text
 from ktae.grading import Outcome, Verdict
 from ktae.rollouts import record
 from ktae.rollouts.files import without_format
-from ktae.rollouts.labels import series
+from ktae.rollouts.labels import run_of
+from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
-from ktae.rollouts.readers import files_in, plain_rows
+from ktae.rollouts.readers import Reader, files_in, with_texts
 from ktae.rollouts.rows import as_label, is_null
-from ktae.rollouts.suggestion import UNKNOWN, UnknownRowsError, options_for
-from ktae.rollouts.tolerance import Tolerance
+from ktae.rollouts.unknown import unknown_row
 
 FIELDS = {
     "response": ("response",),
@@ -83,9 +83,7 @@ class Output(NamedTuple):
         return f"{self.benchmark}/{self.problem}" if self.named else self.problem
 
 
-def read(
-    path: Path, options: ReadOptions = DEFAULT, *, tolerance: Tolerance | None = None
-) -> list[Output]:
+def read(path: Path, options: ReadOptions = DEFAULT, *, notes: Notes | None = None) -> list[Output]:
     """All outputs in a file, in a folder of such, or in folders that `ktae eval` has written.
 
     Problems that no row labels are numbered by the first appearance of their prompts.
@@ -94,54 +92,64 @@ def read(
         path: the file or folder.
         options: how rows are read. A rollout needs no reward. Outputs of several models are
             samples of one where `pool_models` is true.
-        tolerance: for notes on what the files were found to be.
+        notes: on what the files were found to be.
 
     Raises:
         InputError: the file cannot be read, a row has no response or no reference answer or does
             not say which problem it is about, or one problem has two different answers.
     """
-    options = dataclasses.replace(options, needs_reward=False)
-    tolerance = tolerance or Tolerance(strict=True)
+    notes = Notes(strict=True) if notes is None else notes
     # Of one evaluation, or of several in one folder: the seeds of a recipe.
     graded = [*path.glob("outputs.parquet"), *sorted(path.glob("*/outputs.parquet"))]
-    files = graded or files_in(path, tolerance)
+    join = options.join or bool(graded)
+    options = dataclasses.replace(options, needs_reward=False, join=join)
+    files = graded or files_in(path, notes)
+    reader = Reader(options, notes)
+    read_ones: list[_Read] = []
+    for file in reader.of_folder(
+        path, files, lambda file: read_ones.extend(_read(reader, file, options))
+    ):
+        notes.add("files", path_text(file.relative_to(path)))
+    kinds = {x.is_evaluation for x in read_ones}
+    if len(kinds) > 1:
+        left_out = "training" if options.evaluation else "evaluation"
+        notes.add(left_out, n=sum(x.is_evaluation != options.evaluation for x in read_ones))
+        read_ones = [x for x in read_ones if x.is_evaluation == options.evaluation]
+    where_of: dict[tuple[str, str | None], Path] = {}
+    for x in read_ones:
+        problem = x.output.problem if x.is_labelled else x.output.prompt
+        if problem and where_of.setdefault((problem, x.step), x.place) != x.place:
+            notes.add("apart")
+    defaults = _defaults(list(dict.fromkeys(x.place for x in read_ones)), files, path)
     numbers: dict[tuple[str | None, str], dict[str, int]] = defaultdict(dict)
     samples: Counter[tuple[str | None, ...]] = Counter()
     accepted: dict[tuple[str, str, str | None], tuple[str, ...]] = {}
     outputs: list[Output] = []
-    steps: list[str | None] = []
-    for file, (default, is_named) in zip(files, _defaults(files, path), strict=True):
-        for row, where, schema in plain_rows(file, options, tolerance):
-            if schema.by_prompt and "group" not in options.fields:
-                row.pop("group", None)  # equal prompts are one problem, and numbered
-            output = _output(row, where)
-            if output.benchmark == "":
-                output = output._replace(benchmark=canonical(default))
-            output = output._replace(named=output.named or is_named)
-            if options.pool_models:
-                output = output._replace(model=None)
-            step = row.get("step")
-            step = None if is_null(step) else require_text(str(as_label(step)), f"{where}: step")
-            if is_null(row.get("group")):
-                if output.prompt is None:
-                    raise InputError(f"{where}: neither group nor prompt: which problem is it?")
-                number = numbers[step, output.benchmark]
-                problem = str(number.setdefault(output.prompt, len(number)))
-                output = output._replace(problem=problem, numbered=True)
-            key = (output.benchmark, output.problem, step)
-            first = accepted.setdefault(key, output.answers)
-            if set(output.answers) != set(first):
-                here, before = (" or ".join(map(repr, x)) for x in (output.answers, first))
-                raise InputError(
-                    f"{where}: problem {output.group} accepts {here:.80}, in an earlier row "
-                    f"{before:.80}; expected the same answers in all rows of a problem"
-                )
-            # each model's samples are numbered by themselves
-            outputs.append(output._replace(sample=samples[(output.model, *key)]))
-            samples[(output.model, *key)] += 1
-            steps.append(step)
+    for place, output, step, is_labelled, where, _ in read_ones:
+        default, is_named = defaults[place]
+        if output.benchmark == "":
+            output = output._replace(benchmark=canonical(default))
+        output = output._replace(named=output.named or is_named)
+        if not is_labelled:
+            if output.prompt is None:
+                raise InputError(f"{where}: neither group nor prompt: which problem is it?")
+            number = numbers[step, output.benchmark]
+            problem = str(number.setdefault(output.prompt, len(number)))
+            output = output._replace(problem=problem, numbered=True)
+        key = (output.benchmark, output.problem, step)
+        first = accepted.setdefault(key, output.answers)
+        if set(output.answers) != set(first):
+            here, before = (" or ".join(map(repr, x)) for x in (output.answers, first))
+            raise InputError(
+                f"{where}: problem {output.group} accepts {here:.80}, in an earlier row "
+                f"{before:.80}; expected the same answers in all rows of a problem"
+            )
+        # each model's samples are numbered by themselves
+        outputs.append(output._replace(sample=samples[(output.model, *key)]))
+        samples[(output.model, *key)] += 1
     if not outputs:
         raise InputError(f"{path} is empty: it holds no outputs")
+    steps = [x.step for x in read_ones]
     if len(set(steps)) == 1:  # two files of a step each have their problems in common
         return outputs
     return [
@@ -150,25 +158,48 @@ def read(
     ]
 
 
-def _defaults(files: Sequence[Path], path: Path) -> list[tuple[str, bool]]:
-    """The benchmark of each file's rows that name none, which is called after its file; and whether
-    that tells problems apart which other files label alike.
+class _Read(NamedTuple):
+    """An output as its row has it, and what the other files say about it."""
 
-    Files whose names differ in a number alone are parts of one benchmark, called after what their
-    names have in common, or after the folder where all files are.
+    place: Path
+    """Its file, or the run that its file is of."""
+    output: Output
+    step: str | None
+    is_labelled: bool
+    """Whether the row names its problem."""
+    where: str
+    is_evaluation: bool
+
+
+def _read(reader: Reader, file: Path, options: ReadOptions) -> Iterator[_Read]:
+    for row, where, schema in reader.rows(file):
+        if schema.by_prompt and "group" not in options.fields:
+            row.pop("group", None)  # equal prompts are one problem, and numbered
+        row = with_texts(row, where, reader.notes)
+        is_evaluation = row.pop("is_evaluation", False) is True
+        output = _output(row, where)
+        if options.pool_models:
+            output = output._replace(model=None)
+        step = row.get("step")
+        step = None if is_null(step) else require_text(str(as_label(step)), f"{where}: step")
+        place = Path() if options.join else run_of(file, schema)
+        yield _Read(place, output, step, not is_null(row.get("group")), where, is_evaluation)
+
+
+def _defaults(
+    places: Sequence[Path], files: Sequence[Path], path: Path
+) -> dict[Path, tuple[str, bool]]:
+    """The benchmark of each place's rows that name none, called after its file; and whether that
+    tells problems apart which other files label alike.
+
+    The files of a run, and those that are joined, are one benchmark, called after the folder.
     """
-    kinds = [series(file.name) for file in files]
-    counts = Counter(kinds)
-    # One file, or shards of one: the name tells nothing apart, so it is no part of a problem.
-    if len(counts) == 1:
+    if len(places) == 1:
         name = path_text(files[0].name if len(files) == 1 else path.resolve().name)
         first = name.partition(".")[0]  # aime24.base.jsonl
         is_known = canonical(first) in BENCHMARKS and canonical(first) == first
-        return [(first if is_known else without_format(name), False)] * len(files)
-    names = [
-        file.name if counts[kind] == 1 else kind for file, kind in zip(files, kinds, strict=True)
-    ]
-    return [(without_format(path_text(name)), True) for name in names]
+        return {places[0]: (first if is_known else without_format(name), False)}
+    return {place: (without_format(path_text(place.name)), True) for place in places}
 
 
 def _output(row: dict[str, Any], where: str) -> Output:
@@ -224,9 +255,8 @@ def _field(row: dict[str, Any], name: str, needed_at: str | None = None) -> Any:
         if row.get(key) is not None:
             return row[key]
     if needed_at is not None:
-        message = f"{needed_at}: no {' or '.join(FIELDS[name])}; its fields are {quoted(row)}"
-        named = options_for(row, (name,)) or ["--field", f"{name}={UNKNOWN}"]
-        raise UnknownRowsError(message, named)
+        message = f"no {' or '.join(FIELDS[name])}; its fields are {quoted(row)}"
+        raise unknown_row(row, needed_at, message, (name,), lambda fields: True)
     return None
 
 

@@ -27,7 +27,6 @@ from ktae.report.notes import Note, notes_of
 from ktae.report.summary import Scored
 from ktae.report.totals import TokenTotals, score_all, tokens_over_steps
 from ktae.rollouts.files import SUFFIXES
-from ktae.rollouts.labels import series
 from ktae.tables import in_tables
 
 LONGEST_PROMPT = 20_000
@@ -242,11 +241,7 @@ def files_of(labels: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
 
 def _split(label: str, names: Sequence[str]) -> tuple[str, str]:
     """A label's file, empty for none, and what is left of the label."""
-    # Files of one run share a series in front of their labels: rank_*.jsonl.
-    known = []
-    if len(names) > 1:
-        parts = map(os.path.split, names)
-        known = [*names, *(os.path.join(folder, series(file)) for folder, file in parts)]
+    known = names if len(names) > 1 else []
     name = next((name for name in known if label.startswith(f"{name}:")), "")
     label = label.removeprefix(f"{name}:")
     inner = FILE.match(label)

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -19,15 +19,13 @@ from ktae.estimators import Estimator
 from ktae.files.hub import HUB_NAME, copy_of
 from ktae.files.text import path_text
 from ktae.rollouts import readers, record
-from ktae.rollouts.groups import LARGEST_ID, Lists, distinct_ids, filled_ids
+from ktae.rollouts.groups import LARGEST_ID, Lists, distinct_ids, tokenized, with_ids
+from ktae.rollouts.notes import Notes
 from ktae.rollouts.options import DEFAULT, ReadOptions
 from ktae.rollouts.spelling import Speller, Spelling
-from ktae.rollouts.spool import Spool
 from ktae.rollouts.tokens import load_tokenizer, token_bytes
-from ktae.rollouts.tolerance import Tolerance
+from ktae.rollouts.trained_with import TrainedWith
 from ktae.runs import RunFolder
-
-ROWS_PER_BATCH = 1024
 
 WORD = re.compile(r"\w+|[^\w\s]|\s+")
 """Without a tokenizer a text is cut so: into words, signs and blanks."""
@@ -54,7 +52,8 @@ class Dump:
     """(V,) the distinct token ids, ascending."""
     texts: list[bytes | None]
     """The bytes of each of those; None where there is no text."""
-    tolerance: Tolerance
+    notes: Notes
+    """What was read, joined, masked, left out and assumed."""
     names: list[str]
     """The inputs, as they were given."""
     made_ids: bool
@@ -63,6 +62,9 @@ class Dump:
     """A run folder's metrics by training step."""
     estimator: Estimator | None = None
     """The one that a run folder was trained with; None elsewhere and for plain GRPO."""
+
+    trained_with: TrainedWith | None = None
+    """What a trainer has stored beside the rollouts."""
 
     shown: Shown | None = None
     """How much of it the page shows that was made of it; None where none was."""
@@ -116,15 +118,16 @@ def load(
         InputError: nothing can be read, there is no such tokenizer, or it cannot spell a response.
     """
     paths = readers.paths_of(inputs)
-    tolerance = Tolerance(strict)
-    rollouts = readers.read(paths, options, tolerance=tolerance)
+    notes = Notes(strict)
+    rollouts = readers.read(paths, options, notes=notes)
     runs = _runs(paths)
     tokenizer, named = options.tokenizer, None
     if tokenizer is None and (folder := own_tokenizer(paths)) is not None:
         tokenizer = str(folder)
         named = f"{folder}, the run's own tokenizer and so taken for all that is given,"
     dump = from_record(rollouts, tokenizer, named=named)
-    dump.tolerance = tolerance
+    dump.notes = notes
+    dump.trained_with = readers.trained_with(paths)
     dump.names = [path_text(path) for path in paths]
     # Metrics are of one run, so of several inputs none are shown.
     if len(paths) == 1 and runs:
@@ -159,13 +162,13 @@ def from_record(
     if missing and tokenizer is None:
         return _in_words(rollouts)
     if missing:
-        rollouts = _replace_ids(rollouts, lambda batch: filled_ids(batch, tokenizer, named=named))
+        rollouts = tokenized(rollouts, tokenizer, named=named)
     distinct = distinct_ids(Lists(rollouts["token_ids"]).values())
     if tokenizer is None:
         texts: list[bytes | None] = [None] * len(distinct)
-        return Dump(rollouts, "ids", distinct, texts, Tolerance(), [], made_ids=False)
+        return Dump(rollouts, "ids", distinct, texts, Notes(), [], made_ids=False)
     texts = token_bytes(tokenizer, distinct)
-    return Dump(rollouts, "tokens", distinct, texts, Tolerance(), [], made_ids=missing > 0)
+    return Dump(rollouts, "tokens", distinct, texts, Notes(), [], made_ids=missing > 0)
 
 
 def trained_with(inputs: Sequence[str | Path]) -> Estimator | None:
@@ -240,33 +243,18 @@ def _in_words(rollouts: Any) -> Dump:
     """Every response cut at words; a response that is null, beside ids, has none."""
     number = Numbers()
 
-    def numbered(batch: Any) -> list[list[int]]:
-        texts = batch.column("response").to_pylist()
-        return [[*map(number.__getitem__, WORD.findall(text or ""))] for text in texts]
-
     # Masks belong to the ids that are dropped.
-    field = record.SCHEMA.field("mask")
-    place = rollouts.column_names.index("mask")
-    rollouts = rollouts.set_column(place, field, pa.nulls(len(rollouts), field.type))
-    rollouts = _replace_ids(rollouts, numbered)
+    for name in ("token_ids", "mask"):
+        field = record.SCHEMA.field(name)
+        place = rollouts.column_names.index(name)
+        rollouts = rollouts.set_column(place, field, pa.nulls(len(rollouts), field.type))
+    rollouts = with_ids(
+        rollouts, lambda texts: [[*map(number.__getitem__, WORD.findall(text))] for text in texts]
+    )
     distinct = distinct_ids(Lists(rollouts["token_ids"]).values())
     words = list(number)
     texts: list[bytes | None] = [words[i].encode() for i in distinct.tolist()]
-    return Dump(rollouts, "words", distinct, texts, Tolerance(), [], made_ids=True)
-
-
-def _replace_ids(rollouts: Any, ids_of: Callable[[Any], Any]) -> Any:
-    """The record with other token ids, which `ids_of` makes of a batch's ids and responses."""
-    field = record.SCHEMA.field("token_ids")
-    schema = pa.schema([field])
-    spool = Spool(schema)
-    for batch in rollouts.select(["token_ids", "response"]).to_batches(ROWS_PER_BATCH):
-        spool.add(pa.table([pa.array(ids_of(batch), type=field.type)], schema=schema))
-    place = rollouts.column_names.index("token_ids")
-    rollouts = rollouts.set_column(place, field, spool.table().column(0))
-    credit = record.SCHEMA.field("credit")  # of other ids, if there are any
-    place = rollouts.column_names.index("credit")
-    return rollouts.set_column(place, credit, pa.nulls(len(rollouts), credit.type))
+    return Dump(rollouts, "words", distinct, texts, Notes(), [], made_ids=True)
 
 
 def require_rollouts(dump: Dump) -> None:

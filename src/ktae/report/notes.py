@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ktae.files.text import counted
 from ktae.report.columns import Frame
 from ktae.report.inputs import Dump
 from ktae.report.summary import Scored
-from ktae.rollouts.tolerance import Tolerance
+from ktae.rollouts.notes import Notes
 
 
 class Note(NamedTuple):
@@ -48,10 +47,10 @@ OF_UNIT = {
 
 def notes_of(dump: Dump, columns: Frame, scored: Scored) -> list[Note]:
     """All notes about a dump, the severe ones first."""
-    notes = [*_about_rewards(dump.tolerance, columns), *_about_groups(columns, scored)]
+    notes = [*_about_rewards(dump.notes, columns), *_about_groups(columns, scored)]
     if kind := OF_UNIT.get("made" if dump.unit == "tokens" and dump.made_ids else dump.unit):
         notes.append(kind)
-    notes += _about_reading(dump.tolerance)
+    notes += _about_reading(dump.notes)
     for name, n in columns.signals_found[1].items():
         title = f"{n:,} rollouts without {name.replace('_', '-')}"
         text = "What they hold is not a list of one number for each token id, so it is not shown."
@@ -60,8 +59,8 @@ def notes_of(dump: Dump, columns: Frame, scored: Scored) -> list[Note]:
     return sorted(notes, key=lambda note: not note.severe)
 
 
-def _about_rewards(tolerance: Tolerance, columns: Frame) -> Iterator[Note]:
-    missing, n = tolerance.without_reward, len(columns.rollouts)
+def _about_rewards(notes: Notes, columns: Frame) -> Iterator[Note]:
+    missing, n = notes.counts["without_reward"], len(columns.rollouts)
     # Without any reward the other notes would only say the same again.
     if missing == n:
         yield Note(
@@ -126,51 +125,9 @@ def _about_groups(columns: Frame, scored: Scored) -> Iterator[Note]:
         )
 
 
-def _about_reading(tolerance: Tolerance) -> Iterator[Note]:
+def _about_reading(notes: Notes) -> Iterator[Note]:
     """What of the files is not in the dump, and how their rows became rollouts and groups."""
-    if n := len(tolerance.rejected):
-        rest = f"; and {n - 3:,} more" if n > 3 else ""
-        text = f"{'; '.join(tolerance.rejected[:3])}{rest}."
-        yield Note(True, f"{counted(n, 'row')} could not be used", text)
-    if tolerance.left_alone:
-        text = "Give a file by its own name to read it; unpack what is not .gz."
-        yield Note(True, tolerance.files_left_alone(), text)
-    if n := tolerance.repeated:
-        text = "Other filters of the same responses are there already."
-        yield Note(False, f"{counted(n, 'row')} left out", text)
-    if tolerance.repeated_steps:
-        text = "TRL logs the last batch it generated; one batch may serve several steps."
-        yield Note(False, tolerance.steps_counted_once(), text)
-    if tolerance.empty:
-        title = tolerance.rows_without_rollouts()
-        yield Note(True, title, "Nothing is known of these problems.")
-    if n := tolerance.padding:
-        text = "verl fills a batch up to a multiple of its ranks with rows that are no rollouts."
-        yield Note(False, f"{counted(n, 'padding row')} left out", text)
-    if n := tolerance.intermediate:
-        text = "An agent's session with several outputs is one rollout: its last output."
-        yield Note(False, f"{counted(n, 'intermediate output')} left out", text)
-    # From here on: what the rows were taken for.
-    if n := tolerance.models:
-        text = "A group is a problem of one model; --pool-models pools them."
-        if tolerance.pooled:
-            text = "A group holds rollouts of all models; --by-model tells them apart."
-        how = "pooled" if tolerance.pooled else "told apart"
-        yield Note(False, f"{n:,} models, {how}", text)
-    if tolerance.schemas:
-        yield Note(False, tolerance.read_as(), "The form was told by the fields.")
-    if n := tolerance.without_group:
-        text = f"{counted(n, 'row')} without a group: one prompt (and step) is one group."
-        yield Note(False, "Grouped by prompt", text)
-    if n := tolerance.split:
-        text = (
-            "The group that they name has several inputs. Each input is a group of its own; "
-            "--field group=group compares them."
-        )
-        yield Note(True, f"{counted(n, 'row')} told apart by the input", text)
-    if n := tolerance.alone:
-        text = "Each is a group of its own, so nothing can be said about its tokens."
-        yield Note(True, f"{counted(n, 'row')} with neither group nor prompt", text)
-    if n := tolerance.half_surrogates:
-        text = f"{counted(n, 'row')} with such halves, which are no text; shown as U+FFFD."
-        yield Note(False, "Half surrogate pairs", text)
+    for note in notes:
+        if note.text.startswith("rollouts without a reward"):
+            continue  # said with what it means for the page
+        yield Note(note.severe, note.text, note.more)

@@ -22,14 +22,15 @@ from ktae.rollouts import record
 from ktae.rollouts.groups import (
     MAX_POSITIONS,
     ROWS_PER_BATCH,
+    Lists,
     chunks_of,
     distinct_ids,
     evidence,
     group_codes,
-    ids_of,
     masks_of,
     require_comparable,
     take_rows,
+    tokenized,
 )
 from ktae.rollouts.tokens import token_texts, vocabulary
 from ktae.tables import in_tables, table_estimator
@@ -139,7 +140,9 @@ def score(
     rollouts = record.conform(rollouts)
     codes_b, first_rows = group_codes(rollouts)
     require_comparable(codes_b)
-    ids = ids_of(rollouts, tokenizer)
+    made = rollouts["token_ids"].null_count > 0
+    rollouts = tokenized(rollouts, tokenizer)
+    ids = list(Lists(rollouts["token_ids"]))
     spelling = vocabulary(tokenizer) if estimator.needs_vocabulary and tokenizer else None
     labels = take_rows(rollouts.select(["group", "step"]), first_rows)
     sizes = np.bincount(codes_b, minlength=len(first_rows))
@@ -164,7 +167,7 @@ def score(
     # The table names the estimator that it is of, and the record the one of its credit.
     written = estimator if in_tables(estimator) else table_estimator(estimator)
     tokens_credit, record_credit = (json.dumps(described(x)).encode() for x in (written, estimator))
-    columns = {"credit": credit} | ({"token_ids": ids} if rollouts["token_ids"].null_count else {})
+    columns = {"credit": credit} | ({"token_ids": ids} if made else {})
     for name, lists in columns.items():
         field = record.SCHEMA.field(name)
         place = rollouts.column_names.index(name)

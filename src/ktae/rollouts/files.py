@@ -1,4 +1,4 @@
-"""The rows of a file as they are, one at a time: JSON Lines, JSON, Parquet, PyTorch, and gzip.
+"""The rows of a file as they are, one at a time: JSON Lines, JSON, CSV, Parquet, PyTorch, gzip.
 
 What a row means is the matter of `ktae.rollouts.schemas`. Errors name the file and the line, the
 entry (JSON) or the row (Parquet), counted from 1.
@@ -16,9 +16,11 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
 import pyarrow.parquet as pq
 
 from ktae.errors import InputError, one_line
@@ -27,6 +29,8 @@ from ktae.rollouts import record
 
 ROWS_PER_BATCH = 1024
 """Rows of a Parquet file that exist as Python objects at a time."""
+BYTES_PER_BATCH = 1 << 26
+"""And bytes of them, whatever their file says: a small file can hold very long rows."""
 MAX_DEPTH = 100
 """Of lists and objects in each other, in JSON: whatever works on a row may recurse so far. Parquet
 has a limit of its own."""
@@ -77,6 +81,8 @@ def format_of(path: Path) -> str:
         raise InputError(f"{path} does not exist")
     if path.is_dir():
         raise InputError(f"{path} is a folder; expected a file")
+    if not path.is_file():
+        raise InputError(f"{path} is a pipe or a device; expected a file")
     suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
     if suffix not in FORMATS:
         raise InputError(
@@ -96,9 +102,9 @@ def is_own_record(path: Path) -> bool:
         return False
     name = path_text(path)
     with _open(path) as stream, _parquet_file(stream, name) as file:
-        is_own = record.VERSION_KEY in (file.schema_arrow.metadata or {})
+        is_own = record.VERSION_KEY in (file.schema.metadata or {})
         if is_own:
-            record.parse_record(file.schema_arrow.empty_table(), name)
+            record.parse_record(file.schema.empty_table(), name)
     return is_own
 
 
@@ -110,17 +116,17 @@ def own_tables(path: Path) -> Iterator[Any]:
     """
     name, done = path_text(path), 0
     with _open(path) as stream, _parquet_file(stream, name) as file:
-        for batch in file.iter_batches(ROWS_PER_BATCH):
-            table = _own_table(pa.table(batch), file, name, done)
+        for part in _tables(file, name):
+            table = _own_table(part, file, name, done)
             yield table.replace_schema_metadata(record.SCHEMA.metadata)
-            done += len(batch)
+            done += len(table)
     if not done:
         raise EmptyFileError(f"{name} is empty: it holds no rollouts")
 
 
-def _own_table(table: Any, file: pq.ParquetFile, name: str, done: int) -> Any:
+def _own_table(table: Any, file: _Parquet, name: str, done: int) -> Any:
     """Rows of a record after the first `done`, checked, and without numbers of words."""
-    table = table.replace_schema_metadata(file.schema_arrow.metadata)
+    table = table.replace_schema_metadata(file.schema.metadata)
     return record.without_words(record.parse_record(table, name, done))
 
 
@@ -175,7 +181,10 @@ def json_rows(stream: Stream, name: str) -> Rows:
         except (ValueError, RecursionError) as error:
             raise _json_error(error, where) from None
         _require_shallow(value, text.count("[", at, end) + text.count("{", at, end), where)
-        yield value, where
+        if isinstance(value, dict) and {"columns", "data"} <= value.keys() <= TABLE:
+            yield from _table_rows(value, where)
+        else:
+            yield value, where
         at = _after_blanks(text, end)
         if in_list:
             if not text.startswith((",", "]"), at):
@@ -183,6 +192,21 @@ def json_rows(stream: Stream, name: str) -> Rows:
             at = _after_blanks(text, at + 1) if text[at] == "," else at
     if in_list:
         raise InputError(f"{name}: broken JSON: the list does not end")
+
+
+TABLE = {"columns", "data", "ncols", "nrows", "column_types", "index"}
+"""Fields of a table as W&B and pandas write them."""
+
+
+def _table_rows(table: dict[str, Any], where: str) -> Rows:
+    """The rows of a table that is one JSON object: names of columns, and lists of values."""
+    names, rows = table["columns"], table["data"]
+    if not isinstance(names, list) or not isinstance(rows, list):
+        raise InputError(f"{where}: columns and data that are no lists; expected a table")
+    for number, values in enumerate(rows, start=1):
+        if not isinstance(values, list) or len(values) != len(names):
+            raise InputError(f"{where}, row {number}: expected {len(names)} values")
+        yield dict(zip(map(str, names), values, strict=True)), f"{where}, row {number}"
 
 
 _DECODER = json.JSONDecoder()
@@ -229,11 +253,10 @@ def _require_shallow(value: object, brackets: int, where: str) -> None:
 def parquet_rows(stream: Stream, name: str) -> Rows:
     """One dict a row; of ktae's own records without credit, which is computed again."""
     with _parquet_file(stream, name) as file:
-        record.require_single_columns(file.schema_arrow.names, name)
-        is_own = record.VERSION_KEY in (file.schema_arrow.metadata or {})
+        record.require_single_columns(file.schema.names, name)
+        is_own = record.VERSION_KEY in (file.schema.metadata or {})
         done = 0
-        for batch in file.iter_batches(ROWS_PER_BATCH):
-            table = pa.table(batch)
+        for table in _tables(file, name):
             if is_own:
                 # What others have added to a record is no part of it, and is kept beside it.
                 added = [x for x in table.column_names if x not in record.SCHEMA.names]
@@ -246,11 +269,65 @@ def parquet_rows(stream: Stream, name: str) -> Rows:
                 rows = table.to_pylist()
             except (ValueError, OverflowError) as error:  # text not UTF-8, a date after 9999
                 raise InputError(
-                    f"{name}, rows {done + 1} to {done + len(batch)}: broken Parquet: "
+                    f"{name}, rows {done + 1} to {done + len(table)}: broken Parquet: "
                     f"{one_line(error)}"
                 ) from None
             yield from ((row, f"{name}, row {done + n}") for n, row in enumerate(rows, start=1))
-            done += len(batch)
+            done += len(table)
+
+
+def _tables(file: _Parquet, name: str) -> Iterator[Any]:
+    """The rows of a Parquet file, at most `ROWS_PER_BATCH` and `BYTES_PER_BATCH` at a time.
+
+    Texts stay in their dictionaries until it is known how much memory they take.
+    """
+    done = 0
+    for batch in file.file.iter_batches(ROWS_PER_BATCH):
+        size = sum(map(_decoded_size, batch.columns))
+        rows = max(1, min(len(batch), len(batch) * BYTES_PER_BATCH // max(size, 1)))
+        if rows == 1 and size // max(len(batch), 1) > LARGEST_UNPACKED:
+            raise InputError(f"{name}, row {done + 1}: more than {LARGEST_UNPACKED:,} bytes")
+        for begin in range(0, len(batch), rows):
+            yield pa.table(batch.slice(begin, rows)).cast(file.schema)
+        done += len(batch)
+
+
+def _decoded_size(values: Any) -> int:
+    """A bound of the bytes of an array without its dictionaries."""
+    if pa.types.is_dictionary(values.type):
+        lengths = pc.binary_length(values.dictionary) if len(values.dictionary) else None
+        return len(values) * (pc.max(lengths).as_py() or 0) if lengths is not None else 0
+    if pa.types.is_struct(values.type):
+        return sum(map(_decoded_size, values.flatten()))
+    if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+        return _decoded_size(values.flatten())
+    return int(values.nbytes)
+
+
+TEXTS = (
+    *("response", "completion", "output", "generation", "prompt", "problem", "question", "input"),
+    *("answer", "group", "model", "source", "text", "solution", "target"),
+)
+"""Columns of a CSV file that are text, whatever they look like."""
+
+
+def csv_rows(stream: Stream, name: str) -> Rows:
+    """One dict a row; the first line names the columns, an empty value is null or no text."""
+    try:
+        reader = pyarrow.csv.open_csv(
+            stream,
+            parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(TEXTS, pa.string())
+            ),
+        )
+        number = 0
+        for batch in reader:
+            for row in batch.to_pylist():
+                number += 1
+                yield row, f"{name}, row {number}"
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise InputError(f"{name}: broken CSV: {one_line(error)}") from None
 
 
 def torch_rows(stream: Stream, name: str) -> Rows:
@@ -278,6 +355,7 @@ def torch_rows(stream: Stream, name: str) -> Rows:
 FORMATS: dict[str, Callable[[Stream, str], Rows]] = {
     ".jsonl": jsonl_rows,
     ".json": json_rows,
+    ".csv": csv_rows,
     ".parquet": parquet_rows,
     ".pt": torch_rows,
 }
@@ -322,11 +400,26 @@ def _whole(stream: Stream, name: str) -> bytes:
     return content
 
 
+class _Parquet(NamedTuple):
+    """A Parquet file whose texts are read as dictionaries, and the schema that it tells."""
+
+    file: pq.ParquetFile
+    schema: pa.Schema
+
+
 @contextmanager
-def _parquet_file(stream: Stream, name: str) -> Iterator[pq.ParquetFile]:
+def _parquet_file(stream: Stream, name: str) -> Iterator[_Parquet]:
     """The Parquet file in `stream`; what is wrong with it is found while the block reads it."""
     content = io.BytesIO(_whole(stream, name)) if isinstance(stream, gzip.GzipFile) else stream
     try:
-        yield pq.ParquetFile(content)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        plain = pq.ParquetFile(content)
+        texts = [
+            x.path
+            for x in plain.schema
+            if x.physical_type == "BYTE_ARRAY"
+            and x.logical_type.type in ("STRING", "NONE")
+            and ".key_value." not in x.path  # maps are cast to nothing
+        ]
+        yield _Parquet(pq.ParquetFile(content, read_dictionary=texts), plain.schema_arrow)
+    except (pa.ArrowException, OSError, UnicodeDecodeError, MemoryError) as error:
         raise InputError(f"{name}: broken Parquet: {one_line(error)}") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from ktae.batch import in_words, out_of_range
 from ktae.errors import InputError
 from ktae.estimators import Estimator
 from ktae.files.text import counted
+from ktae.rollouts import record
+from ktae.rollouts.spool import Spool
 from ktae.rollouts.tokens import tokenize
 
 MAX_POSITIONS = 1 << 22
@@ -52,7 +54,8 @@ def require_comparable(codes_b: np.ndarray) -> None:
     if sizes.max() < 2:
         raise InputError(
             f"every group has one rollout ({counted(len(sizes), 'group')}): there is nothing to "
-            "compare; rollouts of the same prompt need the same group"
+            "compare; rollouts of the same prompt need the same group, and those of several files "
+            "--join"
         )
 
 
@@ -86,32 +89,78 @@ def evidence(rollouts: Any, estimator: Estimator) -> np.ndarray:
     return rewards_b
 
 
-def ids_of(rollouts: Any, tokenizer: Any) -> list[np.ndarray]:
-    """Each rollout's token ids, those of the record where it has them."""
+def tokenized(rollouts: Any, tokenizer: Any, *, named: str | None = None) -> Any:
+    """The record with token ids, made of the response where it has none.
+
+    Args:
+        rollouts: a record.
+        tokenizer: a fast one; None where every rollout has ids.
+        named: what errors call it.
+
+    Raises:
+        InputError: a rollout has no token ids and there is no tokenizer, or it cannot spell one.
+    """
     missing = rollouts["token_ids"].null_count
-    if missing and tokenizer is None:
+    if not missing:
+        return rollouts
+    if tokenizer is None:
         raise InputError(
             f"{missing} of {len(rollouts)} rollouts have no token_ids; a tokenizer is needed to "
             "make them from the response"
         )
-    if not missing:
-        return list(Lists(rollouts["token_ids"]))
-    batches = rollouts.select(["token_ids", "response"]).to_batches(ROWS_PER_BATCH)
-    return [ids for batch in batches for ids in filled_ids(batch, tokenizer)]
+    return with_ids(rollouts, lambda texts: tokenize(tokenizer, texts, named=named))
 
 
-def filled_ids(batch: Any, tokenizer: Any, *, named: str | None = None) -> list[np.ndarray]:
-    """The token ids of a batch with `token_ids` and `response`, made where they are null.
+def with_ids(rollouts: Any, encode: Callable[[list[str]], Sequence[Any]]) -> Any:
+    """The record with ids, made where they are null, and without credit, which was of others.
+
+    What another role wrote is encoded apart from what the policy did, and masked.
 
     Args:
-        batch: a record batch.
-        tokenizer: makes them from the response.
-        named: what errors call it.
+        rollouts: a record.
+        encode: makes ids of texts.
     """
-    lists = batch.column("token_ids")
-    texts = batch.column("response").filter(pc.is_null(lists)).to_pylist()
-    made = iter(tokenize(tokenizer, texts, named=named))
-    return [x.values.to_numpy() if x.is_valid else next(made) for x in lists]
+    schema = pa.schema([record.SCHEMA.field(name) for name in ("token_ids", "mask")])
+    spool = Spool(schema)
+    columns = rollouts.select(["token_ids", "mask", "response", "context_spans"])
+    for batch in columns.to_batches(ROWS_PER_BATCH):
+        rows, parts = [], []
+        for row, known in enumerate(batch.column("token_ids")):
+            if not known.is_valid:
+                text = batch.column("response")[row].as_py() or ""
+                spans = batch.column("context_spans")[row].as_py() or []
+                bounds = list(itertools.pairwise([0, *spans, len(text)]))
+                parts += [text[begin:end] for begin, end in bounds]
+                rows.append((row, len(bounds)))
+        encoded = iter(encode(parts))
+        made: dict[int, tuple[Any, Any]] = {}
+        for row, n in rows:
+            pieces = [np.asarray(next(encoded), dtype=np.int32) for _ in range(n)]
+            # Every other part is context.
+            counts = [np.full(len(x), i % 2 == 0) for i, x in enumerate(pieces)]
+            made[row] = np.concatenate(pieces), np.concatenate(counts) if n > 1 else None
+        ids: list[Any] = []
+        masks: list[Any] = []
+        old = zip(batch.column("token_ids"), batch.column("mask"), strict=True)
+        for row, (ids_t, mask_t) in enumerate(old):
+            new = made.get(row)
+            ids.append(new[0] if new else ids_t.values.to_numpy())
+            masks.append(new[1] if new else mask_t.as_py())
+        spool.add(
+            pa.table(
+                [pa.array(x, f.type) for x, f in zip((ids, masks), schema, strict=True)],
+                schema=schema,
+            )
+        )
+    table = spool.table()
+    for name, column in (
+        ("token_ids", table["token_ids"]),
+        ("mask", table["mask"]),
+        ("credit", pa.nulls(len(rollouts), record.SCHEMA.field("credit").type)),
+    ):
+        place = rollouts.column_names.index(name)
+        rollouts = rollouts.set_column(place, record.SCHEMA.field(name), column)
+    return rollouts
 
 
 class Lists:

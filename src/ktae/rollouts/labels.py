@@ -1,170 +1,179 @@
-"""The labels of groups over several files and several models: what is one group, and what is not.
-
-Whether the same label in two files is the same group is told by the folders that they lie in, by
-their steps, and by how many rollouts they hold.
-"""
+"""Which rollouts are a group: one label and one prompt, in one step, of one file or run."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ktae.files.text import path_text
 from ktae.rollouts import record
-from ktae.rollouts.schemas.training import STEP_FOLDER
-from ktae.rollouts.tolerance import Tolerance
+from ktae.rollouts.notes import Notes
+from ktae.rollouts.options import ReadOptions
+from ktae.rollouts.paths import PathError
+from ktae.rollouts.rows import Row
+from ktae.rollouts.schemas.base import STEP_FOLDER, Schema, prompt_label
 
-STEPS = re.compile(rf"{STEP_FOLDER.pattern}|epoch[_-]?\d+")
-"""The names of folders of one step or epoch of a run."""
-SHARD = re.compile(r"(?:rank|shard|worker|part)[_-]?\d+")
-"""The names of folders of which each holds a share of a run's rollouts."""
-
-COUNTED = (
-    *("step", "iter", "rollout", "epoch", "rank", "shard"),
-    *("worker", "part", "gpu", "node", "host", "proc", "rs"),
+WITHIN_RUN = re.compile(
+    rf"{STEP_FOLDER.pattern}|rollouts|completions|train|eval|all|traces|stream|file|monitors"
 )
-APART = ("seed", "run", "trial", "exp", "model", "version", "try")
-"""What a number after these words counts are runs: other policies, whose groups are others."""
-NUMBER = re.compile(
-    "|".join(
-        [
-            "".join(rf"(?<!{word}[_-])" for word in APART) + r"(?<![^\W_])\d+",
-            *(rf"(?<={word})\d+" for word in COUNTED),
-        ]
-    ),
-    re.IGNORECASE,
-)
-"""A number in a file's name that counts files of one kind: the 24 of `aime24` is none."""
+"""Folders that trainers make inside a run's."""
+OWN_STEP = re.compile(r"step-\d+\.parquet")
+"""The files of ktae's own run folder."""
 
 
-def series(name: str) -> str:
-    """What a file's name has in common with those that differ in a number: `rank_*.jsonl`."""
-    return NUMBER.sub("*", name)
-
-
-def by_file(
-    parts: Sequence[Any], names: Sequence[Path], tolerance: Tolerance | None = None
-) -> list[Path]:
-    """What goes in front of the labels of each file: the same for files that share their groups.
-
-    That is the run's folder, or else its step's. Where these do not share labels, it is the file.
-    Files of several series in one folder are several runs, and bear the series' name.
+def run_of(file: Path, schema: Schema | None) -> Path:
+    """The folder of the run whose file it is, by its tool's names; or else the file itself.
 
     Args:
-        parts: one record a file.
-        names: the files, below the folder.
-        tolerance: for notes where the same group and step is in two files.
+        file: the file.
+        schema: of its rows; None for a record that ktae has written.
     """
-    # Where each file has one rollout, folders alone say what belongs together.
-    alone = all(len(part) == 1 for part in parts)
-    held = Counter(x for name in names for x in name.parents) if alone else {}
-    places = [_run_and_step(name, held) for name in names]
-    kinds = ["" if alone else series(name.name) for name in names]
-    runs: dict[tuple[Path, str], dict[Path, list[Any]]] = defaultdict(lambda: defaultdict(list))
-    for part, (run, step), kind in zip(parts, places, kinds, strict=True):
-        runs[run, kind][step].append(part)
-    # Runs of which several series of files lie in one folder.
-    several = {run for run, n in Counter(run for run, _ in runs).items() if n > 1}
-    # Runs whose rollouts all have a step, none of which is in two of the run's folders.
-    over_steps = set()
-    for run_and_kind, by_step in runs.items():
-        folders_of = Counter[int]()
-        for files in by_step.values() if len(by_step) > 1 else ():
-            steps = {step for part in files for step in pc.unique(part["step"]).to_pylist()}
-            folders_of.update(steps)
-        if all(map(_have_steps, by_step.values())) and max(folders_of.values(), default=1) == 1:
-            over_steps.add(run_and_kind)
-    # In one step's files the same label is one group, if steps or single rollouts tell them apart.
-    in_steps = {
-        run
-        for run, by_step in runs.items()
-        if all(_have_steps(x) or all(len(part) == 1 for part in x) for x in by_step.values())
-    }
-    prefixes = []
-    for name, (run, step), kind in zip(names, places, kinds, strict=True):
-        # The widest place in which labels are shared: the run, its step, or the file alone.
-        shared = run if (run, kind) in over_steps else step if (run, kind) in in_steps else name
-        if run in several and shared != name:
-            shared = shared / kind if sum(map(len, runs[run, kind].values())) > 1 else name
-        prefixes.append(shared)
-    if tolerance is not None and not alone:
-        of_runs = [run for run, _ in places]
-        tolerance.joined += _in_common(parts, names, list(zip(prefixes, names, strict=True)))
-        tolerance.apart += _in_common(parts, names, list(zip(of_runs, kinds, strict=True)))
-    return prefixes
-
-
-def _in_common(
-    parts: Sequence[Any], names: Sequence[Path], places: Sequence[tuple[Path, object]]
-) -> list[list[str]]:
-    """The files of each place of which two kinds have the same group of the same step.
-
-    Args:
-        parts: one record a file.
-        names: the files.
-        places: of each file its place, and of which kind it is there.
-    """
-    members: dict[Path, dict[object, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for i, (place, kind) in enumerate(places):
-        members[place][kind].append(i)
-    shared = []
-    for by_kind in members.values():
-        records = [pa.concat_tables([parts[i] for i in these]) for these in by_kind.values()]
-        if len(records) > 1 and _have_steps(records):
-            # Each kind's groups and steps once: fewer together than apart if two kinds share one.
-            keys = ["group", "step"]
-            each = [x.select(keys).group_by(keys).aggregate([]) for x in records]
-            together = pa.concat_tables(each)
-            if together.group_by(keys).aggregate([]).num_rows < together.num_rows:
-                shared.append([path_text(names[i]) for these in by_kind.values() for i in these])
-    return shared
-
-
-def _run_and_step(name: Path, held: Mapping[Path, int]) -> tuple[Path, Path]:
-    """The folder of the run that a file belongs to, and that of its step.
-
-    Args:
-        name: the file.
-        held: how many files a folder holds, where each file is one rollout.
-    """
-    # Some tools give each rollout a folder. A step may have one rollout, and keeps its folder.
-    folder = name.parent
-    while (
-        folder.name
-        and held.get(folder) == 1
-        and (folder.name.startswith("rollout") or not STEPS.fullmatch(folder.name))
-    ):
+    pattern = OWN_STEP if schema is None else re.compile(schema.run)
+    if not pattern.fullmatch(file.name):
+        return file
+    folder = file.parent
+    while folder.name and WITHIN_RUN.fullmatch(folder.name):
         folder = folder.parent
-    # Ranks, steps and epochs at the end of a path are parts of the run above them.
-    n = len(folder.parts)
-    while n and (SHARD.fullmatch(folder.parts[n - 1]) or STEPS.fullmatch(folder.parts[n - 1])):
-        n -= 1
-    run = Path(*folder.parts[:n])
-    return run, run.joinpath(*(x for x in folder.parts[n:] if not SHARD.fullmatch(x)))
+    return folder
 
 
-def _have_steps(parts: Iterable[Any]) -> bool:
-    return not any(part["step"].null_count for part in parts)
+class Labels:
+    """The labels of all rollouts that are read, which are known when all are."""
+
+    def __init__(self, options: ReadOptions, notes: Notes, several: bool) -> None:
+        """`several`: whether there are several files."""
+        self.options, self.notes, self.several = options, notes, several
+        self.places: dict[tuple[Path, Path], int] = {}
+        """Numbers of files or runs, each with the input that it was given by."""
+        self.place = self.file = -1
+        self.runs: list[tuple[int, int]] = []
+        """Places, and how many rollouts come from them, in order."""
+        self.first: dict[tuple[Any, ...], tuple[int | None, int]] = {}
+        """Of each group the hash of its prompt, and its file."""
+        self.elsewhere: dict[tuple[Any, Any], int] = {}
+        """Of each label and step the place where it was first."""
+        self.apart: set[tuple[Any, Any]] = set()
+        self.joined: set[tuple[Any, ...]] = set()
+        self.evaluation: list[tuple[bool, int]] = []
+        self.rewards: dict[float, int] = {}
+
+    def begin(self, file: Path, given: Path, scope: Path) -> None:
+        """What is added from now on is of this file, which `given` is or holds."""
+        self.file += 1
+        key = (given, scope)
+        if self.options.join:
+            key = (Path(), Path())
+            self.notes.counts["join"] = self.file + 1 if self.file else 0
+        elif not given.is_dir() and scope != file:
+            key = (scope, scope)
+        self.place = self.places.setdefault(key, len(self.places))
+        self.runs.append((self.place, 0))
+        self.evaluation.append((False, 0))
+
+    def add(self, row: Row, is_evaluation: bool = False) -> None:
+        """Count a row of the record in, and tell its group from others of its label."""
+        self._count(1, is_evaluation)
+        label, step, prompt = row["group"], row["step"], row["prompt"]
+        own = None if prompt is None else hash(prompt)
+        place = (self.place, is_evaluation)
+        key = (place, label, step)
+        first = self.first.setdefault(key, (own, self.file))
+        if own != first[0] and own is not None:
+            if first[0] is None:
+                self.first[key] = own, first[1]
+            else:
+                if "group" in self.options.fields:
+                    raise PathError(
+                        f"group {label!r:.60} has two prompts: {prompt!r:.80} is not that of its "
+                        "first rollout; a group is one label and one prompt (--field prompt=PATH "
+                        "of the same value says that they are one)"
+                    )
+                self.notes.add("split")
+                row["group"] = label = f"{label}, {prompt_label(prompt)}"
+                first = self.first.setdefault((place, label, step), (own, self.file))
+        if self.several:
+            self._across((place, label, step), first[1])
+
+    def add_table(self, table: Any) -> None:
+        """Count in a part of a record that ktae has written, whose labels are as they should be."""
+        self._count(len(table), False)
+        if self.several:
+            pairs = zip(table["group"].to_pylist(), table["step"].to_pylist(), strict=True)
+            for label, step in set(pairs):
+                key = ((self.place, False), label, step)
+                self._across(key, self.first.setdefault(key, (None, self.file))[1])
+
+    def _count(self, n: int, is_evaluation: bool) -> None:
+        place, k = self.runs[-1]
+        self.runs[-1] = place, k + n
+        kind, k = self.evaluation[-1]
+        if kind == is_evaluation:
+            self.evaluation[-1] = kind, k + n
+        else:
+            self.evaluation.append((is_evaluation, n))
+
+    def _across(self, key: tuple[Any, ...], file: int) -> None:
+        """Note groups that stand in several files."""
+        if file != self.file:
+            self.joined.add(key)
+        if self.elsewhere.setdefault(key[1:], key[0][0]) != key[0][0]:
+            self.apart.add(key[1:])
+
+    def finish(self, table: Any) -> Any:
+        """The record with the labels that it gets, without evaluations beside training."""
+        if self.joined and not self.options.join:
+            self.notes.add("run", n=len(self.joined))
+        if self.apart:
+            self.notes.add("apart", n=len(self.apart))
+        prefixes = self._prefixes()
+        if any(prefixes):
+            counts = [n for _, n in self.runs]
+            place_b = np.repeat([place for place, _ in self.runs], counts)
+            groups, begin = [], 0
+            for chunk in table["group"].chunks:
+                places = pa.array(place_b[begin : begin + len(chunk)])
+                front = pa.array(prefixes, pa.string()).take(places)
+                groups.append(pc.binary_join_element_wise(front, chunk, ""))
+                begin += len(chunk)
+            table = with_groups(table, pa.chunked_array(groups, pa.string()))
+        kinds = [kind for kind, n in self.evaluation if n]
+        if len(set(kinds)) > 1:
+            kind_b = np.repeat(kinds, [n for _, n in self.evaluation if n])
+            kept_b = kind_b == self.options.evaluation
+            key = "training" if self.options.evaluation else "evaluation"
+            self.notes.add(key, n=int((~kept_b).sum()))
+            table = table.filter(pa.array(kept_b))
+        return table
+
+    def _prefixes(self) -> list[str]:
+        """What goes in front of the labels of each place."""
+        several_inputs = len({given for given, _ in self.places}) > 1
+        prefixes = []
+        for given, scope in self.places:
+            front = f"{path_text(given)}:" if several_inputs else ""
+            inner = ""
+            if scope != given and given in scope.parents:
+                inner = f"{path_text(scope.relative_to(given))}:"
+            prefixes.append(front + inner if len(self.places) > 1 else "")
+        return prefixes
 
 
-def by_model(table: Any, pool: bool | None, tolerance: Tolerance) -> Any:
+def by_model(table: Any, pool: bool | None, notes: Notes) -> Any:
     """`table` with the model in its groups' labels, where there are several that are told apart."""
     models = [name for name in pc.unique(table["model"]).to_pylist() if name is not None]
     if len(models) < 2:
         return table
-    tolerance.models = len(models)
     if pool is None:  # where most rollouts would be the only one of their model in their group
         keys = ["group", "step", "model"]
         sizes = table.group_by(keys).aggregate([([], "count_all")])["count_all"]
         pool = 2 * (pc.sum(pc.equal(sizes, 1)).as_py() or 0) > len(table)
-    tolerance.pooled = bool(pool)
-    if tolerance.pooled:
+    notes.counts["pooled" if pool else "models"] = len(models)
+    if pool:
         return table
     groups = table["group"]
     for name in models:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,12 @@ class ReadOptions:
     one, responses are cut at words, and token ids stay numbers."""
     threshold: float | None = None
     """A rollout without a field `correct` is correct if its reward is above this. None: above 0,
-    and rewards between 0 and 1, which may mean something else, are counted."""
-    correctness: str | None = None
-    """Where a row has several rewards or metrics: the one that says whether it is correct."""
+    and it is noted where rewards above 0 have several values."""
+    correctness: str | Sequence[str] | None = None
+    """Where a row has several rewards or metrics: the one that says whether it is correct; of
+    several names the first whose value is not null."""
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Where a rollout's fields are in a row, as dotted paths: {"reward": "scores.acc"}."""
+    """Where a rollout's fields are in a row (`ktae.rollouts.paths`): {"reward": "scores.acc"}."""
     pool_models: bool | None = None
     """Whether rollouts of several models are one group, if their problem is. None: only where most
     rollouts would otherwise be alone, since nothing is told apart in a group of one."""
@@ -35,10 +36,21 @@ class ReadOptions:
     """The longest response, in characters."""
     needs_reward: bool = True
     """Whether a row without a reward is of no use; grading needs none."""
+    join: bool = False
+    """Whether a group may span files."""
+    evaluation: bool = False
+    """Of a dump that holds both: whether the rollouts of evaluations are read, and not those of
+    training."""
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise InputError(f"threshold is {self.threshold}; expected a finite number")
+
+    @property
+    def correctness_names(self) -> tuple[str, ...]:
+        """The names of `correctness`, none where it is None."""
+        names = self.correctness
+        return () if names is None else (names,) if isinstance(names, str) else tuple(names)
 
     def require_no_choice(self, path: Path) -> None:
         """Raise an InputError where `correctness` chooses, and a file's rows have one reward."""

@@ -76,6 +76,12 @@ SCHEMA = pa.schema(
         ),
         _column("model", pa.string(), "the policy that wrote the response"),
         _column("source", pa.string(), "where the rollout comes from"),
+        _column(
+            "context_spans",
+            pa.list_(pa.int32()),
+            "begin and end, in characters, of each part of the response that another role wrote "
+            "(tools, users): neither counted nor given credit. null: there is none",
+        ),
         _column("extra", pa.string(), "further fields of the input, as a JSON object"),
     ],
     metadata={VERSION_KEY: VERSION},

@@ -5,11 +5,11 @@ The fields of a row (`?`: may be absent):
     group           string or integer; 7, 7.0 and "7" are the same group
     response?       text. One of response and token_ids is required; where both are given the
     token_ids?      ids are what is scored
-    mask?           booleans or 0 and 1, as long as token_ids: 0 neither counts nor gets credit
-    reward          a finite number; true or false, which is the verdict where the row has no
-                    `correct`; or null, there is none, in a row that has `correct`
-    correct?        true, false, 1, 0, or null for unknown. Where the field is absent, a rollout is
-                    correct if its reward is above the threshold
+    mask?           booleans, 0 and 1, or labels of which -100 is masked, as long as token_ids
+    reward          a finite number; a verdict as in `correct`, where the row has none; or null,
+                    there is none, in a row that has `correct`
+    correct?        a verdict: true, false, 1, 0, a word of `WORDS`, or null for unknown. Where the
+                    field is absent, a rollout is correct if its reward is above the threshold
     step?           integer
     advantage?      number
     prompt?, answer?, model?, source?   text; anything else is kept as JSON text. `problem`, as the
@@ -35,12 +35,23 @@ from ktae.arrays import MAX_TOKEN_ID, is_above
 from ktae.errors import InputError, quoted
 from ktae.files.text import require_text
 
+Row = dict[str, Any]
+
+WORDS = {
+    **dict.fromkeys(("true", "correct", "pass", "passed", "c", "1"), True),
+    **dict.fromkeys(("false", "incorrect", "fail", "failed", "i", "0"), False),
+}
+"""Texts that are verdicts, in small letters; C and I are inspect's."""
+
 NEEDED = {
     "response": ("response", "token_ids"),
     "group": ("group",),
     "reward": ("reward", "correct"),
 }
 """What a row needs one of, by the field that an error names."""
+
+IGNORED = -100
+"""The label of a token that no loss is computed of."""
 
 
 def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
@@ -59,8 +70,9 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
     fields = dict(row)
     if fields.get("prompt") is None and "problem" in fields:
         fields["prompt"] = fields.pop("problem")
-    if isinstance(fields.get("reward"), bool):
-        fields = {"correct": fields["reward"]} | fields | {"reward": float(fields["reward"])}
+    reward = fields.get("reward")
+    if isinstance(reward, bool | str) and (verdict := as_verdict(reward)) is not None:
+        fields = {"correct": verdict} | fields | {"reward": float(verdict)}
     for name, either in NEEDED.items():
         if not any(field in fields for field in either):
             instead = {"group": "group or prompt", "reward": "reward or correct"}
@@ -87,6 +99,16 @@ def to_record_row(row: object, where: str, threshold: float) -> dict[str, Any]:
             f"{where}: mask has {len(parsed['mask'])} entries for {n_ids} token_ids; expected as "
             "many"
         )
+    if parsed["mask"] is not None and parsed["mask"].dtype != bool:
+        # Labels: the token itself, or -100 where no loss is computed.
+        labels = parsed["mask"]
+        wrong = np.flatnonzero((labels != IGNORED) & (labels != parsed["token_ids"]))
+        if wrong.size:
+            raise InputError(
+                f"{where}: mask[{wrong[0]}] is {labels[wrong[0]]}; expected true or false, 0 or 1, "
+                "or -100 and the token id"
+            )
+        parsed["mask"] = labels != IGNORED
     # A record's column `extra` is a JSON object as text; anything else by that name is a field.
     extra = fields.pop("extra", None)
     try:
@@ -153,9 +175,20 @@ def verdict(value: object, where: str) -> float | None:
     """1, 0, or null where nothing is known."""
     if is_null(value):
         return None
-    if value not in (0, 1):
-        raise InputError(f"{where} is {_show(value)}; expected true, false, 1, 0 or null (unknown)")
-    return float(value == 1)
+    known = as_verdict(value)
+    if known is None:
+        raise InputError(
+            f"{where} is {_show(value)}; expected true or false, 1 or 0, "
+            "correct or incorrect, pass or fail, C or I, or null (unknown)"
+        )
+    return float(known)
+
+
+def as_verdict(value: object) -> bool | None:
+    """Whether a verdict says correct; None for what is no verdict."""
+    if isinstance(value, str):
+        return WORDS.get(value.strip().lower())
+    return bool(value == 1) if value in (0, 1) else None
 
 
 def token_ids(value: object, where: str) -> np.ndarray | None:
@@ -180,16 +213,24 @@ def token_ids(value: object, where: str) -> np.ndarray | None:
 
 
 def mask(value: object, where: str) -> np.ndarray | None:
-    """(T,) bool."""
+    """(T,) bool, or (T,) int64 labels where an entry is neither 0 nor 1."""
     if value is None:
         return None
     if not isinstance(value, list):
         raise InputError(f"{where} is {_show(value)}; expected a list of booleans")
     if not set(map(type, value)) <= {bool}:
         for position, entry in enumerate(value):
-            if entry not in (0, 1):
+            if entry not in (0, 1) and (type(entry) is not int or abs(entry) > MAX_TOKEN_ID):
                 raise InputError(f"{where}[{position}] is {_show(entry)}; expected true or false")
+        if any(entry not in (0, 1) for entry in value):
+            return np.array(value, dtype=np.int64)
     return np.array(value, dtype=bool)
+
+
+def spans(value: object, where: str) -> list[int] | None:
+    """Begins and ends within a text, as the record has them; anything else by that name is none."""
+    is_list = isinstance(value, list) and all(type(x) is int and x >= 0 for x in value)
+    return value if isinstance(value, list) and is_list and value == sorted(value) else None
 
 
 PARSERS: dict[str, Callable[[object, str], Any]] = {
@@ -205,6 +246,7 @@ PARSERS: dict[str, Callable[[object, str], Any]] = {
     "advantage": number,
     "model": any_text,
     "source": any_text,
+    "context_spans": spans,
 }
 """What becomes of each field: (value, null where absent; place and name) to the record's value."""
 

@@ -1,8 +1,7 @@
-"""The rows of a trainer's dump that are no rollouts of their own, left out.
+"""TRL's steps that repeat the rollouts of the step before, left out.
 
 TRL logs its last generation batch at every step, and one batch may serve several steps:
-`num_iterations` above 1, or `steps_per_generation` above the accumulation of gradients. verl fills
-up its batches with rows, and writes the outputs in the middle of an agent's session.
+`num_iterations` above 1, or `steps_per_generation` above the accumulation of gradients.
 """
 
 from __future__ import annotations
@@ -15,69 +14,60 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ktae.rollouts.files import Reject, iterate_rows
-from ktae.rollouts.schemas.training import TRL, goes_on, is_padding, trl_step
-from ktae.rollouts.tolerance import Tolerance
+from ktae.rollouts.files import iterate_rows
+from ktae.rollouts.notes import Notes
+from ktae.rollouts.rows import is_null
+from ktae.rollouts.schemas import TRL
+from ktae.rollouts.schemas.base import is_number
 
 
-def rows_once(path: Path, reject: Reject, tolerance: Tolerance) -> Iterator[tuple[Any, str]]:
-    """The rows of a file, each with its place, without TRL's steps that repeat the one before.
+class Steps:
+    """Knows the step that was read last, whose rollouts may come again in the next file."""
 
-    A step repeats another if all of its prompts, completions and advantages are the same. The step
-    before may be in the file that was read before, if both lie in one folder. The file is read
-    twice if it is TRL's.
+    def __init__(self, notes: Notes) -> None:
+        self.notes = notes
+        self.last: tuple[float, object] | None = None
+        """The step, and what tells its folder and rollouts from others."""
 
-    Args:
-        path: the file.
-        reject: see `iterate_rows`.
-        tolerance: notes which steps were left out.
-    """
-    # The first row tells whether the file is TRL's; all others are read once.
-    rows = iterate_rows(path, reject)
-    first = next(rows, None)
-    if first is None:
-        return
-    rows = itertools.chain([first], rows)
-    if not (isinstance(first[0], dict) and TRL.detects(first[0])):
-        yield from rows
-        return
-    counts: Counter[float] = Counter()
-    sums: Counter[float] = Counter()
-    # What is wrong with a line is said when it is read again.
-    for row, _ in iterate_rows(path, lambda error: None):
-        step = trl_step(row)
-        if isinstance(row, dict) and step is not None:
-            # What TRL knows of a rollout, without its step; a sum of many forgets their order.
-            content = [row["prompt"], row["completion"], row["advantage"]]
-            text = json.dumps(content, sort_keys=True, default=str)
-            digest = hashlib.blake2s(text.encode(), digest_size=16).digest()
-            counts[step] += 1
-            sums[step] += int.from_bytes(digest)
-    repeated = set()
-    for step in sorted(counts):
-        rollouts = path.parent, counts[step], sums[step]
-        # The step before may be the last one of the file that was read before, in the same folder.
-        before = tolerance.last_step
-        if before is not None and before[1] == rollouts and before[0] != step:
-            tolerance.repeated_steps.append((before[0], step))
-            repeated.add(step)
-        tolerance.last_step = step, rollouts
-    yield from (x for x in rows if trl_step(x[0]) not in repeated)
+    def rows_once(self, path: Path) -> Iterator[tuple[Any, str]]:
+        """The rows of a file, each with its place, without the steps that repeat the one before.
+
+        A step repeats another if all of its prompts, completions and advantages are the same. The
+        file is read twice if it is TRL's.
+        """
+        # The first row tells whether the file is TRL's; all others are read once.
+        rows = iterate_rows(path, self.notes.reject)
+        first = next(rows, None)
+        if first is None:
+            return
+        rows = itertools.chain([first], rows)
+        if not (isinstance(first[0], dict) and TRL.detects(first[0])):
+            yield from rows
+            return
+        counts: Counter[float] = Counter()
+        sums: Counter[float] = Counter()
+        # What is wrong with a line is said when it is read again.
+        for row, _ in iterate_rows(path, lambda error: None):
+            if isinstance(row, dict) and (step := trl_step(row)) is not None:
+                # What TRL knows of a rollout, without its step; a sum of many forgets their order.
+                content = [row["prompt"], row["completion"], row["advantage"]]
+                text = json.dumps(content, sort_keys=True, default=str)
+                digest = hashlib.blake2s(text.encode(), digest_size=16).digest()
+                counts[step] += 1
+                sums[step] += int.from_bytes(digest)
+        repeated = set()
+        for step in sorted(counts):
+            rollouts = path.parent, counts[step], sums[step]
+            if self.last is not None and self.last[1] == rollouts and self.last[0] != step:
+                self.notes.add("steps", f"step {step:g} repeats step {self.last[0]:g}")
+                repeated.add(step)
+            self.last = step, rollouts
+        yield from (x for x in rows if trl_step(x[0]) not in repeated)
 
 
-def without_filling(rows: Iterator[tuple[Any, str]], tolerance: Tolerance) -> Iterator[Any]:
-    """The rows without verl's padding, and without those outputs that a session went on after."""
-    # A row waits until it is known that the next one does not go on with it.
-    held = None
-    for row, where in rows:
-        if is_padding(row):
-            tolerance.padding += 1
-            continue
-        if held is not None and goes_on(held[0], row):
-            tolerance.intermediate += 1
-        elif held is not None:
-            yield held
-        held = row, where
-    # The last row has no successor that could go on with it.
-    if held is not None:
-        yield held
+def trl_step(row: Any) -> float | None:
+    """The step of a row of TRL's; None where it is none, or its step is no number."""
+    if not (isinstance(row, dict) and TRL.detects(row)):
+        return None
+    step = row["step"]
+    return float(step) if is_number(step) and not is_null(step) else None

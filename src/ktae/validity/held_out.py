@@ -274,7 +274,8 @@ def _groups(
     """The groups that can be looked at, how much is left out, and the labels of small groups."""
     codes_b, first_rows = grouping.group_codes(rollouts)
     grouping.require_comparable(codes_b)
-    ids = grouping.ids_of(rollouts, tokenizer)
+    rollouts = grouping.tokenized(rollouts, tokenizer)
+    ids = list(grouping.Lists(rollouts["token_ids"]))
     pairs = zip(ids, grouping.masks_of(rollouts), strict=True)
     masks = [np.ones(len(x), dtype=bool) if m is None else m for x, m in pairs]
     correct_b = rollouts["correct"].to_numpy()

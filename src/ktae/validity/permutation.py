@@ -251,7 +251,8 @@ def _mixed(rollouts: Any, tokenizer: Any, estimator: Estimator) -> _Rollouts:
     """Drop what can have no credit, and what repeats another rollout."""
     codes_b, first_rows = grouping.group_codes(rollouts)
     grouping.require_comparable(codes_b)
-    ids = grouping.ids_of(rollouts, tokenizer)
+    rollouts = grouping.tokenized(rollouts, tokenizer)
+    ids = list(grouping.Lists(rollouts["token_ids"]))
     ignored = np.array(ignored_by(estimator), dtype=np.int64)
     masks = [
         np.ones(len(x), dtype=bool) if mask is None else mask

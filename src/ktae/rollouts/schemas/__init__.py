@@ -1,31 +1,204 @@
-"""The ways in which tools write rollouts, and which of them a row is written in."""
+"""The ways in which tools write rollouts, and which of them a row is written in.
+
+Most are data: the fields that tell a row, and the paths of a rollout's fields in it. A few have a
+function for what paths cannot say (`trainers`, `verifiers`, `evaluation`).
+"""
 
 from __future__ import annotations
 
-from ktae.rollouts.schemas import evaluation, nested, training, verifiers
-from ktae.rollouts.schemas.base import Row, Schema
+from ktae.rollouts.conversation import messages_of
+from ktae.rollouts.rows import Row
+from ktae.rollouts.schemas import evaluation, trainers, verifiers
+from ktae.rollouts.schemas.base import Schema
+
+PLAIN = Schema(
+    "plain rollouts",
+    {"group": "any"},
+    also=lambda row: (
+        "token_ids" in row
+        or isinstance(row.get("response"), str)
+        or messages_of(row.get("response")) is not None
+    ),
+    convert=lambda row, where, source: [row],
+)
+"""A row with a group and a response is what it says, whatever fields stand beside them."""
+
+OTHERWISE = Schema("plain rollouts", {}, convert=lambda row, where, source: [row])
+"""A row without a group, which its prompt tells."""
+
+TRL = Schema(
+    "TRL's logged completions",
+    {"step": "number?", "prompt": "said", "completion": "said", "advantage": "number?"},
+    convert=trainers.trl_rows,
+    by_prompt=True,
+    run=r"(completions|c)_\d+\..*",
+)
+VERL = Schema(
+    "verl's rollout dump",
+    {"step": "number?", "input": "text", "output": "text", "score": "score"},
+    convert=trainers.verl_rows,
+    by_prompt=True,
+    run=r"\d+\.jsonl.*",
+)
+SLIME = Schema(
+    "slime's samples",
+    {"tokens": "any", "response_length": "number", "prompt": "said", "response": "any"},
+    convert=trainers.slime_rows,
+    run=r"(.*_)?\d+\.pt(\.gz)?",
+)
+NEMO_RL = Schema(
+    "NeMo-RL's training data",
+    {"content": "any", "rewards": "any", "idx": "number"},
+    convert=trainers.nemo_rl_rows,
+    run=r"train_data_step\d+\.jsonl.*",
+)
 
 SCHEMAS = (
-    training.TRL,
-    training.VERL,
-    training.SLIME,
-    training.NEMO_RL,
+    Schema(
+        "Prime Intellect's export",
+        {
+            **{"problem_id": "label", "sample_id": "label", "env_name": "text"},
+            **{"prompt": "said", "completion": "said", "reward": "number?"},
+        },
+        {
+            **{"group": ("env_name", "problem_id"), "prompt": "prompt", "response": "completion"},
+            **{"reward": "reward", "answer": "answer", "advantage": "advantage", "step": "step"},
+            "source": "env_name",
+        },
+    ),
+    TRL,
+    VERL,
+    SLIME,
+    NEMO_RL,
     verifiers.TRACES,
     verifiers.RESULTS,
-    evaluation.LM_EVAL,
-    evaluation.LIGHTEVAL,
-    evaluation.OLD_LIGHTEVAL,
-    evaluation.AUTHORS,
-    training.GROUPED,
-    training.OPENRLHF,
-    nested.NESTED,
+    Schema(
+        "samples of lm-evaluation-harness",
+        {"doc_id": "label", "resps": "list", "doc": "any"},
+        convert=evaluation.lm_eval_rows,
+    ),
+    Schema(
+        "lighteval's details",
+        {"doc": "dict", "model_response": "dict", "metric": "dict"},
+        convert=evaluation.lighteval_rows,
+    ),
+    Schema(
+        "lighteval's details (before 0.10)",
+        {"predictions": "any", "full_prompt": "any", "metrics": "dict"},
+        convert=evaluation.old_lighteval_rows,
+    ),
+    Schema(
+        "inspect's log",
+        {"eval": "dict", "samples[].messages": "lists", "samples[].scores": "list"},
+        convert=evaluation.inspect_rows,
+    ),
+    Schema(
+        "inspect's samples",
+        {"messages": "messages", "scores": "dict", "epoch": "number", "input": "said"},
+        convert=evaluation.inspect_rows,
+    ),
+    Schema(
+        "the outputs of the KTAE authors",
+        {"model_output": "any"},
+        also=lambda row: (
+            isinstance(row["model_output"], str | list)
+            and not row.keys().isdisjoint(("gt", "task_name"))
+        ),
+        convert=evaluation.authors_rows,
+    ),
+    Schema(
+        "ROLL's rollout dump",
+        {"prompt": "saids", "responses": "texts", "scores": "scores", "global_step": "list"},
+        {
+            **{"response": "responses[]", "prompt": "prompt[]", "group": "id[]|prompt[]"},
+            **{"reward": "scores[]", "answer": "ground_truth[]", "step": "global_step[]"},
+        },
+        run=r"rollout_dump_data\.step_\d+\.jsonl",
+    ),
+    Schema(
+        "Atropos's groups",
+        {"tokens": "lists", "masks": "lists", "scores": "scores"},
+        convert=trainers.atropos_rows,
+    ),
+    Schema(
+        "NeMo Gym's rollouts",
+        {"responses_create_params": "dict", "response": "dict", "reward": "score"},
+        {
+            **{"response": "response.output", "prompt": "responses_create_params.input"},
+            **{"group": "_ng_task_index|responses_create_params.input", "reward": "reward"},
+            **{"answer": "expected_answer|answer", "model": "response.model"},
+        },
+    ),
+    Schema(
+        "SkyRL's outputs",
+        {"input_prompt": "text", "output_response": "text", "score": "any"},
+        convert=evaluation.skyrl_rows,
+        by_prompt=True,
+    ),
+    Schema(
+        "NeMo-Skills' outputs",
+        {"generation": "said", "problem": "text"},
+        {
+            **{"response": "generation", "prompt": "problem", "group": "problem"},
+            **{"answer": "expected_answer", "reward": "symbolic_correct|is_correct|reward"},
+        },
+        also=lambda row: (
+            not row.keys().isdisjoint(
+                ("symbolic_correct", "is_correct", "predicted_answer", "expected_answer")
+            )
+        ),
+        by_prompt=True,
+        run=r"output-rs\d+\.jsonl",  # its seeds
+    ),
+    Schema(
+        "Qwen2.5-Math's outputs",
+        {"question": "text", "code": "texts", "score": "scores", "gt": "any"},
+        {
+            **{"response": "code[]", "prompt": "question", "group": "idx|question"},
+            **{"reward": "score[]", "answer": "gt"},
+        },
+    ),
+    Schema(
+        "reasoning-gym's results",
+        {
+            "results[].question": "texts",
+            "results[].completions[].full_model_response": "lists",
+            "results[].completions[].score": "lists",
+        },
+        {
+            **{"response": "results[].completions[].full_model_response"},
+            **{"group": "results[].question", "prompt": "results[].question"},
+            **{"reward": "results[].completions[].score", "answer": "results[].expected_answer"},
+        },
+    ),
+    Schema(
+        "tau-bench's results",
+        {"task_id": "label", "traj": "messages", "reward": "number"},
+        {"response": "traj", "group": "task_id", "reward": "reward"},
+    ),
+    Schema(
+        "OpenRLHF's outputs",
+        {"input": "said", "output": "text", "reward": "score", "group": "label"},
+        convert=trainers.openrlhf_rows,
+    ),
+    Schema(
+        "OpenRLHF's outputs",
+        {"input": "said", "output": "text", "reward": "score"},
+        convert=trainers.openrlhf_rows,
+        by_prompt=True,
+    ),
 )
-"""In the order in which they are tried; a row that is none of them is plain."""
+"""In the order in which they are tried."""
+
+NESTED = Schema(
+    "rollouts nested in rows", {}, also=trainers.is_nested, convert=trainers.nested_rows
+)
 
 
-def detect(row: Row) -> Schema:
-    """The schema of a row; plain where no other one fits."""
-    # A row with a group and a response is what it says, whatever fields stand beside them.
-    if nested.PLAIN.detects(row):
-        return nested.PLAIN
-    return next((schema for schema in SCHEMAS if schema.detects(row)), nested.PLAIN)
+def detect(row: Row, likely: Schema | None = None) -> Schema:
+    """The schema of a row; `likely` is that of the row before."""
+    if PLAIN.detects(row):
+        return PLAIN
+    if likely is not None and likely is not OTHERWISE and likely.detects(row):
+        return likely
+    return next((schema for schema in (*SCHEMAS, NESTED) if schema.detects(row)), OTHERWISE)

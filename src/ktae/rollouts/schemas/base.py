@@ -1,22 +1,31 @@
-"""What a schema is, and what schemas have in common.
-
-A schema is one way in which a tool writes rollouts: how its rows are recognised, and how a row
-becomes plain rows, whose fields `ktae.rollouts.rows` describes.
-"""
+"""What a schema is: the fields that tell a tool's rows, and where a rollout's fields are."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from ktae.errors import InputError
+from ktae.rollouts.conversation import messages_of, plain_text
+from ktae.rollouts.paths import MISSING, Each, at, spread
+from ktae.rollouts.rows import Row, as_label, as_verdict, is_label, is_null
 
-Row = dict[str, Any]
+CORRECTNESS_NAMES = (
+    *("correct", "correctness", "correctness_reward", "accuracy", "accuracy_reward"),
+    *("exact_match", "math_verify", "extractive_match", "acc", "qem", "em"),
+)
+"""Rewards and metrics that say whether a rollout is correct, if one alone is there."""
+
+STEP = re.compile(r"(?:step|rollout)[_-]?(\d+)")
+"""A training step in the name of a file."""
+STEP_FOLDER = re.compile(r"(?:[a-z_]*step|rollout)[_-]?(\d+)")
+"""The name of a training step's folder, such as step_7 or global_step_7."""
 
 
 @dataclasses.dataclass
@@ -24,20 +33,53 @@ class Source:
     """The file that rows come from, and what was asked for."""
 
     path: Path
-    correctness: str | None = None
-    """The reward or metric that says whether a rollout is correct."""
+    correctness: Sequence[str] = ()
+    """The rewards or metrics that say whether a rollout is correct: the first that is not null."""
+    hinted: Sequence[str] = ()
+    """Those that the run was trained with, taken where they are there and nothing was asked for."""
+    threshold: float = 0.0
+    """A reward above it is correct."""
     needs_reward: bool = True
     """Whether a row without one is of no use; grading needs none."""
     state: Row = dataclasses.field(default_factory=dict)
     """What a schema remembers from one row of the file to the next."""
     skipped: int = 0
     """Rows that repeat rollouts which were read already."""
-    split: int = 0
-    """Rows that are told apart by their prompt from others of the group that they name."""
     took: str | None = None
     """Which of several rewards was taken by its name, since nobody said which."""
     chose: bool = False
     """Whether `correctness` was looked for; rows that have one reward alone have no choice."""
+    unknown: list[str] = dataclasses.field(default_factory=list)
+    """Texts in the place of verdicts that are neither right nor wrong."""
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a number, and not true or false."""
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def is_score(value: object) -> bool:
+    """Whether it is a number, a verdict, or null."""
+    return value is None or is_number(value) or as_verdict(value) is not None
+
+
+KINDS: dict[str, Callable[[Any], bool]] = {
+    "any": lambda value: True,
+    "text": lambda value: isinstance(value, str),
+    "said": lambda value: isinstance(value, str) or messages_of(value) is not None,
+    "messages": lambda value: messages_of(value) is not None,
+    "number": is_number,
+    "number?": lambda value: value is None or is_number(value),
+    "score": is_score,
+    "label": is_label,
+    "dict": lambda value: isinstance(value, dict),
+    "list": lambda value: isinstance(value, list),
+    "texts": lambda value: isinstance(value, list) and all(isinstance(x, str) for x in value),
+    "saids": lambda value: isinstance(value, list) and all(map(KINDS["said"], value)),
+    "scores": lambda value: isinstance(value, list) and all(map(is_score, value)),
+    "lists": lambda value: isinstance(value, list) and all(isinstance(x, list) for x in value),
+}
+"""What a field of a signature may hold."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,24 +88,55 @@ class Schema:
 
     title: str
     """As in "read as verl's rollout dump"."""
-    detects: Callable[[Row], bool]
-    """Whether a row is one of this schema."""
-    rollouts: Callable[[Row, str, Source], Iterable[Row]]
-    """The plain rows in a row. Its second argument, the place, begins the errors."""
+    fits: Mapping[str, str]
+    """The paths that a row of it has, and what is there (`KINDS`)."""
+    fields: Mapping[str, str | tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """Where a rollout's fields are: paths, or `a|b` for the first that is there. Of several for a
+    group, the parts are joined."""
+    convert: Callable[[Row, str, Source], Iterable[Row]] | None = None
+    """In place of `fields`: the plain rows in a row. Its second argument, the place, begins the
+    errors."""
+    also: Callable[[Row], bool] = lambda row: True
+    """What else has to hold for a row of it."""
     by_prompt: bool = False
     """Whether the label of a group is made of its prompt, because the tool writes none."""
-    files: str = ""
-    """How the names of the tool's files begin; others beside them are left alone in a folder."""
+    run: str = ""
+    """What the tool calls the files of a run, as a pattern: those of a folder are one run."""
+
+    def detects(self, row: Row) -> bool:
+        """Whether a row is one of this schema."""
+        for path, kind in self.fits.items():
+            value = row[path] if path in row else at(row, path) if "[" in path else MISSING
+            if value is MISSING or not KINDS[kind](value):
+                return False
+        return self.also(row)
+
+    def rollouts(self, row: Row, where: str, source: Source) -> Iterable[Row]:
+        """The plain rows in a row."""
+        if self.convert is not None:
+            return self.convert(row, where, source)
+        plain: Row = {}
+        used = set()
+        for name, paths in self.fields.items():
+            if isinstance(paths, tuple):
+                parts = (at(row, path) for path in paths)
+                plain[name] = "/".join(str(as_label(x)) for x in parts if is_label(x))
+                continue
+            for path in paths.split("|"):
+                value = at(row, path)
+                if value is not MISSING and value is not None:
+                    plain[name] = label_of(value) if name == "group" else value
+                    used.add(path if path in row else re.split(r"[.\[]", path, maxsplit=1)[0])
+                    break
+        if source.correctness and not isinstance(plain.get("reward"), Each):
+            plain["reward"] = choose(scores_in(row), (), where, source)
+            plain.pop("correct", None)
+        return list(spread(without(row, [*used, *plain]) | plain, where))
 
 
-def has(*names: str) -> Callable[[Row], bool]:
-    """A test for rows that have all these fields."""
-    wanted = frozenset(names)
-    return lambda row: wanted <= row.keys()
-
-
-def without(row: Row, names: Sequence[str]) -> Row:
+def without(row: Row, names: Iterable[str]) -> Row:
     """The other fields of a row."""
+    names = frozenset(names)
     return {name: value for name, value in row.items() if name not in names}
 
 
@@ -74,41 +147,47 @@ def prompt_label(prompt: object) -> str:
     return f"prompt {digest}"
 
 
-def is_conversation(value: object) -> bool:
-    """Whether it is a list of messages."""
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(message, dict) and "content" in message for message in value)
-    )
+LONGEST_LABEL = 80
+"""Characters. A longer text in the place of a group becomes a short label."""
 
 
-def messages_text(value: object) -> object:
-    """The texts of a conversation's messages, or the value itself where it is none."""
-    if not isinstance(value, list):
-        return value
-    parts = []
-    # A message's content is text, or a list of parts of which some are text.
-    for message in value:
-        content = message.get("content") if isinstance(message, dict) else message
-        for part in content if isinstance(content, list) else [content]:
-            text = part.get("text") if isinstance(part, dict) else part
-            if isinstance(text, str):
-                parts.append(text)
-    return "\n".join(parts)
+def label_of(value: Any) -> Any:
+    """What may be a group's label: conversations and long texts get a short one."""
+    if is_null(value):
+        return None
+    if isinstance(value, Each):
+        return Each(map(label_of, value))
+    if isinstance(value, list) and messages_of(value) is None:
+        return value  # of one label a rollout, or of no use
+    is_short = is_label(value) and not (isinstance(value, str) and len(value) > LONGEST_LABEL)
+    return as_label(value) if is_short else prompt_label(plain_text(value))
 
 
-def is_number(value: object) -> bool:
-    """Whether it is a number, and not true or false."""
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+def scores_in(row: Row) -> Row:
+    """The scores of a row by name: its own, and those of `metrics`, `scores` and `rewards`."""
+    inner: Row = {}
+    for name in ("metrics", "scores", "rewards", "metric"):
+        value = row.get(name)
+        with_json = json_object(value) if isinstance(value, str) else value
+        inner |= with_json if isinstance(with_json, dict) else {}
+    return {name: value for name, value in (inner | row).items() if is_score(value)}
+
+
+def json_object(text: str) -> Row | None:
+    """The object that JSON text holds; None where it holds none."""
+    try:
+        value = json.loads(text) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def reward_fields(value: object) -> Row:
-    """The fields of a plain row for a reward, a verdict (true, false), or neither (null)."""
+    """The fields of a plain row for a reward, a verdict, or neither (null)."""
     if value is None:
         return {"reward": None, "correct": None}
-    if isinstance(value, bool):
-        return {"reward": float(value), "correct": value}
+    if isinstance(value, bool | str) and (verdict := as_verdict(value)) is not None:
+        return {"reward": float(verdict), "correct": verdict}
     return {"reward": value}
 
 
@@ -122,17 +201,20 @@ def choose(rewards: Row, likely: Sequence[str], where: str, source: Source) -> o
         InputError: it cannot be told, or the one that was asked for is not there.
     """
     source.chose = True
-    if source.correctness in rewards:
-        return rewards[source.correctness]
-    names = list(rewards) if len(rewards) == 1 else [name for name in likely if name in rewards]
-    if source.correctness is None and len(names) == 1:
-        source.took = names[0] if len(rewards) > 1 else source.took
-        return rewards[names[0]]
-    # Grading needs no reward, so nobody has to say which.
-    if source.correctness is None and not source.needs_reward:
-        return None
+    names = source.correctness or source.hinted
+    asked = [rewards[name] for name in names if name in rewards]
+    if asked:
+        return next((value for value in asked if value is not None), None)
+    if not source.correctness:
+        names = list(rewards) if len(rewards) == 1 else [x for x in likely if x in rewards]
+        if len(names) == 1:
+            source.took = names[0] if len(rewards) > 1 else source.took
+            return rewards[names[0]]
+        if not source.needs_reward:  # grading needs none, so nobody has to say which
+            return None
+    wanted = " or ".join(map(repr, source.correctness)) or None
     raise InputError(
-        f"{where}: correctness is {source.correctness!r}; expected the reward function that says "
+        f"{where}: correctness is {wanted}; expected the reward function that says "
         "whether a rollout is correct (--correctness on the command line), one of "
         f"{', '.join(map(repr, rewards)) or 'none here'}"
     )
@@ -143,3 +225,11 @@ def constant(values: object) -> float | None:
     if isinstance(values, list):
         return values[0] if values and all(x == values[0] for x in values) else None
     return values if isinstance(values, int | float) else None
+
+
+def step_of(path: Path) -> int | None:
+    """The step that a file's name tells, or else a folder's above it; None where neither does."""
+    if match := STEP.search(path.name):
+        return int(match[1])
+    folders = (STEP_FOLDER.fullmatch(folder.name) for folder in list(path.parents)[:3])
+    return next((int(match[1]) for match in folders if match), None)

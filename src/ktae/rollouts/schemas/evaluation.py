@@ -1,9 +1,9 @@
-"""Outputs of evaluations: lm-evaluation-harness, lighteval, and the JSON of the paper's authors."""
+"""Outputs of evaluations that take more than paths: lm-evaluation-harness, lighteval, inspect."""
 
 from __future__ import annotations
 
 import ast
-import json
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -11,21 +11,17 @@ from typing import Any
 
 from ktae.errors import InputError
 from ktae.rollouts.files import without_format
+from ktae.rollouts.rows import Row, as_verdict
 from ktae.rollouts.schemas.base import (
-    Row,
-    Schema,
+    CORRECTNESS_NAMES,
     Source,
     choose,
-    has,
     is_number,
-    messages_text,
+    is_score,
     prompt_label,
     reward_fields,
     without,
 )
-
-METRICS = ("exact_match", "math_verify", "extractive_match", "acc", "accuracy", "qem", "em")
-"""Metrics that say whether an output is correct, if one alone is there."""
 
 SAMPLES_FILE = re.compile(r"samples_(.+?)(?:_\d{4}-\d\d-\d\dT.*)?$")
 
@@ -33,11 +29,19 @@ SAMPLES_FILE = re.compile(r"samples_(.+?)(?:_\d{4}-\d\d-\d\dT.*)?$")
 def lm_eval_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """One row a problem and filter; `resps` holds the responses, `arguments` the prompt.
 
-    Several filters read the same responses, so only the file's first one counts.
+    Several filters read the same responses, so one counts: the file's first, or the one that
+    `--correctness` names. Rows that do not name theirs are told by their problem: it comes again.
     """
-    if row.get("filter") != source.state.setdefault("filter", row.get("filter")):
+    seen = source.state.setdefault("seen", set())
+    named, asked = row.get("filter"), next(iter(source.correctness), None)
+    if named is not None and asked is not None and asked not in row:
+        source = dataclasses.replace(source, correctness=()) if asked == named else source
+        source.state["filter"] = asked
+    is_other = named != source.state.setdefault("filter", named)
+    if is_other or (named is None and row["doc_id"] in seen):
         source.skipped += 1
         return
+    seen.add(row["doc_id"])
     responses = row["resps"]
     if not isinstance(responses, list) or len(responses) != 1:
         raise InputError(f"{where}: log-likelihoods of choices; expected one generated response")
@@ -45,33 +49,24 @@ def lm_eval_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     names = row.get("metrics")
     metrics = {name: row[name] for name in names if name in row} if isinstance(names, list) else {}
     metrics = metrics or {name: x for name, x in row.items() if is_number(x) and name != "doc_id"}
-    value = choose(metrics, METRICS, where, source)
+    value = choose(metrics, CORRECTNESS_NAMES, where, source)
     task = SAMPLES_FILE.fullmatch(without_format(source.path.name))
     used = ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps")
+    prompt = row.get("arguments")
+    # The first argument of the first request: of a list of lists, or of objects in objects.
+    for _ in range(2):
+        if isinstance(prompt, dict):
+            prompt = next(iter(prompt.values()), None)
+        elif isinstance(prompt, list):
+            prompt = prompt[0] if prompt else None
     # The file has the task in its name, and the rows have not.
     plain = without(row, used) | {
         "group": str(row["doc_id"]),
-        "prompt": _lm_eval_prompt(row.get("arguments")),
+        "prompt": prompt,
         "answer": row.get("target"),
         **({"benchmark": task[1]} if task else {}),
     }
     yield from _responses(plain, responses, value, where)
-
-
-def _lm_eval_prompt(arguments: Any) -> object:
-    """The first argument of the first request: of a list of lists, or of objects in objects."""
-    # The first argument of the first request, in either of two shapes.
-    for _ in range(2):
-        if isinstance(arguments, dict):
-            arguments = next(iter(arguments.values()), None)
-        elif isinstance(arguments, list):
-            arguments = arguments[0] if arguments else None
-    if isinstance(arguments, str) and arguments.startswith('[{"role"'):
-        try:
-            return messages_text(json.loads(arguments))  # a chat template was applied later
-        except ValueError:
-            return arguments
-    return arguments
 
 
 def lighteval_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
@@ -95,7 +90,7 @@ def lighteval_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
         **({"benchmark": name} if name else {}),
     }
     ids = response.get("output_tokens")
-    value = choose(metrics, METRICS, where, source)
+    value = choose(metrics, CORRECTNESS_NAMES, where, source)
     # The engine may have given ids for some samples only; then the text is what counts.
     has_ids = isinstance(ids, list) and len(ids) == len(texts)
     for i, rollout in enumerate(_responses(plain, texts, value, where)):
@@ -113,18 +108,47 @@ def old_lighteval_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
         "answer": gold[0] if len(gold) == 1 else gold or None,
         "metric": metrics,
     }
-    yield from _responses(plain, texts, choose(metrics, METRICS, where, source), where)
+    yield from _responses(plain, texts, choose(metrics, CORRECTNESS_NAMES, where, source), where)
 
 
-def _responses(plain: Row, responses: list[Any], value: object, where: str) -> Iterator[Row]:
-    """One row a response. One value for several responses says nothing about each of them."""
-    n = len(responses)
-    values = value if isinstance(value, list) and len(value) == n else [value if n == 1 else None]
-    values = values if len(values) == n else [None] * n
-    for response, reward in zip(responses, values, strict=True):
-        if not isinstance(response, str):
-            raise InputError(f"{where}: {response!r:.60}; expected a generated text")
-        yield plain | {"response": response, **reward_fields(reward)}
+def inspect_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+    """inspect's log, or one of its samples: `messages`, and a score for each scorer."""
+    model = row["eval"].get("model") if isinstance(row.get("eval"), dict) else None
+    for sample in row.get("samples", [row]):
+        scores = {
+            name: score.get("value") if isinstance(score, dict) else score
+            for name, score in (sample.get("scores") or {}).items()
+        }
+        value = choose(scores, CORRECTNESS_NAMES, where, source) if scores else None
+        if isinstance(value, dict) and len(value) == 1:
+            value = next(iter(value.values()))
+        if isinstance(value, str) and as_verdict(value) is None:
+            source.unknown.append(value)  # P is partly correct, N is no answer
+        yield {
+            "group": str(sample.get("id")),
+            "response": sample["messages"],  # the input is the first of them
+            "answer": sample.get("target"),
+            "model": model,
+            "epoch": sample.get("epoch"),
+            "scores": scores,
+            **reward_fields(value if is_score(value) else None),
+        }
+
+
+def skyrl_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+    """`input_prompt`, `output_response`, `score`, which may be a list of one reward a token."""
+    score = row["score"]
+    if isinstance(score, list) and all(map(is_number, score)):
+        score = sum(score)  # as SkyRL itself takes it
+    spec = (row.get("env_extras") or {}).get("reward_spec")
+    yield without(row, ("input_prompt", "output_response", "score")) | {
+        "group": prompt_label(row["input_prompt"]),
+        "prompt": row["input_prompt"],
+        "response": row["output_response"],
+        "answer": spec.get("ground_truth") if isinstance(spec, dict) else None,
+        "benchmark": row.get("data_source"),
+        **reward_fields(score),
+    }
 
 
 def authors_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
@@ -155,6 +179,17 @@ def authors_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
         }
 
 
+def _responses(plain: Row, responses: list[Any], value: object, where: str) -> Iterator[Row]:
+    """One row a response. One value for several responses says nothing about each of them."""
+    n = len(responses)
+    values = value if isinstance(value, list) and len(value) == n else [value if n == 1 else None]
+    values = values if len(values) == n else [None] * n
+    for response, reward in zip(responses, values, strict=True):
+        if not isinstance(response, str):
+            raise InputError(f"{where}: {response!r:.60}; expected a generated text")
+        yield plain | {"response": response, **reward_fields(reward)}
+
+
 def _listed(value: Any) -> list[Any]:
     """A list, also where it was printed by Python."""
     if isinstance(value, str) and value.startswith("["):
@@ -167,30 +202,3 @@ def _listed(value: Any) -> list[Any]:
 
 def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
-
-
-LM_EVAL = Schema(
-    "samples of lm-evaluation-harness",
-    has("doc_id", "resps", "doc"),
-    lm_eval_rows,
-    files="samples_",
-)
-LIGHTEVAL = Schema(
-    "lighteval's details",
-    lambda row: all(isinstance(row.get(x), dict) for x in ("doc", "model_response", "metric")),
-    lighteval_rows,
-    files="details_",
-)
-OLD_LIGHTEVAL = Schema(
-    "lighteval's details (before 0.10)",
-    lambda row: has("predictions", "full_prompt")(row) and isinstance(row.get("metrics"), dict),
-    old_lighteval_rows,
-)
-AUTHORS = Schema(
-    "the outputs of the KTAE authors",
-    lambda row: (
-        isinstance(row.get("model_output"), str | list)
-        and not row.keys().isdisjoint(("gt", "task_name"))
-    ),
-    authors_rows,
-)

@@ -5,30 +5,57 @@ A trace is a graph of messages, each with the tokens that it adds to the convers
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from ktae.rollouts.conversation import Segment, dialogue_of, joined, segments
+from ktae.rollouts.rows import Row
 from ktae.rollouts.schemas.base import (
-    Row,
+    CORRECTNESS_NAMES,
     Schema,
     Source,
     choose,
     constant,
-    has,
     is_number,
-    messages_text,
     prompt_label,
     reward_fields,
+    step_of,
     without,
 )
-from ktae.rollouts.schemas.training import CORRECTNESS_NAMES, step_of
 
 
 def episode_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """Each trainable agent's trace is a rollout; its group is the task's, or the trainer's, with
     the agent's name."""
+    if "annotations" not in source.state:
+        source.state["annotations"] = annotations_of(source.path)
     for trace, plain in trace_rows(row, where, source):
-        yield plain | _last_branch(_list(trace.get("nodes")))
+        info = source.state["annotations"].get(trace.get("id"), {})
+        advantage = info.get("advantage", _at(trace, "info", "advantage"))
+        of_branch = _last_branch(_list(trace.get("nodes")))
+        if of_branch.get("advantage") is None and is_number(advantage):
+            of_branch["advantage"] = advantage
+        yield plain | of_branch
+
+
+def annotations_of(path: Path) -> dict[str, Row]:
+    """What prime-rl learnt of a file's traces after it had written them, by the trace's id."""
+    folders = (path.parent / "annotations", path.parent.parent / "annotations")
+    folder = next((x for x in folders if x.is_dir()), None)
+    merged: dict[str, Row] = {}
+    for file in sorted(folder.rglob("*.jsonl")) if folder else ():
+        with open(file, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                try:
+                    update = json.loads(line)
+                except (ValueError, RecursionError):  # one that is being written
+                    continue
+                info = update.get("info") if isinstance(update, dict) else None
+                if isinstance(info, dict) and isinstance(update.get("trace_id"), str):
+                    merged[update["trace_id"]] = merged.get(update["trace_id"], {}) | info
+    return merged
 
 
 def trace_rows(row: Row, where: str, source: Source) -> Iterator[tuple[Row, Row]]:
@@ -51,10 +78,16 @@ def trace_rows(row: Row, where: str, source: Source) -> Iterator[tuple[Row, Row]
         if group in (None, ""):
             group = f"{env}/{label}" if env else label
         step = _at(row, "run", "work", "step")
+        kinds = (
+            _at(trace, "info", "kind"),
+            _at(row, "run", "work", "type"),
+            _at(row, "run", "type"),
+        )
+        kind = next(filter(None, kinds), None)
         answer = _at(task, "data", "answer")
         # The reward or metric that was asked for, or the weighted sum of the rewards.
         reward = trace.get("reward")
-        if source.correctness is not None:
+        if source.correctness:
             reward = choose(named_scores(trace), (), where, source)
         elif not is_number(reward):
             values = [r["score"] * r.get("weight", 1) for r in _rewards(trace).values()]
@@ -68,6 +101,7 @@ def trace_rows(row: Row, where: str, source: Source) -> Iterator[tuple[Row, Row]
             "id": trace.get("id"),
             "metrics": trace.get("metrics"),
             "stop_condition": trace.get("stop_condition"),
+            **({} if kind is None else {"is_evaluation": kind == "eval"}),
             **reward_fields(reward),
         }
         yield trace, plain
@@ -93,11 +127,16 @@ def _last_branch(nodes: list[Row]) -> Row:
     while at is not None and len(path) <= len(nodes):
         path.insert(0, nodes[at])
         at = nodes[at].get("parent")
-    first = next((i for i, node in enumerate(path) if node.get("sampled")), len(path))
-    prompt = [_message_text(node.get("message")) for node in path[:first]]
     # What tools and users say in between is part of the text; the mask leaves its tokens out.
-    response = [_message_text(node.get("message")) for node in path[first:]]
-    plain: Row = {"prompt": "\n".join(prompt), "response": "\n".join(response)}
+    parts = []
+    for node in path:
+        message = node.get("message")
+        texts = [x.text for x in segments([message])] if isinstance(message, dict) else []
+        parts.append(Segment(joined(texts), bool(node.get("sampled"))))
+    talk = dialogue_of(parts)
+    plain: Row = {"prompt": joined(part.text for part in parts), "response": ""}
+    if talk is not None:
+        plain = {"prompt": talk.prompt, "response": talk.response, "context_spans": talk.context}
     ids = [x for node in path for x in _list(node.get("token_ids"))]
     mask = [x for node in path for x in _list(node.get("mask"))]
     if True in mask and len(mask) == len(ids):
@@ -112,28 +151,20 @@ def _last_branch(nodes: list[Row]) -> Row:
     return plain
 
 
-def _message_text(message: Any) -> str:
-    """A message's text, after its reasoning where that is apart."""
-    if not isinstance(message, dict):
-        return ""
-    parts = [message.get("reasoning_content"), messages_text([message])]
-    return "\n".join(part for part in parts if isinstance(part, str) and part)
-
-
 def result_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
     """`example_id`, `prompt`, `completion`, `answer`, `reward`, `task`; tokens of a single turn."""
     used = ("example_id", "prompt", "completion", "reward", "task", "trajectory")
     metrics = {name: x for name, x in row.items() if is_number(x) and name not in used}
     reward = row["reward"]
-    if source.correctness is not None:
+    if source.correctness:
         reward = choose(metrics | {"reward": reward}, CORRECTNESS_NAMES, where, source)
     task = row.get("task")
     label = str(row["example_id"])
     plain = without(row, used) | {
         "group": f"{task}/{label}" if isinstance(task, str) else label,
-        "step": step_of(source.path),
-        "prompt": messages_text(row.get("prompt")),
-        "response": messages_text(row["completion"]),
+        "step": row.get("step", step_of(source.path)),
+        "prompt": row.get("prompt"),
+        "response": row["completion"],
         **reward_fields(reward),
     }
     turns = _list(row.get("trajectory"))
@@ -153,21 +184,22 @@ def _at(value: Any, *names: str) -> Any:
     return value
 
 
+RUN = r"(traces|stream|\d+|train_rollouts|eval_rollouts)\.jsonl"
+"""prime-rl's files of a run."""
+
 TRACES = Schema(
     "verifiers' traces",
-    lambda row: (
-        isinstance(row.get("task"), dict)
-        and (
-            isinstance(row.get("traces"), list)
-            or (isinstance(row.get("nodes"), list) and isinstance(row.get("rewards"), dict))
-        )
+    {"task": "dict"},
+    convert=episode_rows,
+    also=lambda row: (
+        isinstance(row.get("traces"), list)
+        or (isinstance(row.get("nodes"), list) and isinstance(row.get("rewards"), dict))
     ),
-    episode_rows,
-    files="traces",
+    run=RUN,
 )
 RESULTS = Schema(
     "the results of verifiers or prime-rl",
-    has("example_id", "completion", "reward"),
-    result_rows,
-    files="train_rollouts",
+    {"example_id": "label", "completion": "said", "reward": "number?"},
+    convert=result_rows,
+    run=RUN,
 )

@@ -1,0 +1,292 @@
+"""Rows of trainers that take more than paths: TRL, verl, slime, NeMo-RL, Atropos, nested rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+from ktae.arrays import is_above
+from ktae.errors import InputError
+from ktae.rollouts.paths import spread
+from ktae.rollouts.rows import Row, as_verdict, is_label, is_null
+from ktae.rollouts.schemas.base import (
+    CORRECTNESS_NAMES,
+    KINDS,
+    Source,
+    choose,
+    constant,
+    is_number,
+    is_score,
+    prompt_label,
+    reward_fields,
+    step_of,
+    without,
+)
+
+VERL_FIELDS = ("step", "input", "output", "score")
+VERL_KEY = re.compile(r"(.+)_\d+_\d+", re.DOTALL)
+"""verl's default trainer writes each rollout's key as `uid`: "{sample}_{rollout}_{output}"."""
+VERL_PADDING = re.compile(r"pad[0-9a-f]{32}_\d+_\d+")
+"""The `uid` of the rows with which verl's default trainer fills up a batch."""
+
+COUNTS = re.compile(r"(^|_)(id|ids|idx|index|length|len|tokens|turns|count|num|seed)(_|$)")
+"""Names of whole numbers that are no rewards."""
+
+ENTRIES = ("rollouts", "samples", "responses", "completions", "generations", "outputs")
+"""Fields that hold a row's rollouts, as objects with `response` or `token_ids` and the rest."""
+COLUMNS = {
+    "response": ("response", "responses", "completions"),
+    "reward": ("reward", "rewards", "scores"),
+    "advantage": ("advantage", "advantages"),
+}
+"""Fields that may be lists of one value a rollout, and what they are called."""
+
+
+def trl_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+    """`step`, `prompt`, `completion`, one column a reward function, whatever else was logged."""
+    rest = without(row, ("step", "prompt", "completion", "advantage"))
+    # A reward function gives floats. Other columns that were logged are seldom scores.
+    rewards = {name: x for name, x in rest.items() if x is None or is_number(x)}
+    if any(isinstance(x, float) for x in rewards.values()):
+        counts = [x for x in rewards if isinstance(rewards[x], int) and COUNTS.search(x)]
+        rewards = without(rewards, counts)
+    asked = (*source.correctness, *source.hinted)
+    rewards |= {name: rest[name] for name in asked if name in rest}
+    likely = [name for name in CORRECTNESS_NAMES if name in rewards] or ["reward"]
+    reward = choose(rewards, likely, where, source)
+    # A column `correct` is whatever a reward function logged: what decides is the reward.
+    rest.pop("correct", None)
+    yield rest | {
+        "group": prompt_label(row["prompt"]),
+        "step": row["step"],
+        "prompt": row["prompt"],
+        "response": row["completion"],
+        "advantage": row["advantage"],
+        **reward_fields(None if is_null(reward) else reward),
+    }
+
+
+def verl_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+    """`input`, `output`, `gts`, `score`, `step`, the reward function's fields, perhaps `uid`."""
+    rest = without(row, (*VERL_FIELDS, "gts"))
+    sample = VERL_KEY.fullmatch(str(rest.get("uid", "")))
+    plain = rest | {
+        "group": sample[1] if sample else prompt_label(row["input"]),
+        "step": row["step"],
+        "prompt": row["input"],
+        "response": row["output"],
+        "answer": row.get("gts"),
+        "reward": row["score"],
+    }
+    acc = rest.get("acc")
+    names = source.correctness or source.hinted
+    if source.correctness or any(name in rest for name in names):
+        scores = {name: x for name, x in rest.items() if name in names or is_score(x)}
+        value: Any = choose(scores, (), where, source)
+        known = is_score(value) and not is_null(value)
+        verdict = as_verdict(value) if isinstance(value, bool | str) else None
+        above = verdict if verdict is not None or not known else is_above(value, source.threshold)
+        plain["correct"] = above if known else None
+    elif rest.get("undecided") == 1 or ("acc" in rest and is_null(acc)):
+        plain["correct"] = None  # `acc` is 0 where the verifier could not tell
+    elif isinstance(acc, str) and as_verdict(acc) is not None:
+        plain["correct"] = as_verdict(acc)
+    elif isinstance(acc, bool | int | float | Decimal):
+        plain["correct"] = acc > 0  # the verifier's verdict, free of length penalties
+    elif "acc" in rest:
+        raise InputError(f"{where}: acc is {acc!r:.60}; expected a number, true, false or null")
+    yield plain
+
+
+def is_padding(row: object) -> bool:
+    """Whether a row of verl's dump is no rollout: its key says so, and it holds no text."""
+    return (
+        isinstance(row, dict)
+        and VERL_PADDING.fullmatch(str(row.get("uid"))) is not None
+        and not row.get("input")
+        and not row.get("output")
+    )
+
+
+def goes_on(row: object, following: object) -> bool:
+    """Whether the next row of verl's dump is a later output of the same session.
+
+    Of several outputs only the last is a rollout. verl writes them one after another, numbered from
+    0 on.
+    """
+    sessions, numbers = [], []
+    for x in (row, following):
+        if not isinstance(x, dict) or "uid" not in x or not x.keys() >= set(VERL_FIELDS):
+            return False
+        key = str(x["uid"])
+        if not VERL_KEY.fullmatch(key):
+            return False
+        session, _, output = key.rpartition("_")
+        sessions.append((x["step"], session))
+        numbers.append(int(output))
+    return sessions[0] == sessions[1] and numbers[1] == numbers[0] + 1
+
+
+def openrlhf_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+    """`input`, `output`, `reward`, `label`; other tools write these, too, beside a `group`."""
+    yield (
+        without(row, ("input", "output", "reward", "label", "group"))
+        | ({"answer": row["label"]} if "label" in row else {})
+        | {
+            "group": row["group"] if is_label(row.get("group")) else prompt_label(row["input"]),
+            "prompt": row["input"],
+            "response": row["output"],
+            **reward_fields(row["reward"]),
+        }
+    )
+
+
+def slime_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+    """A `Sample`: `tokens` are the prompt's and the response's, `label` is the reference answer."""
+    used = ("tokens", "response_length", "loss_mask", "label", "prompt", "reward", "group_index")
+    reward = row.get("reward")
+    if isinstance(reward, dict):
+        likely = [x for x in ("score", "reward") if x in reward] or CORRECTNESS_NAMES
+        reward = choose(reward, likely, where, source)
+    group = row.get("group_index")
+    step = row.get("rollout_id")
+    plain = without(row, (*used, "rollout_id")) | {
+        "group": prompt_label(row["prompt"]) if group is None else str(group),
+        "prompt": row["prompt"],
+        "answer": row.get("label"),
+        "step": step_of(source.path) if step is None else step,
+        **reward_fields(reward),
+    }
+    tokens, n = row["tokens"], row["response_length"]
+    if isinstance(tokens, list) and isinstance(n, int) and 0 < n <= len(tokens):
+        plain["token_ids"] = tokens[len(tokens) - n :]
+        plain["mask"] = row.get("loss_mask")
+    yield plain
+
+
+NEMO_RL_FIELDS = (
+    *("content", "rewards", "filtered_rewards", "idx", "token_ids", "token_loss_mask"),
+    *("input_lengths", "advantages", "generation_logprobs", "prev_logprobs"),
+)
+"""Fields of NeMo-RL's that are no fields of a rollout as they are."""
+
+
+def nemo_rl_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+    """A batch of one: each field is a list of one value. Tokens are the prompt's and the rest.
+
+    The response begins with the first token that is trained on; `input_lengths` says where padding
+    begins. Without token ids `content` holds the messages' texts, the response last.
+    """
+    values = {
+        name: value[0] if isinstance(value, list) and len(value) == 1 else value
+        for name, value in row.items()
+    }
+    content = values.get("content")
+    texts = [content] if isinstance(content, str) else content or []
+    plain = without(values, NEMO_RL_FIELDS) | {
+        "step": step_of(source.path),
+        "response": texts[-1] if texts else None,
+        **reward_fields(values.get("filtered_rewards", values.get("rewards"))),
+    }
+    if len(texts) > 1:
+        plain["prompt"] = "\n".join(x for x in texts[:-1] if isinstance(x, str))
+        plain["group"] = prompt_label(plain["prompt"])
+    ids, mask = values.get("token_ids"), values.get("token_loss_mask")
+    if isinstance(ids, list) and isinstance(mask, list) and any(mask):
+        # Before the first token that is trained on stands the prompt.
+        first = next(i for i, trained in enumerate(mask) if trained)
+        length = values.get("input_lengths")
+        response = slice(first, length if isinstance(length, int) else len(ids))
+        plain |= {
+            "group": prompt_label(ids[:first]),
+            "token_ids": ids[response],
+            "mask": mask[response],
+        }
+        log_probs = values.get("generation_logprobs")
+        if isinstance(log_probs, list) and len(log_probs) == len(ids):
+            plain["log_probs"] = log_probs[response]
+    advantages = values.get("advantages")
+    if isinstance(advantages, list) and isinstance(mask, list):
+        advantages = [x for x, trained in zip(advantages, mask, strict=False) if trained]
+    yield plain | {"advantage": constant(advantages)}
+
+
+def atropos_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+    """A group: `tokens` of prompt and response, `masks` of labels, `scores`, perhaps `messages`."""
+    used = ("tokens", "masks", "scores", "messages", "advantages", "inference_logprobs")
+    plain = without(row, used) | {
+        "group": where.rpartition(", ")[2],  # a group is a row
+        "token_ids": row["tokens"],
+        "mask": row["masks"],
+        "reward": row["scores"],
+    }
+    talks = row.get("messages")
+    if isinstance(talks, list) and len(talks) == len(row["tokens"]) and KINDS["saids"](talks):
+        plain["response"] = talks
+    for rollout in spread(plain, where):
+        mask = [label != -100 for label in rollout["mask"]]
+        # In front of the first token that is trained on stands the prompt.
+        first = mask.index(True) if True in mask else 0
+        ids = rollout["token_ids"]
+        yield rollout | {"token_ids": ids[first:], "mask": mask[first:]}
+
+
+def nested_rows(row: Row, where: str, source: Source) -> Iterator[Row]:
+    """Objects in a list, each with what stands beside the list; or lists of one value a rollout."""
+    name = list_of_rollouts(row)
+    if name is None:
+        for singular, plurals in COLUMNS.items():
+            there = next((x for x in plurals if isinstance(row.get(x), list)), None)
+            if there is not None and (singular not in row or singular == there):
+                row = without(row, [there]) | {singular: row[there]}
+        rollouts = list(spread(row, where))
+    else:
+        # Lists of one reward or verdict a rollout may stand beside the list of rollouts. What a
+        # rollout has of its own comes before them.
+        entries = row[name]
+        beside: Row = {}
+        for verdict, keys in (("reward", COLUMNS["reward"]), ("correct", ("correct",))):
+            for key in keys:
+                values: Any = row.get(key)
+                if KINDS["scores"](values) and len(values) == len(entries):
+                    beside.setdefault(verdict, values)
+        shared = {
+            key: value
+            for key, value in row.items()
+            if (key != name and not isinstance(value, dict | list))
+            or key in ("prompt", "problem", "answer", "group", "reward", "correct")
+        }
+        rollouts = []
+        for i, entry in enumerate(entries):
+            of_entry = {"reward": None} | entry if "score" in entry else entry
+            each = {key: values[i] for key, values in beside.items() if key not in of_entry}
+            rollouts.append(shared | each | entry)
+    for rollout in rollouts:
+        if "reward" not in rollout and "score" in rollout:
+            score = reward_fields(rollout["score"])
+            rollout = without(rollout, ["score"]) | score
+        yield rollout
+
+
+def list_of_rollouts(row: Row) -> str | None:
+    """The field that holds a row's rollouts as objects; None where there is none."""
+    for name in ENTRIES:
+        entries = row.get(name)
+        if (
+            isinstance(entries, list)
+            and entries
+            and all(isinstance(x, dict) and ("response" in x or "token_ids" in x) for x in entries)
+        ):
+            return name
+    return None
+
+
+def is_nested(row: Row) -> bool:
+    """Whether a row holds several rollouts."""
+    if list_of_rollouts(row):
+        return True
+    responses = next((row[x] for x in COLUMNS["response"] if x in row), None)
+    rewards = next((row[x] for x in (*COLUMNS["reward"], "correct") if x in row), None)
+    return KINDS["saids"](responses) and isinstance(rewards, list)

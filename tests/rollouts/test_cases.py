@@ -1,0 +1,359 @@
+"""Dumps in the structure of other tools' writers, and the one right reading of each."""
+
+import itertools
+import json
+
+import pyarrow as pa
+import pytest
+
+from ktae import InputError
+from ktae.evaluation import outputs
+from ktae.report import inputs
+from ktae.rollouts import readers
+from ktae.rollouts.groups import group_codes
+from ktae.rollouts.notes import Notes
+from ktae.rollouts.options import ReadOptions
+from ktae.rollouts.paths import parse_fields
+from ktae.rollouts.unknown import UnknownRowsError
+
+TWO_BY_TWO = (4, 2, 2)
+"""Rollouts, groups and mixed groups."""
+
+
+def counts(table):
+    codes, first = group_codes(table)
+    right = table["correct"].to_numpy()
+    mixed = [len(set(right[codes == g]) & {0.0, 1.0}) == 2 for g in range(len(first))]
+    return len(table), len(first), sum(mixed)
+
+
+def read(path, *fields, **options):
+    notes = Notes(strict=True)
+    table = readers.read([path], ReadOptions(fields=parse_fields(fields), **options), notes=notes)
+    return table, notes
+
+
+NESTED = ("response=results.completions.full_model_response", "group=results.question")
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "expected"),
+    [
+        *(
+            ("wrapped_list.json", [x.replace("samples.", f"samples{each}.") for x in (
+                "response=samples.completion", "group=samples.problem_id", "reward=samples.reward",
+            )], TWO_BY_TWO)
+            for each in ("", "[]")
+        ),
+        ("roll_columns.jsonl", [], TWO_BY_TWO),
+        ("plain_columns.jsonl", [], TWO_BY_TWO),
+        ("plain_columns.jsonl", ["response=response", "group=prompt", "reward=reward"], TWO_BY_TWO),
+        ("verifiers_tools", [], (4, 1, 1)),
+        ("trl_tools.jsonl", [], (4, 1, 1)),
+        ("trl_reasoning.jsonl", [], (4, 1, 1)),
+        ("verifiers_reasoning", [], (4, 1, 1)),
+        ("chat_response.jsonl", [], (2, 1, 1)),
+        ("two_depths", [], (8, 4, 4)),
+        ("samples_gsm8k_2024-06-01T00-00-00.jsonl", [], (3, 3, 0)),
+        ("format_reward_of_one.jsonl", [], (4, 1, 1)),
+        ("steps_of_trajectories.jsonl",
+         ["response=steps", "group=task_id", "reward=total_reward"], (2, 1, 1)),
+        ("group_is_the_row.jsonl", [], TWO_BY_TWO),
+        ("prime_results.jsonl", [], (4, 1, 1)),
+        ("problems_by_completions.json", [*NESTED, "reward=results.completions.score"], TWO_BY_TWO),
+        ("problems_by_completions.json", [
+            "response=results[].completions[].full_model_response",
+            "group=results[].question", "reward=results[].completions[].score",
+        ], TWO_BY_TWO),
+        ("problems_by_completions.json", [], TWO_BY_TWO),
+        ("inspect_letters.json", ["response=samples.output.choices.0.message.content",
+         "group=samples.id", "reward=samples.scores.match.value"], TWO_BY_TWO),
+        ("inspect_letters.json", [], TWO_BY_TWO),
+        ("pass_fail_text.jsonl",
+         ["response=completion", "group=task_id", "reward=correct"], (2, 1, 1)),
+        ("atropos.jsonl", ["token_ids=tokens", "mask=masks", "reward=scores"], TWO_BY_TWO),
+        ("atropos.jsonl", [], TWO_BY_TWO),
+        ("metrics_beside", [], TWO_BY_TWO),
+        ("completions_1_abc.table.json", [], TWO_BY_TWO),
+        ("rollouts.csv", [], TWO_BY_TWO),
+        ("prime_rl_run", [], (4, 1, 1)),
+        ("prime_rl_run/rollouts", [], (4, 1, 1)),
+        ("prime_rl_run/rollouts/step_5/eval", [], (2, 1, 1)),
+    ],
+)  # fmt: skip
+def test_the_cases(name, fields, expected, shared_cases):
+    table, notes = read(shared_cases / "dumps" / name, *fields)
+    assert counts(table) == expected
+    text = " ".join(filter(None, table["response"].to_pylist()))
+    assert "USERTEXT" not in text
+    if "reasoning" in name:
+        assert text.count("THINK") == 4
+    if "tools" in name or name == "prime_results.jsonl":
+        assert notes.counts["context"] == 4
+        assert "call-" not in text and "0f3a" not in text
+    if name in ("metrics_beside", "prime_rl_run"):
+        assert any("metrics.jsonl" in note.text for note in notes)
+    if name.startswith("format"):
+        assert notes.counts["values"] == 3
+    if name.startswith("samples_"):
+        assert notes.counts["filters"] == 3 and table["correct"].to_pylist() == [0, 1, 0]
+    if name == "atropos.jsonl":
+        masks = table["mask"].to_pylist()
+        ids = table["token_ids"].to_pylist()
+        counted = [
+            [x for x, m in zip(i, k, strict=True) if m] for i, k in zip(ids, masks, strict=True)
+        ]
+        assert counted == [[20], [21], [22], [23]]
+
+
+def test_files_of_seeds_are_taken_together(shared_cases):
+    folder = shared_cases / "dumps" / "nemo_skills"
+    for fields in ([], ["response=generation", "group=problem", "reward=symbolic_correct"]):
+        apart, notes = read(folder, *fields)
+        if fields:  # otherwise the tool's names say that they are of one run
+            assert counts(apart) == (6, 6, 0) and notes.counts["apart"] == 2
+        assert counts(read(folder, *fields, join=True)[0]) == (6, 2, 2)
+    joined = outputs.read(folder, ReadOptions(join=True))
+    assert {x.benchmark for x in joined} == {"nemo_skills"}
+    assert sorted(x.sample for x in joined) == [0, 0, 1, 1, 2, 2]
+    assert {x.answers for x in joined} == {("5",), ("16",)}
+
+
+def test_turns_are_no_rollouts_and_advice_was_tried(shared_cases):
+    path = shared_cases / "dumps" / "steps_of_trajectories.jsonl"
+    with pytest.raises(InputError, match="takes the turns in 'steps' for rollouts"):
+        read(path, "response=steps[].response", "group=task_id", "reward=steps[].reward")
+    with pytest.raises(UnknownRowsError, match=r"steps +2 messages +<- response\?"):
+        read(path)
+    wrapped = shared_cases / "dumps" / "wrapped_list.json"
+    with pytest.raises(UnknownRowsError) as caught:
+        read(wrapped)
+    first, *tree = str(caught.value).split("\n")
+    advised = [x for x in first.split() if "=" in x]
+    assert counts(read(wrapped, *advised)[0]) == TWO_BY_TWO
+    assert any(line.split()[:4] == ["samples[].reward", "number", "1.0", "<-"] for line in tree)
+
+
+def write(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+USER, TOOL = {"role": "user", "content": "ASKED"}, {"role": "tool", "content": "TOLD"}
+CALL = {"id": "x1", "type": "function", "function": {"name": "run", "arguments": '{"a": 1}'}}
+CHAT = [
+    {"role": "system", "content": "SYSTEM"},
+    USER,
+    {"role": "assistant", "reasoning_content": "THINK", "content": None, "tool_calls": [CALL]},
+    TOOL,
+    {"role": "assistant", "content": [{"type": "text", "text": "SAID"}]},
+    {"role": "user", "content": "MORE"},
+]
+ITEMS = [
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "ASKED"}]},
+    {"type": "reasoning", "summary": [{"type": "summary_text", "text": "THINK"}]},
+    {"type": "function_call", "name": "run", "arguments": '{"a": 1}', "call_id": "x1"},
+    {"type": "function_call_output", "call_id": "x1", "output": "TOLD"},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "SAID"}]},
+]
+SHARED_GPT = [{"from": "human", "value": "ASKED"}, {"from": "gpt", "value": "SAID"}]
+TURNS = [{"thought": "THINK", "action": "run", "observation": "TOLD"}, {"action": "SAID"}]
+
+
+@pytest.mark.parametrize(
+    ("messages", "prompt", "said", "context"),
+    [
+        (CHAT, "SYSTEM\nASKED", 'THINK\nrun({"a": 1})\nSAID', "TOLD\nMORE"),
+        (CHAT[2:5], None, 'THINK\nrun({"a": 1})\nSAID', "TOLD"),
+        (ITEMS, "ASKED", 'THINK\nrun({"a": 1})\nSAID', "TOLD"),
+        (SHARED_GPT, "ASKED", "SAID", ""),
+        (TURNS, None, "THINK\nrun\nSAID", "TOLD"),
+        ([{"content": "SAID"}], None, "SAID", ""),
+    ],
+)
+@pytest.mark.parametrize("as_text", [False, True])
+def test_what_the_assistant_wrote_counts(messages, prompt, said, context, as_text, tmp_path):
+    if as_text and not any("role" in x or "from" in x for x in messages):
+        pytest.skip("such lists may be the response itself")
+    value = json.dumps(messages) if as_text else messages
+    table, _ = read(write(tmp_path / "r.jsonl", {"group": 1, "reward": 1, "response": value}))
+    row = table.to_pylist()[0]
+    bounds = [0, *(row["context_spans"] or []), len(row["response"])]
+    parts = [row["response"][a:b].strip("\n") for a, b in itertools.pairwise(bounds)]
+    assert row["prompt"] == prompt
+    assert "\n".join(filter(None, parts[::2])) == said
+    assert "\n".join(filter(None, parts[1::2])) == context
+    dump = inputs.from_record(table)
+    ids, mask = (dump.rollouts[x][0].as_py() for x in ("token_ids", "mask"))
+    words = {
+        dump.texts[i].decode()
+        for i, kept in zip(ids, mask or [True] * len(ids), strict=True)
+        if kept
+    }
+    assert "SAID" in words and not words & {"TOLD", "MORE", "ASKED", "x1"}
+
+
+def test_a_conversation_without_the_assistant_is_an_error(tmp_path):
+    path = write(tmp_path / "r.jsonl", {"group": 1, "reward": 1, "response": [USER]})
+    with pytest.raises(InputError, match="without a message of the role assistant"):
+        read(path)
+
+
+def both(**right):
+    """Two rows, right and wrong, of a function of the answer and the verdict."""
+    return [{k: v(text, ok) if callable(v) else v for k, v in right.items()}
+            for text, ok in (("it is 4", True), ("it is 5", False))]  # fmt: skip
+
+
+SAMPLES = {
+    "SkyRL's outputs": both(
+        input_prompt="2+2?", output_response=lambda x, ok: x, stop_reason="stop", env_class="m",
+        score=lambda x, ok: [0.0, 0.0, float(ok)], env_extras={}, data_source="sums",
+    ),
+    "NeMo Gym's rollouts": both(
+        responses_create_params={"input": [USER]}, reward=lambda x, ok: float(ok),
+        response=lambda x, ok: {"model": "m", "output": [
+            {"type": "message", "role": "assistant", "content": [{"text": x}]}]},
+    ),
+    "NeMo-Skills' outputs": both(
+        problem="2+2?", generation=lambda x, ok: x, expected_answer="4", predicted_answer="4",
+        symbolic_correct=lambda x, ok: ok,
+    ),
+    "Qwen2.5-Math's outputs": [
+        {"idx": 0, "question": "2+2?", "gt": "4", "gt_cot": "", "pred": ["4", "5"],
+         "code": ["it is 4", "it is 5"], "report": [None, None], "score": [True, False]}
+    ],
+    "Prime Intellect's export": both(
+        problem_id=3, sample_id=lambda x, ok: int(ok), env_name="e", prompt=json.dumps([USER]),
+        completion=lambda x, ok: json.dumps([{"role": "assistant", "content": x}]),
+        reward=lambda x, ok: float(ok), advantage=0.5, step=4, answer="4", num_output_tokens=7,
+    ),
+    "tau-bench's results": both(
+        task_id=1, traj=lambda x, ok: [USER, {"role": "assistant", "content": x}, TOOL],
+        reward=lambda x, ok: float(ok), info={}, trial=0,
+    ),
+    "Atropos's groups": [
+        {"tokens": [[1, 7], [1, 8]], "masks": [[-100, 7], [-100, 8]], "scores": [1.0, -1.0]}
+    ],
+    "ROLL's rollout dump": [
+        {"global_step": [3, 3], "prompt": ["2+2?"] * 2, "responses": ["it is 4", "it is 5"],
+         "scores": [1.0, 0.0], "ground_truth": ["4", "4"], "tag": ["a", "b"]}
+    ],
+    "inspect's samples": both(
+        id=1, epoch=lambda x, ok: 1 + ok, input="2+2?", target="4",
+        messages=lambda x, ok: [USER, {"role": "assistant", "content": x}],
+        scores=lambda x, ok: {"match": {"value": "CI"[not ok]}},
+    ),
+    "reasoning-gym's results": [{"results": [
+        {"question": "2+2?", "expected_answer": "4", "completions": [
+            {"full_model_response": "it is 4", "score": 1.0},
+            {"full_model_response": "it is 5", "score": 0.01}]}]}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("title", SAMPLES)
+def test_each_tool_is_told_by_its_fields(title, tmp_path):
+    threshold = 0.5 if "reasoning" in title else None
+    table, notes = read(write(tmp_path / "r.jsonl", *SAMPLES[title]), threshold=threshold)
+    assert dict(notes.titles) == {title: 1}
+    assert counts(table) == (2, 1, 1) and table["correct"].to_pylist() == [1, 0]
+    if "Atropos" not in title:
+        assert [x.split("\n")[0] for x in table["response"].to_pylist()] == ["it is 4", "it is 5"]
+        assert table["prompt"][0].as_py() in ("2+2?", "ASKED")
+
+
+def test_other_verdicts_of_inspect_are_unknown_and_said(tmp_path):
+    rows = [x | {"scores": {"m": {"value": v}}} for x, v in zip(SAMPLES["inspect's samples"] * 2, "CIPN")]  # noqa: B905,E501 # fmt: skip
+    table, notes = read(write(tmp_path / "r.jsonl", *rows))
+    assert table["correct"].to_pylist() == [1, 0, None, None]
+    assert notes.counts["verdicts"] == 2 and notes.names["verdicts"] == ["'P'", "'N'"]
+
+
+@pytest.mark.parametrize(
+    ("row", "fields", "message"),
+    [
+        ({"r": ["a", "b"], "g": ["x"], "w": [1, 0]}, "r=r g=g w=w", "1 of group for 2"),
+        ({"r": ["a", "b"], "g": "x", "w": [1]}, "r=r[] g=g w=w[]", "1 of reward for 2"),
+        ({"r": ["a", "b"], "g": "x", "w": 1}, "r=r[] g=g w=w", "one for 2 of response"),
+        ({"r": [["a", "b"]], "g": "x", "w": [1]}, "r=r[][] g=g w=w[]", "one for 2 of"),
+        ({"r": "a", "g": "x", "w": [1, 0]}, "r=r g=g w=w[]", "2 values for one"),
+        ({"r": "a", "g": ["x", "y"], "w": 1}, "r=r g=g w=w", "group is a list of 2"),
+    ],
+)  # fmt: skip
+def test_lists_that_do_not_fit_are_errors(row, fields, message, tmp_path):
+    names = {"r": "response", "g": "group", "w": "reward"}
+    named = [names[x[0]] + x[1:] for x in fields.split()]
+    path = write(tmp_path / "r.jsonl", row)
+    with pytest.raises(InputError, match=message):
+        read(path, *named)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("runs[].msgs[-1].content", ["4", "5"]),
+        ("runs.msgs.-1.content", ["4", "5"]),
+        ("runs[0].msgs[0].content", ["4"]),
+        ("by.dotted.name[]", ["4", "5"]),
+    ],
+)
+def test_paths(path, expected, tmp_path):
+    msgs = [[{"content": x}] for x in "45"]
+    row = {"runs": [{"msgs": x} for x in msgs], "by": {"dotted.name": ["4", "5"]}, "g": 1}
+    row["ok"] = [True, False] if len(expected) == 2 else True
+    table, _ = read(write(tmp_path / "r.jsonl", row), f"response={path}", "group=g", "correct=ok")
+    assert table["response"].to_pylist() == expected
+
+
+def trace(name, kind, text, reward):
+    nodes = [
+        {"parent": None, "message": USER, "sampled": False, "token_ids": [1], "mask": [False]},
+        {"parent": 0, "message": {"role": "assistant", "content": text}, "sampled": True,
+         "token_ids": [2, 3], "mask": [True, True]},
+    ]  # fmt: skip
+    return {
+        "id": f"e{name}", "group": {"id": "g"}, "task": {"data": {"idx": 1}, "key": "k"},
+        "run": {"work": {"type": kind, "step": 2}},
+        "traces": [{"id": name, "nodes": nodes, "rewards": {"r": {"score": reward}}}],
+    }  # fmt: skip
+
+
+def test_the_stream_of_prime_rl_with_its_annotations(tmp_path):
+    folder = tmp_path / "monitors" / "file" / "traces"
+    (folder / "annotations").mkdir(parents=True)
+    write(folder / "stream.jsonl", trace("a", "train", "4", 1.0), trace("b", "train", "5", 0.0),
+          trace("c", "eval", "4", 1.0))  # fmt: skip
+    write(folder / "index.jsonl", {"line": 1, "reward": 1.0})
+    write(folder / "annotations" / "orchestrator.jsonl", *(
+        {"version": 1, "trace_id": x, "branches": [],
+         "info": {"train": {"effective": True}, "advantage": 0.5}} for x in "ab"))  # fmt: skip
+    write(tmp_path / "metrics.jsonl", {"step": 1, "loss": 0.5})
+    table, notes = read(tmp_path)
+    assert counts(table) == (2, 1, 1) and table["advantage"].to_pylist() == [0.5, 0.5]
+    assert notes.counts["evaluation"] == 1 and notes.names["files"] == ["metrics.jsonl"]
+    assert counts(read(tmp_path, evaluation=True)[0]) == (1, 1, 0)
+
+
+def test_a_folder_is_read_whole(tmp_path):
+    row = {"group": 1, "response": "4", "reward": 1}
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    for name in ("a.jsonl", "deep/b.jsonl", "deep/er/c.jsonl", "a.parquet", ".hidden.jsonl"):
+        write(tmp_path / name, row)
+    write(tmp_path / "aggregated_results.jsonl", {"eval/score": 0.5})
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "packed.jsonl.zst").write_bytes(b"x")
+    table, notes = read(tmp_path)
+    assert len(table) == 3
+    assert sorted(notes.names["files"]) == [
+        "a.parquet", "aggregated_results.jsonl", "packed.jsonl.zst"
+    ]  # fmt: skip
+    with pytest.raises(UnknownRowsError, match="no field 'response'"):
+        read(tmp_path / "aggregated_results.jsonl")
+
+
+def test_notes_are_the_same_list_everywhere(tmp_path):
+    rows = [{"prompt": "p", "response": "x", "reward": x} for x in (0, 1, 3)]
+    notes = inputs.load([write(tmp_path / "r.jsonl", *rows)]).notes
+    assert [note.kind for note in notes] == ["assumed", "assumed"]
+    assert [x["text"] for x in notes.listed()] == [note.text for note in notes]
+    assert pa.array([note.n for note in notes]).to_pylist() == [2, 3]

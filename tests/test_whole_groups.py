@@ -1,0 +1,83 @@
+"""`ktae.score` on tables: whole, in parts of whole groups, by pandas and by Ray."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from extras import require
+
+import ktae
+from ktae import InputError
+from ktae.report import scoring
+from ktae.rollouts import record
+
+ROWS = [
+    {"group": g, "token_ids": [1, 2 + ok, 5 + g, 2 + ok], "reward": float(ok), "note": f"n{g}{ok}"}
+    for g in range(5)
+    for ok in (0, 1, 1, 0)
+]
+
+
+def test_it_is_the_credit_of_the_command():
+    table = ktae.score(pa.Table.from_pylist(ROWS), "sharp-trigrams")
+    rows = [{**x, "group": str(x["group"]), "correct": x["reward"]} for x in ROWS]
+    for row in rows:
+        del row["note"]
+    expected = scoring.score(record.conform(pa.Table.from_pylist(rows)), None, "sharp-trigrams")
+    assert table["credit"].to_pylist() == expected.record["credit"].to_pylist()
+    assert table["note"].to_pylist() == [x["note"] for x in ROWS]
+    assert any(any(x) for x in table["credit"].to_pylist())
+
+
+def test_parts_of_whole_groups_give_the_same():
+    whole = ktae.score(pa.Table.from_pylist(ROWS))
+    parts = [ktae.score(pa.Table.from_pylist(ROWS[i : i + 4])) for i in range(0, 20, 4)]
+    assert pa.concat_tables(parts)["credit"].to_pylist() == whole["credit"].to_pylist()
+    single = ktae.score(pa.Table.from_pylist(ROWS[:1]))
+    assert single["credit"].to_pylist() == [[0.0] * 4]
+    assert len(ktae.score(pa.Table.from_pylist(ROWS).slice(0, 0))) == 0
+
+
+def test_thresholds_verdicts_and_masks():
+    rows = [x | {"reward": x["reward"] + 1, "mask": [True, True, False, True]} for x in ROWS]
+    table = ktae.score(pa.Table.from_pylist(rows), threshold=1.5)
+    credit = table["credit"].to_pylist()
+    assert all(x[2] == 0 for x in credit) and all(x[1] != 0 for x in credit)
+    verdicts = [
+        {k: v for k, v in x.items() if k != "reward"} | {"correct": x["reward"]} for x in ROWS
+    ]
+    same = ktae.score(pa.Table.from_pylist(verdicts))
+    assert (
+        same["credit"].to_pylist() == ktae.score(pa.Table.from_pylist(ROWS))["credit"].to_pylist()
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ([1], "a list; expected a pyarrow.Table"),
+        (pa.table({"token_ids": [[1]], "reward": [1.0]}), "no column 'group'"),
+        (pa.table({"group": ["g"], "response": ["a"], "reward": [1.0]}), "a tokenizer is needed"),
+    ],
+)
+def test_what_is_no_table_of_rollouts_is_refused(table, message):
+    with pytest.raises(InputError, match=message):
+        ktae.score(table)
+
+
+@pytest.mark.nightly
+def test_on_ray_data(tmp_path):
+    """As docs/read-your-own.md has it, on a local Ray."""
+    require("ray")
+    import ray
+
+    (tmp_path / "rollouts.jsonl").write_text("".join(json.dumps(x) + "\n" for x in ROWS))
+    ray.init(address="local", num_cpus=1, include_dashboard=False)
+    try:
+        rollouts = ray.data.read_json(str(tmp_path / "rollouts.jsonl"), lines=True)
+        scored = rollouts.groupby("group").map_groups(ktae.score, batch_format="pyarrow")
+        by_note = {(x["group"], x["note"]): list(x["credit"]) for x in scored.take_all()}
+    finally:
+        ray.shutdown()
+    expected = ktae.score(pa.Table.from_pylist(ROWS)).to_pylist()
+    assert by_note == {(x["group"], x["note"]): x["credit"] for x in expected}
