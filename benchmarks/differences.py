@@ -4,9 +4,8 @@
     python benchmarks/differences.py FILE --tokenizer FOLDER --append  # a rollout dump
 
 Every row of results/differences.csv compares one change with the preset `paper`, over all tokens of
-the mixed groups. Two changes are no settings of ktae and are computed here: Fisher's test in single
-precision, and mean lengths in the term frequency. `tables of 16` counts, over all 935 contingency
-tables of 16 rollouts with both classes, what single precision makes of Fisher's test.
+the mixed groups. `tables of 16` counts, over all 935 contingency tables of 16 rollouts with both
+classes, what single precision makes of Fisher's test.
 """
 
 import argparse
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from bias import G, sample
 
 from ktae import Estimator, credit_table, preset, statistics
@@ -37,6 +35,8 @@ CHANGES: dict[str, Estimator] = {
     "divided by h1 + h2": KTAE(normalize=True),
     "doubled": Scaled(PAPER, 2.0),
     "fisher = point": KTAE(fisher="point"),
+    "float32 Fisher": KTAE(fisher="float32"),
+    "mean lengths": KTAE(lengths="mean"),
     "eps = 1e-3": KTAE(eps=1e-3),
     "without frequencies": KTAE(h3=0.0),
 }
@@ -71,8 +71,6 @@ class Counted(NamedTuple):
 
     table: CreditTable
     occurrences: np.ndarray
-    length: np.ndarray
-    """(rows, 2) tokens of the group's correct and incorrect rollouts."""
 
 
 def main() -> None:
@@ -139,9 +137,6 @@ def compare(name: str, rollouts: Rollouts) -> list[dict[str, str]]:
     found: dict[str, tuple[np.ndarray, Estimator]] = {"paper": (paper, PAPER)}
     for change, estimator in changes.items():
         found[change] = credit_of(rollouts, estimator, counted), estimator
-    assert np.allclose(recomputed(counted), paper, rtol=0, atol=1e-9)
-    found["float32 Fisher"] = recomputed(counted, p=single_precision(counted)), PAPER
-    found["mean lengths"] = recomputed(counted, relative=mean_lengths(counted)), PAPER
     weights = counted.occurrences
     n = np.array(float(G))
     return [
@@ -177,7 +172,7 @@ def count(rollouts: Rollouts) -> Counted:
     length = np.stack(totals, axis=1)[np.searchsorted(labels, table.group)]
     occurrences = np.round(table.tf_true * length[:, 0] + table.tf_false * length[:, 1])
     assert occurrences.min() >= 1
-    return Counted(table, occurrences, length)
+    return Counted(table, occurrences)
 
 
 def credit_of(rollouts: Rollouts, estimator: Estimator, counted: Counted) -> np.ndarray:
@@ -191,60 +186,6 @@ def credit_of(rollouts: Rollouts, estimator: Estimator, counted: Counted) -> np.
     return credit
 
 
-def recomputed(
-    counted: Counted, p: np.ndarray | None = None, relative: np.ndarray | None = None
-) -> np.ndarray:
-    """Credit under `paper`, with other p-values, or other lengths (rows, 2) relative to L_avg."""
-    t = counted.table
-    if p is None:
-        p = t.p_value
-    if relative is None:
-        relative = 2 * counted.length / counted.length.sum(axis=1, keepdims=True)
-    strength = PAPER.h1 * np.where(p == 1.0, 0.0, np.exp(-2 * p)) + PAPER.h2 * t.information_gain
-    full_true, full_false = (
-        # Compiled for numbers; of arrays it is plain arithmetic.
-        statistics.saturated_term_frequency(tf, length, PAPER.k1, PAPER.b_len)  # type: ignore[arg-type]
-        for tf, length in ((t.tf_true, relative[:, 0]), (t.tf_false, relative[:, 1]))
-    )
-    contrast = statistics.frequency_contrast(full_true, full_false, PAPER.eps)
-    shares = np.arcsin(np.sqrt(t.a / (t.a + t.c))) - np.arcsin(np.sqrt(t.b / (t.b + t.d)))
-    credit: np.ndarray = 0.5 * np.tanh(0.5 * strength * (shares + PAPER.h3 * contrast))
-    return credit
-
-
-def mean_lengths(counted: Counted) -> np.ndarray:
-    """The paper's sentence taken at its word: a class's mean length over that of all rollouts."""
-    t = counted.table
-    n_b = np.stack([t.a + t.c, t.b + t.d], axis=1)
-    of_all = counted.length.sum(axis=1, keepdims=True) / n_b.sum(axis=1, keepdims=True)
-    relative: np.ndarray = counted.length / n_b / of_all
-    return relative
-
-
-def single_precision(counted: Counted) -> np.ndarray:
-    """P-values of Fisher's test by log-gamma in float32, tables compared by `<=`."""
-    t = counted.table
-    cells = np.stack([t.a, t.b, t.a + t.c, t.b + t.d], axis=1)
-    distinct, which = np.unique(cells, axis=0, return_inverse=True)
-    return np.array([single_precision_p(*map(int, row)) for row in distinct])[which.ravel()]
-
-
-def single_precision_p(a: int, b: int, n_true: int, n_false: int) -> float:
-    k, n = a + b, n_true + n_false
-    low, high = max(0, k - n_false), min(k, n_true)
-    x = torch.arange(low, high + 1, dtype=torch.float32)
-
-    def log_factorial(number: torch.Tensor | int) -> torch.Tensor:
-        return torch.lgamma(torch.as_tensor(number, dtype=torch.float32) + 1)
-
-    def log_binomial(n: torch.Tensor | int, k: torch.Tensor | int) -> torch.Tensor:
-        return log_factorial(n) - log_factorial(k) - log_factorial(n - k)
-
-    log = log_binomial(k, x) + log_binomial(n - k, n_true - x) - log_binomial(n, n_true)
-    probability = log.exp()
-    return float(probability[probability <= probability[a - low]].sum())
-
-
 def single_precision_tables() -> dict[str, str]:
     wrong = no_association = off = 0
     worst = 0.0
@@ -252,7 +193,7 @@ def single_precision_tables() -> dict[str, str]:
         for a in range(n_true + 1):
             for b in range(16 - n_true + 1):
                 exact = statistics.fisher_p_value(a, b, n_true, 16 - n_true, False)
-                p = single_precision_p(a, b, n_true, 16 - n_true)
+                p = statistics.single_precision_p_value(a, b, n_true, 16 - n_true)
                 no_association += exact == 1.0 and a + b > 0
                 wrong += exact == 1.0 and a + b > 0 and p != 1.0
                 off += abs(p - exact) > 1e-3

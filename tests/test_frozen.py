@@ -1,8 +1,8 @@
-"""The numbers stay what they were: credit and advantages frozen at commit 7672ff8.
+"""The numbers stay what they were, and `released` gives what the authors' code gave.
 
-That is the first version's last commit, whose backends made `expected/frozen.npz` from two random
-batches, with the same credit on naive, cpu and torch. Its settings were fields of one class; here
-they are estimators and transforms.
+Credit and advantages are frozen at commit 7672ff8, the first version's last one. Its backends made
+`expected/frozen.npz` from two random batches, with the same credit on naive, cpu and torch. Its
+settings were fields of one class; here they are estimators and transforms.
 """
 
 from pathlib import Path
@@ -73,6 +73,18 @@ def test_numbers_are_those_of_the_first_version(frozen, case, backend):
     for got, before in zip((credit, advantages), expected, strict=True):
         assert got.dtype == before.dtype
         np.testing.assert_allclose(got, before, rtol=0, atol=TOLERANCE)
+
+
+def test_released_is_what_the_authors_code_computes(backend):
+    """Origin: `ComputeKeyTokens` of the released code on nine random groups of 2 to 16 rollouts."""
+    with np.load(Path(__file__).parent / "expected" / "authors.npz") as file:
+        authors = dict(file)
+    expected = authors.pop("credit")
+    got = token_credit(**authors, estimator=preset("released"), backend=backend)
+    np.testing.assert_allclose(got, expected, rtol=0, atol=TOLERANCE)
+    assert np.count_nonzero(expected) > 1000
+    exact = token_credit(**authors, estimator=preset("released", fisher="two-sided"))
+    assert np.abs(exact - expected).max() > 0.2
 
 
 def test_every_frozen_case_is_looked_at(frozen):

@@ -145,6 +145,11 @@ def test_tables_of_sixteen_without_association_score_zero() -> None:
     unscored = [table for table, score in score_of.items() if score == 0.0]
     assert sum(a + b > 0 for a, b, _, _ in unscored) == 268
     assert sum(a + b == 0 for a, b, _, _ in unscored) == 15
+    p = {table: statistics.single_precision_p_value(*table) for table in score_of}
+    assert sum(p[table] != 1.0 for table in unscored) == 245, "one more than in the study"
+    exact = {table: statistics.fisher_p_value(*table, False) for table in score_of}
+    off = [abs(p[table] - exact[table]) for table in p]
+    assert sum(x > 1e-3 for x in off) == 20 and round(max(off), 3) == 0.458
 
 
 @cache
@@ -201,6 +206,12 @@ def test_saturated_term_frequency(tf: str, relative_length: str, k1: str, b_len:
     expected = (k + 1) * x / (k * (1 - b + b * length) + x)
     got = statistics.saturated_term_frequency(float(x), float(length), float(k), float(b))
     assert got == pytest.approx(float(expected), rel=1e-14)
+
+
+def test_relative_lengths_by_hand() -> None:
+    """Of 3 correct rollouts with 30 tokens and one incorrect one with 20: 30 of 25, 10 of 12.5."""
+    assert statistics.relative_lengths(30, 20, 3, 1, False) == pytest.approx((1.2, 0.8))
+    assert statistics.relative_lengths(30, 20, 3, 1, True) == pytest.approx((0.8, 1.6))
 
 
 def test_saturated_term_frequency_by_hand() -> None:

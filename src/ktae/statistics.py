@@ -1,7 +1,7 @@
 """The formulas of KTAE, one small pure function each.
 
-All are scalar functions over plain numbers that call nothing but `math`, so that one text serves
-both readers: the naive backend calls them as they stand, the CPU backend compiles them with numba.
+All are scalar functions over plain numbers that call nothing but `math` and NumPy's float32. So one
+text serves both readers: the naive backend calls them as they stand, the CPU backend compiles them.
 
 Letters: of the `n_true` correct and `n_false` incorrect rollouts of a group, `a` and `b` contain
 the token at least once; c = n_true - a and d = n_false - b do not. With graded scores r from 0 to 1
@@ -11,6 +11,8 @@ rollouts that contain the token, `b` that of 1 - r, and so on.
 
 import math
 from typing import NamedTuple
+
+import numpy as np
 
 
 class Formula(NamedTuple):
@@ -35,6 +37,10 @@ class Formula(NamedTuple):
     """The statistic is `presence_z`, and the credit linear in it; h1 to eps play no part."""
     sharp: bool = False
     """The z-score goes through `sharpened`; of verdicts alone."""
+    single: bool = False
+    """Fisher's p-value is `single_precision_p_value`."""
+    mean_lengths: bool = False
+    """See `relative_lengths`."""
 
 
 def fisher_p_value(a: float, b: float, n_true: float, n_false: float, point: bool) -> float:
@@ -85,6 +91,36 @@ def fisher_p_value(a: float, b: float, n_true: float, n_false: float, point: boo
     return as_extreme / total
 
 
+def single_precision_p_value(a: float, b: float, n_true: float, n_false: float) -> float:
+    """Fisher's two-sided p-value as the paper's authors compute it: in float32.
+
+    Logarithms of factorials, their sums and the probabilities are rounded to float32, and tables
+    are compared by <=. So tables that are equally probable may be told apart, and p may be just
+    below 1 where it is 1. Only the last sum is exact here: the order of theirs depends on the
+    machine. That changes whether p is 1 in none of the 920 tables of 16 rollouts, and in 5 of the
+    6,448 of 32.
+
+    Source: `fisher_exact_test` of the released code, described; nothing of it was taken over.
+    """
+
+    def log_binomial(n: float, k: float) -> np.float32:
+        logs = np.float32(math.lgamma(n + 1.0)) - np.float32(math.lgamma(k + 1.0))
+        return logs - np.float32(math.lgamma(n - k + 1.0))
+
+    def probability(x: float) -> np.float32:
+        logs = log_binomial(n_true, x) + log_binomial(n_false, a + b - x)
+        return np.float32(math.exp(np.float64(logs - log_binomial(n_true + n_false, a + b))))
+
+    seen, total = probability(a), 0.0
+    x = a - math.floor(a - max(0.0, a + b - n_false) + 1e-9)  # sums of fractions may round
+    while x <= min(a + b, n_true) + 1e-9:
+        # Rounding may bring a cell of fractions below 0.
+        weight = probability(min(max(x, a + b - n_false, 0.0), a + b, n_true))
+        total += np.float64(weight) if weight <= seen else 0.0
+        x += 1
+    return float(np.float32(total))
+
+
 def fisher_score(p_value: float) -> float:
     """F = exp(-2 p), and exactly 0 where p = 1: no association, no score (paper, sec. 3.2)."""
     return 0.0 if p_value == 1.0 else math.exp(-2.0 * p_value)
@@ -109,11 +145,28 @@ def information_gain(a: float, b: float, n_true: float, n_false: float) -> float
     return max(0.0, entropy(n_true, n_false) - with_token - without_token)
 
 
+def relative_lengths(
+    length_true: float, length_false: float, n_true: float, n_false: float, mean: bool
+) -> tuple[float, float]:
+    """L / L_avg of the correct and of the incorrect rollouts (paper, eq. "tf").
+
+    L is a class's token total, and L_avg the mean of both classes' totals, as in the released code.
+    With `mean` L is the mean length of the class's rollouts, and L_avg that of all, as the paper
+    has it: "the average lengths of the concatenated correct and incorrect rollouts" and "the
+    average rollout length across all G rollouts".
+    """
+    total = length_true + length_false
+    if mean:
+        n = n_true + n_false
+        return n * length_true / (n_true * total), n * length_false / (n_false * total)
+    return 2.0 * length_true / total, 2.0 * length_false / total
+
+
 def saturated_term_frequency(tf: float, relative_length: float, k1: float, b_len: float) -> float:
     """TF = (k1 + 1) tf / (k1 (1 - b_len + b_len L / L_avg) + tf), after BM25 (paper, eq. "tf").
 
-    `tf` is the token's share of the class's tokens; `relative_length` is L / L_avg, where L is the
-    class's token total and L_avg the mean of both classes' totals.
+    `tf` is the token's share of the class's tokens; `relative_length` is L / L_avg, as
+    `relative_lengths` has it.
     """
     return (k1 + 1.0) * tf / (k1 * (1.0 - b_len + b_len * relative_length) + tf)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, cast
 
+import numpy as np
+
 from ktae.arrays import Array
 from ktae.backends.table import CreditTable
 from ktae.batch import Batch
@@ -58,4 +60,6 @@ def tabulate(batch: Batch, estimator: Estimator) -> CreditTable:
 
     statistic = cast("ContingencyEstimator", innermost(estimator))
     batch = statistic.prepared(batch._replace(ignored=ignored_by(estimator)))
-    return cpu.table(batch, formula_of(estimator))
+    table = cpu.table(batch, formula_of(estimator))
+    table.credit[np.isin(table.token_id, ignored_by(estimator, counted=True))] = 0.0
+    return table

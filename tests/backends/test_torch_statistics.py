@@ -28,21 +28,25 @@ def computed(tables: list[tuple[int, int, int, int]], estimator: KTAE) -> np.nda
 
 
 @pytest.mark.parametrize("tables", [SMALL, LARGE], ids=["small", "large"])
-@pytest.mark.parametrize("point", [False, True], ids=["two-sided", "point"])
+@pytest.mark.parametrize("fisher", ["two-sided", "point", "float32"])
 @pytest.mark.parametrize("memory", [1, 2**18, 2**30])
 def test_every_table(
     tables: list[tuple[int, int, int, int]],
-    point: bool,
+    fisher: str,
     memory: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(backend, "MEMORY_BYTES", memory)
     if memory == 1:
         tables = tables[::97]  # one table at a time
-    fisher = "point" if point else "two-sided"
     got_fisher = computed(tables, KTAE(h2=0, fisher=fisher))
     got_gain = computed(tables, KTAE(h1=0, h2=1, fisher=fisher))
-    p = [statistics.fisher_p_value(*table, point) for table in tables]
+    p = [
+        statistics.single_precision_p_value(*table)
+        if fisher == "float32"
+        else statistics.fisher_p_value(*table, fisher == "point")
+        for table in tables
+    ]
     scores = [statistics.fisher_score(x) for x in p]
     np.testing.assert_allclose(got_fisher[:, 0], scores, rtol=1e-11, atol=0)
     gain = [statistics.information_gain(*table) for table in tables]

@@ -18,6 +18,7 @@ PAPER = {
     "b_len": 0.5,
     "eps": 1e-5,
     "fisher": "two-sided",
+    "lengths": "total",
     "normalize": False,
     "graded_rewards": False,
 }
@@ -30,10 +31,10 @@ def test_paper_is_the_default(estimator: KTAE) -> None:
 
 
 def test_released() -> None:
-    estimator = KTAE(h2=1.0, normalize=True)
-    assert preset("released") == Scaled(Ignoring(estimator, (151643,)), 2.0)
-    estimator = KTAE(h2=1.0, normalize=True, h3=0.0)
-    assert preset("released", h3=0) == Scaled(Ignoring(estimator, (151643,)), 2.0)
+    for changed in ({}, {"h3": 0.0}, {"fisher": "two-sided"}):
+        estimator = KTAE(**{"h2": 1.0, "normalize": True, "fisher": "float32"} | changed)
+        expected = Scaled(Ignoring(estimator, (151643,), counted=True), 2.0)
+        assert preset("released", **changed) == expected
 
 
 @pytest.mark.parametrize(("name", "zero"), [("no-fisher", "h1"), ("no-ig", "h2"), ("no-tf", "h3")])
@@ -101,11 +102,11 @@ def test_integer_too_large_for_a_float(name: str) -> None:
         KTAE(**{name: 10**400})
 
 
+@pytest.mark.parametrize(("name", "known"), [("fisher", "two-sided, point"), ("lengths", "total")])
 @pytest.mark.parametrize("value", ["twosided", "", None, 1, True])
-def test_unknown_fisher(value: Any) -> None:
-    with pytest.raises(InputError, match=r"expected one of two-sided, point") as caught:
-        KTAE(fisher=value)
-    assert repr(value) in str(caught.value)
+def test_unknown_choice(name: str, known: str, value: Any) -> None:
+    with pytest.raises(InputError, match=rf"{name} is {value!r}; expected one of {known}"):
+        KTAE(**{name: value})
 
 
 @pytest.mark.parametrize("h2", [0, 5e-324, 9e-31])

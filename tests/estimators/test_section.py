@@ -45,13 +45,13 @@ leaves = st.builds(
     KTAE,
     h1=numbers,
     h3=st.just(0) | numbers,
-    fisher=st.sampled_from(["point", "two-sided"]),
+    fisher=st.sampled_from(["point", "two-sided", "float32"]),
+    lengths=st.sampled_from(["total", "mean"]),
     graded_rewards=st.booleans(),
 ) | st.builds(PresenceZ, graded_rewards=st.booleans())
 of_advantages = st.builds(
     Tempo, scale_by_std=st.booleans(), graded_rewards=st.booleans()
 ) | st.builds(ConflictTokens, amplify=numbers, runs=st.booleans())
-of_advantages |= st.builds(AnchorStates, gamma=st.floats(0, 1), omega=numbers)
 of_advantages |= st.builds(EntropyWeights, alpha2=numbers, level=st.just("rollout"))
 seeds = st.integers(0, 2**40) | st.integers(0, 2**40).map(np.int64)
 
@@ -61,7 +61,12 @@ def wrapped(inner: Any) -> Any:
     return st.one_of(
         st.builds(Scaled, inner, numbers),
         st.builds(OverUnits, inner, units),
-        st.builds(Ignoring, inner, st.lists(st.integers(0, 2**31 - 1), min_size=1)),
+        st.builds(
+            Ignoring,
+            inner,
+            st.lists(st.integers(0, 2**31 - 1), min_size=1),
+            counted=st.booleans(),
+        ),
         st.builds(Decayed, inner, st.integers(1, 99) | st.integers(1, 99).map(np.int64)),
         st.builds(PermutedLabels, inner, seeds),
         st.builds(ShuffledValues, leaves, seeds),
@@ -70,8 +75,10 @@ def wrapped(inner: Any) -> Any:
     )
 
 
-compositions = st.recursive(leaves | of_advantages, wrapped, max_leaves=5) | st.sampled_from(
-    [make() for make in PRESETS.values()]
+compositions = (
+    st.recursive(leaves | of_advantages, wrapped, max_leaves=5)
+    | st.sampled_from([make() for make in PRESETS.values()])
+    | st.builds(Scaled, st.builds(AnchorStates, gamma=st.floats(0, 1), omega=numbers), numbers)
 )
 
 

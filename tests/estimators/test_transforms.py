@@ -100,16 +100,20 @@ def test_ignored_tokens_are_no_part_of_units_in_either_order(
     assert np.all(credit(inside)[np.isin(IDS, (2, 4))] == 0) and np.any(credit(inside) != 0)
 
 
-def test_released_ignores_its_token_in_units_too() -> None:
-    end = 151643
-    ids = np.where(IDS == 4, end, IDS)
-    units = ("trigram",)
-    got = token_credit(ids, MASK, Y, GROUPS, OverUnits(preset("released"), units))
-    as_masked = token_credit(
-        ids, MASK & (ids != end), Y, GROUPS, OverUnits(preset("released"), units)
-    )
-    np.testing.assert_array_equal(got, as_masked)
-    assert np.all(got[ids == end] == 0) and np.any(got != 0)
+@pytest.mark.parametrize("units", [("token",), ("trigram",)])
+def test_ignored_tokens_that_count_change_no_other_credit(
+    backend: str, units: tuple[str, ...]
+) -> None:
+    """In units, too: they are part of these."""
+    plain = credit(OverUnits(KTAE(), units))
+    assert np.any(plain[IDS == 4] != 0)
+    for estimator in (
+        Ignoring(OverUnits(KTAE(), units), (4,), counted=True),
+        OverUnits(Scaled(Ignoring(KTAE(), (4,), counted=True), 1.0), units),
+    ):
+        got = credit(estimator, backend=backend)
+        np.testing.assert_allclose(got, np.where(IDS == 4, 0, plain), rtol=0, atol=1e-6)
+        assert from_section(to_section(estimator)) == estimator
 
 
 @pytest.mark.parametrize("name", CONTROLS)

@@ -28,17 +28,18 @@ from math import comb
 from pathlib import Path
 
 import mpmath
+import numpy as np
 
 E = 151643
 ROLLOUTS = [[5, 6, 6, 8, E], [5, 8, 7, E], [5, 6, 8], [5, 5], [5, 7, 9, 9, E], [9, 7, 5, E]]
 CORRECT = [True, True, True, True, False, False]
 REWARDS = ["1.0", "0.8", "1.0", "0.9", "0.0", "-0.5"]
 
-PAPER = {"h1": 1, "h2": 2, "h3": 1, "point": False, "divide": False, "scale": 1, "ignored": []}
+PAPER = {"h1": 1, "h2": 2, "h3": 1, "p": "exact", "divide": False, "scale": 1, "silent": []}
 VARIANTS = {
     "paper": PAPER,
-    "released": PAPER | {"h2": 1, "divide": True, "scale": 2, "ignored": [E]},
-    "point": PAPER | {"point": True},
+    "released": PAPER | {"h2": 1, "p": "float32", "divide": True, "scale": 2, "silent": [E]},
+    "point": PAPER | {"p": "point"},
     "no_fisher": PAPER | {"h1": 0},
     "no_information_gain": PAPER | {"h2": 0},
     "no_term_frequency": PAPER | {"h3": 0},
@@ -58,10 +59,27 @@ def entropy(*counts: int) -> mpmath.mpf:
     return -sum((real(share) * mpmath.log(real(share), 2) for share in shares), mpmath.mpf(0))
 
 
-def p_value(a: int, b: int, n_true: int, n_false: int, point: bool) -> Fraction:
+def p_value(a: int, b: int, n_true: int, n_false: int, kind: str) -> Fraction:
+    if kind == "float32":
+        return Fraction(float32_p_value(a, b, n_true, n_false))
     ways = [comb(n_true, x) * comb(n_false, a + b - x) for x in range(a + b + 1)]
-    chosen = [ways[a]] if point else [way for way in ways if way <= ways[a]]
+    chosen = [ways[a]] if kind == "point" else [way for way in ways if way <= ways[a]]
     return Fraction(sum(chosen), comb(n_true + n_false, a + b))
+
+
+def float32_p_value(a: int, b: int, n_true: int, n_false: int) -> float:
+    """As the authors' code has it: logarithms of factorials in float32, tables compared by <=."""
+    log = [np.float32(mpmath.log(mpmath.factorial(i))) for i in range(n_true + n_false + 1)]
+
+    def log_comb(n: int, k: int) -> np.float32:
+        return log[n] - log[k] - log[n - k]
+
+    k = a + b
+    at = range(max(0, k - n_false), min(k, n_true) + 1)
+    logs = {x: log_comb(n_true, x) + log_comb(n_false, k - x) for x in at}
+    total = log_comb(n_true + n_false, k)
+    p = {x: np.float32(mpmath.exp(float(logs[x] - total))) for x in at}
+    return float(np.float32(sum(float(p[x]) for x in at if p[x] <= p[a])))
 
 
 def asin_sqrt(part: int, whole: int) -> mpmath.mpf:
@@ -75,7 +93,7 @@ def credit_of(token: int, true: list[list[int]], false: list[list[int]], how: di
     long_true, long_false = list(chain(*true)), list(chain(*false))  # the paper concatenates
     tf_true = Fraction(long_true.count(token), len(long_true))
     tf_false = Fraction(long_false.count(token), len(long_false))
-    p = p_value(a, b, n_true, n_false, how["point"])
+    p = p_value(a, b, n_true, n_false, how["p"])
     fisher = mpmath.mpf(0) if p == 1 else mpmath.exp(-2 * real(p))
     n = n_true + n_false
     conditional = real(Fraction(a + b, n)) * entropy(a, b)
@@ -95,16 +113,16 @@ def credit_of(token: int, true: list[list[int]], false: list[list[int]], how: di
     value = (how["h1"] * fisher + how["h2"] * gain) * direction
     if how["divide"]:
         value /= how["h1"] + how["h2"]
-    credit = how["scale"] * (1 / (1 + mpmath.exp(-value)) - mpmath.mpf("0.5"))
+    scale = 0 if token in how["silent"] else how["scale"]
+    credit = scale * (1 / (1 + mpmath.exp(-value)) - mpmath.mpf("0.5"))
     judged = (real(tf_true), real(tf_false), real(p), fisher, gain, direction, value, credit)
     return [token, a, b, n_true - a, n_false - b, *map(float, judged)]
 
 
 def work_out(how: dict) -> dict:
-    counted = [[t for t in rollout if t not in how["ignored"]] for rollout in ROLLOUTS]
-    true = [rollout for rollout, ok in zip(counted, CORRECT, strict=True) if ok]
-    false = [rollout for rollout, ok in zip(counted, CORRECT, strict=True) if not ok]
-    table = [credit_of(token, true, false, how) for token in sorted(set(chain(*counted)))]
+    true = [rollout for rollout, ok in zip(ROLLOUTS, CORRECT, strict=True) if ok]
+    false = [rollout for rollout, ok in zip(ROLLOUTS, CORRECT, strict=True) if not ok]
+    table = [credit_of(token, true, false, how) for token in sorted(set(chain(*ROLLOUTS)))]
     by_token = {row[0]: row[-1] for row in table}
     rewards = [mpmath.mpf(reward) for reward in REWARDS]
     mean = sum(rewards) / len(rewards)

@@ -375,11 +375,11 @@ def find_keys(ids, mask, space, numbers):
 
 
 @jit
-def counts_of(index, space):
+def counts_of(index, counts, sums):
     """A, m, and the occurrences in correct and in incorrect rollouts of key number `index`."""
-    pair, again = space.counts[2 * index], space.counts[2 * index + 1]
-    if len(space.sums) > 0:
-        a, occur_true = space.sums[index, 0], space.sums[index, 1]
+    pair, again = counts[2 * index], counts[2 * index + 1]
+    if len(sums) > 0:
+        a, occur_true = sums[index, 0], sums[index, 1]
         return a, float(pair), occur_true, pair + again - occur_true
     a, b = pair >> 32, pair & LOW
     return float(a), float(a + b), float(a + (again >> 32)), float(b + (again & LOW))
@@ -399,19 +399,18 @@ def empty_memo(n_used, totals, space):
 
 
 @jit
-def entry_of(index, memo, totals, space):
-    """Where in the memo the pair of key number `index` is."""
-    pair = space.counts[2 * index]
-    return (pair >> 32) * (int(totals.n_false) + 1) + (pair & LOW) if len(memo) > 0 else 0
+def entry_of(pair, memo, n_false):
+    """Where in the memo a pair (a, b) is, as it is counted in one integer."""
+    return (pair >> 32) * (n_false + 1) + (pair & LOW) if len(memo) > 0 else 0
 
 
 @jit
-def statistics_of(index, memo, tested, totals, formula, space):
+def statistics_of(index, memo, tested, totals, formula, counts, sums):
     """What `association` gives for a key, computed once for each pair (a, b) of the group."""
-    entry = entry_of(index, memo, totals, space)
+    entry = entry_of(counts[2 * index], memo, int(totals.n_false))
     if len(memo) > 0 and not np.isnan(memo[entry, 0]):
         return memo[entry, 0], memo[entry, 1], memo[entry, 2], memo[entry, 3]
-    a, m, _, _ = counts_of(index, space)
+    a, m, _, _ = counts_of(index, counts, sums)
     strength, effect, p, gain = association(a, m, tested, totals, formula)
     if len(memo) > 0:
         memo[entry, 0], memo[entry, 1], memo[entry, 2], memo[entry, 3] = strength, effect, p, gain
@@ -421,7 +420,8 @@ def statistics_of(index, memo, tested, totals, formula, space):
 @jit
 def fill_credit(n_used, totals, formula, space):
     """Compute the credit of every number; 0 where there is nothing to compare."""
-    counts, credit = space.counts, space.credit
+    # What is called for each key gets arrays, not the workspace, whose references are counted.
+    counts, sums, credit, n_false = space.counts, space.sums, space.credit, int(totals.n_false)
     credit[NO_CREDIT] = 0.0
     if totals.variance == 0.0:
         credit[:n_used] = 0.0
@@ -431,14 +431,14 @@ def fill_credit(n_used, totals, formula, space):
         # Most keys are in no rollout twice. Then the pair says how often they occur, too, and so
         # their whole credit can be remembered by it.
         is_single = len(memo) > 0 and counts[2 * index + 1] == 0
-        entry = entry_of(index, memo, totals, space)
+        entry = entry_of(counts[2 * index], memo, n_false)
         if is_single and not np.isnan(memo[entry, 4]):
             credit[index] = memo[entry, 4]
             continue
-        strength, effect, _, _ = statistics_of(index, memo, False, totals, formula, space)
+        strength, effect, _, _ = statistics_of(index, memo, False, totals, formula, counts, sums)
         value = 0.0
         if strength > 0.0:
-            _, _, occur_true, occur_false = counts_of(index, space)
+            _, _, occur_true, occur_false = counts_of(index, counts, sums)
             value = strength * direction_of(effect, occur_true, occur_false, totals, formula)
         credit[index] = credit_of(value, formula)
         if is_single:
@@ -448,7 +448,7 @@ def fill_credit(n_used, totals, formula, space):
 @jit
 def fill_table(group, n_used, totals, formula, space, n):
     """Add one row for each key of the group to the n that are there; how many there are then."""
-    slots, shift = space.table, np.uint64(space.index_bits)
+    slots, shift, counts, sums = space.table, np.uint64(space.index_bits), space.counts, space.sums
     memo = empty_memo(n_used, totals, space)
     tested = not (formula.z and len(space.sums) > 0)  # such graded scores may be anything
     for slot in range(1 << space.state[0]):
@@ -456,7 +456,7 @@ def fill_table(group, n_used, totals, formula, space, n):
         if np.int64(slots[slot] >> (shift + np.uint64(TOKEN_BITS))) != space.state[1]:
             continue
         index = np.int64(slots[slot] & np.uint64(len(slots) - 1))
-        a, m, occur_true, occur_false = counts_of(index, space)
+        a, m, occur_true, occur_false = counts_of(index, counts, sums)
         b, row = m - a, space.table_rows[n]
         row[0], row[1] = group, np.int64(slots[slot] >> shift) & MAX_TOKEN_ID
         row[2], row[3], row[4], row[5] = a, b, totals.n_true - a, totals.n_false - b
@@ -465,7 +465,8 @@ def fill_table(group, n_used, totals, formula, space, n):
         row[8], row[9], row[10], row[11], row[12], row[13] = 1.0, 0.0, 0.0, 0.0, 0.0, 0.0
         n += 1
         if totals.variance > 0.0:
-            strength, effect, p, gain = statistics_of(index, memo, tested, totals, formula, space)
+            computed = statistics_of(index, memo, tested, totals, formula, counts, sums)
+            strength, effect, p, gain = computed
             row[8], row[9], row[10] = p, fisher_score(p), gain
             row[11] = direction_of(effect, occur_true, occur_false, totals, formula)
             row[12] = strength * row[11]

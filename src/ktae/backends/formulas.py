@@ -11,7 +11,9 @@ from ktae.backends._compiled import jit, kept
 
 fisher_p_value = kept(statistics.fisher_p_value)  # for Python, too
 fisher_score = jit(statistics.fisher_score)
+single_precision_p_value = jit(statistics.single_precision_p_value)
 information_gain = jit(statistics.information_gain)
+relative_lengths = jit(statistics.relative_lengths)
 saturated_term_frequency = jit(statistics.saturated_term_frequency)
 effect_size = jit(statistics.effect_size)
 frequency_contrast = jit(statistics.frequency_contrast)
@@ -60,7 +62,11 @@ def association(a, m, tested, totals, formula):
     """
     table, p, gain = (a, m - a, totals.n_true, totals.n_false), 1.0, 0.0
     if tested or not formula.z:
-        p, gain = fisher_p_value(*table, formula.point), information_gain(*table)
+        gain = information_gain(*table)
+        if formula.single:
+            p = single_precision_p_value(*table)
+        else:
+            p = fisher_p_value(*table, formula.point)
     if formula.z:
         mean = totals.n_true / totals.n
         strength, effect = 1.0, presence_z(a, m, totals.n, mean, totals.variance)
@@ -78,9 +84,9 @@ def direction_of(effect, occur_true, occur_false, totals, formula):
     """The effect plus what the frequencies of the token in the two classes add to it."""
     if formula.h3 == 0.0:
         return effect
-    mean_length = (totals.length_true + totals.length_false) / 2
-    relative = totals.length_true / mean_length, totals.length_false / mean_length
-    tf = occur_true / totals.length_true, occur_false / totals.length_false
+    lengths = totals.length_true, totals.length_false
+    relative = relative_lengths(*lengths, totals.n_true, totals.n_false, formula.mean_lengths)
+    tf = occur_true / lengths[0], occur_false / lengths[1]
     saturated_true = saturated_term_frequency(tf[0], relative[0], formula.k1, formula.b_len)
     saturated_false = saturated_term_frequency(tf[1], relative[1], formula.k1, formula.b_len)
     return effect + formula.h3 * frequency_contrast(saturated_true, saturated_false, formula.eps)

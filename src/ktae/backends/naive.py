@@ -127,15 +127,20 @@ def _value(
     """P-value, Fisher score, information gain, direction, value and credit."""
     _, a, b, c, d, tf_true, tf_false = row
     n_true, n_false = a + c, b + d
-    p = statistics.fisher_p_value(a, b, n_true, n_false, formula.point)
+    if formula.single:
+        p = statistics.single_precision_p_value(a, b, n_true, n_false)
+    else:
+        p = statistics.fisher_p_value(a, b, n_true, n_false, formula.point)
     fisher = statistics.fisher_score(p)
     gain = statistics.information_gain(a, b, n_true, n_false)
     # The released code divides by h1 + h2, the paper does not: value_scale.
     strength = (formula.h1 * fisher + formula.h2 * gain) * formula.value_scale
-    mean_length = (length[0] + length[1]) / 2
+    relative = statistics.relative_lengths(
+        length[1], length[0], n_true, n_false, formula.mean_lengths
+    )
     saturated_true, saturated_false = (
-        statistics.saturated_term_frequency(tf, of_class / mean_length, formula.k1, formula.b_len)
-        for tf, of_class in ((tf_true, length[1]), (tf_false, length[0]))
+        statistics.saturated_term_frequency(tf, of_class, formula.k1, formula.b_len)
+        for tf, of_class in zip((tf_true, tf_false), relative, strict=True)
     )
     contrast = statistics.frequency_contrast(saturated_true, saturated_false, formula.eps)
     direction = statistics.effect_size(a, b, n_true, n_false) + formula.h3 * contrast

@@ -254,18 +254,16 @@ def _credit_of_runs(runs: Runs, totals: Totals, graded: bool, formula: Formula) 
         strength, effect = strength_and_effect(*tables, formula).unbind(1)
     else:
         strength, effect = _of_distinct_pairs(runs, totals, formula).unbind(1)
-    mean_length = (of_run.length_true + of_run.length_false) / 2
+    lengths = of_run.length_true, of_run.length_false
+    relative = statistics.relative_lengths(
+        *lengths, of_run.n_true, of_run.n_false, formula.mean_lengths
+    )
+    occurrences = runs.occur_true, runs.occurrences - runs.occur_true
     frequency_true, frequency_false = (
         statistics.saturated_term_frequency(
-            occurrences / torch.where(length > 0, length, 1.0),
-            length / mean_length,
-            formula.k1,
-            formula.b_len,
+            occur / torch.where(length > 0, length, 1.0), of_class, formula.k1, formula.b_len
         )
-        for occurrences, length in (
-            (runs.occur_true, of_run.length_true),
-            (runs.occurrences - runs.occur_true, of_run.length_false),
-        )
+        for occur, length, of_class in zip(occurrences, lengths, relative, strict=True)
     )
     contrast = statistics.frequency_contrast(frequency_true, frequency_false, formula.eps)
     value = strength * (effect + formula.h3 * contrast)
@@ -307,7 +305,7 @@ def strength_and_effect(
     at_once = max(1, MEMORY_BYTES // 2 // (BYTES_PER_TABLE * most_tables))
     for start in range(0, len(a), at_once):
         part = tables[:, start : start + at_once]
-        p = fisher_p_value(*part, most_tables=most_tables, point=formula.point)
+        p = fisher_p_value(*part, formula=formula, most_tables=most_tables)
         fisher = torch.where(p == 1, 0.0, torch.exp(-2 * p))
         strength = formula.h1 * fisher + formula.h2 * information_gain(*part)
         both = torch.stack((formula.value_scale * strength, effect_size(*part)), dim=1)
@@ -322,8 +320,8 @@ def fisher_p_value(
     n_true: torch.Tensor,
     n_false: torch.Tensor,
     *,
+    formula: Formula,
     most_tables: int,
-    point: bool,
 ) -> torch.Tensor:
     """(n,) float64, of the tables [[a, b], [n_true - a, n_false - b]].
 
@@ -335,23 +333,38 @@ def fisher_p_value(
     low, high = (k - n_false).clamp(min=0), torch.minimum(k, n_true)
     first = a - torch.floor(a - low + 1e-9)  # sums of fractions may miss a table by their rounding
 
-    def log_weight(x: torch.Tensor, k: Any, n_true: Any, n_false: Any) -> torch.Tensor:
-        cells = (x, n_true - x, k - x, n_false - k + x)
-        return -sum(torch.lgamma(cell.clamp(min=0) + 1) for cell in cells)
-
-    margins = (k, n_true, n_false)
     x = first.unsqueeze(1) + torch.arange(most_tables, device=a.device)
     exists = x <= high.unsqueeze(1) + 1e-9
     x = torch.minimum(x, high.unsqueeze(1))
-    seen = log_weight(a, *margins).unsqueeze(1)
-    weight = torch.exp(log_weight(x, *(v.unsqueeze(1) for v in margins)) - seen)
-    weight = torch.where(exists, weight, 0.0)
+    margins = tuple(v.unsqueeze(1) for v in (k, n_true, n_false))
+    if formula.single:
+        weight, seen = (_in_single_precision(y, *margins) for y in (x, a.unsqueeze(1)))
+        return torch.where(exists & (weight <= seen), weight.double(), 0.0).sum(1).float().double()
+    log_seen = _log_weight(a.unsqueeze(1), *margins)
+    weight = torch.where(exists, torch.exp(_log_weight(x, *margins) - log_seen), 0.0)
     total = weight.sum(1)
-    if point:
+    if formula.point:
         return 1 / total
     as_extreme = weight <= 1 + 1e-7
     p = torch.where(as_extreme, weight, 0.0).sum(1) / total
     return torch.where(as_extreme.all(1), 1.0, p)
+
+
+def _log_weight(x: torch.Tensor, k: Any, n_true: Any, n_false: Any) -> torch.Tensor:
+    """The logarithm of a table's probability, but for a constant of the margins."""
+    cells = (x, n_true - x, k - x, n_false - k + x)
+    return -sum(torch.lgamma(cell.clamp(min=0) + 1) for cell in cells)
+
+
+def _in_single_precision(x: torch.Tensor, k: Any, n_true: Any, n_false: Any) -> torch.Tensor:
+    """A table's probability, each step rounded as in `statistics.single_precision_p_value`."""
+
+    def log_binomial(n: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        logs = [torch.lgamma(v.clamp(min=0) + 1).float() for v in (n, k, n - k)]
+        return logs[0] - logs[1] - logs[2]
+
+    logs = log_binomial(n_true, x) + log_binomial(n_false, k - x)
+    return (logs - log_binomial(n_true + n_false, k)).double().exp().float()
 
 
 def information_gain(

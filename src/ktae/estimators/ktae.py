@@ -14,7 +14,8 @@ from ktae.estimators.base import ContingencyEstimator, require_bool, require_num
 from ktae.estimators.transforms import Ignoring, Scaled
 from ktae.statistics import Formula
 
-FISHER = ("two-sided", "point")
+FISHER = ("two-sided", "point", "float32")
+LENGTHS = ("total", "mean")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -47,9 +48,14 @@ class KTAE(ContingencyEstimator):
     """Added to the denominators of the frequency ratio. The paper prints none and so divides by
     zero for a token that occurs in one class only; this value is the released code's."""
 
-    fisher: Literal["two-sided", "point"] = "two-sided"
+    fisher: Literal["two-sided", "point", "float32"] = "two-sided"
     """`two-sided`: the probability of all tables no more probable than this one. `point`: the
-    probability of this one table, the equation that the paper prints."""
+    probability of this one table, the equation that the paper prints. `float32`: two-sided in
+    single precision, as the released code computes it: many p are just below 1 instead of 1."""
+
+    lengths: Literal["total", "mean"] = "total"
+    """L in the term frequency. `total`: all tokens of a class, as in the released code. `mean`: the
+    mean length of its rollouts, as the paper's text has it."""
 
     normalize: bool = False
     """Divide the key-token value by h1 + h2, as the released code does."""
@@ -63,8 +69,10 @@ class KTAE(ContingencyEstimator):
             )
             object.__setattr__(self, name, value)
         require_bool("normalize", self.normalize)
-        if self.fisher not in FISHER:
-            raise InputError(f"fisher is {self.fisher!r}; expected one of {', '.join(FISHER)}")
+        for name, known in (("fisher", FISHER), ("lengths", LENGTHS)):
+            value = getattr(self, name)
+            if value not in known:
+                raise InputError(f"{name} is {value!r}; expected one of {', '.join(known)}")
         if self.normalize and self.h1 + self.h2 < 1 / LARGEST:
             raise InputError(
                 f"normalize divides by h1 + h2, and that is {self.h1 + self.h2!r}; "
@@ -89,6 +97,8 @@ class KTAE(ContingencyEstimator):
             credit_scale=1.0,
             point=self.fisher == "point",
             z=False,
+            single=self.fisher == "float32",
+            mean_lengths=self.lengths == "mean",
         )
 
 
@@ -98,14 +108,14 @@ def paper(**settings: Any) -> KTAE:
 
 
 def released(**settings: Any) -> Scaled:
-    """What the authors' released code computes, but for its float32 Fisher test.
+    """What the authors' released code computes.
 
     Its estimator call hard-codes h2 = 1 whatever the launch scripts pass, divides the value by
-    h1 + h2, doubles the credit, and gives token 151643 (Qwen's `<|endoftext|>`) none. Its float32
-    comparison of tied tables, which mistakes many p = 1 for p < 1, is not reproduced.
+    h1 + h2, doubles the credit, and gives token 151643 (Qwen's `<|endoftext|>`) none, though it
+    counts. Its Fisher's test is in single precision.
     """
-    estimator = KTAE(**({"h2": 1.0, "normalize": True} | settings))
-    return Scaled(Ignoring(estimator, (151643,)), 2.0)
+    defaults: dict[str, Any] = {"h2": 1.0, "normalize": True, "fisher": "float32"}
+    return Scaled(Ignoring(KTAE(**(defaults | settings)), (151643,), counted=True), 2.0)
 
 
 def no_fisher(**settings: Any) -> KTAE:

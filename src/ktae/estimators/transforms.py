@@ -20,6 +20,7 @@ from ktae.estimators.anchor_states import AnchorStates
 from ktae.estimators.base import (
     AdvantageEstimator,
     Estimator,
+    require_bool,
     require_integer,
     require_normalise,
     require_number,
@@ -98,12 +99,19 @@ class Ignoring(Transform):
     token_ids: tuple[int, ...]
     """From 0 to 2^31 - 1; kept sorted, each once."""
 
+    counted: bool = False
+    """They count in the statistics, and so in the lengths of classes, and only get no credit. So it
+    is in the released code."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "token_ids", _token_ids(self.token_ids))
+        require_bool("counted", self.counted)
 
     @override
     def credit(self, batch: Batch) -> Array:
+        if self.counted:
+            return _without_credit(self.inner.credit(batch), batch.token_ids, self.token_ids)
         ignored = tuple(sorted({*batch.ignored, *self.token_ids}))
         return self.inner.credit(batch._replace(ignored=ignored))
 
@@ -141,9 +149,9 @@ class OverUnits(Transform):
     def credit(self, batch: Batch) -> Array:
         inner, ignored = self.inner, {*batch.ignored, *ignored_by(self.inner)}
         written_bt = batch.mask
-        if ignored:
-            # They are no part of any unit. Beside keys of units their ids would mean nothing.
-            inner = _ignoring_nothing(inner)
+        # Beside keys of units the ids of tokens would mean nothing.
+        inner, silent = _ignoring_nothing(inner), ignored_by(self.inner, counted=True)
+        if ignored:  # they are no part of any unit
             mask_bt = batch._replace(ignored=tuple(sorted(ignored))).counted()
             batch = batch._replace(mask=mask_bt, ignored=())
         total_bt: Array = None
@@ -162,7 +170,7 @@ class OverUnits(Transform):
             total_bt = credit_bt
         if len(self.units) > 1:
             total_bt /= len(self.units)
-        return total_bt
+        return _without_credit(total_bt, batch.token_ids, silent)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -274,14 +282,24 @@ def require_scale(estimator: Estimator, scaled: bool | None, what: str) -> None:
     )
 
 
-def ignored_by(estimator: Estimator) -> tuple[int, ...]:
-    """The token ids that the wrappers of an estimator ignore, sorted."""
+def ignored_by(estimator: Estimator, *, counted: bool = False) -> tuple[int, ...]:
+    """The token ids that the wrappers of an estimator ignore, sorted.
+
+    With `counted` those that count all the same, without it those that do not.
+    """
     ignored: set[int] = set()
     while isinstance(estimator, Transform):
-        if isinstance(estimator, Ignoring):
+        if isinstance(estimator, Ignoring) and estimator.counted == counted:
             ignored.update(estimator.token_ids)
         estimator = estimator.inner
     return tuple(sorted(ignored))
+
+
+def _without_credit(credit_bt: Array, token_ids_bt: Array, token_ids: tuple[int, ...]) -> Array:
+    """The credit, set to 0 at these tokens."""
+    for token_id in token_ids:
+        credit_bt[token_ids_bt == token_id] = 0.0
+    return credit_bt
 
 
 def _ignoring_nothing(estimator: Estimator) -> Estimator:

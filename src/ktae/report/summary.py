@@ -148,5 +148,7 @@ def presets_of(estimator: Estimator | None, name: str) -> list[tuple[str, Estima
 
 
 def as_dict(estimator: Estimator) -> dict[str, Any]:
-    """The numbers of the formula, and the ignored tokens, as the page's script reads them."""
-    return formula_of(estimator)._asdict() | {"ignored": ignored_by(estimator)}
+    """The numbers of the formula as the page's script reads them, and the tokens that do not count
+    (`ignored`) or only get no credit (`silent`)."""
+    ids = {"ignored": ignored_by(estimator), "silent": ignored_by(estimator, counted=True)}
+    return formula_of(estimator)._asdict() | ids

@@ -1,6 +1,7 @@
 // The estimator's formulas, as src/ktae/statistics.py has them, so that presets can be switched here.
 // The tests hold every number to ktae.credit_table.
-// A preset's settings are those of ktae.statistics.Formula, and the token ids that it ignores.
+// A preset's settings are those of ktae.statistics.Formula, and the token ids that do not count
+// (ignored) or only get no credit (silent).
 
 function fisherPValue(a, b, nTrue, nFalse, point) {
   const k = a + b;
@@ -21,6 +22,18 @@ function fisherPValue(a, b, nTrue, nFalse, point) {
   }
   if (point) return 1 / total;
   return leftOut === 0 ? 1 : asExtreme / total;
+}
+
+// The same in float32, as ktae.statistics.single_precision_p_value has it.
+const logFactorials = [0];
+function singlePrecisionPValue(a, b, nTrue, nFalse) {
+  const k = a + b, f = Math.fround;
+  for (let i = logFactorials.length; i <= nTrue + nFalse; i++) logFactorials.push(logFactorials[i - 1] + Math.log(i));
+  const binomial = (n, m) => f(f(f(logFactorials[n]) - f(logFactorials[m])) - f(logFactorials[n - m]));
+  const probability = (x) => f(Math.exp(f(f(binomial(nTrue, x) + binomial(nFalse, k - x)) - binomial(nTrue + nFalse, k))));
+  let total = 0;
+  for (let x = Math.max(0, k - nFalse); x <= Math.min(k, nTrue); x++) if (probability(x) <= probability(a)) total += probability(x);
+  return f(total);
 }
 
 function entropyBits(x, y) {
@@ -65,7 +78,7 @@ function sharpened(z, m, nTrue, n) {
 function explain(counts, group, s) {
   const { a, b, inTrue, inFalse } = counts;
   const { nTrue, nFalse, lengthTrue, lengthFalse } = group;
-  const p = fisherPValue(a, b, nTrue, nFalse, s.point);
+  const p = s.single ? singlePrecisionPValue(a, b, nTrue, nFalse) : fisherPValue(a, b, nTrue, nFalse, s.point);
   const fisher = p === 1 ? 0 : Math.exp(-2 * p);
   const gain = informationGain(a, b, nTrue, nFalse);
   if (s.z) {
@@ -73,10 +86,10 @@ function explain(counts, group, s) {
     const value = s.sharp ? sharpened(z, a + b, nTrue, nTrue + nFalse) : z;
     return { a, b, p, fisher, gain, z, direction: value, value, credit: s.credit_scale * value };
   }
-  const mean = (lengthTrue + lengthFalse) / 2;
+  const mean = (lengthTrue + lengthFalse) / (s.mean_lengths ? nTrue + nFalse : 2);
   const tfTrue = inTrue / lengthTrue, tfFalse = inFalse / lengthFalse;
-  const satTrue = saturate(tfTrue, lengthTrue / mean, s);
-  const satFalse = saturate(tfFalse, lengthFalse / mean, s);
+  const satTrue = saturate(tfTrue, lengthTrue / (s.mean_lengths ? nTrue : 1) / mean, s);
+  const satFalse = saturate(tfFalse, lengthFalse / (s.mean_lengths ? nFalse : 1) / mean, s);
   const effect = Math.asin(Math.sqrt(a / nTrue)) - Math.asin(Math.sqrt(b / nFalse));
   const contrast = satTrue / (satFalse + s.eps) - satFalse / (satTrue + s.eps);
   const direction = effect + s.h3 * contrast;
@@ -165,6 +178,7 @@ function groupStatistics(g, preset) {
     if (!group.mixed) return { a: counts.a, b: counts.b, p: 1, fisher: 0, gain: 0, direction: 0, value: 0, credit: 0, none: true };
     let x = explained.get(rank);
     if (!x) explained.set(rank, (x = explain(counts, group, settings)));
+    if (settings.silent.includes(report.vocabulary.id[rank])) x.credit = 0;
     return x;
   };
   if (groupCache.size > 12) groupCache.delete(groupCache.keys().next().value);
