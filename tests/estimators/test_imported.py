@@ -128,6 +128,17 @@ def test_a_recipe_that_is_trained_names_code(file, tmp_path, capsys):
     assert "did you mean" in capsys.readouterr().err
 
 
+def test_the_trainers_take_the_name(file):
+    from ktae.trainers.lists import Settings
+
+    assert Settings(f"{file}:ends").tried().estimator == resolved(from_section(f"{file}:ends"))
+    pytest.importorskip("wrapt", reason="needs the extra 'verl'")
+    from ktae.trainers.verl import options
+
+    chosen = options.from_algorithm({"credit": {"estimator": f"{file}:Ends", "weight": 2.0}})
+    assert chosen.settings.estimator.weight == 2.0
+
+
 def test_transforms_wrap_what_has_a_name(file):
     estimator = resolved(Scaled(from_section(f"{file}:ends"), 2.0))
     assert estimator.inner.function.__name__ == "ends"

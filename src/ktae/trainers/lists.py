@@ -169,6 +169,7 @@ def announce(estimator: Estimator | None, name: str, threshold: float, group_siz
 
 
 def warn_unless_verdicts(
+    *,
     scores: np.ndarray,
     correct: np.ndarray,
     groups: np.ndarray,
@@ -299,8 +300,14 @@ def credit_of(
     above = [is_above(rollout.score, settings.threshold) for rollout in rollouts]
     correct = np.where(np.isnan(scores), np.nan, np.array(above, dtype=bool))
     evidence = correct if settings.estimator.score_range is None else scores
-    name = settings.correctness or "reward"
-    warn_unless_verdicts(scores, correct, groups, settings.threshold, settings.estimator, name)
+    warn_unless_verdicts(
+        scores=scores,
+        correct=correct,
+        groups=groups,
+        threshold=settings.threshold,
+        estimator=settings.estimator,
+        name=settings.correctness or "reward",
+    )
     started = time.perf_counter()
     texts = settings.vocabulary()
     credit = token_credit(

@@ -202,14 +202,13 @@ class KTAETrainer(DynamicSampling, GRPOTrainer):
         verdict = verdict.masked_fill(verdict.isinf(), torch.nan)
         correct = torch.where(verdict.isnan(), verdict, (verdict > self.threshold).to(verdict))
         if self.credit is not None and self.accelerator.is_main_process:
-            scored = on_host(verdict), on_host(correct)
-            groups = np.arange(len(verdict)) // self._group_size
             warn_unless_verdicts(
-                *scored,
-                groups,
-                self.threshold,
-                self.credit,
-                f"reward function {self._verdict_name}",
+                scores=on_host(verdict),
+                correct=on_host(correct),
+                groups=np.arange(len(verdict)) // self._group_size,
+                threshold=self.threshold,
+                estimator=self.credit,
+                name=f"reward function {self._verdict_name}",
             )
         evidence, correct = verdict[of_process], correct[of_process]
         if self.credit is None or self.credit.score_range is None:

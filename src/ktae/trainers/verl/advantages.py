@@ -108,7 +108,12 @@ def _base_and_credit(
     label: dict[Any, int] = {}
     groups = np.array([label.setdefault(uid, len(label)) for uid in index.tolist()], dtype=np.int64)
     warn_unless_verdicts(
-        scores, correct, groups, settings.threshold, estimator, "acc (or the reward)"
+        scores=scores,
+        correct=correct,
+        groups=groups,
+        threshold=settings.threshold,
+        estimator=estimator,
+        name="acc (or the reward)",
     )
     credit = token_credit(
         rollouts.token_ids,
