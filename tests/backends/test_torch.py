@@ -4,6 +4,7 @@ A device is stood in for by the CPU, which the same code runs on.
 """
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import oracle
@@ -142,6 +143,7 @@ def test_host_values_beside_a_devices_ids() -> None:
     [
         ("token_ids", torch.tensor(3), r"expected integers of shape \(B, T\)"),
         ("mask", [[1, 1], [1]], "mask is ragged"),
+        ("mask", np.where(BATCH.mask, 0.5, 0), r"mask\[.*\] is 0.5; expected 0 or 1"),
         ("mask", None, r"mask is object of shape \(\); expected bool"),
         ("correct", [1, None] + [0] * 15, r"correct is object of shape \(17,\)"),
         ("correct", [2] + [0] * 16, r"correct\[0\] is 2; expected 0, 1 or NaN"),
@@ -192,3 +194,15 @@ def test_bound_on_memory_changes_nothing(
     expected = oracle.token_credit(*BATCHES[name])
     with computed_by("torch"):
         np.testing.assert_allclose(token_credit(*BATCHES[name]), expected, rtol=0, atol=1e-6)
+
+
+def test_as_many_groups_at_once_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of twelve groups of four rollouts three fit each time, by rows of 256 bytes a position."""
+    batch = rollouts([4] * 12, 8, shuffled=False)
+    monkeypatch.setattr(backend, "MEMORY_BYTES", 2 * 14 * 8 * backend.BYTES_PER_POSITION)
+    with (
+        computed_by("torch"),
+        mock.patch.object(backend, "_chunk_credit", wraps=backend._chunk_credit) as computed,
+    ):
+        token_credit(*batch)
+    assert [len(call.args[0].token_ids) for call in computed.call_args_list] == [12] * 4

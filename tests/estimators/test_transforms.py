@@ -256,6 +256,7 @@ def test_an_estimator_of_ones_own_composes() -> None:
         (lambda: Scaled(KTAE(), 0), "factor is 0; expected a number from 1e-30"),
         (lambda: Scaled(KTAE(), float("nan")), "factor is nan"),
         (lambda: Scaled("paper", 2.0), "Scaled wraps 'paper'; expected an estimator"),
+        (lambda: PermutedLabels("paper"), "PermutedLabels wraps 'paper'; expected an estimator"),
         (lambda: OverUnits(KTAE(), 3), "units is 3; expected a tuple of names"),
         (lambda: OverUnits(KTAE(), ()), "expected at least one name"),
         (lambda: OverUnits(KTAE(), ("token", "token")), "none twice"),

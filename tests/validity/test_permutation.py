@@ -169,6 +169,13 @@ def test_what_could_be_significant_at_best():
     assert found.real.discoveries == 2
 
 
+def test_a_p_value_of_the_level_is_not_below_it():
+    """One of twenty rollouts is correct and has a token of its own: p is 1/20 exactly."""
+    ids = [[1, 2]] + [[1, 3, 4 + i] for i in range(19)]
+    found = permutation_test(make_record(ids, [1.0] + [0.0] * 19, "a" * 20), permutations=1)
+    assert found.smallest_p == 0.05 and found.testable == found.real.significant == 0
+
+
 def test_point_probabilities_are_the_estimators_affair():
     ids, correct, groups = random_rollouts()
     found = permutation_test(

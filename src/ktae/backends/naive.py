@@ -35,13 +35,13 @@ def table(batch: Batch, formula: Formula) -> CreditTable:
     """The credit table of the whole batch."""
     tokens_of = tokens_of_rows(batch)
     labels: list[object] = []
-    found: list[Row] = []
+    entries: list[Row] = []
     assert batch.labels is not None
     for label, rows in zip(batch.labels, groups_of(batch), strict=True):
-        own = _rows_of_table(batch, rows, tokens_of, formula)
-        found += own
-        labels += [label] * len(own)
-    columns = zip(*found, strict=True) if found else [()] * 13
+        of_group = _rows_of_table(batch, rows, tokens_of, formula)
+        entries += of_group
+        labels += [label] * len(of_group)
+    columns = zip(*entries, strict=True) if entries else [()] * 13
     cells = np.float64 if batch.graded else np.int64
     kinds = [np.int64] + [cells] * 4 + [np.float64] * 8
     arrays = [np.array(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)]
@@ -94,7 +94,7 @@ def _rows_of_table(
             contain[token].append(score)
     n_true = sum(scores)
     n_false = len(scores) - n_true
-    found: list[Row] = []
+    entries: list[Row] = []
     for token in sorted(contain):
         a = sum(contain[token])
         b = len(contain[token]) - a
@@ -103,7 +103,7 @@ def _rows_of_table(
         tf_false = (len(occur[token]) - occur_true) / (length[0] or 1.0)
         row = (token, a, b, n_true - a, n_false - b, tf_true, tf_false)
         if len(set(scores)) < 2:  # nothing to compare
-            found.append((*row, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+            entries.append((*row, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0))
         elif formula.z:
             mean, variance = float(np.mean(scores)), float(np.var(scores))
             moments = (len(contain[token]), len(scores), mean, variance)
@@ -113,10 +113,10 @@ def _rows_of_table(
             tests = (1.0, 0.0, 0.0)  # of verdicts only: other scores may be anything
             if not batch.graded:
                 tests = _value(row, length, formula)[:3]
-            found.append((*row, *tests, z, z, formula.credit_scale * z))
+            entries.append((*row, *tests, z, z, formula.credit_scale * z))
         else:
-            found.append((*row, *_value(row, length, formula)))
-    return found
+            entries.append((*row, *_value(row, length, formula)))
+    return entries
 
 
 def _value(

@@ -53,8 +53,8 @@ def _over_groups(
     for rows in groups_of(batch):
         group = _group(batch, rows, tokens_of, scale_by_std)
         credit = {} if group is None else credit_of(group)
-        for (i, t), own in credit.items():
-            out[i, t] = own
+        for (i, t), value in credit.items():
+            out[i, t] = value
     return out
 
 
@@ -64,11 +64,11 @@ def _group(
     """What one group's credit is computed from; None: its rewards do not differ."""
     reward, tokens = {}, {}
     for i in rows:
-        own = [(t, token) for t, token in tokens_of[i] if token not in batch.ignored]
+        counted = [(t, token) for t, token in tokens_of[i] if token not in batch.ignored]
         known = not math.isnan(batch.evidence[i])
-        if own and (known or batch.look_up_unknown):
-            tokens[i] = own
-        if own and known:
+        if counted and (known or batch.look_up_unknown):
+            tokens[i] = counted
+        if counted and known:
             reward[i] = float(batch.evidence[i])
     if not reward:
         return None
@@ -85,10 +85,10 @@ def _group(
 def _tempo(group: Group) -> Credit:
     """Each rollout in turn is followed down the tree, among those that share its prefix so far."""
     credit = {}
-    for i, own in group.tokens.items():
+    for i, path in group.tokens.items():
         sharing = list(group.reward)
         value = group.mean
-        for depth, (t, token) in enumerate(own):
+        for depth, (t, token) in enumerate(path):
             longer = [k for k in sharing if len(group.tokens[k]) > depth]
             sharing = [k for k in longer if group.tokens[k][depth][1] == token]
             if not sharing:  # a held-out rollout has left the tree
@@ -105,15 +105,15 @@ def _conflict_tokens(group: Group, amplify: float, runs: bool) -> Credit:
     own_credit = {i: (amplify - 1.0) * a if a > 0 else -a for i, a in advantage.items() if a != 0}
     positive = {i for i in own_credit if advantage[i] > 0}
     credit = {}
-    for tokens in (group.tokens, {i: own[::-1] for i, own in group.tokens.items()}):
+    for tokens in (group.tokens, {i: sequence[::-1] for i, sequence in group.tokens.items()}):
         holders = defaultdict(list)
         for i in own_credit:
             for place, (_, token) in enumerate(tokens[i]):
                 holders[place, token].append(i)
-        for i, own in tokens.items():
+        for i, sequence in tokens.items():
             if i in group.reward and i not in own_credit:  # its advantage is 0
                 continue
-            for place, (t, token) in enumerate(own):
+            for place, (t, token) in enumerate(sequence):
                 held = holders[place, token]
                 if 0 < len(positive.intersection(held)) < len(held):
                     # A held-out rollout's token: as much as equal ones have on average.

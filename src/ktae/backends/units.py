@@ -130,7 +130,7 @@ def _finish(state):
 def id_keys(ids, mask, rows, n, bucket, out):
     """Write the keys of bigrams (`n` 2), trigrams (3), or of (number of the bucket, token) (0)."""
     for i in range(len(out)):
-        one = two = np.uint64(0)  # the states of the last token, and of the last two
+        state_1 = state_2 = np.uint64(0)  # the states of the last token, and of the last two
         place = 0
         for t in range(end_of(mask[rows[i]])):
             if mask[rows[i], t] == 0:
@@ -138,13 +138,13 @@ def id_keys(ids, mask, rows, n, bucket, out):
             token = np.int64(ids[rows[i], t])
             if token < 0 or token > MAX_TOKEN_ID:
                 return i, t
-            three = _mix(two, token)
-            two = _mix(one, token)
-            one = _mix(np.uint64(0), token)
+            state_3 = _mix(state_2, token)
+            state_2 = _mix(state_1, token)
+            state_1 = _mix(np.uint64(0), token)
             if n == 0:
                 state = _mix(_mix(np.uint64(0), place // bucket), token)
             else:
-                state = two if n == 2 else three
+                state = state_2 if n == 2 else state_3
             out[i, t] = _finish(state)
             place += 1
     return NO_ERROR, 0

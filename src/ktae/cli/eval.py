@@ -295,8 +295,8 @@ def _of_recipe(file: Path, n: int | None, settings: Sequence[str]) -> Task:
         references = [rows[int(output.problem)].reference for output in outputs]
         return tasks.grade(recipe, [output.response for output in outputs], references)
 
-    own = (tasks.GYM, grade) if tasks.is_gym(recipe) else ()
-    return Task(problems, longest, "recipe", *own)
+    of_gym = (tasks.GYM, grade) if tasks.is_gym(recipe) else ()
+    return Task(problems, longest, "recipe", *of_gym)
 
 
 def _of_demo(recipe: Recipe, n: int, longest: int) -> Task:

@@ -43,8 +43,8 @@ def note_unit(dump: Dump) -> None:
 
 def note_reading(notes: Notes) -> None:
     """Say on stderr what the files were read as, what was left out, joined and assumed."""
-    for found in notes:
-        note(found.text + (f"; {found.more[:1].lower()}{found.more[1:]}" if found.more else ""))
+    for line in notes:
+        note(line.text + (f"; {line.more[:1].lower()}{line.more[1:]}" if line.more else ""))
 
 
 def note_unmixed(estimator: Estimator) -> None:

@@ -266,10 +266,10 @@ def _value(parts: dict[str, str]) -> Fraction | None:
         return None
     scale = Fraction(10) ** exponent
     if parts["repeating"]:  # 0.1\overline{6} is 0.1 + 6/90
-        whole, point, decimals = parts["mantissa"].partition(".")
+        integer, point, decimals = parts["mantissa"].partition(".")
         period = Fraction(int(parts["repeating"]), 10 ** len(parts["repeating"]) - 1)
         return (
-            sign * (Fraction(f"{whole}.{decimals}") + period / 10 ** len(decimals))
+            sign * (Fraction(f"{integer}.{decimals}") + period / 10 ** len(decimals))
             if point
             else None
         )

@@ -141,9 +141,13 @@ def call_text(call: Any) -> str:
         return ""
     function = call.get("function")
     inner: dict[str, Any] = function if isinstance(function, dict) else call
-    given = next((inner[x] for x in ("arguments", "args", "input", "action") if x in inner), "")
-    given = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
-    return f"{inner.get('name') or call.get('type') or 'call'}({given})"
+    arguments = next((inner[x] for x in ("arguments", "args", "input", "action") if x in inner), "")
+    arguments = (
+        arguments
+        if isinstance(arguments, str)
+        else json.dumps(arguments, ensure_ascii=False, default=str)
+    )
+    return f"{inner.get('name') or call.get('type') or 'call'}({arguments})"
 
 
 def joined(texts: Iterable[Any]) -> str:

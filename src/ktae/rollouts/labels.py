@@ -79,13 +79,13 @@ class Labels:
         """Count a row of the record in, and tell its group from others of its label."""
         self._count(1, is_evaluation)
         label, step, prompt = row["group"], row["step"], row["prompt"]
-        own = None if prompt is None else hash(prompt)
+        digest = None if prompt is None else hash(prompt)
         place = (self.place, is_evaluation)
         key = (place, label, step)
-        first = self.first.setdefault(key, (own, self.file))
-        if own != first[0] and own is not None:
+        first = self.first.setdefault(key, (digest, self.file))
+        if digest != first[0] and digest is not None:
             if first[0] is None:
-                self.first[key] = own, first[1]
+                self.first[key] = digest, first[1]
             else:
                 if "group" in self.options.fields:
                     raise PathError(
@@ -95,7 +95,7 @@ class Labels:
                     )
                 self.notes.add("split")
                 row["group"] = label = f"{label}, {prompt_label(prompt)}"
-                first = self.first.setdefault((place, label, step), (own, self.file))
+                first = self.first.setdefault((place, label, step), (digest, self.file))
         if self.several:
             self._across((place, label, step), first[1])
 
@@ -152,13 +152,13 @@ class Labels:
 
     def _prefixes(self) -> list[str]:
         """What goes in front of the labels of each place."""
-        several_inputs = len({given for given, _ in self.places}) > 1
+        several_inputs = len({root for root, _ in self.places}) > 1
         prefixes = []
-        for given, scope in self.places:
-            front = f"{path_text(given)}:" if several_inputs else ""
+        for root, scope in self.places:
+            front = f"{path_text(root)}:" if several_inputs else ""
             inner = ""
-            if scope != given and given in scope.parents:
-                inner = f"{path_text(scope.relative_to(given))}:"
+            if scope != root and root in scope.parents:
+                inner = f"{path_text(scope.relative_to(root))}:"
             prefixes.append(front + inner if len(self.places) > 1 else "")
         return prefixes
 

@@ -78,9 +78,9 @@ def unknown_row(
 
 def likely_paths(there: Sequence[tuple[str, Any]], needed: Sequence[str]) -> dict[str, str]:
     """By field, the path whose name and value look like it, if there is one."""
-    found: dict[str, str] = {}
+    path_of: dict[str, str] = {}
     for name in needed:
-        inside = "".join(found.get("response", "").rpartition("[]")[:2])
+        inside = "".join(path_of.get("response", "").rpartition("[]")[:2])
         ranked = []
         for i, (path, value) in enumerate(there):
             lists, brackets, rest = path.rpartition("[]")
@@ -88,13 +88,18 @@ def likely_paths(there: Sequence[tuple[str, Any]], needed: Sequence[str]) -> dic
             last = path.rpartition(".")[2].removesuffix("[]").lower()
             last = last if last in NAMES[name] else last.removesuffix("s")
             # Of one entry belongs what lies in it, or in what holds it.
-            fits = not found or inside == lists or (inside.startswith(lists) and "." not in rest)
-            if path not in found.values() and last in NAMES[name] and fits and _holds(name, value):
+            fits = not path_of or inside == lists or (inside.startswith(lists) and "." not in rest)
+            if (
+                path not in path_of.values()
+                and last in NAMES[name]
+                and fits
+                and _holds(name, value)
+            ):
                 nearness = 0 if name == "response" else -lists.count("[]")
                 ranked.append((nearness, NAMES[name].index(last), path.count("."), i, path))
         if ranked:
-            found[name] = min(ranked)[-1]
-    return found
+            path_of[name] = min(ranked)[-1]
+    return path_of
 
 
 def _holds(name: str, value: Any) -> bool:

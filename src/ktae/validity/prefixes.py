@@ -46,8 +46,8 @@ def stated_answers(rollouts: Any) -> list[str | None]:
 
 
 def _stated(text: str | None, fallback: Fallback = "stated") -> str | None:
-    found = extract(text or "", fallback)
-    return found.text.strip() if found else None
+    answer = extract(text or "", fallback)
+    return answer.text.strip() if answer else None
 
 
 def _fallback(texts: Any) -> Fallback:
