@@ -84,15 +84,6 @@ def test_the_first_bad_entry_of_a_long_mask(monkeypatch):
     test_the_first_bad_entry_of_a_mask_is_named()
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float32])
-def test_a_mask_may_hold_any_whole_number(dtype):
-    mask = MASK.astype(dtype) * 2
-    np.testing.assert_array_equal(
-        token_credit(IDS, mask, CORRECT, GROUPS),
-        token_credit(IDS, MASK, CORRECT, GROUPS),
-    )
-
-
 TENSORS = {
     "token_ids": torch.tensor(IDS),
     "mask": torch.tensor(MASK),

@@ -85,11 +85,6 @@ def test_the_result_is_of_the_token_ids_kind(tensors: dict[str, Any]) -> None:
     assert isinstance(token_credit(IDS.tolist(), **others), np.ndarray)
 
 
-def test_groups_may_be_strings_beside_tensors(tensors: dict[str, Any]) -> None:
-    got = token_credit(**(tensors | {"groups": ["a"] * 4}))
-    np.testing.assert_array_equal(got.numpy(), token_credit(**ARRAYS))
-
-
 def test_layouts_of_tensors(tensors: dict[str, Any]) -> None:
     changed = tensors | {
         "token_ids": tensors["token_ids"].t().contiguous().t(),
@@ -117,14 +112,3 @@ def test_table_of_tensors_is_numpy(tensors: dict[str, Any]) -> None:
     for name, column in expected._asdict().items():
         assert isinstance(getattr(table, name), np.ndarray), name
         np.testing.assert_array_equal(getattr(table, name), column, err_msg=name)
-
-
-def test_errors_of_tensors_name_the_row(tensors: dict[str, Any]) -> None:
-    ids = tensors["token_ids"].clone()
-    ids[2, 1] = -100
-    with pytest.raises(ValueError, match=r"token_ids\[2, 1\] is -100;"):
-        token_credit(**(tensors | {"token_ids": ids}))
-    with pytest.raises(ValueError, match=r"rewards\[1\] is nan;"):
-        token_advantages(torch.tensor([0.0, torch.nan, 1.0, 1.0]), **tensors)
-    with pytest.raises(ValueError, match=r"token_ids is float32 of shape \(4, 4\)"):
-        token_credit(**(tensors | {"token_ids": ids.float()}))

@@ -178,16 +178,6 @@ def test_many_distinct_tokens(fast_backend: str, n_tokens: int, name: str) -> No
     assert_same_credit(token_credit(*batch, estimator, backend=fast_backend), expected)
 
 
-def test_table_of_many_distinct_tokens() -> None:
-    assert_same_table("cpu", distinct(20001), ESTIMATORS["paper"])
-
-
-def test_large_group_after_large_group(fast_backend: str) -> None:
-    batch = rollouts([16, 300, 16, 200, 3], 300, vocabulary=30_000, seed=3)
-    expected = token_credit(*batch, backend="naive")
-    assert_same_credit(token_credit(*batch, backend=fast_backend), expected)
-
-
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.int16])
 @pytest.mark.parametrize("shuffled", [True, False])
 def test_dtypes(fast_backend: str, dtype: type, shuffled: bool) -> None:

@@ -55,12 +55,6 @@ def test_every_table(
     np.testing.assert_allclose(got_fisher[:, 1], effect, rtol=0, atol=1e-13)
 
 
-def test_weights_and_the_released_division() -> None:
-    paper = computed(SMALL, KTAE())
-    released = computed(SMALL, KTAE(normalize=True))
-    np.testing.assert_allclose(released[:, 0], paper[:, 0] / 3, rtol=1e-15)
-
-
 def test_a_class_without_rollouts_has_no_strength() -> None:
     assert computed([(0, 2, 0, 5), (3, 0, 4, 0)], KTAE()).tolist() == [
         [0.0, 0.0],
