@@ -119,10 +119,11 @@ def test_all_data_of_a_trajectory_are_one_rollout():
     assert max(map(max, expected)) > 0.1
 
 
-def test_trajectory_credit_is_what_the_data_get():
+@pytest.mark.parametrize("credit", ["paper", "anchor-states"])
+def test_trajectory_credit_is_what_the_data_get(credit):
     made = groups()
-    _, places, tensors, advantages = assembled(made, credit="paper")
-    by_turn = trajectory_credit(made, credit="paper")
+    _, places, tensors, advantages = assembled(made, credit=credit)
+    by_turn = trajectory_credit(made, credit=credit)
     for g, one in enumerate(made):
         for t, trajectory in enumerate(one.trajectories_G):
             found = by_turn[g][t]
@@ -142,6 +143,8 @@ def test_trajectory_credit_is_what_the_data_get():
             ]
             assert kept == pytest.approx(in_data, abs=1e-6)
     assert by_turn[0][3][0] == [0.0]  # the turn that could not be parsed
+    if credit == "anchor-states":  # the second turns of two rollouts were taken in other states
+        assert by_turn[0][1][1] == [0.0] * 3 and by_turn[0][1][0][0] != 0
 
 
 def test_correctness_is_a_metric_of_a_step_or_of_the_trajectory():

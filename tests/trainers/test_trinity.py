@@ -2,10 +2,12 @@
 
 import types
 
+import numpy as np
 import pytest
 from extras import installed
 from placement import assert_placed, by_id, reference
 
+import ktae
 from ktae.errors import InputError
 
 if not installed("trinity-rft"):
@@ -103,6 +105,23 @@ def test_the_steps_of_a_run_are_one_rollout():
     assert credit[0] + credit[1] == pytest.approx(expected[0], abs=1e-6)
     assert credit[2] + credit[3] == pytest.approx(expected[1], abs=1e-6)
     assert credit[4] == pytest.approx(expected[2], abs=1e-6)
+
+
+def test_the_steps_of_a_run_are_turns_and_their_prompts_are_the_states():
+    exps = [
+        experience([10, 11], 0.0, run=0, step=0),
+        experience([12], 1.0, run=0, step=1),
+        experience([10, 13], 0.0, run=1, step=0),
+        experience([14], 0.0, run=1, step=1),
+    ]
+    base = [x.advantages.clone() for x in ADVANTAGE_FN.get("grpo")().process([*exps])[0]]
+    found, _ = processed([*exps], credit="anchor-states")
+    credit = [(own.advantages - other).tolist() for own, other in zip(found, base, strict=True)]
+    ids = np.array([[10, 11, 1, 2, 3, 12], [10, 13, 1, 2, 3, 14]])
+    expected = ktae.token_credit(ids, ids > 3, [1, 0], [0, 0], "anchor-states")
+    for row, (first, second) in zip(expected, (credit[:2], credit[2:]), strict=True):
+        assert first + second == pytest.approx(row[[0, 1, 5]], abs=1e-6)
+    assert credit[1][0] > 0.5
 
 
 def test_runs_that_are_not_told_apart_are_rollouts_of_their_own():
