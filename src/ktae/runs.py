@@ -109,13 +109,14 @@ class RunFolder:
             yield lock.fileno()
 
     def all_checkpoints(self) -> list[Path]:
-        """Those that were written to their end, the newest first."""
-        by_step = {
-            int(step): path
-            for path in self.checkpoints.glob("checkpoint-*")
-            if (step := path.name.removeprefix("checkpoint-")).isdecimal()
-            and (path / "trainer_state.json").is_file()  # written last, so the rest is there
-        }
+        """Those that were written to their end, the newest first: transformers writes its state
+        last (`Trainer._save_checkpoint`), so where that can be read, the rest is there."""
+        by_step = {}
+        for path in self.checkpoints.glob("checkpoint-*"):
+            step = path.name.removeprefix("checkpoint-")
+            with contextlib.suppress(OSError, ValueError):
+                json.loads((path / "trainer_state.json").read_bytes())
+                by_step[int(step)] = path
         return [by_step[step] for step in sorted(by_step, reverse=True)]
 
     def remove_leftovers(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import math
 import resource
 import statistics
@@ -99,7 +98,7 @@ def _run(
 ) -> int:
     """`run`, once everything is loaded and the first process holds the folder."""
     is_main, tokenizer = trainer.accelerator.is_main_process, trainer.processing_class
-    checkpoint = _newest_checkpoint(folder) if resume else None
+    checkpoint = next(iter(folder.all_checkpoints()), None) if resume else None
     done = int(checkpoint.name.split("-")[1]) // optimizer_steps(recipe) if checkpoint else 0
     trainer.accelerator.wait_for_everyone()
     if is_main and resume:
@@ -144,16 +143,6 @@ def _train(trainer: KTAETrainer, steps: StepLogger, checkpoint: Path | None, *, 
         trainer._align_special_tokens()
     else:
         trainer_utils.align_special_tokens(trainer.model, trainer.processing_class)
-
-
-def _newest_checkpoint(folder: RunFolder) -> Path | None:
-    """The newest checkpoint that was written to its end: transformers writes its state last
-    (`Trainer._save_checkpoint`), so where that can be read, the rest is there."""
-    for checkpoint in folder.all_checkpoints():
-        with contextlib.suppress(ValueError):
-            json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
-            return checkpoint
-    return None
 
 
 def dry_run(recipe: Recipe, folder: RunFolder) -> str:
