@@ -213,3 +213,10 @@ def test_a_problem_with_an_empty_list_of_outputs_is_missing(command: Run) -> Non
     accepted = command("eval", "--regrade", "r.jsonl", "--partial")
     assert accepted.status == 0 and "line 2" in accepted.err
     assert cells(accepted.out, "problems") == ["1"]
+
+
+def test_files_of_seeds_are_samples_of_one_benchmark(command: Run, shared_cases: Path) -> None:
+    """NeMo-Skills' output-rs0.jsonl to output-rs2.jsonl."""
+    result = command("eval", "--regrade", shared_cases / "dumps" / "nemo_skills", "--workers", 1)
+    assert result.status == 0
+    assert cells(result.out, "avg@3") == ["66.7"] * 2 and cells(result.out, "pass@3")[0] == "100.0"
